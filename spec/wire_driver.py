@@ -198,7 +198,7 @@ class Worker:
     # -- answers ------------------------------------------------------------------------------------------------------
 
     def take(self, stream, until):
-        """Reads frames, filing each with its stream, until `until(answer)` holds for `stream`; gives that answer."""
+        """Reads frames, filing each with its stream, until `until(answer)` holds for `stream`; gives that response."""
         answer = self.answers.setdefault(stream, Answer())
         while not until(answer):
             frame = self.read()
@@ -208,15 +208,15 @@ class Worker:
         return answer
 
     def answer(self, stream):
-        """The whole answer on `stream`."""
+        """The whole response on `stream`."""
         return self.take(stream, is_over)
 
     def get(self, path="/", **more):
-        """A request and its whole answer."""
+        """A request and its whole response."""
         return self.answer(self.request(path, **more))
 
     def file(self, frame):
-        """Adds a frame to the answer that it is part of."""
+        """Adds a frame to the response that it is part of."""
         if frame.stream == 0:
             self.held.append(frame)
             return
@@ -299,14 +299,14 @@ class Worker:
             before, sent = sent, self.waiting_bytes()
 
     def interrupted_when_full(self, path, number):
-        """The answer to a request that gets a signal while the worker waits for room to write it."""
+        """The response to a request that gets a signal while the worker waits for room to write it."""
         stream = self.request(path)
         self.wait_until_full()
         self.process.send_signal(number)
         return self.answer(stream)
 
     def answers_among_signals(self, path, number, together=3, rounds=200):
-        """The answers to so many requests at a time, with a signal at any moment."""
+        """The responses to so many requests at a time, with a signal at any moment."""
         for _ in range(rounds):
             sent = [self.request(path, send=False) for _ in range(together)]
             self.send(b"".join(data for _, data in sent))

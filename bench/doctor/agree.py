@@ -34,10 +34,10 @@ def questions():
             says("persistence.http10_keep_alive", "the second: 200"),
         ),
         Question(
-            "does a connection end with each answer",
+            "does a connection end with each response",
             lambda look: not look.kept,
             lambda look: f"curl: the second request {'uses the same' if look.kept else 'opens another'} connection",
-            says("persistence.reuse", "the connection ends after every answer"),
+            says("persistence.reuse", "the connection ends after every response"),
         ),
         Question(
             "does a body come with HEAD",
@@ -64,7 +64,7 @@ def questions():
             is_worse("writes.nagle", "bad"),
         ),
         Question(
-            "does an answer leave in needless pieces",
+            "does a response leave in needless pieces",
             lambda look: look.segments > 3,
             lambda look: f"tcpdump: {look.segments} segments with data in answer to one request",
             is_worse("writes.", "warning", but="writes.nagle"),
@@ -166,7 +166,7 @@ def segments(look, findings):
     found = re.search(r"\b(one|\d+) segments?\b", finding["evidence"])
     if found:
         number = 1 if found.group(1) == "one" else int(found.group(1))
-        yield ("how many segments an answer takes", f"tcpdump: {look.segments}", words(finding), number == look.segments)
+        yield ("how many segments a response takes", f"tcpdump: {look.segments}", words(finding), number == look.segments)
 
 
 def seconds(time):

@@ -3,18 +3,18 @@
 # By the finding's id; where servers have reasons of their own, by (id, server).
 WHY = {
     ("expect.continue", "Caddy"): (
-        "**Caddy**: Go's `net/http` sends the 100 when a handler reads the body; one that never does (`file_server`, which answers 405 here, or `respond`) has the "
-        "server read the body past before the answer leaves, without ever asking for it. So the client's second is lost exactly where the body is not wanted. Behind "
+        "**Caddy**: Go's `net/http` sends the 100 when a handler reads the body; one that never does (`file_server`, which responds with 405 here, or `respond`) has the "
+        "server read the body past before the response leaves, without ever asking for it. So the client's second is lost exactly where the body is not wanted. Behind "
         "`reverse_proxy`, which reads, the 100 comes at once: `--post PATH` asks the path that matters."
     ),
     ("expect.continue", "php -S"): "**php -S** knows no expectations: it waits for the body, the client for the 100, and `curl` gives up after a second.",
     ("expect.continue", "WEBrick"): "**WEBrick** has `request.continue`, and leaves it to the application; its Rack handler never calls it. This is the article's second, still there.",
     ("expect.empty", "waitress"): (
         "**waitress** answers `Expect: 100-continue` by a 100 whatever the length, and then takes the request for one that is not complete yet (`send_continue` in `channel.py`). With `Content-Length: 0` nothing more "
-        "completes it: no answer ever comes. "
+        "completes it: no response ever comes. "
         "`curl -X OPTIONS -H 'Expect: 100-continue' -H 'Content-Length: 0'` hangs in the same way."
     ),
-    ("expect.http10", "Puma"): "**Puma** 5.6 looks for `Expect` and not for the version, so that a client of HTTP/1.0 gets a 100, which it takes for the answer (RFC 9110 §15.2).",
+    ("expect.http10", "Puma"): "**Puma** 5.6 looks for `Expect` and not for the version, so that a client of HTTP/1.0 gets a 100, which it takes for the response (RFC 9110 §15.2).",
     ("expect.unread", "Granian"): (
         "**Granian** answers as soon as the application has, does not say `Connection: close`, and closes when the body comes that nobody reads: a client that had it on its way may lose its next request."
     ),
@@ -23,14 +23,14 @@ WHY = {
     ),
     "health.nginx": "**Envoy**: the same 426.",
     ("persistence.close", "Envoy"): (
-        "**Envoy** sends `Connection: close` and then waits for the client to close first, for `delayed_close_timeout`, one second unless it is set: it means to spare the client a reset that overtakes the answer. "
+        "**Envoy** sends `Connection: close` and then waits for the client to close first, for `delayed_close_timeout`, one second unless it is set: it means to spare the client a reset that overtakes the response. "
         "A client that reads up to the close, as one of HTTP/1.0 does, waits for that second: `ab` shows 1.0 s a request."
     ),
     ("persistence.http10", "Envoy"): "**Envoy**: see `persistence.close`; the 426 to HTTP/1.0 is followed by the same second.",
     ("persistence.http10_keep_alive", "Envoy"): "**Envoy**: see `persistence.close`.",
     "persistence.head": (
         "A body with HEAD is the application's doing here: the hello page does not look at the method, as WSGI and Rack apps need not when a framework does. What differs is what servers make of it: "
-        "gunicorn, Granian, uvicorn, Puma and WEBrick drop it. **waitress** sends it, on a connection that it keeps: the next answer begins with the page. **Unicorn**, **Paste** and **wsgiref** send it and close "
+        "gunicorn, Granian, uvicorn, Puma and WEBrick drop it. **waitress** sends it, on a connection that it keeps: the next response begins with the page. **Unicorn**, **Paste** and **wsgiref** send it and close "
         "behind it, so that nobody reads it: a warning. `use Rack::Head` helps Rack's."
     ),
     ("writes.nagle", "WEBrick"): (
@@ -49,13 +49,13 @@ WHY = {
     "framing.bare_lf": "RFC 9112 §2.2 lets an LF alone end a line. Nearly everybody does; what stands behind must do so, too.",
     "framing.blank_before_colon": "RFC 9112 §5.1 wants 400, since one reads the field and the next does not. Python's `email` parser, which reads heads for `http.server`, and `php -S` take it.",
     "framing.both_lengths": (
-        "RFC 9112 §6.3 lets `Transfer-Encoding` win, and then wants the connection closed behind the answer. Who closes gets a warning; **Caddy**, **Puma**, **WEBrick**, **uvicorn** (h11) and **waitress** "
+        "RFC 9112 §6.3 lets `Transfer-Encoding` win, and then wants the connection closed behind the response. Who closes gets a warning; **Caddy**, **Puma**, **WEBrick**, **uvicorn** (h11) and **waitress** "
         "go on, so that what stands behind is answered as the next request: behind a server that lets `Content-Length` win, request smuggling."
     ),
     "framing.chunk_line_end": "RFC 9112 §7.1 has CRLF there. nginx, HAProxy and WEBrick are content with LF.",
     "framing.control_byte": "RFC 9110 §5.5 forbids NUL in values; who passes it on leaves it to whoever is next.",
     "framing.differing_lengths": (
-        "RFC 9112 §6.3 wants 400. Who closes behind each answer cannot be made to read the hidden request; **WEBrick** keeps the connection, and answers it. **Unicorn** refuses differing lengths except where the first is 0."
+        "RFC 9112 §6.3 wants 400. Who closes behind each response cannot be made to read the hidden request; **WEBrick** keeps the connection, and answers it. **Unicorn** refuses differing lengths except where the first is 0."
     ),
     "framing.empty_line": "RFC 9112 §2.2: a server SHOULD ignore an empty line before a request (old clients sent one behind a body). These do not.",
     "framing.folding": "RFC 9112 §5.2: a folded line is refused, or becomes a blank. It became one, and no length in it was read.",

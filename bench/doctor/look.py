@@ -28,7 +28,7 @@ class Look:
     old_kept: int
     # `curl` with the same URL twice: whether the second went over the first one's connection.
     kept: bool
-    # A plain socket: bytes behind the head of the answer to HEAD, and to a conditional request, where the page has a validator and there is a 304.
+    # A plain socket: bytes behind the head of the response to HEAD, and to a conditional request, where the page has a validator and there is a 304.
     head: int
     conditional: typing.Optional[int]
     # `curl -X OPTIONS -H 'Expect: 100-continue'` with a body: whether a 100 came, the status, the seconds.
@@ -129,7 +129,7 @@ def conditional(port, url):
 
 
 def behind(port, text):
-    """Bytes that come behind the head of the answer, before the end or a moment's silence."""
+    """Bytes that come behind the head of the response, before the end or a moment's silence."""
     answer = b""
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as plain:
         plain.sendall(text.format(host=f"127.0.0.1:{port}").encode())
@@ -170,7 +170,7 @@ def segments(url, port):
 
 
 def status(port, text, finish=False):
-    """The status of the first answer to these bytes, or what happened instead."""
+    """The status of the first response to these bytes, or what happened instead."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as plain:
             plain.sendall(text.format(host=f"127.0.0.1:{port}").encode())

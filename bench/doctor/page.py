@@ -63,7 +63,7 @@ def found(examined):
 
 def seen(examined):
     text = "## The independent look\n\n"
-    text += "`ab` for HTTP/1.0, `curl` for the rest, `tcpdump` for the segments of one answer. Half-closed: a client that closes its side behind its request, as `nc -N` does; nginx before FastCGI, Puma and Granian take it for gone, which they may.\n\n"
+    text += "`ab` for HTTP/1.0, `curl` for the rest, `tcpdump` for the segments of one response. Half-closed: a client that closes its side behind its request, as `nc -N` does; nginx before FastCGI, Puma and Granian take it for gone, which they may.\n\n"
     text += row("server", "`ab`", "`ab -k`, kept of 10", "1.1 kept", "`Expect` with `OPTIONS`", "segments", "new connection", "kept connection", "1.0 without `Host`: `GET`", "`OPTIONS`", "half-closed", "absolute form")
     text += row(*["---"] * 12)
     for one in examined:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What reloads and recycling do to the time of answers, under a constant load.
+"""What reloads and recycling do to the time of responses, under a constant load.
 
     scripts/setup bench && cargo build --release -p keepwarm
     bench/.venv/bin/python bench/load/disturbance.py [--rounds N] [--seconds S] [--rate R]
@@ -121,12 +121,12 @@ class Part:
 
 
 def percentile(log, count):
-    """Of the time until the end of each answer; every request must have been answered with 200."""
+    """Of the time until the end of each response; every request must have been answered with 200."""
     times = []
     for line in log.read_text().splitlines():
         _, status, micros = line.split("\t")[:3]
         if status != "200":
-            raise SystemExit(f"an answer with status {status}")
+            raise SystemExit(f"a response with status {status}")
         times.append(int(micros) / 1000)
     if len(times) < count:
         raise SystemExit(f"{count - len(times)} of {count} requests were not answered")

@@ -50,7 +50,7 @@ class Group:
     rate_peer: str = None
     # peer -> how many times its requests/s at 16 connections are wanted at least.
     rate_floors: dict = dataclasses.field(default_factory=dict)
-    # What is in the answer of each.
+    # What is in the response of each.
     answer: bytes = servers.ANSWER
 
 
@@ -239,7 +239,7 @@ def read_wrk(output, cpu, server):
     if not total or not rate or int(total[1]) == 0:
         raise SystemExit(f"{server.name}: no request was answered:\n{output}")
     if "Non-2xx" in output:
-        raise SystemExit(f"{server.name}: some answers were no success:\n{output}")
+        raise SystemExit(f"{server.name}: some responses were no success:\n{output}")
     errors = re.search(r"Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)", output)
     requests = int(total[1])
     return Sample(cpu / requests * 1e6, float(rate[1]), sum(map(int, errors.groups())) if errors else 0, requests)

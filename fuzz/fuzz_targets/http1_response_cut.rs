@@ -2,7 +2,7 @@
 #![no_main]
 
 use http::Method;
-use keepwarm_fuzz::http1::{SMALL, answers};
+use keepwarm_fuzz::http1::{SMALL, responses};
 use keepwarm_fuzz::take::Take;
 use keepwarm_http1::Limits;
 use libfuzzer_sys::fuzz_target;
@@ -21,7 +21,7 @@ fuzz_target!(|data: &[u8]| {
         })
         .collect();
     let (sizes, bytes) = take.0.split_at(usize::from(choice >> 2 & 7).min(take.0.len()));
-    let whole = answers(limits, &asked, &[bytes]);
-    assert_eq!(whole, answers(limits, &asked, &bytes.chunks(1).collect::<Vec<_>>()));
-    assert_eq!(whole, answers(limits, &asked, &Take::pieces(bytes, sizes)));
+    let whole = responses(limits, &asked, &[bytes]);
+    assert_eq!(whole, responses(limits, &asked, &bytes.chunks(1).collect::<Vec<_>>()));
+    assert_eq!(whole, responses(limits, &asked, &Take::pieces(bytes, sizes)));
 });

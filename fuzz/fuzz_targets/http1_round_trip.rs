@@ -4,8 +4,8 @@
 use http::Method;
 use keepwarm_fuzz::take::Take;
 use keepwarm_http1::{
-    AnswerFacts, AnswerFraming, AnswerLength, CHUNK_TAIL, Event, Limits, RequestBody, RequestDecoder,
-    RequestFacts, RequestHead, RequestOptions, ResponseBody, ResponseDecoder, ResponseHead, Version,
+    CHUNK_TAIL, Event, Limits, RequestBody, RequestDecoder, RequestFacts, RequestHead, RequestOptions,
+    ResponseBody, ResponseDecoder, ResponseFacts, ResponseFraming, ResponseHead, ResponseLength, Version,
     encode_chunk_head, encode_request_head, encode_response_head, encode_trailers, plan, scan_app_fields,
     trailer_allowed,
 };
@@ -17,7 +17,7 @@ fuzz_target!(|data: &[u8]| {
     let mut take = Take(data);
     match take.byte() & 1 {
         0 => request(&mut take),
-        _ => answer(&mut take),
+        _ => respond(&mut take),
     }
 });
 
@@ -87,7 +87,7 @@ fn request(take: &mut Take<'_>) {
     check_fields(head.fields.iter(), &fields);
 }
 
-fn answer(take: &mut Take<'_>) {
+fn respond(take: &mut Take<'_>) {
     const STATUSES: [u16; 8] = [200, 204, 205, 304, 404, 500, 206, 999];
     let status = STATUSES[take.below(8)];
     let flags = take.byte();
@@ -101,9 +101,13 @@ fn answer(take: &mut Take<'_>) {
     };
     let chunks = chunks(take);
     let body = chunks.concat();
-    let facts = AnswerFacts {
+    let facts = ResponseFacts {
         status,
-        length: if flags & 16 != 0 { AnswerLength::Known(body.len() as u64) } else { AnswerLength::Unknown },
+        length: if flags & 16 != 0 {
+            ResponseLength::Known(body.len() as u64)
+        } else {
+            ResponseLength::Unknown
+        },
         close: flags & 32 != 0,
         first_on_connection: flags & 64 != 0,
         idle_timeout_secs: 75,
@@ -120,7 +124,7 @@ fn answer(take: &mut Take<'_>) {
     encode_response_head(&mut wire, status, &plan, pairs(&fields), None);
     if plan.send_body {
         match plan.framing {
-            AnswerFraming::Chunked => {
+            ResponseFraming::Chunked => {
                 write_chunks(&mut wire, &chunks, if plan.trailers { &trailers } else { &[] })
             }
             _ => wire.extend_from_slice(&body),
@@ -230,7 +234,7 @@ fn check_fields<'a>(found: impl Iterator<Item = (&'a [u8], &'a [u8])>, sent: &[P
         found.filter(|(name, _)| !OURS.contains(name)).map(|(n, v)| (n.to_vec(), v.to_vec())).collect();
     let sent: Vec<_> =
         normal(sent).into_iter().filter(|(name, _)| !OURS.contains(&name.as_slice())).collect();
-    // An answer keeps what only a request must not carry.
+    // A response keeps what only a request must not carry.
     assert_eq!(found, sent);
 }
 

@@ -1,21 +1,21 @@
-//! Property: every message either decoder accepts (and an answer it did not have to mend), a strict reader written from RFC 9112's grammar accepts too,
+//! Property: every message either decoder accepts (and a response it did not have to mend), a strict reader written from RFC 9112's grammar accepts too,
 //! with the same end and the same body.
 #![no_main]
 
 use http::Method;
-use keepwarm_fuzz::http1::{Said, answers, requests};
+use keepwarm_fuzz::http1::{Said, requests, responses};
 use keepwarm_fuzz::strict;
 use keepwarm_http1::{Limits, Listener};
 use libfuzzer_sys::fuzz_target;
 
-// The first byte chooses the side and, for answers, the methods asked.
+// The first byte chooses the side and, for responses, the methods asked.
 fuzz_target!(|data: &[u8]| {
     let Some((&choice, bytes)) = data.split_first() else { return };
     if choice & 1 == 0 {
         check_requests(bytes);
     } else {
         let is_head = choice & 2 != 0;
-        check_answers(bytes, if is_head { Method::HEAD } else { Method::GET });
+        check_responses(bytes, if is_head { Method::HEAD } else { Method::GET });
     }
 });
 
@@ -29,9 +29,9 @@ fn check_requests(bytes: &[u8]) {
     }
 }
 
-fn check_answers(bytes: &[u8], method: Method) {
+fn check_responses(bytes: &[u8], method: Method) {
     let asked: Vec<_> = (0..4).map(|_| (method.clone(), false)).collect();
-    let said = answers(Limits::default(), &asked, &[bytes]);
+    let said = responses(Limits::default(), &asked, &[bytes]);
     let mended = |head: &str| {
         !head.ends_with(
         "mended: Mended { folded: false, blank_before_colon: false, bare_lf: false, no_reason_blank: false } }",
@@ -46,7 +46,7 @@ fn check_answers(bytes: &[u8], method: Method) {
     for (end, body) in messages(&said) {
         let bodiless = |status: u16| method == Method::HEAD || matches!(status, 204 | 304);
         let twin = loop {
-            let twin = strict::answer(bytes, start, bodiless);
+            let twin = strict::response(bytes, start, bodiless);
             let (status, twin) =
                 twin.unwrap_or_else(|no| panic!("{no:?} from {start}: {}", bytes.escape_ascii()));
             if status >= 200 {

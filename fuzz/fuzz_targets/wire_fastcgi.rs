@@ -1,11 +1,11 @@
 //! Property: no bytes of a FastCGI server make our side panic, it says the same of them however they are cut, and nothing of another request is ever
-//! part of an answer.
+//! part of a response.
 
 #![no_main]
 
 use keepwarm_fuzz::take::Take;
 use keepwarm_wire::fastcgi::record::RecordHeader;
-use keepwarm_wire::fastcgi::{CgiAnswer, CgiHead, CgiLimits, Connection, Event};
+use keepwarm_wire::fastcgi::{CgiHead, CgiLimits, CgiResponse, Connection, Event};
 use libfuzzer_sys::fuzz_target;
 
 // The first byte says what is open and how many of the next are sizes of pieces.
@@ -17,7 +17,7 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!(whole, hear(choice, &bytes.chunks(1).collect::<Vec<_>>()));
     assert_eq!(whole, hear(choice, &Take::pieces(bytes, sizes)));
     let allowed = naive_stdout(bytes);
-    assert!(allowed.starts_with(&whole.stdout), "an answer of bytes that were not its own");
+    assert!(allowed.starts_with(&whole.stdout), "a response of bytes that were not its own");
 });
 
 /// What was understood.
@@ -79,12 +79,12 @@ fn take_head(head: &mut CgiHead, part: &[u8]) -> Option<String> {
     match head.push(part) {
         Ok(None) => None,
         Ok(Some(_)) => {
-            if let CgiAnswer::Client(status) = head.answer() {
+            if let CgiResponse::Client(status) = head.response() {
                 assert!((200..1000).contains(&status));
             }
             assert!(head.fields().count() <= SMALL.fields);
             assert!(head.fields().all(|(name, value)| !name.is_empty() && !value.contains(&b'\n')));
-            Some(format!("{:?} {:?}", head.answer(), head.fields().collect::<Vec<_>>()))
+            Some(format!("{:?} {:?}", head.response(), head.fields().collect::<Vec<_>>()))
         }
         Err(fault) => Some(fault.to_string()),
     }

@@ -58,8 +58,8 @@ pub fn requests(limits: Limits, listener: Listener, pieces: &[&[u8]]) -> Vec<Sai
     }
 }
 
-/// Everything the client's side said of the answers to these requests.
-pub fn answers(limits: Limits, asked: &[(Method, bool)], pieces: &[&[u8]]) -> Vec<Said> {
+/// Everything the client's side said of the responses to these requests.
+pub fn responses(limits: Limits, asked: &[(Method, bool)], pieces: &[&[u8]]) -> Vec<Said> {
     let mut decoder = ResponseDecoder::new(limits);
     let mut head = ResponseHead::default();
     let mut feed = Feed::default();

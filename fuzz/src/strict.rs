@@ -49,8 +49,8 @@ pub fn request(bytes: &[u8], start: usize) -> Read<Message> {
     Ok(Message { end: text.at, body, fields })
 }
 
-/// The answer that begins at `start`; `bodiless` when the request or its status allow none. Without framing it goes on to the end of the bytes.
-pub fn answer(bytes: &[u8], start: usize, bodiless: impl Fn(u16) -> bool) -> Read<(u16, Message)> {
+/// The response that begins at `start`; `bodiless` when the request or its status allow none. Without framing it goes on to the end of the bytes.
+pub fn response(bytes: &[u8], start: usize, bodiless: impl Fn(u16) -> bool) -> Read<(u16, Message)> {
     let mut text = Text { bytes, at: start };
     // status-line = HTTP-version SP status-code SP [ reason-phrase ]
     let minor = text.http_version()?;

@@ -189,7 +189,7 @@ pub(crate) async fn run(
     let peer = Rc::new(peer);
     let state = State {
         begun: RefCell::default(),
-        answered: Cell::new(0),
+        responded: Cell::new(0),
         sent: Cell::new(0),
         wanted: Cell::new(None),
         changed: Notify::new(),
@@ -233,7 +233,7 @@ async fn unknown_method(reader: &mut Reader<'_>, head: &Head) -> Broken {
 struct State {
     /// How many bytes had been sent before each request.
     begun: RefCell<Vec<usize>>,
-    answered: Cell<usize>,
+    responded: Cell<usize>,
     /// Requests that were sent to their end; all, once nothing more can be sent.
     sent: Cell<usize>,
     /// Requests whose body is wanted: the last that has got its 100.
@@ -278,7 +278,7 @@ async fn write(
     let (mut sent, mut since) = (0, 0);
     for (number, request) in plan.requests.iter().enumerate() {
         if !plan.pipelines {
-            state.until(|| state.answered.get() >= number).await;
+            state.until(|| state.responded.get() >= number).await;
         }
         let (id, path) = name(number);
         let (bytes, begin) = encode(request, id, &path, seed ^ id);
@@ -286,7 +286,7 @@ async fn write(
         state.begun.borrow_mut().push(peer.sent());
         while at < bytes.len() {
             if request.expects && at == begin {
-                state.until(|| state.wanted.get() == Some(number) || state.answered.get() > number).await;
+                state.until(|| state.wanted.get() == Some(number) || state.responded.get() > number).await;
                 if state.wanted.get() != Some(number) {
                     // A final response and no 100: the body is not wanted, and the connection ends.
                     return;
@@ -378,7 +378,7 @@ async fn read(
             Ok((body, trailers)) => {
                 let outcome = Outcome { informs, head, body, trailers: trailers.len(), said };
                 on_end(number, &outcome);
-                state.answered.set(number + 1);
+                state.responded.set(number + 1);
                 state.changed.notify_waiters();
                 if outcome.head.closes() {
                     state.gone.set(true);

@@ -102,7 +102,7 @@ impl Scenario for Door {
         }
         if !clean && rng.chance(150) {
             settings.faults.reset = 3 * may_fail.reset;
-            answer_early(&mut rng, most, &mut clients[0]);
+            respond_early(&mut rng, most, &mut clients[0]);
         }
         Self {
             seed,
@@ -294,7 +294,7 @@ async fn count(upstream: Arc<Upstream>) {
 }
 
 /// Responses begin while their requests' bodies are still on their way, and a close ends them.
-fn answer_early(rng: &mut Rng, most: usize, (client, responses): &mut (ClientPlan, Vec<OriginPlan>)) {
+fn respond_early(rng: &mut Rng, most: usize, (client, responses): &mut (ClientPlan, Vec<OriginPlan>)) {
     let both = client.requests.iter_mut().zip(responses);
     for (request, response) in both.filter(|(request, _)| request.tunnel.is_none() && !request.is_broken()) {
         request.method = "PUT";

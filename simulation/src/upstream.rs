@@ -48,7 +48,7 @@ impl Scenario for Upstream {
             let mut plan = plan(&mut rng, &door);
             if waits {
                 plan.waits = true;
-                // What the client owes an answer to keeps it from reading while it cannot write: both would wait for each other.
+                // What the client owes a response to keeps it from reading while it cannot write: both would wait for each other.
                 plan.frames.strays = if door.clean { 0 } else { plan.frames.strays };
             }
             door.far.http2 = Some(plan);
@@ -90,7 +90,7 @@ impl Scenario for Upstream {
 }
 
 /// Requests become so small that the client's library takes them whole, whatever becomes of them: it reads on. With more, the two could wait for each other until a time-out frees
-/// them, since it reads nothing while it owes an answer to a PING or SETTINGS and a DATA frame has not left, nor before its preface has. `false`: they do not, or a pipe does not hold that.
+/// them, since it reads nothing while it owes a response to a PING or SETTINGS and a DATA frame has not left, nor before its preface has. `false`: they do not, or a pipe does not hold that.
 fn is_small_talk(door: &mut Door) -> bool {
     const SMALL: usize = 200;
     const PREFACE: usize = 512;

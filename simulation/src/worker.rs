@@ -324,7 +324,7 @@ impl Worker {
             None => None,
         };
         *seen.borrow_mut().begun.entry(id).or_default() += 1;
-        self.answer(number, &stream, id, &plan, expects, &seen).await;
+        self.respond(number, &stream, id, &plan, expects, &seen).await;
         // What came and was not read counts as consumed.
         let unread = stream.body.take().len();
         self.give_back(None, unread - stream.free.take().min(unread));
@@ -334,7 +334,7 @@ impl Worker {
         self.out.look_again();
     }
 
-    async fn answer(
+    async fn respond(
         &self,
         number: u32,
         stream: &Stream,
@@ -373,7 +373,7 @@ impl Worker {
             Reads::Beside => {
                 tokio::join!(
                     async {
-                        self.respond(number, stream, id, plan).await;
+                        self.send_response(number, stream, id, plan).await;
                         stream.over.set(true);
                         stream.changed.notify_waiters();
                     },
@@ -389,13 +389,13 @@ impl Worker {
                     stream.changed.notify_waiters();
                 };
                 let respond = async {
-                    self.respond(number, stream, id, plan).await;
+                    self.send_response(number, stream, id, plan).await;
                     stream.over.set(true);
                     stream.changed.notify_waiters();
                 };
                 tokio::join!(respond, read);
             }
-            Reads::Before | Reads::Never => self.respond(number, stream, id, plan).await,
+            Reads::Before | Reads::Never => self.send_response(number, stream, id, plan).await,
         }
     }
 
@@ -434,7 +434,7 @@ impl Worker {
         }
     }
 
-    async fn respond(&self, number: u32, stream: &Stream, id: u64, plan: &ResponsePlan) {
+    async fn send_response(&self, number: u32, stream: &Stream, id: u64, plan: &ResponsePlan) {
         let at_once = match plan.frames {
             Some(_) => 0,
             None => plan.body.min(64 * 1024),

@@ -110,7 +110,7 @@ async def unread(scope, receive, send):
 
 
 async def answer_then_read(scope, receive, send):
-    """Begins its answer, and only then reads."""
+    """Begins its response, and only then reads."""
     await send({"type": "http.response.start", "status": 200, "headers": [TEXT]})
     await send({"type": "http.response.body", "body": b"begun,", "more_body": True})
     body = await body_of(receive)
@@ -244,17 +244,17 @@ async def waits_and_answers(scope, receive, send):
 
 
 async def raises(scope, receive, send):
-    raise ValueError("before the answer")
+    raise ValueError("before the response")
 
 
 async def raises_late(scope, receive, send):
     await send({"type": "http.response.start", "status": 200, "headers": [TEXT]})
     await send({"type": "http.response.body", "body": b"x" * 10, "more_body": True})
-    raise ValueError("after the answer began")
+    raise ValueError("after the response began")
 
 
 async def silent_return(scope, receive, send):
-    """Returns without an answer."""
+    """Returns without a response."""
 
 
 async def die(scope, receive, send):

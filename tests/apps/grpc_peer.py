@@ -130,7 +130,7 @@ def call_everything(address):
 
 
 def talk(channel):
-    """Question by question: each is sent when the answer to the one before is there."""
+    """Question by question: each is sent when the response to the one before is there."""
     turn = threading.Semaphore(1)
     questions = [b"abc", b"", b"y" * 100_000]
 

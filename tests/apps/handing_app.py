@@ -1,4 +1,4 @@
-"""An application that names files as its answers. Standard library only."""
+"""An application that names files as its responses. Standard library only."""
 
 from urllib.parse import parse_qsl
 

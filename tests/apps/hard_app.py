@@ -66,7 +66,7 @@ def gate(environ, start_response, asked):
 
 
 class Behind:
-    """Is at work behind its answer until the file `name` is there."""
+    """Is at work behind its response until the file `name` is there."""
 
     def __init__(self, name):
         self.path = f"{DIR}/{name}"
@@ -77,7 +77,7 @@ class Behind:
     def close(self):
         while not os.path.exists(self.path):
             time.sleep(0.005)
-        print("done behind the answer", flush=True)
+        print("done behind the response", flush=True)
 
 
 def behind(environ, start_response, asked):

@@ -30,7 +30,7 @@ def hello(streams, version=1):
     return frame(HELLO, 0, struct.pack(">HIII", version, streams, 1 << 20, 1 << 20) + pairs)
 
 
-# What the worker writes instead of an answer, by name. `s` is the stream asked on.
+# What the worker writes instead of a response, by name. `s` is the stream asked on.
 LIES = {
     "garbage": lambda s: b"\xff" * 4096,
     "text": lambda s: b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi",
@@ -72,7 +72,7 @@ ENDLESS = {
     "nothing": lambda s: frame(DATA, s),
     "hints": lambda s: frame(INFORM, s, struct.pack(">H", 103) + block(b"link", b"</a.css>; rel=preload")),
 }
-# Streams whose body it has asked for: the rest of the answer follows when that has come.
+# Streams whose body it has asked for: the rest of the response follows when that has come.
 WANTED = set()
 # The application's errors, not the wire's: 502, and the worker lives.
 APP_ERRORS = {
@@ -148,7 +148,7 @@ def answer(wire, stream, payload):
     elif first == "lie" and name == "die":
         os.kill(os.getpid(), 9)
     elif first == "lie" and name == "after-head":
-        # Its own answer is cut, since it had begun.
+        # Its own response is cut, since it had begun.
         wire.sendall(response(stream, fields=(b"content-length", b"10"), body=b"half ", flags=0) + b"\xff" * 64)
         time.sleep(60)
     elif first == "lie" and name == "half-frame":

@@ -1,6 +1,6 @@
 <?php
 
-// The test application for PHP that is kept warm: each path is one way in which an application answers, as in wsgi_app.py.
+// The test application for PHP that is kept warm: each path is one way in which an application responds, as in wsgi_app.py.
 
 const SILENCE = 30_000; // microseconds
 

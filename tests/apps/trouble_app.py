@@ -1,6 +1,6 @@
 """An application that keeps a book of what it does, and that does what it is asked to, however harmful: WSGI (`application`) and ASGI (`asgi`).
 
-The book, `DIR/book`, gets a line when a request is begun (`b ID PID`) and one when all of its answer has been made (`e ID PID`), each by one append, so that it
+The book, `DIR/book`, gets a line when a request is begun (`b ID PID`) and one when all of its response has been made (`e ID PID`), each by one append, so that it
 is whole whatever becomes of the process.
 """
 
@@ -54,12 +54,12 @@ def nothing(asked):
     pass
 
 
-# What is done before the answer, by path; nothing where there is no entry. `early`, `cut`, `late` and `hang` are done by the two applications themselves.
+# What is done before the response, by path; nothing where there is no entry. `early`, `cut`, `late` and `hang` are done by the two applications themselves.
 DEEDS = {"/die": die, "/leave": leave, "/exit": end, "/raise": fail, "/say": say, "/leak": leak}
 
 
 def parts_of(path, asked, body):
-    """The answer's body, in parts, each with the request's name."""
+    """The response's body, in parts, each with the request's name."""
     name = asked["id"].encode()
     if path == "/upload":
         return [b"%s %d %d" % (name, len(body), zlib.crc32(body))]

@@ -1,4 +1,4 @@
-"""The test application for WSGI: each path is one way in which an application answers. Standard library only."""
+"""The test application for WSGI: each path is one way in which an application responds. Standard library only."""
 
 import hashlib
 import json
@@ -239,7 +239,7 @@ def cookies(environ, start_response):
 
 
 def raises(environ, start_response):
-    raise ValueError("before the answer")
+    raise ValueError("before the response")
 
 
 def raises_late(environ, start_response):
@@ -247,7 +247,7 @@ def raises_late(environ, start_response):
 
     def blocks():
         yield b"x" * 10
-        raise ValueError("after the answer began")
+        raise ValueError("after the response began")
 
     return blocks()
 
@@ -263,7 +263,7 @@ def too_long(environ, start_response):
 
 
 def die(environ, start_response):
-    """Dies before it answers."""
+    """Dies before it responds."""
     asked = query(environ)
     if "id" in asked:
         append(f"{asked['id']} {os.getpid()}\n")
@@ -271,7 +271,7 @@ def die(environ, start_response):
 
 
 def die_late(environ, start_response):
-    """Dies with half of an answer out."""
+    """Dies with half of a response out."""
     start_response("200 OK", [("Content-Length", "100000")])
 
     def blocks():

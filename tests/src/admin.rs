@@ -97,9 +97,9 @@ pub fn ask_unix(socket: &Path, method: &str, path: &str) -> (u16, String) {
     let length = if method == "POST" { "Content-Length: 0\r\n" } else { "" };
     let request = format!("{method} {path} HTTP/1.1\r\nHost: any\r\nConnection: close\r\n{length}\r\n");
     stream.write_all(request.as_bytes()).expect("the request is taken");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer:?} has no head"));
+    let mut response = String::new();
+    stream.read_to_string(&mut response).expect("a response");
+    let (head, body) = response.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{response:?} has no head"));
     let status = head.get(9..12).and_then(|status| status.parse().ok());
     (status.unwrap_or_else(|| panic!("{head:?} has no status")), body.to_owned())
 }

@@ -28,18 +28,18 @@ enum End {
     Reset,
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
-    /// The connection ended before the first byte of an answer.
+    /// The connection ended before the first byte of a response.
     Closed,
     /// It was reset, with the bytes that had come.
     Reset(Vec<u8>),
-    /// It ended inside an answer, with the bytes of it that were not yet used.
+    /// It ended inside a response, with the bytes of it that were not yet used.
     Cut(Vec<u8>),
     /// Nothing came within the bound.
     TimedOut(Vec<u8>),
-    /// What came is not a valid answer.
+    /// What came is not a valid response.
     Malformed(String),
 }
 
@@ -101,14 +101,14 @@ impl Client {
     #[track_caller]
     pub fn send_bytewise(&mut self, bytes: impl AsRef<[u8]>) {
         for byte in bytes.as_ref() {
-            // A server that has refused already may have closed: its answer is what the test looks at.
+            // A server that has refused already may have closed: its response is what the test looks at.
             if self.try_send(&[*byte]).is_err() {
                 return;
             }
         }
     }
 
-    /// Sends and reads the answer.
+    /// Sends and reads the response.
     #[track_caller]
     pub fn ask(&mut self, request: impl AsRef<[u8]>) -> Response {
         let request = request.as_ref();
@@ -128,12 +128,12 @@ impl Client {
         rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO)).expect("SO_LINGER");
     }
 
-    /// One answer to a request with this method; panics with the transcript when there is none.
+    /// One response to a request with this method; panics with the transcript when there is none.
     #[track_caller]
     pub fn response(&mut self, method: &str) -> Response {
         match self.try_response(method) {
             Ok(response) => response,
-            Err(failure) => panic!("no answer to {method}: {failure:?}\n{self}"),
+            Err(failure) => panic!("no response to {method}: {failure:?}\n{self}"),
         }
     }
 
@@ -172,7 +172,7 @@ impl Client {
         })
     }
 
-    /// A head alone, for an answer whose body a test reads by [`Client::read_exact`] or leaves unread.
+    /// A head alone, for a response whose body a test reads by [`Client::read_exact`] or leaves unread.
     #[track_caller]
     pub fn head(&mut self, method: &str) -> (u16, Vec<(String, String)>) {
         let deadline = Instant::now() + self.bound;
@@ -252,12 +252,12 @@ impl Client {
         }
     }
 
-    /// The connection is kept: a further request on it is answered with 200.
+    /// The connection is kept: a further request on it gets 200.
     #[track_caller]
     pub fn expect_kept(&mut self, path: &str) -> Response {
         assert!(
             self.pending.is_empty(),
-            "bytes after the answer: {:?}\n{self}",
+            "bytes after the response: {:?}\n{self}",
             String::from_utf8_lossy(&self.pending)
         );
         let response = self.ask(get(path));

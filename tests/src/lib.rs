@@ -1,5 +1,5 @@
 //! What the end-to-end tests share: the real binary under test ([`Server`]), a client that speaks bytes and keeps a transcript ([`Client`]),
-//! a strict reader of answers that shares no code with Keepwarm ([`Response`]), and a view of processes ([`process`]).
+//! a strict reader of responses that shares no code with Keepwarm ([`Response`]), and a view of processes ([`process`]).
 //!
 //! Every wait here is bounded, and every failure prints the transcript of the connection and the log of the server.
 

@@ -16,7 +16,7 @@ const LONG: Duration = Duration::from_secs(60);
 /// What became of one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    Answered(u16),
+    Responded(u16),
     /// The connection was made, and ended before a byte came back.
     Dropped {
         kept: bool,
@@ -97,7 +97,7 @@ impl Load {
             loop {
                 let (id, outcome, closes) = self.one(&mut client, "", !first);
                 first = false;
-                let goes_on = matches!(outcome, Outcome::Answered(_));
+                let goes_on = matches!(outcome, Outcome::Responded(_));
                 seen.push((id, outcome));
                 if self.stopped() || closes || !goes_on {
                     break;
@@ -129,7 +129,7 @@ impl Load {
             return (id, Outcome::Dropped { kept }, true);
         }
         match client.try_response(self.method) {
-            Ok(response) => (id, Outcome::Answered(response.status), response.says_close()),
+            Ok(response) => (id, Outcome::Responded(response.status), response.says_close()),
             Err(Failure::Closed) => (id, Outcome::Dropped { kept }, true),
             Err(Failure::Reset(bytes)) if bytes.is_empty() => (id, Outcome::Dropped { kept }, true),
             Err(other) => (id, Outcome::Broken(format!("{other:?}\n{client}")), true),
@@ -174,9 +174,9 @@ pub fn counts(file: &Path) -> BTreeMap<String, u32> {
 
 /// Every request was answered, and the application has had each once.
 #[track_caller]
-pub fn all_answered_once(counts: &BTreeMap<String, u32>, outcomes: &[(String, Outcome)]) {
+pub fn all_responded_once(counts: &BTreeMap<String, u32>, outcomes: &[(String, Outcome)]) {
     for (id, outcome) in outcomes {
-        assert_eq!(*outcome, Outcome::Answered(200), "request {id}; {}", tally(outcomes));
+        assert_eq!(*outcome, Outcome::Responded(200), "request {id}; {}", tally(outcomes));
         assert_eq!(counts.get(id), Some(&1), "request {id} at the app");
     }
 }

@@ -75,7 +75,7 @@ impl Gate {
     }
 }
 
-/// What becomes of a connection after an answer.
+/// What becomes of a connection after a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum After {
     Keep,
@@ -86,15 +86,15 @@ pub enum After {
 }
 
 impl Origin {
-    /// Reads whole requests, and lets `answer` write the answers.
-    pub fn start(answer: impl Fn(&Request, &mut TcpStream) -> After + Send + Sync + 'static) -> Self {
-        Self::start_on(bound(), answer)
+    /// Reads whole requests, and lets `respond` write the responses.
+    pub fn start(respond: impl Fn(&Request, &mut TcpStream) -> After + Send + Sync + 'static) -> Self {
+        Self::start_on(bound(), respond)
     }
 
     /// The same on a socket of the test's.
     pub fn start_on(
         listener: TcpListener,
-        answer: impl Fn(&Request, &mut TcpStream) -> After + Send + Sync + 'static,
+        respond: impl Fn(&Request, &mut TcpStream) -> After + Send + Sync + 'static,
     ) -> Self {
         Self::serve(listener, move |shared, connection, stream| {
             let mut reader = BufReader::new(stream.try_clone().expect("a descriptor"));
@@ -109,7 +109,7 @@ impl Origin {
                     return;
                 }
                 shared.requests.lock().expect("no panic while locked").push(request.clone());
-                match answer(&request, &mut stream) {
+                match respond(&request, &mut stream) {
                     After::Keep => {}
                     After::Close => return,
                     After::Reset => return reset(stream),
@@ -215,9 +215,9 @@ impl Drop for Leaves {
 
 /// 200 with this body, in one write.
 pub fn ok(stream: &mut TcpStream, body: &[u8]) {
-    let mut answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).into_bytes();
-    answer.extend_from_slice(body);
-    let _ = stream.write_all(&answer);
+    let mut response = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).into_bytes();
+    response.extend_from_slice(body);
+    let _ = stream.write_all(&response);
 }
 
 /// Ends a connection by RST.

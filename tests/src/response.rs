@@ -1,4 +1,4 @@
-//! A strict reader of answers, written from RFC 9112 alone: it accepts nothing that a careful client would have to guess about.
+//! A strict reader of responses, written from RFC 9112 alone: it accepts nothing that a careful client would have to guess about.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ pub enum Framing {
     Close,
 }
 
-/// One whole answer.
+/// One whole response.
 #[derive(Debug, Clone)]
 pub struct Response {
     pub status: u16,

@@ -4,7 +4,7 @@ use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress};
 
 use crate::Client;
 
-/// The request that opens one, with the key of RFC 6455 §1.3, whose answer is known.
+/// The request that opens one, with the key of RFC 6455 §1.3, whose response is known.
 pub fn opening(path: &str, extra: &str) -> String {
     format!(
         "GET {path} HTTP/1.1\r\nHost: test.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
@@ -15,7 +15,7 @@ pub fn opening(path: &str, extra: &str) -> String {
 /// What a server must answer to [`opening`]'s key.
 pub const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
-/// Opens one and checks the answer.
+/// Opens one and checks the response.
 #[track_caller]
 pub fn open(client: &mut Client, path: &str, extra: &str) -> Vec<(String, String)> {
     client.send(opening(path, extra));

@@ -21,7 +21,7 @@ fn reload(server: &Server, binds: &str) {
     server.reload_with(&config(binds));
 }
 
-fn answers(address: SocketAddr) -> bool {
+fn responds(address: SocketAddr) -> bool {
     Client::connect(address).patient(LONG).ask(get("/")).text() == "pong"
 }
 
@@ -35,7 +35,7 @@ fn a_listener_moves_between_one_address_and_all_and_no_connection_is_refused() {
         let (stop, count, address) = (Arc::clone(&stop), Arc::clone(&count), at(1));
         move || {
             while !stop.load(Ordering::SeqCst) {
-                assert!(answers(address));
+                assert!(responds(address));
                 count.fetch_add(1, Ordering::SeqCst);
             }
         }
@@ -43,7 +43,7 @@ fn a_listener_moves_between_one_address_and_all_and_no_connection_is_refused() {
     for _ in 0..3 {
         assert!(TcpStream::connect(at(2)).is_err());
         reload(&server, &format!("\"0.0.0.0:{port}\""));
-        assert!(answers(at(1)) && answers(at(2)));
+        assert!(responds(at(1)) && responds(at(2)));
         reload(&server, &format!("\"127.0.0.1:{port}\""));
         wait_until("the other address is closed", LONG, || TcpStream::connect(at(2)).is_err());
         let before = count.load(Ordering::SeqCst);
@@ -58,7 +58,7 @@ fn a_port_that_the_system_gave_can_be_named_afterwards() {
     let server = Server::start(&config("\"127.0.0.1:0\""));
     let address = server.address();
     reload(&server, &format!("\"{address}\""));
-    assert!(answers(address));
+    assert!(responds(address));
     reload(&server, &format!("\"localhost:{}\"", address.port()));
-    assert!(answers(address));
+    assert!(responds(address));
 }

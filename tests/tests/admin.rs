@@ -173,14 +173,14 @@ fn a_busy_app_is_ready() {
 
 /// An idle worker that does not answer through the wire would not take a request either.
 #[test]
-fn an_app_whose_idle_worker_does_not_answer_is_not_ready() {
+fn an_app_whose_idle_worker_does_not_reply_is_not_ready() {
     let server = Server::start(&config("bind = \"127.0.0.1:0\"", "request_timeout = \"60s\"")).warm("/pong");
     let worker = server.workers()[0];
     process::stop(worker);
     wait_until("the app is not ready", LONG, || admin::get(&server, "/readyz", "").status == 503);
     let (status, ready) = json(&server, "/readyz");
     assert_eq!((status, &ready["apps"][0]["ok"]), (503, &false.into()), "{ready}");
-    assert!(ready["apps"][0]["why"].as_str().is_some_and(|why| why.contains("does not answer")), "{ready}");
+    assert!(ready["apps"][0]["why"].as_str().is_some_and(|why| why.contains("does not respond")), "{ready}");
     assert!(admin::get(&server, "/readyz", "").text().starts_with("app: "));
     assert_eq!(admin::get(&server, "/livez", "").status, 200, "the process itself is well");
     process::signal(worker, Signal::CONT);
@@ -189,7 +189,7 @@ fn an_app_whose_idle_worker_does_not_answer_is_not_ready() {
 
 /// A worker that speaks no wire is asked as it is for its health.
 #[test]
-fn a_server_by_itself_is_ready_as_long_as_it_answers() {
+fn a_server_by_itself_is_ready_as_long_as_it_responds() {
     let text = "[admin]\nbind = \"127.0.0.1:0\"\n[listen.main]\nbind = \"127.0.0.1:0\"\n[app.app]\nkind = \"http\"\n\
                 command = [\"@PYTHON@\", \"@APPS@/hostile_server.py\"]\nworkers = 1\nrequest_timeout = \"60s\"\n";
     let server = Server::start(text);
@@ -218,7 +218,7 @@ fn readiness_fails_first_when_it_ends() {
 
 /// A start that takes long can be looked at: alive, and not ready.
 #[test]
-fn it_answers_before_the_first_worker_is_ready() {
+fn it_responds_before_the_first_worker_is_ready() {
     let text = "[admin]\nbind = \"unix:@DIR@/admin.sock\"\n[listen.main]\nbind = \"127.0.0.1:0\"\n[app.slow]\n\
                 entry = \"slow:application\"\ndirectory = \"@DIR@\"\ninterpreter = \"@PYTHON@\"\nworkers = 1\n";
     let slow = "import os, time\nwhile not os.path.exists('go'):\n    time.sleep(0.01)\ndef application(environ, start):\n    \

@@ -229,7 +229,7 @@ fn errors_on_demand() {
         match client.try_response("GET") {
             Err(Failure::Cut(_) | Failure::Reset(_)) => {}
             Ok(response) if response.status >= 500 => {}
-            other => panic!("{name}: an answer that is not whole must not look whole: {other:?}\n{client}"),
+            other => panic!("{name}: a response that is not whole must not look whole: {other:?}\n{client}"),
         }
         server.wait_for_log_after(mark, "an error on demand, late", Duration::from_secs(20));
         // To a 1.0 client, whose body ends with the connection, only a reset says that it was cut.
@@ -245,7 +245,7 @@ fn errors_on_demand() {
 }
 
 #[test]
-fn large_answers_and_redirects() {
+fn large_responses_and_redirects() {
     for (name, server) in both() {
         let mut client = patient(server);
         let response = client.ask(get("/big?bytes=5000000"));
@@ -263,7 +263,7 @@ fn large_answers_and_redirects() {
 }
 
 #[test]
-fn an_early_answer_without_the_body() {
+fn an_early_response_without_the_body() {
     for (name, server) in both() {
         let mut client = server.client();
         client.send(
@@ -384,7 +384,7 @@ fn websockets_of_starlette() {
 }
 
 #[test]
-fn a_background_task_runs_after_the_answer() {
+fn a_background_task_runs_after_the_response() {
     let server = starlette();
     assert_eq!(
         server.ask("GET /background HTTP/1.1\r\nHost: a\r\nX-Request-Id: background-1\r\n\r\n").text(),

@@ -22,9 +22,9 @@ fn calls_of_many_clients_go_over_one_kept_connection() {
     let server = door(&origin, "");
     let mut client = server.client();
     for _ in 0..3 {
-        let answer = client.ask(get("/a?b=c"));
-        assert_eq!((answer.status, answer.text().as_str()), (200, "hello"));
-        assert!(!answer.says_close());
+        let response = client.ask(get("/a?b=c"));
+        assert_eq!((response.status, response.text().as_str()), (200, "hello"));
+        assert!(!response.says_close());
     }
     for _ in 0..3 {
         assert_eq!(server.ask(get("/new")).status, 200);
@@ -67,10 +67,10 @@ fn bodies_of_every_framing_pass_both_ways() {
     assert_eq!(seen.field("transfer-encoding"), Some("chunked"));
     assert_eq!(seen.trailers, ["x-sum: 6"]);
 
-    let answer =
+    let response =
         client.ask("GET /chunked HTTP/1.1\r\nHost: localhost\r\nTE: trailers\r\nConnection: TE\r\n\r\n");
-    assert_eq!(answer.text(), "abcdefg");
-    assert_eq!(answer.trailers, [("x-sum".to_owned(), "7".to_owned())]);
+    assert_eq!(response.text(), "abcdefg");
+    assert_eq!(response.trailers, [("x-sum".to_owned(), "7".to_owned())]);
     assert_eq!(origin.last().field("te"), Some("trailers"));
     let head = client.ask("HEAD /echo HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!((head.status, head.field("content-length"), head.body.len()), (200, Some("0"), 0));
@@ -80,9 +80,9 @@ fn bodies_of_every_framing_pass_both_ways() {
         (304, Some("12")),
         "an upstream's is passed"
     );
-    let answer = client.ask(get("/close"));
-    assert_eq!(answer.text(), "until the end");
-    assert!(!answer.says_close(), "its connection is its own business");
+    let response = client.ask(get("/close"));
+    assert_eq!(response.text(), "until the end");
+    assert!(!response.says_close(), "its connection is its own business");
     assert_eq!(client.ask(get("/again")).status, 200);
     assert_eq!(origin.connections(), 2);
 }
@@ -108,7 +108,7 @@ fn trailers_that_were_not_announced_reach_who_takes_them() {
 }
 
 #[test]
-fn informational_answers_are_passed_in_order() {
+fn informational_responses_are_passed_in_order() {
     let origin = Origin::start(|_, stream| {
         stream
             .write_all(b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
@@ -172,18 +172,18 @@ fn a_switch_to_a_protocol_that_was_not_offered_opens_no_tunnel() {
         client.send(format!(
             "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n"
         ));
-        let answer = client.response("GET");
-        assert_eq!(answer.status, 502, "{path}");
+        let response = client.response("GET");
+        assert_eq!(response.status, 502, "{path}");
         assert!(
-            answer.text().contains("answered 101 without an upgrade that the request asked for"),
+            response.text().contains("answered 101 without an upgrade that the request asked for"),
             "{}",
-            answer.text()
+            response.text()
         );
     }
 }
 
 #[test]
-fn an_answer_that_comes_early_reaches_a_client_that_still_sends() {
+fn a_response_that_comes_early_reaches_a_client_that_still_sends() {
     let origin = Origin::raw(|_, mut stream| {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         read_head(&mut reader).unwrap();
@@ -198,9 +198,9 @@ fn an_answer_that_comes_early_reaches_a_client_that_still_sends() {
     let server = door(&origin, "");
     let mut client = server.client();
     client.send("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000000\r\n\r\nbegin");
-    let answer = client.response("POST");
-    assert_eq!((answer.status, answer.text().as_str()), (413, "big!"));
-    assert!(answer.says_close());
+    let response = client.response("POST");
+    assert_eq!((response.status, response.text().as_str()), (413, "big!"));
+    assert!(response.says_close());
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn large_bodies_pass_both_ways_with_back_pressure() {
     let before = memory(server.pid());
     std::thread::sleep(Duration::from_millis(300));
     let grown = memory(server.pid()).saturating_sub(before);
-    assert!(grown < 8 << 20, "{grown} bytes more for an answer that nobody takes");
+    assert!(grown < 8 << 20, "{grown} bytes more for a response that nobody takes");
     assert_eq!(client.read_exact(SIZE).len(), SIZE);
     let mut posting = server.client().patient(Duration::from_secs(60));
     posting.send(format!("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {SIZE}\r\n\r\n"));
@@ -258,7 +258,7 @@ fn memory(pid: u32) -> u64 {
 }
 
 #[test]
-fn a_door_answers_expectations_at_once_and_forwards_without() {
+fn a_door_responds_to_expectations_at_once_and_forwards_without() {
     let origin = Origin::start(|request, stream| {
         ok(stream, &request.body);
         After::Keep
@@ -306,8 +306,8 @@ fn workers_are_told_where_the_door_is_and_may_call_it_while_they_boot() {
     );
     let line = server.wait_for_log("listening on http://127.0.0.1:", Duration::from_secs(30));
     let address = line.rsplit("http://").next().unwrap().trim().parse().unwrap();
-    let answer = Client::connect(address).ask(get("/"));
-    assert_eq!(answer.text(), "from the service, from the service");
+    let response = Client::connect(address).ask(get("/"));
+    assert_eq!(response.text(), "from the service, from the service");
     assert_eq!(origin.connections(), 1, "one connection for boot and call");
 }
 
@@ -330,9 +330,9 @@ fn a_route_leads_to_an_upstream_with_the_clients_host() {
          [[listen.main.route]]\nrespond = {{ status = 404 }}\n",
         origin.address()
     ));
-    let answer =
+    let response =
         server.ask("GET /search/x/../y?q HTTP/1.1\r\nHost: shop.example\r\nX-Forwarded-For: 1.2.3.4\r\n\r\n");
-    assert_eq!(answer.text(), "found");
+    assert_eq!(response.text(), "found");
     let seen = origin.last();
     assert_eq!((seen.target(), seen.field("host")), ("/search/y?q", Some("shop.example")));
     assert_eq!(seen.field("x-forwarded-for"), Some("127.0.0.1"), "a stranger is not believed");
@@ -388,8 +388,8 @@ fn a_redirect_to_the_upstream_itself_leads_back_to_the_door() {
         ("/relative", "next".to_owned()),
         ("/other", "http://other.example/next".to_owned()),
     ] {
-        let answer = server.ask(format!("GET {path} HTTP/1.1\r\nHost: {own}\r\n\r\n"));
-        assert_eq!(answer.field("location"), Some(to.as_str()), "{path}");
+        let response = server.ask(format!("GET {path} HTTP/1.1\r\nHost: {own}\r\n\r\n"));
+        assert_eq!(response.field("location"), Some(to.as_str()), "{path}");
     }
 }
 
@@ -403,15 +403,15 @@ fn a_redirect_to_the_host_that_was_sent_leads_back_to_the_door() {
     });
     for host in ["search.example", "search.example:8080"] {
         let server = door(&origin, &format!("host = \"{host}\""));
-        let answer = server.ask(get("/there?q"));
+        let response = server.ask(get("/there?q"));
         assert_eq!(origin.last().field("host"), Some(host));
-        assert_eq!(answer.field("location"), Some("http://localhost/there?q"), "{host}");
+        assert_eq!(response.field("location"), Some("http://localhost/there?q"), "{host}");
     }
 }
 
 /// The default is to stream, a small body as any other: the upstream may have its say before the end of it.
 #[test]
-fn a_small_body_that_does_not_come_holds_up_no_answer() {
+fn a_small_body_that_does_not_come_holds_up_no_response() {
     let origin = Origin::raw(|_, mut stream| {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         let Some(_) = read_head(&mut reader) else { return };
@@ -423,8 +423,8 @@ fn a_small_body_that_does_not_come_holds_up_no_answer() {
     let server = door(&origin, "");
     let mut client = server.client();
     client.send("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nhalf");
-    let answer = client.response("POST");
-    assert_eq!((answer.status, answer.text().as_str()), (403, "no"));
+    let response = client.response("POST");
+    assert_eq!((response.status, response.text().as_str()), (403, "no"));
 }
 
 /// Its callers are workers, which say what they mean (`http-rules` §4).
@@ -452,15 +452,15 @@ fn a_door_is_not_for_pages_of_other_sites() {
         ("Host: localhost\r\nSec-Fetch-Site: cross-site\r\n", "foreign_origin"),
         ("Host: localhost\r\nSec-Fetch-Site: same-site\r\n", "foreign_origin"),
     ] {
-        let answer = server.ask(format!("GET / HTTP/1.1\r\n{fields}Accept: application/json\r\n\r\n"));
-        assert_eq!(answer.status, 403, "{fields}");
-        assert_eq!(answer.json()["reason"], reason);
+        let response = server.ask(format!("GET / HTTP/1.1\r\n{fields}Accept: application/json\r\n\r\n"));
+        assert_eq!(response.status, 403, "{fields}");
+        assert_eq!(response.json()["reason"], reason);
     }
     assert_eq!(origin.connections(), 0);
     for site in ["same-origin", "none"] {
-        let answer =
+        let response =
             server.ask(format!("GET / HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: {site}\r\n\r\n"));
-        assert_eq!(answer.status, 200, "{site}");
+        assert_eq!(response.status, 200, "{site}");
     }
     assert_eq!(server.ask("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n").status, 405);
 }
@@ -478,9 +478,9 @@ fn a_door_may_be_a_unix_socket() {
     server.wait_for_log("upstream search on", Duration::from_secs(30));
     let mut stream = std::os::unix::net::UnixStream::connect(server.folder().join("search.sock")).unwrap();
     stream.write_all(b"GET / HTTP/1.0\r\nHost: search\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("hello"), "{answer}");
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n") && response.ends_with("hello"), "{response}");
 }
 
 #[test]

@@ -113,12 +113,12 @@ fn a_restart_under_ten_callers_is_a_delay() {
             scope.spawn(|| {
                 let mut client = server.client();
                 while !done.load(Ordering::SeqCst) {
-                    let answer = client.ask(get("/"));
-                    match answer.status {
+                    let response = client.ask(get("/"));
+                    match response.status {
                         200 => {
                             served.fetch_add(1, Ordering::SeqCst);
                         }
-                        status => others.lock().unwrap().push((status, answer.text())),
+                        status => others.lock().unwrap().push((status, response.text())),
                     }
                 }
             });

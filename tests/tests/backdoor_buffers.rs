@@ -123,11 +123,11 @@ fn a_body_that_was_taken_in_can_be_sent_to_another_endpoint() {
 }
 
 #[test]
-fn an_answer_is_taken_in_and_its_connection_is_free_while_the_client_reads() {
+fn a_response_is_taken_in_and_its_connection_is_free_while_the_client_reads() {
     let given = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&given);
-    let answer = body(24 * MIB);
-    let sent = answer.clone();
+    let response = body(24 * MIB);
+    let sent = response.clone();
     let origin = Origin::start(move |request, stream| {
         ok(stream, if request.target() == "/large" { &sent } else { b"small" });
         count.fetch_add(1, Ordering::SeqCst);
@@ -143,5 +143,10 @@ fn an_answer_is_taken_in_and_its_connection_is_free_while_the_client_reads() {
     assert_eq!(quick.ask("GET /small HTTP/1.1\r\nHost: localhost\r\n\r\n").text(), "small");
     assert_eq!(origin.connections(), 1);
     let whole = slow.response("GET");
-    assert!(whole.status == 200 && whole.body == answer, "{} of {} bytes", whole.body.len(), answer.len());
+    assert!(
+        whole.status == 200 && whole.body == response,
+        "{} of {} bytes",
+        whole.body.len(),
+        response.len()
+    );
 }

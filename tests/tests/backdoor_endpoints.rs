@@ -19,7 +19,7 @@ const SERVER: &str = "[server]\nthreads = 1\nlimits = { connection_requests = \"
 
 /// Two origins at two addresses and one port.
 fn pair(
-    answer: impl Fn(&str, &mut std::net::TcpStream) -> After + Clone + Send + Sync + 'static,
+    respond: impl Fn(&str, &mut std::net::TcpStream) -> After + Clone + Send + Sync + 'static,
 ) -> (Origin, Origin) {
     loop {
         let one = TcpListener::bind((ONE, 0)).unwrap();
@@ -27,8 +27,8 @@ fn pair(
         // The port may be taken at the other address.
         let Ok(two) = TcpListener::bind((TWO, port)) else { continue };
         let start = |listener, name: &'static str| {
-            let answer = answer.clone();
-            Origin::start_on(listener, move |_, stream| answer(name, stream))
+            let respond = respond.clone();
+            Origin::start_on(listener, move |_, stream| respond(name, stream))
         };
         return (start(one, "one"), start(two, "two"));
     }
@@ -48,13 +48,13 @@ fn say(name: &str, stream: &mut std::net::TcpStream) -> After {
     After::Keep
 }
 
-/// Calls until the answer is this one; each must go well.
+/// Calls until the response is this one; each must go well.
 fn call_until(client: &mut Client, expected: &str) {
     let deadline = Instant::now() + BOUND;
     loop {
-        let answer = client.ask(get("/"));
-        assert_eq!(answer.status, 200);
-        if answer.text() == expected {
+        let response = client.ask(get("/"));
+        assert_eq!(response.status, 200);
+        if response.text() == expected {
             return;
         }
         assert!(Instant::now() < deadline, "never {expected}");
@@ -89,8 +89,8 @@ fn a_name_that_moves_takes_its_calls_with_it_and_loses_none() {
     one.wait_until("its connections have ended", |one| one.open() == 0);
     assert!(two.open() > 0);
     // An ill name server, and one that knows nothing: what was known is used.
-    for answer in [None, Some(&[][..])] {
-        names.answer_with(answer);
+    for response in [None, Some(&[][..])] {
+        names.answer_with(response);
         let (asked, deadline) = (names.asked(), Instant::now() + BOUND);
         while names.asked() < asked + 2 {
             assert_eq!(client.ask(get("/")).text(), "two");
@@ -107,9 +107,9 @@ fn a_name_without_address_is_answered_with_why() {
     let names = NameServer::start(&[]);
     let origin = Origin::fixed("here");
     let server = Server::start(&named(origin.address(), &names));
-    let answer = server.ask(get("/"));
-    assert_eq!(answer.status, 503, "{}", answer.text());
-    assert!(answer.text().contains("the name servers know no address of it"), "{}", answer.text());
+    let response = server.ask(get("/"));
+    assert_eq!(response.status, 503, "{}", response.text());
+    assert!(response.text().contains("the name servers know no address of it"), "{}", response.text());
     names.answer_with(Some(&[ONE]));
     let deadline = Instant::now() + BOUND;
     while server.ask(get("/")).status != 200 {
@@ -136,8 +136,8 @@ fn an_endpoint_that_fails_its_checks_gets_no_calls() {
     let ill = Origin::start(move |request, stream| {
         use std::io::Write;
         let status = if request.target() == "/health" { said.load(Ordering::SeqCst) } else { 200 };
-        let answer = format!("HTTP/1.1 {status} So\r\nContent-Length: 3\r\n\r\nill");
-        stream.write_all(answer.as_bytes()).unwrap();
+        let response = format!("HTTP/1.1 {status} So\r\nContent-Length: 3\r\n\r\nill");
+        stream.write_all(response.as_bytes()).unwrap();
         After::Keep
     });
     let well = Origin::fixed("well");
@@ -156,7 +156,7 @@ fn an_endpoint_that_fails_its_checks_gets_no_calls() {
     call_until(&mut client, "ill");
     status.store(500, Ordering::SeqCst);
     let line = server.wait_for_log("the endpoint fails its health checks", BOUND);
-    assert!(line.contains("health_status") && line.contains("it answers 500 to /health"), "{line}");
+    assert!(line.contains("health_status") && line.contains("it responds with 500 to /health"), "{line}");
     for _ in 0..20 {
         assert_eq!(client.ask(get("/")).text(), "well");
     }
@@ -170,9 +170,9 @@ fn an_endpoint_that_fails_its_checks_gets_no_calls() {
     call_until(&mut client, "ill");
 }
 
-/// A check takes until the last byte of its answer: half of one is none.
+/// A check takes until the last byte of its response: half of one is none.
 #[test]
-fn a_check_whose_answer_does_not_come_whole_has_failed() {
+fn a_check_whose_response_does_not_come_whole_has_failed() {
     use std::io::Write;
     for (after, reason) in [(After::Keep, "health_timeout"), (After::Close, "health_no_answer")] {
         let ill = Origin::start(move |request, stream| match request.target() {

@@ -31,8 +31,8 @@ fn post(path: &str) -> String {
     )
 }
 
-fn reason(answer: &Response) -> String {
-    answer.json()["reason"].as_str().unwrap_or_default().to_owned()
+fn reason(response: &Response) -> String {
+    response.json()["reason"].as_str().unwrap_or_default().to_owned()
 }
 
 #[test]
@@ -70,13 +70,13 @@ fn a_post_is_not_sent_twice() {
         After::Keep
     });
     let server = door(&[origin.address()], "");
-    let answer = server.ask(post("/"));
-    assert_eq!((answer.status, reason(&answer).as_str()), (502, "closed_unanswered"));
+    let response = server.ask(post("/"));
+    assert_eq!((response.status, reason(&response).as_str()), (502, "closed_unanswered"));
     // Even on a connection that was used a moment ago.
     let mut client = server.client();
     assert_eq!(client.ask(get("/")).status, 200);
-    let answer = client.ask(post("/"));
-    assert_eq!(answer.status, 502);
+    let response = client.ask(post("/"));
+    assert_eq!(response.status, 502);
     assert_eq!(seen.load(Ordering::SeqCst), 2);
 }
 
@@ -113,8 +113,8 @@ fn a_body_that_is_too_large_to_be_kept_is_not_tried_again() {
         "PUT / HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\nContent-Length: 200000\r\n\r\n",
     );
     client.send(vec![b'x'; 200_000]);
-    let answer = client.response("PUT");
-    assert_eq!((answer.status, reason(&answer).as_str()), (502, "closed_unanswered"));
+    let response = client.response("PUT");
+    assert_eq!((response.status, reason(&response).as_str()), (502, "closed_unanswered"));
     assert_eq!(origin.connections(), 1);
 }
 
@@ -123,8 +123,8 @@ fn an_endpoint_that_is_gone_is_left_for_another() {
     let origin = Origin::fixed("here");
     let server = door(&[nobody(), origin.address()], "");
     for at in 0..30 {
-        let answer = server.ask(if at % 2 == 0 { get("/") } else { post("/") });
-        assert_eq!(answer.status, 200, "{at}: {}", answer.text());
+        let response = server.ask(if at % 2 == 0 { get("/") } else { post("/") });
+        assert_eq!(response.status, 200, "{at}: {}", response.text());
     }
     assert_eq!(origin.requests().len(), 30);
 }
@@ -135,15 +135,15 @@ fn nobody_there_is_told_and_then_not_asked_for_a_while() {
     let server = door(&[address], "breaker = { failures = 3, open = \"1s\" }\n");
     let mut opened = None;
     for _ in 0..10 {
-        let answer = server.ask(get("/"));
-        match answer.status {
-            502 => assert_eq!(reason(&answer), "connect_refused"),
+        let response = server.ask(get("/"));
+        match response.status {
+            502 => assert_eq!(reason(&response), "connect_refused"),
             503 => {
-                assert_eq!(reason(&answer), "breaker_open");
-                opened = answer.field("retry-after").map(ToOwned::to_owned);
+                assert_eq!(reason(&response), "breaker_open");
+                opened = response.field("retry-after").map(ToOwned::to_owned);
                 break;
             }
-            other => panic!("{other}: {}", answer.text()),
+            other => panic!("{other}: {}", response.text()),
         }
     }
     assert!(opened.is_some_and(|seconds| seconds.parse::<u32>().unwrap() >= 1), "a breaker that opens");
@@ -188,17 +188,17 @@ fn each_phase_has_its_time_out() {
         &[origin.address()],
         "timeout = \"2s\"\ntimeouts = { first_byte = \"300ms\", idle = \"400ms\" }\nbreaker = \"off\"\n",
     );
-    let answer = server.ask(get("/first"));
-    assert_eq!((answer.status, reason(&answer).as_str()), (504, "first_byte_timeout"));
-    assert!(answer.text().contains("did not begin to answer within 300 ms"), "{}", answer.text());
-    let answer = server.ask(get("/half-a-head"));
-    assert_eq!((answer.status, reason(&answer).as_str()), (504, "first_byte_timeout"));
-    assert!(answer.text().contains("did not finish the head"), "{}", answer.text());
+    let response = server.ask(get("/first"));
+    assert_eq!((response.status, reason(&response).as_str()), (504, "first_byte_timeout"));
+    assert!(response.text().contains("did not begin to respond within 300 ms"), "{}", response.text());
+    let response = server.ask(get("/half-a-head"));
+    assert_eq!((response.status, reason(&response).as_str()), (504, "first_byte_timeout"));
+    assert!(response.text().contains("did not finish the head"), "{}", response.text());
     let mut client = server.client();
     client.send(get("/early"));
     assert_eq!(client.head("GET").0, 102);
-    let answer = client.response("GET");
-    assert_eq!((answer.status, reason(&answer).as_str()), (504, "idle_timeout"));
+    let response = client.response("GET");
+    assert_eq!((response.status, reason(&response).as_str()), (504, "idle_timeout"));
     for path in ["/idle", "/trickle"] {
         let mut client = server.client();
         client.send(get(path));
@@ -206,8 +206,8 @@ fn each_phase_has_its_time_out() {
         client.read_to_end();
     }
     let server = door(&[origin.address()], "timeout = \"300ms\"\nbreaker = \"off\"\n");
-    let answer = server.ask(get("/whole"));
-    assert_eq!((answer.status, reason(&answer).as_str()), (504, "timeout"));
+    let response = server.ask(get("/whole"));
+    assert_eq!((response.status, reason(&response).as_str()), (504, "timeout"));
 }
 
 #[test]
@@ -221,8 +221,8 @@ fn a_full_accept_queue_is_a_time_out_of_connecting() {
         assert!(waiting.len() < 200, "a queue without end");
     }
     let server = door(&[address], "timeouts = { connect = \"300ms\" }\nretries = 0\n");
-    let answer = server.ask(post("/"));
-    assert_eq!((answer.status, reason(&answer).as_str()), (504, "connect_timeout"));
+    let response = server.ask(post("/"));
+    assert_eq!((response.status, reason(&response).as_str()), (504, "connect_timeout"));
 }
 
 fn socket_that_accepts_nothing() -> TcpListener {
@@ -251,21 +251,21 @@ fn calls_above_the_limit_wait_and_then_are_told() {
     origin.wait_until("the slow call is there", |origin| origin.requests().len() == 1);
     let mut waiting = server.client();
     waiting.send(get("/waits"));
-    let answer = waiting.response("GET");
-    assert_eq!((answer.status, reason(&answer).as_str()), (503, "queue_timeout"));
-    assert_eq!(answer.field("retry-after"), Some("1"));
+    let response = waiting.response("GET");
+    assert_eq!((response.status, reason(&response).as_str()), (503, "queue_timeout"));
+    assert_eq!(response.field("retry-after"), Some("1"));
     let mut first = server.client();
     first.send(get("/waits"));
-    let mut answers: Vec<(u16, String)> = Vec::new();
+    let mut responses: Vec<(u16, String)> = Vec::new();
     for _ in 0..2 {
         let mut client = server.client();
         client.send(get("/too-many"));
-        let answer = client.response("GET");
-        answers.push((answer.status, reason(&answer)));
+        let response = client.response("GET");
+        responses.push((response.status, reason(&response)));
     }
     assert!(
-        answers.iter().any(|(status, reason)| *status == 503 && reason.starts_with("queue_")),
-        "{answers:?}"
+        responses.iter().any(|(status, reason)| *status == 503 && reason.starts_with("queue_")),
+        "{responses:?}"
     );
     gate.open();
     assert_eq!(slow.response("GET").status, 200);
@@ -273,36 +273,36 @@ fn calls_above_the_limit_wait_and_then_are_told() {
 }
 
 #[test]
-fn lies_of_an_answer_are_told() {
+fn lies_of_a_response_are_told() {
     let origin = Origin::raw(|_, mut stream| {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         let Some(head) = read_head(&mut reader) else { return };
-        let answer: &[u8] = match head.split(' ').nth(1).unwrap() {
+        let response: &[u8] = match head.split(' ').nth(1).unwrap() {
             "/two-lengths" => b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc",
             "/no-http" => b"SSH-2.0-OpenSSH_9\r\n\r\n",
             "/unasked" => b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
             _ => b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
         };
-        stream.write_all(answer).unwrap();
+        stream.write_all(response).unwrap();
     });
     let server = door(&[origin.address()], "breaker = \"off\"\noutlier = \"off\"\n");
     for path in ["/two-lengths", "/no-http", "/unasked"] {
-        let answer = server.ask(get(path));
-        assert_eq!(answer.status, 502, "{path}: {}", answer.text());
+        let response = server.ask(get(path));
+        assert_eq!(response.status, 502, "{path}: {}", response.text());
     }
     assert_eq!(server.ask(get("/fine")).text(), "ok");
 }
 
 /// What breaks off together with its head is told; what breaks off later is cut.
 #[test]
-fn an_answer_that_breaks_off_before_anything_was_sent_is_told() {
+fn a_response_that_breaks_off_before_anything_was_sent_is_told() {
     let (go, wait) = mpsc::channel::<()>();
     let wait = Mutex::new(wait);
     let origin = Origin::raw(move |_, mut stream| {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         while let Some(head) = read_head(&mut reader) {
             let target = head.split(' ').nth(1).unwrap();
-            let answer: &[u8] = match target {
+            let response: &[u8] = match target {
                 "/short" => b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc",
                 "/chunk" => b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n",
                 "/late" => b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\nabc",
@@ -310,7 +310,7 @@ fn an_answer_that_breaks_off_before_anything_was_sent_is_told() {
             };
             // With the FIN in the same segment, where one follows.
             rustix::net::sockopt::set_tcp_cork(&stream, true).unwrap();
-            stream.write_all(answer).unwrap();
+            stream.write_all(response).unwrap();
             match target {
                 "/short" | "/chunk" => return stream.shutdown(Shutdown::Write).unwrap(),
                 "/late" => {
@@ -324,15 +324,15 @@ fn an_answer_that_breaks_off_before_anything_was_sent_is_told() {
     let server = door(&[origin.address()], "breaker = \"off\"\noutlier = \"off\"\n");
     let mut client = server.client();
     for (path, name) in [("/short", "truncated"), ("/chunk", "bad_chunk_size")] {
-        let answer = client.ask(get(path));
-        assert_eq!((answer.status, reason(&answer).as_str()), (502, name), "{path}: {}", answer.text());
+        let response = client.ask(get(path));
+        assert_eq!((response.status, reason(&response).as_str()), (502, name), "{path}: {}", response.text());
         assert_eq!(client.ask(get("/fine")).text(), "ok", "the client's connection is as good as before");
     }
     client.send(get("/late"));
     assert_eq!(client.head("GET").0, 200);
     assert_eq!(client.read_exact(3), b"abc");
     go.send(()).unwrap();
-    // By a close and no reset, which could take an earlier answer with it: the length shows that this one is not whole.
+    // By a close and no reset, which could take an earlier response with it: the length shows that this one is not whole.
     let (bytes, orderly) = client.read_to_end();
     assert!(orderly && bytes.is_empty(), "it is cut");
 }
@@ -355,12 +355,12 @@ fn a_lost_idle_connection_is_no_failure_of_the_upstream() {
 
 /// Which part was meant nobody can tell: 502 as long as nothing has left, and nothing of that connection is used again.
 #[test]
-fn bytes_after_an_answer_are_nobodys_and_the_answer_is_not_passed_on() {
+fn bytes_after_a_response_are_nobodys_and_the_response_is_not_passed_on() {
     const FORGED: &str = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged";
     let origin = Origin::raw(|_, mut stream| {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         while let Some(head) = read_head(&mut reader) {
-            let answer = match head.split(' ').nth(1).unwrap() {
+            let response = match head.split(' ').nth(1).unwrap() {
                 "/length" => "200 OK\r\nContent-Length: 2\r\n\r\nok",
                 "/chunked" => "200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
                 "/none" => "204 No Content\r\n\r\n",
@@ -369,16 +369,16 @@ fn bytes_after_an_answer_are_nobodys_and_the_answer_is_not_passed_on() {
                     continue;
                 }
             };
-            // In one write: what comes once the next request has left is its answer, for all that anybody can tell.
-            let _ = stream.write_all(format!("HTTP/1.1 {answer}{FORGED}").as_bytes());
+            // In one write: what comes once the next request has left is its response, for all that anybody can tell.
+            let _ = stream.write_all(format!("HTTP/1.1 {response}{FORGED}").as_bytes());
         }
     });
     let server = door(&[origin.address()], "breaker = \"off\"\n");
     let mut client = server.client();
     for path in ["/length", "/chunked", "/none"] {
-        let answer = client.ask(get(path));
-        assert_eq!((answer.status, reason(&answer).as_str()), (502, "unsolicited"), "{path}");
-        assert!(answer.text().contains("behind the end of its answer"), "{}", answer.text());
+        let response = client.ask(get(path));
+        assert_eq!((response.status, reason(&response).as_str()), (502, "unsolicited"), "{path}");
+        assert!(response.text().contains("behind the end of its response"), "{}", response.text());
         assert_eq!(client.ask(get("/fine")).text(), "fine", "after {path}");
     }
 }
@@ -401,7 +401,7 @@ fn an_empty_line_after_the_last_chunk_is_dropped() {
     }
 }
 
-/// The body of an answer that has none is a mistake of many servers, and moves no boundary: it is dropped, with its connection.
+/// The body of a response that has none is a mistake of many servers, and moves no boundary: it is dropped, with its connection.
 #[test]
 fn a_body_where_there_can_be_none_is_dropped() {
     let origin = Origin::raw(|_, mut stream| {
@@ -426,7 +426,7 @@ fn a_body_where_there_can_be_none_is_dropped() {
 
 /// Of what has begun to leave, the end is held back; where its length says that it is whole, there is nothing to hold back.
 #[test]
-fn bytes_after_an_answer_that_has_begun_to_leave_cut_what_is_not_whole() {
+fn bytes_after_a_response_that_has_begun_to_leave_cut_what_is_not_whole() {
     let (go, wait) = mpsc::channel::<()>();
     let wait = Mutex::new(wait);
     let origin = Origin::raw(move |_, mut stream| {
@@ -454,7 +454,7 @@ fn bytes_after_an_answer_that_has_begun_to_leave_cut_what_is_not_whole() {
 }
 
 #[test]
-fn a_storm_of_informational_answers_has_an_end_with_its_client() {
+fn a_storm_of_informational_responses_has_an_end_with_its_client() {
     let origin = Origin::raw(|_, mut stream| {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         if read_head(&mut reader).is_some() {
@@ -471,7 +471,7 @@ fn a_storm_of_informational_answers_has_an_end_with_its_client() {
     while !String::from_utf8_lossy(&last).contains("HTTP/1.1 504 Gateway Timeout") {
         let mut block = vec![0; 1 << 16];
         let got = client.read(&mut block).unwrap();
-        assert!(got > 0, "an end without an answer");
+        assert!(got > 0, "an end without a response");
         last.drain(..last.len().saturating_sub(100));
         last.extend_from_slice(&block[..got]);
     }
@@ -557,9 +557,9 @@ fn endpoints_that_fail_do_not_have_the_others_refused() {
         two.address(),
         well.address()
     ));
-    let answers: Vec<String> = (0..20).map(|_| server.ask(get("/")).text()).collect();
+    let responses: Vec<String> = (0..20).map(|_| server.ask(get("/")).text()).collect();
     let expected = [["one"; 5], ["two"; 5], ["well"; 5], ["well"; 5]].concat();
-    assert_eq!(answers, expected);
+    assert_eq!(responses, expected);
 }
 
 #[test]
@@ -571,8 +571,8 @@ fn a_request_that_runs_in_a_circle_is_stopped() {
         format!("GET / HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n{via}\r\n")
     };
     assert_eq!(server.ask(passed(15)).text(), "well");
-    let answer = server.ask(passed(16));
-    assert_eq!((answer.status, reason(&answer).as_str()), (508, "loop"));
+    let response = server.ask(passed(16));
+    assert_eq!((response.status, reason(&response).as_str()), (508, "loop"));
     assert_eq!(origin.requests().len(), 1);
 }
 
@@ -584,8 +584,8 @@ fn a_route_that_leads_back_to_its_own_listener_ends_in_a_508() {
         "[server]\nthreads = 1\n[listen.main]\nbind = \"{address}\"\n[[listen.main.route]]\nupstream = \"circle\"\n\
          [upstream.circle]\nurl = \"http://{address}\"\n"
     ));
-    let answer = server.ask(get("/"));
-    assert_eq!((answer.status, reason(&answer).as_str()), (508, "loop"), "{}", answer.text());
+    let response = server.ask(get("/"));
+    assert_eq!((response.status, reason(&response).as_str()), (508, "loop"), "{}", response.text());
 }
 
 /// A second attempt is a call in work like any other: where the limit is reached it is not made, and it waits for nobody.
@@ -651,10 +651,11 @@ fn of_two_attempts_one_that_fails_leaves_the_call_to_the_other() {
         first.address(),
         second.address()
     ));
-    for (path, answer) in [("/second-fails", "first"), ("/first-fails", "other"), ("/second-fails", "first")]
+    for (path, response) in
+        [("/second-fails", "first"), ("/first-fails", "other"), ("/second-fails", "first")]
     {
         let got = server.ask(get(path));
-        assert_eq!((got.status, got.text().as_str()), (200, answer), "{path}");
+        assert_eq!((got.status, got.text().as_str()), (200, response), "{path}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Peers that vanish without a word: no FIN, no RST, no answer. No call hangs, each is told why, and the next ones go elsewhere.
+//! Peers that vanish without a word: no FIN, no RST, no response. No call hangs, each is told why, and the next ones go elsewhere.
 //!
 //! What a host without power looks like from here: connections that are open take what is sent and say nothing more, and new ones are not answered. The first is an origin that goes silent, or a process
 //! that is stopped; the second an address whose queue is full, so that the kernel drops what arrives there.
@@ -32,14 +32,14 @@ fn request(method: &str, path: &str) -> String {
 }
 
 #[track_caller]
-fn assert_told(answer: &Response, status: u16, reason: &str, sentence: &str) {
-    let json = answer.json();
+fn assert_told(response: &Response, status: u16, reason: &str, sentence: &str) {
+    let json = response.json();
     let detail = json["detail"].as_str().unwrap_or_default();
-    assert_eq!((answer.status, json["reason"].as_str()), (status, Some(reason)), "{detail}");
+    assert_eq!((response.status, json["reason"].as_str()), (status, Some(reason)), "{detail}");
     assert!(detail.contains(sentence), "{detail}");
 }
 
-/// An origin that answers, until it vanishes.
+/// An origin that responds, until it vanishes.
 struct Vanishing {
     origin: Origin,
     gone: Arc<AtomicBool>,
@@ -112,13 +112,13 @@ fn a_peer_that_vanished_is_left_for_another() {
     assert!(vanishing.origin.connections() > 0, "both are called");
     vanishing.vanish();
     for call in 0..30 {
-        let answer = server.ask(request("GET", "/"));
-        assert_eq!((answer.status, answer.text().as_str()), (200, "the other"), "call {call}");
+        let response = server.ask(request("GET", "/"));
+        assert_eq!((response.status, response.text().as_str()), (200, "the other"), "call {call}");
     }
     // It is noticed, and not for every call anew.
     assert!(vanishing.lost() <= 10, "{} of 30 calls were lost there", vanishing.lost());
     if vanishing.lost() > 0 {
-        server.wait_for_log("did not begin to answer within 1.0 s", LONG);
+        server.wait_for_log("did not begin to respond within 1.0 s", LONG);
     }
 }
 
@@ -129,15 +129,15 @@ fn a_call_that_cannot_be_made_again_is_told_why() {
     assert_eq!(server.ask(request("POST", "/")).status, 200);
     vanishing.vanish();
     for method in ["POST", "GET"] {
-        let answer = server.ask(request(method, "/"));
-        assert_told(&answer, 504, "first_byte_timeout", "did not begin to answer within 1.0 s");
+        let response = server.ask(request(method, "/"));
+        assert_told(&response, 504, "first_byte_timeout", "did not begin to respond within 1.0 s");
     }
     assert_eq!(vanishing.lost(), 2, "neither was sent twice");
     vanishing.origin.wait_until("the lost connections are closed", |origin| origin.open() == 0);
 }
 
 #[test]
-fn an_answer_whose_sender_vanishes_is_cut() {
+fn a_response_whose_sender_vanishes_is_cut() {
     let origin = Origin::raw(|_, mut stream| {
         read_head(&mut BufReader::new(stream.try_clone().unwrap())).unwrap();
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\nhalf").unwrap();
@@ -177,16 +177,16 @@ fn an_upload_whose_receiver_vanishes_is_told() {
 }
 
 #[test]
-fn an_address_that_answers_no_connect_is_left_for_another() {
+fn an_address_that_responds_to_no_connect_is_left_for_another() {
     let (full, other) = (Full::fill(), Origin::fixed("the other"));
     let server = door(&[full.address, other.address()], "retry_budget = \"100%\"\n");
     for call in 0..10 {
-        let answer = server.ask(request(if call % 2 == 0 { "GET" } else { "POST" }, "/"));
-        assert_eq!((answer.status, answer.text().as_str()), (200, "the other"), "call {call}");
+        let response = server.ask(request(if call % 2 == 0 { "GET" } else { "POST" }, "/"));
+        assert_eq!((response.status, response.text().as_str()), (200, "the other"), "call {call}");
     }
     let alone = door(&[full.address], "retries = 0\n");
-    let answer = alone.ask(request("POST", "/"));
-    assert_told(&answer, 504, "connect_timeout", "made no connection within 1.0 s");
+    let response = alone.ask(request("POST", "/"));
+    assert_told(&response, 504, "connect_timeout", "made no connection within 1.0 s");
 }
 
 /// A real server, stopped and continued.
@@ -201,9 +201,9 @@ fn a_process_that_is_stopped_is_waited_for_no_longer_than_it_may_and_found_again
     process::stop(origin.pid());
     // On the kept connection, and on a new one, which its kernel takes.
     for method in ["GET", "POST", "GET"] {
-        let answer = server.ask(request(method, "/"));
-        assert_told(&answer, 504, "first_byte_timeout", "did not begin to answer within 1.0 s");
+        let response = server.ask(request(method, "/"));
+        assert_told(&response, 504, "first_byte_timeout", "did not begin to respond within 1.0 s");
     }
     process::signal(origin.pid(), Signal::CONT);
-    process::wait_until("it answers again", LONG, || server.ask(request("GET", "/")).status == 200);
+    process::wait_until("it responds again", LONG, || server.ask(request("GET", "/")).status == 200);
 }

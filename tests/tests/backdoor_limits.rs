@@ -212,7 +212,7 @@ impl Redis {
     }
 
     fn wait(&self) {
-        wait_until("redis-server answers", BOUND, || self.cli(&["PING"]).contains("PONG"));
+        wait_until("redis-server responds", BOUND, || self.cli(&["PING"]).contains("PONG"));
     }
 
     /// Keys of the limit.
@@ -306,11 +306,11 @@ fn limited(origin: &Origin, keys: &str) -> Server {
     ))
 }
 
-fn reason(answer: &Response) -> (u16, String) {
-    let text = answer.text();
+fn reason(response: &Response) -> (u16, String) {
+    let text = response.text();
     let known = ["queue_full", "queue_timeout", "no_connection_free", "timeout"];
     let reason = known.into_iter().find(|it| text.contains(&format!("\"reason\":\"{it}\"")));
-    (answer.status, reason.unwrap_or(&text).to_owned())
+    (response.status, reason.unwrap_or(&text).to_owned())
 }
 
 fn ask_for_json(server: &Server) -> (u16, String) {

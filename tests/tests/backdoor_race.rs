@@ -68,7 +68,7 @@ impl Random {
 struct Failed {
     number: usize,
     method: &'static str,
-    /// Since the answer before.
+    /// Since the response before.
     silence: Duration,
 }
 
@@ -79,19 +79,19 @@ fn call(door: &Path, pair: usize, keeps: Duration) -> Vec<Failed> {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut failed = Vec::new();
     let millis = u64::try_from(keeps.as_millis()).unwrap();
-    let mut answered = Instant::now();
+    let mut responded = Instant::now();
     for number in 0..CALLS {
-        let silence = answered.elapsed();
+        let silence = responded.elapsed();
         let method = if random.below(2) == 0 { "GET" } else { "POST" };
         let body = if method == "POST" { "Content-Length: 2\r\n\r\nhi" } else { "\r\n" };
         write!(stream, "{method} /{number} HTTP/1.1\r\nHost: localhost\r\n{body}").unwrap();
-        let head = read_head(&mut reader).expect("an answer");
+        let head = read_head(&mut reader).expect("a response");
         let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();
         reader.read_exact(&mut vec![0; length.parse().unwrap()]).unwrap();
         if !head.starts_with("HTTP/1.1 200") {
             failed.push(Failed { number, method, silence });
         }
-        answered = Instant::now();
+        responded = Instant::now();
         let gap = match random.below(LONG) {
             0 => millis * 6 / 10 + random.below(millis * 8 / 10),
             _ => random.below(millis / 5),

@@ -33,8 +33,8 @@ fn reloads_under_load_fail_no_call_and_drop_no_connection() {
                 // Kept through all reloads: were it closed, the next call would fail.
                 let mut client = Client::connect(address);
                 while !stop.load(Ordering::SeqCst) {
-                    let answer = client.ask(get("/"));
-                    assert_eq!((answer.status, answer.says_close()), (200, false));
+                    let response = client.ask(get("/"));
+                    assert_eq!((response.status, response.says_close()), (200, false));
                     calls.fetch_add(1, Ordering::SeqCst);
                     if calls.load(Ordering::SeqCst).is_multiple_of(50) {
                         assert_eq!(Client::connect(address).ask(get("/")).status, 200);

@@ -245,17 +245,17 @@ fn calls_that_fail_and_calls_that_are_refused_are_told_apart() {
         "retries = 1\nserver_timing = true\n[upstream.search.breaker]\nfailures = 4\nopen = \"60s\"\nmax_open = \"60s\"\n",
     );
     let mut client = server.client();
-    let mut answers = Vec::new();
+    let mut responses = Vec::new();
     for _ in 0..3 {
-        let answer = client.ask(get("/"));
-        let timing = answer.field("server-timing").unwrap_or_default();
+        let response = client.ask(get("/"));
+        let timing = response.field("server-timing").unwrap_or_default();
         let (begin, what) = timing.split_once(";desc=").unwrap_or_default();
         assert!(begin.starts_with("egress;dur="), "{timing}");
-        answers.push((answer.status, what.trim_matches('"').to_owned()));
+        responses.push((response.status, what.trim_matches('"').to_owned()));
     }
     let told = |status, what: &str| (status, what.to_owned());
     assert_eq!(
-        answers,
+        responses,
         [told(502, "connect_refused"), told(502, "connect_refused"), told(503, "breaker_open")]
     );
     let refused = "keepwarm_upstream_refusals_total{upstream=\"search\",reason=\"breaker_open\"}";
@@ -340,8 +340,8 @@ fn server_timing_says_whether_a_connection_was_reused() {
     let mut client = server.client();
     let mut seen = Vec::new();
     for _ in 0..2 {
-        let answer = client.ask(get("/"));
-        let values: Vec<String> = answer
+        let response = client.ask(get("/"));
+        let values: Vec<String> = response
             .fields
             .iter()
             .filter(|(name, _)| name.eq_ignore_ascii_case("server-timing"))
@@ -359,8 +359,8 @@ fn server_timing_says_whether_a_connection_was_reused() {
     }
     assert_eq!(seen, ["desc=\"new\"", "desc=\"reused\""]);
     let quiet = door(origin.address(), "");
-    let answer = quiet.ask(get("/"));
-    assert_eq!(answer.field("server-timing"), Some("db;dur=1"));
+    let response = quiet.ask(get("/"));
+    assert_eq!(response.field("server-timing"), Some("db;dur=1"));
 }
 
 #[test]

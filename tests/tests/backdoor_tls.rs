@@ -78,9 +78,9 @@ impl Encrypted {
             while read_head(&mut reader).is_some() {
                 count.fetch_add(1, Ordering::SeqCst);
                 let body = format!("connection {connection}");
-                let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+                let response = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
                 let stream = reader.get_mut();
-                if stream.write_all(answer.as_bytes()).and_then(|()| stream.flush()).is_err() {
+                if stream.write_all(response.as_bytes()).and_then(|()| stream.flush()).is_err() {
                     return;
                 }
             }
@@ -124,8 +124,8 @@ fn many_calls_pay_for_one_handshake() {
     let server = door(&encrypted, &[("ca.pem", &authority.pem())], more);
     let mut client = server.client();
     for _ in 0..3 {
-        let answer = client.ask(get());
-        assert_eq!((answer.status, answer.text().as_str()), (200, "connection 0"));
+        let response = client.ask(get());
+        assert_eq!((response.status, response.text().as_str()), (200, "connection 0"));
     }
     assert_eq!(server.ask(get()).text(), "connection 0");
     assert_eq!(encrypted.origin.connections(), 1);
@@ -147,9 +147,9 @@ fn a_certificate_for_another_name_is_refused_with_both_names() {
     let authority = Authority::new();
     let encrypted = Encrypted::start(authority.server("other.example", None));
     let server = door(&encrypted, &[("ca.pem", &authority.pem())], "ca = \"@DIR@/ca.pem\"\nretries = 0\n");
-    let answer = server.ask(get());
-    assert_eq!(answer.status, 502);
-    let detail = answer.json()["detail"].as_str().unwrap().to_owned();
+    let response = server.ask(get());
+    assert_eq!(response.status, 502);
+    let detail = response.json()["detail"].as_str().unwrap().to_owned();
     assert!(detail.contains("localhost") && detail.contains("other.example"), "{detail}");
     assert_eq!(encrypted.requests.load(Ordering::SeqCst), 0);
 }
@@ -159,8 +159,8 @@ fn an_authority_that_nobody_named_is_not_believed() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     let encrypted = Encrypted::start(stranger.server("localhost", None));
     let server = door(&encrypted, &[("ca.pem", &authority.pem())], "ca = \"@DIR@/ca.pem\"\nretries = 0\n");
-    let answer = server.ask(get());
-    assert_eq!(answer.status, 502, "{}", answer.text());
+    let response = server.ask(get());
+    assert_eq!(response.status, 502, "{}", response.text());
     assert_eq!(encrypted.requests.load(Ordering::SeqCst), 0);
 }
 
@@ -192,9 +192,9 @@ fn a_client_certificate_that_is_missing_or_refused_is_told_by_name() {
     for (more, name) in [("", "client_certificate_missing"), (shown, "client_certificate_refused")] {
         let encrypted = Encrypted::start(authority.server("localhost", Some(&clients)));
         let server = door(&encrypted, &files, &format!("{CA}retries = 0\n{more}{ADMIN}"));
-        let answer = server.ask(get());
-        assert_eq!(answer.status, 502);
-        let told = answer.json();
+        let response = server.ask(get());
+        assert_eq!(response.status, 502);
+        let told = response.json();
         assert_eq!(told["reason"], name, "{told}");
         // The connection was made for this call: none that had lain idle was lost.
         let seen = admin::metrics(&server);

@@ -20,8 +20,8 @@ fn min_idle_are_there_before_the_first_call_and_follow_a_reload() {
     origin.wait_until("two connections", |origin| origin.open() == 2);
     assert!(origin.requests().is_empty());
     for _ in 0..5 {
-        let answer = server.ask("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
-        assert_eq!((answer.status, answer.text().as_str()), (200, "hello"));
+        let response = server.ask("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        assert_eq!((response.status, response.text().as_str()), (200, "hello"));
     }
     // One in use leaves one idle, beside which a third is made; no call had to make any.
     assert!(origin.connections() <= 3, "{}", origin.connections());

@@ -1,4 +1,4 @@
-//! Keepwarm under its own doctor: `keepwarm check --self` before every adapter, a server of an app's own, files, fixed answers, a door and its upstream. All
+//! Keepwarm under its own doctor: `keepwarm check --self` before every adapter, a server of an app's own, files, fixed responses, a door and its upstream. All
 //! of it is good: nothing bad, and no warning.
 
 use std::net::TcpStream;
@@ -98,9 +98,9 @@ workers = 1
     is_well(&Server::start(config).warm("/pong"));
 }
 
-/// Files, a fixed answer and a redirect, each behind a listener of its own, one of them on a Unix socket and one under a name.
+/// Files, a fixed response and a redirect, each behind a listener of its own, one of them on a Unix socket and one under a name.
 #[test]
-fn files_and_fixed_answers() {
+fn files_and_fixed_responses() {
     let config = r#"
 [listen.files]
 bind = "127.0.0.1:0"

@@ -28,7 +28,7 @@ of_both! {
     a_script_sees_what_the_web_has_agreed_on => parameters(1);
     a_path_leads_to_its_script_and_never_out_of_the_site => scripts(1);
     forms_and_uploads_arrive => forms(1);
-    what_a_script_says_arrives => answers(1);
+    what_a_script_says_arrives => responds(1);
     a_script_that_ends_badly_is_told_from_one_that_died => ends(2);
     a_client_that_leaves_calls_no_script_off => lost_client(1);
     a_client_that_leaves_holds_up_no_other_process => lost_client_beside_others(2);
@@ -44,9 +44,9 @@ fn names(server: &Server) {
     let script = "<?php header('X-Custom-THING: a'); header('x-lower: b'); header('Content-type: text/plain'); setcookie('a', 'b'); header('ETag: \"x\"'); http_response_code((int) $_GET['status']); header('Content-length: 0');";
     fs::write(server.folder().join("site/names.php"), script).expect("a script");
     for (status, length) in [("200", Some("Content-Length")), ("304", None)] {
-        let answer = ask(server, "GET", &format!("/names.php?status={status}"), "", "");
+        let response = ask(server, "GET", &format!("/names.php?status={status}"), "", "");
         let ours = ["Keep-Alive", "Date", "X-Powered-By"];
-        let names = answer.fields.iter().map(|(name, _)| name.as_str()).filter(|name| !ours.contains(name));
+        let names = response.fields.iter().map(|(name, _)| name.as_str()).filter(|name| !ours.contains(name));
         let mut names: Vec<&str> = names.collect();
         names.sort_unstable();
         let mut expected = vec!["Content-Type", "ETag", "Set-Cookie", "X-Custom-THING", "x-lower"];
@@ -86,8 +86,8 @@ fn ask(server: &Server, method: &str, path: &str, fields: &str, body: &str) -> R
 fn parameters(server: &Server) {
     let fields = "Proxy: http://evil.example\r\nX_Under: 1\r\nX.Dot: 1\r\nX-Fine: 1\r\nX-Fine: 2\r\nCookie: a=1\r\nCookie: b=2\r\n\
                   X-Forwarded-For: 203.0.113.7\r\nContent-Type: text/x\r\nTE: trailers\r\n";
-    let answer = ask(server, "POST", "/info/x%20y?do=server&a=%20b", fields, "body");
-    let seen = answer.json();
+    let response = ask(server, "POST", "/info/x%20y?do=server&a=%20b", fields, "body");
+    let seen = response.json();
     let site = server.folder().join("site").display().to_string();
     for (name, expected) in [
         ("SCRIPT_FILENAME", format!("{site}/index.php")),
@@ -159,12 +159,12 @@ fn scripts(server: &Server) {
         ("/%2e%2e/outside.php", "pong"),
         ("/gone.php", "pong"),
     ] {
-        let answer = server.ask(get(path));
+        let response = server.ask(get(path));
         match expected {
-            "" => assert_eq!(answer.status, 400, "{path}"),
-            text => assert_eq!((answer.status, answer.text().as_str()), (200, text), "{path}"),
+            "" => assert_eq!(response.status, 400, "{path}"),
+            text => assert_eq!((response.status, response.text().as_str()), (200, text), "{path}"),
         }
-        assert_ne!(answer.text(), "executed", "{path}");
+        assert_ne!(response.text(), "executed", "{path}");
     }
     let folder = server.ask(get("/blog?x=1"));
     assert_eq!((folder.status, folder.field("location")), (301, Some("/blog/?x=1")));
@@ -231,7 +231,7 @@ fn forms(server: &Server) {
     }
 }
 
-fn answers(server: &Server) {
+fn responds(server: &Server) {
     let status = server.ask(get("/?do=status&code=418"));
     assert_eq!((status.status, status.text().as_str()), (418, "status"));
     let redirect = server.ask(get("/?do=redirect"));
@@ -289,14 +289,14 @@ fn ends(server: &Server) {
     client.send(get("/?do=die-late"));
     is_not_whole(&mut client);
     wait_until("the site answers", LONG, || server.ask(get("/?do=pong")).text() == "pong");
-    server.wait_for_log("broke off in the middle of its answer", LONG);
+    server.wait_for_log("broke off in the middle of its response", LONG);
 }
 
-/// An answer that breaks off is not ended as if it were whole: it is cut or, if none of it had been sent yet, a 502.
+/// A response that breaks off is not ended as if it were whole: it is cut or, if none of it had been sent yet, a 502.
 #[track_caller]
 fn is_not_whole(client: &mut Client) {
-    if let Ok(answer) = client.try_response("GET") {
-        assert_eq!(answer.status, 502, "{client}");
+    if let Ok(response) = client.try_response("GET") {
+        assert_eq!(response.status, 502, "{client}");
     }
 }
 
@@ -342,7 +342,7 @@ fn lost_client_beside_others(server: &Server) {
 fn reload(server: &Server) {
     let file = server.folder().join("count");
     let (stop, sent) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let answered: Vec<String> = std::thread::scope(|scope| {
+    let responded: Vec<String> = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..3)
             .map(|client| {
                 let (stop, sent, file) = (&stop, &sent, &file);
@@ -357,8 +357,8 @@ fn reload(server: &Server) {
                         let path = format!("/?do=count&file={}&id={id}", file.display());
                         let request =
                             format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx");
-                        let answer = connection.ask(request);
-                        assert_eq!((answer.status, answer.text()), (200, id.clone()));
+                        let response = connection.ask(request);
+                        assert_eq!((response.status, response.text()), (200, id.clone()));
                         ids.push(id);
                         sent.fetch_add(1, Ordering::Relaxed);
                     }
@@ -388,7 +388,7 @@ fn reload(server: &Server) {
     let ids: Vec<&str> = counted.lines().collect();
     let unique: HashSet<&str> = ids.iter().copied().collect();
     assert_eq!(ids.len(), unique.len(), "none is run twice");
-    assert_eq!(unique, answered.iter().map(String::as_str).collect::<HashSet<_>>(), "none is lost");
+    assert_eq!(unique, responded.iter().map(String::as_str).collect::<HashSet<_>>(), "none is lost");
 }
 
 fn ab(server: &Server) {
@@ -401,7 +401,7 @@ fn ab(server: &Server) {
     );
 }
 
-/// One process, an answer larger than every buffer of a socket, and a client that does not read it.
+/// One process, a response larger than every buffer of a socket, and a client that does not read it.
 fn slow_reader(server: &Server) {
     let mut slow = server.client().patient(LONG);
     rustix::net::sockopt::set_socket_recv_buffer_size(slow.stream(), 32_768).expect("SO_RCVBUF");
@@ -415,8 +415,8 @@ fn a_script_that_takes_too_long_is_ended_and_the_site_goes_on() {
     for interpreter in ["php-cgi".to_owned(), php_fpm()] {
         let config = config(&interpreter, 1).replace("workers = 1", "workers = 1\nrequest_timeout = \"1s\"");
         let server = start_config(&config);
-        let answer = server.client().patient(LONG).ask(get("/?do=sleep&ms=60000"));
-        assert_eq!(answer.status, 504, "{interpreter}");
+        let response = server.client().patient(LONG).ask(get("/?do=sleep&ms=60000"));
+        assert_eq!(response.status, 504, "{interpreter}");
         wait_until("the site answers", LONG, || {
             server.client().patient(LONG).ask(get("/?do=pong")).status == 200
         });
@@ -441,27 +441,30 @@ fn scripts_run_as_whom_the_app_says() {
 fn what_breaks_the_rules_of_fastcgi_is_a_502_and_the_site_stays_up() {
     let interpreter = keepwarm_tests::apps().join("garbage_fastcgi.py");
     let server = start(interpreter.to_str().expect("UTF-8"), 1);
-    let asked = |answer: &str| {
-        server.ask(format!("POST /?answer={answer} HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx"))
+    let asked = |response: &str| {
+        server.ask(format!("POST /?answer={response} HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx"))
     };
     assert_eq!(asked("ok").text(), "fine");
-    for (answer, reason) in [
+    for (response, reason) in [
         ("text", "no FastCGI record"),
         ("other", "belongs to another request"),
         ("nothing", "closed_unanswered"),
         ("headless", "no field"),
-        ("empty", "before the head of its answer"),
+        ("empty", "before the head of its response"),
         ("forged", "control character"),
         ("overloaded", "has no room"),
         ("endless-head", "too large"),
         ("late", "nothing was asked"),
     ] {
         let mark = server.mark();
-        let refused = asked(answer);
-        assert_eq!(refused.status, 502, "{answer}");
-        assert!(!refused.text().contains("of another") && refused.field("set-cookie").is_none(), "{answer}");
+        let refused = asked(response);
+        assert_eq!(refused.status, 502, "{response}");
+        assert!(
+            !refused.text().contains("of another") && refused.field("set-cookie").is_none(),
+            "{response}"
+        );
         server.wait_for_log_after(mark, reason, LONG);
-        assert_eq!(asked("ok").text(), "fine", "after {answer}");
+        assert_eq!(asked("ok").text(), "fine", "after {response}");
     }
     let mut client = server.client();
     client.send("GET /?answer=cut HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -474,9 +477,9 @@ fn a_head_of_a_script_with_an_old_syntax_is_mended() {
     let interpreter = keepwarm_tests::apps().join("garbage_fastcgi.py");
     let server = start(interpreter.to_str().expect("UTF-8"), 1);
     for _ in 0..2 {
-        let answer = server.ask(get("/?answer=folded"));
+        let response = server.ask(get("/?answer=folded"));
         assert_eq!(
-            (answer.status, answer.field("x-a"), answer.text().as_str()),
+            (response.status, response.field("x-a"), response.text().as_str()),
             (200, Some("1   2"), "fine")
         );
     }
@@ -531,7 +534,7 @@ fn processes_share_apcu_and_opcache_by_default() {
     // Opcache leaves out what is younger than two seconds (opcache.file_update_protection).
     let minute = std::time::SystemTime::now() - Duration::from_secs(60);
     fs::File::options().write(true).open(&file).and_then(|file| file.set_modified(minute)).expect("its time");
-    let answers: Vec<String> = std::thread::scope(|scope| {
+    let responses: Vec<String> = std::thread::scope(|scope| {
         let ask = || {
             (0..25).map(|_| ask(&server, "GET", "/count.php", "", "").text().to_owned()).collect::<Vec<_>>()
         };
@@ -539,15 +542,15 @@ fn processes_share_apcu_and_opcache_by_default() {
         clients.into_iter().flat_map(|client| client.join().expect("a client")).collect()
     });
     let part = |at: usize| {
-        answers
+        responses
             .iter()
-            .map(move |answer| answer.split(' ').nth(at).unwrap_or_default())
+            .map(move |response| response.split(' ').nth(at).unwrap_or_default())
             .collect::<HashSet<_>>()
     };
     let expected: HashSet<String> = (1..=100).map(|count| count.to_string()).collect();
-    assert_eq!(part(0).into_iter().map(str::to_owned).collect::<HashSet<_>>(), expected, "{answers:?}");
-    assert!(part(1).len() > 1, "one process answered everything: {answers:?}");
-    assert!(part(2).contains("1"), "{answers:?}");
+    assert_eq!(part(0).into_iter().map(str::to_owned).collect::<HashSet<_>>(), expected, "{responses:?}");
+    assert!(part(1).len() > 1, "one process answered everything: {responses:?}");
+    assert!(part(2).contains("1"), "{responses:?}");
 }
 
 #[test]

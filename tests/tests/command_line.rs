@@ -185,9 +185,9 @@ fn a_unix_socket_is_served() {
         .expect("the socket is there");
     peer.set_read_timeout(Some(Duration::from_secs(10))).expect("a time-out");
     peer.write_all(b"GET /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").expect("sent");
-    let mut answer = String::new();
-    peer.read_to_string(&mut answer).expect("an answer and an end");
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    let mut response = String::new();
+    peer.read_to_string(&mut response).expect("a response and an end");
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
     let path = server.folder().join("front.sock");
     server.signal(rustix::process::Signal::TERM);
     server.wait_for_exit(BOUND);

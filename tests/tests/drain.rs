@@ -28,7 +28,7 @@ fn wait_for_count(server: &Server, line: &str) {
     wait_until(line, LONG, || counts(server).contains_key(line));
 }
 
-/// A client of an answer that goes on, of which something has come.
+/// A client of a response that goes on, of which something has come.
 fn streaming(server: &Server) -> Client {
     let mut client = server.client().patient(LONG);
     client.send(get("/stream"));
@@ -78,7 +78,7 @@ fn goodbyes_are_said_before_the_grace_ends_however_long_the_drain_timeout_is() {
 }
 
 #[test]
-fn a_websocket_whose_client_does_not_answer_the_goodbye_is_not_waited_for() {
+fn a_websocket_whose_client_does_not_reply_to_the_close_is_not_waited_for() {
     let server = Server::start(&config("shutdown_grace = \"60s\"", "drain_timeout = \"100ms\"")).warm("/");
     let mut socket = server.client().patient(LONG);
     websocket::open(&mut socket, "/", "");

@@ -40,13 +40,13 @@ fn all_have_ended(text: &str, least: usize) {
 }
 
 const PRINT_PID: &str = "import os, sys\nprint(f'pid={os.getpid()} of it', file=sys.stderr, flush=True)\n";
-const ANSWER: &str =
+const RESPONSE: &str =
     "def app(environ, start_response):\n    start_response('200 OK', [])\n    return [b'']\n";
 
 #[test]
 fn every_app_is_said_to_load_or_not() {
     let (good, broken, hanging) = (
-        format!("{PRINT_PID}{ANSWER}"),
+        format!("{PRINT_PID}{RESPONSE}"),
         format!("{PRINT_PID}import no_such_module_anywhere\n"),
         format!("{PRINT_PID}import time\ntime.sleep(3600)\n"),
     );
@@ -111,7 +111,7 @@ fn nothing_is_listened_on() {
     );
     let app = format!(
         "{PRINT_PID}assert os.environ['KEEPWARM_UPSTREAM_SEARCH'] == 'http://{bind}'\n\
-         assert os.environ['COLOUR'] == 'green'\n{ANSWER}"
+         assert os.environ['COLOUR'] == 'green'\n{RESPONSE}"
     );
     let output = boot("addresses", &[("keepwarm.toml", &config), ("shop.py", &app)]);
     let (out, err) = texts(&output);
@@ -125,7 +125,7 @@ fn nothing_is_listened_on() {
 fn a_log_file_is_not_made() {
     let config = "[server]\nlog = { file = \"keepwarm.log\" }\n[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\napp = \"shop\"\n\
                   [app.shop]\nentry = \"shop:app\"\nkind = \"wsgi\"\n";
-    let app = format!("import os\nassert not os.path.exists('keepwarm.log')\n{PRINT_PID}{ANSWER}");
+    let app = format!("import os\nassert not os.path.exists('keepwarm.log')\n{PRINT_PID}{RESPONSE}");
     let output = boot("log", &[("keepwarm.toml", config), ("shop.py", &app)]);
     let (out, err) = texts(&output);
     assert!(output.status.success() && err.contains(" of it"), "{out}\n{err}");

@@ -29,7 +29,7 @@ fn expecting(path: &str, framing: &str) -> String {
     format!("POST {path} HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n{framing}\r\n\r\n")
 }
 
-/// Sends a head, reads the 100, sends the body, reads the answer: gives how long the 100 took.
+/// Sends a head, reads the 100, sends the body, reads the response: gives how long the 100 took.
 #[track_caller]
 fn continued(client: &mut Client, head: &str, body: &[u8]) -> (Duration, keepwarm_tests::Response) {
     let sent = client.send(head);
@@ -86,7 +86,7 @@ fn the_100_comes_within_5_ms_when_the_app_reads() {
 }
 
 #[test]
-fn an_app_that_answers_without_reading_sends_no_100_and_closes() {
+fn an_app_that_responds_without_reading_sends_no_100_and_closes() {
     let _alone = alone();
     for (kind, server) in kinds() {
         let mut client = server.client();
@@ -118,7 +118,7 @@ fn a_body_that_came_along_gets_no_100() {
     for (kind, server) in all() {
         let mut client = server.client();
         let response = client.ask(expecting("/digest", "Content-Length: 5") + "hello");
-        assert_eq!(response.status, 200, "{kind}: an answer at once, no interim one");
+        assert_eq!(response.status, 200, "{kind}: a response at once, no interim one");
         assert_eq!(response.json()["length"], 5, "{kind}");
         client.expect_kept("/pong");
     }
@@ -226,7 +226,7 @@ fn a_length_above_the_limit_is_413_at_once() {
 }
 
 #[test]
-fn a_fixed_answer_does_not_ask_for_a_body() {
+fn a_fixed_response_does_not_ask_for_a_body() {
     let _alone = alone();
     let server = Server::start(
         "[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\nrespond = { status = 200, body = \"pong\" }\n",
@@ -240,13 +240,13 @@ fn a_fixed_answer_does_not_ask_for_a_body() {
 }
 
 #[test]
-fn no_100_after_an_answer_has_begun() {
+fn no_100_after_a_response_has_begun() {
     let _alone = alone();
-    // The application answers, then reads: the client, told nothing, sends its body all the same.
+    // The application responds, then reads: the client, told nothing, sends its body all the same.
     let mut client = asgi().client();
     client.send(expecting("/answer-then-read", "Content-Length: 5"));
     let (status, fields) = client.head("POST");
-    assert_eq!(status, 200, "the final answer comes first, not a 100: {client}");
+    assert_eq!(status, 200, "the final response comes first, not a 100: {client}");
     assert!(
         fields
             .iter()

@@ -44,8 +44,8 @@ fn a_100_is_sent_when_a_worker_is_free_to_take_the_request() {
         // While the body comes, the only worker is everybody's.
         assert_eq!(server.client().patient(LONG).ask(get("/?do=pong")).text(), "pong", "{interpreter}");
         client.send("hello");
-        let answer = client.response("POST");
-        assert_eq!((answer.status, &answer.json()["length"]), (200, &5.into()), "{interpreter}");
+        let response = client.response("POST");
+        assert_eq!((response.status, &response.json()["length"]), (200, &5.into()), "{interpreter}");
         client.expect_kept("/?do=pong");
     }
 }
@@ -59,11 +59,11 @@ fn an_expecting_client_is_refused_before_its_body_and_once_told_to_go_on_it_is_s
     let (mut held, file) = hold(&server, "first");
     let mut refused = server.client().patient(LONG);
     refused.send(EXPECTING);
-    let answer = refused.response("POST");
-    assert_eq!(answer.status, 503, "{refused}");
-    assert!(answer.says_close(), "{refused}");
+    let response = refused.response("POST");
+    assert_eq!(response.status, 503, "{refused}");
+    assert!(response.says_close(), "{refused}");
     refused.expect_eof();
-    // The queue has no room, but this one has been promised its answer.
+    // The queue has no room, but this one has been promised its response.
     told.send("hello");
     told.expect_silence(Duration::from_millis(60));
     fs::write(&file, "").expect("written");
@@ -88,9 +88,9 @@ fn a_local_redirect_is_answered_in_place() {
             // Not out of the site, whoever asks.
             ("/../outside.php", "pong"),
         ] {
-            let answer = client.ask(get(&to(path)));
-            assert_eq!((answer.status, answer.text().as_str()), (200, expected), "{interpreter} {path}");
-            assert_eq!(answer.field("location"), None, "{interpreter} {path}");
+            let response = client.ask(get(&to(path)));
+            assert_eq!((response.status, response.text().as_str()), (200, expected), "{interpreter} {path}");
+            assert_eq!(response.field("location"), None, "{interpreter} {path}");
         }
         // A form's answer is fetched, as other servers do: by GET, and without the form.
         let form = format!(
@@ -123,15 +123,15 @@ fn a_local_redirect_without_end_is_a_502_and_the_site_goes_on() {
         "<?php ini_set('default_mimetype', ''); header_remove('X-Powered-By'); header('Location: /round.php'); http_response_code(200);",
     )
     .expect("written");
-    let answer = server.client().patient(LONG).ask(get(loops));
-    assert_eq!(answer.status, 502);
+    let response = server.client().patient(LONG).ask(get(loops));
+    assert_eq!(response.status, 502);
     server.wait_for_log("it has named ten others before", LONG);
     assert_eq!(server.ask(get("/?do=local&to=/%25zz")).status, 502, "no path");
     assert_eq!(server.ask(get("/?do=pong")).text(), "pong");
 }
 
 #[test]
-fn a_reload_lets_a_php_fpm_finish_what_scripts_do_behind_their_answers() {
+fn a_reload_lets_a_php_fpm_finish_what_scripts_do_behind_their_responses() {
     let server = start(&php_fpm(), 1);
     let file = server.folder().join("done");
     let master = process::descendants(server.pid())
@@ -186,7 +186,7 @@ fn a_php_fpm_that_runs_already_is_given_the_requests() {
 }
 
 #[test]
-fn while_a_php_fpm_is_away_the_answer_is_503_and_it_is_used_as_soon_as_it_returns() {
+fn while_a_php_fpm_is_away_the_response_is_503_and_it_is_used_as_soon_as_it_returns() {
     let config = config_at("unix:@DIR@/fpm.sock", 1) + "[admin]\nbind = \"unix:@DIR@/admin.sock\"\n";
     let server = start_config(&config);
     let ready = || {
@@ -240,9 +240,9 @@ fn a_reload_changes_between_a_php_fpm_that_runs_already_and_one_of_ours_without_
             scope.spawn(|| {
                 let mut client = server.client().patient(LONG);
                 while !stop.load(Ordering::Relaxed) {
-                    let answer =
+                    let response =
                         client.ask("POST /?do=pong HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx");
-                    assert_eq!((answer.status, answer.text().as_str()), (200, "pong"));
+                    assert_eq!((response.status, response.text().as_str()), (200, "pong"));
                     served.fetch_add(1, Ordering::Relaxed);
                 }
             });

@@ -43,9 +43,9 @@ fn a_panic_costs_its_request_and_the_log_has_the_stack_and_the_request_id() {
     let server = &service.server;
     let mut other = server.client();
     assert_eq!(other.ask(get("/pong")).status, 200);
-    let answer = server.client().ask(with_fault("panic"));
-    assert_eq!((answer.status, answer.says_close()), (500, true));
-    let text = answer.text();
+    let response = server.client().ask(with_fault("panic"));
+    assert_eq!((response.status, response.says_close()), (500, true));
+    let text = response.text();
     let id = text.split("Request id: ").nth(1).unwrap_or_else(|| panic!("{text}")).trim();
     let line = server.wait_for_log("a bug in Keepwarm: panicked", LONG);
     assert!(line.contains("ERROR") && line.contains(&format!("id={id}")), "{line}");

@@ -90,11 +90,11 @@ fn what_a_folder_serves_and_what_it_never_does() {
         ("/assets/.well-known/x", 200, "known", "application/octet-stream"),
         ("/favicon.ico", 200, "icon", "image/vnd.microsoft.icon"),
     ] {
-        let answer = server.ask(get(path));
-        assert_eq!((answer.status, answer.text().as_str()), (status, body), "{path}");
-        assert_eq!(answer.field("content-type"), Some(kind), "{path}");
-        assert_eq!(answer.field("accept-ranges"), Some("bytes"), "{path}");
-        assert_eq!(answer.field("content-length"), Some(body.len().to_string().as_str()), "{path}");
+        let response = server.ask(get(path));
+        assert_eq!((response.status, response.text().as_str()), (status, body), "{path}");
+        assert_eq!(response.field("content-type"), Some(kind), "{path}");
+        assert_eq!(response.field("accept-ranges"), Some("bytes"), "{path}");
+        assert_eq!(response.field("content-length"), Some(body.len().to_string().as_str()), "{path}");
     }
     for path in [
         "/assets/gone",
@@ -113,9 +113,9 @@ fn what_a_folder_serves_and_what_it_never_does() {
         "/assets/%5c..%5csecret",
         "/assets/docs/index.html/",
     ] {
-        let answer = server.ask(get(path));
-        assert_eq!(answer.status, 404, "{path}");
-        assert!(!answer.text().contains("secret"), "{path}");
+        let response = server.ask(get(path));
+        assert_eq!(response.status, 404, "{path}");
+        assert!(!response.text().contains("secret"), "{path}");
     }
     // Above the prefix nothing is the folder's: that is the app's.
     assert_eq!(server.ask(get("/assets/../out")).text(), "app GET /out");
@@ -125,8 +125,8 @@ fn what_a_folder_serves_and_what_it_never_does() {
 fn only_reading_is_served() {
     let server = start();
     for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"] {
-        let answer = ask(&server, method, "/assets/a.txt", "Content-Length: 0\r\n");
-        assert_eq!((answer.status, answer.field("allow")), (405, Some("GET, HEAD")), "{method}");
+        let response = ask(&server, method, "/assets/a.txt", "Content-Length: 0\r\n");
+        assert_eq!((response.status, response.field("allow")), (405, Some("GET, HEAD")), "{method}");
     }
     let head = ask(&server, "HEAD", "/assets/a.txt", "");
     let whole = ask(&server, "GET", "/assets/a.txt", "");
@@ -139,11 +139,11 @@ fn only_reading_is_served() {
 #[test]
 fn a_folder_without_its_slash_is_redirected() {
     let server = start();
-    let answer = server.ask(get("/assets/docs?a=b"));
-    assert_eq!((answer.status, answer.field("location")), (301, Some("/assets/docs/?a=b")));
+    let response = server.ask(get("/assets/docs?a=b"));
+    assert_eq!((response.status, response.field("location")), (301, Some("/assets/docs/?a=b")));
     // What would be another host's address is none.
-    let answer = server.ask(get("//assets/docs"));
-    assert_ne!(answer.field("location"), Some("//assets/docs/"));
+    let response = server.ask(get("//assets/docs"));
+    assert_ne!(response.field("location"), Some("//assets/docs/"));
 }
 
 #[test]
@@ -163,18 +163,18 @@ fn conditions_are_kept() {
         ("If-Match: \"x\"\r\n".to_owned(), 412),
         ("If-Unmodified-Since: Sat, 01 Jan 2000 00:00:00 GMT\r\n".to_owned(), 412),
     ] {
-        let answer = ask(&server, "GET", "/assets/a.txt", &fields);
-        assert_eq!(answer.status, status, "{fields}");
+        let response = ask(&server, "GET", "/assets/a.txt", &fields);
+        assert_eq!(response.status, status, "{fields}");
         if status == 304 {
-            assert_eq!(answer.field("etag"), Some(tag.as_str()));
-            assert_eq!(answer.field("cache-control"), Some("max-age=60"), "the route's fields too");
-            assert!(answer.body.is_empty() && answer.field("content-length").is_none());
+            assert_eq!(response.field("etag"), Some(tag.as_str()));
+            assert_eq!(response.field("cache-control"), Some("max-age=60"), "the route's fields too");
+            assert!(response.body.is_empty() && response.field("content-length").is_none());
         }
     }
     fs::write(server.folder().join("site/a.txt"), "changed").unwrap();
-    let answer = ask(&server, "GET", "/assets/a.txt", &format!("If-None-Match: {tag}\r\n"));
-    assert_eq!((answer.status, answer.text().as_str()), (200, "changed"));
-    assert_ne!(answer.field("etag"), Some(tag.as_str()));
+    let response = ask(&server, "GET", "/assets/a.txt", &format!("If-None-Match: {tag}\r\n"));
+    assert_eq!((response.status, response.text().as_str()), (200, "changed"));
+    assert_ne!(response.field("etag"), Some(tag.as_str()));
 }
 
 /// As asset pipelines lay them out.
@@ -259,25 +259,25 @@ fn ranges_are_sent() {
         ("lines=1-2", 200, None, "0123456789"),
         ("bytes=0-5,2-7", 200, None, "0123456789"),
     ] {
-        let answer = ask(&server, "GET", "/assets/a.txt", &format!("Range: {range}\r\n"));
+        let response = ask(&server, "GET", "/assets/a.txt", &format!("Range: {range}\r\n"));
         assert_eq!(
-            (answer.status, answer.field("content-range"), answer.text().as_str()),
+            (response.status, response.field("content-range"), response.text().as_str()),
             (status, content_range, body),
             "{range}"
         );
     }
-    let answer = ask(&server, "GET", "/assets/a.txt", "Range: bytes=10-\r\n");
-    assert_eq!((answer.status, answer.field("content-range")), (416, Some("bytes */10")));
-    let answer = ask(&server, "HEAD", "/assets/a.txt", "Range: bytes=0-3\r\n");
-    assert_eq!((answer.status, answer.field("content-length")), (200, Some("10")), "HEAD has no ranges");
+    let response = ask(&server, "GET", "/assets/a.txt", "Range: bytes=10-\r\n");
+    assert_eq!((response.status, response.field("content-range")), (416, Some("bytes */10")));
+    let response = ask(&server, "HEAD", "/assets/a.txt", "Range: bytes=0-3\r\n");
+    assert_eq!((response.status, response.field("content-length")), (200, Some("10")), "HEAD has no ranges");
 }
 
 #[test]
 fn several_ranges_are_one_message_of_parts() {
     let server = start();
-    let answer = ask(&server, "GET", "/assets/a.txt", "Range: bytes=0-1,-2\r\n");
-    assert_eq!(answer.status, 206);
-    let kind = answer.field("content-type").expect("a type").to_owned();
+    let response = ask(&server, "GET", "/assets/a.txt", "Range: bytes=0-1,-2\r\n");
+    assert_eq!(response.status, 206);
+    let kind = response.field("content-type").expect("a type").to_owned();
     let boundary = kind.strip_prefix("multipart/byteranges; boundary=").expect("parts");
     let part = |range: &str, bytes: &str| {
         format!(
@@ -285,8 +285,8 @@ fn several_ranges_are_one_message_of_parts() {
         )
     };
     let expected = format!("{}{}--{boundary}--\r\n", part("0-1", "01"), part("8-9", "89"));
-    assert_eq!(answer.text(), expected);
-    assert_eq!(answer.field("content-range"), None);
+    assert_eq!(response.text(), expected);
+    assert_eq!(response.field("content-range"), None);
 }
 
 #[test]
@@ -308,13 +308,13 @@ fn a_large_file_comes_whole_and_on_a_kept_connection() {
     let server = start();
     let mut client = server.client();
     for _ in 0..2 {
-        let answer = client.ask(get("/assets/big"));
-        assert_eq!(answer.body.len(), BIG);
-        assert!(answer.body.iter().enumerate().all(|(at, &byte)| byte == big(at)));
+        let response = client.ask(get("/assets/big"));
+        assert_eq!(response.body.len(), BIG);
+        assert!(response.body.iter().enumerate().all(|(at, &byte)| byte == big(at)));
     }
-    let answer = client.ask("GET /assets/big HTTP/1.1\r\nHost: a\r\nRange: bytes=1000000-2999999\r\n\r\n");
-    assert_eq!((answer.status, answer.body.len()), (206, 2_000_000));
-    assert!(answer.body.iter().enumerate().all(|(at, &byte)| byte == big(1_000_000 + at)));
+    let response = client.ask("GET /assets/big HTTP/1.1\r\nHost: a\r\nRange: bytes=1000000-2999999\r\n\r\n");
+    assert_eq!((response.status, response.body.len()), (206, 2_000_000));
+    assert!(response.body.iter().enumerate().all(|(at, &byte)| byte == big(1_000_000 + at)));
 }
 
 /// A reader that stops for a while, a client that leaves in the middle: neither keeps anybody else from files.
@@ -361,8 +361,9 @@ fn a_file_of_the_folder_comes_before_the_app_and_nothing_else_does() {
         ("GET", "/config.php", "app GET /config.php"),
         ("GET", "/..%2fsecret", "app GET /../secret"),
     ] {
-        let answer = ask(&server, method, path, if method == "POST" { "Content-Length: 0\r\n" } else { "" });
-        assert_eq!((answer.status, answer.text().as_str()), (200, text), "{method} {path}");
+        let response =
+            ask(&server, method, path, if method == "POST" { "Content-Length: 0\r\n" } else { "" });
+        assert_eq!((response.status, response.text().as_str()), (200, text), "{method} {path}");
     }
 }
 
@@ -381,25 +382,30 @@ fn a_file_that_may_not_be_read_is_forbidden() {
 fn an_app_names_a_file_and_keepwarm_sends_it() {
     let server = start();
     let hand = |query: &str, fields: &str| ask(&server, "GET", &format!("/hand?{query}"), fields);
-    let answer =
+    let response =
         hand("X-Accel-Redirect=/protected/a.zip&Content-Disposition=attachment&Set-Cookie=a%3Db", "");
-    assert_eq!((answer.status, answer.text().as_str()), (200, "zip-bytes"));
-    assert_eq!(answer.field("content-type"), Some("application/zip"));
-    assert_eq!(answer.field("content-disposition"), Some("attachment"));
-    assert_eq!(answer.field("set-cookie"), Some("a=b"));
-    assert_eq!(answer.field("x-accel-redirect"), None, "its own path is nobody's business");
+    assert_eq!((response.status, response.text().as_str()), (200, "zip-bytes"));
+    assert_eq!(response.field("content-type"), Some("application/zip"));
+    assert_eq!(response.field("content-disposition"), Some("attachment"));
+    assert_eq!(response.field("set-cookie"), Some("a=b"));
+    assert_eq!(response.field("x-accel-redirect"), None, "its own path is nobody's business");
 
     let file = server.folder().join("vault/d.txt");
     let by_path = format!("X-Sendfile={}&Content-Type=text/x", file.display());
-    let answer = hand(&by_path, "Range: bytes=2-3\r\n");
-    assert_eq!((answer.status, answer.text().as_str()), (206, "23"));
-    assert_eq!(answer.field("content-type"), Some("text/x"), "the app's word goes first");
-    let tag = answer.field("etag").expect("a tag").to_owned();
+    let response = hand(&by_path, "Range: bytes=2-3\r\n");
+    assert_eq!((response.status, response.text().as_str()), (206, "23"));
+    assert_eq!(response.field("content-type"), Some("text/x"), "the app's word goes first");
+    let tag = response.field("etag").expect("a tag").to_owned();
     assert_eq!(hand(&by_path, &format!("If-None-Match: {tag}\r\n")).status, 304);
 
     assert_eq!(hand("X-Accel-Redirect=/protected/inner/a.txt?x", "").text(), "0123456789");
-    let answer = hand("status=404+Not+Found&X-Accel-Redirect=/protected/inner/a.txt", "Range: bytes=0-1\r\n");
-    assert_eq!((answer.status, answer.text().as_str()), (404, "0123456789"), "another status has no ranges");
+    let response =
+        hand("status=404+Not+Found&X-Accel-Redirect=/protected/inner/a.txt", "Range: bytes=0-1\r\n");
+    assert_eq!(
+        (response.status, response.text().as_str()),
+        (404, "0123456789"),
+        "another status has no ranges"
+    );
 }
 
 #[test]
@@ -422,15 +428,15 @@ fn an_app_names_nothing_outside_of_what_was_declared() {
         format!("X-Sendfile={}x/a.zip", vault.display()),
         "X-Sendfile=a.zip".to_owned(),
     ] {
-        let answer = server.ask(get(&format!("/hand?{query}")));
-        assert_eq!(answer.status, 502, "{query}");
-        assert!(!answer.text().contains("secret") && !answer.text().contains("root:"), "{query}");
+        let response = server.ask(get(&format!("/hand?{query}")));
+        assert_eq!(response.status, 502, "{query}");
+        assert!(!response.text().contains("secret") && !response.text().contains("root:"), "{query}");
         server.wait_for_log("the app named a file that cannot be sent", Duration::from_secs(10));
     }
     // What a client says is nobody's word.
-    let answer =
+    let response =
         ask(&server, "GET", "/x", "X-Accel-Redirect: /protected/a.zip\r\nX-Sendfile: /etc/passwd\r\n");
-    assert_eq!(answer.text(), "app GET /x");
+    assert_eq!(response.text(), "app GET /x");
 }
 
 #[test]
@@ -441,9 +447,9 @@ fn without_declared_folders_the_fields_are_passed_on() {
         .map(|line| format!("{line}\n"))
         .collect::<String>();
     let server = Server::start_with(&config, |command| site(command.get_current_dir().expect("a folder")));
-    let answer = server.ask(get("/hand?X-Accel-Redirect=/protected/a.zip"));
-    assert_eq!((answer.status, answer.text().as_str()), (200, "not it!"));
-    assert_eq!(answer.field("x-accel-redirect"), Some("/protected/a.zip"));
+    let response = server.ask(get("/hand?X-Accel-Redirect=/protected/a.zip"));
+    assert_eq!((response.status, response.text().as_str()), (200, "not it!"));
+    assert_eq!(response.field("x-accel-redirect"), Some("/protected/a.zip"));
 }
 
 #[test]

@@ -14,8 +14,8 @@ fn proxy(allow: &str, more: &str) -> Server {
     ))
 }
 
-fn reason(answer: &Response) -> String {
-    answer.json()["reason"].as_str().unwrap_or_default().to_owned()
+fn reason(response: &Response) -> String {
+    response.json()["reason"].as_str().unwrap_or_default().to_owned()
 }
 
 fn get(target: &str) -> String {
@@ -28,12 +28,12 @@ fn absolute_calls_are_pooled_and_say_via() {
     let origin = Origin::fixed("hello");
     let server = proxy("\"127.0.0.1\"", "");
     for _ in 0..4 {
-        let answer = server.ask(format!(
+        let response = server.ask(format!(
             "GET http://{0}/a?b HTTP/1.1\r\nHost: {0}\r\nProxy-Connection: keep-alive\r\nProxy-Authorization: Basic eA==\r\n\r\n",
             origin.address()
         ));
-        assert_eq!((answer.status, answer.text().as_str()), (200, "hello"));
-        assert_eq!(answer.field("via"), Some("1.1 keepwarm"));
+        assert_eq!((response.status, response.text().as_str()), (200, "hello"));
+        assert_eq!(response.field("via"), Some("1.1 keepwarm"));
     }
     assert_eq!(origin.connections(), 1);
     let seen = origin.last();
@@ -81,8 +81,8 @@ fn a_client_of_1_0_is_not_kept() {
         "GET http://{0}/ HTTP/1.0\r\nHost: {0}\r\nConnection: keep-alive\r\n\r\n",
         origin.address()
     ));
-    let answer = client.response("GET");
-    assert!(answer.says_close());
+    let response = client.response("GET");
+    assert!(response.says_close());
     client.expect_eof();
 }
 
@@ -93,16 +93,16 @@ fn loopback_and_own_addresses_are_not_called_unless_listed() {
         let server = proxy(allow, "");
         let port = origin.address().port();
         for host in ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "[::1]", "127.1.2.3", "0.0.0.0"] {
-            let answer = server.ask(get(&format!("http://{host}:{port}/")));
-            assert!(matches!(answer.status, 403 | 502), "{allow} {host}: {}", answer.text());
+            let response = server.ask(get(&format!("http://{host}:{port}/")));
+            assert!(matches!(response.status, 403 | 502), "{allow} {host}: {}", response.text());
         }
         let own = server.ask(get(&server.url("/")));
         assert_eq!((own.status, reason(&own).as_str()), (403, "proxy_denied"));
     }
     assert_eq!(origin.connections(), 0);
     let server = proxy("\"localhost\"", "");
-    let answer = server.ask(get(&format!("http://localhost:{}/", origin.address().port())));
-    assert_eq!(answer.text(), "secret");
+    let response = server.ask(get(&format!("http://localhost:{}/", origin.address().port())));
+    assert_eq!(response.text(), "secret");
 }
 
 #[test]
@@ -126,10 +126,10 @@ fn connect_opens_tunnels_to_listed_hosts_and_ports_only() {
     assert_eq!(client.read_to_end().0, b"first second");
     echo.join().unwrap();
     for target in ["127.0.0.1:22", "169.254.169.254:80", "example.test:443"] {
-        let answer = server
+        let response = server
             .ask(format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\nAccept: application/json\r\n\r\n"));
-        assert_eq!((answer.status, reason(&answer).as_str()), (403, "proxy_denied"), "{target}");
-        assert!(answer.says_close());
+        assert_eq!((response.status, reason(&response).as_str()), (403, "proxy_denied"), "{target}");
+        assert!(response.says_close());
     }
 }
 
@@ -146,8 +146,8 @@ fn a_call_for_an_upstreams_host_is_carried_as_that_upstream() {
             origin.address()
         ),
     );
-    let answer = server.ask(get(&format!("http://{}/x", origin.address())));
-    assert_eq!(answer.text(), "as an upstream");
+    let response = server.ask(get(&format!("http://{}/x", origin.address())));
+    assert_eq!(response.text(), "as an upstream");
     assert_eq!(origin.last().field("host"), Some("search.internal"), "by the upstream's settings");
 }
 
@@ -157,15 +157,15 @@ fn an_https_target_is_not_called_in_clear() {
     let origin = Origin::fixed("in clear");
     let upstream = format!("[upstream.search]\nurl = \"http://{}\"\n", origin.address());
     let server = proxy("\"nothing.example\"", &upstream);
-    let answer = server.ask(get(&format!("https://{}/x", origin.address())));
-    assert_eq!((answer.status, reason(&answer).as_str()), (403, "proxy_denied"));
+    let response = server.ask(get(&format!("https://{}/x", origin.address())));
+    assert_eq!((response.status, reason(&response).as_str()), (403, "proxy_denied"));
     assert_eq!(server.ask(get(&format!("http://{}/x", origin.address()))).text(), "in clear");
     assert_eq!(origin.requests().len(), 1);
 }
 
 /// RFC 9110 §7.6.3: in each message that is passed on.
 #[test]
-fn via_stands_in_switches_and_informational_answers_too() {
+fn via_stands_in_switches_and_informational_responses_too() {
     let origin = Origin::start(|request, stream| {
         let switch = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: chat\r\n\r\n";
         match request.field("upgrade") {
@@ -221,18 +221,18 @@ fn a_call_to_a_host_that_is_no_upstream_has_a_record_and_its_connection_outlives
 fn other_targets_are_for_the_listeners_routes() {
     let server =
         proxy("\"other.example\"", "[[listen.proxy.route]]\nrespond = { status = 200, body = \"mine\" }\n");
-    let answer = server.ask("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    assert_eq!(answer.text(), "mine");
+    let response = server.ask("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(response.text(), "mine");
 }
 
 #[test]
 fn a_host_that_is_not_there_is_told() {
     let gone = tools::nobody();
     let server = proxy("\"127.0.0.1\", \"nowhere.invalid\"", "");
-    let answer = server.ask(get(&format!("http://{gone}/")));
-    assert_eq!((answer.status, reason(&answer).as_str()), (502, "connect_refused"));
+    let response = server.ask(get(&format!("http://{gone}/")));
+    assert_eq!((response.status, reason(&response).as_str()), (502, "connect_refused"));
     let mut client = server.client().patient(Duration::from_secs(30));
     client.send(get("http://nowhere.invalid/"));
-    let answer = client.response("GET");
-    assert_eq!((answer.status, reason(&answer).as_str()), (502, "host_unknown"));
+    let response = client.response("GET");
+    assert_eq!((response.status, reason(&response).as_str()), (502, "host_unknown"));
 }

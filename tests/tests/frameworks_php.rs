@@ -171,7 +171,7 @@ fn errors_on_demand() {
     client.send(get("/error-late"));
     match client.try_response("GET") {
         Err(Failure::Cut(_) | Failure::Reset(_)) => {}
-        other => panic!("an answer that is not whole must not look whole: {other:?}\n{client}"),
+        other => panic!("a response that is not whole must not look whole: {other:?}\n{client}"),
     }
 }
 
@@ -267,16 +267,16 @@ fn an_entry_is_run_without_a_configuration() {
     std::fs::remove_dir_all(folder).expect("a folder");
 }
 
-/// What an application does behind its answer keeps its worker, and no request waits for it while another worker is free.
+/// What an application does behind its response keeps its worker, and no request waits for it while another worker is free.
 #[test]
-fn no_request_waits_for_what_is_done_behind_an_answer() {
+fn no_request_waits_for_what_is_done_after_a_response() {
     const APP: &str = "<?php return function () {
         echo 'answer';
         if ($_GET === []) { return; }
         fastcgi_finish_request();
         touch(__DIR__ . '/begun');
         while (!is_file(__DIR__ . '/go')) { usleep(1000); clearstatcache(); }
-        error_log('done behind the answer');
+        error_log('done behind the response');
     };";
     let config = "[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\napp = \"app\"\n\
                   [app.app]\nentry = \"app.php\"\nworkers = 2\n";
@@ -292,7 +292,7 @@ fn no_request_waits_for_what_is_done_behind_an_answer() {
         }
         let mark = server.mark();
         std::fs::write(server.folder().join("go"), "").expect("a file");
-        server.wait_for_log_after(mark, "done behind the answer", PATIENCE);
+        server.wait_for_log_after(mark, "done behind the response", PATIENCE);
         for name in ["go", "begun"] {
             std::fs::remove_file(server.folder().join(name)).expect("a file");
         }

@@ -135,7 +135,7 @@ fn uploads_side_by_side_do_not_mix() {
 }
 
 #[test]
-fn streams_files_and_large_answers() {
+fn streams_files_and_large_responses() {
     let source = std::fs::read(keepwarm_tests::examples().join("sinatra/shop.rb")).expect("the example");
     for (name, server) in both() {
         let mut client = patient(server);
@@ -160,9 +160,9 @@ fn a_stream_leaves_line_by_line() {
 #[test]
 fn cookies_stay_fields_of_their_own() {
     for (name, server) in both() {
-        let answer = patient(server).ask("GET /cookies HTTP/1.1\r\nHost: a\r\nCookie: a=1; b=2\r\n\r\n");
-        assert_eq!(answer.json(), serde_json::json!({ "a": "1", "b": "2" }), "{name}");
-        let set = answer.all("set-cookie");
+        let response = patient(server).ask("GET /cookies HTTP/1.1\r\nHost: a\r\nCookie: a=1; b=2\r\n\r\n");
+        assert_eq!(response.json(), serde_json::json!({ "a": "1", "b": "2" }), "{name}");
+        let set = response.all("set-cookie");
         assert_eq!(set.len(), 3, "{name}: {set:?}");
         assert!(
             set[0].starts_with("basket=42;")
@@ -185,7 +185,7 @@ fn errors_are_answered_and_logged() {
         client.send(get("/error-late"));
         assert!(
             matches!(client.try_response("GET"), Err(Failure::Cut(_) | Failure::Reset(_) | Failure::Closed)),
-            "{name}: a whole answer"
+            "{name}: a whole response"
         );
         server.wait_for_log_after(mark, "an error on demand, late", BOUND);
     }
@@ -219,27 +219,27 @@ fn a_forced_expectation_gets_its_100_when_the_body_is_read() {
             ));
             assert_eq!(client.response("POST").status, 100, "{name} {path}");
             client.send("a=1");
-            let answer = client.response("POST");
-            assert_eq!(answer.status, 200, "{name} {path}: {}", answer.text());
+            let response = client.response("POST");
+            assert_eq!(response.status, 200, "{name} {path}: {}", response.text());
             client.expect_kept("/products");
         }
     }
 }
 
 #[test]
-fn an_answer_without_reading_needs_no_100() {
+fn a_response_without_reading_needs_no_100() {
     let _alone = alone();
     for (name, server) in both() {
         let mut client = patient(server);
         client.send("POST /early HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Type: application/octet-stream\r\nContent-Length: 9\r\n\r\n");
-        let answer = client.response("POST");
-        assert_eq!(answer.status, 413, "{name}");
-        assert!(answer.says_close(), "{name}");
+        let response = client.response("POST");
+        assert_eq!(response.status, 413, "{name}");
+        assert!(response.says_close(), "{name}");
     }
 }
 
 #[test]
-fn an_app_that_answers_100_works_as_it_did_on_unicorn() {
+fn an_app_that_responds_100_works_as_it_did_on_unicorn() {
     let _alone = alone();
     for (name, server) in both() {
         let mut client = patient(server);

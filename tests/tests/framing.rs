@@ -275,7 +275,7 @@ const SOUND: &[&str] = &[
     "DELETE /pong HTTP/1.1\r\nHost: a\r\n\r\n",
 ];
 
-/// The answer to a faulty request: the status, a close, and nothing after it.
+/// The response to a faulty request: the status, a close, and nothing after it.
 fn refused(client: &mut Client, status: u16) -> Result<(), String> {
     let response = client.try_response("GET").map_err(|failure| format!("{failure:?}"))?;
     if response.status != status {
@@ -310,7 +310,7 @@ fn heads(server: &Server) {
 }
 
 #[test]
-fn a_fixed_answer_refuses_faulty_heads() {
+fn a_fixed_response_refuses_faulty_heads() {
     heads(fixed());
 }
 
@@ -366,14 +366,14 @@ fn faulty_chunks_are_refused_before_the_app_has_answered() {
 }
 
 #[test]
-fn faulty_chunks_never_let_a_fixed_answer_keep_the_connection() {
+fn faulty_chunks_never_let_a_fixed_response_keep_the_connection() {
     let mut faults = Vec::new();
     for chunks in CHUNKS {
         let mut client = fixed().client();
         client.send(format!(
             "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}{CANARY}"
         ));
-        // It may answer before it looks at the body. It may not take anything behind the fault for a request.
+        // It may respond before it looks at the body. It may not take anything behind the fault for a request.
         for _ in 0..2 {
             match client.try_response("POST") {
                 Ok(response) if matches!(response.status, 200 | 400) => {}
@@ -406,7 +406,7 @@ fn odd_but_sound_requests_are_served_and_kept() {
                     {
                         client.expect_kept("/pong");
                     }
-                    // A fixed answer does not wait to see how long a chunked body is: it may close (RFC 9112 §9.3).
+                    // A fixed response does not wait to see how long a chunked body is: it may close (RFC 9112 §9.3).
                     Ok(response)
                         if kind == "fixed" && response.text() == "pong" && request.contains("hunked") =>
                     {
@@ -511,7 +511,7 @@ fn a_1_0_request_needs_no_host() {
 }
 
 #[test]
-fn a_fault_after_a_sound_request_does_not_harm_its_answer() {
+fn a_fault_after_a_sound_request_does_not_harm_its_response() {
     let mut client = wsgi().client();
     client.send(format!("GET /pong HTTP/1.1\r\nHost: a\r\n\r\nBAD\0LINE\r\n\r\n{CANARY}"));
     assert_eq!(client.response("GET").text(), "pong");

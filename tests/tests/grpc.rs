@@ -117,7 +117,7 @@ fn a_stop_waits_for_the_calls_under_way() {
     server.signal(rustix::process::Signal::TERM);
     server.wait_for_log("stopping", LONG);
     gate.open();
-    assert_eq!(asking.join().expect("an answer"), "done");
+    assert_eq!(asking.join().expect("a response"), "done");
 }
 
 /// An nginx behind TLS; ends with the test.
@@ -188,8 +188,8 @@ fn over_tls_the_upstream_chooses_the_version_and_one_connection_does() {
         let nginx = Nginx::start(listen);
         let server = nginx.door();
         for number in 1..=4 {
-            let answer = server.ask(get("/"));
-            assert_eq!((answer.status, answer.text()), (200, format!("{version} {number}")));
+            let response = server.ask(get("/"));
+            assert_eq!((response.status, response.text()), (200, format!("{version} {number}")));
         }
     }
 }

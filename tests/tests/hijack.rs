@@ -84,7 +84,7 @@ fn what_its_application_does_wrong_is_502_or_cut() {
 
 /// It holds up nobody, and kills no worker.
 #[test]
-fn one_that_never_answers_is_504() {
+fn one_that_never_responds_is_504() {
     for server in both("request_timeout = \"300ms\"") {
         let before = server.ask(get("/")).text();
         assert_eq!(server.ask(get("/never")).status, 504);

@@ -47,7 +47,7 @@ fn lay_out(site: &Path) {
 }
 
 #[track_caller]
-fn answers(server: &Server, path: &str, status: u16, body: &str) {
+fn responds(server: &Server, path: &str, status: u16, body: &str) {
     let response = server.ask(get(path));
     let text = String::from_utf8_lossy(&response.body).into_owned();
     assert_eq!((response.status, text.contains(body)), (status, true), "{path}: {text}");
@@ -78,11 +78,11 @@ fn keeps_from_clients(server: &Server) {
         "/conf/users.txt",
         "/conf/%75sers.txt",
     ] {
-        answers(server, path, 403, "");
+        responds(server, path, 403, "");
     }
-    answers(server, "/style.css", 200, "shown");
-    answers(server, "/js/vendor/jquery.js", 200, "shown");
-    answers(server, "/conf/public/logo.txt", 200, "shown");
+    responds(server, "/style.css", 200, "shown");
+    responds(server, "/js/vendor/jquery.js", 200, "shown");
+    responds(server, "/conf/public/logo.txt", 200, "shown");
 }
 
 #[test]
@@ -96,11 +96,11 @@ fn classic_php_neither_sends_nor_runs_what_is_denied() {
         "/vendor/phpunit/eval-stdin.php",
         "/vendor/autoload.php",
     ] {
-        answers(&server, path, 403, "");
+        responds(&server, path, 403, "");
     }
-    answers(&server, "/page.php", 200, "page");
-    answers(&server, "/any/where", 200, "front /any/where");
-    answers(&server, "/vendor/of/the/month", 200, "front /vendor/of/the/month");
+    responds(&server, "/page.php", 200, "page");
+    responds(&server, "/any/where", 200, "front /any/where");
+    responds(&server, "/vendor/of/the/month", 200, "front /vendor/of/the/month");
 }
 
 /// Styles and pictures, where a site wants that.
@@ -109,11 +109,11 @@ fn files_of_vendor_are_sent_where_that_is_asked_for_and_its_scripts_are_not_run(
     let server = serve("entry = \"index.php\"\nkind = \"fastcgi\"\nserve_vendor = true");
     keeps_from_clients(&server);
     for path in ["/vendor/phpunit/eval-stdin.php", "/vendor/autoload.php", "/vendor/composer.json"] {
-        answers(&server, path, 403, "");
+        responds(&server, path, 403, "");
     }
-    answers(&server, "/vendor/theme/style.css", 200, "theme");
+    responds(&server, "/vendor/theme/style.css", 200, "theme");
     let server = serve("entry = \"index.php\"\nkind = \"fastcgi\"");
-    answers(&server, "/vendor/theme/style.css", 403, "");
+    responds(&server, "/vendor/theme/style.css", 403, "");
 }
 
 #[test]
@@ -187,8 +187,8 @@ fn rewrites_lead_to_scripts_with_their_query() {
         assert_eq!(String::from_utf8_lossy(&response.body), body, "{path}");
     }
     // No rewrite leads to what is denied, or out.
-    answers(&server, "/c/a", 403, "");
-    answers(&server, "/c/..%2f..%2fetc/passwd", 200, "site/index.php");
+    responds(&server, "/c/a", 403, "");
+    responds(&server, "/c/..%2f..%2fetc/passwd", 200, "site/index.php");
     assert!(!server.log().contains("is not honoured"), "{}", server.log());
 }
 
@@ -205,7 +205,7 @@ fn the_start_says_what_is_denied_and_what_is_not_honoured() {
 #[test]
 fn an_htaccess_that_comes_later_counts_within_seconds() {
     let server = serve("entry = \"index.php\"\nkind = \"fastcgi\"");
-    answers(&server, "/uploads/a.txt", 200, "shown");
+    responds(&server, "/uploads/a.txt", 200, "shown");
     std::fs::write(server.folder().join("site/uploads/.htaccess"), "deny from all\n").expect("the file");
     wait_until("it counts", LONG, || server.ask(get("/uploads/a.txt")).status == 403);
 }

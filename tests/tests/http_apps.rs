@@ -33,7 +33,7 @@ fn hostile(more: &str) -> Server {
     Server::start(&config(HOSTILE, 1, more))
 }
 
-/// An answer that may take as long as a process needs to start.
+/// A response that may take as long as a process needs to start.
 #[track_caller]
 fn ask(server: &Server, request: impl AsRef<[u8]>) -> keepwarm_tests::Response {
     server.client().patient(LONG).ask(request)
@@ -147,7 +147,7 @@ fn bodies_of_every_framing_arrive_whole() {
 }
 
 #[test]
-fn answers_of_every_kind_reach_the_client() {
+fn responses_of_every_kind_reach_the_client() {
     let server = node(1, "", "");
     let mut client = server.client().patient(LONG);
     let stream = client.ask(get("/stream"));
@@ -191,8 +191,8 @@ fn the_application_decides_on_an_expectation() {
     };
     let mut refused = server.client().patient(LONG);
     refused.send(expecting("/refuse"));
-    let answer = refused.response("POST");
-    assert_eq!((answer.status, answer.says_close()), (403, true), "{refused}");
+    let response = refused.response("POST");
+    assert_eq!((response.status, response.says_close()), (403, true), "{refused}");
     let mut accepted = server.client().patient(LONG);
     accepted.send(expecting("/body"));
     assert_eq!(accepted.head("POST").0, 100, "{accepted}");
@@ -223,13 +223,13 @@ fn a_server_that_ignores_expectations_makes_nobody_wait_for_ever() {
 
 /// The server may have its say before the end of a body, a small one as any other.
 #[test]
-fn a_small_body_that_does_not_come_holds_up_no_answer() {
+fn a_small_body_that_does_not_come_holds_up_no_response() {
     let server = hostile("");
     assert_eq!(ask(&server, get("/")).text(), "hello");
     let mut client = server.client();
     client.send("POST /early HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nhalf");
-    let answer = client.response("POST");
-    assert_eq!((answer.status, answer.text().as_str()), (403, "no"));
+    let response = client.response("POST");
+    assert_eq!((response.status, response.text().as_str()), (403, "no"));
     // What came before the server was asked, and what came behind it, are one body.
     let mut client = server.client();
     client.send("POST /body HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nhalf ");
@@ -352,7 +352,7 @@ fn a_request_that_kills_is_not_given_to_all_of_them() {
     let counts = counts(&server);
     assert_eq!(counts.get("post"), Some(&1), "a POST is given once");
     assert!(matches!(counts.get("get"), Some(1 | 2)), "a GET at most once more: {counts:?}");
-    // An answer in between: else the route is refused after the third death.
+    // A response in between: else the route is refused after the third death.
     assert_eq!(ask(&server, get("/")).text(), "hello from node\n");
     let mut cut = server.client().patient(LONG);
     cut.send(get("/die-in-answer"));
@@ -383,8 +383,8 @@ fn a_request_that_takes_too_long_is_answered_504_and_the_others_go_on() {
     let before = wait_for_processes(&server, "node_app.js", 1);
     assert_eq!(ask(&server, get("/slow?ms=60000")).status, 504);
     assert_eq!(ask(&server, get("/slow?ms=100")).text(), "slow");
-    assert_eq!(processes(&server, "node_app.js"), before, "it answers: it stays");
-    // One whose event loop hangs does not answer, and goes.
+    assert_eq!(processes(&server, "node_app.js"), before, "it responds: it stays");
+    // One whose event loop hangs does not respond, and goes.
     assert_eq!(ask(&server, get("/block")).status, 504);
     wait_until("another process", LONG, || {
         let now = processes(&server, "node_app.js");
@@ -442,7 +442,7 @@ fn what_is_wrong_in_syntax_is_mended_and_what_is_wrong_in_framing_is_refused() {
 
 /// What nobody asked for is never anybody's answer, and puts the one before it in doubt.
 #[test]
-fn bytes_behind_an_answer_reach_nobody() {
+fn bytes_after_a_response_reach_nobody() {
     let server = hostile("");
     let mut client = server.client().patient(LONG);
     for _ in 0..20 {
@@ -450,14 +450,14 @@ fn bytes_behind_an_answer_reach_nobody() {
         assert_eq!(refused.status, 502, "{}", refused.text());
         assert_eq!(client.ask(get("/ok")).text(), "hello", "after it");
     }
-    server.wait_for_log("sent bytes behind the end of its answer", LONG);
+    server.wait_for_log("sent bytes behind the end of its response", LONG);
     client.send("HEAD /ok HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(client.response("HEAD").status, 200, "a body where there can be none is dropped");
     assert_eq!(client.ask(get("/ok")).text(), "hello", "after it");
 }
 
 #[test]
-fn any_number_of_early_answers_is_passed_on() {
+fn any_number_of_early_responses_is_passed_on() {
     let server = hostile("");
     let mut client = server.client().patient(LONG);
     client.send(get("/many-early"));
@@ -480,7 +480,7 @@ fn fields_of_the_servers_connection_do_not_reach_the_client() {
     client.expect_kept("/ok");
 }
 
-/// Each answer is followed by a close that nobody announced: kept connections are tested before they are used.
+/// Each response is followed by a close that nobody announced: kept connections are tested before they are used.
 #[test]
 fn idle_connections_that_the_server_closes_cost_no_request() {
     let server = hostile("");
@@ -523,7 +523,7 @@ fn a_page_that_hangs_does_not_take_its_server_away() {
     let before = ask(&server, get("/pid")).text();
     std::fs::write(server.folder().join("flag"), "").expect("a file");
     assert_eq!(ask(&server, get("/")).status, 504);
-    // Longer than it has for its answer, and than the distance of questions to one that has nothing to do.
+    // Longer than it has for its response, and than the distance of questions to one that has nothing to do.
     let until = Instant::now() + Duration::from_secs(8);
     while Instant::now() < until {
         let response = ask(&server, get("/pid"));
@@ -620,7 +620,7 @@ fn reload_under_load(server: &Server, part: &str, workers: usize, times: usize) 
         load.wait_for(100);
     });
     assert_eq!(load.refused(), 0, "somebody always listens");
-    load::all_answered_once(&counts(server), &outcomes);
+    load::all_responded_once(&counts(server), &outcomes);
 }
 
 #[test]
@@ -669,7 +669,7 @@ fn killed_processes_lose_no_get() {
     assert_eq!(load.refused(), 0, "somebody always listens");
     let counts = counts(&server);
     for (id, outcome) in &outcomes {
-        assert_eq!(*outcome, Outcome::Answered(200), "request {id}");
+        assert_eq!(*outcome, Outcome::Responded(200), "request {id}");
         assert!(matches!(counts.get(id), Some(1 | 2)), "request {id}: {:?}", counts.get(id));
     }
 }

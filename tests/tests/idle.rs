@@ -44,11 +44,11 @@ fn ten_thousand_idle_connections() {
         client.send(get("/list"));
         idle.push(client);
         if idle.len().is_multiple_of(64) {
-            answer_last(&mut idle, 64);
+            respond_last(&mut idle, 64);
         }
     }
     let rest = CONNECTIONS % 64;
-    answer_last(&mut idle, rest);
+    respond_last(&mut idle, rest);
     // Whatever is freed a little later is freed by then.
     let allowed = KIB_EACH * CONNECTIONS as u64;
     let grown = || resident(&server).saturating_sub(before);
@@ -65,8 +65,8 @@ fn ten_thousand_idle_connections() {
     }
 }
 
-/// Reads the answers of the last `count` clients.
-fn answer_last(idle: &mut [Client], count: usize) {
+/// Reads the responses of the last `count` clients.
+fn respond_last(idle: &mut [Client], count: usize) {
     let from = idle.len() - count;
     for client in &mut idle[from..] {
         assert_eq!(client.response("GET").text(), "pong");

@@ -26,7 +26,7 @@ fn hinted(server: &Server, version: &str, fields: &str) -> (Vec<Response>, Respo
         }
         interim.push(response);
     }
-    panic!("no final answer\n{client}");
+    panic!("no final response\n{client}");
 }
 
 #[test]

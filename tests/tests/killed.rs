@@ -109,7 +109,7 @@ fn while_it_boots() {
 #[test]
 fn while_it_serves_with_work_in_every_place() {
     let victim = Victim::start();
-    // A process that a worker has forked, a body that is still coming and lies in a file, an answer nobody takes, a request in work.
+    // A process that a worker has forked, a body that is still coming and lies in a file, a response nobody takes, a request in work.
     victim.server.client().patient(LONG).ask(get("/grandchild"));
     let mut upload = victim.server.client();
     upload.send("POST /digest HTTP/1.1\r\nHost: a\r\nContent-Length: 9000000\r\n\r\n");

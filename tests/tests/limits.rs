@@ -245,7 +245,7 @@ fn a_body_above_the_limit_is_413() {
 
 #[test]
 fn an_upload_above_the_limit_sees_its_413_though_it_goes_on_sending() {
-    // The lingering close: without it the bytes under way turn the answer into a reset.
+    // The lingering close: without it the bytes under way turn the response into a reset.
     let server = limited(WSGI, "body = 1000").warm("/pong");
     for _ in 0..10 {
         let mut client = server.client();
@@ -292,8 +292,8 @@ fn an_app_that_reads_late_makes_no_client_slow() {
     // All but this has been read by now, and it is waited for: it has most of its grace.
     client.expect_silence(Duration::from_millis(150));
     client.send([b'x'; 99]);
-    let answer = client.response("POST");
-    assert_eq!((answer.status, answer.text().as_str()), (200, "1000000"));
+    let response = client.response("POST");
+    assert_eq!((response.status, response.text().as_str()), (200, "1000000"));
 }
 
 #[test]

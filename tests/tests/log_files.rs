@@ -61,7 +61,7 @@ fn every_line_is_there(server: &Server, outcomes: &[(String, Outcome)]) {
     let all = all();
     assert!(all.ends_with('\n'));
     for (id, outcome) in outcomes {
-        assert_eq!(*outcome, Outcome::Answered(200), "request {id}");
+        assert_eq!(*outcome, Outcome::Responded(200), "request {id}");
         assert_eq!(all.matches(&of(id)).count(), 1, "lines of request {id}");
     }
     assert!(

@@ -166,7 +166,7 @@ fn requests_are_counted_by_app_route_and_class() {
     let of = |app: &str, route: &str, code: &str| {
         format!("keepwarm_requests_total{{app=\"{app}\",route=\"{route}\",code=\"{code}\"}}")
     };
-    // A request is counted when its answer is out, which the client may see first.
+    // A request is counted when its response is out, which the client may see first.
     let before = admin::wait_for_metric(&server, &of("app", "/*", "2xx"), 1.0);
     for number in 0..3 {
         // However many paths clients think of, the labels are those of the configuration.

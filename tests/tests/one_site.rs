@@ -54,7 +54,7 @@ fn node_processes(server: &Server) -> Vec<u32> {
 }
 
 #[track_caller]
-fn all_parts_answer(server: &Server) {
+fn all_parts_respond(server: &Server) {
     assert_eq!(ask(server, get("/chat/")).text(), "hello from node\n");
     assert_eq!(ask(server, "GET / HTTP/1.1\r\nHost: api.example\r\n\r\n").text(), "hello from node\n");
     assert_eq!(ask(server, get("/pong")).text(), "pong");
@@ -64,8 +64,8 @@ fn all_parts_answer(server: &Server) {
 #[test]
 fn paths_and_hosts_lead_to_apps_of_several_languages() {
     let server = Server::start(SITE);
-    all_parts_answer(&server);
-    // On one connection, whoever answers.
+    all_parts_respond(&server);
+    // On one connection, whoever responds.
     let mut client = server.client().patient(LONG);
     for _ in 0..3 {
         assert_eq!(client.ask(get("/chat/")).text(), "hello from node\n");
@@ -76,7 +76,7 @@ fn paths_and_hosts_lead_to_apps_of_several_languages() {
 #[test]
 fn one_apps_deaths_and_reloads_are_nothing_to_the_others() {
     let server = Server::start(SITE);
-    all_parts_answer(&server);
+    all_parts_respond(&server);
     let [python] = server.workers()[..] else { panic!("one worker of Python") };
     for pid in node_processes(&server) {
         process::signal(pid, Signal::KILL);
@@ -94,7 +94,7 @@ fn one_apps_deaths_and_reloads_are_nothing_to_the_others() {
             && python_now.len() == 1
             && python_now != [python]
     });
-    all_parts_answer(&server);
+    all_parts_respond(&server);
 }
 
 /// One says nothing that can be served, one is not there: the others are served, and these are after a reload that mends them.
@@ -114,7 +114,7 @@ fn an_app_that_cannot_be_started_does_not_keep_the_others_from_it() {
         std::fs::write(folder.join("shop.php"), "<?php return 'no app';").expect("written");
         broken = Some(folder);
     });
-    all_parts_answer(&server);
+    all_parts_respond(&server);
     for path in ["/shop/", "/gone/"] {
         let refused = ask(&server, get(path));
         assert_eq!(refused.status, 503, "{path}");
@@ -134,14 +134,14 @@ fn an_app_that_cannot_be_started_does_not_keep_the_others_from_it() {
     server.signal(Signal::HUP);
     wait_until("the shop is open", LONG, || ask(&server, get("/shop/")).text() == "sold");
     assert_eq!(ask(&server, get("/gone/")).status, 404);
-    all_parts_answer(&server);
+    all_parts_respond(&server);
 }
 
 /// An app that becomes another kind of app is replaced like any other.
 #[test]
 fn a_reload_may_change_the_kind_of_an_app() {
     let server = Server::start(SITE);
-    all_parts_answer(&server);
+    all_parts_respond(&server);
     let other = SITE.replace(
         "[app.python]\nentry = \"wsgi_app:application\"\ndirectory = \"@APPS@\"\ninterpreter = \"@PYTHON@\"",
         "[app.python]\ncommand = [\"node\", \"@APPS@/node_app.js\"]",
@@ -218,14 +218,14 @@ fn a_status_beyond_those_of_http_is_passed_on_by_every_kind_and_one_below_by_non
     });
     for (kind, ..) in SAID {
         for status in [200, 299, 418, 599, 600, 799, 999] {
-            let answer = ask(&server, get(&format!("/{kind}?{status}")));
-            assert_eq!((answer.status, answer.text().as_str()), (status, "said"), "{kind}");
+            let response = ask(&server, get(&format!("/{kind}?{status}")));
+            assert_eq!((response.status, response.text().as_str()), (status, "said"), "{kind}");
         }
         // The app's own exception where it says so to an adapter, a bad answer where it has left the app.
         let wanted = if matches!(kind, "fastcgi" | "http") { 502 } else { 500 };
         for status in ["000", "042", "99"] {
-            let answer = ask(&server, get(&format!("/{kind}?{status}")));
-            assert_eq!(answer.status, wanted, "{kind} {status}");
+            let response = ask(&server, get(&format!("/{kind}?{status}")));
+            assert_eq!(response.status, wanted, "{kind} {status}");
         }
         assert_eq!(ask(&server, get(&format!("/{kind}?200"))).text(), "said", "{kind}");
     }

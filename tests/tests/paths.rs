@@ -158,7 +158,7 @@ fn routed() -> &'static Server {
     SERVER.get_or_init(|| Server::start(ROUTED).warm("/w/pong").warm("/a/pong"))
 }
 
-/// The text of the answer to a path, and its status.
+/// The text of the response to a path, and its status.
 fn at(path: &str) -> (u16, String) {
     let response = routed().ask(get(path));
     (response.status, response.text())
@@ -240,7 +240,7 @@ fn methods_match_and_get_brings_head() {
 }
 
 #[test]
-fn a_fixed_answer_has_its_fields() {
+fn a_fixed_response_has_its_fields() {
     let response = routed().ask(get("/typed"));
     assert_eq!((response.status, response.text().as_str()), (418, "{}"));
     assert_eq!(response.field("content-type"), Some("application/x-teapot"));

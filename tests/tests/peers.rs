@@ -312,7 +312,7 @@ for n in range(5):
         socks.add(peer.sock.getsockname() if peer.sock else None)
 assert len(socks) == 1 and None not in socks, socks
 "#;
-    // A fixed answer does not wait to see how long a chunked body is.
+    // A fixed response does not wait to see how long a chunked body is.
     for (kind, server) in &servers()[1..] {
         let mut command = Command::new(keepwarm_tests::python());
         command.args(["-c", SCRIPT, &server.address().to_string()]);

@@ -1,7 +1,7 @@
-//! `http-rules` §1, who closes: the product of version, `Connection`, method and answer, for fixed answers and every kind of app.
+//! `http-rules` §1, who closes: the product of version, `Connection`, method and response, for fixed responses and every kind of app.
 //!
 //! Nothing here may wait for a time-out: the client's bound is 2 s, the shortest time-out of the server is 10 s. "Kept" is proved by a
-//! second request on the same connection, "closed" by an orderly end with nothing after the answer.
+//! second request on the same connection, "closed" by an orderly end with nothing after the response.
 
 use std::sync::OnceLock;
 
@@ -44,7 +44,7 @@ const SAYS: &[Say] = &[
     say("Keep-Alive: timeout=5\r\n", false, false),
 ];
 
-/// What is known of an answer's length before the head leaves.
+/// What is known of a response's length before the head leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Length {
     /// Known to the server.
@@ -61,8 +61,8 @@ enum Length {
     Reset,
 }
 
-/// One way to answer.
-struct Answer {
+/// One way to respond.
+struct Expected {
     path: &'static str,
     status: u16,
     length: Length,
@@ -70,59 +70,59 @@ struct Answer {
     closes: bool,
 }
 
-const fn answer(path: &'static str, status: u16, length: Length) -> Answer {
-    Answer { path, status, length, closes: false }
+const fn expect(path: &'static str, status: u16, length: Length) -> Expected {
+    Expected { path, status, length, closes: false }
 }
 
-const FROM_APPS: &[Answer] = &[
-    answer("/pong", 200, Length::Known(4)),
-    answer("/list", 200, Length::Known(4)),
-    answer("/empty", 200, Length::Known(0)),
-    answer("/short", 200, Length::Short(4)),
-    answer("/long", 200, Length::Long(4096 * 50)),
-    answer("/silent", 200, Length::Silent(12)),
-    answer("/204", 204, Length::Bodiless),
-    answer("/204-length", 204, Length::Bodiless),
-    answer("/204-body", 204, Length::Bodiless),
-    answer("/304", 304, Length::Bodiless),
-    answer("/304-length", 304, Length::Bodiless),
-    answer("/205", 205, Length::Reset),
-    answer("/205-body", 205, Length::Reset),
-    answer("/hop", 200, Length::Known(4)),
-    answer("/chunked-itself", 200, Length::Known(4)),
-    Answer { path: "/close", status: 200, length: Length::Known(4), closes: true },
-    answer("/date", 200, Length::Known(4)),
+const FROM_APPS: &[Expected] = &[
+    expect("/pong", 200, Length::Known(4)),
+    expect("/list", 200, Length::Known(4)),
+    expect("/empty", 200, Length::Known(0)),
+    expect("/short", 200, Length::Short(4)),
+    expect("/long", 200, Length::Long(4096 * 50)),
+    expect("/silent", 200, Length::Silent(12)),
+    expect("/204", 204, Length::Bodiless),
+    expect("/204-length", 204, Length::Bodiless),
+    expect("/204-body", 204, Length::Bodiless),
+    expect("/304", 304, Length::Bodiless),
+    expect("/304-length", 304, Length::Bodiless),
+    expect("/205", 205, Length::Reset),
+    expect("/205-body", 205, Length::Reset),
+    expect("/hop", 200, Length::Known(4)),
+    expect("/chunked-itself", 200, Length::Known(4)),
+    Expected { path: "/close", status: 200, length: Length::Known(4), closes: true },
+    expect("/date", 200, Length::Known(4)),
 ];
 
 /// A script has no way to give a body whole: without a length of its own, none is known.
-const FROM_SCRIPTS: &[Answer] = &[
-    answer("/pong", 200, Length::Known(4)),
-    answer("/list", 200, Length::Short(4)),
-    answer("/empty", 200, Length::Known(0)),
-    answer("/short", 200, Length::Short(4)),
-    answer("/long", 200, Length::Long(4096 * 50)),
-    answer("/silent", 200, Length::Silent(12)),
-    answer("/204", 204, Length::Bodiless),
-    answer("/204-length", 204, Length::Bodiless),
-    answer("/204-body", 204, Length::Bodiless),
-    answer("/304", 304, Length::Bodiless),
-    answer("/304-length", 304, Length::Bodiless),
-    answer("/205", 205, Length::Reset),
-    answer("/205-body", 205, Length::Reset),
-    answer("/hop", 200, Length::Known(4)),
-    answer("/chunked-itself", 200, Length::Short(4)),
-    Answer { path: "/close", status: 200, length: Length::Known(4), closes: true },
-    answer("/date", 200, Length::Known(4)),
+const FROM_SCRIPTS: &[Expected] = &[
+    expect("/pong", 200, Length::Known(4)),
+    expect("/list", 200, Length::Short(4)),
+    expect("/empty", 200, Length::Known(0)),
+    expect("/short", 200, Length::Short(4)),
+    expect("/long", 200, Length::Long(4096 * 50)),
+    expect("/silent", 200, Length::Silent(12)),
+    expect("/204", 204, Length::Bodiless),
+    expect("/204-length", 204, Length::Bodiless),
+    expect("/204-body", 204, Length::Bodiless),
+    expect("/304", 304, Length::Bodiless),
+    expect("/304-length", 304, Length::Bodiless),
+    expect("/205", 205, Length::Reset),
+    expect("/205-body", 205, Length::Reset),
+    expect("/hop", 200, Length::Known(4)),
+    expect("/chunked-itself", 200, Length::Short(4)),
+    Expected { path: "/close", status: 200, length: Length::Known(4), closes: true },
+    expect("/date", 200, Length::Known(4)),
 ];
 
-const FIXED_ANSWERS: &[Answer] = &[
-    answer("/pong", 200, Length::Known(4)),
-    answer("/empty", 200, Length::Known(0)),
-    answer("/204", 204, Length::Bodiless),
-    answer("/205", 205, Length::Reset),
-    answer("/304", 304, Length::Bodiless),
-    answer("/moved", 302, Length::Known(usize::MAX)),
-    answer("/nowhere", 404, Length::Known(usize::MAX)),
+const FIXED_RESPONSES: &[Expected] = &[
+    expect("/pong", 200, Length::Known(4)),
+    expect("/empty", 200, Length::Known(0)),
+    expect("/204", 204, Length::Bodiless),
+    expect("/205", 205, Length::Reset),
+    expect("/304", 304, Length::Bodiless),
+    expect("/moved", 302, Length::Known(usize::MAX)),
+    expect("/nowhere", 404, Length::Known(usize::MAX)),
 ];
 
 const FIXED: &str = r#"
@@ -157,7 +157,7 @@ fn fixed() -> &'static Server {
 
 #[test]
 fn fixed_answers() {
-    product(fixed(), FIXED_ANSWERS);
+    product(fixed(), FIXED_RESPONSES);
 }
 
 #[test]
@@ -188,17 +188,17 @@ fn fastcgi_answers() {
 /// A failing case may cost the client's whole bound: after so many the rest says nothing new.
 const ENOUGH: usize = 25;
 
-fn product(server: &Server, answers: &[Answer]) {
+fn product(server: &Server, responses: &[Expected]) {
     let mut faults = Vec::new();
-    for answer in answers {
+    for expected in responses {
         for version in ["1.1", "1.0"] {
             for say in SAYS {
                 for method in METHODS {
-                    let name = format!("{method} {} HTTP/{version} {:?}", answer.path, say.lines);
+                    let name = format!("{method} {} HTTP/{version} {:?}", expected.path, say.lines);
                     if faults.len() == ENOUGH {
                         break;
                     }
-                    if let Err(fault) = case(server, answer, version, say, method) {
+                    if let Err(fault) = case(server, expected, version, say, method) {
                         faults.push(format!("{name}: {fault}"));
                     }
                 }
@@ -209,13 +209,13 @@ fn product(server: &Server, answers: &[Answer]) {
     assert!(faults.is_empty(), "{} cases fail, the first of them:\n{shown}", faults.len());
 }
 
-/// One case. On a loaded machine a short answer of unknown length may meet 2 ms of silence, and a silence may go unnoticed: these are
+/// One case. On a loaded machine a short response of unknown length may meet 2 ms of silence, and a silence may go unnoticed: these are
 /// asked for up to twenty times.
-fn case(server: &Server, answer: &Answer, version: &str, say: &Say, method: &str) -> Result<(), String> {
-    let tries = if matches!(answer.length, Length::Short(_) | Length::Silent(_)) { 20 } else { 1 };
+fn case(server: &Server, expected: &Expected, version: &str, say: &Say, method: &str) -> Result<(), String> {
+    let tries = if matches!(expected.length, Length::Short(_) | Length::Silent(_)) { 20 } else { 1 };
     let mut last = Ok(());
     for _ in 0..tries {
-        last = once(server, answer, version, say, method);
+        last = once(server, expected, version, say, method);
         if last.is_ok() {
             break;
         }
@@ -223,17 +223,17 @@ fn case(server: &Server, answer: &Answer, version: &str, say: &Say, method: &str
     last
 }
 
-fn once(server: &Server, answer: &Answer, version: &str, say: &Say, method: &str) -> Result<(), String> {
+fn once(server: &Server, expected: &Expected, version: &str, say: &Say, method: &str) -> Result<(), String> {
     let body = if method == "POST" { "Content-Length: 5\r\n\r\nhello" } else { "\r\n" };
     let request =
-        format!("{method} {} HTTP/{version}\r\nHost: test.example\r\n{}{body}", answer.path, say.lines);
+        format!("{method} {} HTTP/{version}\r\nHost: test.example\r\n{}{body}", expected.path, say.lines);
     let mut client = server.client();
     client.send(&request);
     let response = client.try_response(method).map_err(|failure| format!("{failure:?}\n{client}"))?;
-    let keeps =
-        check_head(answer, version, say, method, &response).map_err(|fault| format!("{fault}\n{client}"))?;
+    let keeps = check_head(expected, version, say, method, &response)
+        .map_err(|fault| format!("{fault}\n{client}"))?;
     if keeps {
-        kept(&mut client, answer, version).map_err(|fault| format!("{fault}\n{client}"))
+        kept(&mut client, expected, version).map_err(|fault| format!("{fault}\n{client}"))
     } else {
         ended(&mut client).map_err(|fault| format!("{fault}\n{client}"))
     }
@@ -241,7 +241,7 @@ fn once(server: &Server, answer: &Answer, version: &str, say: &Say, method: &str
 
 /// The table of `http-rules` §1, read from top to bottom. Gives whether the connection is kept.
 fn check_head(
-    answer: &Answer,
+    expected: &Expected,
     version: &str,
     say: &Say,
     method: &str,
@@ -251,14 +251,14 @@ fn check_head(
         format!("{what}; {} {:?}, framing {:?}", response.status, response.fields, response.framing)
     };
     let wrong = |what: String| Err(describe(what));
-    if response.status != answer.status {
-        return wrong(format!("status {} wanted", answer.status));
+    if response.status != expected.status {
+        return wrong(format!("status {} wanted", expected.status));
     }
-    let bodiless = method == "HEAD" || answer.length == Length::Bodiless;
+    let bodiless = method == "HEAD" || expected.length == Length::Bodiless;
     let old = version == "1.0";
     let connection = response.field("connection").map(str::to_ascii_lowercase);
-    let known = bodiless || matches!(answer.length, Length::Known(_) | Length::Short(_) | Length::Reset);
-    let keeps = !answer.closes && !say.close && if old { say.keep && known } else { true };
+    let known = bodiless || matches!(expected.length, Length::Known(_) | Length::Short(_) | Length::Reset);
+    let keeps = !expected.closes && !say.close && if old { say.keep && known } else { true };
     let wanted = match (keeps, old) {
         (true, true) => Some("keep-alive"),
         (true, false) => None,
@@ -280,7 +280,7 @@ fn check_head(
     if old
         && say.keep
         && !say.close
-        && matches!(answer.length, Length::Long(_) | Length::Silent(_))
+        && matches!(expected.length, Length::Long(_) | Length::Silent(_))
         && !bodiless
         && response.framing != Framing::Close
     {
@@ -288,19 +288,19 @@ fn check_head(
     }
     if !old
         && !bodiless
-        && matches!(answer.length, Length::Long(_) | Length::Silent(_))
+        && matches!(expected.length, Length::Long(_) | Length::Silent(_))
         && response.framing != Framing::Chunked
     {
         return wrong("an unknown length is chunked".into());
     }
-    check_length(answer, method, response).map_err(describe)?;
-    check_fields(answer, keeps, response).map_err(describe)?;
+    check_length(expected, method, response).map_err(describe)?;
+    check_fields(expected, keeps, response).map_err(describe)?;
     Ok(keeps)
 }
 
-fn check_length(answer: &Answer, method: &str, response: &Response) -> Result<(), String> {
+fn check_length(expected: &Expected, method: &str, response: &Response) -> Result<(), String> {
     let field = response.field("content-length");
-    match answer.length {
+    match expected.length {
         Length::Bodiless if field.is_some() => return Err("Content-Length on a 204 or a worker's 304".into()),
         Length::Reset if method != "HEAD" && field != Some("0") => {
             return Err("a 205 goes out with Content-Length: 0".into());
@@ -319,7 +319,7 @@ fn check_length(answer: &Answer, method: &str, response: &Response) -> Result<()
         }
         _ => {}
     }
-    let wanted = match answer.length {
+    let wanted = match expected.length {
         _ if method == "HEAD" => 0,
         Length::Known(usize::MAX) => response.body.len(),
         Length::Known(length) | Length::Short(length) | Length::Long(length) | Length::Silent(length) => {
@@ -334,10 +334,10 @@ fn check_length(answer: &Answer, method: &str, response: &Response) -> Result<()
     }
 }
 
-fn check_fields(answer: &Answer, keeps: bool, response: &Response) -> Result<(), String> {
+fn check_fields(expected: &Expected, keeps: bool, response: &Response) -> Result<(), String> {
     let wanted = keeps.then_some("timeout=75");
     if response.field("keep-alive") != wanted {
-        return Err(format!("Keep-Alive: {wanted:?} wanted on the first answer"));
+        return Err(format!("Keep-Alive: {wanted:?} wanted on the first response"));
     }
     let Some(date) = response.field("date") else { return Err("no Date (RFC 9110 §6.6.1)".into()) };
     if !is_imf_fixdate(date) {
@@ -348,32 +348,32 @@ fn check_fields(answer: &Answer, keeps: bool, response: &Response) -> Result<(),
             return Err(format!("{name} reached the client"));
         }
     }
-    let dated = answer.path == "/date";
+    let dated = expected.path == "/date";
     if dated != (date == "Sun, 06 Nov 1994 08:49:37 GMT")
         || response.field("server") != dated.then_some("app/1")
     {
         return Err("Date and Server are the application's when it gives them".into());
     }
-    if answer.path == "/hop" && response.field("x-kept") != Some("1") {
+    if expected.path == "/hop" && response.field("x-kept") != Some("1") {
         return Err("an end-to-end field was lost".into());
     }
     Ok(())
 }
 
-/// The connection serves another request. Only the first answer says how long it is kept.
-fn kept(client: &mut Client, answer: &Answer, version: &str) -> Result<(), String> {
+/// The connection serves another request. Only the first response says how long it is kept.
+fn kept(client: &mut Client, expected: &Expected, version: &str) -> Result<(), String> {
     let keep = if version == "1.0" { "Connection: keep-alive\r\n" } else { "" };
-    let path = if answer.path == "/nowhere" || answer.path == "/moved" { "/pong" } else { answer.path };
+    let path = if expected.path == "/nowhere" || expected.path == "/moved" { "/pong" } else { expected.path };
     client.send(format!("GET /pong HTTP/{version}\r\nHost: test.example\r\n{keep}\r\n"));
     let response =
         client.try_response("GET").map_err(|failure| format!("not kept: {failure:?}, after {path}"))?;
     if response.text() != "pong" || response.field("keep-alive").is_some() {
-        return Err(format!("second answer: {response:?}"));
+        return Err(format!("second response: {response:?}"));
     }
     client.send(format!("GET /pong HTTP/{version}\r\nHost: test.example\r\nConnection: close\r\n\r\n"));
-    let last = client.try_response("GET").map_err(|failure| format!("third answer: {failure:?}"))?;
+    let last = client.try_response("GET").map_err(|failure| format!("third response: {failure:?}"))?;
     if last.text() != "pong" || !last.says_close() {
-        return Err(format!("third answer: {last:?}"));
+        return Err(format!("third response: {last:?}"));
     }
     ended(client)
 }
@@ -465,7 +465,7 @@ fn a_post_to_a_fixed_answer_with_its_body_on_the_way_is_answered_at_once() {
     }
 }
 
-/// As one that has a length: whoever answers did not read it, and it is out of the way.
+/// As one that has a length: whoever responses did not read it, and it is out of the way.
 #[test]
 fn a_chunked_body_that_has_come_costs_no_connection() {
     const BODIES: [&str; 3] =
@@ -485,8 +485,8 @@ fn a_chunked_body_that_has_come_costs_no_connection() {
         for body in BODIES {
             let mut client = server.client();
             client.send(format!("{}{body}{}", head(path), get("/pong")));
-            let answer = client.response("POST");
-            assert_eq!((answer.status, answer.says_close()), (status, false), "{path} {body:?}");
+            let expected = client.response("POST");
+            assert_eq!((expected.status, expected.says_close()), (status, false), "{path} {body:?}");
             assert_eq!(client.response("GET").status, 200, "{path} {body:?}");
             client.expect_kept("/pong");
         }
@@ -494,8 +494,8 @@ fn a_chunked_body_that_has_come_costs_no_connection() {
     // Of one that has not come whole nobody knows how long it is.
     for begin in ["", "5\r\nhel", "5\r\nhello\r\n0\r\n", "5\r\nhello\r\n0\r\nX: 1\r\n"] {
         let mut client = fixed().client();
-        let answer = client.ask(head("/pong") + begin);
-        assert!(answer.status == 200 && answer.says_close(), "{begin:?}");
+        let expected = client.ask(head("/pong") + begin);
+        assert!(expected.status == 200 && expected.says_close(), "{begin:?}");
         client.expect_eof();
     }
 }

@@ -90,7 +90,7 @@ fn a_script_that_takes_too_long_ends_with_its_process_and_no_other() {
 
 /// WordPress' `wp-cron.php` answers at once and works for minutes.
 #[test]
-fn no_request_is_given_to_a_process_that_works_behind_its_answer() {
+fn no_request_is_given_to_a_process_that_works_after_its_response() {
     let behind = (
         "behind.php",
         "echo 'answered'; fastcgi_finish_request(); touch($_GET['file'] . '.' . getmypid()); while (!file_exists($_GET['file'])) { usleep(5000); clearstatcache(); } touch($_GET['file'] . '.done');",
@@ -102,9 +102,9 @@ fn no_request_is_given_to_a_process_that_works_behind_its_answer() {
     assert_eq!(client.ask(get("/who.php")).status, 200);
     assert_eq!(client.ask(get(&format!("/behind.php?file={}", file.display()))).text(), "answered");
     for _ in 0..20 {
-        let answer = client.ask(get("/who.php"));
-        assert_eq!(answer.status, 200);
-        let pid: u32 = answer.text().split(' ').next().and_then(|pid| pid.parse().ok()).expect("a pid");
+        let response = client.ask(get("/who.php"));
+        assert_eq!(response.status, 200);
+        let pid: u32 = response.text().split(' ').next().and_then(|pid| pid.parse().ok()).expect("a pid");
         assert!(!waiting(&file).contains(&pid));
     }
     assert!(!file.with_extension("done").exists());
@@ -114,7 +114,7 @@ fn no_request_is_given_to_a_process_that_works_behind_its_answer() {
 
 /// What it does there has the time of a request, as everywhere.
 #[test]
-fn work_behind_an_answer_that_takes_too_long_is_ended() {
+fn work_after_a_response_that_takes_too_long_is_ended() {
     let behind = ("behind.php", "echo getmypid(); fastcgi_finish_request(); while (true) { usleep(5000); }");
     let server = start("1", "request_timeout = \"1s\"", &[WHO, behind]);
     let pid: u32 = ask(&server, "/behind.php").text().parse().expect("a pid");
@@ -131,9 +131,9 @@ fn processes_are_replaced_after_their_requests_and_none_is_lost() {
             let mut client = server.client().patient(LONG);
             let all: Vec<u32> = (0..60)
                 .map(|_| {
-                    let answer = client.ask(post("/who.php"));
-                    assert_eq!(answer.status, 200, "{}", answer.text());
-                    let (pid, above) = answer
+                    let response = client.ask(post("/who.php"));
+                    assert_eq!(response.status, 200, "{}", response.text());
+                    let (pid, above) = response
                         .text()
                         .split_once(' ')
                         .map(|(a, b)| (a.to_owned(), b.to_owned()))
@@ -312,8 +312,8 @@ fn a_master_that_dies_is_replaced() {
     let (_, master) = who(&server);
     process::signal(master, rustix::process::Signal::KILL);
     wait_until("another serves", LONG, || {
-        let answer = ask(&server, "/who.php");
-        answer.status == 200 && !answer.text().ends_with(&format!(" {master}"))
+        let response = ask(&server, "/who.php");
+        response.status == 200 && !response.text().ends_with(&format!(" {master}"))
     });
 }
 
@@ -347,8 +347,8 @@ fn processes_are_replaced_under_load_with_large_bodies_and_clients_that_leave() 
                             "POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
                             body.len()
                         );
-                        let answer = connection.ask(head + body);
-                        assert_eq!((answer.status, answer.text()), (200, format!("{client}-{number}")));
+                        let response = connection.ask(head + body);
+                        assert_eq!((response.status, response.text()), (200, format!("{client}-{number}")));
                     }
                 })
             })

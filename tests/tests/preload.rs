@@ -49,7 +49,7 @@ fn loads(server: &Server) -> Vec<u32> {
 /// The workers that have answered, once this many have.
 fn seen(server: &Server, count: usize) -> BTreeSet<u64> {
     let mut seen = BTreeSet::new();
-    wait_until("all workers answer", LONG, || {
+    wait_until("all workers response", LONG, || {
         // Side by side, so that no worker is free for all of them.
         let mut clients: Vec<_> = (0..8).map(|_| server.client()).collect();
         clients.iter_mut().for_each(|client| _ = client.send(get("/")));

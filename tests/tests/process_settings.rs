@@ -218,8 +218,8 @@ http.server.ThreadingHTTPServer(('127.0.0.1', int(os.environ['PORT'])), Answer).
             std::fs::write(folder.join("app").join(file), text).expect("the app");
         })
         .warm("/");
-        let answer = server.client().patient(LONG).ask(get("/")).text();
-        assert_eq!(answer, id("passwd", "nobody").to_string(), "{file}: {}", server.log());
+        let response = server.client().patient(LONG).ask(get("/")).text();
+        assert_eq!(response, id("passwd", "nobody").to_string(), "{file}: {}", server.log());
         let line = server.wait_for_log("workers run as this user", LONG);
         assert!(line.contains("user=nobody"), "{line}");
     }

@@ -75,7 +75,7 @@ fn after_three_deaths_it_is_503_and_says_until_when() {
 }
 
 #[test]
-fn it_is_tried_again_and_opened_by_an_answer() {
+fn it_is_tried_again_and_opened_by_a_response() {
     let server = quarantined(2, "");
     std::fs::write(server.folder().join("mended"), "").expect("a file");
     wait_until("it is tried again", LONG, || ask(&server, "POST", "/die").status == 200);
@@ -131,13 +131,13 @@ fn a_reload_brings_other_code_and_opens_it() {
 }
 
 #[test]
-fn time_outs_count_and_answers_of_other_pages_between_them_do_not_clear() {
+fn time_outs_count_and_responses_of_other_pages_between_them_do_not_clear() {
     let server = start(2, "request_timeout = \"1500ms\"");
     for _ in 0..3 {
         assert_eq!(ask(&server, "POST", "/hang").status, 504);
         assert_eq!(ask(&server, "POST", "/who").status, 200, "the same route");
     }
-    // The client has its answer before the worker is dead.
+    // The client has its response before the worker is dead.
     wait_until("it is refused", LONG, || server.log().contains("the route kills workers"));
     refused(&server, "/hang?id=x");
     assert_eq!(ask(&server, "POST", "/who").status, 200, "the same route, another page");

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use keepwarm_tests::load::{self, Load, all_answered_once};
+use keepwarm_tests::load::{self, Load, all_responded_once};
 use keepwarm_tests::process::{self, alive, wait_until};
 use keepwarm_tests::{Server, get};
 use rustix::process::{Pid, Signal, getpriority_process, setpriority_process};
@@ -54,7 +54,7 @@ fn max_requests_replaces_workers_under_load_without_a_loss() {
             recycled(&server, "requests") >= 6
         });
     });
-    all_answered_once(&counts(&server), &outcomes);
+    all_responded_once(&counts(&server), &outcomes);
     assert!(seen.len() >= 6, "{seen:?}");
     wait_until("two workers", LONG, || workers(&server).len() == 2);
 }
@@ -86,7 +86,7 @@ fn max_requests_of_a_lone_quick_worker_loses_nothing() {
     let outcomes = load.while_doing(8, 1, || {
         wait_until("three workers are replaced", LONG * 2, || recycled(&server, "requests") >= 3);
     });
-    all_answered_once(&counts(&server), &outcomes);
+    all_responded_once(&counts(&server), &outcomes);
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn max_memory_replaces_the_worker_that_holds_more_and_no_other() {
         wait_until("it is gone", LONG, || !alive(greedy));
         load.wait_for(50);
     });
-    all_answered_once(&counts(&server), &outcomes);
+    all_responded_once(&counts(&server), &outcomes);
     assert_eq!(recycled(&server, "memory"), 1, "{}", server.log());
     let other = before.into_iter().find(|&pid| pid != greedy).expect("two workers");
     assert!(alive(other), "{}", server.log());
@@ -152,7 +152,7 @@ fn an_idle_worker_that_hangs_is_killed_and_replaced() {
     let server = start("wsgi_app:application", 1, "request_timeout = \"1s\"");
     let stuck = workers(&server)[0];
     process::stop(stuck);
-    server.wait_for_log("was idle and did not answer within", LONG);
+    server.wait_for_log("was idle and did not respond within", LONG);
     wait_until("another worker", LONG, || {
         let now = workers(&server);
         now.len() == 1 && now[0] != stuck
@@ -166,7 +166,7 @@ fn an_idle_worker_that_is_well_is_left_alone() {
     let start = |entry| start(entry, 1, "request_timeout = \"8s\"");
     let servers = ["wsgi_app:application", "asgi_app:application"].map(start);
     let before = servers.each_ref().map(workers);
-    // Longer than it takes to ask, and to wait for the answer.
+    // Longer than it takes to ask, and to wait for the response.
     std::thread::sleep(Duration::from_secs(15));
     assert_eq!(servers.each_ref().map(workers), before);
 }

@@ -62,7 +62,7 @@ fn an_unbuffered_request_holds_its_worker_from_its_head_on() {
 }
 
 #[test]
-fn an_unbuffered_answer_holds_its_worker_until_the_client_takes_it() {
+fn an_unbuffered_response_holds_its_worker_until_the_client_takes_it() {
     let held = app("", "buffer_response = false", 1).warm("/pong");
     let mut reader = held.client().patient(Duration::from_secs(10));
     rustix::net::sockopt::set_socket_recv_buffer_size(reader.stream(), 65_536).expect("SO_RCVBUF");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use keepwarm_tests::load::{self, Load, all_answered_once};
+use keepwarm_tests::load::{self, Load, all_responded_once};
 use keepwarm_tests::process::{self, wait_until};
 use keepwarm_tests::{Server, get};
 use rustix::process::Signal;
@@ -51,7 +51,7 @@ fn requests_that_wait_bring_workers_and_silence_takes_them_away() {
         load.wait_for(50);
         assert_eq!(workers(&server).len(), 3);
     });
-    all_answered_once(&counts(&server), &outcomes);
+    all_responded_once(&counts(&server), &outcomes);
     wait_for_workers(&server, 1);
     assert_eq!(server.ask(get("/pong")).text(), "pong");
     let mark = server.mark();
@@ -60,7 +60,7 @@ fn requests_that_wait_bring_workers_and_silence_takes_them_away() {
         server.wait_for_log_after(mark, "the number of workers changes: requests wait", LONG);
         wait_for_workers(&server, 3);
     });
-    all_answered_once(&counts(&server), &outcomes);
+    all_responded_once(&counts(&server), &outcomes);
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_reload_keeps_the_number_that_the_load_has_made() {
             now.len() == 3 && now.iter().all(|pid| !old.contains(pid))
         });
     });
-    all_answered_once(&counts(&server), &outcomes);
+    all_responded_once(&counts(&server), &outcomes);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn signals_add_and_take_away_workers_until_the_next_reload() {
         server.signal(Signal::HUP);
         wait_for_workers(&server, 2);
     });
-    all_answered_once(&counts(&server), &outcomes);
+    all_responded_once(&counts(&server), &outcomes);
 }
 
 #[test]

@@ -10,7 +10,7 @@ fn both() -> [(&'static str, &'static Server); 2] {
 }
 
 #[test]
-fn two_requests_in_one_segment_are_two_answers_in_order() {
+fn two_requests_in_one_segment_are_two_responses_in_order() {
     for (kind, server) in both() {
         let mut client = server.client();
         client.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\noneGET /pong HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -62,7 +62,7 @@ fn a_pipeline_ends_where_a_request_says_close() {
 }
 
 #[test]
-fn a_slow_first_answer_holds_the_second_back() {
+fn a_slow_first_response_holds_the_second_back() {
     // One request in work per connection: the quick one is not answered before the slow one.
     let mut client = asgi().client();
     client.send("GET /sleep?ms=80 HTTP/1.1\r\nHost: a\r\n\r\nGET /echo HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -198,7 +198,7 @@ fn repeated_fields_are_joined_for_wsgi_and_stay_apart_for_asgi() {
 }
 
 #[test]
-fn an_application_cannot_split_its_answer() {
+fn an_application_cannot_split_its_response() {
     for (kind, server) in both() {
         for place in ["crlf", "lf", "cr", "nul", "double", "name"] {
             let mut client = server.client();
@@ -221,7 +221,7 @@ fn an_application_cannot_split_its_status_line() {
     after(&mut client, response.says_close());
 }
 
-/// The connection is in the state which the answer announced.
+/// The connection is in the state which the response announced.
 #[track_caller]
 fn after(client: &mut Client, closes: bool) {
     if closes {
@@ -232,7 +232,7 @@ fn after(client: &mut Client, closes: bool) {
 }
 
 #[test]
-fn an_answer_shorter_than_its_length_is_never_completed() {
+fn a_response_shorter_than_its_length_is_never_completed() {
     for path in ["/too-short", "/raise-late"] {
         let mut client = wsgi().client();
         client.send(keepwarm_tests::get(path));
@@ -253,7 +253,7 @@ fn an_answer_shorter_than_its_length_is_never_completed() {
 }
 
 #[test]
-fn an_answer_longer_than_its_length_is_cut_there() {
+fn a_response_longer_than_its_length_is_cut_there() {
     let mut client = wsgi().client();
     let response = client.ask(keepwarm_tests::get("/too-long"));
     assert_eq!(response.text(), "pong");
@@ -261,7 +261,7 @@ fn an_answer_longer_than_its_length_is_cut_there() {
 }
 
 #[test]
-fn what_a_204_or_a_head_answer_carries_never_stands_on_the_wire() {
+fn what_a_204_or_a_head_response_carries_never_stands_on_the_wire() {
     for (kind, server) in both() {
         for request in [
             "GET /204-body HTTP/1.1\r\nHost: a\r\n\r\n",

@@ -97,7 +97,7 @@ fn an_app_that_boots_for_each_request() {
     assert_eq!(lines(&server, "boot_per_request"), 1, "said once");
 }
 
-/// A server of its own, which says the head of its answer byte by byte and knows of no `100 Continue`.
+/// A server of its own, which says the head of its response byte by byte and knows of no `100 Continue`.
 fn careless() -> Server {
     let app = "command = [\"@PYTHON@\", \"@APPS@/hostile_server.py\"]\nkind = \"http\"";
     Server::start(&config(app).replace("interpreter = \"@PYTHON@\"\n", ""))

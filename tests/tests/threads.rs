@@ -127,7 +127,7 @@ fn clients_that_expect_cannot_hold_all_threads() {
 fn reloads_under_load_lose_and_repeat_nothing() {
     let server = start("hard_app", 2, "threads = 4");
     let load = Load::new(&server, "POST");
-    let answers = load.run(10, || {
+    let responses = load.run(10, || {
         for _ in 0..3 {
             load.wait_for(100);
             let mark = server.mark();
@@ -137,7 +137,7 @@ fn reloads_under_load_lose_and_repeat_nothing() {
         load.wait_for(100);
     });
     let counts = counts(&server);
-    for (id, status) in answers {
+    for (id, status) in responses {
         assert_eq!((status, counts.get(&id)), (200, Some(&1)), "request {id}");
     }
 }
@@ -149,7 +149,7 @@ fn a_death_costs_the_posts_that_were_in_its_threads_and_no_get() {
     for method in ["POST", "GET"] {
         let server = start("hard_app", 2, "threads = 4");
         let load = Load::new(&server, method);
-        let answers = load.run(10, || {
+        let responses = load.run(10, || {
             for number in 0..KILLS {
                 load.wait_for(60);
                 wait_until("both serve", LONG, || server.workers().len() == 2);
@@ -159,7 +159,7 @@ fn a_death_costs_the_posts_that_were_in_its_threads_and_no_get() {
         });
         let counts = counts(&server);
         let mut lost = 0;
-        for (id, status) in &answers {
+        for (id, status) in &responses {
             let count = counts.get(id).copied().unwrap_or(0);
             match (method, status) {
                 ("POST", 200) => assert_eq!(count, 1, "request {id}"),
@@ -247,7 +247,7 @@ impl<'a> Load<'a> {
     }
 
     fn client(&self) -> Vec<(String, u16)> {
-        let mut answers = Vec::new();
+        let mut responses = Vec::new();
         while !self.stop.load(Ordering::Relaxed) {
             let mut client = self.server.client().patient(LONG);
             loop {
@@ -259,12 +259,12 @@ impl<'a> Load<'a> {
                 if response.status == 200 {
                     assert_eq!(response.text(), id, "somebody else's answer");
                 }
-                answers.push((id, response.status));
+                responses.push((id, response.status));
                 if response.says_close() || self.stop.load(Ordering::Relaxed) {
                     break;
                 }
             }
         }
-        answers
+        responses
     }
 }

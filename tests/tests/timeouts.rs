@@ -20,7 +20,7 @@ fn start(entry: &str, workers: u32, more: &str) -> Server {
     Server::start(&config(entry, workers, more)).warm("/who")
 }
 
-/// Sends, and leaves the answer for later.
+/// Sends, and leaves the response for later.
 fn sent(server: &Server, request: &str) -> Client {
     let mut client = server.client().patient(LONG);
     client.send(request);
@@ -83,37 +83,37 @@ fn a_stuck_worker_is_asked_where_it_stands_and_then_killed() {
     }
 }
 
-/// What an application does in `close` is behind its answer.
+/// What an application does in `close` is behind its response.
 #[test]
 fn no_request_waits_for_a_close() {
     let server = start("hard_app", 2, "");
     for round in 0..3 {
         let name = format!("go-{round}");
         let mark = server.mark();
-        let answer = server.client().patient(LONG).ask(get(&format!("/behind?name={name}")));
+        let response = server.client().patient(LONG).ask(get(&format!("/behind?name={name}")));
         for _ in 0..5 {
             let who = sent(&server, &get("/who"));
-            assert_ne!(pid(&mut { who }).to_string(), answer.text());
+            assert_ne!(pid(&mut { who }).to_string(), response.text());
         }
         open_gate(&server, &name);
-        server.wait_for_log_after(mark, "done behind the answer", LONG);
+        server.wait_for_log_after(mark, "done behind the response", LONG);
     }
 }
 
 /// Nobody waits for it, and so nobody else would notice.
 #[test]
-fn a_worker_that_never_comes_back_from_behind_an_answer_is_replaced() {
+fn a_worker_that_never_comes_back_from_after_a_response_is_replaced() {
     let server = start("hard_app", 1, "request_timeout = \"2s\"");
     let before = server.workers();
     // It is quick, so that it is given requests ahead.
     (0..30).for_each(|_| assert_eq!(patient(&server, "/who"), 200));
-    let answer = server.client().patient(LONG).ask(get("/behind?name=never"));
-    assert_eq!(answer.text(), before[0].to_string());
+    let response = server.client().patient(LONG).ask(get("/behind?name=never"));
+    assert_eq!(response.text(), before[0].to_string());
     // One that came behind it was not begun, and waits for the worker that comes.
     let mut waiting = sent(&server, "POST /who?id=waits HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
-    assert_ne!(pid(&mut waiting).to_string(), answer.text());
+    assert_ne!(pid(&mut waiting).to_string(), response.text());
     assert_eq!(begun(&server, "waits"), 1);
-    server.wait_for_log("still at work behind its answer", LONG);
+    server.wait_for_log("still at work behind its response", LONG);
     let stack = time(&server, "in close");
     assert!(stack <= time(&server, "killed by signal 9"), "{}", server.log());
 }

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use keepwarm_tests::load::{self, Load, all_answered_once};
+use keepwarm_tests::load::{self, Load, all_responded_once};
 use keepwarm_tests::process::{self, alive, wait_until};
 use keepwarm_tests::service::Service;
 use keepwarm_tests::tools::{self, script};
@@ -76,7 +76,7 @@ fn three_upgrades_in_a_row_under_load_lose_and_repeat_nothing() {
             load.wait_for(60);
         }
     });
-    all_answered_once(&load::counts(&service.server.folder().join("count")), &outcomes);
+    all_responded_once(&load::counts(&service.server.folder().join("count")), &outcomes);
     assert_eq!(load.refused(), 0, "connections that nobody took");
     seen.sort_unstable();
     seen.dedup();
@@ -110,9 +110,9 @@ fn the_unix_socket_goes_over_too() {
     assert!(service.server.wait_for_exit(LONG).success());
     let mut stream = std::os::unix::net::UnixStream::connect(&path).expect("somebody listens");
     stream.write_all(b"GET /pong HTTP/1.0\r\n\r\n").expect("sent");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("answered");
-    assert!(answer.ends_with("pong"), "{answer}");
+    let mut response = String::new();
+    stream.read_to_string(&mut response).expect("answered");
+    assert!(response.ends_with("pong"), "{response}");
     end(&service);
 }
 

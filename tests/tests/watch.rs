@@ -30,7 +30,7 @@ interpreter = "@PYTHON@"
 workers = 1
 "#;
 
-/// An app that answers with `version`, its process and what it knows of the watch; it starts after `before` has run.
+/// An app that responds with `version`, its process and what it knows of the watch; it starts after `before` has run.
 fn code(version: &str, before: &str) -> String {
     format!(
         "import os, json\n{before}\n\
@@ -132,7 +132,7 @@ fn what_does_not_start_at_first_is_shown_and_starts_when_it_is_mended() {
         std::fs::create_dir(&folder).expect("a folder");
         std::fs::write(folder.join("code.py"), "1/0\n").expect("the app");
     });
-    server.wait_for_log("it answers 503 until one of its files changes", LONG);
+    server.wait_for_log("it responds with 503 until one of its files changes", LONG);
     assert_eq!(server.ask(get("/")).status, 503);
     let shown = page(&server, "document");
     assert!(shown.status == 500 && shown.text().contains("ZeroDivisionError"), "{}", shown.text());

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use keepwarm_tests::websocket::{frame, open};
 use keepwarm_tests::{Client, Failure, Server, get};
 
-/// The wire's faults that a worker can commit as an answer (tests/apps/liar.py).
+/// The wire's faults that a worker can commit as a response (tests/apps/liar.py).
 const LIES: &[&str] = &[
     "garbage",
     "text",
@@ -102,7 +102,7 @@ fn costs_only_itself(server: &Server, lie: &str) {
 }
 
 #[test]
-fn a_lie_after_a_whole_answer_does_not_spoil_it() {
+fn a_lie_after_a_whole_response_does_not_spoil_it() {
     for lie in ["after-end", "two-answers", "overspent", "long-data", "after-head"] {
         let server = Server::start(&liars(2, "1", ""));
         all_ready(&server, 2);
@@ -164,7 +164,7 @@ fn an_applications_faulty_fields_are_502_and_the_worker_lives() {
 fn what_a_worker_gives_back_by_reset() {
     let server = Server::start(&liars(1, "1", "queue_timeout = \"1s\""));
     all_ready(&server, 1);
-    // An application's failure before its answer: 500. After it: the connection is cut.
+    // An application's failure before its response: 500. After it: the connection is cut.
     assert_eq!(server.ask(post("/reset")).status, 500);
     let mut client = server.client();
     client.send(post("/reset-late"));
@@ -190,9 +190,9 @@ fn told_by(kind: &str) -> Server {
     server
 }
 
-/// In one go, the head of the answer was first: nothing could ask for the body any more, and both sides waited.
+/// In one go, the head of the response was first: nothing could ask for the body any more, and both sides waited.
 #[test]
-fn a_worker_that_wants_the_body_and_answers_in_one_write_has_the_client_asked_first() {
+fn a_worker_that_wants_the_body_and_responds_in_one_write_has_the_client_asked_first() {
     for kind in ["asgi", "wsgi"] {
         let server = told_by(kind);
         let mut client = server.client().patient(Duration::from_secs(20));
@@ -206,7 +206,7 @@ fn a_worker_that_wants_the_body_and_answers_in_one_write_has_the_client_asked_fi
 }
 
 #[test]
-fn a_worker_that_does_not_answer_a_close_gets_no_second_one() {
+fn a_worker_that_does_not_reply_to_a_close_gets_no_second_one() {
     let server = told_by("asgi");
     let mut client = server.client();
     open(&mut client, "/mute-socket", "");
@@ -233,8 +233,8 @@ fn a_worker_that_gives_no_credit_back_is_replaced() {
         ));
         client.send(vec![b'x'; 200 << 10]);
     }
-    let answered = clients.iter_mut().filter_map(|client| client.try_response("POST").ok());
-    let whole = answered.filter(|response| response.status == 200 && response.text() == "whole").count();
+    let responded = clients.iter_mut().filter_map(|client| client.try_response("POST").ok());
+    let whole = responded.filter(|response| response.status == 200 && response.text() == "whole").count();
     assert_eq!(whole, 7, "all but the one that the old worker could not be sent");
     let line = server.wait_for_log("is to be replaced (credit)", Duration::from_secs(20));
     assert!(line.contains("nothing can be sent to it"), "{line}");

@@ -89,11 +89,11 @@ fn one_write_each(server: &Server, path: &str) {
         assert!(response.fields.len() >= 15, "{:?}", response.fields);
     }
     let calls = trace.finish();
-    assert_eq!(calls.len(), 5, "one write for each answer:\n{}", calls.join("\n"));
+    assert_eq!(calls.len(), 5, "one write for each response:\n{}", calls.join("\n"));
 }
 
 #[test]
-fn fifteen_fields_and_pong_are_one_write_of_a_fixed_answer() {
+fn fifteen_fields_and_pong_are_one_write_of_a_fixed_response() {
     one_write_each(&Server::start(FIXED), "/fifteen");
 }
 
@@ -212,7 +212,7 @@ fn one_segment_each(config: &str) {
 }
 
 #[test]
-fn fifteen_fields_and_pong_are_one_segment_of_a_fixed_answer() {
+fn fifteen_fields_and_pong_are_one_segment_of_a_fixed_response() {
     one_segment_each(FIXED);
 }
 
@@ -247,7 +247,7 @@ fn a_stream_is_never_held_back() {
 }
 
 #[test]
-fn a_large_answer_arrives_whole() {
+fn a_large_response_arrives_whole() {
     for base in [WSGI, ASGI] {
         let server = Server::start(base).warm("/pong");
         let mut client = server.client().patient(Duration::from_secs(10));

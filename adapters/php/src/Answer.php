@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Keepwarm;
 
 /**
- * The answer on its way to the wire. One object for all requests of a worker.
+ * The response on its way to the wire. One object for all requests of a worker.
  *
  * `begin`, then `head`, then `whole`, or `write` as often as there is something and `finish`; `abort` instead when it fails.
  */
@@ -55,7 +55,7 @@ final class Answer
             throw new ContinueFirst();
         }
         if ($status < 200 || $status > 999) {
-            throw new \ValueError("$status is not the status of a final answer");
+            throw new \ValueError("$status is not the status of a final response");
         }
         [$this->count, $text, $this->length, $close] = Fields::block($flat);
         $this->status = $status;
@@ -65,7 +65,7 @@ final class Answer
         $this->bodiless = $this->headOnly || $status === 204 || $status === 304;
     }
 
-    /** A body that is all here; the answer ends with it. */
+    /** A body that is all here; the response ends with it. */
     public function whole(string $body): void
     {
         $async = $this->connection->signals->hold();
@@ -116,7 +116,7 @@ final class Answer
         }
     }
 
-    /** The head without a body yet: for an answer whose first piece may take a while. */
+    /** The head without a body yet: for a response whose first piece may take a while. */
     public function flush(): void
     {
         $async = $this->connection->signals->hold();
@@ -156,7 +156,7 @@ final class Answer
         }
     }
 
-    /** Ends the stream without a complete answer: 500 if its head has not left, a cut connection otherwise. */
+    /** Ends the stream without a complete response: 500 if its head has not left, a cut connection otherwise. */
     public function abort(int $code, string $reason): void
     {
         $async = $this->connection->signals->hold();
@@ -171,7 +171,7 @@ final class Answer
     }
 
     /**
-     * Sends an informational answer, if this client would understand it and the answer itself has not begun.
+     * Sends an informational response, if this client would understand it and the response itself has not begun.
      *
      * @param list<string> $flat names and values in turn
      */
@@ -249,12 +249,12 @@ final class Answer
     private function tooShort(): void
     {
         $reason = "the body ended after {$this->sent} of the {$this->length} bytes that Content-Length promised";
-        Log::write("keepwarm: the application's answer is too short: $reason");
+        Log::write("keepwarm: the application's response is too short: $reason");
         $this->abort(Wire::TOO_SHORT, $reason);
     }
 
     private function tooLong(): void
     {
-        Log::once('too long', "keepwarm: the application's answer is longer than its Content-Length of {$this->length}; the rest is cut off");
+        Log::once('too long', "keepwarm: the application's response is longer than its Content-Length of {$this->length}; the rest is cut off");
     }
 }

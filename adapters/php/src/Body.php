@@ -108,7 +108,7 @@ final class Body
     {
         $connection = $this->connection;
         if ($connection->stream !== $this->stream) {
-            throw new \LogicException("the request's body is read after its answer is complete");
+            throw new \LogicException("the request's body is read after its response is complete");
         }
         while (true) {
             while ($connection->body !== []) {

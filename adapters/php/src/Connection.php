@@ -18,7 +18,7 @@ final class Connection
 
     /** The request being answered; 0 between requests. */
     public int $stream = 0;
-    /** Nobody waits for the answer any more. */
+    /** Nobody waits for the response any more. */
     public bool $gone = false;
     /** The wire itself has ended. */
     public bool $lost = false;
@@ -119,7 +119,7 @@ final class Connection
         $this->streamOwed = 0;
     }
 
-    /** The answer that ends next is not the last that is done for its request: until `endStream`, another worker is better for the next (§8). */
+    /** The response that ends next is not the last that is done for its request: until `endStream`, another worker is better for the next (§8). */
     public function staysBusy(): void
     {
         if (!$this->busy && $this->stream !== 0) {

@@ -184,7 +184,7 @@ final class End
         }
     }
 
-    /** Sends what there is of an answer whose request ended the process. */
+    /** Sends what there is of a response whose request ended the process. */
     public function deliver(): void
     {
         $fatal = $this->fatal;
@@ -200,7 +200,7 @@ final class End
                 ? "keepwarm: a fatal error ended this worker in $what; it is replaced."
                 : "keepwarm: the application called exit() in $what; what it had produced is delivered, and the worker is replaced.");
             if (!$fatal) {
-                // Before the answer's end: behind it the next request may come with the beginning of a long body, which could go to no other worker then.
+                // Before the response's end: behind it the next request may come with the beginning of a long body, which could go to no other worker then.
                 $connection->settleDrain();
             }
             try {

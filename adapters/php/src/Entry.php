@@ -54,7 +54,7 @@ final class Entry
             default => get_debug_type($returned),
         };
         $hint = \is_scalar($returned) || $returned === null
-            ? ' A script that answers by itself, without returning an application, is served with kind = "fastcgi".' : '';
+            ? ' A script that responds by itself, without returning an application, is served with kind = "fastcgi".' : '';
         return new EntryError("$what $shown; expected is " . self::EXPECTED . ".$hint");
     }
 

@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Keepwarm;
 
 /**
- * An answer's fields: from names and values in turn to the text of a string block (spec/wire.md §2.1, §5).
+ * A response's fields: from names and values in turn to the text of a string block (spec/wire.md §2.1, §5).
  *
  * Names come back again and again, so each is checked and classified once and remembered. Values are checked by looking
  * through the joined text once.

@@ -160,7 +160,7 @@ final class Main
     {
         $runtime = $_SERVER['APP_RUNTIME'] ?? '';
         return $runtime === '' || $runtime === SymfonyRuntime::class
-            ? ' A script that answers by itself, without returning one, is served with kind = "fastcgi".'
+            ? ' A script that responds by itself, without returning one, is served with kind = "fastcgi".'
             : " APP_RUNTIME is $runtime; for a worker it has to be " . SymfonyRuntime::class . ', which Keepwarm sets when nobody else does.';
     }
 

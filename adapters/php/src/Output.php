@@ -8,7 +8,7 @@ namespace Keepwarm;
  * What the application prints.
  *
  * An output buffer lies below all others for the whole life of the worker. Outside of a request what reaches it is log; within
- * one it is held, until `pass` says that it is the answer's body: from then on it leaves in pieces. PHP throws away what is in its
+ * one it is held, until `pass` says that it is the response's body: from then on it leaves in pieces. PHP throws away what is in its
  * buffers when it runs out of memory; so nothing stays in this one, and what is held is held here. It cannot be removed: the functions
  * that end buffers are ours, but for `ob_get_flush()`, with which they are made.
  */
@@ -30,7 +30,7 @@ final class Output
     private static int $mode = self::LOG;
     private static string $held = '';
     private static ?Answer $answer = null;
-    /** Begins the answer of an application that prints it. */
+    /** Begins the response of an application that prints it. */
     private static ?\Closure $starter = null;
     /** Called when PHP ends all buffers after a fatal error, where there is no other way to learn of it. */
     public static ?\Closure $atEnd = null;
@@ -168,7 +168,7 @@ final class Output
         }
     }
 
-    /** Output is the answer itself: `$start` gives its head when the first of it has to leave, and calls `pass`. */
+    /** Output is the response itself: `$start` gives its head when the first of it has to leave, and calls `pass`. */
     public static function startWith(\Closure $start): void
     {
         self::$starter = $start;
@@ -203,7 +203,7 @@ final class Output
         self::$mode = self::PASS;
     }
 
-    /** Whether output goes into an answer by itself. */
+    /** Whether output goes into a response by itself. */
     public static function isPassing(): bool
     {
         return self::$mode === self::PASS;
@@ -221,7 +221,7 @@ final class Output
         }
         if (self::$mode === self::PASS && Web::$connection?->gone && !ignore_user_abort()) {
             // As PHP ends a script that prints for nobody. (Not from the buffer's callback: PHP switches off one that throws.)
-            throw new ClientDisconnected('the client went away before its answer was complete');
+            throw new ClientDisconnected('the client went away before its response was complete');
         }
     }
 

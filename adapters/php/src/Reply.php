@@ -18,16 +18,16 @@ final class Reply
     }
 
     /**
-     * An answer that is all here.
+     * A response that is all here.
      *
      * @param list<string> $flat names and values in turn
      */
     public function whole(int $status, array $flat, string $body): void
     {
         if ($this->answer->begun && $status >= 500) {
-            // An error in the middle of what it printed: the page about it is no end of that answer.
+            // An error in the middle of what it printed: the page about it is no end of that response.
             Output::discard();
-            $this->answer->abort(Wire::APP_ERROR, 'an error after the answer had begun');
+            $this->answer->abort(Wire::APP_ERROR, 'an error after the response had begun');
             return;
         }
         if ($this->answer->begun) {
@@ -47,7 +47,7 @@ final class Reply
     }
 
     /**
-     * An answer in pieces, each of which leaves as it comes.
+     * A response in pieces, each of which leaves as it comes.
      *
      * @param list<string> $flat
      * @param iterable<string> $pieces
@@ -78,7 +78,7 @@ final class Reply
     }
 
     /**
-     * An answer whose body `$print` prints.
+     * A response whose body `$print` prints.
      *
      * @param list<string> $flat
      */
@@ -102,7 +102,7 @@ final class Reply
         $this->answer->finish();
     }
 
-    /** From now on what the application prints is the answer, with what it gave to `header()` as its head. */
+    /** From now on what the application prints is the response, with what it gave to `header()` as its head. */
     public function prints(): void
     {
         Output::startWith(function (): void {
@@ -113,7 +113,7 @@ final class Reply
     }
 
     /**
-     * The end of an answer that was printed, with `$more` behind it. `$status`: instead of the application's. `$last`: the application does no
+     * The end of a response that was printed, with `$more` behind it. `$status`: instead of the application's. `$last`: the application does no
      * more for this request.
      */
     public function finishPrinted(string $more = '', ?int $status = null, bool $last = true): void
@@ -144,7 +144,7 @@ final class Reply
         $this->answer->whole($body);
     }
 
-    /** What the visitor's next request will read is written before this one has its answer: not every save handler locks. */
+    /** What the visitor's next request will read is written before this one has its response: not every save handler locks. */
     private function closeSession(): void
     {
         if ($this->sessions && isset($_SESSION) && session_status() === \PHP_SESSION_ACTIVE) {
@@ -192,7 +192,7 @@ final class Reply
     }
 
     /**
-     * An answer of no type has that of php.ini, as in any PHP.
+     * A response of no type has that of php.ini, as in any PHP.
      *
      * @param list<string> $flat
      * @return list<string>
@@ -216,7 +216,7 @@ final class Reply
     }
 
     /**
-     * `header()`'s fields and an answer's own, of which Content-Type and Content-Length count.
+     * `header()`'s fields and a response's own, of which Content-Type and Content-Length count.
      *
      * @param list<string> $given
      * @param list<string> $flat

@@ -7,7 +7,7 @@ namespace Keepwarm;
 /**
  * Puts back what a request changed in the process and PHP would put back at the end of a script (docs/guide/php-reset.md has the whole list).
  *
- * `settle` when the application is loaded: what holds then is normal. `after` each request, when its answer has left.
+ * `settle` when the application is loaded: what holds then is normal. `after` each request, when its response has left.
  */
 final class Reset
 {

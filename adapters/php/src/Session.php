@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Keepwarm;
 
 /**
- * PHP's own sessions, a request at a time: the id comes from the request's cookie, and its cookie goes with the answer.
+ * PHP's own sessions, a request at a time: the id comes from the request's cookie, and its cookie goes with the response.
  *
  * PHP does both once in the life of a process, and sends no cookie on the command line.
  */
@@ -128,9 +128,9 @@ final class Session
     }
 
     /**
-     * The fields that PHP would have added to the answer, in turn; none when the application has given its own.
+     * The fields that PHP would have added to the response, in turn; none when the application has given its own.
      *
-     * @param list<string> $flat the answer's fields
+     * @param list<string> $flat the response's fields
      * @return list<string>
      */
     public static function fields(array $flat): array
@@ -224,7 +224,7 @@ final class Session
     }
 
     /**
-     * What PHP says about the caching of an answer with a session, in turn.
+     * What PHP says about the caching of a response with a session, in turn.
      *
      * @return list<string>
      */

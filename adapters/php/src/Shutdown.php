@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Keepwarm;
 
 /**
- * The functions of `register_shutdown_function()`: those of a request are called when it ends, while what they print is part of its answer.
+ * The functions of `register_shutdown_function()`: those of a request are called when it ends, while what they print is part of its response.
  *
  * `register_shutdown_function` is ours, so PHP's own cannot be called to learn of the end of the script. But `session_register_shutdown` looks up
  * `session_write_close` by its name, and that one is ours too.

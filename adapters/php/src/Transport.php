@@ -101,7 +101,7 @@ final class Transport
 
     /**
      * Waits until something can be read; false when a signal came first. A `recv` that waits is woken by Linux a second time, for nothing: when the other end has
-     * read the last answer and there is room to write again (`unix_write_space`). A `select` for reading is not.
+     * read the last response and there is room to write again (`unix_write_space`). A `select` for reading is not.
      */
     private function waitForBytes(): bool
     {

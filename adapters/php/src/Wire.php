@@ -220,7 +220,7 @@ final class Wire
         return pack('NCCNnnN', 8 + $size + \strlen($body), self::RESPONSE, $flags, $stream, $status, $count, $size) . $text . $body;
     }
 
-    /** An informational answer; `$text` as in `response`. */
+    /** An informational response; `$text` as in `response`. */
     public static function inform(int $stream, int $status, int $count, string $text): string
     {
         $size = \strlen($text);
@@ -240,7 +240,7 @@ final class Wire
         return self::frame(self::CREDIT, 0, $stream, pack('N', $amount));
     }
 
-    /** Ends the answer here, incomplete. A long reason is cut at a character's border. */
+    /** Ends the response here, incomplete. A long reason is cut at a character's border. */
     public static function reset(int $stream, int $code, string $reason = ''): string
     {
         return self::frame(self::RESET, 0, $stream, pack('n', $code) . self::utf8Prefix($reason, self::MAX_REASON));

@@ -237,7 +237,7 @@ final class Worker
         $this->handler->handle($request, $this->reply);
     }
 
-    /** The answer has left; what the request leaves behind is removed. */
+    /** The response has left; what the request leaves behind is removed. */
     private function finished(): void
     {
         $this->connection->signals->admit();

@@ -20,7 +20,7 @@ function send_continue(): void
 }
 
 /**
- * Sends `103 Early Hints`, if this client would understand it and the answer has not begun.
+ * Sends `103 Early Hints`, if this client would understand it and the response has not begun.
  *
  * @param list<string> $links values of `Link`, for example `</app.css>; rel=preload; as=style`
  */
@@ -33,7 +33,7 @@ function early_hints(array $links): void
     Web::$answer?->inform(103, $flat);
 }
 
-/** Whether nobody waits for this answer any more. */
+/** Whether nobody waits for this response any more. */
 function client_gone(): bool
 {
     $connection = Web::$connection;

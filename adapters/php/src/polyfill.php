@@ -25,7 +25,7 @@ if (!function_exists('apache_request_headers')) {
 }
 
 if (!function_exists('fastcgi_finish_request')) {
-    /** Completes the answer with what was printed; the script goes on without the client. */
+    /** Completes the response with what was printed; the script goes on without the client. */
     function fastcgi_finish_request(): bool
     {
         $finish = Web::$finish;
@@ -40,7 +40,7 @@ if (!function_exists('fastcgi_finish_request')) {
 }
 
 if (Web::$complete && !function_exists('headers_send')) {
-    /** Sends the headers given so far as an informational answer: what Symfony calls for 103 Early Hints. */
+    /** Sends the headers given so far as an informational response: what Symfony calls for 103 Early Hints. */
     function headers_send(int $status = 200): int
     {
         if ($status < 100 || $status > 199 || $status === 100 || $status === 101 || Web::$answer === null) {

@@ -42,7 +42,7 @@ class Worker(wire_driver.Worker):
         super().__init__(command(entry, *options, own=own), cwd=cwd, **more)
 
     def post(self, path, form, **more):
-        """A form and its answer."""
+        """A form and its response."""
         body = form if isinstance(form, bytes) else urllib.parse.urlencode(form).encode()
         fields = [("content-type", "application/x-www-form-urlencoded"), ("content-length", str(len(body)))]
         return self.get(path, method="POST", body=body, fields=fields, **more)

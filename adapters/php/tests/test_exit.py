@@ -135,7 +135,7 @@ class Exit(unittest.TestCase):
         worker.send(first[1] + second[1])
         answer = worker.answer(first[0])
         self.assertEqual((answer.status, answer.body, answer.reset), (418, b"a teapot", None))
-        # It came before the answer's end, so that nothing is given to this worker behind it.
+        # It came before the response's end, so that nothing is given to this worker behind it.
         self.assertEqual([frame.name for frame in worker.held], ["DRAIN"])
         self.assertEqual(worker.answer(second[0]).reset[0], REFUSED)
         self.assertEqual(worker.get("/").reset[0], REFUSED)  # one that crossed

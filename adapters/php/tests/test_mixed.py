@@ -1,4 +1,4 @@
-"""Many requests of every sort on a few workers, in a random order: no wrong answer, and nothing of one in another.
+"""Many requests of every sort on a few workers, in a random order: no wrong response, and nothing of one in another.
 
 `KEEPWARM_MIXED` says how many (default 600; 100000 takes minutes).
 """
@@ -36,7 +36,7 @@ class Mixed(unittest.TestCase):
         self.worker = None
 
     def get(self, path, **more):
-        """A request that nobody else makes, and whether its answer shows anything of others."""
+        """A request that nobody else makes, and whether its response shows anything of others."""
         self.token += 1
         return self.fresh().get(path, query=f"token={self.token}", **more)
 

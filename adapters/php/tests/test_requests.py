@@ -1,4 +1,4 @@
-"""Requests and answers of a plain callable: what it is given, what it may answer, how bodies travel."""
+"""Requests and answers of a plain callable: what it is given, what it may respond with, how bodies travel."""
 
 import hashlib
 import json
@@ -262,7 +262,7 @@ class Answers(Shared):
             answer = self.get("/finish")
             self.assertEqual((answer.body, answer.names), (b"first", ["RESPONSE"]))
 
-        self.assertEqual(self.worker.log_of(action), "after the answer\n")
+        self.assertEqual(self.worker.log_of(action), "after the response\n")
         self.assertEqual(self.get("/").status, 200)
         busy = [(frame.name, frame.flags) for frame in self.worker.held]
         self.worker.held.clear()

@@ -1,4 +1,4 @@
-"""PHP's own sessions: the id from the cookie, the cookie with the answer, nothing left for the next request."""
+"""PHP's own sessions: the id from the cookie, the cookie with the response, nothing left for the next request."""
 
 import json
 import os

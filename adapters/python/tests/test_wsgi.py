@@ -33,7 +33,7 @@ class Shared(unittest.TestCase):
         return json.loads(self.get(path, **more).body)
 
     def closed(self):
-        """What was closed since this was asked last; a worker with threads may close a moment after its answer."""
+        """What was closed since this was asked last; a worker with threads may close a moment after its response."""
         until = time.monotonic() + driver.PATIENCE
         while True:
             closed = self.json("/was-closed")
@@ -280,7 +280,7 @@ class Errors(Shared):
             log = self.worker.log_of(lambda: self.assertEqual(self.get("/no-bytes", query=which).reset[0], 3))
             self.assertIn("TypeError", log, which)
             if which in ("list", "large", "stream", "late"):
-                self.assertIn("a block of the answer is str instead of bytes", log, which)
+                self.assertIn("a block of the response is str instead of bytes", log, which)
 
     def test_fields_that_cannot_be_sent(self):
         for which, said in (("n", "CR, LF or NUL"), ("z", "CR, LF or NUL"), ("t", "not a field name"), ("b", "bytes"), ("l", "Content-Length")):
@@ -566,7 +566,7 @@ class Process(unittest.TestCase):
             self.assertEqual(worker.get("/grandchild", query=number).body, b"False False\n")
 
     def leaves(self, path):
-        """It asks for a replacement, and goes on until it is there; gives its answer, its status, and what it has logged."""
+        """It asks for a replacement, and goes on until it is there; gives its response, its status, and what it has logged."""
         with Worker("wsgi_app") as worker:
             answer = worker.get(path)
             self.assertEqual(answer.reset[0], 3)

@@ -286,12 +286,12 @@ module Driver
       answer
     end
 
-    # The whole answer on `stream`.
+    # The whole response on `stream`.
     def answer(stream)
       take(stream, &:over?)
     end
 
-    # A request and its whole answer.
+    # A request and its whole response.
     def get(path = "/", **more)
       answer(request(path, **more))
     end
@@ -340,7 +340,7 @@ module Driver
       Driver.eventually { status.include?("State:\tS") }
     end
 
-    # Waits until it has begun to answer, and can write no more.
+    # Waits until it has begun to respond, and can write no more.
     def wait_until_full
       raise "the worker says nothing; its log:\n#{log}" unless @mine.wait_readable(PATIENCE)
 
@@ -410,7 +410,7 @@ module Driver
       Frame.new(TYPES.fetch(number), flags, stream, payload)
     end
 
-    # Adds a frame to the answer that it is part of.
+    # Adds a frame to the response that it is part of.
     def file(frame)
       return @held << frame if frame.stream.zero?
 

@@ -3,7 +3,7 @@
 require "keepwarm/answer"
 require "keepwarm/stream"
 
-# What two threads do to one answer.
+# What two threads do to one response.
 class AnswerTest < Minitest::Test
   # A wire that keeps what is sent. `during`: what happens while a callable body is waited for.
   class Wire
@@ -29,7 +29,7 @@ class AnswerTest < Minitest::Test
     end
   end
 
-  # Tells when the end of the answer is noted, before it is done.
+  # Tells when the end of the response is noted, before it is done.
   class Slow < Keepwarm::Stream
     attr_writer :meanwhile
 

@@ -3,7 +3,7 @@
 require "driver"
 require "test_rack"
 
-# Rack's full hijack: the application answers by itself, on a socket of its own.
+# Rack's full hijack: the application responds by itself, on a socket of its own.
 class HijackTest < SharedWorker
   GET = "GET /take-over HTTP/1.1\r\nHost: shop.example\r\n\r\n"
 

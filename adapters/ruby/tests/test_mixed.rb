@@ -3,7 +3,7 @@
 require "driver"
 require "digest"
 
-# Requests of all sorts in a random order: each answer is the right one, and nothing is left behind.
+# Requests of all sorts in a random order: each response is the right one, and nothing is left behind.
 #
 # KEEPWARM_TEST_REQUESTS says how many; the seed is minitest's.
 class MixedTest < Minitest::Test

@@ -46,7 +46,7 @@ class SharedWorker < Minitest::Test
     json("/closed")
   end
 
-  # What bodies have noted. It happens after the answer has left, which in threads is beside the next request.
+  # What bodies have noted. It happens after the response has left, which in threads is beside the next request.
   def assert_closed(*expected)
     seen = closed
     return assert_equal(expected, seen) if self.class.options.empty?
@@ -424,7 +424,7 @@ end
 class ErrorsTest < SharedWorker
   def test_an_exception_before_the_answer
     log = log_of { assert_equal [[:RESET], 3], get("/fail").then { |answer| [answer.names, answer.reset[0]] } }
-    assert_includes log, "before the answer (ArgumentError)"
+    assert_includes log, "before the response (ArgumentError)"
     assert_match(/app\.rb:\d+:in/, log)
     refute_includes log, "lib/keepwarm"
     refute_includes log, "keepwarm-worker"
@@ -528,7 +528,7 @@ class BodiesTest < SharedWorker
   def test_an_answer_without_reading
     stream = worker.request("/", method: "POST", length: 200_000, flags: 0)
     assert_equal 200, worker.answer(stream).status
-    3.times { worker.data(stream, "x" * 65_536) } # on its way when the answer ended
+    3.times { worker.data(stream, "x" * 65_536) } # on its way when the response ended
     assert_equal 200, get.status
     credited = worker.held.select { |frame| frame.name == :CREDIT }.sum { |frame| frame.payload.unpack1("N") }
     assert_operator credited, :>=, 2 * 65_536

@@ -107,7 +107,7 @@ class ThreadsTest < Minitest::Test
   end
 end
 
-# Clients that leave as their answers end.
+# Clients that leave as their responses end.
 class LeavingTest < Minitest::Test
   # The thread that reads hears of it between the last frame and the look whether anybody waits; Keepwarm would end the worker for
   # the RESET.

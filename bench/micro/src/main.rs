@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::process::ExitCode;
 
 use keepwarm_http1::{
-    AnswerFacts, AnswerLength, Event, Limits, RequestDecoder, RequestFacts, RequestHead,
+    Event, Limits, RequestDecoder, RequestFacts, RequestHead, ResponseFacts, ResponseLength,
     encode_response_head, normalize_path, plan,
 };
 use keepwarm_wire::encode::RequestWriter;
@@ -41,7 +41,7 @@ const CASES: [Case; 7] = [
     ("httparse-small", |times| httparse(SMALL, times)),
     ("httparse-browser", |times| httparse(BROWSER, times)),
     ("normalize-path", normalize),
-    ("encode-answer", encode_answer),
+    ("encode-answer", encode_response),
     ("encode-wire-request", encode_wire_request),
 ];
 
@@ -93,8 +93,8 @@ fn normalize(times: u32) {
     }
 }
 
-/// The decision about framing and persistence, and the head of a small answer.
-fn encode_answer(times: u32) {
+/// The decision about framing and persistence, and the head of a small response.
+fn encode_response(times: u32) {
     let mut decoder = RequestDecoder::new(Limits::default());
     let mut head = RequestHead::default();
     assert!(decoder.decode(SMALL, &mut head).is_ok());
@@ -103,9 +103,9 @@ fn encode_answer(times: u32) {
     let mut out = Vec::with_capacity(1024);
     for _ in 0..times {
         out.clear();
-        let facts = AnswerFacts {
+        let facts = ResponseFacts {
             status: 200,
-            length: AnswerLength::Known(13),
+            length: ResponseLength::Known(13),
             close: false,
             first_on_connection: false,
             idle_timeout_secs: 75,

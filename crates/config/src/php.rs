@@ -1,7 +1,7 @@
 //! Tells the two kinds of PHP entries apart by their tokens, without running them.
 
 /// Whether a PHP file gives an application that a long-lived worker can keep: it returns something at its top level, or includes Symfony's
-/// `autoload_runtime.php`, which has it return one. Any other file is a script, which answers by itself and ends.
+/// `autoload_runtime.php`, which has it return one. Any other file is a script, which responds by itself and ends.
 ///
 /// `return;` and the return of a status (`return true;`, `return 1;`) end a script early; they are no application. What else is returned is, or is
 /// named when it turns out to be none.

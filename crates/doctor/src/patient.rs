@@ -12,12 +12,12 @@ use crate::examine::Watcher;
 use crate::server::Server;
 use crate::settings::Settings;
 use crate::target::Target;
-use crate::wire::{Answer, Ask, Failure, Line, Outcome, Peer, Trust};
+use crate::wire::{Ask, Failure, Line, Outcome, Peer, Response, Trust};
 
 /// The server under examination, and how to ask it.
 ///
 /// [`once`](Self::once) asks on a new connection; [`line`](Self::line) opens one, and [`exchange`](Self::exchange) asks on it, again and again. What a probe
-/// sends by hand goes through [`Line::begin`], [`Line::send`] and [`Line::answer`], after [`Budget::request`].
+/// sends by hand goes through [`Line::begin`], [`Line::send`] and [`Line::read_response`], after [`Budget::request`].
 pub struct Patient {
     /// What is examined.
     pub target: Target,
@@ -27,8 +27,8 @@ pub struct Patient {
     pub addresses: Vec<SocketAddr>,
     /// Which server it is, as far as it says.
     pub server: Server,
-    /// The very first answer, to the ordinary request.
-    pub first: Answer,
+    /// The very first response, to the ordinary request.
+    pub first: Response,
     /// What may be asked.
     pub budget: Arc<Budget>,
     /// Whom TLS believes, where there is TLS.
@@ -122,53 +122,53 @@ impl Patient {
         ask(&self.target, &self.settings, method)
     }
 
-    /// Asks on a connection, and waits for the whole answer as long as a step may take.
-    pub async fn exchange(&self, line: &mut Line, ask: &Ask) -> Answer {
+    /// Asks on a connection, and waits for the whole response as long as a step may take.
+    pub async fn exchange(&self, line: &mut Line, ask: &Ask) -> Response {
         self.exchange_within(line, ask, self.settings.timeout).await
     }
 
     /// The same, for so long at most.
-    pub async fn exchange_within(&self, line: &mut Line, ask: &Ask, within: Duration) -> Answer {
+    pub async fn exchange_within(&self, line: &mut Line, ask: &Ask, within: Duration) -> Response {
         self.request(line, ask).await;
-        self.answer_until(line, within, |_| false).await
+        self.read_response_until(line, within, |_| false).await
     }
 
     /// Sends a request, and nothing more.
     pub(crate) async fn request(&self, line: &mut Line, ask: &Ask) {
         self.budget.request().await;
         line.begin(ask);
-        // A server may answer, and close, before it has everything: what it said is looked at either way.
+        // A server may respond, and close, before it has everything: what it said is looked at either way.
         let _ = line.send(&ask.bytes()).await;
     }
 
-    /// Waits for the answer to it, or for enough of it.
-    pub(crate) async fn answer_until(
+    /// Waits for the response to it, or for enough of it.
+    pub(crate) async fn read_response_until(
         &self,
         line: &mut Line,
         within: Duration,
-        enough: impl Fn(&Answer) -> bool,
-    ) -> Answer {
+        enough: impl Fn(&Response) -> bool,
+    ) -> Response {
         let within = if self.is_gone() { within.min(LAST) } else { within };
-        let answer = line.answer_until(within, &enough).await;
-        match answer.outcome {
-            Outcome::Silence if enough(&answer) => self.silences.store(0, Ordering::Relaxed),
+        let response = line.read_response_until(within, &enough).await;
+        match response.outcome {
+            Outcome::Silence if enough(&response) => self.silences.store(0, Ordering::Relaxed),
             Outcome::Silence if within >= self.settings.timeout => {
                 self.silences.fetch_add(1, Ordering::Relaxed);
             }
             Outcome::Silence => {}
             _ => self.silences.store(0, Ordering::Relaxed),
         }
-        answer
+        response
     }
 
     /// Asks on a new connection.
     ///
     /// # Errors
     /// Why there is no connection.
-    pub async fn once(&self, ask: &Ask) -> Result<(Line, Answer), Failure> {
+    pub async fn once(&self, ask: &Ask) -> Result<(Line, Response), Failure> {
         let mut line = self.line().await?;
-        let answer = self.exchange(&mut line, ask).await;
-        Ok((line, answer))
+        let response = self.exchange(&mut line, ask).await;
+        Ok((line, response))
     }
 }
 

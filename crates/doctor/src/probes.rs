@@ -70,7 +70,7 @@ impl Probe {
         match self {
             Self::Persistence => "does either side wait for the other",
             Self::Expect => "is Expect: 100-continue answered",
-            Self::Writes => "how many packets an answer takes",
+            Self::Writes => "how many packets a response takes",
             Self::Boot => "does the app boot for each request",
             Self::Connect => "what a new connection costs",
             Self::Framing => "are messages read as the RFC says",

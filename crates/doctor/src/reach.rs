@@ -1,4 +1,4 @@
-//! Reaching the server, before anything is examined: its addresses, a connection, the first answer, redirects.
+//! Reaching the server, before anything is examined: its addresses, a connection, the first response, redirects.
 
 mod redirect;
 mod trouble;
@@ -17,7 +17,7 @@ use crate::patient::{Dial, Patient, ask};
 use crate::server::Server;
 use crate::settings::Settings;
 use crate::target::Target;
-use crate::wire::{Answer, Authorities, Failure, Peer, Trust, client_config};
+use crate::wire::{Authorities, Failure, Peer, Response, Trust, client_config};
 use redirect::Redirect;
 
 /// Redirects that are followed, at most: what `curl` follows by default is 50, what any sound site needs is two.
@@ -29,7 +29,7 @@ const ADDRESSES: usize = 8;
 /// How long an address may keep silent while there are others.
 const NEXT: Duration = Duration::from_secs(2);
 
-/// Bytes of an answer that could not be understood, kept to be shown.
+/// Bytes of a response that could not be understood, kept to be shown.
 const SHOWN: usize = 80;
 
 /// The server.
@@ -86,7 +86,7 @@ async fn follow(
                 return Err(redirect::after(&way, trouble::unreachable(&dial, &failure).await));
             }
         };
-        if let Some(finding) = trouble::unanswered(&visit.patient, &visit.unread).await {
+        if let Some(finding) = trouble::without_response(&visit.patient, &visit.unread).await {
             return Err(redirect::after(&way, finding));
         }
         let patient = visit.patient;
@@ -144,7 +144,7 @@ async fn visit(
     for (index, peer) in peers.iter().enumerate().take(tried) {
         let dial =
             Dial { target, settings: if index + 1 < tried { &hasty } else { settings }, budget, watcher };
-        let (first, unread) = match first_answer(&dial, peer, tls.clone(), within).await {
+        let (first, unread) = match first_response(&dial, peer, tls.clone(), within).await {
             Ok(first) => first,
             Err(error) => {
                 failure.get_or_insert(error);
@@ -177,21 +177,21 @@ async fn visit(
 }
 
 /// The ordinary request, on a connection of its own.
-async fn first_answer(
+async fn first_response(
     dial: &Dial<'_>,
     peer: &Peer,
     tls: Option<Arc<ClientConfig>>,
     within: Duration,
-) -> Result<(Answer, Vec<u8>), Failure> {
+) -> Result<(Response, Vec<u8>), Failure> {
     let mut line = dial.line(peer, tls, 0).await?;
     let request = ask(dial.target, dial.settings, &dial.settings.method);
     dial.budget.request().await;
     line.begin(&request);
-    // Whatever it says to half of a request is an answer, too.
+    // Whatever it says to half of a request is a response, too.
     let _ = line.send(&request.bytes()).await;
-    let answer = line.answer(within).await;
+    let response = line.read_response(within).await;
     let unread = line.left_over().iter().copied().take(SHOWN).collect();
-    Ok((answer, unread))
+    Ok((response, unread))
 }
 
 /// Where the server may be: its addresses, and the same as what can be connected to.

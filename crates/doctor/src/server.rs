@@ -54,7 +54,7 @@ const PRODUCTS: &[(&str, Server)] = &[
 ];
 
 impl Server {
-    /// From the fields of an answer to an ordinary request of HTTP/1.1.
+    /// From the fields of a response to an ordinary request of HTTP/1.1.
     #[must_use]
     pub fn recognise(head: &ResponseHead) -> Self {
         let fields: Vec<(String, String)> =
@@ -83,7 +83,7 @@ impl Server {
         } else if first("via").is_some_and(|via| via.ends_with(" caddy")) {
             Self::Caddy
         } else if first("host").is_some() {
-            // `php -S` says which host was asked for, in its answer.
+            // `php -S` says which host was asked for, in its response.
             Self::PhpBuiltIn
         } else if node && first("connection") == Some("keep-alive")
             || powered == "express"
@@ -178,7 +178,7 @@ mod tests {
             (&[], Server::Unknown),
         ];
         for (fields, server) in cases {
-            let head = crate::wire::Answer::for_tests(200, fields).head.unwrap_or_default();
+            let head = crate::wire::Response::for_tests(200, fields).head.unwrap_or_default();
             assert_eq!(Server::recognise(&head), *server, "{fields:?}");
         }
     }

@@ -55,7 +55,7 @@ fn ill() -> Examination {
                             "GET /cart?full=1 HTTP/1.0: 200 after 1.10 ms, and still open 1.50 s later",
                         )
                         .costs("more than 1.50 s on every request of such a client"),
-                        "Close the connection after an answer to HTTP/1.0 without keep-alive, and say Connection: close.",
+                        "Close the connection after a response to HTTP/1.0 without keep-alive, and say Connection: close.",
                     ),
                     Finding::unknown("persistence.idle", "not measured without --slow"),
                 ],
@@ -73,7 +73,7 @@ fn ill() -> Examination {
             ),
             examined(
                 "writes",
-                "how many packets an answer takes",
+                "how many packets a response takes",
                 vec![Finding::warning(
                     "writes.segments",
                     "a head of 212 bytes and a body of \u{1b}[31m4 bytes came in 7 segments",

@@ -65,7 +65,7 @@ pub(crate) fn measure(request: &Request, outcome: &Outcome) {
     }
 }
 
-/// Why an answer is not what it might have been: what was noted first, else how it ended.
+/// Why a response is not what it might have been: what was noted first, else how it ended.
 fn reason(request: &Request, outcome: &Outcome) -> Option<&'static str> {
     request.reason.or(match outcome.fate {
         Fate::Complete => None,

@@ -7,7 +7,9 @@ use std::task::{Context, Poll};
 
 use arc_swap::ArcSwap;
 use keepwarm_http1::{RequestBody, normalize_path};
-use keepwarm_net::{Exchange, Handler, Outcome, Refusal, Request, answer_error, answer_refusal, sentence};
+use keepwarm_net::{
+    Exchange, Handler, Outcome, Refusal, Request, respond_with_error, respond_with_refusal, sentence,
+};
 
 use crate::access::measure;
 use crate::forwarding::{LOCAL, judge, set_fields};
@@ -38,13 +40,13 @@ impl Handler for Edge {
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         match self.site.load().handle(exchange) {
             // No size, so that its box is no allocation.
-            None => Box::pin(Answered),
-            Some(app) => Box::pin(self.answer(app, exchange)),
+            None => Box::pin(Responded),
+            Some(app) => Box::pin(self.respond(app, exchange)),
         }
     }
 
     fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
-        answer_refusal(exchange, refusal);
+        respond_with_refusal(exchange, refusal);
     }
 
     fn finished(&self, request: &Request, outcome: &Outcome) {
@@ -55,12 +57,12 @@ impl Handler for Edge {
     }
 }
 
-/// How often an app may name another path in place of its answer. This number is arbitrary; other servers have it too.
+/// How often an app may name another path in place of its response. This number is arbitrary; other servers have it too.
 const REDIRECTS: usize = 10;
 
 impl Edge {
-    /// Has the app answer, and whoever it names in its place (RFC 3875 §6.2.2).
-    async fn answer(&self, mut app: Arc<dyn Handler>, exchange: &mut Exchange<'_>) {
+    /// Has the app response, and whoever it names in its place (RFC 3875 §6.2.2).
+    async fn respond(&self, mut app: Arc<dyn Handler>, exchange: &mut Exchange<'_>) {
         for redirects in 0.. {
             app.handle(exchange).await;
             let Some(local) = exchange.request_mut().redirected.take() else { return };
@@ -82,9 +84,9 @@ impl Edge {
 /// The app's mistake.
 fn refuse_redirect(exchange: &mut Exchange<'_>, local: &[u8], why: &str) {
     let app = exchange.request().target.as_deref();
-    tracing::error!(app, location = %local.escape_ascii(), why, "the app named a path in place of its answer that is not followed");
-    let detail = "The application named another path in place of its answer, which cannot be followed.";
-    answer_error(exchange, 502, "local_redirect", detail, &[]);
+    tracing::error!(app, location = %local.escape_ascii(), why, "the app named a path in place of its response that is not followed");
+    let detail = "The application named another path in place of its response, which cannot be followed.";
+    respond_with_error(exchange, 502, "local_redirect", detail, &[]);
 }
 
 fn path_of(local: &[u8]) -> &[u8] {
@@ -100,7 +102,7 @@ impl Site {
             return None;
         }
         if head.is_server_wide() {
-            self.answer_server_wide(exchange);
+            self.respond_server_wide(exchange);
             return None;
         }
         if !normalize(exchange) {
@@ -111,7 +113,7 @@ impl Site {
         }
         let request = exchange.request();
         if let Some((status, name, detail)) = request.misdirection() {
-            answer_error(exchange, status, name, detail, &[]);
+            respond_with_error(exchange, status, name, detail, &[]);
             return None;
         }
         let host = host_of(request.head.authority());
@@ -120,11 +122,17 @@ impl Site {
             Found::WrongMethod(allow) => {
                 let detail = "The method is not served at this path.";
                 let fields = [("Allow", allow.as_bytes())];
-                answer_error(exchange, 405, "method_not_allowed", detail, &fields);
+                respond_with_error(exchange, 405, "method_not_allowed", detail, &fields);
                 None
             }
             Found::Nothing => {
-                answer_error(exchange, 404, "no_route", "Nothing is served at this host and path.", &[]);
+                respond_with_error(
+                    exchange,
+                    404,
+                    "no_route",
+                    "Nothing is served at this host and path.",
+                    &[],
+                );
                 None
             }
         }
@@ -139,17 +147,17 @@ impl Site {
                 // What follows a CONNECT was meant for a tunnel.
                 exchange.close_after();
                 let detail = "The method is not served here.";
-                answer_error(exchange, status, name, detail, &[("Allow", self.allow().as_bytes())]);
+                respond_with_error(exchange, status, name, detail, &[("Allow", self.allow().as_bytes())]);
             }
             Expectation => {
                 let detail = "The only expectation that can be met is 100-continue.";
-                answer_error(exchange, status, name, detail, &[]);
+                respond_with_error(exchange, status, name, detail, &[]);
             }
         }
     }
 
     /// `OPTIONS *` (RFC 9110 §9.3.7): a ping, with what the listener takes at all.
-    fn answer_server_wide(&self, exchange: &mut Exchange<'_>) {
+    fn respond_server_wide(&self, exchange: &mut Exchange<'_>) {
         let allow: (&[u8], &[u8]) = (b"Allow", self.allow().as_bytes());
         match exchange.head(200, Some(0), false, std::iter::once(allow)) {
             Ok(_) => exchange.end(),
@@ -157,18 +165,18 @@ impl Site {
         }
     }
 
-    /// Takes the request along its route: limits first, then the answer or whoever gives it.
+    /// Takes the request along its route: limits first, then the response or whoever gives it.
     fn follow(&self, route: &Route, exchange: &mut Exchange<'_>) -> Option<Arc<dyn Handler>> {
         let request = exchange.request_mut();
         request.target = Some(Arc::clone(route.label()));
         request.route = Some(Arc::clone(&route.pattern));
         request.meter = route.meter;
         if let Some(refusal) = refused(route, request) {
-            request.answer_edits.clone_from(&route.edits);
+            request.response_edits.clone_from(&route.edits);
             if refusal.status == 413 {
                 exchange.close_after();
             }
-            answer_refusal(exchange, &refusal);
+            respond_with_refusal(exchange, &refusal);
             return None;
         }
         if route.strip_prefix {
@@ -176,7 +184,7 @@ impl Site {
         }
         match &route.target {
             Target::App { handler, forwarded, .. } => {
-                request.answer_edits.clone_from(&route.edits);
+                request.response_edits.clone_from(&route.edits);
                 request.passing = route.passing;
                 set_fields(request, *forwarded, self.trusted_proxies());
                 exchange.limit_body(route.max_body);
@@ -186,24 +194,24 @@ impl Site {
                 return Some(Arc::clone(handler));
             }
             Target::Files(files) => {
-                request.answer_edits.clone_from(&route.edits);
+                request.response_edits.clone_from(&route.edits);
                 return Some(Arc::clone(files) as Arc<dyn Handler>);
             }
-            Target::Respond(respond) => respond.answer(exchange),
-            Target::Redirect(redirect) => redirect.answer(exchange),
+            Target::Respond(respond) => respond.respond(exchange),
+            Target::Redirect(redirect) => redirect.respond(exchange),
         }
         None
     }
 }
 
-/// Normalises the path. `false`: it cannot be, and that was the answer.
+/// Normalises the path. `false`: it cannot be, and that was the response.
 fn normalize(exchange: &mut Exchange<'_>) -> bool {
     let mut changed = Vec::new();
     let fault = normalize_path(exchange.request().head.path(), &mut changed).err();
     match fault {
         Some(fault) => {
             exchange.close_after();
-            answer_error(exchange, fault.status(), fault.name(), &sentence(&fault.to_string()), &[]);
+            respond_with_error(exchange, fault.status(), fault.name(), &sentence(&fault.to_string()), &[]);
             return false;
         }
         None if changed.is_empty() => {}
@@ -230,10 +238,10 @@ fn refused(route: &Route, request: &Request) -> Option<Refusal> {
     }
 }
 
-/// The future of an answer that is complete already.
-struct Answered;
+/// The future of a response that is complete already.
+struct Responded;
 
-impl Future for Answered {
+impl Future for Responded {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<()> {

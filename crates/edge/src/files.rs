@@ -21,7 +21,9 @@ use std::sync::Arc;
 
 use self::precompressed::{BROTLI, GZIP};
 use http::Method;
-use keepwarm_net::{Exchange, Folder, Found, Guard, Handler, OpenFile, Refusal, answer_error, file_name};
+use keepwarm_net::{
+    Exchange, Folder, Found, Guard, Handler, OpenFile, Refusal, file_name, respond_with_error,
+};
 
 pub use handed::SendFiles;
 
@@ -53,7 +55,7 @@ enum Looked {
     Denied,
     /// A file that is there and is not served.
     Hidden,
-    /// That was the answer.
+    /// That was the response.
     Failed,
 }
 
@@ -81,11 +83,11 @@ impl Files {
             Looked::NeedsSlash => redirect_to_folder(exchange),
             Looked::Denied => {
                 let detail = "The server may not read this file.";
-                answer_error(exchange, 403, "file_denied", detail, &[]);
+                respond_with_error(exchange, 403, "file_denied", detail, &[]);
             }
             Looked::Hidden => {
                 let detail = "This file is not served.";
-                answer_error(exchange, 403, "file_hidden", detail, &[]);
+                respond_with_error(exchange, 403, "file_hidden", detail, &[]);
             }
             Looked::Failed => {}
             Looked::Nothing => return false,
@@ -180,7 +182,7 @@ impl Files {
 /// Out of descriptors, a broken disk, a kernel without `openat2`: not the client's fault, and not the file's.
 fn fail(exchange: &mut Exchange<'_>, folder: &Folder, error: &std::io::Error) {
     tracing::error!(folder = %folder.path().display(), %error, "a file cannot be opened");
-    answer_error(exchange, 500, "file_failed", "The server could not read the file.", &[]);
+    respond_with_error(exchange, 500, "file_failed", "The server could not read the file.", &[]);
 }
 
 /// Whether files are asked for with this method.
@@ -193,9 +195,9 @@ impl Handler for Files {
         Box::pin(async move {
             if !takes(&exchange.request().head.method) {
                 let detail = "A file can only be read.";
-                answer_error(exchange, 405, "method_not_allowed", detail, &[("Allow", b"GET, HEAD")]);
+                respond_with_error(exchange, 405, "method_not_allowed", detail, &[("Allow", b"GET, HEAD")]);
             } else if !self.serve(exchange).await {
-                answer_error(exchange, 404, "no_file", "There is no such file.", &[]);
+                respond_with_error(exchange, 404, "no_file", "There is no such file.", &[]);
             }
         })
     }
@@ -232,11 +234,11 @@ impl Handler for TryFiles {
 fn redirect_to_folder(exchange: &mut Exchange<'_>) {
     let request = exchange.request();
     let mut location = Vec::with_capacity(64);
-    crate::answers::push_path(&mut location, request.path());
+    crate::responses::push_path(&mut location, request.path());
     location.push(b'/');
     if let Some(query) = request.head.query() {
         location.push(b'?');
-        crate::answers::push_reference(&mut location, query);
+        crate::responses::push_reference(&mut location, query);
     }
     let fields: [(&[u8], &[u8]); 1] = [(b"Location", &location)];
     match exchange.head(301, Some(0), false, fields.into_iter()) {

@@ -3,24 +3,24 @@
 //! An [`Edge`] is the [`keepwarm_net::Handler`] of one listener. What it does is a [`Site`]: routes, trusted proxies, access log. A new site can take
 //! the old one's place at any time, and holds from the next request on, on kept connections too.
 //!
-//! Nothing here knows what an app is: a route ends in another handler ([`Target::App`]) or in an answer made when the site was made.
+//! Nothing here knows what an app is: a route ends in another handler ([`Target::App`]) or in a response made when the site was made.
 
 mod access;
-mod answers;
 mod cidr;
 mod edge;
 mod files;
 mod forwarding;
 mod pattern;
+mod responses;
 mod route;
 mod site;
 
 pub use access::AccessLog;
-pub use answers::{LocationPiece, Redirect, Respond};
 pub use cidr::Cidr;
 pub use edge::Edge;
 pub use files::{Files, SendFiles, TryFiles};
 pub use forwarding::{Believed, ForwardedFields, believe};
 pub use pattern::{HostPattern, PathPattern};
+pub use responses::{LocationPiece, Redirect, Respond};
 pub use route::{Route, Target};
 pub use site::Site;

@@ -30,7 +30,7 @@ pub struct Route {
     pub allow: Vec<Cidr>,
     /// Clients that get 403. Looked at before `allow`.
     pub deny: Vec<Cidr>,
-    /// Changes to the head of every answer, our own errors on this route included.
+    /// Changes to the head of every response, our own errors on this route included.
     pub edits: Option<Arc<FieldEdits>>,
     /// A client that shuts its writing side is gone.
     pub abort_on_half_close: bool,
@@ -55,9 +55,9 @@ pub enum Target {
     },
     /// The files of a folder.
     Files(Arc<Files>),
-    /// A fixed answer.
+    /// A fixed response.
     Respond(Respond),
-    /// An answer that sends the client elsewhere.
+    /// A response that sends the client elsewhere.
     Redirect(Redirect),
 }
 
@@ -93,7 +93,7 @@ impl Route {
         }
     }
 
-    /// Makes what is known beforehand: its name, and the edits as part of fixed answers.
+    /// Makes what is known beforehand: its name, and the edits as part of fixed responses.
     pub(crate) fn bake(&mut self) {
         self.pattern = self.described().into();
         let app = match &self.target {

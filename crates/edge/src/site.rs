@@ -15,7 +15,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// Tries `routes` in order; the first that takes a request has it, and where none does the answer is 404. What the peers in `trusted_proxies` say
+    /// Tries `routes` in order; the first that takes a request has it, and where none does the response is 404. What the peers in `trusted_proxies` say
     /// about their clients is believed; a peer on a Unix socket counts as 127.0.0.1.
     #[must_use]
     pub fn new(mut routes: Vec<Route>, trusted_proxies: Vec<Cidr>) -> Self {

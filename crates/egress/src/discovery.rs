@@ -3,8 +3,8 @@
 //! One [`Discovery`] per upstream, on the control thread. Literal addresses and Unix sockets are what they are; each name is looked up in a task of its own, so that one that
 //! does not answer holds up no other.
 //!
-//! * **When.** An answer is asked for again when its time to live is over, within a floor and a ceiling, up to a tenth earlier at random. After a failure: after a second, then less and less often.
-//! * **What counts.** The last good answer, until there is a better one ([`known`]).
+//! * **When.** A response is asked for again when its time to live is over, within a floor and a ceiling, up to a tenth earlier at random. After a failure: after a second, then less and less often.
+//! * **What counts.** The last good response, until there is a better one ([`known`]).
 //! * **Changes.** Only a set that differs is published. What stays keeps its connections and all that was learnt of it; what is gone gets no further calls, and what it carries ends in peace.
 //! * **Two families.** One is used, the other stands by ([`race`]).
 
@@ -36,7 +36,7 @@ use self::known::{Heard, KnownAddresses, KnownService};
 use self::race::Family;
 use crate::{DnsSettings, Found, Place, Source};
 
-/// The first set waits at most so long for names that do not answer, once there is an endpoint.
+/// The first set waits at most so long for names that do not respond, once there is an endpoint.
 const FIRST_SET: Duration = Duration::from_secs(1);
 /// Between two tries to look up what fails: doubled from the first to the second.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -252,7 +252,7 @@ impl Watch {
             }
             Some(failure) => {
                 self.failures = self.failures.saturating_add(1);
-                // An answer that is merely late is asked for again, quietly.
+                // A response that is merely late is asked for again, quietly.
                 if self.failures == 1 && failure.name != "dns_late" {
                     tracing::warn!(upstream = %self.upstream, name, reason = failure.name,
                         "looking the upstream's name up fails: {}. What was known of it goes on being used", failure.sentence);

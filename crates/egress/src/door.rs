@@ -7,8 +7,8 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use keepwarm_http1::normalize_path;
 use keepwarm_net::{
-    ALLOW, Exchange, Handler, Outcome, Refusal, Request, answer_as_last, answer_error, answer_refusal,
-    sentence,
+    ALLOW, Exchange, Handler, Outcome, Refusal, Request, respond_as_final_recipient, respond_with_error,
+    respond_with_refusal, sentence,
 };
 
 use crate::forward::{HostOf, Manner, forward};
@@ -69,7 +69,7 @@ impl Handler for Door {
     }
 
     fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
-        answer_refusal(exchange, refusal);
+        respond_with_refusal(exchange, refusal);
     }
 
     fn finished(&self, request: &Request, outcome: &Outcome) {
@@ -90,33 +90,33 @@ fn refused(exchange: &mut Exchange<'_>, names: Option<&[String]>) -> bool {
             Connect | Trace => {
                 // What follows a CONNECT was meant for a tunnel.
                 exchange.close_after();
-                answer_error(exchange, status, name, "The method is not served here.", &[ALLOW]);
+                respond_with_error(exchange, status, name, "The method is not served here.", &[ALLOW]);
             }
             Expectation => {
                 let detail = "The only expectation that can be met is 100-continue.";
-                answer_error(exchange, status, name, detail, &[]);
+                respond_with_error(exchange, status, name, detail, &[]);
             }
         }
         return true;
     }
     if let Err(denied) = guard::check(request, names) {
         exchange.close_after();
-        answer_error(exchange, 403, denied.reason(), denied.sentence(), &[]);
+        respond_with_error(exchange, 403, denied.reason(), denied.sentence(), &[]);
         return true;
     }
     if let Some((status, name, detail)) = request.misdirection() {
-        answer_error(exchange, status, name, detail, &[]);
+        respond_with_error(exchange, status, name, detail, &[]);
         return true;
     }
     if request.head.is_server_wide() {
-        answer_as_last(exchange);
+        respond_as_final_recipient(exchange);
         return true;
     }
     // It goes on as it came: a signature may cover it. What is no path is refused all the same.
     let mut scratch = Vec::new();
     if let Err(fault) = normalize_path(request.head.path(), &mut scratch) {
         exchange.close_after();
-        answer_error(exchange, fault.status(), fault.name(), &sentence(&fault.to_string()), &[]);
+        respond_with_error(exchange, fault.status(), fault.name(), &sentence(&fault.to_string()), &[]);
         return true;
     }
     false
@@ -154,6 +154,6 @@ impl Handler for UpstreamRoute {
     }
 
     fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
-        answer_refusal(exchange, refusal);
+        respond_with_refusal(exchange, refusal);
     }
 }

@@ -148,7 +148,7 @@ impl EndpointSet {
 pub struct EndpointState {
     /// What logs and metrics call it.
     name: Arc<str>,
-    /// Calls that are with it, and how long answers take.
+    /// Calls that are with it, and how long responses take.
     load: Load,
     /// What active health checks say; true without any.
     healthy: AtomicBool,
@@ -159,7 +159,7 @@ pub struct EndpointState {
     /// How its calls went, for the comparison with others.
     record: outlier::Record,
     expectation: Mutex<Expectation>,
-    /// It was said that its answers have to be mended.
+    /// It was said that its responses have to be mended.
     told_mended: AtomicBool,
     seen: EndpointSeen,
 }
@@ -188,7 +188,7 @@ impl EndpointState {
         &self.name
     }
 
-    /// Calls that are with it, and how long answers take.
+    /// Calls that are with it, and how long responses take.
     #[must_use]
     pub fn load(&self) -> &Load {
         &self.load
@@ -278,7 +278,7 @@ impl EndpointState {
         lock(&self.expectation)
     }
 
-    /// Whether it is to be said now that its answers have to be mended: once.
+    /// Whether it is to be said now that its responses have to be mended: once.
     pub(crate) fn tells_mended(&self) -> bool {
         !self.told_mended.swap(true, Ordering::Relaxed)
     }
@@ -344,11 +344,11 @@ impl Visit {
         &self.state
     }
 
-    /// The head of an answer came, or the endpoint has failed.
+    /// The head of a response came, or the endpoint has failed.
     pub(crate) fn note(&mut self, signs: Signs, took: std::time::Duration, now: Instant) {
         let failed = signs.outcome == Outcome::Failure;
         if signs.outcome != Outcome::Unknown {
-            self.state.load.handle_answer(took, failed, now.into_std());
+            self.state.load.handle_response(took, failed, now.into_std());
         }
         self.give_back(if self.is_single { signs.alive } else { signs.outcome }, now);
     }

@@ -35,7 +35,7 @@ pub struct HealthSettings {
     pub probe: Probe,
     /// How long it may take.
     pub timeout: Duration,
-    /// How often it is asked, and how many answers change something.
+    /// How often it is asked, and how many responses change something.
     pub thresholds: health::Settings,
 }
 

@@ -104,7 +104,7 @@ impl RateLimiter {
         self.tables.displaced()
     }
 
-    /// The arithmetic, for the fields of an answer.
+    /// The arithmetic, for the fields of a response.
     #[must_use]
     pub fn gcra(&self) -> Gcra {
         self.rule.load().gcra

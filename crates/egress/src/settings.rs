@@ -126,7 +126,7 @@ impl Default for CallLimits {
 /// How names are looked up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DnsSettings {
-    /// An answer counts at least so long.
+    /// A response counts at least so long.
     pub min_ttl: Duration,
     /// And at most so long.
     pub max_ttl: Duration,

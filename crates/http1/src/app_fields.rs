@@ -1,4 +1,4 @@
-//! What an application says in the fields of its answer, checked and summed up in one pass before anything is written.
+//! What an application says in the fields of its response, checked and summed up in one pass before anything is written.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use crate::bytes::{is_field_value, is_token, members};
 use crate::fault::FaultKind;
 use crate::survey::add_length;
 
-/// What a worker's, a FastCGI server's or an upstream's fields say that we must know to frame the answer.
+/// What a worker's, a FastCGI server's or an upstream's fields say that we must know to frame the response.
 #[derive(Copy, Clone, Default, PartialEq, Eq, Debug)]
 pub struct AppFields {
     /// Its `Content-Length`.
@@ -23,7 +23,7 @@ pub struct AppFields {
     pub hop_by_hop: Option<&'static str>,
 }
 
-/// A field that cannot be sent. The answer is not sent either: what follows a forged line break would be the attacker's.
+/// A field that cannot be sent. The response is not sent either: what follows a forged line break would be the attacker's.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BadField {
     /// Its name, escaped, its first 64 bytes.
@@ -53,7 +53,7 @@ impl fmt::Display for BadField {
             BadFieldReason::Length => "is not a number of at most 19 digits",
             BadFieldReason::Lengths => "was given twice with different values",
         };
-        write!(f, "the answer's field \"{}\" {what}", self.name)
+        write!(f, "the response's field \"{}\" {what}", self.name)
     }
 }
 
@@ -96,7 +96,7 @@ enum Noted {
 }
 
 impl AppFields {
-    /// By length first: nearly every field of an answer is told from these by it.
+    /// By length first: nearly every field of a response is told from these by it.
     fn note(&mut self, name: &[u8], value: &[u8]) -> Noted {
         let is = |lower: &str| name.eq_ignore_ascii_case(lower.as_bytes());
         match name.len() {

@@ -8,7 +8,7 @@ use http::{Method, StatusCode};
 use crate::bytes::{is_field_value, is_token};
 use crate::head::RequestBody;
 use crate::hop_by_hop::trailer_allowed;
-use crate::plan::{AnswerFraming, ConnectionOption, Plan};
+use crate::plan::{ConnectionOption, Plan, ResponseFraming};
 
 /// What follows the data of a chunk.
 pub const CHUNK_TAIL: &[u8] = b"\r\n";
@@ -16,7 +16,7 @@ pub const CHUNK_TAIL: &[u8] = b"\r\n";
 /// The last chunk and an empty trailer section.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// Writes the head of a final answer: the status line, always of HTTP/1.1 (RFC 9110 §6.2), the fields less those that frame or steer the
+/// Writes the head of a final response: the status line, always of HTTP/1.1 (RFC 9110 §6.2), the fields less those that frame or steer the
 /// connection, then ours by the plan, then the empty line.
 ///
 /// `fields` keep their order and their case. `Upgrade` is kept with 101 and 426 alone, `Trailer` when trailers may follow. `date` is written
@@ -42,9 +42,9 @@ pub fn encode_response_head<'a>(
         }
     }
     match plan.framing {
-        AnswerFraming::Length(length) => content_length(out, length),
-        AnswerFraming::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
-        AnswerFraming::None | AnswerFraming::UntilClose => {}
+        ResponseFraming::Length(length) => content_length(out, length),
+        ResponseFraming::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+        ResponseFraming::None | ResponseFraming::UntilClose => {}
     }
     let option = match plan.connection {
         ConnectionOption::None => None,
@@ -64,7 +64,7 @@ pub fn encode_response_head<'a>(
     out.extend_from_slice(b"\r\n");
 }
 
-/// Writes a 1xx answer, never 101: no framing, no `Connection`.
+/// Writes a 1xx response, never 101: no framing, no `Connection`.
 pub fn encode_informational<'a>(
     out: &mut Vec<u8>,
     status: u16,

@@ -118,7 +118,7 @@ kinds! {
     TooManyTrailers 400 "too_many_trailers" "sent more trailers than the limit",
     Truncated 400 "truncated" "closed the connection inside a message",
     BadStatusLine 400 "bad_status_line" "sent a status line that is not `version status reason`",
-    Unsolicited 400 "unsolicited" "sent bytes that answer no request",
+    Unsolicited 400 "unsolicited" "sent bytes that response no request",
     UnaskedUpgrade 400 "unasked_upgrade" "answered 101 without an upgrade that the request asked for",
-    ClosedUnanswered 400 "closed_unanswered" "closed the connection before the first byte of its answer",
+    ClosedWithoutResponse 400 "closed_unanswered" "closed the connection before the first byte of its response",
 }

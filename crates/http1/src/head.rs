@@ -87,7 +87,7 @@ impl RequestHead {
     }
 
     /// Makes it a request for another path and query of the same authority: by `GET`, unless it is `HEAD`, and without a body. A CGI script may ask for that in place
-    /// of its answer (RFC 3875 §6.2.2, which leaves the method open).
+    /// of its response (RFC 3875 §6.2.2, which leaves the method open).
     pub fn redirect(&mut self, local: &[u8]) {
         if self.method != Method::HEAD {
             self.method = Method::GET;
@@ -234,7 +234,7 @@ impl Refusal {
     }
 }
 
-/// An answer's head. Reuse one for every answer of a connection.
+/// A response's head. Reuse one for every response of a connection.
 #[derive(Clone, Debug)]
 pub struct ResponseHead {
     /// The status.
@@ -254,7 +254,7 @@ pub struct ResponseHead {
 }
 
 impl ResponseHead {
-    /// Whether the connection can carry another request once this answer is complete (RFC 9112 §9.3).
+    /// Whether the connection can carry another request once this response is complete (RFC 9112 §9.3).
     #[must_use]
     pub fn keeps_connection(&self) -> bool {
         let persistent = match self.version {
@@ -289,7 +289,7 @@ impl Default for ResponseHead {
     }
 }
 
-/// How an answer's body is framed.
+/// How a response's body is framed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum ResponseBody {
     /// By rule there is none: HEAD, 1xx, 204, 304, an opened tunnel.

@@ -2,8 +2,8 @@
 //!
 //! * [`RequestDecoder`] is the server's side, [`ResponseDecoder`] the client's. Both take bytes and give [`Event`]s; neither
 //!   knows of sockets, clocks or buffers.
-//! * [`plan`] decides how an answer is framed and whether its connection is kept; the `encode_*` functions write what was decided.
-//! * [`Fault`] is what a peer did wrong, with the status to answer and a stable name.
+//! * [`plan`] decides how a response is framed and whether its connection is kept; the `encode_*` functions write what was decided.
+//! * [`Fault`] is what a peer did wrong, the status to respond with, and a stable name.
 //!
 //! The rules, with their sections of RFC 9110 and RFC 9112, their places here and their tests, are listed in `spec/http.md`.
 
@@ -42,7 +42,7 @@ pub use head::{
 pub use hop_by_hop::{HopByHop, cgi_safe_name, trailer_allowed};
 pub use limits::Limits;
 pub use path::{PathFault, normalize_path, percent_decode};
-pub use plan::{AnswerFacts, AnswerFraming, AnswerLength, ConnectionOption, Plan, RequestFacts, plan};
+pub use plan::{ConnectionOption, Plan, RequestFacts, ResponseFacts, ResponseFraming, ResponseLength, plan};
 pub use request::{Listener, RequestDecoder};
 pub use response::ResponseDecoder;
 
@@ -61,7 +61,7 @@ pub enum Event {
     /// Nothing further can be said before more bytes come (not even with the rest of this input), or before there is room for what stands at its front
     /// ([`RequestDecoder::decode_within`]).
     NeedMore,
-    /// A 1xx answer (never 101) is in the head; the final answer is still to come. Client role only.
+    /// A 1xx response (never 101) is in the head; the final response is still to come. Client role only.
     Informational,
     /// The head is filled in.
     Head,

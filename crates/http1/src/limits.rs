@@ -23,7 +23,7 @@ impl Limits {
     /// Bytes. Bounds the memory of a connection whose first line never ends; answered 414. RFC 9112 §3 wants at least 8,000. nginx 8 KiB,
     /// Apache 8,190, Node 16 KiB for the whole head.
     pub const REQUEST_LINE: usize = 8 * 1024;
-    /// Bytes. RFC 9112 §3: a method longer than any that a server knows is answered 501. The longest that is registered has 17 (RFC 4437).
+    /// Bytes. RFC 9112 §3: a method longer than any that a server knows gets 501. The longest that is registered has 17 (RFC 4437).
     pub const METHOD: usize = 32;
     /// Bytes. Bounds the memory of one head: at most `REQUEST_LINE + HEADER_BLOCK + 4` are buffered by the driver, and as many copied; answered
     /// 431. nginx 4 × 8 KiB, HAProxy 16 KiB in all, Envoy 60 KiB.

@@ -16,7 +16,7 @@ pub enum PathFault {
 }
 
 impl PathFault {
-    /// The status to answer.
+    /// The status to respond with.
     #[must_use]
     pub fn status(self) -> u16 {
         400

@@ -1,4 +1,4 @@
-//! How an answer is framed, and whether its connection is kept: `spec/http.md` §1, RFC 9112 §6 and §9.3.
+//! How a response is framed, and whether its connection is kept: `spec/http.md` §1, RFC 9112 §6 and §9.3.
 //!
 //! Pure functions of facts. Close is decided here, when the head is written, and never after.
 
@@ -7,12 +7,12 @@ use http::Method;
 use crate::head::{RequestHead, Version};
 use crate::request::Listener;
 
-/// What of a request steers its answer's framing.
+/// What of a request steers its response's framing.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct RequestFacts {
     /// Its version.
     pub version: Version,
-    /// HEAD: the answer has no body.
+    /// HEAD: the response has no body.
     pub is_head: bool,
     /// CONNECT: a 2xx opens a tunnel.
     pub is_connect: bool,
@@ -49,9 +49,9 @@ impl RequestFacts {
     }
 }
 
-/// What is known of the length of an answer's body.
+/// What is known of the length of a response's body.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum AnswerLength {
+pub enum ResponseLength {
     /// That many bytes, as our own code or a worker says. Dropped on 304, where a framework's is the length of nothing.
     Known(u64),
     /// That many bytes, as an upstream says; a 304 repeats it, being the length of the 200 it stands for (RFC 9110 §8.6).
@@ -62,13 +62,13 @@ pub enum AnswerLength {
     Absent,
 }
 
-/// What of an answer steers its framing.
+/// What of a response steers its framing.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct AnswerFacts {
+pub struct ResponseFacts {
     /// The status, 100 to 999.
     pub status: u16,
     /// The length of its body.
-    pub length: AnswerLength,
+    pub length: ResponseLength,
     /// We or the app want the connection to end after it.
     pub close: bool,
     /// It is the first on its connection, and tells the client the idle time.
@@ -81,7 +81,7 @@ pub struct AnswerFacts {
 
 /// How the body is framed on the wire.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum AnswerFraming {
+pub enum ResponseFraming {
     /// No body, and no field that frames.
     None,
     /// `Content-Length`. With HEAD and 304 no body follows it.
@@ -92,7 +92,7 @@ pub enum AnswerFraming {
     UntilClose,
 }
 
-/// The `Connection` field of the answer.
+/// The `Connection` field of the response.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum ConnectionOption {
     /// No field.
@@ -109,7 +109,7 @@ pub enum ConnectionOption {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Plan {
     /// How the body is framed.
-    pub framing: AnswerFraming,
+    pub framing: ResponseFraming,
     /// Whether the connection takes another request after this one (or is a tunnel); else it is closed.
     pub keep: bool,
     /// Whether the producer's bytes are sent. If not, they are dropped, however many there are.
@@ -124,33 +124,33 @@ pub struct Plan {
 
 /// Decides. See the table in `spec/http.md`, which the tests read row by row.
 #[must_use]
-pub fn plan(request: RequestFacts, answer: AnswerFacts) -> Plan {
-    let switches = answer.status == 101 || (request.is_connect && (200..300).contains(&answer.status));
-    if answer.status < 200 || switches {
-        return without_body(answer.status == 101);
+pub fn plan(request: RequestFacts, response: ResponseFacts) -> Plan {
+    let switches = response.status == 101 || (request.is_connect && (200..300).contains(&response.status));
+    if response.status < 200 || switches {
+        return without_body(response.status == 101);
     }
-    let (framing, send_body) = frame(request, answer);
-    let keep = keeps(request, answer.close, framing);
+    let (framing, send_body) = frame(request, response);
+    let keep = keeps(request, response.close, framing);
     let connection = match (keep, request.version) {
         (false, _) => ConnectionOption::Close,
         (true, Version::Http10) => ConnectionOption::KeepAlive,
         (true, Version::Http11) => ConnectionOption::None,
     };
-    let tells_timeout = keep && answer.first_on_connection && answer.idle_timeout_secs > 0;
+    let tells_timeout = keep && response.first_on_connection && response.idle_timeout_secs > 0;
     Plan {
         framing,
         keep,
         send_body,
         connection,
-        keep_alive_timeout: tells_timeout.then_some(answer.idle_timeout_secs),
-        trailers: framing == AnswerFraming::Chunked && answer.trailers,
+        keep_alive_timeout: tells_timeout.then_some(response.idle_timeout_secs),
+        trailers: framing == ResponseFraming::Chunked && response.trailers,
     }
 }
 
 /// 1xx and opened tunnels: no framing field (RFC 9110 §8.6, RFC 9112 §6.1), and the connection goes on.
 fn without_body(upgrade: bool) -> Plan {
     Plan {
-        framing: AnswerFraming::None,
+        framing: ResponseFraming::None,
         keep: true,
         send_body: false,
         connection: if upgrade { ConnectionOption::Upgrade } else { ConnectionOption::None },
@@ -160,39 +160,39 @@ fn without_body(upgrade: bool) -> Plan {
 }
 
 /// The framing, and whether the producer's bytes are sent.
-fn frame(request: RequestFacts, answer: AnswerFacts) -> (AnswerFraming, bool) {
-    let known = match answer.length {
-        AnswerLength::Known(length) | AnswerLength::Upstream(length) => Some(length),
-        AnswerLength::Unknown | AnswerLength::Absent => None,
+fn frame(request: RequestFacts, response: ResponseFacts) -> (ResponseFraming, bool) {
+    let known = match response.length {
+        ResponseLength::Known(length) | ResponseLength::Upstream(length) => Some(length),
+        ResponseLength::Unknown | ResponseLength::Absent => None,
     };
-    let declared = known.map_or(AnswerFraming::None, AnswerFraming::Length);
-    match answer.status {
+    let declared = known.map_or(ResponseFraming::None, ResponseFraming::Length);
+    match response.status {
         // RFC 9110 §8.6: never a length on 204.
-        204 => (AnswerFraming::None, false),
-        304 if matches!(answer.length, AnswerLength::Upstream(_)) => (declared, false),
-        304 => (AnswerFraming::None, false),
+        204 => (ResponseFraming::None, false),
+        304 if matches!(response.length, ResponseLength::Upstream(_)) => (declared, false),
+        304 => (ResponseFraming::None, false),
         // RFC 9110 §15.3.6: 205 has no content; a length of zero says so to everyone.
-        205 => (AnswerFraming::Length(0), false),
+        205 => (ResponseFraming::Length(0), false),
         // A length is passed on, never computed.
         _ if request.is_head => (declared, false),
-        _ if answer.trailers
+        _ if response.trailers
             && request.version >= Version::Http11
-            && answer.length != AnswerLength::Absent =>
+            && response.length != ResponseLength::Absent =>
         {
-            (AnswerFraming::Chunked, true)
+            (ResponseFraming::Chunked, true)
         }
-        _ => match (answer.length, known) {
-            (_, Some(length)) => (AnswerFraming::Length(length), length > 0),
-            (AnswerLength::Unknown, _) if request.version >= Version::Http11 => {
-                (AnswerFraming::Chunked, true)
+        _ => match (response.length, known) {
+            (_, Some(length)) => (ResponseFraming::Length(length), length > 0),
+            (ResponseLength::Unknown, _) if request.version >= Version::Http11 => {
+                (ResponseFraming::Chunked, true)
             }
-            (AnswerLength::Unknown, _) => (AnswerFraming::UntilClose, true),
-            _ => (AnswerFraming::Length(0), false),
+            (ResponseLength::Unknown, _) => (ResponseFraming::UntilClose, true),
+            _ => (ResponseFraming::Length(0), false),
         },
     }
 }
 
 /// RFC 9112 §9.3, in its order, with our wish to close first.
-fn keeps(request: RequestFacts, close: bool, framing: AnswerFraming) -> bool {
-    !close && framing != AnswerFraming::UntilClose && request.would_keep()
+fn keeps(request: RequestFacts, close: bool, framing: ResponseFraming) -> bool {
+    !close && framing != ResponseFraming::UntilClose && request.would_keep()
 }

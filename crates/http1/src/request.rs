@@ -112,7 +112,7 @@ impl RequestDecoder {
     ///
     /// # Errors
     ///
-    /// The client's fault, with the status to answer.
+    /// The client's fault, with the status to respond with.
     pub fn decode(&mut self, input: &[u8], head: &mut RequestHead) -> Result<Decoded, Fault> {
         self.decode_within(input, usize::MAX, head)
     }
@@ -122,7 +122,7 @@ impl RequestDecoder {
     ///
     /// # Errors
     ///
-    /// The client's fault, with the status to answer.
+    /// The client's fault, with the status to respond with.
     pub fn decode_within(
         &mut self,
         input: &[u8],

@@ -1,6 +1,6 @@
 //! The client's side of a connection.
 //!
-//! In this file: the order of an answer's parts, and which framing its head means. Not in it: how lines and bodies are read (`lines`, `body`), and
+//! In this file: the order of a response's parts, and which framing its head means. Not in it: how lines and bodies are read (`lines`, `body`), and
 //! what is done with a broken connection (the pool).
 
 use http::{Method, StatusCode};
@@ -18,14 +18,14 @@ use crate::survey::Survey;
 use crate::target::parse_version;
 use crate::{Decoded, Event};
 
-/// Decodes the answers of one connection.
+/// Decodes the responses of one connection.
 ///
-/// For each request, once the answer before it has ended: [`begin`](Self::begin), and [`allow_upgrade`](Self::allow_upgrade) if the request asked
-/// for one. Then call [`decode`](Self::decode) as with [`RequestDecoder`](crate::RequestDecoder). An answer is any number of `Informational`, then `Head`,
-/// any number of `Data`, at most one `Trailers`, and one `End`. Bytes that come without a request are a fault: so are bytes behind the end of an answer, once
+/// For each request, once the response before it has ended: [`begin`](Self::begin), and [`allow_upgrade`](Self::allow_upgrade) if the request asked
+/// for one. Then call [`decode`](Self::decode) as with [`RequestDecoder`](crate::RequestDecoder). A response is any number of `Informational`, then `Head`,
+/// any number of `Data`, at most one `Trailers`, and one `End`. Bytes that come without a request are a fault: so are bytes behind the end of a response, once
 /// `decode` sees them. When the peer closes, call [`handle_eof`](Self::handle_eof). A [`Fault`] is final.
 ///
-/// After an answer that opens a tunnel (`101`, or `2xx` to `CONNECT`), [`is_tunnel`](Self::is_tunnel) holds and the bytes are no longer this decoder's.
+/// After a response that opens a tunnel (`101`, or `2xx` to `CONNECT`), [`is_tunnel`](Self::is_tunnel) holds and the bytes are no longer this decoder's.
 #[derive(Debug)]
 pub struct ResponseDecoder {
     limits: Limits,
@@ -36,7 +36,7 @@ pub struct ResponseDecoder {
     trailers: Fields,
 }
 
-/// The request the next answer belongs to, as far as it steers the answer's framing.
+/// The request the next response belongs to, as far as it steers the response's framing.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Asked {
     Nothing,
@@ -47,7 +47,7 @@ enum Asked {
 
 #[derive(Copy, Clone, Debug)]
 enum State {
-    /// Between answers, or in a head that has not wholly come. `block` is where the fields begin, once the status line is whole.
+    /// Between responses, or in a head that has not wholly come. `block` is where the fields begin, once the status line is whole.
     Head {
         scan: LineScan,
         line: Option<StatusLine>,
@@ -78,7 +78,7 @@ impl ResponseDecoder {
         Self { limits, state: FRESH, asked: Asked::Nothing, offered: Vec::new(), trailers: Fields::new() }
     }
 
-    /// A request was (or is about to be) sent; the next final answer is to it. Also withdraws [`allow_upgrade`](Self::allow_upgrade).
+    /// A request was (or is about to be) sent; the next final response is to it. Also withdraws [`allow_upgrade`](Self::allow_upgrade).
     pub fn begin(&mut self, method: &Method) {
         self.asked = match *method {
             Method::HEAD => Asked::Head,
@@ -88,7 +88,7 @@ impl ResponseDecoder {
         self.offered.clear();
     }
 
-    /// What the request offers to switch to, as its `Upgrade` lists it: `101` is an answer to it if its own `Upgrade` names nothing else (RFC 9110 §7.8).
+    /// What the request offers to switch to, as its `Upgrade` lists it: `101` is a response to it if its own `Upgrade` names nothing else (RFC 9110 §7.8).
     pub fn allow_upgrade(&mut self, offered: Option<&[u8]>) {
         self.offered.clear();
         self.offered.extend_from_slice(offered.unwrap_or_default());
@@ -106,7 +106,7 @@ impl ResponseDecoder {
         matches!(self.state, State::Tunnel { .. })
     }
 
-    /// Whether no answer is due or in progress: the connection may be reused, if the last head said so and no byte waits.
+    /// Whether no response is due or in progress: the connection may be reused, if the last head said so and no byte waits.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.asked == Asked::Nothing && matches!(self.state, State::Head { .. })
@@ -139,12 +139,12 @@ impl ResponseDecoder {
         }
     }
 
-    /// The upstream closed. `Some(End)` if that is what ends the answer, `None` if none was due.
+    /// The upstream closed. `Some(End)` if that is what ends the response, `None` if none was due.
     ///
     /// # Errors
     ///
-    /// [`FaultKind::ClosedUnanswered`] when an answer is due and no byte of it came (which is what decides whether a retry can be safe);
-    /// [`FaultKind::Truncated`] inside an answer.
+    /// [`FaultKind::ClosedWithoutResponse`] when a response is due and no byte of it came (which is what decides whether a retry can be safe);
+    /// [`FaultKind::Truncated`] inside a response.
     pub fn handle_eof(&mut self) -> Result<Option<Event>, Fault> {
         match &self.state {
             State::Failed(fault) => Err(*fault),
@@ -155,7 +155,7 @@ impl ResponseDecoder {
             State::Tunnel { ended: true } => Ok(None),
             State::Head { scan, .. } if !scan.has_begun() => match self.asked {
                 Asked::Nothing => Ok(None),
-                _ => Err(self.fail(FaultKind::ClosedUnanswered)),
+                _ => Err(self.fail(FaultKind::ClosedWithoutResponse)),
             },
             State::Head { .. } | State::Body(_) => Err(self.fail(FaultKind::Truncated)),
         }

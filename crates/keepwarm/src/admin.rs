@@ -23,7 +23,7 @@ use http::Method;
 use keepwarm_config::{Admin as Settings, Bind};
 use keepwarm_net::{
     Bound, ConnectionLimits, DataPlane, Exchange, Handler, ListenerContext, OpenConnections, Refusal,
-    Request, StopListening, answer_error,
+    Request, StopListening, respond_with_error,
 };
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
@@ -233,19 +233,19 @@ struct Desk {
 
 impl Handler for Door {
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
-        Box::pin(async move { self.answer(exchange.request()).await.write(exchange) })
+        Box::pin(async move { self.respond(exchange.request()).await.write(exchange) })
     }
 
     fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
-        answer_error(exchange, refusal.status, refusal.name, &refusal.detail, &[]);
+        respond_with_error(exchange, refusal.status, refusal.name, &refusal.detail, &[]);
     }
 }
 
 impl Door {
-    async fn answer(&self, request: &Request) -> Answer {
+    async fn respond(&self, request: &Request) -> Response {
         let wants_json = wants_json(request);
         if let Some(refusal) = request.head.refusal {
-            return Answer::error(
+            return Response::error(
                 refusal.status(),
                 refusal.name(),
                 "The method is not served here.",
@@ -253,7 +253,7 @@ impl Door {
             );
         }
         let Some((_, act)) = PATHS.iter().find(|(path, _)| path.as_bytes() == request.head.path()) else {
-            return Answer::error(
+            return Response::error(
                 404,
                 "no_route",
                 "There is nothing here; / lists what there is.",
@@ -261,8 +261,8 @@ impl Door {
             );
         };
         if let Err(denied) = self.guard.load().check(request, *act) {
-            let answer = Answer::error(denied.status(), denied.reason(), denied.sentence(), wants_json);
-            return answer
+            let response = Response::error(denied.status(), denied.reason(), denied.sentence(), wants_json);
+            return response
                 .with((denied.status() == 401).then_some(("WWW-Authenticate", "Bearer realm=\"keepwarm\"")));
         }
         let (allow, allowed): (&str, &[Method]) = match act {
@@ -271,10 +271,10 @@ impl Door {
         };
         if !allowed.contains(&request.head.method) {
             let sentence = format!("Here the method is {allow}.");
-            return Answer::error(405, "method_not_allowed", &sentence, wants_json)
+            return Response::error(405, "method_not_allowed", &sentence, wants_json)
                 .with(Some(("Allow", allow)));
         }
-        self.desk.answer(request, wants_json).await
+        self.desk.respond(request, wants_json).await
     }
 }
 
@@ -290,30 +290,30 @@ const PATHS: [(&str, Act); 7] = [
 ];
 
 impl Desk {
-    async fn answer(&self, request: &Request, wants_json: bool) -> Answer {
+    async fn respond(&self, request: &Request, wants_json: bool) -> Response {
         match request.head.path() {
-            b"/livez" => Answer::health(&health::live(&self.view).await, "threads", wants_json),
-            b"/readyz" => Answer::health(&health::ready(&self.view).await, "apps", wants_json),
+            b"/livez" => Response::health(&health::live(&self.view).await, "threads", wants_json),
+            b"/readyz" => Response::health(&health::ready(&self.view).await, "apps", wants_json),
             b"/metrics" => {
                 let format = Format::accepted(request.head.fields.all("accept"));
                 let text = exposition::write(metrics::families(&self.view.look().await), format);
-                Answer::new(200, format.content_type(), text)
+                Response::new(200, format.content_type(), text)
             }
-            b"/status" => Answer::json(200, &status::json(&self.view.look().await)),
+            b"/status" => Response::json(200, &status::json(&self.view.look().await)),
             b"/stats" => {
                 let name = status::puma::app_of(request.head.query().unwrap_or_default());
                 let stats = status::puma::json(&self.view.look().await, name);
                 stats.map_or_else(
-                    || Answer::error(404, "no_app", "There is no app of Ruby of this name.", wants_json),
-                    |stats| Answer::json(200, &stats),
+                    || Response::error(404, "no_app", "There is no app of Ruby of this name.", wants_json),
+                    |stats| Response::json(200, &stats),
                 )
             }
             b"/reload" => self.reload(wants_json).await,
-            _ => Answer::new(200, TEXT, INDEX.to_owned()),
+            _ => Response::new(200, TEXT, INDEX.to_owned()),
         }
     }
 
-    async fn reload(&self, wants_json: bool) -> Answer {
+    async fn reload(&self, wants_json: bool) -> Response {
         let (reply, outcome) = oneshot::channel();
         let _ = self.reloads.send(reply);
         let (status, ok, message) = match outcome.await {
@@ -322,8 +322,8 @@ impl Desk {
             Err(_) => (503, false, "Keepwarm is stopping.".to_owned()),
         };
         match wants_json {
-            true => Answer::json(status, &json!({ "ok": ok, "message": message })),
-            false => Answer::new(status, TEXT, format!("{message}\n")),
+            true => Response::json(status, &json!({ "ok": ok, "message": message })),
+            false => Response::new(status, TEXT, format!("{message}\n")),
         }
     }
 }
@@ -340,14 +340,14 @@ POST /reload   as `keepwarm reload`; over a Unix socket, or with the token
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
-struct Answer {
+struct Response {
     status: u16,
     content_type: &'static str,
     body: String,
     field: Option<(&'static str, String)>,
 }
 
-impl Answer {
+impl Response {
     fn new(status: u16, content_type: &'static str, body: String) -> Self {
         Self { status, content_type, body, field: None }
     }

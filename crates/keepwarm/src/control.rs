@@ -98,10 +98,10 @@ async fn serve(
         return;
     }
     let (word, rest) = line.trim_end().split_once(' ').unwrap_or((line.trim_end(), ""));
-    let answer = match word {
+    let response = match word {
         "status" => status::json(&view.look().await),
         "subjects" => view.served().subjects.iter().map(Subject::json).collect(),
-        "stack" => stack::answer(&view, rest).await,
+        "stack" => stack::respond(&view, rest).await,
         "reload" => {
             let (reply, outcome) = oneshot::channel();
             let _ = reloads.send(reply);
@@ -113,7 +113,7 @@ async fn serve(
         }
         other => json!({ "ok": false, "message": format!("unknown request {other:?}") }),
     };
-    let _ = stream.write_all(format!("{answer}\n").as_bytes()).await;
+    let _ = stream.write_all(format!("{response}\n").as_bytes()).await;
 }
 
 /// The process ids of the Keepwarms of this user that fit.

@@ -75,7 +75,7 @@ impl Instance {
     /// Asks it; gives what it says, or in words why it says nothing.
     pub(crate) fn ask(&self, request: &str) -> Result<Value, String> {
         control::ask(&self.name, request)
-            .map_err(|error| format!("process {} did not answer: {error}", self.pid))
+            .map_err(|error| format!("process {} did not respond: {error}", self.pid))
     }
 }
 

@@ -14,9 +14,9 @@ pub(crate) fn reload(which: &cli::Which) -> ExitCode {
         Err(status) => return status,
     };
     match instance.ask("reload") {
-        Ok(answer) => {
-            let message = answer.get("message").and_then(Value::as_str).unwrap_or_default();
-            if answer.get("ok") == Some(&Value::Bool(true)) {
+        Ok(response) => {
+            let message = response.get("message").and_then(Value::as_str).unwrap_or_default();
+            if response.get("ok") == Some(&Value::Bool(true)) {
                 return crate::print(message);
             }
             complain(&format!("not reloaded; what ran goes on running.\n{message}"));

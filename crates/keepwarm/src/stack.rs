@@ -17,15 +17,15 @@ pub(crate) fn stack(options: &cli::Stack) -> ExitCode {
         Ok(instance) => instance,
         Err(status) => return status,
     };
-    let answer = match instance.ask(&format!("stack {}", options.worker)) {
-        Ok(answer) => answer,
+    let response = match instance.ask(&format!("stack {}", options.worker)) {
+        Ok(response) => response,
         Err(message) => {
             complain(&message);
             return ExitCode::from(exit::FAILED);
         }
     };
-    let text = |member: &str| answer.get(member).and_then(Value::as_str).unwrap_or_default();
-    if answer.get("ok") != Some(&Value::Bool(true)) {
+    let text = |member: &str| response.get(member).and_then(Value::as_str).unwrap_or_default();
+    if response.get("ok") != Some(&Value::Bool(true)) {
         complain(text("message"));
         return ExitCode::from(exit::FAILED);
     }
@@ -51,7 +51,7 @@ fn tame(text: &str) -> String {
 }
 
 /// Answers `stack WORKER`.
-pub(crate) async fn answer(view: &View, worker: &str) -> Value {
+pub(crate) async fn respond(view: &View, worker: &str) -> Value {
     let refused = |message: String| json!({ "ok": false, "message": message });
     let snapshot = view.supervisor.snapshot().await;
     let found = match find(&snapshot, worker) {

@@ -73,7 +73,7 @@ pub(crate) fn may_enter(directory: &Path, user: &Account) -> bool {
     may(directory, user, Access::Enter)
 }
 
-/// Whether a user may do this, and may enter all directories above, by their modes. Where more than the modes decides, the answer is yes: who tries
+/// Whether a user may do this, and may enter all directories above, by their modes. Where more than the modes decides, the response is yes: who tries
 /// learns the truth.
 pub(crate) fn may(path: &Path, user: &Account, access: Access) -> bool {
     if user.uid == 0 {

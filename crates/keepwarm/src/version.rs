@@ -12,7 +12,7 @@ use crate::run_as::{self, Choice};
 
 /// How long an interpreter may take to say its version. This number is arbitrary: a hundred times what it takes.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// What is read of its answer, and what is shown of that, in bytes. Both numbers are arbitrary.
+/// What is read of its response, and what is shown of that, in bytes. Both numbers are arbitrary.
 const READ: u64 = 4_096;
 const SHOWN: usize = 80;
 
@@ -75,7 +75,7 @@ fn runs_as_another(app: &App) -> bool {
     app.run_as.as_ref().map_or_else(by_default, |user| user.uid != own)
 }
 
-/// What a program prints when it is asked with `flag`. `None`: it cannot be started, or does not answer.
+/// What a program prints when it is asked with `flag`. `None`: it cannot be started, or does not respond.
 fn ask(program: &mut Command, flag: &str) -> Option<String> {
     let said = asked::printed(program.arg(flag).stderr(Stdio::null()), READ, PATIENCE).ok()??;
     Some(String::from_utf8_lossy(&said).into_owned())

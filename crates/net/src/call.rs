@@ -1,7 +1,7 @@
 //! One request to a server, whatever version of HTTP carries it: what [`crate::Client`] is for one connection, [`Call`] is for one upstream.
 //!
-//! Order of calls: one [`begin`](Call::begin), any number of [`send`](Call::send), one [`end`](Call::end), written by [`poll_flush`](Call::poll_flush); the answer
-//! comes from [`poll_answer`](Call::poll_answer). [`finish`](Call::finish) keeps the connection; a call that is dropped is called off.
+//! Order of calls: one [`begin`](Call::begin), any number of [`send`](Call::send), one [`end`](Call::end), written by [`poll_flush`](Call::poll_flush); the response
+//! comes from [`poll_response`](Call::poll_answer). [`finish`](Call::finish) keeps the connection; a call that is dropped is called off.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -17,8 +17,8 @@ use tokio::time::Instant;
 
 use crate::pool::{MeterOf, Metering, Places, SHORT_LIFE, warm_again};
 use crate::{
-    AcquireError, Answer, ClientError, ClientTls, Endpoint, FarEnd, Http1, Http2Call, Http2Pool, Lease, Need,
-    Pool, PoolSettings, PoolState, PoolTotals, Queue, Remote, RequestLine, Scheme,
+    AcquireError, ClientError, ClientTls, Endpoint, FarEnd, Http1, Http2Call, Http2Pool, Lease, Need, Pool,
+    PoolSettings, PoolState, PoolTotals, Queue, Remote, RequestLine, ResponsePart, Scheme,
 };
 
 /// Which version of HTTP an upstream is spoken to in.
@@ -145,7 +145,7 @@ impl Calls {
                     continue;
                 }
             }
-            // Where nobody answers, the calls will tell.
+            // Where nobody responds, the calls will tell.
             tokio::time::sleep(warm_again(failures)).await;
             failures += 1;
         }
@@ -162,7 +162,7 @@ impl Calls {
                     // The connection that showed it waits in the other pool.
                     self.chose_http1().insert(endpoint.clone(), Instant::now());
                 }
-                answered => return answered.map(Call::http2),
+                responded => return responded.map(Call::http2),
             }
         }
         self.acquire_http1(endpoint, need).await
@@ -265,7 +265,7 @@ pub struct CallHead<'a, F> {
     pub upgrade: Option<&'a [u8]>,
 }
 
-/// One request, and its answer.
+/// One request, and its response.
 #[derive(Debug)]
 pub enum Call {
     /// On a connection of HTTP/1.1.
@@ -320,7 +320,7 @@ impl Call {
         }
     }
 
-    /// Writes what was given. Ready when all of it was taken, or nothing more is: what became of the request then shows in its answer.
+    /// Writes what was given. Ready when all of it was taken, or nothing more is: what became of the request then shows in its response.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self {
             Self::Http1(lease) => lease.poll_flush(cx),
@@ -328,11 +328,11 @@ impl Call {
         }
     }
 
-    /// The next part of the answer. After [`Answer::End`] and after an error there is none.
-    pub fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answer<'_>, ClientError>> {
+    /// The next part of the response. After [`ResponsePart::End`] and after an error there is none.
+    pub fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Result<ResponsePart<'_>, ClientError>> {
         match self {
-            Self::Http1(lease) => lease.poll_answer(cx),
-            Self::Http2(call) => call.poll_answer(cx),
+            Self::Http1(lease) => lease.poll_response(cx),
+            Self::Http2(call) => call.poll_response(cx),
         }
     }
 
@@ -352,7 +352,7 @@ impl Call {
         }
     }
 
-    /// Whether a byte of the answer came.
+    /// Whether a byte of the response came.
     pub fn has_heard(&self) -> bool {
         match self {
             Self::Http1(lease) => lease.has_heard(),

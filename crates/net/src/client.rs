@@ -1,7 +1,7 @@
 //! The client's side of a connection that carries one request at a time, whatever the protocol: HTTP/1.1 (see [`crate::Http1`]), FastCGI.
 //!
 //! [`Codec`] is what a protocol is, sans-IO; [`Client`] drives it over a socket. What was given to a client leaves with the next
-//! [`Client::poll_flush`], in one write; the answer comes event by event from [`Client::poll_answer`]. Both are polled at any time, in any order: a server may
+//! [`Client::poll_flush`], in one write; the response comes event by event from [`Client::poll_response`]. Both are polled at any time, in any order: a server may
 //! answer before it has read the request.
 
 mod codec;
@@ -26,12 +26,12 @@ const READ_LARGE: usize = 64 * 1024;
 /// Buffers above this many bytes are not kept with an idle connection.
 const KEEP: usize = 16 * 1024;
 
-/// A part of an answer.
+/// A part of a response.
 #[derive(Debug)]
-pub enum Answer<'a> {
-    /// A 1xx answer, never 101.
+pub enum ResponsePart<'a> {
+    /// A 1xx response, never 101.
     Informational(&'a ResponseHead),
-    /// The head of the final answer.
+    /// The head of the final response.
     Head(&'a ResponseHead),
     /// Bytes of its body.
     Data(&'a [u8]),
@@ -62,15 +62,15 @@ struct Exchange {
     sent: u64,
     /// The socket takes no more.
     write_failed: bool,
-    /// A write has heard of a reset, or whatever else lost the connection. A read does not hear of it again: to it the stream of answers ends as if by a FIN.
+    /// A write has heard of a reset, or whatever else lost the connection. A read does not hear of it again: to it the stream of responses ends as if by a FIN.
     lost: bool,
     /// All of it was given.
     request_ended: bool,
-    /// A byte of the answer came.
+    /// A byte of the response came.
     heard: bool,
     /// The connection ended before.
-    unanswered: bool,
-    answer_ended: bool,
+    without_response: bool,
+    response_ended: bool,
     /// The server has shut its side.
     eof: bool,
     /// Bytes at the front of the buffer that were given out.
@@ -123,7 +123,7 @@ impl<C: Codec> Client<C> {
         self.out.len() + self.transport.unsent()
     }
 
-    /// Writes what was given. Ready when the socket has it all, or takes no more: what became of the request then shows in its answer.
+    /// Writes what was given. Ready when the socket has it all, or takes no more: what became of the request then shows in its response.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while !self.out.is_empty() || self.transport.unsent() > 0 {
             let (slices, count) = self.out.slices();
@@ -156,23 +156,23 @@ impl<C: Codec> Client<C> {
         self.transport.forget_unsent();
     }
 
-    /// The next part of the answer. After [`Answer::End`] and after an error there is none.
-    pub fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answer<'_>, ClientError>> {
+    /// The next part of the response. After [`ResponsePart::End`] and after an error there is none.
+    pub fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Result<ResponsePart<'_>, ClientError>> {
         let step = ready!(self.poll_step(cx));
         Poll::Ready(step.map(|event| match event {
-            Event::Informational => Answer::Informational(&self.head),
-            Event::Head => Answer::Head(&self.head),
+            Event::Informational => ResponsePart::Informational(&self.head),
+            Event::Head => ResponsePart::Head(&self.head),
             Event::Data { start, end } => {
-                Answer::Data(self.read.unread().get(start..end).unwrap_or_default())
+                ResponsePart::Data(self.read.unread().get(start..end).unwrap_or_default())
             }
-            Event::Trailers => Answer::Trailers(self.codec.trailers()),
-            Event::End | Event::NeedMore => Answer::End,
+            Event::Trailers => ResponsePart::Trailers(self.codec.trailers()),
+            Event::End | Event::NeedMore => ResponsePart::End,
         }))
     }
 
     fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<Event, ClientError>> {
         self.read.consume(std::mem::take(&mut self.exchange.given_out));
-        if self.exchange.answer_ended {
+        if self.exchange.response_ended {
             return Poll::Ready(Ok(Event::End));
         }
         loop {
@@ -196,7 +196,7 @@ impl<C: Codec> Client<C> {
                     if event == Event::End {
                         self.look_behind()?;
                     }
-                    self.exchange.answer_ended = event == Event::End;
+                    self.exchange.response_ended = event == Event::End;
                     return Poll::Ready(Ok(event));
                 }
             }
@@ -217,7 +217,7 @@ impl<C: Codec> Client<C> {
         }
     }
 
-    /// Bytes behind the end that are here with it put all of the answer in doubt (`http-rules` §5). Those that come later are nobody's.
+    /// Bytes behind the end that are here with it put all of the response in doubt (`http-rules` §5). Those that come later are nobody's.
     fn look_behind(&mut self) -> Result<(), ClientError> {
         let behind = self.read.unread();
         if behind.is_empty() || self.codec.is_tunnel() {
@@ -233,29 +233,29 @@ impl<C: Codec> Client<C> {
         Poll::Ready(got)
     }
 
-    /// The stream of answers is over, by a close or (`lost`) by an error.
+    /// The stream of responses is over, by a close or (`lost`) by an error.
     fn handle_eof(&mut self, lost: Option<io::Error>) -> Result<Event, ClientError> {
         let unannounced = lost.as_ref().is_some_and(|lost| lost.kind() == io::ErrorKind::UnexpectedEof);
         if !self.exchange.heard {
-            self.exchange.unanswered = true;
-            return Err(ClientError::Unanswered(lost.filter(|_| !unannounced)));
+            self.exchange.without_response = true;
+            return Err(ClientError::NoResponse(lost.filter(|_| !unannounced)));
         }
         let cut = || {
             let sentence = match unannounced {
                 true => {
-                    "broke off in the middle of its answer: the connection was closed without TLS's close_notify"
+                    "broke off in the middle of its response: the connection was closed without TLS's close_notify"
                 }
-                false => "broke off in the middle of its answer",
+                false => "broke off in the middle of its response",
             };
             ClientError::Fault(ServerFault { name: "truncated", sentence: sentence.to_owned() })
         };
         if lost.is_some() {
-            // A reset never ends an answer, not even one that a close would end. Nor does a FIN under TLS, which anybody on the way can send (RFC 9112 §9.8).
+            // A reset never ends a response, not even one that a close would end. Nor does a FIN under TLS, which anybody on the way can send (RFC 9112 §9.8).
             return Err(cut());
         }
         match self.codec.handle_eof().map_err(ClientError::Fault)? {
             Some(_) => {
-                self.exchange.answer_ended = true;
+                self.exchange.response_ended = true;
                 Ok(Event::End)
             }
             None => Err(cut()),
@@ -307,17 +307,17 @@ impl<C: Codec> Client<C> {
         self.exchange.sent > 0
     }
 
-    /// Whether a byte of the answer came.
+    /// Whether a byte of the response came.
     pub fn has_heard(&self) -> bool {
         self.exchange.heard
     }
 
-    /// Whether several reads were needed for the head of the answer, though it is small: the server wrote it in pieces.
+    /// Whether several reads were needed for the head of the response, though it is small: the server wrote it in pieces.
     pub fn head_came_in_pieces(&self) -> bool {
         self.exchange.head_reads > 1
     }
 
-    /// Waits for the next byte of an answer on a Unix socket, and tells the process that has sent it. Only after [`Io::name_senders`](crate::Io::name_senders).
+    /// Waits for the next byte of a response on a Unix socket, and tells the process that has sent it. Only after [`Io::name_senders`](crate::Io::name_senders).
     pub fn poll_sender(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<u32>>> {
         self.transport.poll_sender(cx)
     }
@@ -340,8 +340,8 @@ impl<C: Codec> Client<C> {
 
     /// Whether another request may follow: both messages are complete, both sides want it, and no byte waits that nobody asked for.
     pub fn is_reusable(&self) -> bool {
-        let Exchange { request_ended, answer_ended, eof, write_failed, given_out, .. } = self.exchange;
-        let whole = request_ended && answer_ended && self.unsent() == 0 && self.transport.is_open();
+        let Exchange { request_ended, response_ended, eof, write_failed, given_out, .. } = self.exchange;
+        let whole = request_ended && response_ended && self.unsent() == 0 && self.transport.is_open();
         let clean = given_out == 0 && self.read.is_empty();
         whole && clean && !eof && !write_failed && !self.codec.is_tunnel() && self.codec.keeps_connection()
     }
@@ -354,9 +354,9 @@ impl<C: Codec> Client<C> {
         self.transport.rest();
     }
 
-    /// Whether the connection ended before a byte of the answer to the last request.
-    pub(crate) fn is_unanswered(&self) -> bool {
-        self.exchange.unanswered
+    /// Whether the connection ended before a byte of the response to the last request.
+    pub(crate) fn is_without_response(&self) -> bool {
+        self.exchange.without_response
     }
 
     /// What carries it.

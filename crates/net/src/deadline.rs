@@ -21,8 +21,8 @@ pub enum Wait {
     Read,
     /// For the client to take bytes.
     Write,
-    /// For whoever answers: the handler's own.
-    Answer,
+    /// For whoever responds: the handler's own.
+    Response,
     /// The same, longer than usual: the handler's own, too.
     Slow,
 }
@@ -142,7 +142,7 @@ pub fn now() -> Instant {
     CLOCK.get().unwrap_or_else(Instant::now)
 }
 
-/// The `Date` of an answer (RFC 9110 §6.6.1), formatted once a second.
+/// The `Date` of a response (RFC 9110 §6.6.1), formatted once a second.
 pub(crate) fn http_date() -> [u8; 29] {
     if DATE.get().0 == 0 {
         refresh_date();
@@ -207,16 +207,16 @@ mod tests {
                 tokio::task::yield_now().await;
                 let deadlines = Deadlines::new();
                 deadlines.set_after(Wait::Slow, Duration::from_secs(1));
-                deadlines.set_after(Wait::Answer, Duration::from_secs(1));
+                deadlines.set_after(Wait::Response, Duration::from_secs(1));
                 let begin = Instant::now();
                 let mut again = 0;
                 let third = std::future::poll_fn(|cx| {
                     let slow = deadlines.poll_passed(Wait::Slow, cx);
-                    let answer = deadlines.poll_passed(Wait::Answer, cx);
-                    if slow && answer {
+                    let response = deadlines.poll_passed(Wait::Response, cx);
+                    if slow && response {
                         again += 1;
                         deadlines.set_after(Wait::Slow, Duration::from_secs(1));
-                        deadlines.set_after(Wait::Answer, Duration::from_secs(1));
+                        deadlines.set_after(Wait::Response, Duration::from_secs(1));
                     }
                     if again == 3 { Poll::Ready(()) } else { Poll::Pending }
                 });

@@ -3,7 +3,7 @@
 use std::task::{Context, Poll, Waker};
 
 use http::Method;
-use keepwarm_http1::{AnswerLength, AppFields, BadField, Fault};
+use keepwarm_http1::{AppFields, BadField, Fault, ResponseLength};
 use tokio::time::Instant;
 
 use crate::h1;
@@ -77,7 +77,7 @@ impl Exchange<'_> {
         on!(self, stream => stream.is_draining())
     }
 
-    /// The deadlines of this connection's task; [`crate::Wait::Answer`] belongs to the handler.
+    /// The deadlines of this connection's task; [`crate::Wait::Response`] belongs to the handler.
     pub fn deadlines(&self) -> Deadlines {
         on!(self, stream => stream.deadlines.clone())
     }
@@ -93,7 +93,7 @@ impl Exchange<'_> {
         on!(mut self, stream => stream.state.body_limit = limit)
     }
 
-    /// The connection ends with the answer, whatever the request said: what follows on it is not to be trusted, or not wanted.
+    /// The connection ends with the response, whatever the request said: what follows on it is not to be trusted, or not wanted.
     pub fn close_after(&mut self) {
         on!(mut self, stream => stream.state.refused = true)
     }
@@ -173,13 +173,13 @@ impl Exchange<'_> {
         gone.is_ready()
     }
 
-    /// An informational answer (1xx, not 101): dropped towards HTTP/1.0 and after the head.
+    /// An informational response (1xx, not 101): dropped towards HTTP/1.0 and after the head.
     pub fn informational<'a>(&mut self, status: u16, fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
         on!(mut self, stream => stream.informational(status, fields))
     }
 
-    /// The head of the answer. `length`: the body's length when it is known beyond what a `Content-Length` among the fields says.
-    /// `close`: end the connection after this answer. Gives what the fields say about the connection, which is not passed on.
+    /// The head of the response. `length`: the body's length when it is known beyond what a `Content-Length` among the fields says.
+    /// `close`: end the connection after this response. Gives what the fields say about the connection, which is not passed on.
     ///
     /// # Errors
     /// A field that is no field, or two lengths: nothing has been written, and another head may follow.
@@ -193,7 +193,7 @@ impl Exchange<'_> {
         on!(mut self, stream => stream.head(status, length, close, fields))
     }
 
-    /// The head of an upstream's answer: as [`Self::head`], but a length it gives with 304 is that of the 200 it stands for (RFC 9110 §8.6), and is passed on.
+    /// The head of an upstream's response: as [`Self::head`], but a length it gives with 304 is that of the 200 it stands for (RFC 9110 §8.6), and is passed on.
     ///
     /// # Errors
     /// As [`Self::head`].
@@ -205,42 +205,42 @@ impl Exchange<'_> {
         on!(mut self, stream => { stream.state.from_upstream = true; stream.head(status, None, false, fields) })
     }
 
-    /// Bytes of the body. What is beyond the announced length, or of an answer without a body, is dropped.
+    /// Bytes of the body. What is beyond the announced length, or of a response without a body, is dropped.
     pub fn data(&mut self, bytes: &[u8]) {
         on!(mut self, stream => stream.data(bytes))
     }
 
-    /// The answer is complete. One that is shorter than announced is cut instead.
+    /// The response is complete. One that is shorter than announced is cut instead.
     pub fn end(&mut self) {
         on!(mut self, stream => stream.end())
     }
 
-    /// The answer is complete, with trailers where the client takes them.
+    /// The response is complete, with trailers where the client takes them.
     pub fn end_with_trailers<'a>(&mut self, fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
         on!(mut self, stream => stream.end_with_trailers(fields))
     }
 
-    /// The answer cannot be completed: the connection is cut so that the client sees it.
+    /// The response cannot be completed: the connection is cut so that the client sees it.
     pub fn abort(&mut self, reason: &'static str) {
         on!(mut self, stream => stream.abort(reason))
     }
 
-    /// Takes an answer back of which nothing has been written yet, so that another can be given. `false`: there is none, or it cannot be.
+    /// Takes a response back of which nothing has been written yet, so that another can be given. `false`: there is none, or it cannot be.
     pub fn take_back(&mut self) -> bool {
         on!(mut self, stream => stream.take_back())
     }
 
-    /// Whether all that the answer announced has been given, and only its end is missing: there is nothing left to hold back.
+    /// Whether all that the response announced has been given, and only its end is missing: there is nothing left to hold back.
     pub fn is_given(&self) -> bool {
         on!(self, stream => stream.is_given())
     }
 
     /// Whether a head was given.
-    pub fn answered(&self) -> bool {
-        on!(self, stream => stream.answered())
+    pub fn responded(&self) -> bool {
+        on!(self, stream => stream.responded())
     }
 
-    /// Whether the answer is over, complete or cut.
+    /// Whether the response is over, complete or cut.
     pub fn over(&self) -> bool {
         on!(self, stream => stream.over())
     }
@@ -250,7 +250,7 @@ impl Exchange<'_> {
         on!(self, stream => stream.unsent())
     }
 
-    /// Writes what was given. Ready when the socket has it all. An answer whose head is here and whose body is due at
+    /// Writes what was given. Ready when the socket has it all. A response whose head is here and whose body is due at
     /// once may be held for up to 2 ms, so that both leave together.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
         on!(mut self, stream => stream.poll_flush(cx))
@@ -355,18 +355,18 @@ fn no_switch() -> BadField {
     BadField { name: "upgrade".to_owned(), reason: keepwarm_http1::BadFieldReason::Name }
 }
 
-/// What is known of the length of an answer's body: `stated` among its fields, `given` beside them. The same for every version of HTTP.
-pub(crate) fn answer_length(
+/// What is known of the length of a response's body: `stated` among its fields, `given` beside them. The same for every version of HTTP.
+pub(crate) fn response_length(
     stated: Option<u64>,
     given: Option<u64>,
     bodiless: bool,
     from_upstream: bool,
-) -> AnswerLength {
+) -> ResponseLength {
     match stated.or(given.filter(|_| !bodiless)) {
-        Some(length) if from_upstream => AnswerLength::Upstream(length),
-        Some(length) => AnswerLength::Known(length),
-        None if bodiless => AnswerLength::Absent,
-        None => AnswerLength::Unknown,
+        Some(length) if from_upstream => ResponseLength::Upstream(length),
+        Some(length) => ResponseLength::Known(length),
+        None if bodiless => ResponseLength::Absent,
+        None => ResponseLength::Unknown,
     }
 }
 
@@ -400,7 +400,7 @@ pub enum BodyError {
 }
 
 impl BodyError {
-    /// What to answer; `None` when nobody is there to read it.
+    /// What to respond with; `None` when nobody is there to read it.
     pub fn refusal(&self) -> Option<Refusal> {
         match self {
             Self::Gone(_) => None,
@@ -463,7 +463,7 @@ pub enum Gone {
     Reset,
     /// It shut its writing side before its request was whole, or on a route where that means that it left.
     Closed,
-    /// It took its answer too slowly.
+    /// It took its response too slowly.
     TooSlow,
 }
 
@@ -481,7 +481,7 @@ impl Gone {
 /// How an exchange ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// The answer was written whole.
+    /// The response was written whole.
     Complete,
     /// It was cut, by us.
     Cut,

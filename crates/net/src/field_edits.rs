@@ -1,8 +1,8 @@
-//! Changes that a route makes to the head of every answer.
+//! Changes that a route makes to the head of every response.
 
 use keepwarm_http1::{BadField, scan_app_fields};
 
-/// Fields to take out of an answer's head, and fields to put in their place. Applied by [`crate::Exchange::head`] to whatever head is given, our own
+/// Fields to take out of a response's head, and fields to put in their place. Applied by [`crate::Exchange::head`] to whatever head is given, our own
 /// errors included.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FieldEdits {

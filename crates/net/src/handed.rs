@@ -1,4 +1,4 @@
-//! An answer whose body is a file: the app names it, the edge sends it.
+//! A response whose body is a file: the app names it, the edge sends it.
 
 use keepwarm_http1::{BadField, Fields, scan_app_fields};
 
@@ -9,7 +9,7 @@ use crate::Exchange;
 pub struct HandedFile {
     /// Which.
     pub name: HandedName,
-    /// The status of the app's answer.
+    /// The status of the app's response.
     pub status: u16,
     /// Its fields, those apart that would be about its own body.
     pub fields: Fields,
@@ -25,7 +25,7 @@ pub enum HandedName {
 }
 
 impl Exchange<'_> {
-    /// Notes that the answer's body is a file, when its fields name one and the route has the app's word for it. `true`: the answer is the edge's now, and
+    /// Notes that the response's body is a file, when its fields name one and the route has the app's word for it. `true`: the response is the edge's now, and
     /// whatever the app sends as a body is dropped.
     ///
     /// # Errors
@@ -35,7 +35,7 @@ impl Exchange<'_> {
         status: u16,
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
     ) -> Result<bool, BadField> {
-        if !self.request().may_hand_files || self.answered() {
+        if !self.request().may_hand_files || self.responded() {
             return Ok(false);
         }
         let named = |name: &str| {

@@ -20,7 +20,7 @@ pub trait Handler: Send + Sync {
     /// Answers one request. When the future ends without [`Exchange::end`] the client's connection is cut.
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
 
-    /// Answers what is no request, or came too slowly: writes a short answer, whole and at once. The connection ends after it. The request's head is
+    /// Answers what is no request, or came too slowly: writes a short response, whole and at once. The connection ends after it. The request's head is
     /// the empty default.
     fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal);
 
@@ -29,7 +29,7 @@ pub trait Handler: Send + Sync {
         false
     }
 
-    /// Called once when a request's answer has been written or its connection was lost.
+    /// Called once when a request's response has been written or its connection was lost.
     fn finished(&self, _request: &Request, _outcome: &Outcome) {}
 }
 
@@ -56,19 +56,19 @@ pub struct Request {
     pub trusted_peer: bool,
     /// Fields the edge adds for the app, which replace every received one of those names (see [`Request::drops_field`]).
     pub extra_fields: keepwarm_http1::Fields,
-    /// Changes the route makes to the head of the answer.
-    pub answer_edits: Option<std::sync::Arc<crate::FieldEdits>>,
+    /// Changes the route makes to the head of the response.
+    pub response_edits: Option<std::sync::Arc<crate::FieldEdits>>,
     /// How the route wants the bodies to be passed on.
     pub passing: Passing,
-    /// Set by the edge: the app may name a file as its answer ([`Exchange::hand_file`]).
+    /// Set by the edge: the app may name a file as its response ([`Exchange::hand_file`]).
     pub may_hand_files: bool,
     /// The file it named.
     pub handed: Option<Box<crate::HandedFile>>,
-    /// The path and query that a CGI script named in place of its answer (RFC 3875 §6.2.2): the edge answers as if they had been asked for.
+    /// The path and query that a CGI script named in place of its response (RFC 3875 §6.2.2): the edge responds as if they had been asked for.
     pub redirected: Option<Vec<u8>>,
     /// What the client asked for, where it was such a path that was answered.
     pub asked: Option<Box<(http::Method, Vec<u8>)>>,
-    /// Set by whoever answers, for the access log: the app or the kind of route.
+    /// Set by whoever responds, for the access log: the app or the kind of route.
     pub target: Option<std::sync::Arc<str>>,
     /// The pattern of its route, as configured; none before it has one.
     pub route: Option<std::sync::Arc<str>>,
@@ -88,19 +88,19 @@ pub struct Request {
     dropped_names: Cell<bool>,
 }
 
-/// Where the time of a request went, as far as an app had it. What is left of the whole is writing the rest of its answer.
+/// Where the time of a request went, as far as an app had it. What is left of the whole is writing the rest of its response.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Times {
     /// Its body was read, as far as that comes before the app is called; and its head.
     pub read: Duration,
     /// It waited for a worker.
     pub queue: Duration,
-    /// A worker had it: until the app's answer was complete, or it was given up.
+    /// A worker had it: until the app's response was complete, or it was given up.
     pub app: Duration,
 }
 
 impl Times {
-    /// Of a request that was received, began to wait for a worker, was begun by it, and had its answer complete.
+    /// Of a request that was received, began to wait for a worker, was begun by it, and had its response complete.
     pub fn between(received: Instant, waited: Instant, begun: Instant, ended: Instant) -> Self {
         Self {
             read: waited.saturating_duration_since(received),
@@ -115,7 +115,7 @@ impl Times {
 pub struct Passing {
     /// Whether the request's body is read before the app or upstream is called; `None`: as the kind of app wants it.
     pub buffer_request: Option<bool>,
-    /// Whether an answer is taken from the app or upstream faster than the client takes it; `None`: as the kind of app wants it.
+    /// Whether a response is taken from the app or upstream faster than the client takes it; `None`: as the kind of app wants it.
     pub buffer_response: Option<bool>,
     /// Which clients get `103 Early Hints`.
     pub early_hints: EarlyHints,
@@ -137,7 +137,7 @@ pub enum FieldNames {
 /// Which clients get `103 Early Hints` of an app.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum EarlyHints {
-    /// Those that say that they navigate (RFC 8297 §3: others may take it for the answer).
+    /// Those that say that they navigate (RFC 8297 §3: others may take it for the response).
     #[default]
     Auto,
     /// All of HTTP/1.1.
@@ -176,7 +176,7 @@ impl Request {
             forwarded: None,
             trusted_peer: false,
             extra_fields: keepwarm_http1::Fields::new(),
-            answer_edits: None,
+            response_edits: None,
             passing: Passing::default(),
             may_hand_files: false,
             handed: None,
@@ -201,7 +201,7 @@ impl Request {
         self.forwarded = None;
         self.trusted_peer = false;
         self.extra_fields.clear();
-        self.answer_edits = None;
+        self.response_edits = None;
         self.passing = Passing::default();
         self.may_hand_files = false;
         self.handed = None;
@@ -226,7 +226,7 @@ impl Request {
         self.normal_path = None;
         self.mount = 0;
         self.extra_fields.clear();
-        self.answer_edits = None;
+        self.response_edits = None;
         self.passing = Passing::default();
         self.may_hand_files = false;
         self.handed = None;
@@ -304,7 +304,7 @@ pub struct Outcome {
     pub body_bytes: u64,
     /// How it ended.
     pub fate: crate::Fate,
-    /// From the first byte of the head to the last byte of the answer taken by the socket.
+    /// From the first byte of the head to the last byte of the response taken by the socket.
     pub elapsed: Duration,
 }
 

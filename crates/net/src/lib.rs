@@ -12,7 +12,7 @@ mod deadline;
 #[cfg(not(feature = "simulation"))]
 mod disk;
 mod endpoint;
-mod error_answer;
+mod error_response;
 mod exchange;
 mod field_edits;
 mod folder;
@@ -43,11 +43,13 @@ mod websocket;
 
 pub use buffer::ReadBuffer;
 pub use call::{Call, CallHead, Calls, Protocol};
-pub use client::{Answer, Client, ClientError, Codec, ServerFault};
+pub use client::{Client, ClientError, Codec, ResponsePart, ServerFault};
 pub use connect::{AcquireError, Dial, DialTimes, connect_any};
 pub use deadline::{Deadlines, Wait, now, run_ticker};
 pub use endpoint::Endpoint;
-pub use error_answer::{answer_error, answer_printed, answer_refusal, sentence, wants_page};
+pub use error_response::{
+    respond_with_error, respond_with_printed, respond_with_refusal, sentence, wants_page,
+};
 pub use exchange::{BodyError, BodyProgress, Exchange, Fate, Gone, Refusal};
 pub use field_edits::FieldEdits;
 pub use folder::{Folder, Found, Guard, OpenFile, RewrittenQuery, Rules, file_name};
@@ -64,10 +66,10 @@ pub use listener::{
     BindTo, Bound, ConnectionLimits, ListenerContext, OpenConnections, StopListening, StopSignal, bind,
     bind_beside, serve, stop_listening,
 };
-pub use max_forwards::{ALLOW, MAX_FORWARDS, answer_as_last, forwards_left, max_forwards};
+pub use max_forwards::{ALLOW, MAX_FORWARDS, forwards_left, max_forwards, respond_as_final_recipient};
 pub use pass::{
-    FarEnd, Tunnel, TunnelEnd, UNSENT_ENOUGH, answer_fields, is_for_client, is_read_first, offered_protocols,
-    pass_informational, read_first, request_target,
+    FarEnd, Tunnel, TunnelEnd, UNSENT_ENOUGH, is_for_client, is_read_first, offered_protocols,
+    pass_informational, read_first, request_target, response_fields,
 };
 pub use pool::{Lease, MeterOf, Need, Pool, PoolSettings, PoolState, PoolTotals, Queue, Queued};
 pub use record::{CallRecord, CallTimes, FailedAttempt};

@@ -31,7 +31,7 @@ pub struct ListenerContext {
     pub handler: Arc<dyn Handler>,
     /// Bounds what clients may do.
     pub limits: ConnectionLimits,
-    /// The process is about to end: connections end with their next answer.
+    /// The process is about to end: connections end with their next response.
     pub draining: Arc<AtomicBool>,
     /// How many connections the process has.
     pub open: Arc<OpenConnections>,
@@ -50,19 +50,19 @@ pub struct ConnectionLimits {
     pub body_rate: u32,
     /// Waited for a peer in all before a rate counts.
     pub body_grace: Duration,
-    /// Least average rate at which a client takes its answer, in bytes a second; 0: none.
+    /// Least average rate at which a client takes its response, in bytes a second; 0: none.
     pub drain_rate: u32,
     /// Without a request.
     pub idle: Duration,
     /// Requests on a connection.
     pub requests: u64,
-    /// Age of a connection at which its next answer is the last.
+    /// Age of a connection at which its next response is the last.
     pub age: Duration,
     /// Without a byte taken by a client that is being answered.
     pub write_timeout: Duration,
     /// Connections of one client address; 0: no limit.
     pub per_client: usize,
-    /// Bytes of an answer held for a slow client before its app has to wait.
+    /// Bytes of a response held for a slow client before its app has to wait.
     pub response_buffer: u64,
     /// Of WebSockets.
     pub websocket: WebSocketLimits,

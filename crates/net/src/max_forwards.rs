@@ -10,7 +10,7 @@ pub const ALLOW: (&str, &[u8]) = ("Allow", b"GET, HEAD, POST, PUT, DELETE, OPTIO
 /// The field.
 pub const MAX_FORWARDS: &[u8] = b"max-forwards";
 
-/// What it says; `None`: nothing that counts. 0: [`answer_as_last`].
+/// What it says; `None`: nothing that counts. 0: [`respond_as_final_recipient`].
 pub fn max_forwards(head: &RequestHead) -> Option<u64> {
     if head.method != Method::OPTIONS {
         return None;
@@ -27,7 +27,7 @@ pub fn forwards_left(head: &RequestHead) -> Option<String> {
 }
 
 /// Answers an `OPTIONS` that is for us.
-pub fn answer_as_last(exchange: &mut Exchange<'_>) {
+pub fn respond_as_final_recipient(exchange: &mut Exchange<'_>) {
     let (name, value) = ALLOW;
     match exchange.head(200, Some(0), false, std::iter::once((name.as_bytes(), value))) {
         Ok(_) => exchange.end(),

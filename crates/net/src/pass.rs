@@ -1,4 +1,4 @@
-//! What passes between a client of ours and a server of ours, whoever stands between them: fields, informational answers, tunnels.
+//! What passes between a client of ours and a server of ours, whoever stands between them: fields, informational responses, tunnels.
 
 use std::future::Future;
 use std::io;
@@ -41,13 +41,13 @@ pub fn request_target(request: &Request) -> Vec<u8> {
     target
 }
 
-/// The fields of a server's answer that are its client's.
-pub fn answer_fields(head: &ResponseHead) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+/// The fields of a server's response that are its client's.
+pub fn response_fields(head: &ResponseHead) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
     let kept = is_for_client(head);
     head.fields.iter().filter(move |(name, _)| kept(name))
 }
 
-/// Whether a field of a server's answer is its client's, by its name in lower case.
+/// Whether a field of a server's response is its client's, by its name in lower case.
 pub fn is_for_client(head: &ResponseHead) -> impl Fn(&[u8]) -> bool + Clone {
     let hop_by_hop = HopByHop::of(&head.fields);
     // RFC 9110 §15.5.22: 426 MUST say which protocol.
@@ -69,13 +69,13 @@ pub async fn read_first(whole: impl Future<Output = Result<(), BodyError>>) -> R
     tokio::time::timeout(READ_FIRST_WAIT, whole).await.unwrap_or(Ok(()))
 }
 
-/// Passes a 1xx answer on, with `more` fields.
+/// Passes a 1xx response on, with `more` fields.
 pub fn pass_informational<'a>(
     exchange: &mut Exchange<'_>,
     head: &'a ResponseHead,
     more: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
 ) {
-    exchange.informational(head.status.as_u16(), answer_fields(head).chain(more));
+    exchange.informational(head.status.as_u16(), response_fields(head).chain(more));
 }
 
 /// What a tunnel ends at on the server's side.
@@ -154,7 +154,7 @@ impl Tunnel {
         more: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Result<Self, BadField> {
         let mut fields = Fields::new();
-        answer_fields(head).chain(more).for_each(|(name, value)| fields.push(name, value));
+        response_fields(head).chain(more).for_each(|(name, value)| fields.push(name, value));
         let protocol = head.fields.first("upgrade").unwrap_or(b"websocket");
         exchange.begin_tunnel(protocol, &fields)?;
         Ok(Self::of(exchange))
@@ -163,7 +163,7 @@ impl Tunnel {
     /// Of a client that was told already.
     pub fn of(exchange: &Exchange<'_>) -> Self {
         let idle = exchange.limits().websocket.idle;
-        exchange.deadlines().set_after(Wait::Answer, idle);
+        exchange.deadlines().set_after(Wait::Response, idle);
         Self { client_ended: false, server_ended: false, told: false, idle, block: Vec::new() }
     }
 
@@ -185,7 +185,7 @@ impl Tunnel {
                 return Poll::Ready(TunnelEnd::Over);
             }
             if down == Flow::Moved || up == Flow::Moved {
-                exchange.deadlines().set_after(Wait::Answer, self.idle);
+                exchange.deadlines().set_after(Wait::Response, self.idle);
                 continue;
             }
             // Room that the writes made: where it was missing nothing was read, and so nothing there wakes us.
@@ -194,7 +194,7 @@ impl Tunnel {
             {
                 continue;
             }
-            if exchange.deadlines().poll_passed(Wait::Answer, cx) {
+            if exchange.deadlines().poll_passed(Wait::Response, cx) {
                 exchange.request_mut().reason.get_or_insert("tunnel_idle");
                 return Poll::Ready(TunnelEnd::Idle);
             }

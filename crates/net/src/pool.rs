@@ -284,7 +284,7 @@ impl<C: Codec> Pool<C> {
         self.metering.totals()
     }
 
-    /// A request was lost on a connection that was closed meanwhile ([`Lease::idle`] is some, and its answer [`crate::ClientError::Unanswered`]): what became of it. What it teaches, the
+    /// A request was lost on a connection that was closed meanwhile ([`Lease::idle`] is some, and its response [`crate::ClientError::NoResponse`]): what became of it. What it teaches, the
     /// pool knows from the lease.
     pub fn count_lost(&self, endpoint: &Endpoint, retried: bool) {
         self.metering.counts(self.metering.of(endpoint)).lost(retried);
@@ -317,7 +317,7 @@ impl<C: Codec> Pool<C> {
         client.rest();
         let mut inner = self.lock();
         let (settings, waker) = (inner.settings, inner.watcher(thread));
-        // Registers the watcher, without waking it. What is not quiet now was closed with the answer, and teaches nothing.
+        // Registers the watcher, without waking it. What is not quiet now was closed with the response, and teaches nothing.
         let quiet = client.heard_of(waker.as_ref().unwrap_or(Waker::noop())) == Idleness::Quiet;
         let closed = match inner.shelves.get_mut(endpoint) {
             None => Some(client),
@@ -325,7 +325,7 @@ impl<C: Codec> Pool<C> {
                 if was_spare {
                     shelf.dialled(true);
                 }
-                shelf.handle_answered(client.codec().keep_alive_timeout(), idle, now);
+                shelf.handle_responded(client.codec().keep_alive_timeout(), idle, now);
                 let seeks = || Seeks::anywhere(endpoint);
                 let claimed = || {
                     self.places.claims(seeks, shelf.is_wanted(), now)

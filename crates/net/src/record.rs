@@ -22,11 +22,11 @@ pub struct CallRecord {
     pub times: CallTimes,
     /// The upstream's status; 0 when it gave none.
     pub status: u16,
-    /// What the caller got: that, or the status of an answer of ours; 0: nothing.
-    pub answered: u16,
+    /// What the caller got: that, or the status of a response of ours; 0: nothing.
+    pub responded: u16,
     /// Bytes of the request's body.
     pub sent: u64,
-    /// Bytes of the answer's body.
+    /// Bytes of the response's body.
     pub received: u64,
 }
 
@@ -48,7 +48,7 @@ pub struct CallTimes {
     pub queue: Duration,
     /// Getting a connection, in the last attempt: next to nothing when one was kept.
     pub connect: Duration,
-    /// From having it to the head of the answer.
+    /// From having it to the head of the response.
     pub first_byte: Duration,
     /// From the head to the end.
     pub body: Duration,

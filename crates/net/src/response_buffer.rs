@@ -54,7 +54,7 @@ impl ResponseBuffer {
         let Some(spool) = &mut self.spool else {
             let direct = exchange.unsent() < UNSENT_ENOUGH;
             // Before the head there are informational responses alone, which go straight on.
-            let keeps = self.buffers && exchange.answered();
+            let keeps = self.buffers && exchange.responded();
             return Ok(direct || (keeps && self.may_keep(SPILL.has_memory())));
         };
         match spool.poll_spill(cx) {

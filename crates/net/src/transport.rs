@@ -144,7 +144,7 @@ impl Transport {
         }
     }
 
-    /// Whether the server has not said, beside its answer, that it closes.
+    /// Whether the server has not said, beside its response, that it closes.
     pub(crate) fn is_open(&self) -> bool {
         match &self.kind {
             Kind::Plain(_) => true,

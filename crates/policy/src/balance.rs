@@ -1,7 +1,7 @@
 //! Which endpoint gets the next request.
 //!
 //! * **Least request** (default): of two endpoints drawn at random the one with less load gets it ("power of two choices": Mitzenmacher, *The Power of Two
-//!   Choices in Randomized Load Balancing*, 2001). Load is the peak-sensitive moving average of the answers' times, times the requests in flight and this one
+//!   Choices in Randomized Load Balancing*, 2001). Load is the peak-sensitive moving average of the responses' times, times the requests in flight and this one
 //!   (Finagle's `PeakEwma`; see [`Load`]): an endpoint that becomes slow is avoided at once, and tried again as its average fades.
 //! * **Round robin**: smooth and weighted, nginx's.
 //! * **Ring hash** (ketama: 160 points for an endpoint) and **Maglev** (Eisenbud et al., *Maglev: A Fast and Reliable Software Network Load Balancer*, 2016): the
@@ -109,7 +109,7 @@ pub struct Ask<'a> {
     pub random: u64,
 }
 
-/// The answer.
+/// The response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pick {
     /// Into the members.

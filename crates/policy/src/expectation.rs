@@ -19,7 +19,7 @@ pub struct Expectation {
 }
 
 impl Expectation {
-    /// It answered an expectation: with `100`, or with its final answer.
+    /// It answered an expectation: with `100`, or with its final response.
     pub fn handle_honoured(&mut self) {
         *self = Self::default();
     }

@@ -1,4 +1,4 @@
-//! When a call that takes long is made a second time, and the first answer counts (Dean, Barroso, *The Tail at Scale*, 2013).
+//! When a call that takes long is made a second time, and the first response counts (Dean, Barroso, *The Tail at Scale*, 2013).
 //!
 //! For idempotent calls only, whose body can be sent twice. The second attempt goes out when the first has taken longer than most calls lately do (a percentile), or after a
 //! fixed time; to another endpoint where there is one. A budget bounds what it costs: when the whole upstream becomes slow, every call is late, and a second one each
@@ -38,17 +38,17 @@ impl Default for Settings {
 
 /// Calls seen before a percentile says anything.
 const ENOUGH: u32 = 100;
-/// The percentile is computed anew after so many answers: it moves slowly, and costs a pass over the histogram.
+/// The percentile is computed anew after so many responses: it moves slowly, and costs a pass over the histogram.
 const REFRESH: u32 = 32;
 
-/// Decides for the calls of one upstream. Order of calls: [`Hedge::handle_call`] for each; when its delay has passed, [`Hedge::try_send`]; with the answer to a first attempt,
-/// [`Hedge::handle_answer`].
+/// Decides for the calls of one upstream. Order of calls: [`Hedge::handle_call`] for each; when its delay has passed, [`Hedge::try_send`]; with the response to a first attempt,
+/// [`Hedge::handle_response`].
 #[derive(Debug, Clone)]
 pub struct Hedge {
     settings: Settings,
     digest: Digest,
     budget: RetryBudget,
-    answers: u32,
+    responses: u32,
     /// What the digest said last.
     delay: Option<Duration>,
 }
@@ -61,7 +61,7 @@ impl Hedge {
             settings,
             digest: Digest::default(),
             budget: RetryBudget::new(budget(settings)),
-            answers: 0,
+            responses: 0,
             delay: None,
         }
     }
@@ -70,7 +70,7 @@ impl Hedge {
     pub fn set_settings(&mut self, settings: Settings) {
         self.budget.set_settings(budget(settings));
         self.settings = settings;
-        self.answers = 0;
+        self.responses = 0;
     }
 
     /// A call begins. When its second attempt may go out; `None`: there is none. `repeatable`: idempotent, and its body is there twice.
@@ -84,21 +84,21 @@ impl Hedge {
         now.checked_add(delay?)
     }
 
-    /// The delay has passed and no answer has begun: whether the second attempt goes out. It is paid for.
+    /// The delay has passed and no response has begun: whether the second attempt goes out. It is paid for.
     pub fn try_send(&mut self) -> bool {
         self.budget.try_retry()
     }
 
-    /// The answer to a first attempt began after this time; when the second one was quicker, or neither came, the time the first had taken by then.
-    pub fn handle_answer(&mut self, took: Duration) {
+    /// The response to a first attempt began after this time; when the second one was quicker, or neither came, the time the first had taken by then.
+    pub fn handle_response(&mut self, took: Duration) {
         let After::Quantile(thousandths) = self.settings.after else { return };
         self.digest.add(took);
-        if self.answers.is_multiple_of(REFRESH) {
+        if self.responses.is_multiple_of(REFRESH) {
             let known = self.digest.total() >= ENOUGH;
             let quantile = self.digest.quantile(thousandths).filter(|_| known);
             self.delay = quantile.map(|delay| delay.max(self.settings.least));
         }
-        self.answers = self.answers.wrapping_add(1);
+        self.responses = self.responses.wrapping_add(1);
     }
 }
 
@@ -127,14 +127,14 @@ mod tests {
         let (mut hedge, now) = (Hedge::new(Settings::default()), Instant::now());
         for _ in 0..ENOUGH - 1 {
             assert_eq!(hedge.handle_call(true, now), None);
-            hedge.handle_answer(10 * MILLI);
+            hedge.handle_response(10 * MILLI);
         }
         for at in 0..10_000 {
-            hedge.handle_answer(if at % 10 == 0 { 100 * MILLI } else { 10 * MILLI });
+            hedge.handle_response(if at % 10 == 0 { 100 * MILLI } else { 10 * MILLI });
         }
         let delay = hedge.handle_call(true, now).unwrap() - now;
         assert!((100 * MILLI..115 * MILLI).contains(&delay), "{delay:?}");
-        (0..50_000).for_each(|_| hedge.handle_answer(MILLI / 10));
+        (0..50_000).for_each(|_| hedge.handle_response(MILLI / 10));
         assert_eq!(hedge.handle_call(true, now), Some(now + 2 * MILLI), "never sooner");
     }
 
@@ -150,7 +150,7 @@ mod tests {
             if due.is_some_and(|due| now + took > due) && hedge.try_send() {
                 sent += 1;
             }
-            hedge.handle_answer(took);
+            hedge.handle_response(took);
         }
         assert!((200..=1010).contains(&sent), "{sent}");
     }

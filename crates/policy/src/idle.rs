@@ -11,10 +11,10 @@
 //! | *stated*: `Keep-Alive: timeout=5` | T is 5 s |
 //! | *closed*: a FIN while it lay idle | T is at most that, and this server tells when it closes. It may have ended: then all its connections close, however long they were idle |
 //! | *closed* again, at another moment after about the same time | T is that |
-//! | *quiet*: it lies idle for [`FLOOR`] or longer, and no FIN came | closes that came sooner were no time-out: the server ended, or closes after some answers |
+//! | *quiet*: it lies idle for [`FLOOR`] or longer, and no FIN came | closes that came sooner were no time-out: the server ended, or closes after some responses |
 //! | *kept*: it lay idle for longer than an earlier close, and no FIN came | that close was no time-out, if it was the only one; or T is longer now, if the last one is [`FORGET`] ago, or less when it was seen a few times only |
 //! | *answered*: a request on a connection that had been idle | T is longer than that |
-//! | *lost*: a request on it died without a byte of an answer | T is at most that, and this server may close without telling (or something between drops connections); nothing, when others that had been idle for other times were closed in the same moment: then the server has ended |
+//! | *lost*: a request on it died without a byte of a response | T is at most that, and this server may close without telling (or something between drops connections); nothing, when others that had been idle for other times were closed in the same moment: then the server has ended |
 //!
 //! # What follows
 //!
@@ -22,7 +22,7 @@
 //!
 //! A request that **cannot be repeated** goes, while nothing is known, on a connection that was used within the last second ([`FRESH`]). A single close adds to that what was
 //! proven by answers (nine tenths of it); what was stated, or closed twice, is believed. After a loss nothing counts but what was answered since, for T may be anything below; under
-//! [`FLOOR`] nobody's time-out is, and what dies there has died of something else. A server that closes there and loses a request does so after each answer: of it, too, only
+//! [`FLOOR`] nobody's time-out is, and what dies there has died of something else. A server that closes there and loses a request does so after each response: of it, too, only
 //! what was answered since counts.
 //!
 //! A request that **can be repeated** takes any connection while nothing is known. After a loss it finds the way back: now and then one tries a connection that has been idle for longer
@@ -61,7 +61,7 @@ const RELAPSE: Duration = Duration::from_secs(60 * 60);
 /// [`KeepAlive::handle_success`] or [`KeepAlive::handle_lost`]; or [`KeepAlive::handle_close`] when it was closed before; or [`KeepAlive::handle_kept`] when it is given up.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct KeepAlive {
-    /// What the last answer said.
+    /// What the last response said.
     stated: Option<Duration>,
     closed: Option<Closed>,
     lost: Option<Lost>,
@@ -69,7 +69,7 @@ pub struct KeepAlive {
     proven: Duration,
     /// There was a loss that no agreeing closes have explained: only what is proven counts.
     wary: bool,
-    /// It closes sooner than any time-out would, and a request was lost then: it does so after each answer, and does not say so. The longest idle time after which one was answered since.
+    /// It closes sooner than any time-out would, and a request was lost then: it does so after each response, and does not say so. The longest idle time after which one was answered since.
     at_once: Option<Duration>,
     /// Good tries or agreeing closes that would explain the last loss, and when that was.
     enough: u32,
@@ -106,9 +106,9 @@ struct Lost {
 }
 
 impl KeepAlive {
-    /// An answer came with `Keep-Alive: timeout=`, or (`None`) without.
+    /// A response came with `Keep-Alive: timeout=`, or (`None`) without.
     pub fn handle_stated(&mut self, timeout: Option<Duration>) {
-        // Not every answer of a server repeats it.
+        // Not every response of a server repeats it.
         self.stated = timeout.or(self.stated);
     }
 
@@ -183,7 +183,7 @@ impl KeepAlive {
         }
     }
 
-    /// A request died without a byte of an answer on a connection that had been idle for this long.
+    /// A request died without a byte of a response on a connection that had been idle for this long.
     pub fn handle_lost(&mut self, idle: Duration, now: Instant) {
         let ended = self.closed.is_some_and(|closed| is_end_of_server((closed.idle, closed.at), (idle, now)));
         if idle < FLOOR || ended {

@@ -1,19 +1,19 @@
 //! Whether a worker is quick enough to be given requests ahead.
 //!
-//! A worker that takes one request at a time sleeps between two of them, until it is given the next and woken: for an application that answers
-//! in microseconds that costs more than the answer. Given the next one before it asks, it need not sleep. But a request that waits
+//! A worker that takes one request at a time sleeps between two of them, until it is given the next and woken: for an application that responds
+//! in microseconds that costs more than the response. Given the next one before it asks, it need not sleep. But a request that waits
 //! behind another shares its fate, so this is done only for a worker that has been quick lately and is not slow just now.
 //!
-//! The signal is the average time of an answer, with old answers forgotten at a rate of an eighth (the gain of TCP's round-trip time, RFC 6298 §2), and the
+//! The signal is the average time of a response, with old answers forgotten at a rate of an eighth (the gain of TCP's round-trip time, RFC 6298 §2), and the
 //! time that the present one has taken. At the start nothing is known, and nothing is given ahead.
 
 use std::time::{Duration, Instant};
 
-/// How quickly one worker answers.
+/// How quickly one worker responds.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Pace {
     average: Duration,
-    answers: u32,
+    responses: u32,
     /// When the present request was begun.
     since: Option<Instant>,
 }
@@ -30,11 +30,11 @@ impl Pace {
     }
 
     /// It has answered; `next`: and goes on with another.
-    pub fn handle_answer(&mut self, now: Instant, next: bool) {
+    pub fn handle_response(&mut self, now: Instant, next: bool) {
         if let Some(since) = self.since {
             let took = now.saturating_duration_since(since);
-            self.average = if self.answers == 0 { took } else { (self.average * 7 + took) / 8 };
-            self.answers = self.answers.saturating_add(1);
+            self.average = if self.responses == 0 { took } else { (self.average * 7 + took) / 8 };
+            self.responses = self.responses.saturating_add(1);
         }
         self.since = next.then_some(now);
     }
@@ -42,7 +42,7 @@ impl Pace {
     /// Whether a request that waits behind the present one will hardly wait.
     pub fn is_quick(&self, now: Instant) -> bool {
         let stuck = self.since.is_some_and(|since| now.saturating_duration_since(since) > QUICK);
-        self.answers >= ENOUGH && self.average < QUICK && !stuck
+        self.responses >= ENOUGH && self.average < QUICK && !stuck
     }
 }
 
@@ -51,12 +51,12 @@ impl Pace {
 mod tests {
     use super::*;
 
-    fn after(answers: u32, each: Duration) -> (Pace, Instant) {
+    fn after(responses: u32, each: Duration) -> (Pace, Instant) {
         let (mut pace, mut now) = (Pace::default(), Instant::now());
-        for _ in 0..answers {
+        for _ in 0..responses {
             pace.handle_begin(now);
             now += each;
-            pace.handle_answer(now, false);
+            pace.handle_response(now, false);
         }
         (pace, now)
     }
@@ -70,18 +70,18 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_worker_is_not_quick_and_one_slow_answer_is_forgotten() {
+    fn a_slow_worker_is_not_quick_and_one_slow_response_is_forgotten() {
         let (pace, now) = after(100, Duration::from_millis(2));
         assert!(!pace.is_quick(now));
         let (mut pace, mut now) = after(100, Duration::from_micros(10));
         pace.handle_begin(now);
         now += Duration::from_millis(20);
-        pace.handle_answer(now, false);
+        pace.handle_response(now, false);
         assert!(!pace.is_quick(now), "just after a slow one");
         for _ in 0..ENOUGH {
             pace.handle_begin(now);
             now += Duration::from_micros(10);
-            pace.handle_answer(now, false);
+            pace.handle_response(now, false);
         }
         assert!(pace.is_quick(now));
     }
@@ -95,11 +95,11 @@ mod tests {
     }
 
     #[test]
-    fn the_next_of_a_row_is_counted_from_the_answer_before_it() {
+    fn the_next_of_a_row_is_counted_from_the_response_before_it() {
         let (mut pace, mut now) = after(100, Duration::from_micros(10));
         pace.handle_begin(now);
         now += Duration::from_micros(10);
-        pace.handle_answer(now, true);
+        pace.handle_response(now, true);
         assert!(!pace.is_quick(now + Duration::from_millis(2)));
     }
 }

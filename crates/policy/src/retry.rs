@@ -3,7 +3,7 @@
 //! Three questions, in this order.
 //!
 //! 1. **May it be?** RFC 9110 §9.2.2: a request that is not idempotent only when it is certain that the peer has processed none of it: no byte of it was written,
-//!    or HTTP/2 says so (RFC 9113 §8.7: `REFUSED_STREAM`, a stream above GOAWAY's last). And never once the client has seen a part of an answer, nor when the body is not there any more.
+//!    or HTTP/2 says so (RFC 9113 §8.7: `REFUSED_STREAM`, a stream above GOAWAY's last). And never once the client has seen a part of a response, nor when the body is not there any more.
 //! 2. **Is it to be?** For the causes that were asked for, up to [`Settings::retries`] times, after a random wait that doubles.
 //! 3. **Is it paid for?** By the upstream's [`RetryBudget`]: an upstream that fails everything is not to get everything twice.
 //!
@@ -27,16 +27,16 @@ pub enum Cause {
     ConnectTimeout,
     /// The peer says that it has processed nothing of it (h2).
     RefusedStream,
-    /// A connection that had been idle turned out to be closed, before a byte of an answer.
+    /// A connection that had been idle turned out to be closed, before a byte of a response.
     LostIdle,
-    /// Closed or reset before a byte of an answer, on a connection that had not been idle.
+    /// Closed or reset before a byte of a response, on a connection that had not been idle.
     Reset,
-    /// No byte of an answer in time.
+    /// No byte of a response in time.
     FirstByteTimeout,
-    /// The answer itself says that the peer failed.
+    /// The response itself says that the peer failed.
     Status(u16),
-    /// An answer that breaks the protocol.
-    BadAnswer,
+    /// A response that breaks the protocol.
+    BadResponse,
 }
 
 impl Cause {
@@ -54,7 +54,7 @@ impl Cause {
             Self::Status(503) => "503",
             Self::Status(504) => "504",
             Self::Status(_) => "status",
-            Self::BadAnswer => "bad_answer",
+            Self::BadResponse => "bad_answer",
         }
     }
 
@@ -75,11 +75,11 @@ pub struct RetryOn {
     pub reset: bool,
     /// [`Cause::FirstByteTimeout`].
     pub first_byte_timeout: bool,
-    /// An answer of 502.
+    /// A response of 502.
     pub bad_gateway: bool,
-    /// An answer of 503.
+    /// A response of 503.
     pub unavailable: bool,
-    /// An answer of 504.
+    /// A response of 504.
     pub gateway_timeout: bool,
 }
 
@@ -111,7 +111,7 @@ impl RetryOn {
             Cause::Status(502) => self.bad_gateway,
             Cause::Status(503) => self.unavailable,
             Cause::Status(504) => self.gateway_timeout,
-            Cause::Status(_) | Cause::BadAnswer => false,
+            Cause::Status(_) | Cause::BadResponse => false,
         }
     }
 }
@@ -150,7 +150,7 @@ pub struct Failure {
     pub idempotent: bool,
     /// Any byte of the request was written to the connection (a TLS handshake is none).
     pub sent: bool,
-    /// Any byte of an answer came. A status that is retried has been seen, and nothing of it passed on: that is not `heard`.
+    /// Any byte of a response came. A status that is retried has been seen, and nothing of it passed on: that is not `heard`.
     pub heard: bool,
     /// The whole body can be sent once more: there is none, or it was kept.
     pub body_kept: bool,
@@ -167,14 +167,14 @@ pub enum Decision {
     AnewConnection,
     /// Again after a wait, at another endpoint if there is one.
     Retry(Duration),
-    /// The failure is the answer.
+    /// The failure is the response.
     GiveUp(Why),
 }
 
 /// Why a failure is not retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    /// The client has a part of an answer, or the failure is one that an attempt more does not mend.
+    /// The client has a part of a response, or the failure is one that an attempt more does not mend.
     Begun,
     /// The peer may have processed the request, which is not idempotent.
     NotIdempotent,

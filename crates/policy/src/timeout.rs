@@ -3,11 +3,11 @@
 //! | phase | from | to |
 //! |---|---|---|
 //! | `connect` | an attempt asks for a new connection | it is there, TLS included |
-//! | `first_byte` | the last byte of the request has left | the first byte of an answer, a 1xx too |
+//! | `first_byte` | the last byte of the request has left | the first byte of a response, a 1xx too |
 //! | `idle` | any byte of request or answer that moved | the next |
 //! | `whole` | the call began | it is over, with all its attempts |
 //!
-//! Time in which the upstream can do nothing does not count for `first_byte` and `idle`: while the client is slow to send its body or to take the answer
+//! Time in which the upstream can do nothing does not count for `first_byte` and `idle`: while the client is slow to send its body or to take the response
 //! ([`CallTimer::handle_blocked`]). It does for `whole`, which is a promise to whoever waits. When two are due at once, the narrower one is named, for it says more.
 
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 pub struct Timeouts {
     /// Until a new connection is there.
     pub connect: Option<Duration>,
-    /// From the end of the request to the first byte of the answer.
+    /// From the end of the request to the first byte of the response.
     pub first_byte: Option<Duration>,
     /// Between two bytes.
     pub idle: Option<Duration>,
@@ -30,7 +30,7 @@ pub struct Timeouts {
 pub enum Phase {
     /// A connection is made.
     Connect,
-    /// The answer is waited for.
+    /// The response is waited for.
     FirstByte,
     /// Bytes move.
     Idle,
@@ -82,8 +82,8 @@ impl CallTimer {
         self.running = Some((Phase::FirstByte, now));
     }
 
-    /// Bytes of the answer came.
-    pub fn handle_answering(&mut self, now: Instant) {
+    /// Bytes of the response came.
+    pub fn handle_response_begun(&mut self, now: Instant) {
         self.running = Some((Phase::Idle, now));
     }
 
@@ -165,9 +165,9 @@ mod tests {
         assert_eq!(timer.due(), Some((start + 4 * SECOND, Phase::Idle)));
         timer.handle_sent(start + 2 * SECOND);
         assert_eq!(timer.due(), Some((start + 7 * SECOND, Phase::FirstByte)));
-        timer.handle_answering(start + 6 * SECOND);
+        timer.handle_response_begun(start + 6 * SECOND);
         assert_eq!(timer.due(), Some((start + 9 * SECOND, Phase::Idle)));
-        timer.handle_answering(start + 8 * SECOND);
+        timer.handle_response_begun(start + 8 * SECOND);
         assert_eq!(timer.due(), Some((start + 10 * SECOND, Phase::Whole)));
         assert_eq!(timer.passed(start + 10 * SECOND), Some((Phase::Whole, 10 * SECOND)));
     }

@@ -2,11 +2,11 @@
 //!
 //! A request that kills its worker costs all others the time of a new start. When requests for one page have killed `DEATHS` workers without that page
 //! having been answered in between, the next would too: it is refused for a while, and then tried with one request at a time, until one is answered. What
-//! other pages answer meanwhile says nothing of this one. A whole route is judged only by deaths of *different* pages (`/user/1`, `/user/2`), and by the
+//! other pages response meanwhile says nothing of this one. A whole route is judged only by deaths of *different* pages (`/user/1`, `/user/2`), and by the
 //! answers of all: one bad page must not take the pages beside it away.
 //!
 //! The signal is a worker's death with a request in work. Where it had several in work, nobody knows which one it was, and each
-//! bears its share: an innocent page beside a deadly one has its own answers to clear it, and needs longer to gather the blame. An answer clears all.
+//! bears its share: an innocent page beside a deadly one has its own responses to clear it, and needs longer to gather the blame. A response clears all.
 //! The first refusal is short, since a deploy may just be going wrong; each further one is twice as long. Nothing is known at the start, and nothing refused;
 //! what has not killed for `FORGOTTEN_AFTER` is forgotten.
 
@@ -27,7 +27,7 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
 /// So many pages and routes are watched at most; then the one whose last death is the longest ago is forgotten. Each costs an app a worker.
 const WATCHED_MAX: usize = 1024;
 
-/// The pages and routes of one app that are watched: those with a death since their last answer, and no others. `R` names a route.
+/// The pages and routes of one app that are watched: those with a death since their last response, and no others. `R` names a route.
 #[derive(Debug)]
 pub struct Vigil<R> {
     watched: HashMap<Scope<R>, Watched>,
@@ -133,7 +133,7 @@ impl<R: Hash + Eq + Clone> Vigil<R> {
     }
 
     /// A request for the page has been answered. `true`: such requests were refused until now.
-    pub fn handle_answer(&mut self, page: &Page<R>) -> bool {
+    pub fn handle_response(&mut self, page: &Page<R>) -> bool {
         let mut opened = false;
         for scope in Scope::both(page) {
             opened |= self.watched.remove(&scope).is_some_and(|watched| watched.stage != Stage::Open);
@@ -158,7 +158,7 @@ impl<R: Hash + Eq + Clone> Vigil<R> {
         refused
     }
 
-    /// A request that was a [`Admission::Trial`] has ended. Without an answer and without a death nothing was learnt, and the next may try.
+    /// A request that was a [`Admission::Trial`] has ended. Without a response and without a death nothing was learnt, and the next may try.
     pub fn handle_trial_over(&mut self, scope: &Scope<R>, now: Instant) {
         if let Some(watched) = self.watched.get_mut(scope).filter(|watched| watched.stage == Stage::Trying) {
             watched.stage = Stage::Refused(now);
@@ -258,30 +258,30 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_in_between_clears_it() {
+    fn a_response_in_between_clears_it() {
         let (mut vigil, now) = (Vigil::default(), Instant::now());
         for _ in 0..10 {
             assert!(vigil.handle_death(&[DEADLY], now).is_empty());
             assert!(vigil.handle_death(&[DEADLY], now).is_empty());
-            assert!(!vigil.handle_answer(&DEADLY));
+            assert!(!vigil.handle_response(&DEADLY));
         }
         assert!(vigil.is_quiet());
     }
 
     #[test]
-    fn answers_of_other_pages_in_between_do_not() {
+    fn responses_of_other_pages_in_between_do_not() {
         let (mut vigil, now) = (Vigil::default(), Instant::now());
         let mut refused = Vec::new();
         for _ in 0..3 {
             refused.extend(vigil.handle_death(&[DEADLY], now));
-            assert!(!vigil.handle_answer(&page(2)));
+            assert!(!vigil.handle_response(&page(2)));
         }
         assert_eq!(refused, [(Scope::Page(DEADLY), SHORTEST)]);
         assert_eq!(vigil.admit(&page(2), now), Admission::Free);
     }
 
     #[test]
-    fn a_route_whose_pages_all_kill_is_refused_as_a_whole_and_opened_by_any_answer() {
+    fn a_route_whose_pages_all_kill_is_refused_as_a_whole_and_opened_by_any_response() {
         let (mut vigil, now) = (Vigil::default(), Instant::now());
         assert!(vigil.handle_death(&[page(1)], now).is_empty());
         assert!(vigil.handle_death(&[page(2)], now).is_empty());
@@ -290,18 +290,18 @@ mod tests {
         let now = now + SHORTEST;
         assert_eq!(vigil.admit(&page(4), now), Admission::Trial(Scope::Route("/*")));
         assert_eq!(vigil.admit(&page(5), now), Admission::Refused(SECOND));
-        assert!(vigil.handle_answer(&page(4)));
+        assert!(vigil.handle_response(&page(4)));
         assert_eq!(vigil.admit(&page(5), now), Admission::Free);
     }
 
     #[test]
-    fn after_the_time_one_at_a_time_is_tried_and_an_answer_opens_it() {
+    fn after_the_time_one_at_a_time_is_tried_and_a_response_opens_it() {
         let (mut vigil, now) = refusing();
         let now = now + SHORTEST;
         assert_eq!(vigil.refuses(&DEADLY, now), None);
         assert_eq!(vigil.admit(&DEADLY, now), trial(1));
         assert_eq!(vigil.admit(&DEADLY, now), Admission::Refused(SECOND));
-        assert!(vigil.handle_answer(&DEADLY));
+        assert!(vigil.handle_response(&DEADLY));
         over(&mut vigil, now);
         assert_eq!(vigil.admit(&DEADLY, now), Admission::Free);
     }
@@ -333,7 +333,7 @@ mod tests {
         assert!(vigil.handle_death(&[DEADLY], now + SECOND).is_empty());
         assert_eq!(vigil.refuses(&DEADLY, now + SECOND), Some(SHORTEST - SECOND));
         // One that is answered after all is the better news.
-        assert!(vigil.handle_answer(&DEADLY));
+        assert!(vigil.handle_response(&DEADLY));
         assert!(vigil.is_quiet());
     }
 
@@ -350,12 +350,12 @@ mod tests {
     }
 
     #[test]
-    fn an_innocent_page_beside_a_deadly_one_is_cleared_by_its_answers() {
+    fn an_innocent_page_beside_a_deadly_one_is_cleared_by_its_responses() {
         let (mut vigil, now) = (Vigil::default(), Instant::now());
         let mut refused = Vec::new();
         for _ in 0..6 {
             refused.extend(vigil.handle_death(&[DEADLY, page(2)], now));
-            vigil.handle_answer(&page(2));
+            vigil.handle_response(&page(2));
         }
         assert_eq!(refused, [(Scope::Page(DEADLY), SHORTEST)]);
     }

@@ -12,7 +12,7 @@ pub use call::{CallAccessRecord, CallFailure, CallPhases};
 /// What is recorded of a request. Borrows everything; writing it allocates nothing once `out` has grown.
 #[derive(Debug, Clone)]
 pub struct AccessRecord<'a> {
-    /// When its answer was complete, or its connection lost.
+    /// When its response was complete, or its connection lost.
     pub time: SystemTime,
     /// The client's address; empty on a Unix socket.
     pub client: &'a str,
@@ -26,7 +26,7 @@ pub struct AccessRecord<'a> {
     pub status: u16,
     /// Body bytes given to the socket.
     pub body_bytes: u64,
-    /// From the first byte of the head to the last byte of the answer.
+    /// From the first byte of the head to the last byte of the response.
     pub elapsed: Duration,
     /// The app that answered, or the kind of route.
     pub route: Option<&'a str>,

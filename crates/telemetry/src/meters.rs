@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::cells::{Cell, Histogram, PerThread, Times};
 
-/// Classes of statuses, as they are counted: `none` is a connection that ended before an answer.
+/// Classes of statuses, as they are counted: `none` is a connection that ended before a response.
 pub const CLASSES: [&str; 6] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// What is measured of the requests of one route.
@@ -34,7 +34,7 @@ struct RouteCells {
 pub struct Finished {
     /// The status; 0: none was sent.
     pub status: u16,
-    /// From the first byte of the head to the last byte of the answer taken by the socket.
+    /// From the first byte of the head to the last byte of the response taken by the socket.
     pub elapsed: Duration,
     /// Where that went, when an app had it.
     pub parts: Option<Parts>,
@@ -47,7 +47,7 @@ pub struct Parts {
     pub queue: Duration,
     /// A worker had it.
     pub app: Duration,
-    /// The rest of the answer was on its way to the client after that.
+    /// The rest of the response was on its way to the client after that.
     pub write: Duration,
 }
 

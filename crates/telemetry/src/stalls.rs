@@ -6,11 +6,11 @@ use crate::counters;
 /// What was removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stall {
-    /// A client of HTTP/1.0 reads until the connection ends, and the app's answer did not say that it ends.
+    /// A client of HTTP/1.0 reads until the connection ends, and the app's response did not say that it ends.
     CloseAdded,
     /// A client held its body back for a `100 Continue`.
     ExpectationUnanswered,
-    /// The head of an answer came in several pieces: each a packet, and a wake-up, of its own.
+    /// The head of a response came in several pieces: each a packet, and a wake-up, of its own.
     HeadInPieces,
     /// The app's processes end after one request: each request pays for a start.
     BootPerRequest,
@@ -44,7 +44,7 @@ impl Stall {
     fn advice(self) -> &'static str {
         match self {
             Self::CloseAdded => {
-                "a client of HTTP/1.0 waits for the end of the connection, and the app's answer does not close it: Keepwarm does. \
+                "a client of HTTP/1.0 waits for the end of the connection, and the app's response does not close it: Keepwarm does. \
                  Have the client (ab, an old proxy, a health check) speak HTTP/1.1 or send `Connection: keep-alive`; another server in front of this app \
                  would have to close, too"
             }
@@ -53,12 +53,12 @@ impl Stall {
                  a second; `Expect:` (an empty field) in the client turns it off"
             }
             Self::HeadInPieces => {
-                "the app's server writes the head of its answer in several pieces, each a packet of its own: Keepwarm sends one. Have it buffer the head, or set \
+                "the app's server writes the head of its response in several pieces, each a packet of its own: Keepwarm sends one. Have it buffer the head, or set \
                  TCP_NODELAY together with one write"
             }
             Self::BootPerRequest => {
                 "the app's processes end after one request, so that each request pays for a start: keep the process (raise `max_requests`, do not exit after \
-                 an answer)"
+                 a response)"
             }
             Self::HandshakePerCall => {
                 "the upstream's connections are closed before the next call comes, so that each call pays for a handshake: have its server keep them (no \

@@ -44,15 +44,15 @@ struct Cells {
 pub struct FinishedCall {
     /// What the caller got; 0: nothing.
     pub status: u16,
-    /// From the call's head to the end of its answer, every attempt included.
+    /// From the call's head to the end of its response, every attempt included.
     pub elapsed: Duration,
-    /// From having a connection to the head of the answer; none when there was no answer.
+    /// From having a connection to the head of the response; none when there was no response.
     pub first_byte: Option<Duration>,
     /// Whether its connection was kept from another call; none when it had none.
     pub reused: Option<bool>,
     /// Bytes of the request's body.
     pub sent: u64,
-    /// Bytes of the answer's body.
+    /// Bytes of the response's body.
     pub received: u64,
     /// A second attempt was sent beside the first.
     pub hedged: bool,
@@ -65,7 +65,7 @@ pub struct EndpointTotals {
     pub classes: [u64; CLASSES.len()],
     /// Whole times.
     pub duration: Times,
-    /// Times until the head of the answer.
+    /// Times until the head of the response.
     pub first_byte: Times,
     /// Calls on a connection that was kept.
     pub reused: u64,
@@ -73,7 +73,7 @@ pub struct EndpointTotals {
     pub dialled: u64,
     /// Bytes of requests' bodies.
     pub sent: u64,
-    /// Bytes of answers' bodies.
+    /// Bytes of responses' bodies.
     pub received: u64,
     /// Calls with a second attempt beside the first.
     pub hedged: u64,

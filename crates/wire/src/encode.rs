@@ -101,7 +101,7 @@ pub fn encode_close(out: &mut Vec<u8>, stream: u32, code: u16, reason: &str) -> 
     encode_reason(out, FrameType::Close, stream, code, cut(reason, MAX_CLOSE_REASON))
 }
 
-/// RESET: nobody waits for this answer any more (from the worker: it ends here, incomplete). A reason of more than
+/// RESET: nobody waits for this response any more (from the worker: it ends here, incomplete). A reason of more than
 /// [`MAX_RESET_REASON`] bytes is cut at a character.
 ///
 /// # Errors
@@ -152,7 +152,7 @@ pub fn encode_credit(out: &mut Vec<u8>, stream: u32, amount: u32) -> Result<(), 
     Ok(())
 }
 
-/// HIJACK: the application answers by itself, on the socket that goes with this frame.
+/// HIJACK: the application responds by itself, on the socket that goes with this frame.
 ///
 /// # Errors
 ///
@@ -162,12 +162,12 @@ pub fn encode_hijack(out: &mut Vec<u8>, stream: u32) -> Result<(), EncodeError> 
     Ok(())
 }
 
-/// PING: the worker answers with the same bytes.
+/// PING: the worker responds with the same bytes.
 pub fn encode_ping(out: &mut Vec<u8>, payload: [u8; 8]) {
     put(out, FrameType::Ping, 0, 0, &payload);
 }
 
-/// BUSY: the place is not free when the answer ends, or (`end`) is free now.
+/// BUSY: the place is not free when the response ends, or (`end`) is free now.
 pub fn encode_busy(out: &mut Vec<u8>, end: bool) {
     put(out, FrameType::Busy, if end { flags::END } else { 0 }, 0, &[]);
 }
@@ -217,7 +217,7 @@ pub fn encode_hello<'f>(
     block.finish(0)
 }
 
-/// INFORM: an informational answer. (The worker's side.)
+/// INFORM: an informational response. (The worker's side.)
 ///
 /// # Errors
 ///

@@ -121,7 +121,7 @@ kinds! {
     /// Anything for a stream that its sender has ended (spec §5).
     StreamOver, "stream_over", "the stream is over", None;
     /// Body, trailers or messages before RESPONSE (spec §5).
-    BeforeResponse, "before_response", "the answer has not begun", None;
+    BeforeResponse, "before_response", "the response has not begun", None;
     /// A second RESPONSE (spec §5).
     SecondResponse, "second_response", "RESPONSE comes only once", Some("status");
     /// INFORM after RESPONSE (spec §5).

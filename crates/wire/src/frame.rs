@@ -69,7 +69,7 @@ pub mod flags {
     pub const WEBSOCKET: u8 = 0x10;
     /// REQUEST: the client accepts trailers.
     pub const TRAILERS: u8 = 0x20;
-    /// RESPONSE: close the client's connection after this answer.
+    /// RESPONSE: close the client's connection after this response.
     pub const CLOSE: u8 = 0x02;
 }
 
@@ -87,9 +87,9 @@ pub enum FrameType {
     Data = 0x11,
     /// Trailers; they end the body (§4, §5).
     Trailers = 0x12,
-    /// The head of the answer (§5).
+    /// The head of the response (§5).
     Response = 0x13,
-    /// An informational answer (§5).
+    /// An informational response (§5).
     Inform = 0x14,
     /// The worker asks for the body (§4).
     Want = 0x15,
@@ -99,7 +99,7 @@ pub enum FrameType {
     Reset = 0x17,
     /// The client has closed its writing side (§5).
     HalfClose = 0x18,
-    /// The application answers by itself, on a socket of its own (§5).
+    /// The application responds by itself, on a socket of its own (§5).
     Hijack = 0x19,
     /// Part of a text message (§7).
     Text = 0x20,
@@ -113,7 +113,7 @@ pub enum FrameType {
     Pong = 0x31,
     /// No more requests (§8).
     Drain = 0x32,
-    /// The worker's place is not free yet when its answer ends (§8).
+    /// The worker's place is not free yet when its response ends (§8).
     Busy = 0x33,
 }
 

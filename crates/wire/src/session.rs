@@ -202,7 +202,7 @@ impl Session {
         self.open_stream(false)
     }
 
-    /// As [`Self::open`], for a REQUEST with WEBSOCKET: only there may the worker answer 101 (spec §7).
+    /// As [`Self::open`], for a REQUEST with WEBSOCKET: only there may the worker response 101 (spec §7).
     pub fn open_websocket(&mut self) -> Option<u32> {
         self.open_stream(true)
     }
@@ -275,7 +275,7 @@ impl Session {
         }
     }
 
-    /// Writes RESET: nobody waits for this answer any more. What the worker still sends on the stream becomes
+    /// Writes RESET: nobody waits for this response any more. What the worker still sends on the stream becomes
     /// [`SessionEvent::Dropped`]; its place is free when the worker has ended it. False, and nothing is written, when
     /// the stream is not open or was reset before.
     pub fn reset(&mut self, stream: u32, code: ResetCode, reason: &str, out: &mut Vec<u8>) -> bool {

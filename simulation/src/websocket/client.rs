@@ -40,7 +40,7 @@ struct Client<'t> {
     their_id: u64,
     peer: &'t Peer,
     rng: RefCell<Rng>,
-    /// Frames to send before the next of the plan: pongs, and the answer to a close.
+    /// Frames to send before the next of the plan: pongs, and the response to a close.
     control: RefCell<VecDeque<Vec<u8>>>,
     changed: Notify,
     accepted: Cell<bool>,
@@ -446,9 +446,9 @@ impl Client<'_> {
             PONG => {
                 // One may answer several pings: the last of them (RFC 6455 §5.5.3).
                 let size = self.talk.client.pings.1;
-                let answers =
+                let responses =
                     (*ponged + 1..=self.pings.get()).find(|ping| ping_payload(*ping, size) == payload);
-                *ponged = answers
+                *ponged = responses
                     .ok_or_else(|| Broken::Wrong(format!("a pong that answers nothing: {payload:02x?}")))?;
             }
             _ => {
@@ -464,8 +464,8 @@ impl Client<'_> {
                 let code = (close.0 != 1005).then_some(close.0);
                 outcome.close = Some(close);
                 if !self.closed.replace(true) {
-                    let answer = self.frame(FIN | CLOSE, close_payload(code, ""));
-                    self.control.borrow_mut().push_back(answer);
+                    let response = self.frame(FIN | CLOSE, close_payload(code, ""));
+                    self.control.borrow_mut().push_back(response);
                 }
             }
         }

@@ -40,11 +40,11 @@ ACCEPT = response(status=101, flags=[], fields=[])
 
 def good_sessions():
     many_streams = hello(3)
-    yield session("a request and its answer", k(request()), w(response(body="pong")))
+    yield session("a request and its response", k(request()), w(response(body="pong")))
     yield session("one after the other", k(request()), w(response()), k(request(2)), w(response(2)))
-    yield session("an answer in pieces", k(request()), w(response(flags=[], body="a")), w(data(1, "b")),
+    yield session("a response in pieces", k(request()), w(response(flags=[], body="a")), w(data(1, "b")),
                   w(data(1, "", True)))
-    yield session("an answer with trailers", k(request(flags=["END", "TRAILERS"])), w(response(flags=[])),
+    yield session("a response with trailers", k(request(flags=["END", "TRAILERS"])), w(response(flags=[])),
                   w(data(1, "b")), w(trailers()))
     yield session("a body in pieces", k(upload(body="a")), w(want()), k(data(1, "b")), k(data(1, "c", True)),
                   w(response()))
@@ -52,7 +52,7 @@ def good_sessions():
     yield session("100 Continue", k(request(flags=["EXPECT"], content_length=1, method="POST")), w(want()),
                   k(data(1, "x", True)), w(response()))
     yield session("WANT twice, and without need, is harmless", k(request()), w(want()), w(want()), w(response()))
-    yield session("a client that closes its writing side still gets its answer", k(request()), k(half_close()), w(response()))
+    yield session("a client that closes its writing side still gets its response", k(request()), k(half_close()), w(response()))
     yield session("early hints, twice", k(request(flags=["END", "EARLY_HINTS"])), w(inform()),
                   w(inform(status=102, fields=[])), w(response()))
     yield session("streams take turns", k(request(1)), k(request(2)), k(request(3)), w(response(2, flags=[])),
@@ -69,7 +69,7 @@ def good_sessions():
                   w(credit(1, 65536)), w(credit(0, 65536)), k(data(1, many("b", 65536), True)), w(response()))
     yield session("credit can reach 2^31-1", k(upload()), w(credit(1, 2**31 - 1 - 65536)),
                   w(credit(0, 2**31 - 1 - 131072)), w(response()))
-    yield session("an answer before the whole body: the rest is ignored", k(upload()), w(response(status=413)),
+    yield session("a response before the whole body: the rest is ignored", k(upload()), w(response(status=413)),
                   k(data(1, many("a", 40000)), ignored=True), w(credit(0, 40000)),
                   k(data(1, "", True), ignored=True), k(request(2)), w(response(2)))
     yield session("frames for a stream that is over are ignored", k(upload()), w(response()),
@@ -79,14 +79,14 @@ def good_sessions():
     yield session("what crosses a reset is dropped, and its credit comes back", k(request()),
                   w(response(flags=[])), w(data(1, many("a", 20000))), k(reset()),
                   w(data(1, many("a", 45536)), dropped=True), k(credit(0, 45536)), w(reset(), dropped=True))
-    yield session("a whole answer can cross a reset", k(request()), k(reset()), w(inform(), dropped=True),
+    yield session("a whole response can cross a reset", k(request()), k(reset()), w(inform(), dropped=True),
                   w(response(), dropped=True), k(request(2)), w(response(2)))
     yield session("the place of a reset stream is taken until the worker ends it", k(request(1)), k(request(2)),
                   k(reset(1, 2, "30 s are over")), w(response(2)), k(request(3)), w(reset(1), dropped=True),
                   k(request(4)), w(response(3)), w(response(4)), hello_=hello(2))
-    yield session("the application fails before its answer", k(request()), w(reset(1, 3, "ValueError: x")),
+    yield session("the application fails before its response", k(request()), w(reset(1, 3, "ValueError: x")),
                   k(request(2)), w(response(2)))
-    yield session("the application fails within its answer", k(request()), w(response(flags=[])),
+    yield session("the application fails within its response", k(request()), w(response(flags=[])),
                   w(data(1, "ab")), w(reset(1, 4, "2 of 10 bytes")))
     yield session("a request's body ends too early", k(upload()), k(data(1, "ab")),
                   k(reset(1, 5, "the client closed")), w(reset(), dropped=True))

@@ -13,14 +13,14 @@ def worker_faults():
     yield fault("a second HELLO", "second_hello", w(hello()))
     for frame in (response(1), data(1), want(1), credit(1, 1), reset(1), close(1)):
         yield fault("%s for a stream that was never opened" % frame["type"], "unknown_stream", w(frame))
-    yield fault("an answer to the request after this one", "unknown_stream", k(request()), w(response(2)))
+    yield fault("a response to the request after this one", "unknown_stream", k(request()), w(response(2)))
     for frame in (response(), data(1, "x"), trailers(), inform(), want(), hijack(), credit(1, 1), reset(), text(), close()):
         yield fault("%s after END" % frame["type"], "stream_over", k(request()), w(response()), w(frame))
     yield fault("DATA after END of DATA", "stream_over", k(request()), w(response(flags=[])), w(data(1, "", True)),
                 w(data(1, "x")))
     yield fault("DATA after TRAILERS", "stream_over", k(request()), w(response(flags=[])), w(trailers()),
                 w(data(1, "x")))
-    yield fault("HIJACK within an answer", "second_response", k(request()), w(response(flags=[])), w(hijack()))
+    yield fault("HIJACK within a response", "second_response", k(request()), w(response(flags=[])), w(hijack()))
     yield fault("RESPONSE after HIJACK", "stream_over", k(request()), w(hijack()), w(response()))
     yield fault("RESPONSE after RESET", "stream_over", k(request()), w(reset()), w(response()))
     yield fault("RESET after RESET", "stream_over", k(request()), w(reset()), w(reset()))

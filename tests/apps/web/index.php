@@ -1,6 +1,6 @@
 <?php
 
-// The test application for classic PHP: each path is one way in which a script answers, as in wsgi_app.py.
+// The test application for classic PHP: each path is one way in which a script responds, as in wsgi_app.py.
 
 /** Bytes, one a character. */
 function shown(string $bytes): string

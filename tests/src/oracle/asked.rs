@@ -8,7 +8,7 @@ use crate::{Client, Failure, Response};
 /// A request.
 #[derive(Debug, Clone)]
 pub struct Asked {
-    /// Its name: different for each. It stands in the target, and in every answer: in the field `X-Name` and in the body.
+    /// Its name: different for each. It stands in the target, and in every response: in the field `X-Name` and in the body.
     pub id: u64,
     pub method: &'static str,
     /// What the application is to do.
@@ -34,8 +34,8 @@ pub enum Sending {
 /// What becomes of it when nothing comes in between.
 #[derive(Debug, Clone)]
 pub enum Expected {
-    Answer(u16, Vec<u8>),
-    /// An answer that is not brought to its end.
+    Response(u16, Vec<u8>),
+    /// A response that is not brought to its end.
     Cut,
 }
 
@@ -49,21 +49,21 @@ pub struct Seen {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// The answer that it has to be.
+    /// The response that it has to be.
     Right,
-    /// The same status, and another answer.
+    /// The same status, and another response.
     Wrong(String),
     /// Another status.
     Status(u16),
-    /// A head, and the end of the connection before the end of the answer.
+    /// A head, and the end of the connection before the end of the response.
     Cut,
     /// The end of the connection before the first byte.
     Nothing,
-    /// It stood behind an answer after which the server closes, or one that was cut: nobody may have seen it.
+    /// It stood behind a response after which the server closes, or one that was cut: nobody may have seen it.
     Behind,
     /// The client went away.
     Left,
-    /// No answer for longer than anything may take, or what is no answer.
+    /// No response for longer than anything may take, or what is no response.
     Bad(String),
 }
 
@@ -102,20 +102,20 @@ impl Asked {
 
     pub fn became(mut self, outcome: Outcome) -> Seen {
         self.body = Vec::new();
-        if let Expected::Answer(_, body) = &mut self.expected {
+        if let Expected::Response(_, body) = &mut self.expected {
             *body = Vec::new();
         }
         Seen { asked: self, outcome }
     }
 
     fn judge(&self, response: &Response) -> Outcome {
-        let Expected::Answer(status, body) = &self.expected else {
+        let Expected::Response(status, body) = &self.expected else {
             return Outcome::Status(response.status);
         };
         if response.status != *status {
             return Outcome::Status(response.status);
         }
-        // An answer to an error is Keepwarm's own, and has no name.
+        // A response to an error is Keepwarm's own, and has no name.
         let name = response.field("x-name").map(str::to_owned);
         let named = *status >= 500 || name.as_deref() == Some(&self.id.to_string());
         if named && (*status >= 500 || response.body == *body) {
@@ -126,7 +126,7 @@ impl Asked {
     }
 }
 
-/// Sends a request, its body in pieces, and reads its answer: what became of it, and whether the connection goes on.
+/// Sends a request, its body in pieces, and reads its response: what became of it, and whether the connection goes on.
 pub fn one(client: &mut Client, asked: Asked, close: bool, random: &mut Random) -> (Seen, bool) {
     let (sent, early) = send(client, &asked, close, random);
     if !sent {
@@ -134,12 +134,12 @@ pub fn one(client: &mut Client, asked: Asked, close: bool, random: &mut Random) 
     }
     let (outcome, goes_on) = match early {
         Some(result) => judged(&asked, result),
-        None => answer(client, &asked),
+        None => read_response(client, &asked),
     };
     (asked.became(outcome), goes_on)
 }
 
-/// Sends several requests in one write, and reads their answers.
+/// Sends several requests in one write, and reads their responses.
 pub fn several(client: &mut Client, all: Vec<Asked>) -> (Vec<Seen>, bool) {
     let bytes: Vec<u8> = all.iter().flat_map(|asked| asked.bytes(false)).collect();
     let mut goes_on = client.try_send(&bytes).is_ok();
@@ -147,7 +147,7 @@ pub fn several(client: &mut Client, all: Vec<Asked>) -> (Vec<Seen>, bool) {
     for asked in all {
         let outcome = match goes_on {
             true => {
-                let (outcome, more) = answer(client, &asked);
+                let (outcome, more) = read_response(client, &asked);
                 goes_on = more;
                 outcome
             }
@@ -159,7 +159,7 @@ pub fn several(client: &mut Client, all: Vec<Asked>) -> (Vec<Seen>, bool) {
     (seen, goes_on)
 }
 
-/// Sends a request on each of these connections, and then reads their answers, the last first.
+/// Sends a request on each of these connections, and then reads their responses, the last first.
 pub fn across(clients: &mut [Client], all: Vec<Asked>) -> Vec<(Seen, bool)> {
     let sent: Vec<bool> = clients
         .iter_mut()
@@ -168,14 +168,14 @@ pub fn across(clients: &mut [Client], all: Vec<Asked>) -> Vec<(Seen, bool)> {
         .collect();
     let mut seen: Vec<(Seen, bool)> = Vec::new();
     for ((client, asked), sent) in clients.iter_mut().zip(all).zip(sent).rev() {
-        let (outcome, goes_on) = if sent { answer(client, &asked) } else { (Outcome::Nothing, false) };
+        let (outcome, goes_on) = if sent { read_response(client, &asked) } else { (Outcome::Nothing, false) };
         seen.push((asked.became(outcome), goes_on));
     }
     seen.reverse();
     seen
 }
 
-/// Sends a request, or the beginning of one, and goes; sometimes with a part of its answer.
+/// Sends a request, or the beginning of one, and goes; sometimes with a part of its response.
 pub fn leave(mut client: Client, asked: Asked, random: &mut Random) -> Seen {
     let bytes = asked.bytes(false);
     let choice = random.below(4);
@@ -195,7 +195,7 @@ pub fn leave(mut client: Client, asked: Asked, random: &mut Random) -> Seen {
     asked.became(Outcome::Left)
 }
 
-/// Whether it was sent, and the answer if it came instead of `100 Continue`.
+/// Whether it was sent, and the response if it came instead of `100 Continue`.
 fn send(
     client: &mut Client,
     asked: &Asked,
@@ -216,13 +216,13 @@ fn send(
             other => return (true, Some(other)),
         }
     }
-    // A server that has answered already need not read the rest: its answer says what became of it.
+    // A server that has answered already need not read the rest: its response says what became of it.
     let _ = asked.parts(piece).iter().try_for_each(|part| client.try_send(part));
     (true, None)
 }
 
-/// Reads an answer: what it is, and whether the connection goes on.
-fn answer(client: &mut Client, asked: &Asked) -> (Outcome, bool) {
+/// Reads a response: what it is, and whether the connection goes on.
+fn read_response(client: &mut Client, asked: &Asked) -> (Outcome, bool) {
     judged(asked, client.try_response(asked.method))
 }
 

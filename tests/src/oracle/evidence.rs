@@ -9,7 +9,7 @@ use super::{Expected, Outcome, Seen};
 pub struct Evidence {
     seen: Vec<Seen>,
     rules: Rules,
-    /// Of the application's book, by the request's name: how often it was begun, and how often its answer was made.
+    /// Of the application's book, by the request's name: how often it was begun, and how often its response was made.
     book: HashMap<u64, (usize, usize)>,
     /// The lines of the access log, by the request's name.
     access: HashMap<u64, Vec<Access>>,
@@ -29,7 +29,7 @@ struct Access {
 pub struct Verdict {
     /// One sentence for each rule that was broken.
     pub faults: Vec<String>,
-    pub answered: usize,
+    pub responded: usize,
     pub summary: String,
 }
 
@@ -38,7 +38,7 @@ const REFUSED: [&str; 4] = ["queue_full", "queue_timeout", "route_quarantined", 
 const LATE: [&str; 1] = ["request_timeout"];
 /// `drain_timeout` of the applications, in seconds.
 const DRAIN_TIMEOUT: f64 = 10.0;
-/// A body up to this has come whole before an early answer's connection closes; a longer one may take more time than that waits, and can cost the client the answer
+/// A body up to this has come whole before an early response's connection closes; a longer one may take more time than that waits, and can cost the client the response
 /// (`spec/http.md` §1).
 const LINGERED: usize = 64 * 1024;
 
@@ -47,7 +47,7 @@ const LINGERED: usize = 64 * 1024;
 pub struct Rules {
     /// It lost its worker.
     pub lost: &'static [&'static str],
-    /// Its application failed in the middle of the answer.
+    /// Its application failed in the middle of the response.
     pub failed: &'static [&'static str],
     /// Whether a record says that a request which may have been begun was given to a worker once more.
     pub given_again: fn(&str) -> bool,
@@ -119,8 +119,8 @@ impl Evidence {
             ))
         });
         let faults: Vec<String> = faults.take(20).collect();
-        let answered = self.seen.iter().filter(|seen| seen.outcome == Outcome::Right).count();
-        Verdict { faults, answered, summary: self.summary() }
+        let responded = self.seen.iter().filter(|seen| seen.outcome == Outcome::Right).count();
+        Verdict { faults, responded, summary: self.summary() }
     }
 
     /// What is wrong about one request.
@@ -134,31 +134,31 @@ impl Evidence {
             return Some(format!("it was begun {begun} times, {most} at most was allowed"));
         }
         match &seen.outcome {
-            Outcome::Right if !self.was_made(seen, made) => Some("nobody made this answer".to_owned()),
+            Outcome::Right if !self.was_made(seen, made) => Some("nobody made this response".to_owned()),
             Outcome::Right | Outcome::Left => None,
             Outcome::Status(503) if begun > given_again => Some("it was begun, and refused".to_owned()),
             Outcome::Status(503) => self.needs_reason(seen, "503", &REFUSED),
             Outcome::Status(502) => self.needs_reason(seen, "502", self.rules.lost),
             Outcome::Status(504) => self.needs_reason(seen, "504", &LATE),
-            Outcome::Status(_) => Some("no rule allows this answer".to_owned()),
+            Outcome::Status(_) => Some("no rule allows this response".to_owned()),
             Outcome::Cut => self.was_cut(seen),
             Outcome::Behind if begun > 0 || self.access(seen).is_some() => {
                 Some("it stood behind the end of a connection, and was served".to_owned())
             }
             Outcome::Behind => None,
             Outcome::Nothing if self.was_refused_early(seen) => None,
-            // The reset that cuts an answer can overtake its head, and one between two reads of it looks the same.
+            // The reset that cuts a response can overtake its head, and one between two reads of it looks the same.
             Outcome::Nothing if self.was_cut(seen).is_none() => None,
             Outcome::Nothing => Some("it was lost".to_owned()),
-            Outcome::Wrong(_) => Some("it got another answer than its own".to_owned()),
-            Outcome::Bad(_) => Some("it got no answer".to_owned()),
+            Outcome::Wrong(_) => Some("it got another response than its own".to_owned()),
+            Outcome::Bad(_) => Some("it got no response".to_owned()),
         }
     }
 
     fn was_cut(&self, seen: &Seen) -> Option<String> {
         let failed = match seen.asked.expected {
             Expected::Cut => self.rules.failed,
-            Expected::Answer(..) => &[],
+            Expected::Response(..) => &[],
         };
         // A stream of a worker that is being replaced has `drain_timeout`.
         let long = self.access(seen).is_some_and(|access| access.seconds >= DRAIN_TIMEOUT);
@@ -166,9 +166,9 @@ impl Evidence {
         self.needs_reason(seen, "200", &[self.rules.lost, &LATE, failed, drained].concat())
     }
 
-    /// The application says that it has made this answer, but for one to a failure.
+    /// The application says that it has made this response, but for one to a failure.
     fn was_made(&self, seen: &Seen, made: usize) -> bool {
-        let Expected::Answer(status, _) = seen.asked.expected else { return false };
+        let Expected::Response(status, _) = seen.asked.expected else { return false };
         (made > 0 || status >= 500) && self.said(seen, &status.to_string())
     }
 
@@ -192,7 +192,7 @@ impl Evidence {
         }
     }
 
-    /// Its answer was sent before its body had come, and the body was too long to be waited for.
+    /// Its response was sent before its body had come, and the body was too long to be waited for.
     fn was_refused_early(&self, seen: &Seen) -> bool {
         seen.asked.body_length > LINGERED
             && [("503", &REFUSED[..]), ("502", self.rules.lost), ("504", &LATE[..])]

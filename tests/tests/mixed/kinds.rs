@@ -17,7 +17,7 @@ pub(crate) struct Kind {
     pub(crate) rules: Rules,
     /// What becomes of a request that calls `exit`.
     pub(crate) exit: Exit,
-    /// An exception in the middle of an answer cuts it; a classic script's answer is then what it has printed.
+    /// An exception in the middle of a response cuts it; a classic script's answer is then what it has printed.
     pub(crate) late_is_cut: bool,
     /// It reads forms with files.
     pub(crate) forms: bool,
@@ -27,11 +27,11 @@ pub(crate) struct Kind {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// It is answered 500, and the process goes when its replacement is there.
+    /// It gets 500, and the process goes when its replacement is there.
     Replaced,
     /// It is answered with what had been printed.
-    Answered,
-    /// It loses its process, and its answer.
+    Responded,
+    /// It loses its process, and its response.
     Lost,
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn rack_with_threads() -> Kind {
 
 pub(crate) fn php() -> Kind {
     let keys = "entry = \"trouble_site/warm.php\"\nkind = \"php\"";
-    Kind { exit: Exit::Answered, forms: true, ..on_the_wire("php", "warm.php", 1, keys) }
+    Kind { exit: Exit::Responded, forms: true, ..on_the_wire("php", "warm.php", 1, keys) }
 }
 
 fn classic(name: &'static str, process: &'static str, processes: usize, interpreter: &str) -> Kind {
@@ -100,7 +100,7 @@ fn classic(name: &'static str, process: &'static str, processes: usize, interpre
     Kind {
         app,
         rules: Rules::SERVER,
-        exit: Exit::Answered,
+        exit: Exit::Responded,
         late_is_cut: false,
         forms: true,
         kept_connections: KEPT,

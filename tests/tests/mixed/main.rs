@@ -1,5 +1,5 @@
 //! Requests of every sort to one application of each kind: right ones, exceptions, `exit`, deaths, forms, uploads, streams, and clients that leave. No
-//! wrong answer, no answer of one request in another, and nothing left behind: no process, no descriptor, no temporary file.
+//! wrong answer, no response of one request in another, and nothing left behind: no process, no descriptor, no temporary file.
 //!
 //! What is asked follows from a seed; when it fails, the command that does it again is printed. `MIXED_REQUESTS` says how many to each kind (100000 takes
 //! minutes); a third as many follow, among them some that exit, and `MIXED_DEATHS` that kill their process. Memory is told, not judged.
@@ -92,7 +92,7 @@ fn mixed(kind: &Kind) {
         verdict.summary
     );
     assert!(verdict.faults.is_empty(), "{}\n{}", verdict.faults.join("\n"), verdict.summary);
-    assert!(verdict.answered > 0, "nothing was served\n{}", verdict.summary);
+    assert!(verdict.responded > 0, "nothing was served\n{}", verdict.summary);
 }
 
 /// Has the clients ask so many requests together, about `deaths` of which kill a process.
@@ -139,8 +139,8 @@ impl<'a> Site<'a> {
     #[track_caller]
     fn all_workers_serve(&self) {
         wait_until("all workers are there", LONG, || self.workers().len() == self.kind.processes);
-        let answer = self.server.client().patient(LONG).ask(get("/work?id=0&n=0&ms=0"));
-        assert_eq!(answer.status, 200, "{}", self.server.log());
+        let response = self.server.client().patient(LONG).ask(get("/work?id=0&n=0&ms=0"));
+        assert_eq!(response.status, 200, "{}", self.server.log());
     }
 
     fn tell_memory(&self, rows: &[Row]) {
@@ -189,7 +189,7 @@ impl Left {
         Self(all)
     }
 
-    /// Waits until there is no more than this: what is given back a moment after an answer has its time.
+    /// Waits until there is no more than this: what is given back a moment after a response has its time.
     #[track_caller]
     fn wait_for_no_more(&self, site: &Site) {
         let deadline = Instant::now() + LONG;

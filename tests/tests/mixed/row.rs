@@ -120,21 +120,21 @@ impl<'a> Row<'a> {
 
     fn expected(&self, deed: &str, method: &str, name: &str, parts: u64, body: &[u8]) -> Expected {
         let part = format!("{name};").repeat(PART / (name.len() + 1));
-        let answer = match deed {
-            "raise" => return Expected::Answer(500, Vec::new()),
+        let response = match deed {
+            "raise" => return Expected::Response(500, Vec::new()),
             "exit" if self.kind.exit == Exit::Replaced => {
-                return Expected::Answer(500, Vec::new());
+                return Expected::Response(500, Vec::new());
             }
             "late" if self.kind.late_is_cut => return Expected::Cut,
             "late" => part.repeat(parts as usize - 1),
-            "empty" => return Expected::Answer(204, Vec::new()),
+            "empty" => return Expected::Response(204, Vec::new()),
             "stream" | "large" => part.repeat(parts as usize),
             "upload" => format!("{name} {} {}", body.len(), crc32(body)),
             "form" => format!("{name} {name} {} {}", body.len(), crc32(body)),
             _ if method == "HEAD" => String::new(),
             _ => name.to_owned(),
         };
-        Expected::Answer(200, answer.into_bytes())
+        Expected::Response(200, response.into_bytes())
     }
 
     /// What the application is to do.

@@ -43,7 +43,7 @@ impl MariaDb {
         let running = Self { child: server.spawn().expect("mariadbd"), socket };
         let deadline = Instant::now() + PATIENCE;
         while !run(&mut running.client("mariadb-admin", &["ping"]), PATIENCE).status.success() {
-            assert!(Instant::now() < deadline, "mariadbd does not answer");
+            assert!(Instant::now() < deadline, "mariadbd does not respond");
             std::thread::sleep(Duration::from_millis(50));
         }
         running

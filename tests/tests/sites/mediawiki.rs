@@ -33,36 +33,37 @@ fn mediawiki(interpreter: &str) {
     let browser = Browser::new(&server);
 
     let token = |kind: &str| {
-        let answer = browser.json(&format!("/api.php?action=query&meta=tokens&type={kind}&format=json"), &[]);
-        answer["query"]["tokens"][format!("{kind}token")].as_str().expect("a token").to_owned()
+        let response =
+            browser.json(&format!("/api.php?action=query&meta=tokens&type={kind}&format=json"), &[]);
+        response["query"]["tokens"][format!("{kind}token")].as_str().expect("a token").to_owned()
     };
     let field = |name: &str, value: &str| format!("{name}={value}");
     let (login, password) = (field("lgtoken", &token("login")), field("lgpassword", PASSWORD));
-    let answer = browser.json(
+    let response = browser.json(
         "/api.php?action=login&format=json",
         &["-d", "lgname=Admin", "--data-urlencode", &password, "--data-urlencode", &login],
     );
-    assert_eq!(answer["login"]["result"], "Success", "{answer}");
+    assert_eq!(response["login"]["result"], "Success", "{response}");
 
     let csrf = field("token", &token("csrf"));
-    let answer = browser.json(
+    let response = browser.json(
         "/api.php?action=edit&title=Stalls&format=json",
         &["--data-urlencode", "text=The ''five'' stalls, '''gone'''.", "--data-urlencode", &csrf],
     );
-    assert_eq!(answer["edit"]["result"], "Success", "{answer}");
+    assert_eq!(response["edit"]["result"], "Success", "{response}");
 
     let file = server.folder().join("pixel.png");
     fs::write(&file, PIXEL).expect("written");
     let upload = format!("file=@{};type=image/png", file.display());
     let form =
         ["-F", "action=upload", "-F", "format=json", "-F", "filename=Pixel.png", "-F", &csrf, "-F", &upload];
-    let answer = browser.json("/api.php", &[form.as_slice(), &["-F", "ignorewarnings=1"]].concat());
-    assert_eq!(answer["upload"]["result"], "Success", "{answer}");
+    let response = browser.json("/api.php", &[form.as_slice(), &["-F", "ignorewarnings=1"]].concat());
+    assert_eq!(response["upload"]["result"], "Success", "{response}");
 
     // Read back: the page by its path info, the file as a file.
     let page = browser.open("/index.php/Stalls", &[]);
     assert!(page.contains("The <i>five</i> stalls, <b>gone</b>."), "{page}");
-    let image = answer["upload"]["imageinfo"]["url"].as_str().expect("an address").to_owned();
+    let image = response["upload"]["imageinfo"]["url"].as_str().expect("an address").to_owned();
     let path =
         image.split_once("127.0.0.1").and_then(|(_, rest)| rest.split_once('/')).expect("an address").1;
     let read = server.ask(get(&format!("/{path}")));
@@ -78,8 +79,11 @@ fn mediawiki(interpreter: &str) {
         "/../data/wiki.sqlite",
         "/composer.json/../LocalSettings.php",
     ] {
-        let answer = server.ask(get(secret));
-        assert!(!answer.text().contains("wgDBname") && !answer.text().contains("SQLite format"), "{secret}");
+        let response = server.ask(get(secret));
+        assert!(
+            !response.text().contains("wgDBname") && !response.text().contains("SQLite format"),
+            "{secret}"
+        );
     }
 }
 

@@ -44,8 +44,8 @@ fn phpmyadmin_is_what_it_is_behind_apache() {
     let (apache, _database) = others.as_ref().expect("started");
     compare(&server, apache, "phpmyadmin_visit.py");
     for secret in ["/config.inc.php", "/libraries/vendor_config.php"] {
-        let answer = server.ask(get(secret));
-        assert!(!answer.text().contains("blowfish"), "{secret}: {}", answer.text());
+        let response = server.ask(get(secret));
+        assert!(!response.text().contains("blowfish"), "{secret}: {}", response.text());
     }
 }
 

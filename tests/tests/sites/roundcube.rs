@@ -46,10 +46,10 @@ fn roundcubes_front_page_is_what_it_is_behind_apache() {
         "/README.md",
         "/bin/update.sh",
     ] {
-        let answer = server.ask(get(secret));
-        let text = answer.text();
+        let response = server.ask(get(secret));
+        let text = response.text();
         assert!(
-            answer.status >= 400
+            response.status >= 400
                 || !(text.contains("des_key") || text.contains("CREATE TABLE") || text.contains("#!")),
             "{secret}: {text}"
         );

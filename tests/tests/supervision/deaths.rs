@@ -7,7 +7,7 @@ use keepwarm_tests::process::{self, alive, wait_until};
 use keepwarm_tests::{Failure, Server, get};
 use rustix::process::Signal;
 
-use crate::{LONG, all_answered_once, config, count_file, counts, start, wsgi};
+use crate::{LONG, all_responded_once, config, count_file, counts, start, wsgi};
 
 /// Each is answered once, but for one at most for each death: held by the worker that died, perhaps counted, and given to nobody else.
 #[track_caller]
@@ -17,8 +17,8 @@ fn only_held_posts_are_lost(server: &Server, outcomes: &[(String, Outcome)], dea
     for (id, outcome) in outcomes {
         let count = counts.get(id).copied().unwrap_or(0);
         match outcome {
-            Outcome::Answered(200) => assert_eq!(count, 1, "request {id}"),
-            Outcome::Answered(502) => {
+            Outcome::Responded(200) => assert_eq!(count, 1, "request {id}"),
+            Outcome::Responded(502) => {
                 assert!(count <= 1, "request {id} was given twice");
                 lost += 1;
             }
@@ -75,7 +75,7 @@ fn requests_behind_one_that_hangs_are_served_once_it_is_over() {
         }
         load.wait_for(100);
     });
-    all_answered_once(&server, &outcomes);
+    all_responded_once(&server, &outcomes);
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn killed_workers_lose_no_get() {
     let counts = counts(&server);
     let mut repeated = 0;
     for (id, outcome) in &outcomes {
-        assert_eq!(*outcome, Outcome::Answered(200), "request {id}; {}", tally(&outcomes));
+        assert_eq!(*outcome, Outcome::Responded(200), "request {id}; {}", tally(&outcomes));
         match counts.get(id) {
             Some(1) => {}
             Some(2) => repeated += 1,
@@ -118,7 +118,7 @@ fn a_post_is_never_given_twice() {
 }
 
 #[test]
-fn an_answer_that_had_begun_is_cut_and_not_repeated() {
+fn a_response_that_had_begun_is_cut_and_not_repeated() {
     let server = wsgi(2, "");
     let mut client = server.client();
     client.send(get("/die-late"));

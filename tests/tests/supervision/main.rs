@@ -1,6 +1,6 @@
 //! Workers die, are replaced, reloaded and stopped, and no request is lost or repeated but what a killed worker held.
 //!
-//! The applications count: each request carries an id, which they append to a file before they answer.
+//! The applications count: each request carries an id, which they append to a file before they respond.
 
 mod deaths;
 mod reload;
@@ -49,6 +49,6 @@ fn counts(server: &Server) -> BTreeMap<String, u32> {
 }
 
 #[track_caller]
-fn all_answered_once(server: &Server, outcomes: &[(String, Outcome)]) {
-    load::all_answered_once(&counts(server), outcomes);
+fn all_responded_once(server: &Server, outcomes: &[(String, Outcome)]) {
+    load::all_responded_once(&counts(server), outcomes);
 }

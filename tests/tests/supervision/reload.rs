@@ -5,7 +5,7 @@ use keepwarm_tests::process::wait_until;
 use keepwarm_tests::{Server, get};
 use rustix::process::Signal;
 
-use crate::{LONG, all_answered_once, config, wsgi};
+use crate::{LONG, all_responded_once, config, wsgi};
 
 #[test]
 fn a_lone_quick_worker_is_reloaded_under_load_without_a_loss() {
@@ -23,7 +23,7 @@ fn a_lone_quick_worker_is_reloaded_under_load_without_a_loss() {
         }
         load.wait_for(200);
     });
-    all_answered_once(&server, &outcomes);
+    all_responded_once(&server, &outcomes);
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn reload_under_load_loses_and_repeats_nothing() {
             load.wait_for(30);
         }
     });
-    all_answered_once(&server, &outcomes);
+    all_responded_once(&server, &outcomes);
     wait_until("two workers, all new", LONG, || {
         let now = server.workers();
         now.len() == 2 && now.iter().all(|pid| !before.contains(pid))
@@ -63,7 +63,7 @@ fn reload_in_quick_succession_is_survived() {
         }
         load.wait_for(60);
     });
-    all_answered_once(&server, &outcomes);
+    all_responded_once(&server, &outcomes);
     wait_until("two workers", LONG, || server.workers().len() == 2);
 }
 
@@ -80,7 +80,7 @@ fn under_sighup_with_a_broken_target_the_old_one_serves_on() {
         server.wait_for_log_after(mark, "no_such_module_anywhere", LONG);
         load.wait_for(50);
     });
-    all_answered_once(&server, &outcomes);
+    all_responded_once(&server, &outcomes);
     wait_until("only the old workers are left", LONG, || server.workers() == before);
     // And a later, sound configuration is taken.
     server.configure(

@@ -24,7 +24,7 @@ fn sigterm_under_load_loses_and_repeats_nothing() {
     for (id, outcome) in &outcomes {
         let count = counts.get(id).copied().unwrap_or(0);
         match outcome {
-            Outcome::Answered(200) => assert_eq!(count, 1, "request {id}"),
+            Outcome::Responded(200) => assert_eq!(count, 1, "request {id}"),
             // A connection that was still in the kernel's queue when the listener closed: nobody has seen the request.
             Outcome::Dropped { kept: false } if count == 0 => dropped += 1,
             other => panic!("request {id}, counted {count} times: {other:?}; {}", tally(&outcomes)),

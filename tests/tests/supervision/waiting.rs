@@ -14,15 +14,15 @@ fn a_full_queue_is_503_at_once_with_retry_after() {
     busy.send(get("/count?id=busy&ms=2000"));
     wait_until("it is in work", LONG, || counts(&server).contains_key("busy"));
     // Of three more, two may wait: the third is told at once, while the first is still in work.
-    let answers: Vec<(keepwarm_tests::Response, Instant)> = std::thread::scope(|scope| {
+    let responses: Vec<(keepwarm_tests::Response, Instant)> = std::thread::scope(|scope| {
         let ask = || (server.client().patient(Duration::from_secs(20)).ask(get("/pong")), Instant::now());
         let asking: Vec<_> = (0..3).map(|_| scope.spawn(ask)).collect();
         assert_eq!(busy.response("GET").status, 200);
         asking.into_iter().map(|thread| thread.join().expect("a client")).collect()
     });
-    let refused: Vec<_> = answers.iter().filter(|(response, _)| response.status == 503).collect();
+    let refused: Vec<_> = responses.iter().filter(|(response, _)| response.status == 503).collect();
     let [(response, at)] = refused[..] else { panic!("{} of three were refused", refused.len()) };
-    let first_served = answers.iter().filter(|(served, _)| served.status == 200).map(|(_, at)| at).min();
+    let first_served = responses.iter().filter(|(served, _)| served.status == 200).map(|(_, at)| at).min();
     assert!(Some(at) < first_served, "the refusal waited for the worker");
     let after = response.field("retry-after").expect("Retry-After (RFC 9110 §15.6.4)");
     assert!(after.parse::<u32>().is_ok(), "{after:?}");

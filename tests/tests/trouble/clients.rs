@@ -16,13 +16,13 @@ pub(crate) enum Kind {
     Kept,
     /// A connection for each request.
     Single,
-    /// Several requests at once, then their answers.
+    /// Several requests at once, then their responses.
     Pipelined,
     /// Streams only.
     Streaming,
     /// Bodies, in pieces.
     Uploading,
-    /// Goes away before it has its answer.
+    /// Goes away before it has its response.
     Leaving,
 }
 
@@ -111,7 +111,7 @@ impl Row {
             _ => Vec::new(),
         };
         let name = id.to_string();
-        let answer = match deed {
+        let response = match deed {
             "upload" => format!("{name} {} {}", body.len(), crc32(&body)).into_bytes(),
             "stream" | "cut" => {
                 let part = format!("{name};").repeat(PART / (name.len() + 1));
@@ -129,7 +129,7 @@ impl Row {
             sending: Sending::Length,
             body_length: body.len(),
             body,
-            expected: Expected::Answer(200, answer),
+            expected: Expected::Response(200, response),
         }
     }
 

@@ -88,7 +88,7 @@ fn nothing_is_lost_and_nothing_is_doubled() {
         let kept = keep(service.folder());
         panic!("{}\n{}\nwhat was read is in {}", verdict.faults.join("\n"), verdict.summary, kept.display());
     }
-    assert!(verdict.answered > 0, "nothing was served\n{}", verdict.summary);
+    assert!(verdict.responded > 0, "nothing was served\n{}", verdict.summary);
 }
 
 /// A copy of the logs and books, which outlives the test: a fault that comes once in an hour is understood from them or never.

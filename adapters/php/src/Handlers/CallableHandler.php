@@ -16,7 +16,7 @@ use Keepwarm\Request;
  * Any callable. The type of its parameter says what it is given: a PSR-7 `ServerRequestInterface`, a Symfony `Request`, or (without a
  * type) a `Keepwarm\Request`. Beside it there may be `array $context`, as for a closure of Symfony Runtime.
  *
- * It returns a PSR-7 or Symfony response, `[status, fields, body]`, a string, or nothing when it prints its answer.
+ * It returns a PSR-7 or Symfony response, `[status, fields, body]`, a string, or nothing when it prints its response.
  */
 final class CallableHandler implements Handler
 {

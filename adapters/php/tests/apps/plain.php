@@ -159,7 +159,7 @@ $routes = [
     '/large-field' => fn () => [200, ['X-Large' => str_repeat('v', (int) $_GET['size'] - 10)], str_repeat('b', 100_000)],
     '/prints-on' => function () { try { while (true) { echo str_repeat('x', 10_000); flush(); } } finally { error_log('finally'); } },
     '/endless' => function () { ignore_user_abort(true); for ($i = 0; !Keepwarm\client_gone(); $i++) { echo str_repeat('x', 10_000); flush(); } error_log('saw that it was gone'); },
-    '/finish' => function () { echo 'first'; fastcgi_finish_request(); echo 'unseen'; error_log('after the answer'); },
+    '/finish' => function () { echo 'first'; fastcgi_finish_request(); echo 'unseen'; error_log('after the response'); },
     '/exit' => function () { header('X-Exit: 1'); echo 'before exit'; exit(3); },
     '/exit-in-shutdown' => function () {
         register_shutdown_function(function () { echo 'and more'; isset($_GET['throw']) && throw new Exception('in a shutdown function'); exit(2); });

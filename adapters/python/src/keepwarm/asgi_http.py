@@ -1,4 +1,4 @@
-"""A request of an ASGI application, and its answer on the way to the wire."""
+"""A request of an ASGI application, and its response on the way to the wire."""
 
 import asyncio
 import inspect
@@ -9,7 +9,7 @@ from keepwarm.allowance import Allowance
 from keepwarm.errors import ClientDisconnected, Fault
 from keepwarm.wire import END, MAX_CHUNK, RESPONSE, RESPONSE_HEAD
 
-# Where the answer is: nothing yet, its start is known (and held until the body begins), its body has begun, only
+# Where the response is: nothing yet, its start is known (and held until the body begins), its body has begun, only
 # trailers are missing, the application has said all.
 WAITING, STARTED, BODY, TRAILERS, DONE = range(5)
 
@@ -20,7 +20,7 @@ _FRAMEWORKS_OWN = frozenset(("ClientDisconnect", _SOCKET_CLOSED))  # Starlette's
 class HttpStream:
     """`run` calls the application; `receive` and `send` are what it gets.
 
-    `gone`: nobody waits for the answer. `over`: the stream has ended for Keepwarm (spec/wire.md §5).
+    `gone`: nobody waits for the response. `over`: the stream has ended for Keepwarm (spec/wire.md §5).
     """
 
     __slots__ = (
@@ -67,7 +67,7 @@ class HttpStream:
         return asgi_scope.http(self.strings, self.flags, self.connection.state)
 
     async def receive(self):
-        """The next part of the body, then `http.disconnect` once the client has closed or there is nothing to answer any more."""
+        """The next part of the body, then `http.disconnect` once the client has closed or there is nothing to respond to any more."""
         while True:
             if self.gone or self.stage == DONE:
                 return {"type": "http.disconnect"}
@@ -82,7 +82,7 @@ class HttpStream:
             await self._wait()
 
     async def send(self, message):
-        """A message of the answer. Waits while Keepwarm cannot take more; raises `ClientDisconnected` once it is gone."""
+        """A message of the response. Waits while Keepwarm cannot take more; raises `ClientDisconnected` once it is gone."""
         kind = message["type"]
         if self.gone:
             raise ClientDisconnected("the client has gone")
@@ -125,7 +125,7 @@ class HttpStream:
         self._wake_receiver()
 
     def on_reset(self, code):
-        """Nobody waits for the answer any more."""
+        """Nobody waits for the response any more."""
         self.gone = self.body_ended = True
         self.parts = []
         self.connection.settle(self)
@@ -186,12 +186,12 @@ class HttpStream:
                 if not waiter.done():
                     waiter.set_result(None)
 
-    # -- the answer ---------------------------------------------------------------------------------------------------
+    # -- the response ---------------------------------------------------------------------------------------------------
 
     def _start(self, message):
         code = message["status"]
         if not isinstance(code, int) or not 200 <= code <= 999:
-            raise ValueError(f"{code!r} is not the status of a final answer")
+            raise ValueError(f"{code!r} is not the status of a final response")
         self.count, text, self.length, close = fields.bytes_block(message.get("headers", ()))
         self.code, self.text = int(code), text
         self.response_flags = wire.CLOSE_AFTER if close else 0
@@ -312,7 +312,7 @@ class HttpStream:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def _end(self):
-        """The answer is complete."""
+        """The response is complete."""
         self.stage = DONE
         if not self.over:
             self.over = True
@@ -335,7 +335,7 @@ class HttpStream:
         self._reset(wire.TOO_SHORT, reason)
 
     def _returned(self):
-        """The application is done and its answer is not."""
+        """The application is done and its response is not."""
         if self.gone or self.told:
             self._reset(wire.CANCELLED, "")
             return

@@ -38,7 +38,7 @@ class Lifespan:
             raise LoadError("the application's start-up failed" + await self._reason("startup"))
         if self._answers["startup"].is_set():
             return
-        self.supported = False  # the application left without an answer: it raised, or returned
+        self.supported = False  # the application left without a response: it raised, or returned
         if isinstance(self._error, SystemExit):
             log.exception(self._error, f"the application called sys.exit({self._error.code!r}) in its start-up")
             raise self._error

@@ -13,7 +13,7 @@ _DENIAL = "websocket.http.response."
 
 
 class WebSocketStream(HttpStream):
-    """As `HttpStream`, for `websocket.…` messages. A denial with an answer of its own is an HTTP answer.
+    """As `HttpStream`, for `websocket.…` messages. A denial with a response of its own is an HTTP response.
 
     Before the acceptance `open` is False and `stage` tells how far a denial is. `farewell` is the disconnect event that
     `receive` gives once `messages` are used up.
@@ -133,7 +133,7 @@ class WebSocketStream(HttpStream):
         self.connection.write(wire.response(self.number, 0, 101, count, text))
 
     def _refuse(self):
-        """Closed before it was accepted: the opening is answered 403 (ASGI WebSocket, Close)."""
+        """Closed before it was accepted: the opening gets 403 (ASGI WebSocket, Close)."""
         self.farewell = {"type": "websocket.disconnect", "code": _LOST, "reason": ""}
         self.connection.write(wire.response(self.number, wire.END, 403, 0, b""))
         self._end()

@@ -22,7 +22,7 @@ AHEAD = 3  # REQUESTs that may wait here behind the one in work (spec/wire.md §
 def waiting_for(sock):
     """A function that waits until something can be read.
 
-    A `recv` that waits is woken by Linux a second time, for nothing: when the other end has read the last answer and there is room to write again
+    A `recv` that waits is woken by Linux a second time, for nothing: when the other end has read the last response and there is room to write again
     (`unix_write_space`). A `poll` for reading is not.
     """
     readable = poll()
@@ -33,7 +33,7 @@ def waiting_for(sock):
 class Connection:
     """One worker's end of the wire.
 
-    `stream` is the request being answered, 0 between requests. `gone`: nobody waits for its answer any more.
+    `stream` is the request being answered, 0 between requests. `gone`: nobody waits for its response any more.
     `lost`: the wire itself has ended. `leaving`: Keepwarm said DRAIN.
     `idle`: blocked, or about to block, in the read for a next request.
     """
@@ -94,7 +94,7 @@ class Connection:
         self.stream_allowance = Allowance(RECEIVE_CREDIT)
 
     def end_stream(self):
-        """The answer is over. What comes for it from now on is read and forgotten."""
+        """The response is over. What comes for it from now on is read and forgotten."""
         self.stream = 0
         self.body_ended = True
         if self.body:

@@ -2,7 +2,7 @@
 
 
 class ClientDisconnected(OSError):
-    """The client has gone: nobody waits for this answer, or the rest of the body will not come.
+    """The client has gone: nobody waits for this response, or the rest of the body will not come.
 
     Raised by `send` and `receive` (ASGI) and by reads of `wsgi.input`. It is not an error of the application: when it
     comes back out of the application, nothing is logged.

@@ -1,4 +1,4 @@
-"""An answer's fields: from what an application gives to the text of a string block (spec/wire.md §2.1, §5).
+"""A response's fields: from what an application gives to the text of a string block (spec/wire.md §2.1, §5).
 
 Names come back again and again, so each is checked and classified once and remembered: `TEXT_NAMES` for WSGI's
 strings, `BYTES_NAMES` for ASGI's bytes. Values are checked by looking through the joined text once.

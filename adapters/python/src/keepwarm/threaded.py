@@ -136,7 +136,7 @@ class Connection:
         _, strings, body = wire.request_parts(payload, 0, len(payload))
         stream = Stream(self, number)
         with self.changed:
-            # Those whose answer has left, and which their thread has not let go of yet, are among them.
+            # Those whose response has left, and which their thread has not let go of yet, are among them.
             if len(self.streams) >= 2 * self.threads:
                 raise Fault("stream_limit", f"more than {self.threads} streams")
             self.last_stream = number
@@ -224,7 +224,7 @@ class Connection:
 class Stream:
     """A request: what `wsgi`, `wsgi_answer` and `wsgi_input` know as the connection.
 
-    `gone`: nobody waits for its answer any more.
+    `gone`: nobody waits for its response any more.
     """
 
     __slots__ = ("connection", "stream", "gone", "body", "body_ended", "body_lost", "news", "stream_credit", "allowance", "held")

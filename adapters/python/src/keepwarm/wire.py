@@ -1,7 +1,7 @@
 """The worker wire, version 1: bytes to frames and back (spec/wire.md). Pure: no socket, no clock.
 
 The two hot frames have a `Struct` that covers the frame's head and the fixed part of its payload, so that a request
-is taken apart and an answer put together with one call each: `REQUEST_HEAD` and `RESPONSE_HEAD`.
+is taken apart and a response put together with one call each: `REQUEST_HEAD` and `RESPONSE_HEAD`.
 """
 
 from struct import Struct
@@ -181,7 +181,7 @@ def response(stream, flags, status, count, text, body=b""):
 
 
 def inform(stream, status, count, text):
-    """An informational answer; `text` as in `response`."""
+    """An informational response; `text` as in `response`."""
     return RESPONSE_HEAD.pack(8 + len(text), INFORM, 0, stream, status, count, len(text)) + text
 
 
@@ -202,7 +202,7 @@ def credit(stream, amount):
 
 
 def reset(stream, code, reason=""):
-    """Ends the answer here, incomplete. A long reason is cut at a character's border."""
+    """Ends the response here, incomplete. A long reason is cut at a character's border."""
     return frame(RESET, 0, stream, _U16.pack(code) + utf8_prefix(reason, MAX_REASON))
 
 

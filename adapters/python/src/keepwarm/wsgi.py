@@ -176,7 +176,7 @@ class Worker:
     def _deliver_and_close(self, result, close):
         """Nearly every framework gives something with a `close`, which nearly always has little to do.
 
-        Behind an answer it may do anything, so that it has to be said before the answer ends that another worker is better for the
+        Behind a response it may do anything, so that it has to be said before the response ends that another worker is better for the
         next request (spec/wire.md §8): where the last ones were not quick.
         """
         said = self.alone and self.quick_closes < _TRUSTED

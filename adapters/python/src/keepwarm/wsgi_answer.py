@@ -1,4 +1,4 @@
-"""The answer of a WSGI application on its way to the wire (PEP 3333)."""
+"""The response of a WSGI application on its way to the wire (PEP 3333)."""
 
 from keepwarm import fields, log, wire
 from keepwarm.wire import END, MAX_CHUNK, RESPONSE, RESPONSE_HEAD
@@ -17,7 +17,7 @@ class _Statuses(dict):
             raise ValueError(f"not a status line: {status!r}")
         code = int(digits)
         if code < 200 and code != 100:
-            raise ValueError(f"{status!r} is not the status of a final answer")
+            raise ValueError(f"{status!r} is not the status of a final response")
         if len(self) < _MAX_REMEMBERED:
             self[status] = code
         return code
@@ -27,10 +27,10 @@ _code_of = _Statuses().__getitem__
 
 
 class Answer:
-    """The answer to one request. What the application keeps of it is of no use for another request's: behind its end it raises.
+    """The response to one request. What the application keeps of it is of no use for another request's: behind its end it raises.
 
     The application calls `start_response` (and `write`), then comes `deliver`, or `abort` when it fails, then `end`.
-    `text` is None until `start_response`, which sets what is known of the answer. `begun`: its fields have left. `over`: the stream has ended. `stream` is 0 behind `end`.
+    `text` is None until `start_response`, which sets what is known of the response. `begun`: its fields have left. `over`: the stream has ended. `stream` is 0 behind `end`.
     """
 
     __slots__ = (
@@ -92,7 +92,7 @@ class Answer:
             self._finish()
 
     def abort(self, code, reason):
-        """Ends the stream without a complete answer: 500 if its fields have not left, a cut connection otherwise."""
+        """Ends the stream without a complete response: 500 if its fields have not left, a cut connection otherwise."""
         if not self.over:
             self.over = True
             self.connection.send(wire.reset(self.stream, code, reason))
@@ -153,7 +153,7 @@ class Answer:
         return not self.connection.gone
 
     def _first(self, body, end):
-        """The answer's fields, and the beginning of its body or all of it."""
+        """The response's fields, and the beginning of its body or all of it."""
         text = self.text
         size = len(body)
         if size <= MAX_CHUNK:
@@ -241,4 +241,4 @@ def _view(block):
 
 
 def _no_bytes(block):
-    return TypeError(f"a block of the answer is {type(block).__name__} instead of bytes")
+    return TypeError(f"a block of the response is {type(block).__name__} instead of bytes")

@@ -56,7 +56,7 @@ class Body(io.RawIOBase):
     def _next_part(self):
         connection = self.connection
         if connection.stream != self.stream or self.answer.over:
-            raise ValueError("wsgi.input is read after the answer is complete")
+            raise ValueError("wsgi.input is read after the response is complete")
         while True:
             ended = connection.body_ended  # asked first: in a worker with threads, another adds to the body
             while connection.body:

@@ -460,7 +460,7 @@ def wait_for_line(environ, start_response):
 
 
 class Late:
-    """Has something to do behind its answer, for so many milliseconds."""
+    """Has something to do behind its response, for so many milliseconds."""
 
     def __init__(self, milliseconds):
         self.seconds = milliseconds / 1000

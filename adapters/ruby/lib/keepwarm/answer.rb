@@ -9,7 +9,7 @@ require "keepwarm/log"
 require "keepwarm/wire"
 
 module Keepwarm
-  # The answer of an application on its way to the wire. One object for all requests that a thread serves one after the other.
+  # The response of an application on its way to the wire. One object for all requests that a thread serves one after the other.
   #
   # `begin`, then `deliver`; `abort` instead when the application fails. `begun`: its fields have left. `over`: the stream has
   # ended.
@@ -60,18 +60,18 @@ module Keepwarm
       end
     end
 
-    # Whether the answer to this request has not begun.
+    # Whether the response to this request has not begun.
     def open_for?(id)
       @stream.id == id && !@begun && !@over && !@stream.gone
     end
 
-    # The application answers by itself: nothing of its answer comes here.
+    # The application responds by itself: nothing of its response comes here.
     def leave
       @begun = @left = true
       ends
     end
 
-    # Ends the stream without a complete answer: 500 if its fields have not left, a cut connection otherwise.
+    # Ends the stream without a complete response: 500 if its fields have not left, a cut connection otherwise.
     def abort(code, reason)
       @connection.held { cut(code, reason) }
     end
@@ -181,7 +181,7 @@ module Keepwarm
       end
     end
 
-    # The plain bytes of a block of a body that the application chunks itself. A thread of its own may write it: the answer ends here.
+    # The plain bytes of a block of a body that the application chunks itself. A thread of its own may write it: the response ends here.
     def decoded(block)
       @coding.decode(block)
     rescue ChunkedCoding::Invalid => error
@@ -205,7 +205,7 @@ module Keepwarm
     end
 
     # A body may keep the block that it is given, and call it from a thread of its own: behind the end of `each` it is of no use, least of all
-    # for the answer to another request, which may have the same object.
+    # for the response to another request, which may have the same object.
     def each(body)
       lock = Monitor.new
       open = true
@@ -235,7 +235,7 @@ module Keepwarm
       nil
     end
 
-    # A file, read in pieces. Its size is the length of the answer.
+    # A file, read in pieces. Its size is the length of the response.
     def file(file)
       size = file.size
       compute_length(size) if @length.nil? && !@coding
@@ -255,7 +255,7 @@ module Keepwarm
       @connection.admitted { body.call(stream) }
       return if stream.closed?
 
-      # Whoever holds on to the stream holds on to this answer.
+      # Whoever holds on to the stream holds on to this response.
       @detached = true
       @connection.linger(@stream, stream)
       stream.cut
@@ -263,7 +263,7 @@ module Keepwarm
       stream&.detach
     end
 
-    # The answer's fields, and the beginning of its body or all of it.
+    # The response's fields, and the beginning of its body or all of it.
     def first(body, last)
       size = body.bytesize
       @begun = true
@@ -324,13 +324,13 @@ module Keepwarm
     end
 
     def short(reason)
-      Log.write("the application's answer is too short: #{reason}")
+      Log.write("the application's response is too short: #{reason}")
       abort(Wire::TOO_SHORT, reason)
     end
 
     def too_long
       Log.warn_once(
-        :too_long, "the application's answer is longer than its Content-Length of #{@length}; the rest is cut off"
+        :too_long, "the application's response is longer than its Content-Length of #{@length}; the rest is cut off"
       )
     end
   end

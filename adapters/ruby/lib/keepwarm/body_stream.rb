@@ -6,9 +6,9 @@ require "keepwarm/errors"
 require "keepwarm/wire"
 
 module Keepwarm
-  # What a callable body (Rack 3) and a partial hijack get: the answer to write to, and the request's body to read from.
+  # What a callable body (Rack 3) and a partial hijack get: the response to write to, and the request's body to read from.
   #
-  # The application may write in a thread of its own. Whoever ends the answer first, it or the thread that waits for it, does so alone.
+  # The application may write in a thread of its own. Whoever ends the response first, it or the thread that waits for it, does so alone.
   class BodyStream
     def initialize(answer, input)
       @answer = answer
@@ -62,7 +62,7 @@ module Keepwarm
       closed_now
     end
 
-    # The answer ends here.
+    # The response ends here.
     def close_write
       return unless @writing
 
@@ -98,7 +98,7 @@ module Keepwarm
       @lock.synchronize { @answer.abort(Wire::CANCELLED, "") }
     end
 
-    # The answer is over, however it ended.
+    # The response is over, however it ended.
     def detach
       @reading = @writing = false
     end

@@ -209,7 +209,7 @@ module Keepwarm
 
     # The next bytes, or nil at the wire's end.
     #
-    # A `recv` that waits is woken by Linux a second time, for nothing: when the other end has read the last answer and there is room to write again
+    # A `recv` that waits is woken by Linux a second time, for nothing: when the other end has read the last response and there is room to write again
     # (`unix_write_space`). With this flag Ruby waits in a `poll` for reading, which is not.
     def read
       data = @sock.recv(READ_SIZE, Socket::MSG_DONTWAIT)

@@ -4,7 +4,7 @@ require "keepwarm/version"
 require "keepwarm/wire"
 
 module Keepwarm
-  # The Rack environment of a request, but for what depends on its body and its answer. Values are binary strings.
+  # The Rack environment of a request, but for what depends on its body and its response. Values are binary strings.
   class Environment
     MAX_REMEMBERED = 1_024 # names; clients choose them, so they must not fill the memory
     FIXED = %w[

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Keepwarm
-  # The client has gone: nobody waits for this answer, or the rest of its body will not come.
+  # The client has gone: nobody waits for this response, or the rest of its body will not come.
   #
   # Raised by reads of `rack.input` and by writes to the stream of a callable body. It is no error of the application: when
   # it comes back out of it, nothing is logged.

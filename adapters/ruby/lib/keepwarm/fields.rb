@@ -4,7 +4,7 @@ require "keepwarm/log"
 require "keepwarm/wire"
 
 module Keepwarm
-  # An answer's fields: from what an application gives to the text of a string block (spec/wire.md §2.1, §5).
+  # A response's fields: from what an application gives to the text of a string block (spec/wire.md §2.1, §5).
   #
   # Names come back again and again, so each is checked and classified once and remembered. Values are checked by looking
   # through the joined text once. After `take`: `text` (its encoding does not matter), `count` strings in it, `length`, `close`,
@@ -33,7 +33,7 @@ module Keepwarm
       @prefixes = Hash.new { |prefixes, name| prefixed(prefixes, name) } # a name and its NUL
     end
 
-    # Reads the fields of an answer with this status. What is wrong with them raises.
+    # Reads the fields of a response with this status. What is wrong with them raises.
     def take(headers, status)
       clear
       bodiless = status == 204 || status == 304

@@ -42,7 +42,7 @@ module Keepwarm
       @env["rack.hijack_io"] = @io = ours
     end
 
-    # Keepwarm begins as with any server, by sending it the request; the application has that already. Nothing follows before it answers.
+    # Keepwarm begins as with any server, by sending it the request; the application has that already. Nothing follows before it responds.
     def wait_for_keepwarm(socket)
       head = +""
       head << socket.readpartial(65_536) until head.end_with?(HEAD_END)

@@ -174,7 +174,7 @@ module Keepwarm
     def next_part
       @connection.synchronize do
         loop do
-          raise IOError, "rack.input is read after the answer is complete" if @stream.id != @id
+          raise IOError, "rack.input is read after the response is complete" if @stream.id != @id
 
           part = @stream.parts.shift
           return part if part && !part.empty?

@@ -48,7 +48,7 @@ module Keepwarm
       @stream
     end
 
-    # The answer is over. What comes for it from now on is read and forgotten.
+    # The response is over. What comes for it from now on is read and forgotten.
     def end_stream
       @stream.over
       settle(@stream)

@@ -9,7 +9,7 @@ require "keepwarm/rewindable_input"
 require "keepwarm/wire"
 
 module Keepwarm
-  # Serves an application's requests, one after the other: the environment, the call, the answer, and what comes after it.
+  # Serves an application's requests, one after the other: the environment, the call, the response, and what comes after it.
   #
   # A worker has one of these for each request that it serves at once.
   class Service
@@ -45,7 +45,7 @@ module Keepwarm
       after = env["rack.after_reply"] = []
       run(env, input, finished, after)
     ensure
-      # Only a thread that is killed comes here with an open answer.
+      # Only a thread that is killed comes here with an open response.
       answer.abort(Wire::APP_ERROR, "the application ended its thread") unless answer.over
       @answer = Answer.new(@connection, @rack) if answer.detached
       free if @busy
@@ -53,7 +53,7 @@ module Keepwarm
 
     private
 
-    # There is something to do behind the answer: until then another worker is better for the next request (spec/wire.md §8).
+    # There is something to do behind the response: until then another worker is better for the next request (spec/wire.md §8).
     def stay_busy
       @busy = true
       @connection.send(Wire.frame(Wire::BUSY, 0, 0))
@@ -125,7 +125,7 @@ module Keepwarm
     def checked(status)
       number = status.is_a?(Integer) ? status : status.to_s[/\A\d{3}\z/].to_i
       return number if number.between?(200, 999)
-      raise ArgumentError, "the application answered #{number}, which is not the status of a final answer" if number.between?(100, 199)
+      raise ArgumentError, "the application answered #{number}, which is not the status of a final response" if number.between?(100, 199)
 
       raise ArgumentError, "the application answered #{status.inspect} instead of a status, or no [status, headers, body]"
     end
@@ -148,7 +148,7 @@ module Keepwarm
       end
     end
 
-    # Nearly every middleware gives a body with a `close`, which nearly always has little to do. Behind an answer it may do
+    # Nearly every middleware gives a body with a `close`, which nearly always has little to do. Behind a response it may do
     # anything: it is announced by those that were not quick of late.
     def slow_to_close?(body)
       @quick_closes < TRUSTED && body.respond_to?(:close)
@@ -175,7 +175,7 @@ module Keepwarm
       Log.exception(failure)
     end
 
-    # `env["rack.early_hints"].call(headers)`: sends `103 Early Hints` as long as the answer has not begun.
+    # `env["rack.early_hints"].call(headers)`: sends `103 Early Hints` as long as the response has not begun.
     def hints(answer, stream)
       id = stream.id
       lambda do |headers|

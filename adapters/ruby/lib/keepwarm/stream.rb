@@ -5,7 +5,7 @@ require "keepwarm/allowance"
 module Keepwarm
   # A request on the wire for as long as it is open: what may be sent for it, and what of its body has come.
   #
-  # `id` is 0 when it is over. `gone`: nobody waits for its answer any more. `answered`: the end of the answer is on its way, so
+  # `id` is 0 when it is over. `gone`: nobody waits for its response any more. `answered`: the end of the response is on its way, so
   # that another request may come.
   class Stream
     # Bytes of a body that may wait in this process; spec/wire.md §3 asks for 65,536 at least.
@@ -40,7 +40,7 @@ module Keepwarm
       @allowance = Allowance.new(RECEIVE_CREDIT)
     end
 
-    # The answer is over, or the wire.
+    # The response is over, or the wire.
     def over
       @id = 0
       @body_ended = true

@@ -40,7 +40,7 @@ module Keepwarm
       synchronize { @changed.wait until (@leaving || @lost) && @streams.empty? }
     end
 
-    # The answer is over. What comes for it from now on is read and forgotten.
+    # The response is over. What comes for it from now on is read and forgotten.
     def end_stream(stream)
       synchronize do
         @streams.delete(stream.id)

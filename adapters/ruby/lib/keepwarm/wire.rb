@@ -169,7 +169,7 @@ module Keepwarm
       [8 + text.bytesize + body.bytesize, RESPONSE, flags, stream, status, count, text.bytesize, text, body].pack(RESPONSE_WHOLE)
     end
 
-    # An informational answer; `text` as in `response`.
+    # An informational response; `text` as in `response`.
     def inform(stream, status, count, text)
       [8 + text.bytesize, INFORM, 0, stream, status, count, text.bytesize, text, NOTHING].pack(RESPONSE_WHOLE)
     end
@@ -184,7 +184,7 @@ module Keepwarm
       [4, CREDIT, 0, stream, amount].pack("NCCNN")
     end
 
-    # Ends the answer here, incomplete. A long reason is cut at a character's border.
+    # Ends the response here, incomplete. A long reason is cut at a character's border.
     def reset(stream, code, reason = "")
       frame(RESET, 0, stream, [code, utf8_prefix(reason, MAX_REASON)].pack("na*"))
     end

@@ -191,7 +191,7 @@ ROUTES = {
   "/closed" => ->(_) { Routes.json(Routes::CLOSED.slice!(0..)) },
   "/finished" => ->(_) { Routes.json(Routes::FINISHED.slice!(0..)) },
   "/endless" => ->(_) { [200, {}, Routes::Endless.new] },
-  "/fail" => ->(_) { raise ArgumentError, "before the answer" },
+  "/fail" => ->(_) { raise ArgumentError, "before the response" },
   "/fail-deep" => lambda do |_|
     raise KeyError, "the cause"
   rescue KeyError
@@ -342,7 +342,7 @@ ROUTES = {
     env["rack.after_reply"] << -> { said << "first" } << -> { raise "a callable fails" }
     body = Routes::Parts.new("after", ["body", -> { env["rack.after_reply"] << -> { said << "of the body" } and "" }])
     body.define_singleton_method(:close) { said << "closed" }
-    raise "before its answer" if env["QUERY_STRING"] == "fail"
+    raise "before its response" if env["QUERY_STRING"] == "fail"
 
     [200, {}, body]
   end,

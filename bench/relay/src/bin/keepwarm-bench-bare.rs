@@ -1,9 +1,9 @@
 //! The least that a server can cost which keeps the kernel's rules and does nothing else: what a figure of the benchmarks has to be seen against.
 //!
 //! * `keepwarm-bench-bare server LISTEN`: connections of clients on one side, one worker process at a Unix socket on the other; each read of a client is a
-//!   request, each answer is the same. No HTTP, no log, no clock.
+//!   request, each response is the same. No HTTP, no log, no clock.
 //! * `keepwarm-bench-bare proxy LISTEN TARGET`: each read of a client goes to TARGET on a connection that is kept and lent to one client at a time; each
-//!   read of that is the answer. No HTTP, no TLS, no log, no clock.
+//!   read of that is the response. No HTTP, no TLS, no log, no clock.
 //!
 //! One thread, one `epoll`, a system call for each thing that has to be done.
 
@@ -17,7 +17,7 @@ use std::process::{Command, ExitCode, Stdio};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-const ANSWER: &[u8] =
+const RESPONSE: &[u8] =
     b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, world!";
 /// Bytes that tell the worker of a request: as many as Keepwarm's frame of a small one has.
 const TOLD: usize = 128;
@@ -51,7 +51,7 @@ fn work() -> io::Result<()> {
     let mut block = [0; BLOCK];
     let mut read = 0;
     loop {
-        // Not a `read` that waits, which is woken when the answer is read, too.
+        // Not a `read` that waits, which is woken when the response is read, too.
         rustix::event::poll(&mut [rustix::event::PollFd::new(&socket, rustix::event::PollFlags::IN)], None)?;
         let got = socket.read(&mut block)?;
         if got == 0 {
@@ -60,7 +60,7 @@ fn work() -> io::Result<()> {
         read += got;
         while read >= TOLD {
             read -= TOLD;
-            socket.write_all(ANSWER)?;
+            socket.write_all(RESPONSE)?;
         }
     }
 }
@@ -77,10 +77,10 @@ fn serve(listen: SocketAddr) -> io::Result<()> {
         for event in loops.wait()? {
             if event == 0 {
                 read += worker.read(&mut block)?;
-                while read >= ANSWER.len() {
-                    read -= ANSWER.len();
+                while read >= RESPONSE.len() {
+                    read -= RESPONSE.len();
                     let client = waiting.pop_front().and_then(|client| loops.clients.get(&client));
-                    client.map(|client| rustix::io::write(client, ANSWER));
+                    client.map(|client| rustix::io::write(client, RESPONSE));
                 }
             } else if let Some((client, _)) = loops.read(event, &mut block)? {
                 waiting.push_back(client);

@@ -54,7 +54,7 @@ pub struct App {
     pub drain_timeout: Duration,
     /// Failed starts in a row before the app is given up. 0: never tried again.
     pub start_retries: u32,
-    /// The path that a server is asked for to see whether it is well. `None`: any answer will do.
+    /// The path that a server is asked for to see whether it is well. `None`: any response will do.
     pub health: Option<String>,
     /// A worker is replaced after about so many requests. `None`: never for that.
     pub max_requests: Option<u32>,

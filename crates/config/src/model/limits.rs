@@ -20,7 +20,7 @@ pub struct Limits {
     pub body_rate: Option<u64>,
     /// Time before `body_rate` and `drain_rate` count.
     pub body_grace: Duration,
-    /// Bytes per second, averaged, a client must take of an answer; less: reset. `None`: no limit.
+    /// Bytes per second, averaged, a client must take of a response; less: reset. `None`: no limit.
     pub drain_rate: Option<u64>,
     /// Bytes of a trailer block; more: 400.
     pub trailer_block: u64,
@@ -42,7 +42,7 @@ pub struct Limits {
     pub connections_per_client: Option<u64>,
     /// Connections of the process. `None`: from the limit on open files.
     pub connections: Option<u64>,
-    /// Bytes of an answer held for a slow client, memory and spill together; past it the app waits.
+    /// Bytes of a response held for a slow client, memory and spill together; past it the app waits.
     pub response_buffer: u64,
     /// Bytes of all that the process holds for slow clients, memory and spill together.
     pub spill: u64,

@@ -42,7 +42,7 @@ pub struct Config {
     pub admin: Option<Admin>,
     /// `[listen.NAME]`: at least one, unless an upstream has a door.
     pub listens: Vec<Listen>,
-    /// `[app.NAME]`: may be empty, when every route answers or redirects.
+    /// `[app.NAME]`: may be empty, when every route responds or redirects.
     pub apps: Vec<App>,
     /// `[upstream.NAME]`: services the app calls.
     pub upstreams: Vec<Upstream>,

@@ -20,7 +20,7 @@ pub struct Route {
     pub max_body: Option<u64>,
     /// Read the body before the app is called. `None`: by the app's kind (WSGI yes, ASGI no).
     pub buffer_request: Option<bool>,
-    /// Free the worker before the client has taken the answer. `None`: by the app's kind (WSGI yes, ASGI no).
+    /// Free the worker before the client has taken the response. `None`: by the app's kind (WSGI yes, ASGI no).
     pub buffer_response: Option<bool>,
     /// To whom a worker's 103 goes.
     pub early_hints: EarlyHints,
@@ -28,7 +28,7 @@ pub struct Route {
     pub any_header_names: bool,
     /// `Via` goes to `kind = "http"` and upstreams.
     pub via: bool,
-    /// Changes to the head of every answer of this route.
+    /// Changes to the head of every response of this route.
     pub headers: HeaderRules,
     /// Clients that may use the route. Empty: all. Looked at after `deny`.
     pub allow: Vec<Cidr>,
@@ -38,7 +38,7 @@ pub struct Route {
     pub abort_on_half_close: bool,
     /// A directory whose files are served before the app is asked.
     pub try_files: Option<PathBuf>,
-    /// Files that the app may name as its answer: prefixes of `X-Accel-Redirect`, begun and ended by a slash, and their directories.
+    /// Files that the app may name as its response: prefixes of `X-Accel-Redirect`, begun and ended by a slash, and their directories.
     pub send_files: Vec<(String, PathBuf)>,
     /// Name of the rate limit that holds; it is in [`crate::Config::rate_limits`].
     pub rate_limit: Option<String>,
@@ -102,13 +102,13 @@ pub enum Action {
     Upstream(String),
     /// The files of a directory; the route's prefix is no part of their names.
     Files(PathBuf),
-    /// A fixed answer.
+    /// A fixed response.
     Respond(Respond),
-    /// An answer that sends the client elsewhere.
+    /// A response that sends the client elsewhere.
     Redirect(Redirect),
 }
 
-/// `respond`: a fixed answer of the edge.
+/// `respond`: a fixed response of the edge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Respond {
     /// 200 to 599.
@@ -158,7 +158,7 @@ pub enum EarlyHints {
 /// `headers` of a route: first `remove`, then `set`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HeaderRules {
-    /// Fields taken out of the answer, lower case.
+    /// Fields taken out of the response, lower case.
     pub remove: Vec<String>,
     /// Fields that replace every field of that name, names as written; a name may come several times.
     pub set: Vec<(String, String)>,

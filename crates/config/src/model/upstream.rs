@@ -116,9 +116,9 @@ impl fmt::Display for EndpointAddress {
 /// `expect`: what a door does with `Expect: 100-continue`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Expect {
-    /// It answers `100` at once, and forwards without the expectation.
+    /// It responds with `100` at once, and forwards without the expectation.
     #[default]
-    Answer,
+    Response,
     /// The upstream decides.
     Forward,
 }
@@ -145,7 +145,7 @@ impl Upstream {
             bind: Vec::new(),
             public: false,
             host: None,
-            expect: Expect::Answer,
+            expect: Expect::Response,
             protocol: UpstreamProtocol::Auto,
             pool: UpstreamPool::default(),
             timeout: None,

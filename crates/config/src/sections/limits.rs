@@ -13,7 +13,7 @@ pub(crate) static LIMITS: Section<Limits> = Section {
     keys: &[
         Key {
             name: "request_line",
-            brief: "Size of the request line; more is answered with 414",
+            brief: "Size of the request line; more gets 414",
             long: "Bounds what one client makes Keepwarm hold before anything is known of the request. Precedents: nginx and Apache 8 KiB.",
             default: Preset::Value("\"8KiB\""),
             right: "request_line = \"16KiB\"",
@@ -26,7 +26,7 @@ pub(crate) static LIMITS: Section<Limits> = Section {
         },
         Key {
             name: "header_block",
-            brief: "Size of the header block; more is answered with 431",
+            brief: "Size of the header block; more gets 431",
             long: "All fields together, without the request line. Held in memory for each request in work, so a listener's worst case is this times its connections. Precedents: nginx 4 times 8 KiB, Node 16 KiB, HAProxy 16 KiB with the line.",
             default: Preset::Value("\"32KiB\""),
             right: "header_block = \"64KiB\"",
@@ -39,7 +39,7 @@ pub(crate) static LIMITS: Section<Limits> = Section {
         },
         Key {
             name: "header_fields",
-            brief: "Fields in the header block, cookie crumbs counted; more is answered with 431",
+            brief: "Fields in the header block, cookie crumbs counted; more gets 431",
             long: "Bounds work per field in every layer behind. Precedents: Apache 100, HAProxy 101, Go none.",
             default: Preset::Value("128"),
             right: "header_fields = 256",
@@ -52,7 +52,7 @@ pub(crate) static LIMITS: Section<Limits> = Section {
         },
         Key {
             name: "head_timeout",
-            brief: "Time for a whole head, from its first byte; more is answered with 408",
+            brief: "Time for a whole head, from its first byte; more gets 408",
             long: "Bounds how long a client can hold a connection by sending a head in drops (Slowloris). Precedents: Apache 20 to 40 s, nginx 60 s between two reads, HAProxy as configured.",
             default: Preset::Value("\"10s\""),
             right: "head_timeout = \"20s\"",
@@ -65,7 +65,7 @@ pub(crate) static LIMITS: Section<Limits> = Section {
         },
         Key {
             name: "body",
-            brief: "Size of a request body given to an app; more is answered with 413",
+            brief: "Size of a request body given to an app; more gets 413",
             long: "Bounds memory and spill files: blocking apps get a request when its body is in. A declared length above it is refused at once, before any `100 Continue`. `max_body` of a route goes before it. Precedents: nginx 1 MiB, Caddy none.",
             default: Preset::Value("\"10MiB\""),
             right: "body = \"100MiB\"",
@@ -79,7 +79,7 @@ pub(crate) static LIMITS: Section<Limits> = Section {
         },
         Key {
             name: "body_rate",
-            brief: "Bytes a second a client must send of a body, averaged; less is answered with 408",
+            brief: "Bytes a second a client must send of a body, averaged; less gets 408",
             long: "Counts after `body_grace`. Bounds how long a body can take that comes in drops. Precedents: Apache's mod_reqtimeout and Kestrel: 500 and 240 bytes a second.",
             default: Preset::Value("\"500B\""),
             right: "body_rate = \"1KiB\"",
@@ -106,8 +106,8 @@ pub(crate) static LIMITS: Section<Limits> = Section {
         },
         Key {
             name: "drain_rate",
-            brief: "Bytes a second a client must take of an answer, averaged; less is a reset",
-            long: "Counts after `body_grace`. Bounds how long an answer's memory and spill file can be held by a client that hardly reads. Precedent: Kestrel 240 bytes a second.",
+            brief: "Bytes a second a client must take of a response, averaged; less is a reset",
+            long: "Counts after `body_grace`. Bounds how long a response's memory and spill file can be held by a client that hardly reads. Precedent: Kestrel 240 bytes a second.",
             default: Preset::Value("\"500B\""),
             right: "drain_rate = \"off\"",
             wrong: "drain_rate = \"500b\"",
@@ -120,7 +120,7 @@ pub(crate) static LIMITS: Section<Limits> = Section {
         },
         Key {
             name: "trailer_block",
-            brief: "Size of a trailer block; more is answered with 400",
+            brief: "Size of a trailer block; more gets 400",
             long: "As `header_block`, for what comes after a chunked body.",
             default: Preset::Value("\"8KiB\""),
             right: "trailer_block = \"4KiB\"",
@@ -133,7 +133,7 @@ pub(crate) static LIMITS: Section<Limits> = Section {
         },
         Key {
             name: "trailer_fields",
-            brief: "Fields in a trailer block; more is answered with 400",
+            brief: "Fields in a trailer block; more gets 400",
             long: "As `header_fields`, for what comes after a chunked body.",
             default: Preset::Value("64"),
             right: "trailer_fields = 16",
@@ -146,7 +146,7 @@ pub(crate) static LIMITS: Section<Limits> = Section {
         },
         Key {
             name: "chunk_extensions",
-            brief: "Size of all chunk extensions of one message; more is answered with 400",
+            brief: "Size of all chunk extensions of one message; more gets 400",
             long: "Extensions are dropped, but they must be read: without a bound a client could send nothing else for ever (CVE-2023-39326 and its kin). Precedents: Go and Node 16 KiB.",
             default: Preset::Value("\"16KiB\""),
             right: "chunk_extensions = \"1KiB\"",
@@ -159,7 +159,7 @@ pub(crate) static LIMITS: Section<Limits> = Section {
         },
         Key {
             name: "raw_targets",
-            brief: "Let bytes 0x80-0xFF stand in request targets unencoded; otherwise they are answered with 400",
+            brief: "Let bytes 0x80-0xFF stand in request targets unencoded; otherwise they get 400",
             long: "RFC 9112 §3.2 and RFC 3986 want them percent-encoded, and every browser does so. Apps and caches disagree about what such bytes mean. Set it for old clients of your own that send UTF-8 or Latin-1 as it is.",
             default: Preset::Value("false"),
             right: "raw_targets = true",
@@ -184,7 +184,7 @@ pub(crate) static LIMITS: Section<Limits> = Section {
         Key {
             name: "write_timeout",
             brief: "How long a write may make no progress at all; then the connection is reset",
-            long: "Bounds how long a client that reads nothing can hold an answer. Precedents: nginx 60 s, Puma 10 s.",
+            long: "Bounds how long a client that reads nothing can hold a response. Precedents: nginx 60 s, Puma 10 s.",
             default: Preset::Value("\"30s\""),
             right: "write_timeout = \"60s\"",
             wrong: "write_timeout = true",
@@ -254,8 +254,8 @@ pub(crate) static LIMITS: Section<Limits> = Section {
         },
         Key {
             name: "response_buffer",
-            brief: "Size of an answer held for a client that takes it slowly; past it the app waits",
-            long: "Memory first, then a spill file. Up to this size, and while `spill` has room, a blocking worker is free as soon as it has produced its answer. Precedent: nginx 1 GiB (`proxy_max_temp_file_size`).",
+            brief: "Size of a response held for a client that takes it slowly; past it the app waits",
+            long: "Memory first, then a spill file. Up to this size, and while `spill` has room, a blocking worker is free as soon as it has produced its response. Precedent: nginx 1 GiB (`proxy_max_temp_file_size`).",
             default: Preset::Value("\"1GiB\""),
             right: "response_buffer = \"64MiB\"",
             wrong: "response_buffer = \"1TiB\"",

@@ -104,7 +104,7 @@ pub(crate) static LISTEN: Section<ListenDraft> = Section {
         Key {
             name: "route",
             brief: "Which requests are served by what: `[[listen.NAME.route]]`, in order",
-            long: "Routes are tried in the order of the file, those of an included file after those of the file that includes it; the first one whose `host`, `path` and `method` all fit serves the request. When none fits the answer is 404, or 405 when one would fit but for its `method`. With a single `[app.NAME]` and no route at all, every request goes to that app.",
+            long: "Routes are tried in the order of the file, those of an included file after those of the file that includes it; the first one whose `host`, `path` and `method` all fit serves the request. When none fits the response is 404, or 405 when one would fit but for its `method`. With a single `[app.NAME]` and no route at all, every request goes to that app.",
             default: Preset::Words("everything to the app, when there is just one"),
             right: "route = [{ path = \"/api/*\", app = \"shop\" }]",
             wrong: "route = \"shop\"",

@@ -146,8 +146,8 @@ fn check(draft: &RouteDraft, table: &Table, cx: &mut Checker<'_>) {
             .help("`files` serves the files of a directory and nothing else");
         cx.push(problem);
     }
-    let answered_here = ["files", "respond", "redirect"].iter().any(|end| table.entry(end).is_some());
-    if let Some(entry) = table.entry("rate_limit").filter(|_| answered_here) {
+    let responded_here = ["files", "respond", "redirect"].iter().any(|end| table.entry(end).is_some());
+    if let Some(entry) = table.entry("rate_limit").filter(|_| responded_here) {
         let problem = cx
             .problem(entry.key_span, format!("`{name}` has `rate_limit`, and leads to no app and no upstream"))
             .key("listen.NAME.route.rate_limit")
@@ -238,7 +238,7 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
         Key {
             name: "try_files",
             brief: "A directory whose files are served before the app is asked",
-            long: "A GET or HEAD whose whole path names a file in it gets the file, by the rules of `files`; every other request is the app's. In front of an app of PHP, copies (`*~`, `*.bak`), Composer's files and what an `.htaccess` denies are answered with 403.",
+            long: "A GET or HEAD whose whole path names a file in it gets the file, by the rules of `files`; every other request is the app's. In front of an app of PHP, copies (`*~`, `*.bak`), Composer's files and what an `.htaccess` denies gets 403.",
             default: Preset::Words("none"),
             right: "try_files = \"public\"",
             wrong: "try_files = [\"$uri\", \"/index.php\"]",
@@ -248,8 +248,8 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
         },
         Key {
             name: "send_files",
-            brief: "Directories whose files the app may name as its answer: `{ \"/protected/\" = DIRECTORY }`",
-            long: "An answer with `X-Accel-Redirect: /protected/a.zip` is the file `a.zip` of that directory; one with `X-Sendfile` names a file in one of the directories by its absolute path. Ranges and conditions are Keepwarm's work, the other fields are the app's. Without this key both fields are passed on as any other.",
+            brief: "Directories whose files the app may name as its response: `{ \"/protected/\" = DIRECTORY }`",
+            long: "A response with `X-Accel-Redirect: /protected/a.zip` is the file `a.zip` of that directory; one with `X-Sendfile` names a file in one of the directories by its absolute path. Ranges and conditions are Keepwarm's work, the other fields are the app's. Without this key both fields are passed on as any other.",
             default: Preset::Words("none"),
             right: "send_files = { \"/protected/\" = \"var/files\" }",
             wrong: "send_files = \"var/files\"",
@@ -259,7 +259,7 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
         },
         Key {
             name: "respond",
-            brief: "A fixed answer: a status, or a table",
+            brief: "A fixed response: a status, or a table",
             long: "",
             default: Preset::Words("none"),
             right: "respond = { status = 200, body = \"pong\" }",
@@ -270,7 +270,7 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
         },
         Key {
             name: "redirect",
-            brief: "An answer that sends the client elsewhere: where to, or a table",
+            brief: "A response that sends the client elsewhere: where to, or a table",
             long: "",
             default: Preset::Words("none"),
             right: "redirect = \"https://example.com$path$query\"",
@@ -292,7 +292,7 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
         },
         Key {
             name: "max_body",
-            brief: "Size of a request body; more is answered with 413",
+            brief: "Size of a request body; more gets 413",
             long: "A declared length above it is refused at once, without `100 Continue`.",
             default: Preset::Words(
                 "`limits.body` of the listener; none on the way to an upstream, unless `buffer_request = true`",
@@ -321,7 +321,7 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
         },
         Key {
             name: "buffer_response",
-            brief: "Free the worker, or the upstream's connection, as soon as the answer is produced, so that a slow reader holds none",
+            brief: "Free the worker, or the upstream's connection, as soon as the response is produced, so that a slow reader holds none",
             long: "What the client has not taken yet is kept in memory, then in a spill file, up to `limits.response_buffer`. Streams leave as they come all the same.",
             default: Preset::Words(
                 "`true` for WSGI, Rack and PHP; `false` for ASGI, `kind = \"http\"` and upstreams",
@@ -367,7 +367,7 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
         },
         Key {
             name: "headers",
-            brief: "Changes to the head of every answer: `{ set = { NAME = VALUE }, remove = [NAME] }`",
+            brief: "Changes to the head of every response: `{ set = { NAME = VALUE }, remove = [NAME] }`",
             long: "",
             default: Preset::Words("none"),
             right: "headers = { set = { X-Frame-Options = \"DENY\" }, remove = [\"X-Powered-By\"] }",
@@ -412,7 +412,7 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
         Key {
             name: "abort_on_half_close",
             brief: "A client that closes its write side counts as gone, and its request is cancelled",
-            long: "Off, because a client may well close its side after its request and wait for the answer (RFC 9112 §9.6).",
+            long: "Off, because a client may well close its side after its request and wait for the response (RFC 9112 §9.6).",
             default: Preset::Value("false"),
             right: "abort_on_half_close = true",
             wrong: "abort_on_half_close = \"yes\"",
@@ -420,7 +420,7 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
             since: "0.1.0",
             value: &Set(Flag, |route: &mut RouteDraft, abort| route.abort_on_half_close = abort),
         },
-        Key::later("compress", "Compression of answers"),
+        Key::later("compress", "Compression of responses"),
     ],
 };
 

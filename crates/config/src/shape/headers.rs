@@ -8,9 +8,9 @@ use crate::model::HeaderRules;
 use crate::raw::Directive;
 
 /// Fields and their values, in the order of the file.
-pub(crate) struct AnswerHeaders;
+pub(crate) struct ResponseHeaders;
 
-impl Describe for AnswerHeaders {
+impl Describe for ResponseHeaders {
     fn expected(&self) -> String {
         "a table of field names, each with a string or a list of strings".to_owned()
     }
@@ -25,7 +25,7 @@ impl Describe for AnswerHeaders {
     }
 }
 
-impl Shape for AnswerHeaders {
+impl Shape for ResponseHeaders {
     type Out = Vec<(String, String)>;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Vec<(String, String)>> {
@@ -65,11 +65,11 @@ pub(crate) static HEADER_RULES: Section<HeaderRules> = Section {
             wrong: "set = { Transfer-Encoding = \"chunked\" }",
             reload: Reload::Live,
             since: "0.1.0",
-            value: &Set(AnswerHeaders, |rules: &mut HeaderRules, set| rules.set = set),
+            value: &Set(ResponseHeaders, |rules: &mut HeaderRules, set| rules.set = set),
         },
         Key {
             name: "remove",
-            brief: "Fields taken out of the answer",
+            brief: "Fields taken out of the response",
             long: "",
             default: Preset::Value("[]"),
             right: "remove = [\"X-Powered-By\"]",

@@ -64,7 +64,7 @@ fn host(text: &str) -> Result<HostPattern, Fault> {
         };
     }
     if let Some((host, _)) = lower.split_once(':') {
-        let help = format!("a route answers on every port of its listener: write \"{host}\"");
+        let help = format!("a route responds on every port of its listener: write \"{host}\"");
         return Err(Fault::new(format!("is `{text}`: a host stands without its port")).help(help));
     }
     if !lower.is_ascii() {

@@ -33,7 +33,7 @@ mod workers;
 pub(crate) use app::{EntryPoint, EnvFile, EnvTable, LocalPath};
 pub(crate) use folders::Folders;
 pub(crate) use frequency::FREQUENCY;
-pub(crate) use headers::{AnswerHeaders, header_rules};
+pub(crate) use headers::{ResponseHeaders, header_rules};
 pub(crate) use http::{Hosts, Methods, Paths, field_name_fault, field_value_is_valid};
 pub(crate) use keyed::{HASH_KEY, RATE_KEY};
 pub(crate) use kind::Kinds;

@@ -1,4 +1,4 @@
-//! `redirect`: an answer of the edge that sends the client elsewhere.
+//! `redirect`: a response of the edge that sends the client elsewhere.
 
 use crate::checker::Checker;
 use crate::json::Json;

@@ -1,6 +1,6 @@
-//! `respond`: a fixed answer of the edge.
+//! `respond`: a fixed response of the edge.
 
-use super::{AnswerHeaders, Count, field_value_is_valid};
+use super::{Count, ResponseHeaders, field_value_is_valid};
 use crate::checker::Checker;
 use crate::json::Json;
 use crate::key::{Describe, Info, Key, Preset, Reload, Section, Set, Shape};
@@ -64,7 +64,7 @@ static RESPOND: Section<RespondDraft> = Section {
             wrong: "headers = { Content-Length = \"3\" }",
             reload: Reload::Live,
             since: "0.1.0",
-            value: &Set(AnswerHeaders, |draft: &mut RespondDraft, headers| draft.headers = headers),
+            value: &Set(ResponseHeaders, |draft: &mut RespondDraft, headers| draft.headers = headers),
         },
     ],
 };

@@ -48,7 +48,7 @@ fn one(item: &Directive, cx: &mut Checker<'_>) -> Option<StatusRange> {
     if let Value::Integer(number) = item.value {
         let status = u16::try_from(number).ok().filter(|status| (200..=599).contains(status));
         if status.is_none() {
-            let problem = cx.wrong(item.span, "holds no status of a final answer");
+            let problem = cx.wrong(item.span, "holds no status of a final response");
             cx.push(problem);
         }
         return status.map(|status| StatusRange { first: status, last: status });

@@ -1,11 +1,11 @@
 //! `boot`: does the application boot for each request, and was the first request slower than those after it?
 //!
-//! A framework that is loaded, run once and thrown away pays for its start with every answer: 12.5 ms of which 11 went into booting in one profile of Symfony,
+//! A framework that is loaded, run once and thrown away pays for its start with every response: 12.5 ms of which 11 went into booting in one profile of Symfony,
 //! 3.65 ms against 0.48 ms from a worker that stayed.
 //!
 //! How it tells: a boot is a price on *every* answer that the application makes, also on those that take no work: an error, `OPTIONS`. So the page, its head, a path
 //! that cannot exist, `OPTIONS` and `/robots.txt` are asked for in turns, on a kept connection where there is one, and the least time of each counts, less a round
-//! trip: what no answer is ever faster than. Of these some may be answered in front of the application; they show what an answer costs without it.
+//! trip: what no response is ever faster than. Of these some may be answered in front of the application; they show what a response costs without it.
 //!
 //! * All are fast: nothing boots.
 //! * The page is slow, and so is an error or `OPTIONS`: booting (or the same work for every path, which costs as much).

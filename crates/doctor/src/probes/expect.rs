@@ -1,6 +1,6 @@
 //! `expect`: is `Expect: 100-continue` answered?
 //!
-//! A client that is about to send a large body announces it, and waits: for `100 Continue`, or for a final answer that spares it the body. A server that
+//! A client that is about to send a large body announces it, and waits: for `100 Continue`, or for a final response that spares it the body. A server that
 //! says nothing costs it that wait on every request; `curl` gives up after one second, so that a `POST` took almost exactly one second, without any error
 //! (RFC 9110 §10.1.1). The request asked here is `OPTIONS` with a body, which is safe, or a `POST` to the path that was allowed.
 
@@ -20,15 +20,15 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
         Ok(plain) => plain,
         Err(failure) => return vec![Finding::unknown(rules::CONTINUE, failure.to_string())],
     };
-    let Some(plain) = plain.answered() else {
+    let Some(plain) = plain.responded() else {
         return vec![Finding::unknown(
             rules::CONTINUE,
             format!("{}, without any expectation: {}", plain.asked, plain.words),
         )];
     };
     let mut findings = held(patient, &plain).await;
-    // Some never recover from what they could not answer: what they do now says nothing about the rest.
-    if worst(&findings) > Verdict::Unknown && !still_answers(patient).await {
+    // Some never recover from what they could not handle: what they do now says nothing about the rest.
+    if worst(&findings) > Verdict::Unknown && !still_responds(patient).await {
         return findings;
     }
     findings.push(http10(patient).await);
@@ -38,7 +38,7 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
 }
 
 /// Whether the request without the expectation is answered now.
-async fn still_answers(patient: &Patient) -> bool {
+async fn still_responds(patient: &Patient) -> bool {
     ask::plain(patient).await.is_ok_and(|plain| plain.status.is_some())
 }
 
@@ -114,7 +114,7 @@ async fn confirmed(
             return finding;
         }
     }
-    match still_answers(patient).await {
+    match still_responds(patient).await {
         true => finding,
         false => Finding::unknown(id, format!("{}; but now nor without it", finding.evidence)),
     }

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use crate::finding::{Finding, Verdict};
 use crate::patient::Patient;
 use crate::probes::persistence::{light, turns};
-use crate::wire::{Answer, Ask};
+use crate::wire::{Ask, Response};
 
 pub(super) use fixes::fix;
 
@@ -34,7 +34,7 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
     let page = page(patient, Instant::now() + enough + turns(patient, 60)).await;
     let control = unusual::control(&page).await;
     if control.verdict != Verdict::Good {
-        // Every other finding goes by what stands behind an answer.
+        // Every other finding goes by what stands behind a response.
         return vec![control];
     }
     let mut findings = vec![control];
@@ -50,7 +50,7 @@ struct Page<'p> {
     patient: &'p Patient,
     /// The ordinary request.
     ask: Ask,
-    /// The status of the answer to it.
+    /// The status of the response to it.
     ordinary: Option<u16>,
     /// After this no more is asked.
     until: Instant,
@@ -60,7 +60,7 @@ async fn page(patient: &Patient, until: Instant) -> Page<'_> {
     let ask = light(patient);
     let ordinary = match ask.method() == patient.settings.method {
         true => patient.first.status(),
-        false => patient.once(&ask).await.ok().and_then(|(_, answer)| Answer::status(&answer)),
+        false => patient.once(&ask).await.ok().and_then(|(_, response)| Response::status(&response)),
     };
     Page { patient, ask, ordinary, until }
 }

@@ -2,7 +2,7 @@
 //!
 //! A balancer takes a server out by a request of its own, which is unlike a browser's: HTTP/1.0 without `Host`, `OPTIONS`, the name of a cluster or an
 //! address as `Host`, one second of patience. A server that is well and answers such a check by an error, late or in pieces is marked down. In 2011 HAProxy
-//! read the answer once, and of an answer written field by field it saw the first line alone. (RFC 9110 §3.1 and RFC 9112 §3.2: HTTP/1.0 needs no `Host`.)
+//! read the response once, and of a response written field by field it saw the first line alone. (RFC 9110 §3.1 and RFC 9112 §3.2: HTTP/1.0 needs no `Host`.)
 
 mod checkers;
 mod rules;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::finding::{Finding, Verdict};
 use crate::patient::Patient;
 use crate::server::Server;
-use crate::wire::{Answer, Outcome, Read};
+use crate::wire::{Outcome, Read, Response};
 use checkers::{Checker, Seen};
 
 /// What Kubernetes waits, and most others no longer.
@@ -54,21 +54,21 @@ async fn judged(patient: &Patient, checker: Checker, usual: rules::Usual) -> Opt
         seen = checked(patient, checker).await;
         finding = rules::check(checker, &seen, usual, patient.authority().as_str());
     }
-    let unanswered = finding.verdict == Verdict::Bad && seen.status.is_none();
-    match unanswered && !still_answers(patient).await {
+    let without_response = finding.verdict == Verdict::Bad && seen.status.is_none();
+    match without_response && !still_responds(patient).await {
         true => None,
         false => Some((finding, seen.status)),
     }
 }
 
 /// Whether an ordinary request is answered now, in the time a check has.
-async fn still_answers(patient: &Patient) -> bool {
+async fn still_responds(patient: &Patient) -> bool {
     let Ok(mut line) = patient.line().await else { return false };
     let ask = patient.ask();
     patient.budget.request().await;
     line.begin(&ask);
     let _ = line.send(&ask.bytes()).await;
-    line.answer_until(PATIENCE, |answer| answer.head.is_some()).await.head.is_some()
+    line.read_response_until(PATIENCE, |response| response.head.is_some()).await.head.is_some()
 }
 
 async fn checked(patient: &Patient, checker: Checker) -> Seen {
@@ -87,16 +87,16 @@ async fn checked(patient: &Patient, checker: Checker) -> Seen {
         patient.budget.request().await;
         line.begin(&ask);
         let _ = line.send(&ask.bytes()).await;
-        let answer = line.answer_until(within, |answer| answer.head.is_some()).await;
+        let response = line.read_response_until(within, |response| response.head.is_some()).await;
         match turn {
-            0 => seen.first(&answer),
-            _ => seen.again(&answer),
+            0 => seen.first(&response),
+            _ => seen.again(&response),
         }
-        if turn + 1 == checker.turns() || !keeps(&answer) {
+        if turn + 1 == checker.turns() || !keeps(&response) {
             break;
         }
-        let rest = match answer.outcome {
-            Outcome::Silence => line.answer(within).await.outcome,
+        let rest = match response.outcome {
+            Outcome::Silence => line.read_response(within).await.outcome,
             ended => ended,
         };
         if rest != Outcome::Complete {
@@ -107,15 +107,15 @@ async fn checked(patient: &Patient, checker: Checker) -> Seen {
 }
 
 /// Whether the connection may be used again.
-fn keeps(answer: &Answer) -> bool {
+fn keeps(response: &Response) -> bool {
     use keepwarm_http1::{ResponseBody, Version};
-    answer.head.as_ref().is_some_and(|head| {
+    response.head.as_ref().is_some_and(|head| {
         let kept = head.version == Version::Http11 || head.wants.keep_alive;
         kept && !head.wants.close && head.body != ResponseBody::UntilClose
     })
 }
 
-/// What one read of the answer gives, several times.
+/// What one read of the response gives, several times.
 async fn one_read(patient: &Patient) -> Finding {
     let ask = patient.ask().http10();
     let mut reads = Vec::new();
@@ -137,7 +137,7 @@ async fn one_read(patient: &Patient) -> Finding {
 pub(super) fn fix(finding: &str, server: Server) -> Option<&'static str> {
     if finding == rules::ONE_READ {
         return Some(
-            "Write the head in one piece: buffer the answer (in Python wbufsize = -1 on the request handler), or put a server in front that does.",
+            "Write the head in one piece: buffer the response (in Python wbufsize = -1 on the request handler), or put a server in front that does.",
         );
     }
     let checker = Checker::ALL.into_iter().find(|checker| checker.id() == finding)?;

@@ -17,7 +17,7 @@ use keepwarm_http1::{FaultKind, ResponseBody, trailer_allowed};
 
 use crate::finding::Finding;
 use crate::patient::Patient;
-use crate::wire::{Answer, Ask, Failure, Outcome};
+use crate::wire::{Ask, Failure, Outcome, Response};
 
 pub(super) use fix::fix;
 
@@ -38,12 +38,12 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
     }
     let old = navigating(patient.ask().http10());
     findings.push(match head(patient, &old).await {
-        Ok(answer) => rules::http10(&Heard::of(&old, "", &answer)),
+        Ok(response) => rules::http10(&Heard::of(&old, "", &response)),
         Err(failure) => Finding::unknown(rules::HTTP10, failure.to_string()),
     });
     let upgrade = patient.ask().field("Connection", "Upgrade").field("Upgrade", UNKNOWN_PROTOCOL);
     findings.push(match head(patient, &upgrade).await {
-        Ok(answer) => rules::upgrade(&Heard::of(&upgrade, " with Upgrade: keepwarm-check", &answer)),
+        Ok(response) => rules::upgrade(&Heard::of(&upgrade, " with Upgrade: keepwarm-check", &response)),
         Err(failure) => Finding::unknown(rules::UPGRADE, failure.to_string()),
     });
     findings.extend(via::examine(patient, page).await);
@@ -57,7 +57,7 @@ struct Heard {
     asked: String,
     /// What came, in words.
     words: String,
-    /// The 1xx answers, and when.
+    /// The 1xx responses, and when.
     hints: Vec<(u16, Duration)>,
     /// Whether one of them had `Content-Length` or `Transfer-Encoding`.
     framed_hint: bool,
@@ -79,29 +79,29 @@ struct Heard {
 }
 
 impl Heard {
-    fn of(ask: &Ask, note: &str, answer: &Answer) -> Self {
-        let head = answer.head.as_ref();
+    fn of(ask: &Ask, note: &str, response: &Response) -> Self {
+        let head = response.head.as_ref();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).to_ascii_lowercase();
         let announced = head.into_iter().flat_map(|head| head.fields.all("trailer")).map(text);
         let framing = |name: &[u8]| matches!(name, b"content-length" | b"transfer-encoding");
         Self {
             asked: format!("{}{note}", ask.line()),
-            words: answer.words(),
-            hints: answer.informational.iter().map(|hint| (hint.status.as_u16(), hint.at)).collect(),
-            framed_hint: answer
+            words: response.words(),
+            hints: response.informational.iter().map(|hint| (hint.status.as_u16(), hint.at)).collect(),
+            framed_hint: response
                 .informational
                 .iter()
                 .any(|hint| hint.fields.iter().any(|(name, _)| framing(name))),
-            last: answer.status().map(|status| (status, answer.head_at.unwrap_or(answer.took))),
-            switched: matches!(&answer.outcome, Outcome::Malformed(fault) if fault.kind == FaultKind::UnaskedUpgrade),
-            silent: head.is_none() && answer.outcome == Outcome::Silence,
+            last: response.status().map(|status| (status, response.head_at.unwrap_or(response.took))),
+            switched: matches!(&response.outcome, Outcome::Malformed(fault) if fault.kind == FaultKind::UnaskedUpgrade),
+            silent: head.is_none() && response.outcome == Outcome::Silence,
             chunked: head.is_some_and(|head| head.body == ResponseBody::Chunked),
-            whole: answer.is_complete(),
+            whole: response.is_complete(),
             announced: announced
                 .flat_map(|list| list.split(',').map(|name| name.trim().to_owned()).collect::<Vec<_>>())
                 .filter(|name| !name.is_empty())
                 .collect(),
-            trailers: trailer_names(&answer.trailer_block),
+            trailers: trailer_names(&response.trailer_block),
             names: head
                 .map_or_else(Vec::new, |head| head.fields.iter().map(|(name, _)| text(name)).collect()),
         }
@@ -120,18 +120,18 @@ async fn page(patient: &Patient) -> Result<Heard, Failure> {
     let ask = navigating(patient.ask()).field("TE", "trailers").field("Connection", "TE");
     let mut line = patient.line().await?;
     let within = patient.settings.timeout.min(LONGEST);
-    let answer = patient.exchange_within(&mut line, &ask, within).await;
-    Ok(Heard::of(&ask, " as a browser that takes trailers", &answer))
+    let response = patient.exchange_within(&mut line, &ask, within).await;
+    Ok(Heard::of(&ask, " as a browser that takes trailers", &response))
 }
 
-/// Asks on a new connection, as far as the head of the answer.
-async fn head(patient: &Patient, ask: &Ask) -> Result<Answer, Failure> {
+/// Asks on a new connection, as far as the head of the response.
+async fn head(patient: &Patient, ask: &Ask) -> Result<Response, Failure> {
     let mut line = patient.line().await?;
     patient.budget.request().await;
     line.begin(ask);
     let _ = line.send(&ask.bytes()).await;
     let within = patient.settings.timeout.min(LONGEST);
-    Ok(line.answer_until(within, |answer| answer.head.is_some()).await)
+    Ok(line.read_response_until(within, |response| response.head.is_some()).await)
 }
 
 /// Servers send 103 only to who goes to a page (RFC 8297 §3 has them be careful with HTTP/1.1).

@@ -2,8 +2,8 @@
 //!
 //! Two kinds, with opposite rules.
 //!
-//! * *Waiting for an answer*: the outer server waits longer than the inner. Otherwise the inner works on for nobody, and its own error, which knows the reason,
-//!   is never seen. It shows only on a resource that runs into a time-out: the outer answers 504 while the inner, asked directly, answers later.
+//! * *Waiting for a response*: the outer server waits longer than the inner. Otherwise the inner works on for nobody, and its own error, which knows the reason,
+//!   is never seen. It shows only on a resource that runs into a time-out: the outer responds with 504 while the inner, asked directly, answers later.
 //! * *Keeping an idle connection*: between two servers, the side that sends requests must drop an idle connection before the side that answers does. A server
 //!   that closes one at the moment when a request is on its way leaves the sender without knowing whether it was processed, so that it may not be sent again
 //!   unless it is idempotent (RFC 9110 §9.2.2, RFC 9112 §9.3.1, §9.5); the client gets a 502. So each server keeps idle connections *longer* than the one in
@@ -30,7 +30,7 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
     let (hops, unreached) = hops::visit(patient).await;
     let mut findings = unreached;
     for (outer, inner) in hops.iter().zip(hops.iter().skip(1)) {
-        for mut finding in [rules::idle(outer, inner), rules::answers(outer, inner)] {
+        for mut finding in [rules::idle(outer, inner), rules::responds(outer, inner)] {
             if finding.verdict > Verdict::Unknown {
                 // The one that is not the outermost is not the patient.
                 finding.fix = fix(finding.id, outer.server).map(str::to_owned);
@@ -63,7 +63,7 @@ pub(super) fn fix(finding: &str, server: Server) -> Option<&'static str> {
                 "Have the server behind keep idle connections longer than the one in front does (Node: server.keepAliveTimeout; gunicorn: --keep-alive; Puma: persistent_timeout; uvicorn: --timeout-keep-alive)."
             }
         }),
-        rules::ANSWERS => Some(match server {
+        rules::RESPONSES => Some(match server {
             Server::Nginx => {
                 "Raise proxy_read_timeout (fastcgi_read_timeout), or lower the time-out of the server behind, so that it gives up first."
             }

@@ -1,4 +1,4 @@
-//! Servers for the tests of probes whose matter is when, and in how many writes, an answer comes.
+//! Servers for the tests of probes whose matter is when, and in how many writes, a response comes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,14 +61,14 @@ async fn connection(mut stream: TcpStream, reply: &(dyn Fn(&str) -> Reply + Send
         while let Some(end) = inbox.windows(4).position(|four| four == b"\r\n\r\n") {
             let head = String::from_utf8_lossy(&inbox[..end]).into_owned();
             inbox.drain(..end + 4);
-            let answer = reply(head.lines().next().unwrap_or_default());
-            tokio::time::sleep(answer.after).await;
-            for write in &answer.writes {
+            let response = reply(head.lines().next().unwrap_or_default());
+            tokio::time::sleep(response.after).await;
+            for write in &response.writes {
                 if stream.write_all(write).await.is_err() {
                     return;
                 }
             }
-            if answer.closes {
+            if response.closes {
                 return;
             }
         }

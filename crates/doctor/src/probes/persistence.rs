@@ -1,8 +1,8 @@
 //! `persistence`: does either side wait for the other, for how long, and is it announced?
 //!
-//! The stall it looks for: an answer that is whole, a connection that neither side closes, and nothing in the answer that says who will. A client of HTTP/1.0 that
+//! The stall it looks for: a response that is whole, a connection that neither side closes, and nothing in the response that says who will. A client of HTTP/1.0 that
 //! did not ask for `keep-alive` waits for the close (RFC 9112 §9.3); `ab` without `-k` did so for five seconds a request. Its counterparts: a close that nobody
-//! announced meets the client's next request (§9.6), and bytes behind an answer that has no body are taken for the next answer (§6.3).
+//! announced meets the client's next request (§9.6), and bytes behind a response that has no body are taken for the next response (§6.3).
 //!
 //! One connection at a time, so that a server which serves one client after the other is not slowed by us and then blamed for it. What looks bad is looked at
 //! again before it is said.
@@ -25,7 +25,7 @@ use keepwarm_http1::{ResponseBody, ResponseHead};
 use crate::finding::Finding;
 use crate::patient::Patient;
 use crate::report::time;
-use crate::wire::{Answer, Ask, Failure, Line, Outcome, Read};
+use crate::wire::{Ask, Failure, Line, Outcome, Read, Response};
 
 pub(super) use fixes::fix;
 
@@ -38,7 +38,7 @@ const PATIENCE: Duration = Duration::from_millis(1200);
 /// The same with `--slow`: longer than the idle time-out of every server known.
 pub(super) const SLOW_PATIENCE: Duration = Duration::from_secs(130);
 
-/// For so long a connection is watched between two requests: whoever closes behind an answer does it sooner.
+/// For so long a connection is watched between two requests: whoever closes behind a response does it sooner.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// When this much time is used up (the page is slow, or everything stalls), the rest is not asked.
@@ -66,7 +66,7 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
     let enough = ENOUGH + turns(patient, 20);
     let tired = || begun.elapsed() > enough && !patient.settings.slow;
     let kept = kept::examine(patient).await;
-    if let Some(why) = kept.unanswered {
+    if let Some(why) = kept.without_response {
         // Nothing to compare with. Two in a row, the second with all the time that a step may take: there will be nothing for the other probes either.
         if kept.silent && is_silent(patient).await {
             patient.give_up();
@@ -105,7 +105,7 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
 
 async fn is_silent(patient: &Patient) -> bool {
     let asked = patient.once(&patient.ask()).await;
-    asked.is_ok_and(|(_, answer)| answer.outcome == Outcome::Silence)
+    asked.is_ok_and(|(_, response)| response.outcome == Outcome::Silence)
 }
 
 #[derive(Clone, Copy)]
@@ -116,7 +116,7 @@ enum Step {
     Idle,
 }
 
-/// The ordinary request; of a large page only its head, where all that counts is that there is an answer.
+/// The ordinary request; of a large page only its head, where all that counts is that there is a response.
 pub(super) fn light(patient: &Patient) -> Ask {
     match patient.first.body_len > LARGE {
         true => patient.ask_by("HEAD"),
@@ -132,12 +132,12 @@ pub(super) fn turns(patient: &Patient, requests: u32) -> Duration {
 /// Why something was not asked.
 pub(super) fn not_asked(patient: &Patient) -> String {
     format!(
-        "not asked: an ordinary answer takes {}, and the time for this probe is used up",
+        "not asked: an ordinary response takes {}, and the time for this probe is used up",
         time(patient.first.took)
     )
 }
 
-/// How long an answer may take here: three times the first one's and a bit, so that what stalls is left soon.
+/// How long a response may take here: three times the first one's and a bit, so that what stalls is left soon.
 pub(super) fn within(patient: &Patient) -> Duration {
     (patient.first.took * 3 + Duration::from_secs(2)).min(patient.settings.timeout)
 }
@@ -150,7 +150,7 @@ fn patience(patient: &Patient) -> Duration {
 /// What became of a connection when nothing more was asked on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Then {
-    /// The server closed or reset it, so long after the last byte of the answer.
+    /// The server closed or reset it, so long after the last byte of the response.
     Closed(Duration),
     /// It stayed open for so long.
     Open(Duration),
@@ -161,9 +161,9 @@ pub(super) enum Then {
 pub(super) struct Series {
     /// The request line.
     pub(super) asked: String,
-    /// The answers; only the last can be incomplete.
-    pub(super) answers: Vec<Answer>,
-    /// Bytes that came behind the end of the last answer.
+    /// The responses; only the last can be incomplete.
+    pub(super) responses: Vec<Response>,
+    /// Bytes that came behind the end of the last response.
     pub(super) behind: usize,
     /// What then became of the connection.
     pub(super) then: Then,
@@ -172,18 +172,18 @@ pub(super) struct Series {
 }
 
 impl Series {
-    /// The last answer.
-    pub(super) fn last(&self) -> Option<&Answer> {
-        self.answers.last()
+    /// The last response.
+    pub(super) fn last(&self) -> Option<&Response> {
+        self.responses.last()
     }
 
-    /// Whether the last answer lets the connection live on (RFC 9112 §9.3).
+    /// Whether the last response lets the connection live on (RFC 9112 §9.3).
     pub(super) fn is_kept(&self) -> bool {
-        self.last().and_then(|answer| answer.head.as_ref()).is_some_and(ResponseHead::keeps_connection)
+        self.last().and_then(|response| response.head.as_ref()).is_some_and(ResponseHead::keeps_connection)
     }
 }
 
-/// Asks for these on one connection, as long as `goes_on` finds that an answer lets it; a connection that does not go on is watched for so long.
+/// Asks for these on one connection, as long as `goes_on` finds that a response lets it; a connection that does not go on is watched for so long.
 pub(super) async fn series(
     patient: &Patient,
     asks: &[Ask],
@@ -193,17 +193,17 @@ pub(super) async fn series(
     let mut line = patient.line().await?;
     let mut series = Series {
         asked: asks.first().map(Ask::line).unwrap_or_default(),
-        answers: Vec::new(),
+        responses: Vec::new(),
         behind: 0,
         then: Then::Open(Duration::ZERO),
         opening: line.times.connect + line.times.tls,
     };
     for ask in asks {
-        let answer = patient.exchange_within(&mut line, ask, within(patient)).await;
-        let complete = answer.is_complete();
-        let goes_on = answer.head.as_ref().is_some_and(goes_on);
-        series.then = unfinished(&answer);
-        series.answers.push(answer);
+        let response = patient.exchange_within(&mut line, ask, within(patient)).await;
+        let complete = response.is_complete();
+        let goes_on = response.head.as_ref().is_some_and(goes_on);
+        series.then = unfinished(&response);
+        series.responses.push(response);
         if !complete {
             break;
         }
@@ -229,25 +229,25 @@ async fn quickest_close(patient: &Patient, asks: &[Ask], patience: Duration) -> 
     Ok(if waited(&again) < waited(&once) { again } else { once })
 }
 
-/// Whether the version is what the answer refuses.
+/// Whether the version is what the response refuses.
 fn refuses_version(series: &Series) -> bool {
-    matches!(series.last().and_then(Answer::status), Some(426 | 505))
+    matches!(series.last().and_then(Response::status), Some(426 | 505))
 }
 
-/// An answer that did not end: what that says of the connection.
-fn unfinished(answer: &Answer) -> Then {
-    let quiet = answer.took.saturating_sub(answer.seen.last().map_or(Duration::ZERO, |seen| seen.at));
-    match answer.outcome {
+/// A response that did not end: what that says of the connection.
+fn unfinished(response: &Response) -> Then {
+    let quiet = response.took.saturating_sub(response.seen.last().map_or(Duration::ZERO, |seen| seen.at));
+    match response.outcome {
         Outcome::Closed | Outcome::Reset | Outcome::Complete => Then::Closed(quiet),
         _ => Then::Open(quiet),
     }
 }
 
-/// Watches a connection whose answer is whole: what comes behind it, and whether it is closed.
+/// Watches a connection whose response is whole: what comes behind it, and whether it is closed.
 async fn watch(line: &mut Line, series: &Series, within: Duration) -> (Then, usize) {
-    // An answer that the close ends: what counts is how long after its last byte that was.
-    if let Some(answer) = series.last().filter(|answer| ends_by_close(answer)) {
-        return (unfinished(answer), 0);
+    // A response that the close ends: what counts is how long after its last byte that was.
+    if let Some(response) = series.last().filter(|response| ends_by_close(response)) {
+        return (unfinished(response), 0);
     }
     let begun = Instant::now();
     loop {
@@ -264,20 +264,20 @@ async fn watch(line: &mut Line, series: &Series, within: Duration) -> (Then, usi
     }
 }
 
-/// Whether only the close says where the answer's body ends.
-fn ends_by_close(answer: &Answer) -> bool {
-    answer.head.as_ref().is_some_and(|head| head.body == ResponseBody::UntilClose)
+/// Whether only the close says where the response's body ends.
+fn ends_by_close(response: &Response) -> bool {
+    response.head.as_ref().is_some_and(|head| head.body == ResponseBody::UntilClose)
 }
 
-/// The longest silence within an answer: an application that pauses may pause before the end, too.
-fn longest_pause(answer: &Answer) -> Duration {
-    answer.seen.windows(2).fold(Duration::ZERO, |longest, pair| match pair {
+/// The longest silence within a response: an application that pauses may pause before the end, too.
+fn longest_pause(response: &Response) -> Duration {
+    response.seen.windows(2).fold(Duration::ZERO, |longest, pair| match pair {
         [one, next] => longest.max(next.at.saturating_sub(one.at)),
         _ => longest,
     })
 }
 
-/// What is prompt for this server: a close may come as late as anything in its ordinary answer did.
+/// What is prompt for this server: a close may come as late as anything in its ordinary response did.
 fn at_once(patient: &Patient) -> Duration {
     AT_ONCE + longest_pause(&patient.first) * 2
 }

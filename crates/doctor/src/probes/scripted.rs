@@ -45,7 +45,7 @@ impl Peer {
         let _ = self.stream.write_all(text.as_bytes()).await;
     }
 
-    /// A small answer that is kept open behind.
+    /// A small response that is kept open behind.
     pub(super) async fn ok(&mut self) {
         self.say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
     }

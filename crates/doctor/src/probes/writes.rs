@@ -1,4 +1,4 @@
-//! `writes`: how many packets an answer takes, and whether one waits for another.
+//! `writes`: how many packets a response takes, and whether one waits for another.
 //!
 //! What it looks for:
 //! * a head that leaves in pieces, as when each field is a `send` of its own: a packet each, and a reader that reads once (an old health check) sees only the
@@ -7,7 +7,7 @@
 //!   algorithm (RFC 9293 §3.7.4) with delayed acknowledgements (§3.8.6.3). Only kept connections have it, for a new one is acknowledged at once;
 //! * a stream that is held back.
 //!
-//! How it tells: the kernel counts the segments that came (`TCP_INFO`). An answer to HEAD is all head; on new connections, where every segment is acknowledged
+//! How it tells: the kernel counts the segments that came (`TCP_INFO`). A response to HEAD is all head; on new connections, where every segment is acknowledged
 //! at once, a server's writes show even with Nagle's algorithm. On a kept connection the doctor acknowledges late and at once, in turns: a pause that is there
 //! only with the first is the stall, any other is the server's own.
 //!

@@ -5,28 +5,28 @@ use std::fmt::Write as _;
 use crate::finding::Finding;
 use crate::settings::Settings;
 use crate::target::Target;
-use crate::wire::Answer;
+use crate::wire::Response;
 
 const ID: &str = "reach.redirects";
 
 /// Fields that are meant for one server, and are not shown to another that it names: as `curl` does.
 const SECRETS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
 
-/// What an answer says about going elsewhere.
+/// What a response says about going elsewhere.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Redirect {
-    /// Nothing: it is the answer.
+    /// Nothing: it is the response.
     None,
     /// To there.
     To(Target),
-    /// To somewhere that cannot be examined, so that this answer is.
+    /// To somewhere that cannot be examined, so that this response is.
     Elsewhere(Finding),
 }
 
-/// Where the answer says to go.
-pub(super) fn of(target: &Target, answer: &Answer) -> Redirect {
-    let Some(status @ (301 | 302 | 303 | 307 | 308)) = answer.status() else { return Redirect::None };
-    let Some(location) = answer.field("location") else {
+/// Where the response says to go.
+pub(super) fn of(target: &Target, response: &Response) -> Redirect {
+    let Some(status @ (301 | 302 | 303 | 307 | 308)) = response.status() else { return Redirect::None };
+    let Some(location) = response.field("location") else {
         let evidence = format!("{target}: {status} without a Location: no client can follow it");
         return Redirect::Elsewhere(mended(Finding::warning(ID, evidence)));
     };
@@ -34,7 +34,10 @@ pub(super) fn of(target: &Target, answer: &Answer) -> Redirect {
         Ok(next) => Redirect::To(next),
         Err(_) if has_other_scheme(&location) => Redirect::Elsewhere(Finding::good(
             ID,
-            format!("{target}: {status} to {}, which is not HTTP: this answer is examined", shown(&location)),
+            format!(
+                "{target}: {status} to {}, which is not HTTP: this response is examined",
+                shown(&location)
+            ),
         )),
         Err(why) => {
             let evidence =
@@ -48,7 +51,7 @@ pub(super) fn of(target: &Target, answer: &Answer) -> Redirect {
 fn resolve(target: &Target, location: &str) -> Result<Target, String> {
     let path = match location {
         whole if whole.contains("://") && !whole.starts_with(['/', '?', '#']) => {
-            // `unix:` is for those who ask, not for servers that answer.
+            // `unix:` is for those who ask, not for servers that response.
             let parsed = Target::parse(whole).map_err(|why| why.to_string())?;
             return if parsed.socket.is_none() { Ok(parsed) } else { Err("not a valid URL".to_owned()) };
         }
@@ -142,7 +145,7 @@ mod tests {
     use super::*;
 
     fn to(target: &Target, location: &str) -> Redirect {
-        of(target, &Answer::for_tests(302, &[("Location", location)]))
+        of(target, &Response::for_tests(302, &[("Location", location)]))
     }
 
     #[test]
@@ -161,8 +164,8 @@ mod tests {
             let Redirect::To(next) = to(&target, location) else { panic!("{location}") };
             assert_eq!(next.to_string(), whole);
         }
-        let answer = Answer::for_tests(304, &[("Location", "/")]);
-        assert_eq!(of(&target, &answer), Redirect::None);
+        let response = Response::for_tests(304, &[("Location", "/")]);
+        assert_eq!(of(&target, &response), Redirect::None);
         let socket = Target::parse("unix:/run/app.sock:/a").expect("a target");
         let Redirect::To(next) = to(&socket, "/b") else { panic!("a path is followed") };
         assert_eq!(next.to_string(), "unix:/run/app.sock:/b");
@@ -184,7 +187,7 @@ mod tests {
             let Redirect::Elsewhere(finding) = to(&target, location) else { panic!("{location}") };
             assert_eq!(finding.verdict, verdict, "{location}: {}", finding.evidence);
         }
-        let Redirect::Elsewhere(finding) = of(&target, &Answer::for_tests(301, &[])) else { panic!() };
+        let Redirect::Elsewhere(finding) = of(&target, &Response::for_tests(301, &[])) else { panic!() };
         assert_eq!(finding.verdict, Warning);
     }
 

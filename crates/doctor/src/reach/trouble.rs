@@ -11,9 +11,9 @@ use crate::finding::Finding;
 use crate::patient::{Dial, Patient};
 use crate::report::time;
 use crate::settings::Settings;
-use crate::wire::{Answer, Ask, Authorities, Failure, Handshake, Outcome, Trust, client_config};
+use crate::wire::{Ask, Authorities, Failure, Handshake, Outcome, Response, Trust, client_config};
 
-/// How long is waited to learn what a server speaks that did not answer as it was asked.
+/// How long is waited to learn what a server speaks that did not respond as it was asked.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// There is no connection.
@@ -76,7 +76,7 @@ async fn handshake(dial: &Dial<'_>, within: Duration) -> Option<Handshake> {
     dial.line(peers.first()?, Some(config), 0).await.ok()?.handshake
 }
 
-/// The first line of the answer, if there is one in clear. Nothing is told that is meant to be encrypted.
+/// The first line of the response, if there is one in clear. Nothing is told that is meant to be encrypted.
 async fn speaks_clear(dial: &Dial<'_>) -> Option<String> {
     let settings = Settings { timeout: LOOK.min(dial.settings.timeout), ..dial.settings.clone() };
     let dial = Dial { settings: &settings, ..*dial };
@@ -87,30 +87,30 @@ async fn speaks_clear(dial: &Dial<'_>) -> Option<String> {
     dial.budget.request().await;
     line.begin(&ask);
     line.send(&ask.bytes()).await.ok()?;
-    let answer = line.answer(settings.timeout).await;
-    answer.status().map(|status| format!("HTTP/1.1 {status}"))
+    let response = line.read_response(settings.timeout).await;
+    response.status().map(|status| format!("HTTP/1.1 {status}"))
 }
 
-/// There is a connection, and no answer that could be examined. Nothing if there is one.
-pub(super) async fn unanswered(patient: &Patient, unread: &[u8]) -> Option<Finding> {
-    let answer = &patient.first;
+/// There is a connection, and no response that could be examined. Nothing if there is one.
+pub(super) async fn without_response(patient: &Patient, unread: &[u8]) -> Option<Finding> {
+    let response = &patient.first;
     let asked = format!("{} {}", patient.settings.method, patient.target);
-    let suspect = !answer.is_complete() || answer.status() == Some(400);
+    let suspect = !response.is_complete() || response.status() == Some(400);
     if suspect && let Some(finding) = speaks_tls(patient, &asked, unread).await {
         return Some(finding);
     }
-    if answer.is_complete() {
+    if response.is_complete() {
         return None;
     }
-    Some(judge(&asked, answer, unread))
+    Some(judge(&asked, response, unread))
 }
 
-/// A server that speaks TLS was asked in clear: it answers with an alert, a 400, or a close.
+/// A server that speaks TLS was asked in clear: it responds with an alert, a 400, or a close.
 async fn speaks_tls(patient: &Patient, asked: &str, unread: &[u8]) -> Option<Finding> {
-    let answer = &patient.first;
-    let silent = answer.head.is_none() && !matches!(answer.outcome, Outcome::Endless);
+    let response = &patient.first;
+    let silent = response.head.is_none() && !matches!(response.outcome, Outcome::Endless);
     let is_alert = matches!(unread, [21, 3, ..]);
-    let worth = is_alert || answer.status() == Some(400) || (silent && unread.is_empty());
+    let worth = is_alert || response.status() == Some(400) || (silent && unread.is_empty());
     if !worth || patient.target.is_encrypted() || patient.target.socket.is_some() {
         return None;
     }
@@ -121,16 +121,16 @@ async fn speaks_tls(patient: &Patient, asked: &str, unread: &[u8]) -> Option<Fin
         watcher: &patient.watcher,
     };
     let handshake = handshake(&dial, LOOK).await?;
-    let evidence = format!("{asked}: {}; the port speaks {}", said(answer, unread), handshake.version);
+    let evidence = format!("{asked}: {}; the port speaks {}", said(response, unread), handshake.version);
     Some(fixed(Finding::bad("reach.tls", evidence), "Use https:// for this port."))
 }
 
-/// What an answer that is not whole says about the server. What is plainly the matter of a probe is told by its id.
-fn judge(asked: &str, answer: &Answer, unread: &[u8]) -> Finding {
-    let evidence = format!("{asked}: {}", said(answer, unread));
-    let Some(head) = &answer.head else {
+/// What a response that is not whole says about the server. What is plainly the matter of a probe is told by its id.
+fn judge(asked: &str, response: &Response, unread: &[u8]) -> Finding {
+    let evidence = format!("{asked}: {}", said(response, unread));
+    let Some(head) = &response.head else {
         // With TLS 1.3 a server says so only behind the handshake (RFC 8446 §4.4.2.4).
-        if matches!(&answer.outcome, Outcome::Broken(why) if why.contains("CertificateRequired")) {
+        if matches!(&response.outcome, Outcome::Broken(why) if why.contains("CertificateRequired")) {
             return fixed(
                 Finding::bad("reach.tls", format!("{evidence}: the server wants a client certificate")),
                 "Pass --cert FILE and --key FILE.",
@@ -142,36 +142,36 @@ fn judge(asked: &str, answer: &Answer, unread: &[u8]) -> Finding {
                 "The server speaks HTTP/2 alone on this port, which only those understand who know it beforehand: let it speak HTTP/1.1 as well, or examine what stands in front of it.",
             );
         }
-        let is_http = unread.starts_with(b"HTTP/1.") && matches!(answer.outcome, Outcome::Malformed(_));
+        let is_http = unread.starts_with(b"HTTP/1.") && matches!(response.outcome, Outcome::Malformed(_));
         let id = if is_http { "framing.answer" } else { "reach.answer" };
         return fixed(
             Finding::bad(id, evidence),
-            "An ordinary request gets no whole answer, so there is nothing to compare with: mend that first.",
+            "An ordinary request gets no whole response, so there is nothing to compare with: mend that first.",
         );
     };
-    let length = answer.field("content-length");
+    let length = response.field("content-length");
     let chunked = head.fields.first("transfer-encoding").is_some();
-    let stalls = answer.outcome == Outcome::Silence && !is_trickling(answer);
+    let stalls = response.outcome == Outcome::Silence && !is_trickling(response);
     let says = match (&length, chunked) {
-        (Some(length), false) => format!("Content-Length: {length}, {} bytes came", answer.body_len),
-        (_, true) => format!("chunked, {} bytes came, and no last chunk", answer.body_len),
-        (None, false) => format!("no length, {} bytes came, and no close", answer.body_len),
+        (Some(length), false) => format!("Content-Length: {length}, {} bytes came", response.body_len),
+        (_, true) => format!("chunked, {} bytes came, and no last chunk", response.body_len),
+        (None, false) => format!("no length, {} bytes came, and no close", response.body_len),
     };
     let evidence = format!("{evidence} ({says})");
-    match &answer.outcome {
+    match &response.outcome {
         _ if is_stream(head) => fixed(
             Finding::unknown("reach.answer", format!("{evidence}: a stream that does not end")),
             "Examine another path of this server.",
         ),
         Outcome::Silence if stalls && length.is_none() && !chunked => fixed(
             Finding::bad("persistence.unended", evidence)
-                .costs(format!("more than {} on every such request", time(answer.took))),
-            "Give the answer its Content-Length, send it chunked, or say Connection: close and close.",
+                .costs(format!("more than {} on every such request", time(response.took))),
+            "Give the response its Content-Length, send it chunked, or say Connection: close and close.",
         ),
         Outcome::Silence if stalls => fixed(
             Finding::bad("framing.unended", evidence)
-                .costs(format!("more than {} on every such request", time(answer.took))),
-            "Have the app give no Content-Length of its own, or the right one; let the server frame the answer.",
+                .costs(format!("more than {} on every such request", time(response.took))),
+            "Have the app give no Content-Length of its own, or the right one; let the server frame the response.",
         ),
         Outcome::Closed | Outcome::Reset | Outcome::Malformed(_) => fixed(
             Finding::bad("framing.answer", evidence),
@@ -179,20 +179,20 @@ fn judge(asked: &str, answer: &Answer, unread: &[u8]) -> Finding {
         ),
         _ => fixed(
             Finding::bad("reach.answer", evidence),
-            "An answer that does not end cannot be compared with anything: examine another path, or raise --timeout.",
+            "A response that does not end cannot be compared with anything: examine another path, or raise --timeout.",
         ),
     }
 }
 
-/// The answer in words, and how the bytes begin that could not be understood.
-fn said(answer: &Answer, unread: &[u8]) -> String {
-    let shown = match &answer.outcome {
+/// The response in words, and how the bytes begin that could not be understood.
+fn said(response: &Response, unread: &[u8]) -> String {
+    let shown = match &response.outcome {
         Outcome::Malformed(fault) if fault.kind == FaultKind::Unsolicited => String::new(),
         Outcome::Complete => String::new(),
         _ if unread.is_empty() => String::new(),
         _ => format!(", beginning with \"{}\"", unread.escape_ascii()),
     };
-    format!("{}{shown}", answer.words())
+    format!("{}{shown}", response.words())
 }
 
 /// A frame of type SETTINGS, for the whole connection, and short: with it a server of HTTP/2 begins (RFC 9113 §3.4).
@@ -201,8 +201,8 @@ fn is_http2(unread: &[u8]) -> bool {
 }
 
 /// Whether bytes kept coming until the end of our patience.
-fn is_trickling(answer: &Answer) -> bool {
-    answer.seen.last().is_some_and(|seen| seen.at > answer.took / 2)
+fn is_trickling(response: &Response) -> bool {
+    response.seen.last().is_some_and(|seen| seen.at > response.took / 2)
 }
 
 /// Media that never end by their nature.

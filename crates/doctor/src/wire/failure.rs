@@ -30,7 +30,7 @@ pub enum Failure {
     Tls(String),
     /// It failed because the certificate cannot be believed.
     Certificate(String),
-    /// It failed because the server does not speak TLS there: how its answer begins.
+    /// It failed because the server does not speak TLS there: how its response begins.
     NotTls(String),
     /// The connection was reset, or closed while something was to be sent.
     Lost(String),
@@ -70,7 +70,7 @@ impl fmt::Display for Failure {
             Self::Tls(why) => write!(f, "the TLS handshake failed: {why}"),
             Self::Certificate(why) => write!(f, "the certificate cannot be believed: {why}"),
             Self::NotTls(first) => {
-                write!(f, "the server does not speak TLS there: its answer begins with \"{first}\"")
+                write!(f, "the server does not speak TLS there: its response begins with \"{first}\"")
             }
             Self::Lost(why) => write!(f, "the connection was lost: {why}"),
         }

@@ -19,13 +19,13 @@ use crate::examine::Watcher;
 /// Bytes read at once.
 pub(super) const READ: usize = 64 * 1024;
 
-/// Bytes that came and were not understood yet, at most: an answer's decoder needs less than 64 KiB to go on, so what is beyond is a flood.
+/// Bytes that came and were not understood yet, at most: a response's decoder needs less than 64 KiB to go on, so what is beyond is a flood.
 const INBOX: usize = 1024 * 1024;
 
 /// Bytes of a line that are told to whoever reads the transcript.
 const TOLD: usize = 1024;
 
-/// A connection. Bytes go out by [`send`](Self::send), come in by [`read`](Self::read), and are understood by [`answer`](Self::answer), which keeps when
+/// A connection. Bytes go out by [`send`](Self::send), come in by [`read`](Self::read), and are understood by [`read_response`](Self::read_response), which keeps when
 /// each of them came.
 pub struct Line {
     pub(super) socket: Socket,
@@ -144,7 +144,7 @@ impl Line {
         }
     }
 
-    /// Says which request the next answer is to, without sending anything.
+    /// Says which request the next response is to, without sending anything.
     pub fn begin(&mut self, ask: &Ask) {
         let method = Method::from_bytes(ask.method().as_bytes()).unwrap_or(Method::GET);
         self.decoder.begin(&method);
@@ -225,7 +225,7 @@ impl Line {
         let _ = self.socket.shut_down_writing();
     }
 
-    /// Bytes that came and belong to no answer that was asked for.
+    /// Bytes that came and belong to no response that was asked for.
     #[must_use]
     pub fn left_over(&self) -> &[u8] {
         &self.inbox

@@ -188,7 +188,7 @@ fn version(version: ProtocolVersion) -> String {
     }
 }
 
-/// Refuses a server that answers in another language than TLS, with what it says.
+/// Refuses a server that responds in another language than TLS, with what it says.
 fn is_tls(socket: &Socket) -> Result<(), Failure> {
     let mut first = [0; 64];
     let count = socket.peek(&mut first);

@@ -134,7 +134,7 @@ fn encryption_hides_no_flaw() {
 fn messages() {
     hold(&[
         bad(Flaw::LeavesBody, "framing"),
-        bad(Flaw::BytesBehindAnswer, "framing"),
+        bad(Flaw::BytesAfterResponse, "framing"),
         bad(Flaw::CloseInSmallLettersOnly, "persistence"),
         bad(Flaw::IgnoresChunked, "framing"),
         bad(Flaw::OneRead, "framing"),
@@ -159,7 +159,7 @@ fn health_checks() {
 }
 
 #[test]
-fn what_stands_beside_the_answer() {
+fn what_stands_beside_the_response() {
     hold(&[bad(Flaw::ForbiddenTrailers, "informational"), bad(Flaw::HintsTo10, "informational")]);
 }
 

@@ -5,7 +5,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use crate::server::{
-    ANSWER, check, every_probe_spoke, found, hasty, hold, request, serve, settings, together,
+    RESPONSE, check, every_probe_spoke, found, hasty, hold, request, serve, settings, together,
 };
 
 fn reset(stream: TcpStream) -> std::io::Result<()> {
@@ -19,7 +19,7 @@ async fn it_resets_at_once() {
         let it = check(&format!("http://{address}/"), &settings()).await;
         match well {
             0 => {
-                found(&it, "reach.answer", Verdict::Bad, "reset without an answer");
+                found(&it, "reach.answer", Verdict::Bad, "reset without a response");
             }
             _ => every_probe_spoke(&it),
         }
@@ -38,7 +38,7 @@ async fn it_closes_at_once() {
         match well {
             // Whether the request was on its way decides whether the kernel resets.
             0 => {
-                found(&it, "reach.answer", Verdict::Bad, "without an answer after");
+                found(&it, "reach.answer", Verdict::Bad, "without a response after");
             }
             _ => every_probe_spoke(&it),
         }
@@ -46,22 +46,22 @@ async fn it_closes_at_once() {
 }
 
 #[tokio::test]
-async fn it_closes_in_every_place_of_an_answer() {
-    let answers: [&[u8]; 2] = [
-        ANSWER,
+async fn it_closes_in_every_place_of_a_response() {
+    let responses: [&[u8]; 2] = [
+        RESPONSE,
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\npong\n\r\n0\r\nX: y\r\n\r\n",
     ];
-    for answer in answers {
-        for end in 0..answer.len() {
+    for response in responses {
+        for end in 0..response.len() {
             let address = serve(0, move |mut stream| async move {
                 request(&mut stream).await?;
-                stream.write_all(&answer[..end]).await
+                stream.write_all(&response[..end]).await
             })
             .await;
             let it = check(&format!("http://{address}/"), &settings()).await;
             assert_eq!(it.verdict(), Verdict::Bad, "cut at {end}");
             let id = it.examined[0].findings[0].id;
-            let begun = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4 <= end;
+            let begun = response.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4 <= end;
             assert_eq!(id, if begun { "framing.answer" } else { "reach.answer" }, "cut at {end}: {it:#?}");
         }
     }
@@ -69,12 +69,12 @@ async fn it_closes_in_every_place_of_an_answer() {
 
 #[tokio::test]
 async fn it_closes_or_resets_in_some_places_after_a_good_beginning() {
-    let places = [0, 10, 40, ANSWER.len() - 2];
+    let places = [0, 10, 40, RESPONSE.len() - 2];
     together(places.into_iter().flat_map(|end| [(end, false), (end, true)]).map(
         |(end, resets)| async move {
             let address = serve(1, move |mut stream| async move {
                 request(&mut stream).await?;
-                stream.write_all(&ANSWER[..end]).await?;
+                stream.write_all(&RESPONSE[..end]).await?;
                 if resets { reset(stream) } else { Ok(()) }
             })
             .await;
@@ -85,11 +85,11 @@ async fn it_closes_or_resets_in_some_places_after_a_good_beginning() {
 }
 
 #[tokio::test]
-async fn it_answers_garbage() {
+async fn it_responds_with_garbage() {
     let cases = [
         (&b"SSH-2.0-OpenSSH_9.2\r\n"[..], "reach.answer", "beginning with \"SSH-2.0"),
         (b"\0\0\0\0\0\0\0\0\r\n\r\n", "reach.answer", "\\x00"),
-        (b"\r\n\r\n\r\n\r\n", "reach.answer", "no valid answer"),
+        (b"\r\n\r\n\r\n\r\n", "reach.answer", "no valid response"),
         (b"HTTP/2 200 OK\r\n\r\n", "reach.answer", "HTTP/2"),
         (b"HTTP/1.1 2x0 OK\r\n\r\n", "framing.answer", "2x0"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", "framing.answer", "-1"),
@@ -129,36 +129,36 @@ fn next(state: &mut u64) -> usize {
     (*state >> 33) as usize
 }
 
-/// A good answer with a few bytes changed, taken out or put in.
+/// A good response with a few bytes changed, taken out or put in.
 fn mutated(state: &mut u64) -> Vec<u8> {
     const LIKELY: &[u8] = b"\r\n :;,0159aZ\0\xff";
-    let mut answer = ANSWER.to_vec();
+    let mut response = RESPONSE.to_vec();
     for _ in 0..1 + next(state) % 3 {
-        let at = next(state) % answer.len();
+        let at = next(state) % response.len();
         let byte = LIKELY[next(state) % LIKELY.len()];
         match next(state) % 3 {
-            0 => answer[at] = byte,
-            1 => drop(answer.remove(at)),
-            _ => answer.insert(at, byte),
+            0 => response[at] = byte,
+            1 => drop(response.remove(at)),
+            _ => response.insert(at, byte),
         }
     }
-    answer
+    response
 }
 
 #[tokio::test]
-async fn it_answers_almost_right() {
+async fn it_responds_almost_right() {
     let mut state = 6;
-    let answers: Vec<Vec<u8>> = std::iter::repeat_with(|| mutated(&mut state)).take(24).collect();
-    together(answers.into_iter().enumerate().map(|(index, answer)| async move {
-        let shown = answer.escape_ascii().to_string();
+    let responses: Vec<Vec<u8>> = std::iter::repeat_with(|| mutated(&mut state)).take(24).collect();
+    together(responses.into_iter().enumerate().map(|(index, response)| async move {
+        let shown = response.escape_ascii().to_string();
         // Every third one behaves well first, so that all probes meet it.
         let well = usize::from(index % 3 == 0);
         let address = serve(well, move |mut stream| {
-            let answer = answer.clone();
+            let response = response.clone();
             async move {
                 loop {
                     request(&mut stream).await?;
-                    stream.write_all(&answer).await?;
+                    stream.write_all(&response).await?;
                 }
             }
         })

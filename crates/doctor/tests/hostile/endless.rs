@@ -7,9 +7,9 @@ use keepwarm_doctor::{Examination, Verdict};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use crate::server::{ANSWER, check, every_probe_spoke, found, hasty, request, serve, together};
+use crate::server::{RESPONSE, check, every_probe_spoke, found, hasty, request, serve, together};
 
-/// What one connection may take in at most: what an answer may be long, and what lies in the kernel's buffers on the way (6 MB by Linux's defaults, each side).
+/// What one connection may take in at most: what a response may be long, and what lies in the kernel's buffers on the way (6 MB by Linux's defaults, each side).
 const MOST: u64 = 64 * 1024 * 1024;
 
 /// What it sends, on and on.
@@ -61,19 +61,19 @@ async fn expect(flood: Flood, id: &'static str, words: &'static str) {
 #[tokio::test]
 async fn a_line_without_an_end() {
     let flood = Flood { asked: true, begins: "HTTP/1.1 200 ", goes_on: "x" };
-    expect(flood, "framing.answer", "no valid answer").await;
+    expect(flood, "framing.answer", "no valid response").await;
 }
 
 #[tokio::test]
 async fn a_head_without_an_end() {
     let flood = Flood { asked: true, begins: "HTTP/1.1 200 OK\r\n", goes_on: "X-Flood: yes\r\n" };
-    expect(flood, "framing.answer", "no valid answer").await;
+    expect(flood, "framing.answer", "no valid response").await;
 }
 
 #[tokio::test]
-async fn informational_answers_without_an_end() {
+async fn informational_responses_without_an_end() {
     let flood = Flood { asked: true, begins: "", goes_on: "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" };
-    expect(flood, "reach.answer", "informational answers without a final one, and no end").await;
+    expect(flood, "reach.answer", "informational responses without a final one, and no end").await;
 }
 
 #[tokio::test]
@@ -111,9 +111,9 @@ async fn bytes_before_anything_was_asked() {
 }
 
 #[tokio::test]
-async fn bytes_behind_the_answer() {
-    let answer = std::str::from_utf8(ANSWER).unwrap();
-    let flood = Flood { asked: true, begins: answer, goes_on: "flood " };
+async fn bytes_after_the_response() {
+    let response = std::str::from_utf8(RESPONSE).unwrap();
+    let flood = Flood { asked: true, begins: response, goes_on: "flood " };
     let (it, most) = examine(0, flood).await;
     assert!(most < MOST, "{most} bytes were taken from one connection");
     every_probe_spoke(&it);

@@ -7,15 +7,15 @@ use keepwarm_doctor::Verdict;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
-use crate::server::{ANSWER, check, found, request, serve, settings, together};
+use crate::server::{RESPONSE, check, found, request, serve, settings, together};
 
 /// Answers every request with this place.
 async fn redirecting(location: &'static str) -> String {
     let address = serve(0, move |mut stream| async move {
         request(&mut stream).await?;
         let field = if location.is_empty() { String::new() } else { format!("Location: {location}\r\n") };
-        let answer = format!("HTTP/1.1 302 Found\r\n{field}Connection: close\r\nContent-Length: 0\r\n\r\n");
-        stream.write_all(answer.as_bytes()).await
+        let response = format!("HTTP/1.1 302 Found\r\n{field}Connection: close\r\nContent-Length: 0\r\n\r\n");
+        stream.write_all(response.as_bytes()).await
     })
     .await;
     format!("http://{address}/")
@@ -36,8 +36,8 @@ async fn on_and_on() {
         async move {
             request(&mut stream).await?;
             let step = step.fetch_add(1, Ordering::Relaxed);
-            let answer = format!("HTTP/1.1 301 Moved\r\nLocation: /{step}\r\nContent-Length: 0\r\n\r\n");
-            stream.write_all(answer.as_bytes()).await
+            let response = format!("HTTP/1.1 301 Moved\r\nLocation: /{step}\r\nContent-Length: 0\r\n\r\n");
+            stream.write_all(response.as_bytes()).await
         }
     })
     .await;
@@ -58,7 +58,7 @@ async fn to_garbage() {
     together(cases.map(|(location, verdict)| async move {
         let it = check(&redirecting(location).await, &settings()).await;
         found(&it, "reach.redirects", verdict, "302");
-        // The answer that redirects is examined in place of the one that cannot be reached.
+        // The response that redirects is examined in place of the one that cannot be reached.
         assert!(it.examined.len() > 1, "{location}");
     }))
     .await;
@@ -82,7 +82,7 @@ async fn to_another_server_without_what_is_secret() {
         async move {
             let head = request(&mut stream).await?;
             told.lock().unwrap().push_str(&head);
-            stream.write_all(ANSWER).await
+            stream.write_all(RESPONSE).await
         }
     })
     .await;

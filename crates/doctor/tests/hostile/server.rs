@@ -17,8 +17,8 @@ const STEP: Duration = Duration::from_secs(1);
 /// An examination that takes longer than this is called endless: nothing here is about speed, and other suites run beside.
 const ENDLESS: Duration = Duration::from_secs(60);
 
-/// What a well-behaved server answers.
-pub(crate) const ANSWER: &[u8] =
+/// What a well-behaved server responds with.
+pub(crate) const RESPONSE: &[u8] =
     b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\npong\n";
 
 /// Behaves well on so many connections, and from then on as it is told.
@@ -58,7 +58,7 @@ pub(crate) fn blocking(stream: TcpStream) -> std::net::TcpStream {
 /// How a good server may differ from another.
 #[derive(Clone, Default)]
 pub(crate) struct Well {
-    /// It closes after each answer, and says so.
+    /// It closes after each response, and says so.
     pub(crate) closes: bool,
     /// When it had a request.
     pub(crate) asked: Option<Arc<Mutex<Vec<Instant>>>>,
@@ -72,7 +72,7 @@ pub(crate) fn behave<S: Read + Write + Send + 'static>(stream: S, well: Well) {
     });
 }
 
-/// One request and its answer; whether the connection goes on.
+/// One request and its response; whether the connection goes on.
 fn exchange<S: Read + Write>(stream: &mut BufReader<S>, well: &Well) -> std::io::Result<bool> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -105,12 +105,12 @@ fn exchange<S: Read + Write>(stream: &mut BufReader<S>, well: &Well) -> std::io:
         (false, true) => "Connection: keep-alive\r\n",
         (false, false) => "",
     };
-    let mut answer =
-        String::from_utf8_lossy(ANSWER).replace("Content-Type", &format!("{connection}Content-Type"));
+    let mut response =
+        String::from_utf8_lossy(RESPONSE).replace("Content-Type", &format!("{connection}Content-Type"));
     if head.starts_with("head ") {
-        answer.truncate(answer.len() - 5);
+        response.truncate(response.len() - 5);
     }
-    stream.get_mut().write_all(answer.as_bytes())?;
+    stream.get_mut().write_all(response.as_bytes())?;
     stream.get_mut().flush()?;
     Ok(!close)
 }
@@ -197,7 +197,7 @@ pub(crate) fn found<'a>(it: &'a Examination, id: &str, verdict: Verdict, words: 
     found.unwrap_or_else(|| panic!("no {verdict:?} of {id} with {words:?} in {all:#?}"))
 }
 
-/// What stands between a server that misbehaves after its first answer and a report: every probe has something to say.
+/// What stands between a server that misbehaves after its first response and a report: every probe has something to say.
 #[track_caller]
 pub(crate) fn every_probe_spoke(it: &Examination) {
     for probe in keepwarm_doctor::Probe::ALL {

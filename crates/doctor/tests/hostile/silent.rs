@@ -14,7 +14,7 @@ async fn it_accepts_and_says_nothing() {
 }
 
 #[tokio::test]
-async fn it_falls_silent_after_its_first_answer() {
+async fn it_falls_silent_after_its_first_response() {
     let address = serve(1, hold).await;
     let it = check(&format!("http://{address}/"), &hasty()).await;
     found(&it, "reach.gone", Verdict::Bad, "200 after");

@@ -16,7 +16,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::server::{
-    ANSWER, Well, behave, blocking, check, every_probe_spoke, found, hold, request, serve, settings, together,
+    RESPONSE, Well, behave, blocking, check, every_probe_spoke, found, hold, request, serve, settings,
+    together,
 };
 
 /// An authority, and what it makes.
@@ -236,7 +237,7 @@ async fn http_on_the_port_of_https() {
             match (&first, manner) {
                 (b"HEAD" | b"GET ", _) => {
                     request(&mut stream).await?;
-                    stream.write_all(ANSWER).await?;
+                    stream.write_all(RESPONSE).await?;
                     hold(stream).await
                 }
                 (_, "answers") => {
@@ -337,7 +338,7 @@ async fn a_close_in_many_places_of_a_session() {
         let settings = settings.clone();
         async move {
             let it = examine(cut(address, after, resets).await, &settings).await;
-            // Behind that the first answer is whole, and what follows is cut.
+            // Behind that the first response is whole, and what follows is cut.
             assert!(after > 900 || it.verdict() == Verdict::Bad, "cut after {after}: {it:#?}");
         }
     }))

@@ -50,15 +50,16 @@ async fn nothing_comes_back() {
 }
 
 #[tokio::test]
-async fn the_first_address_is_silent_and_the_second_answers() {
+async fn the_first_address_is_silent_and_the_second_responds() {
     let address = serve(usize::MAX, |_| async { Ok(()) }).await;
     let hole = Hole::at(SocketAddr::new("127.0.0.2".parse().unwrap(), address.port())).await;
     let mut settings = settings();
     settings.resolve =
         [hole.address, address].map(|it| ("shop.example".to_owned(), it.port(), it.ip())).to_vec();
     let it = check(&format!("http://shop.example:{}/", address.port()), &settings).await;
-    let finding = found(&it, "connect.addresses", Verdict::Bad, &format!("{} does not answer", hole.address));
-    assert!(finding.evidence.contains(&format!("{address} answers in")), "{finding:?}");
+    let finding =
+        found(&it, "connect.addresses", Verdict::Bad, &format!("{} does not respond", hole.address));
+    assert!(finding.evidence.contains(&format!("{address} responds in")), "{finding:?}");
     let all = it.examined.iter().flat_map(|examined| &examined.findings);
     assert_eq!(all.filter(|finding| finding.verdict == Verdict::Bad).count(), 1);
 }
@@ -73,7 +74,7 @@ async fn no_such_name() {
 }
 
 #[tokio::test]
-async fn the_first_address_refuses_and_the_second_answers() {
+async fn the_first_address_refuses_and_the_second_responds() {
     let port = serve(usize::MAX, |_| async { Ok(()) }).await.port();
     let mut settings = settings();
     let name = || "shop.example".to_owned();

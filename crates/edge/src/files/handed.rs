@@ -10,13 +10,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use keepwarm_net::{
-    Exchange, Folder, Found, HandedFile, HandedName, Handler, Refusal, answer_error, file_name,
+    Exchange, Folder, Found, HandedFile, HandedName, Handler, Refusal, file_name, respond_with_error,
 };
 
 use super::send::Sending;
 use super::{fail, types};
 
-/// An app whose answers may name files.
+/// An app whose responses may name files.
 pub struct SendFiles {
     /// Paths of `X-Accel-Redirect` begin so; longest first.
     folders: Vec<(Vec<u8>, Folder)>,
@@ -76,7 +76,13 @@ fn refuse(exchange: &mut Exchange<'_>, name: &HandedName, why: &str) {
     };
     let app = exchange.request().target.as_deref();
     tracing::error!(app, field, file = %name.escape_ascii(), why, "the app named a file that cannot be sent");
-    answer_error(exchange, 502, "handed_file", "The application named a file that cannot be sent.", &[]);
+    respond_with_error(
+        exchange,
+        502,
+        "handed_file",
+        "The application named a file that cannot be sent.",
+        &[],
+    );
 }
 
 impl Handler for SendFiles {

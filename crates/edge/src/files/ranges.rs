@@ -27,7 +27,7 @@ pub(super) fn wanted(field: Option<&[u8]>, length: u64) -> Wanted {
         if part.is_empty() {
             continue;
         }
-        // Overlapping parts only make the answer larger than the file.
+        // Overlapping parts only make the response larger than the file.
         let overlaps = parts.iter().any(|other| part.start < other.end && other.start < part.end);
         if overlaps || parts.len() == MAX_PARTS {
             return Wanted::Whole;

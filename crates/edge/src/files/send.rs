@@ -1,4 +1,4 @@
-//! A file as an answer.
+//! A file as a response.
 
 use std::future::poll_fn;
 use std::ops::Range;
@@ -6,13 +6,13 @@ use std::time::SystemTime;
 
 use http::Method;
 use keepwarm_http1::Fields;
-use keepwarm_net::{Exchange, OpenFile, answer_error};
+use keepwarm_net::{Exchange, OpenFile, respond_with_error};
 
 use super::conditions::{Validators, Verdict};
 use super::precompressed::Coding;
 use super::ranges::{Wanted, wanted};
 
-/// Read and sent at a time: bounds the memory of an answer.
+/// Read and sent at a time: bounds the memory of a response.
 const BLOCK: usize = 128 * 1024;
 
 /// A file on its way to a client.
@@ -50,7 +50,7 @@ impl Sending {
             Verdict::NotModified => return self.say_not_modified(exchange, &validators),
             Verdict::Failed => {
                 let detail = "The file is not in the state that the request asks for.";
-                return answer_error(exchange, 412, "precondition_failed", detail, &[]);
+                return respond_with_error(exchange, 412, "precondition_failed", detail, &[]);
             }
         }
         // Only GET has ranges (RFC 9110 §14.2).
@@ -69,7 +69,7 @@ impl Sending {
                 let detail = "The file has nothing in this range.";
                 let range = format!("bytes */{length}");
                 let fields = [("Content-Range", range.as_bytes()), ("Accept-Ranges", b"bytes".as_slice())];
-                answer_error(exchange, 416, "range_not_satisfiable", detail, &fields);
+                respond_with_error(exchange, 416, "range_not_satisfiable", detail, &fields);
             }
         }
     }
@@ -125,8 +125,8 @@ impl Sending {
         // As a field, so that HEAD has it as well.
         fields.push(b"Content-Length", length.to_string().as_bytes());
         if exchange.head(status, None, false, fields.iter()).is_err() {
-            let detail = "The answer has a field that cannot be sent.";
-            return answer_error(exchange, 502, "bad_field", detail, &[]);
+            let detail = "The response has a field that cannot be sent.";
+            return respond_with_error(exchange, 502, "bad_field", detail, &[]);
         }
         if !exchange.is_head() {
             for part in &parts {
@@ -139,7 +139,7 @@ impl Sending {
         exchange.end();
     }
 
-    /// `false`: the client has gone, or the file is not what it was; the answer is over.
+    /// `false`: the client has gone, or the file is not what it was; the response is over.
     async fn send_range(&self, exchange: &mut Exchange<'_>, range: Range<u64>) -> bool {
         let mut at = range.start;
         let mut block = Vec::new();
@@ -157,7 +157,7 @@ impl Sending {
             }
             at += block.len() as u64;
             exchange.data(&block);
-            // What is last leaves with the end of the answer.
+            // What is last leaves with the end of the response.
             if at < range.end
                 && let Err(gone) = poll_fn(|cx| exchange.poll_flush(cx)).await
             {

@@ -15,7 +15,7 @@ fn lines(format: Format, act: impl FnOnce(&Server)) -> Vec<String> {
     let site = Site::new(routes, vec![block("127.0.0.1", 32)]);
     let server = Server::start(site.with_access_log(AccessLog { sink: sink.clone(), format }));
     act(&server);
-    // The record follows the answer: it is there for certain when the thread has ended.
+    // The record follows the response: it is there for certain when the thread has ended.
     drop(server);
     assert!(sink.flush(Duration::from_secs(10)));
     std::fs::read_to_string(&file.0).unwrap().lines().map(masked).collect()

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use keepwarm_edge::{ForwardedFields, Route, Site, Target};
-use keepwarm_net::{BodyProgress, Exchange, FieldEdits, FieldNames, Handler, Refusal, answer_error};
+use keepwarm_net::{BodyProgress, Exchange, FieldEdits, FieldNames, Handler, Refusal, respond_with_error};
 
 use crate::harness::{Server, at, block, body, status_of};
 
@@ -22,7 +22,7 @@ impl Handler for Mirror {
                     Ok(BodyProgress::Done) => break,
                     Err(error) => {
                         if let Some(refusal) = error.refusal() {
-                            answer_error(exchange, refusal.status, refusal.name, &refusal.detail, &[]);
+                            respond_with_error(exchange, refusal.status, refusal.name, &refusal.detail, &[]);
                         }
                         return;
                     }
@@ -69,8 +69,8 @@ const SPOOFED: &str = "X-Forwarded-For: 9.9.9.9\r\nX-Forwarded-Proto: https\r\nX
 #[test]
 fn a_stranger_cannot_say_who_it_is() {
     let site = Site::new(vec![Route::to(mirror(ForwardedFields::FromProxies))], vec![block("10.0.0.0", 8)]);
-    let answer = Server::start(site).get("/p", SPOOFED);
-    assert_eq!(body(&answer), "client=127.0.0.1 scheme=http\nscript= path=/p body=0\nx-mine: 1");
+    let response = Server::start(site).get("/p", SPOOFED);
+    assert_eq!(body(&response), "client=127.0.0.1 scheme=http\nscript= path=/p body=0\nx-mine: 1");
 }
 
 #[test]
@@ -105,8 +105,8 @@ fn names_that_alias_are_dropped_unless_the_route_lets_them_pass() {
     let lines = "X_User: 1\r\nX.User: 2\r\nX-User: 3\r\nProxy: 4\r\n";
     let counted = keepwarm_telemetry::counters::UNSAFE_NAMES.value();
     for (any_names, kept) in [(false, "x-user: 3"), (true, "x_user: 1\nx.user: 2\nx-user: 3")] {
-        let answer = Server::start(Site::new(vec![route(any_names)], Vec::new())).get("/p", lines);
-        assert!(body(&answer).ends_with(&format!("body=0\n{kept}")), "{answer}");
+        let response = Server::start(Site::new(vec![route(any_names)], Vec::new())).get("/p", lines);
+        assert!(body(&response).ends_with(&format!("body=0\n{kept}")), "{response}");
     }
     assert!(keepwarm_telemetry::counters::UNSAFE_NAMES.value() >= counted + 2);
 }
@@ -141,9 +141,9 @@ fn findings_of_one_request_are_not_those_of_the_next() {
     let server = Server::start(site);
     let mut stream = server.connect();
     stream.write_all(b"GET /%61 HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 203.0.113.7\r\n\r\n").unwrap();
-    assert!(crate::harness::read_answer(&mut stream).contains("client=203.0.113.7"));
+    assert!(crate::harness::read_response(&mut stream).contains("client=203.0.113.7"));
     stream.write_all(b"GET /b HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-    let second = crate::harness::read_answer(&mut stream);
+    let second = crate::harness::read_response(&mut stream);
     assert!(body(&second).starts_with("client=127.0.0.1 scheme=http\nscript= path=/b body=0"), "{second}");
     assert!(!second.contains("203.0.113.7"), "{second}");
 }
@@ -159,8 +159,8 @@ fn a_prefix_stays_unless_it_is_stripped() {
         ("/x/../admin/u%7e/%2F", "script=/admin path=/u~/%2F "),
         ("/shop/cart", "script= path=/shop/cart "),
     ] {
-        let answer = server.get(path, "");
-        assert!(body(&answer).contains(expected), "{path}: {answer}");
+        let response = server.get(path, "");
+        assert!(body(&response).contains(expected), "{path}: {response}");
     }
 }
 
@@ -180,12 +180,12 @@ fn a_body_is_limited_also_when_it_does_not_say_its_length() {
 }
 
 #[test]
-fn a_routes_edits_change_the_apps_answer() {
+fn a_routes_edits_change_the_apps_response() {
     let mut route = Route::to(mirror(ForwardedFields::FromProxies));
     let edits = FieldEdits::new(["server"], [("Strict-Transport-Security", "max-age=1"), ("x-app", "2")]);
     route.edits = Some(Arc::new(edits.unwrap()));
-    let answer = Server::start(Site::new(vec![route], Vec::new())).get("/", "");
-    let (head, _) = answer.split_once("\r\n\r\n").unwrap();
+    let response = Server::start(Site::new(vec![route], Vec::new())).get("/", "");
+    let (head, _) = response.split_once("\r\n\r\n").unwrap();
     assert!(head.contains("\r\nStrict-Transport-Security: max-age=1\r\nx-app: 2"), "{head}");
     assert!(!head.contains("mirror") && !head.contains("X-App"), "{head}");
 }

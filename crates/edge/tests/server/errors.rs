@@ -1,4 +1,4 @@
-//! Errors that the edge answers.
+//! Error responses of the edge.
 
 use http::Method;
 use keepwarm_edge::{Route, Site};
@@ -23,7 +23,7 @@ fn server() -> Server {
 #[test]
 fn an_error_is_text_html_or_json_as_the_client_accepts_it() {
     let server = server();
-    let answer = |media: &str, body: &str| {
+    let respond = |media: &str, body: &str| {
         // The id is masked by two letters.
         let length = body.len() - 2 + 32;
         format!(
@@ -32,7 +32,7 @@ fn an_error_is_text_html_or_json_as_the_client_accepts_it() {
         )
     };
     let text = "404 Not Found\nNothing is served at this host and path.\nRequest id: ID\n";
-    assert_eq!(server.get("/none", ""), answer("text/plain; charset=utf-8", text));
+    assert_eq!(server.get("/none", ""), respond("text/plain; charset=utf-8", text));
     let html = "<!doctype html>\n\
                 <html lang=\"en\"><meta charset=\"utf-8\"><title>404 Not Found</title>\n\
                 <h1>404 Not Found</h1>\n\
@@ -40,17 +40,17 @@ fn an_error_is_text_html_or_json_as_the_client_accepts_it() {
                 <p>Request id: <code>ID</code></p>\n\
                 </html>\n";
     let browser = "Accept: text/html,application/xhtml+xml;q=0.9,*/*;q=0.8\r\n";
-    assert_eq!(server.get("/none", browser), answer("text/html; charset=utf-8", html));
+    assert_eq!(server.get("/none", browser), respond("text/html; charset=utf-8", html));
     let json = "{\"status\":404,\"title\":\"Not Found\",\"detail\":\"Nothing is served at this host and path.\",\
                 \"reason\":\"no_route\",\"request_id\":\"ID\"}\n";
-    assert_eq!(server.get("/none", "Accept: application/json\r\n"), answer("application/json", json));
+    assert_eq!(server.get("/none", "Accept: application/json\r\n"), respond("application/json", json));
 }
 
 #[test]
 fn an_error_to_head_has_no_body() {
-    let answer = server().says("HEAD /none HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-    assert!(answer.starts_with("HTTP/1.1 404 Not Found\r\n"), "{answer}");
-    assert!(answer.ends_with("\r\n\r\n"), "{answer}");
+    let response = server().says("HEAD /none HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    assert!(response.starts_with("HTTP/1.1 404 Not Found\r\n"), "{response}");
+    assert!(response.ends_with("\r\n\r\n"), "{response}");
 }
 
 #[test]
@@ -83,32 +83,32 @@ fn what_is_refused_how() {
         let request = format!(
             "{line} HTTP/1.1\r\nHost: a\r\nAccept: application/json\r\n{fields}Connection: close\r\n\r\n"
         );
-        let answer = server.says(request);
-        assert_eq!(status_of(&answer), status, "{line}: {answer}");
-        assert!(answer.contains(has), "{line}: {answer}");
+        let response = server.says(request);
+        assert_eq!(status_of(&response), status, "{line}: {response}");
+        assert!(response.contains(has), "{line}: {response}");
     }
 }
 
 #[test]
 fn a_declared_length_above_the_limit_is_refused_without_a_continue() {
-    let answer = server()
+    let response = server()
         .says("POST /small HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 11\r\n\r\n");
-    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
-    assert!(answer.contains("Connection: close\r\n"), "{answer}");
+    assert!(response.starts_with("HTTP/1.1 413 "), "{response}");
+    assert!(response.contains("Connection: close\r\n"), "{response}");
 }
 
 #[test]
 fn what_is_no_request_is_answered_and_not_in_the_manner_of_the_request_before_it() {
     let server = server();
     let before = counters::REFUSALS.value("no_route");
-    let answers = server.says(
+    let responses = server.says(
         "HEAD /none HTTP/1.1\r\nHost: a\r\nAccept: text/html\r\n\r\n\
          GET /get HTTP/1.1\r\nHost: a\r\nBad Name: x\r\n\r\n",
     );
-    let second = answers.get(answers.rfind("HTTP/1.1 ").unwrap()..).unwrap();
-    assert!(second.starts_with("HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain"), "{answers}");
-    assert!(second.contains("Connection: close\r\n"), "{answers}");
-    assert!(second.contains("400 Bad Request\n") && second.ends_with("\nRequest id: ID\n"), "{answers}");
+    let second = responses.get(responses.rfind("HTTP/1.1 ").unwrap()..).unwrap();
+    assert!(second.starts_with("HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain"), "{responses}");
+    assert!(second.contains("Connection: close\r\n"), "{responses}");
+    assert!(second.contains("400 Bad Request\n") && second.ends_with("\nRequest id: ID\n"), "{responses}");
     assert!(counters::REFUSALS.value("no_route") > before);
 }
 

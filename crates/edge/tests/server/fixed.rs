@@ -1,4 +1,4 @@
-//! Fixed answers and redirects.
+//! Fixed responses and redirects.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use http::Method;
 use keepwarm_edge::{LocationPiece, Redirect, Respond, Route, Site, Target};
 use keepwarm_net::FieldEdits;
 
-use crate::harness::{Server, at, on_host, read_answer, respond, status_of};
+use crate::harness::{Server, at, on_host, read_response, respond, status_of};
 
 #[test]
-fn a_fixed_answer_is_what_was_configured_and_no_more() {
+fn a_fixed_response_is_what_was_configured_and_no_more() {
     let fields = [("X-One".to_owned(), "1".to_owned()), ("Link".to_owned(), "</a>".to_owned())];
-    let answer = Respond::new(200, Some("text/plain; charset=utf-8"), &fields, "pong").unwrap();
-    let server = Server::start(Site::new(vec![Route::to(Target::Respond(answer))], Vec::new()));
+    let response = Respond::new(200, Some("text/plain; charset=utf-8"), &fields, "pong").unwrap();
+    let server = Server::start(Site::new(vec![Route::to(Target::Respond(response))], Vec::new()));
     let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nX-One: 1\r\nLink: </a>\r\n\
                 Content-Length: 4\r\nConnection: close\r\nDate: DATE\r\n\r\n";
     assert_eq!(server.get("/", ""), format!("{head}pong"));
@@ -24,7 +24,7 @@ fn a_fixed_answer_is_what_was_configured_and_no_more() {
 }
 
 #[test]
-fn an_answer_without_content_has_no_length_but_205_has_zero() {
+fn a_response_without_content_has_no_length_but_205_has_zero() {
     let routes =
         vec![at("/204", respond(204, "")), at("/304", respond(304, "")), at("/205", respond(205, ""))];
     let server = Server::start(Site::new(routes, Vec::new()));
@@ -43,8 +43,9 @@ fn routes_match_the_normal_path_and_the_host() {
     ];
     let server = Server::start(Site::new(routes, Vec::new()));
     let status = |host: &str, path: &str| {
-        let answer = server.says(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"));
-        status_of(&answer).to_owned()
+        let response =
+            server.says(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"));
+        status_of(&response).to_owned()
     };
     let cases = [
         ("a.example:80", "/files/x", "202"),
@@ -81,9 +82,10 @@ fn redirects_build_their_location_from_the_request() {
     ];
     let server = Server::start(Site::new(routes, Vec::new()));
     let location = |host: &str, path: &str| {
-        let answer = server.says(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"));
-        let location = answer.split("Location: ").nth(1).and_then(|rest| rest.split("\r\n").next());
-        format!("{} {}", status_of(&answer), location.unwrap_or("-"))
+        let response =
+            server.says(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"));
+        let location = response.split("Location: ").nth(1).and_then(|rest| rest.split("\r\n").next());
+        format!("{} {}", status_of(&response), location.unwrap_or("-"))
     };
     let cases = [
         ("a.example", "/fixed?y=2", "302 https://b.example/there?x=1"),
@@ -107,7 +109,7 @@ fn redirects_build_their_location_from_the_request() {
 }
 
 #[test]
-fn a_routes_edits_are_in_its_answers_and_in_its_errors() {
+fn a_routes_edits_are_in_its_responses_and_in_its_errors() {
     let edits = FieldEdits::new(["X-Remove"], [("X-Set", "edge")]).unwrap();
     let fields = [("x-remove".to_owned(), "me".to_owned()), ("X-Set".to_owned(), "app".to_owned())];
     let mut route = Route::to(Target::Respond(Respond::new(200, None, &fields, "").unwrap()));
@@ -128,7 +130,7 @@ fn a_new_site_holds_from_the_next_request_of_a_kept_connection() {
     let mut stream = server.connect();
     let mut ask = || {
         stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-        read_answer(&mut stream)
+        read_response(&mut stream)
     };
     assert!(ask().ends_with("\r\n\r\nold"));
     server.edge.replace(site("new"));
@@ -136,14 +138,14 @@ fn a_new_site_holds_from_the_next_request_of_a_kept_connection() {
 }
 
 #[test]
-fn a_body_that_a_fixed_answer_does_not_read_does_not_become_the_next_request() {
+fn a_body_that_a_fixed_response_does_not_read_does_not_become_the_next_request() {
     let mut only_get = at("/get", respond(200, "got"));
     only_get.methods = vec![Method::GET];
     let server = Server::start(Site::new(vec![only_get, Route::to(respond(200, "any"))], Vec::new()));
-    let answers = server.says(
+    let responses = server.says(
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 18\r\n\r\nGET /get HTTP/1.1\n\
          GET /get HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
     );
-    assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 2, "{answers}");
-    assert!(answers.contains("any") && answers.ends_with("got"), "{answers}");
+    assert_eq!(responses.matches("HTTP/1.1 200 OK").count(), 2, "{responses}");
+    assert!(responses.contains("any") && responses.ends_with("got"), "{responses}");
 }

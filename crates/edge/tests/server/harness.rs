@@ -56,12 +56,12 @@ impl Server {
     pub(crate) fn exchange(&self, bytes: impl AsRef<[u8]>) -> String {
         let mut stream = self.connect();
         stream.write_all(bytes.as_ref()).unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
-        String::from_utf8(answer).unwrap()
+        let mut response = Vec::new();
+        stream.read_to_end(&mut response).unwrap();
+        String::from_utf8(response).unwrap()
     }
 
-    /// The answer to `GET path` with these further lines.
+    /// The response to `GET path` with these further lines.
     pub(crate) fn get(&self, path: &str, lines: &str) -> String {
         self.says(format!("GET {path} HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n{lines}\r\n"))
     }
@@ -96,8 +96,8 @@ pub(crate) fn masked(text: &str) -> String {
     masked
 }
 
-/// Reads one answer with `Content-Length` and leaves the connection open.
-pub(crate) fn read_answer(stream: &mut TcpStream) -> String {
+/// Reads one response with `Content-Length` and leaves the connection open.
+pub(crate) fn read_response(stream: &mut TcpStream) -> String {
     let mut read = Vec::new();
     let mut byte = [0];
     while !read.ends_with(b"\r\n\r\n") {
@@ -112,12 +112,12 @@ pub(crate) fn read_answer(stream: &mut TcpStream) -> String {
     String::from_utf8(read).unwrap()
 }
 
-pub(crate) fn body(answer: &str) -> &str {
-    answer.split_once("\r\n\r\n").map_or(answer, |(_, body)| body)
+pub(crate) fn body(response: &str) -> &str {
+    response.split_once("\r\n\r\n").map_or(response, |(_, body)| body)
 }
 
-pub(crate) fn status_of(answer: &str) -> &str {
-    answer.get(9..12).unwrap_or(answer)
+pub(crate) fn status_of(response: &str) -> &str {
+    response.get(9..12).unwrap_or(response)
 }
 
 pub(crate) fn respond(status: u16, body: &str) -> Target {

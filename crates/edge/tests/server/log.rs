@@ -1,4 +1,4 @@
-//! What the process's log says about the errors that the edge answers.
+//! What the process's log says about the error responses of the edge.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -47,10 +47,10 @@ fn an_error_is_logged_once_under_the_id_that_its_client_was_given() {
     small.max_body = Some(1);
     let server = Server::start(Site::new(vec![small, at("/", respond(200, "ok"))], Vec::new()));
     let refused = |request: &str| {
-        let answer = server.exchange(request);
-        let error: Value = serde_json::from_str(body(&answer)).unwrap();
+        let response = server.exchange(request);
+        let error: Value = serde_json::from_str(body(&response)).unwrap();
         let lines = log.lines("id", error["request_id"].as_str().unwrap());
-        assert_eq!(lines.len(), 1, "{answer}");
+        assert_eq!(lines.len(), 1, "{response}");
         assert_eq!(lines[0]["status"], error["status"]);
         assert_eq!(lines[0]["reason"], error["reason"]);
         assert_eq!(lines[0]["message"], error["detail"]);

@@ -165,7 +165,7 @@ impl<'a> Forward<'a, '_> {
         let end = poll_fn(|cx| talk.poll(cx)).await;
         let Talk { mut visit, call, .. } = talk;
         let (signs, failed) = self.judge(end, call);
-        // The head of an answer has said it already, if one came.
+        // The head of a response has said it already, if one came.
         if self.headed.is_none() || signs.outcome == Outcome::Failure {
             let now = Instant::now();
             visit.note(signs, now.saturating_duration_since(self.sought), now);
@@ -180,7 +180,7 @@ impl<'a> Forward<'a, '_> {
         // It was there, whatever became of the call on our side.
         let ours = if heard { Signs { alive: Outcome::Success, ..Signs::NONE } } else { Signs::NONE };
         match end {
-            End::Answered => {
+            End::Responded => {
                 let failed = self.record.status == 0 || is_failure(self.record.status);
                 (if failed { Signs::FAILED } else { Signs::WELL }, None)
             }
@@ -207,7 +207,7 @@ impl<'a> Forward<'a, '_> {
         }
     }
 
-    /// After a failed attempt: another, or the failure is the answer.
+    /// After a failed attempt: another, or the failure is the response.
     async fn follow(&mut self, told: Told, entry: &EndpointEntry, index: usize) -> Verdict {
         let decision = match self.decided.take() {
             Some(decision) => decision,
@@ -241,7 +241,7 @@ impl<'a> Forward<'a, '_> {
                 Verdict::Again
             }
             Decision::GiveUp(_) => {
-                self.answer_failure(&told);
+                self.respond_with_failure(&told);
                 Verdict::Over
             }
         }
@@ -252,7 +252,7 @@ impl<'a> Forward<'a, '_> {
             cause: told.cause,
             idempotent: self.exchange.request().head.method.is_idempotent(),
             sent: told.sent,
-            heard: told.heard || self.exchange.answered() || told.is_final,
+            heard: told.heard || self.exchange.responded() || told.is_final,
             body_kept: self.body.can_be_sent_again(),
             lost_before: self.lost_before,
             retries: self.retries,
@@ -261,7 +261,7 @@ impl<'a> Forward<'a, '_> {
         self.settings.retry.decide(&failure, &mut self.upstream.budget(), now, crate::random())
     }
 
-    /// Whether an answer with this status is left for another attempt; decided, and paid for.
+    /// Whether a response with this status is left for another attempt; decided, and paid for.
     pub(super) fn may_retry_status(&mut self, status: u16) -> bool {
         if !is_failure(status) {
             return false;
@@ -326,9 +326,9 @@ impl Told {
         let (name, sentence) = match phase {
             Phase::Connect => ("connect_timeout", format!("made no connection within {limit}")),
             Phase::FirstByte if heard => {
-                ("first_byte_timeout", format!("did not finish the head of its answer within {limit}"))
+                ("first_byte_timeout", format!("did not finish the head of its response within {limit}"))
             }
-            Phase::FirstByte => ("first_byte_timeout", format!("did not begin to answer within {limit}")),
+            Phase::FirstByte => ("first_byte_timeout", format!("did not begin to respond within {limit}")),
             Phase::Idle => ("idle_timeout", format!("moved no byte for {limit}")),
             Phase::Whole => ("timeout", format!("was not done within {limit}")),
         };
@@ -344,7 +344,7 @@ impl Told {
     /// `idle`: how long its connection had lain idle before.
     fn lost(error: &ClientError, idle: Option<Duration>, sent: bool) -> Self {
         match (error, idle) {
-            (ClientError::Unanswered(_), Some(idle)) => {
+            (ClientError::NoResponse(_), Some(idle)) => {
                 let sentence = match idle.is_zero() {
                     // Of HTTP/2, which other calls were using.
                     true => "closed a connection in use".to_owned(),
@@ -352,16 +352,16 @@ impl Told {
                 };
                 Self { sent, ..Self::of(Cause::LostIdle, "closed_idle", sentence) }
             }
-            (ClientError::Unanswered(lost), None) => {
+            (ClientError::NoResponse(lost), None) => {
                 let how = lost.as_ref().map_or_else(String::new, |error| format!(" ({error})"));
-                let sentence = format!("closed the connection without an answer{how}");
+                let sentence = format!("closed the connection without a response{how}");
                 Self { sent, ..Self::of(Cause::Reset, error.name(), sentence) }
             }
             (ClientError::NotProcessed(fault), _) => {
                 Self::of(Cause::RefusedStream, fault.name, fault.sentence.clone())
             }
             (ClientError::Fault(fault), _) => {
-                Self { sent, heard: true, ..Self::of(Cause::BadAnswer, fault.name, fault.sentence.clone()) }
+                Self { sent, heard: true, ..Self::of(Cause::BadResponse, fault.name, fault.sentence.clone()) }
             }
         }
     }

@@ -14,14 +14,14 @@ use super::talk::{End, Talk};
 pub(super) enum Turn {
     /// Nothing was looked at yet.
     Unknown,
-    /// The client's: to send its body, or to take the answer.
+    /// The client's: to send its body, or to take the response.
     Client,
     /// The upstream's: to take the request.
     Sending,
-    /// To begin its answer: a word of it, or its whole head.
+    /// To begin its response: a word of it, or its whole head.
     FirstByte,
     /// To go on with it.
-    Answering,
+    Responding,
 }
 
 /// How much of its time the upstream has used, while its turn and the client's take turns.
@@ -63,19 +63,19 @@ impl Talk<'_, '_, '_> {
         let limit = match turn {
             Turn::Client | Turn::Unknown => None,
             Turn::FirstByte => timeouts.first_byte,
-            Turn::Sending | Turn::Answering => timeouts.idle,
+            Turn::Sending | Turn::Responding => timeouts.idle,
         };
         let moved = std::mem::take(&mut self.moved);
         if turn != self.turn || moved {
             let now = Instant::now();
             let left = limit.map(|limit| limit.saturating_sub(self.clock.turn_to(turn, moved, now)));
             self.turn = turn;
-            deadlines.set(Wait::Answer, left.and_then(|left| now.checked_add(left)));
+            deadlines.set(Wait::Response, left.and_then(|left| now.checked_add(left)));
         }
         if deadlines.poll_passed(Wait::Slow, cx) {
             return Poll::Ready(End::TimedOut(Phase::Whole, timeouts.whole.unwrap_or_default()));
         }
-        if deadlines.poll_passed(Wait::Answer, cx) {
+        if deadlines.poll_passed(Wait::Response, cx) {
             let phase = if turn == Turn::FirstByte { Phase::FirstByte } else { Phase::Idle };
             return Poll::Ready(End::TimedOut(phase, limit.unwrap_or_default()));
         }
@@ -88,11 +88,11 @@ impl Talk<'_, '_, '_> {
             return Turn::Client;
         }
         if self.forward.headed.is_some() {
-            return Turn::Answering;
+            return Turn::Responding;
         }
         match (call.unsent(), self.forward.body.is_given(), &self.expects) {
             (1.., _, _) => Turn::Sending,
-            (0, true, _) if self.begun => Turn::Answering,
+            (0, true, _) if self.begun => Turn::Responding,
             (0, true, _) | (0, false, Some(_)) => Turn::FirstByte,
             (0, false, None) => Turn::Client,
         }
@@ -108,12 +108,12 @@ mod tests {
         let (mut clock, start) = (Clock::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut used = |turn, moved, seconds| clock.turn_to(turn, moved, at(seconds)).as_secs();
-        assert_eq!(used(Turn::Answering, false, 0), 0);
+        assert_eq!(used(Turn::Responding, false, 0), 0);
         assert_eq!(used(Turn::Client, false, 2), 0);
-        assert_eq!(used(Turn::Answering, false, 7), 2, "it stood still");
+        assert_eq!(used(Turn::Responding, false, 7), 2, "it stood still");
         assert_eq!(used(Turn::Client, false, 8), 0);
-        assert_eq!(used(Turn::Answering, false, 8), 3);
-        assert_eq!(used(Turn::Answering, true, 9), 0, "a sign of life");
+        assert_eq!(used(Turn::Responding, false, 8), 3);
+        assert_eq!(used(Turn::Responding, true, 9), 0, "a sign of life");
         assert_eq!(used(Turn::Sending, false, 12), 0, "another turn has a limit of its own");
     }
 }

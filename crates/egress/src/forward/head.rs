@@ -1,10 +1,10 @@
-//! Heads: the request's as it is sent to the upstream, the answer's as it is passed on.
+//! Heads: the request's as it is sent to the upstream, the response's as it is passed on.
 
 use std::borrow::Cow;
 
 use keepwarm_http1::{HopByHop, ResponseHead};
 use keepwarm_net::{
-    Call, CallHead, FieldNames, MAX_FORWARDS, Request, Scheme, answer_fields, forwards_left, request_target,
+    Call, CallHead, FieldNames, MAX_FORWARDS, Request, Scheme, forwards_left, request_target, response_fields,
 };
 
 use crate::origin::Origin;
@@ -38,7 +38,7 @@ pub(crate) enum HostOf<'m> {
     Fixed(&'m [u8]),
 }
 
-/// Our name in the `Via` of an answer (RFC 9110 §7.6.3).
+/// Our name in the `Via` of a response (RFC 9110 §7.6.3).
 pub(crate) const VIA: (&[u8], &[u8]) = (b"via", b"1.1 keepwarm");
 /// Where the route has stripped a prefix, what it was.
 const PREFIX: &[u8] = b"x-forwarded-prefix";
@@ -97,13 +97,13 @@ impl Manner<'_> {
         });
     }
 
-    /// What says that we have passed an answer on.
+    /// What says that we have passed a response on.
     pub(super) fn names_us(&self) -> Option<(&'static [u8], &'static [u8])> {
         self.via.then_some(VIA)
     }
 
-    /// The fields of an answer as the client gets them; `location` in place of the one that came.
-    pub(super) fn answer_fields<'h>(
+    /// The fields of a response as the client gets them; `location` in place of the one that came.
+    pub(super) fn response_fields<'h>(
         &self,
         head: &'h ResponseHead,
         location: Option<&'h [u8]>,
@@ -114,7 +114,7 @@ impl Manner<'_> {
             _ => (name, value),
         };
         let timing = timing.map(|timing| (SERVER_TIMING.as_bytes(), timing.value()));
-        answer_fields(head).map(rewritten).chain(self.names_us()).chain(timing)
+        response_fields(head).map(rewritten).chain(self.names_us()).chain(timing)
     }
 
     /// Where a redirect leads that would lead past the door: to the door.

@@ -1,4 +1,4 @@
-//! A second attempt beside a slow first one: whichever begins to answer first is the answer, and the other is called off.
+//! A second attempt beside a slow first one: whichever begins to respond first is the response, and the other is called off.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use keepwarm_http1::Fields;
-use keepwarm_net::{AcquireError, Answer, Call, ClientError, Need};
+use keepwarm_net::{AcquireError, Call, ClientError, Need, ResponsePart};
 use keepwarm_policy::breaker::{self, Outcome};
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -52,7 +52,7 @@ impl<'a> Rival<'a> {
         }
     }
 
-    /// Goes on. Ready when it has begun to answer: then it is the answer.
+    /// Goes on. Ready when it has begun to respond: then it is the response.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -76,13 +76,13 @@ impl<'a> Rival<'a> {
                 }
                 Self::Running(call, _) => {
                     let _ = call.poll_flush(cx);
-                    match std::task::ready!(call.poll_answer(cx)) {
+                    match std::task::ready!(call.poll_response(cx)) {
                         // Those of the first attempt are passed on.
-                        Ok(Answer::Informational(_)) => continue,
-                        Ok(Answer::Head(head)) if !is_failure(head.status.as_u16()) => {}
-                        // It was quicker to fail: that is no better answer. The first attempt goes on alone.
-                        answered => {
-                            let failed = matches!(answered, Ok(_) | Err(ClientError::Fault(_)));
+                        Ok(ResponsePart::Informational(_)) => continue,
+                        Ok(ResponsePart::Head(head)) if !is_failure(head.status.as_u16()) => {}
+                        // It was quicker to fail: that is no better response. The first attempt goes on alone.
+                        responded => {
+                            let failed = matches!(responded, Ok(_) | Err(ClientError::Fault(_)));
                             if let (true, Some((_, runner))) = (failed, self.take()) {
                                 runner.fail(forward);
                             }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! * `attempt`: one try at one endpoint, and whether another may follow.  `talk`: the two messages between client and upstream.
-//! * `body`: the request's body, and whether it can be sent again.  `head`: the request's head as it is sent, the answer's as it is passed on.
+//! * `body`: the request's body, and whether it can be sent again.  `head`: the request's head as it is sent, the response's as it is passed on.
 //! * `clock`: whose turn it is, and how long that may take.  `hedge`: a second attempt beside a slow first one.
 //! * `hops`: a request that has been here too often.
 //! * `refusal`: what Keepwarm answers itself, and how failures are told.
@@ -32,7 +32,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use keepwarm_net::{
-    BodyError, CallRecord, CallTimes, Exchange, Gone, Need, Wait, answer_as_last, answer_error, max_forwards,
+    BodyError, CallRecord, CallTimes, Exchange, Gone, Need, Wait, max_forwards, respond_as_final_recipient,
+    respond_with_error,
 };
 use keepwarm_policy::balance::Tried;
 use keepwarm_policy::retry::Decision;
@@ -44,15 +45,15 @@ use crate::gate::Entered;
 use crate::seen::{Seen, ServerTiming, Trace};
 use crate::{EndpointSet, Upstream, UpstreamSettings};
 
-/// Carries the call to `upstream`, and its answer back.
+/// Carries the call to `upstream`, and its response back.
 pub(crate) async fn forward(upstream: &Arc<Upstream>, manner: Manner<'_>, exchange: &mut Exchange<'_>) {
     if max_forwards(&exchange.request().head) == Some(0) {
-        return answer_as_last(exchange);
+        return respond_as_final_recipient(exchange);
     }
     if hops::is_in_a_circle(&exchange.request().head.fields) {
         let sentence = "The request has been passed on by Keepwarm 16 times: an upstream leads back here.";
         // RFC 5842 §7.2.
-        return answer_error(exchange, 508, "loop", sentence, &[]);
+        return respond_with_error(exchange, 508, "loop", sentence, &[]);
     }
     exchange.request_mut().target = Some(Arc::clone(upstream.name()));
     let mut forward = Forward::new(upstream, manner, exchange);
@@ -84,7 +85,7 @@ struct Forward<'a, 'c> {
     at: Option<usize>,
     /// From when the time for all of it counts.
     began: Instant,
-    /// When the present attempt began to look for a connection, had one, and had the head of an answer; when it was over.
+    /// When the present attempt began to look for a connection, had one, and had the head of a response; when it was over.
     sought: Instant,
     connected: Option<Instant>,
     headed: Option<Instant>,
@@ -199,7 +200,7 @@ impl<'a, 'c> Forward<'a, 'c> {
     /// Leaves what became of it with the request.
     fn record(&mut self) {
         let deadlines = self.exchange.deadlines();
-        deadlines.set(Wait::Answer, None);
+        deadlines.set(Wait::Response, None);
         deadlines.set(Wait::Slow, None);
         let ended = self.ended.unwrap_or_else(Instant::now);
         let connected = self.connected.unwrap_or(ended);
@@ -225,7 +226,7 @@ impl<'a, 'c> Forward<'a, 'c> {
         self.exchange.request_mut().call = Some(record);
     }
 
-    /// What an answer of now says about its cost.
+    /// What a response of now says about its cost.
     fn timing(&self, what: &str) -> Option<ServerTiming> {
         self.manner.says_timing.then(|| ServerTiming::new(self.exchange.received().elapsed(), what))
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keepwarm_http1::BadField;
-use keepwarm_net::{BodyError, CallRecord, Exchange, answer_error};
+use keepwarm_net::{BodyError, CallRecord, Exchange, respond_with_error};
 use keepwarm_policy::retry::Cause;
 use keepwarm_telemetry::{RequestId, counters};
 
@@ -21,7 +21,7 @@ pub(super) struct Told {
     pub(super) sentence: String,
     /// A byte of the request was sent.
     pub(super) sent: bool,
-    /// A byte of an answer came.
+    /// A byte of a response came.
     pub(super) heard: bool,
     /// Another attempt is of no use.
     pub(super) is_final: bool,
@@ -33,8 +33,8 @@ impl Told {
         !(self.is_final && self.cause == Cause::Connect)
     }
 
-    /// The status to answer.
-    fn answer_status(&self) -> u16 {
+    /// The status to respond with.
+    fn response_status(&self) -> u16 {
         match self.cause {
             Cause::Connect if self.is_final => 503,
             Cause::ConnectTimeout | Cause::FirstByteTimeout => 504,
@@ -46,8 +46,8 @@ impl Told {
 impl Forward<'_, '_> {
     pub(super) fn refuse_body(&mut self, error: &BodyError) {
         match error.refusal() {
-            Some(refusal) if !self.exchange.answered() => {
-                self.answer(refusal.status, refusal.name, &refusal.detail, None);
+            Some(refusal) if !self.exchange.responded() => {
+                self.respond(refusal.status, refusal.name, &refusal.detail, None);
             }
             Some(refusal) => self.exchange.abort(refusal.name),
             None => self.exchange.abort("client_closed"),
@@ -62,7 +62,7 @@ impl Forward<'_, '_> {
                 let sentence = format!(
                     "No place among the calls to the upstream {name} became free within the {limit:?} of a call."
                 );
-                return self.answer(504, "timeout", &sentence, None);
+                return self.respond(504, "timeout", &sentence, None);
             }
             Refused::QueueFull => (
                 "queue_full",
@@ -100,44 +100,46 @@ impl Forward<'_, '_> {
         // Rounded up: not before.
         let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
         let seconds = seconds.max(1).to_string();
-        self.answer(503, reason, sentence, Some(("Retry-After", seconds.as_bytes())));
+        self.respond(503, reason, sentence, Some(("Retry-After", seconds.as_bytes())));
     }
 
     /// An error of ours, which may say what it cost, too.
-    fn answer(&mut self, status: u16, reason: &'static str, sentence: &str, field: Option<(&str, &[u8])>) {
-        if !self.exchange.answered() {
-            self.record.answered = status;
+    fn respond(&mut self, status: u16, reason: &'static str, sentence: &str, field: Option<(&str, &[u8])>) {
+        if !self.exchange.responded() {
+            self.record.responded = status;
         }
         let timing = self.timing(reason);
         let timing = timing.as_ref().map(|timing| (SERVER_TIMING, timing.value()));
         match (field, timing) {
-            (None, None) => answer_error(self.exchange, status, reason, sentence, &[]),
+            (None, None) => respond_with_error(self.exchange, status, reason, sentence, &[]),
             (Some(one), None) | (None, Some(one)) => {
-                answer_error(self.exchange, status, reason, sentence, &[one]);
+                respond_with_error(self.exchange, status, reason, sentence, &[one]);
             }
-            (Some(one), Some(two)) => answer_error(self.exchange, status, reason, sentence, &[one, two]),
+            (Some(one), Some(two)) => {
+                respond_with_error(self.exchange, status, reason, sentence, &[one, two])
+            }
         }
     }
 
-    /// The failure is the answer; what was begun is cut.
-    pub(super) fn answer_failure(&mut self, told: &Told) {
+    /// The failure is the response; what was begun is cut.
+    pub(super) fn respond_with_failure(&mut self, told: &Told) {
         // What has not left yet need not be cut; nor can what the client has been given whole.
         if !self.exchange.take_back() && self.exchange.is_given() {
             tracing::warn!(upstream = %self.upstream.name(), reason = told.name, "the upstream {}", told.sentence);
             return self.exchange.end();
         }
         let sentence = format!("The upstream {} {}.", self.upstream.name(), told.sentence);
-        match told.answer_status() {
+        match told.response_status() {
             503 => self.refuse_for_now(told.name, &sentence, Duration::from_secs(1)),
-            status => self.answer(status, told.name, &sentence, None),
+            status => self.respond(status, told.name, &sentence, None),
         }
     }
 
-    /// An answer that cannot be passed on.
-    pub(super) fn refuse_answer(&mut self, bad: &BadField) {
+    /// A response that cannot be passed on.
+    pub(super) fn refuse_response(&mut self, bad: &BadField) {
         let sentence =
-            format!("The answer of the upstream {} cannot be passed on: {bad}.", self.upstream.name());
-        self.answer(502, "bad_field", &sentence, None);
+            format!("The response of the upstream {} cannot be passed on: {bad}.", self.upstream.name());
+        self.respond(502, "bad_field", &sentence, None);
     }
 }
 
@@ -145,7 +147,7 @@ impl Forward<'_, '_> {
 pub(super) fn tell_story(record: &CallRecord, exchange: &Exchange<'_>) {
     let Some(last) = record.failures.last() else { return };
     if record.failures.len() >= record.attempts as usize {
-        // The answer itself has said so.
+        // The response itself has said so.
         return;
     }
     let count = counters::CALL_RETRIES.of(&record.upstream, last.cause);

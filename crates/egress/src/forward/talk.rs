@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use keepwarm_http1::{BadField, Fields, Mended};
 use keepwarm_net::{
-    Answer, BodyError, Call, ClientError, Gone, ResponseBuffer, SpoolError, Tunnel, TunnelEnd, Wait,
-    answer_error, offered_protocols, pass_informational,
+    BodyError, Call, ClientError, Gone, ResponseBuffer, ResponsePart, SpoolError, Tunnel, TunnelEnd, Wait,
+    offered_protocols, pass_informational, respond_with_error,
 };
 use keepwarm_policy::breaker::Outcome;
 use keepwarm_policy::timeout::Phase;
@@ -49,27 +49,27 @@ pub(super) struct Talk<'t, 'a, 'c> {
     /// Whose turn it is, as far as time goes.
     pub(super) turn: Turn,
     pub(super) clock: Clock,
-    /// The upstream has said something, if not yet its answer.
+    /// The upstream has said something, if not yet its response.
     pub(super) begun: bool,
     /// Bytes have moved since the time was looked at.
     pub(super) moved: bool,
-    /// Informational answers that came.
+    /// Informational responses that came.
     informed: u32,
     tunnel: Option<Tunnel>,
 }
 
-/// Informational answers that put the time-outs off: an upstream that works for long may say so (102) every now and then, and one that says nothing
+/// Informational responses that put the time-outs off: an upstream that works for long may say so (102) every now and then, and one that says nothing
 /// else cannot hold a call for ever. This number is arbitrary.
 const SIGNS_OF_LIFE: u32 = 100;
 
 /// How an attempt ended.
 #[derive(Debug)]
 pub(super) enum End {
-    /// The answer was passed on, or replaced by one of ours, or cut.
-    Answered,
-    /// No answer will come, or not all of it.
+    /// The response was passed on, or replaced by one of ours, or cut.
+    Responded,
+    /// No response will come, or not all of it.
     Failed(ClientError),
-    /// The status of an answer of which nothing was passed on: it may be tried again.
+    /// The status of a response of which nothing was passed on: it may be tried again.
     Status(u16),
     /// A phase took too long: its limit.
     TimedOut(Phase, Duration),
@@ -79,7 +79,7 @@ pub(super) enum End {
     BadBody(BodyError),
 }
 
-/// What one part of the answer led to.
+/// What one part of the response led to.
 enum Step {
     Moved,
     /// Something came that is no progress, however often it comes.
@@ -153,7 +153,7 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
             if let Err(error) = self.poll_request(cx) {
                 return Poll::Ready(End::BadBody(error));
             }
-            if let Some(end) = self.poll_answer(cx) {
+            if let Some(end) = self.poll_response(cx) {
                 if matches!(end, End::Failed(_)) && self.forward.headed.is_none() && self.let_rival_go_on() {
                     continue;
                 }
@@ -166,7 +166,7 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
                 continue;
             }
             if self.forward.exchange.over() {
-                return Poll::Ready(End::Answered);
+                return Poll::Ready(End::Responded);
             }
             match self.forward.exchange.poll_flush(cx) {
                 Poll::Ready(Err(gone)) => return Poll::Ready(End::Gone(gone)),
@@ -189,7 +189,7 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
     }
 
     /// From the upstream.
-    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Option<End> {
+    fn poll_response(&mut self, cx: &mut Context<'_>) -> Option<End> {
         loop {
             match self.response.poll_room(cx, self.forward.exchange) {
                 Ok(room) => self.full = !room,
@@ -208,7 +208,7 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
         }
     }
 
-    /// The second attempt, as long as neither has begun to answer.
+    /// The second attempt, as long as neither has begun to respond.
     fn poll_rival(&mut self, cx: &mut Context<'_>) -> Option<End> {
         if self.forward.headed.is_some() {
             self.rival = Rival::None;
@@ -218,7 +218,7 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
         self.let_rival_win(won);
         match self.handle_head() {
             Step::End(end) => Some(end),
-            Step::Moved | Step::Still | Step::Waiting => self.poll_answer(cx),
+            Step::Moved | Step::Still | Step::Waiting => self.poll_response(cx),
         }
     }
 
@@ -236,7 +236,7 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
     /// The second attempt takes the place of the first, which is called off.
     fn let_rival_win(&mut self, (call, runner): (Call, Runner<'a>)) {
         let taken = self.forward.connected.map_or(Duration::ZERO, |at| at.elapsed());
-        self.forward.upstream.hedge(|hedge| hedge.handle_answer(taken));
+        self.forward.upstream.hedge(|hedge| hedge.handle_response(taken));
         self.forward.record.endpoint = Some(Arc::clone(runner.visit.state().name()));
         self.forward.record.reused = call.idle().filter(|_| call.is_reused());
         self.forward.at = self.forward.endpoints.place_of(runner.visit.state());
@@ -247,10 +247,10 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
     fn poll_part(&mut self, cx: &mut Context<'_>) -> Step {
         let Some(call) = &mut self.call else { return Step::Waiting };
         let exchange = &mut *self.forward.exchange;
-        match call.poll_answer(cx) {
+        match call.poll_response(cx) {
             Poll::Pending => return Step::Waiting,
             Poll::Ready(Err(error)) => return Step::End(End::Failed(error)),
-            Poll::Ready(Ok(Answer::Informational(head))) => {
+            Poll::Ready(Ok(ResponsePart::Informational(head))) => {
                 match head.status.as_u16() {
                     100 => self.handle_continue(),
                     _ => {
@@ -263,14 +263,14 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
                     return Step::Still;
                 }
             }
-            Poll::Ready(Ok(Answer::Head(_))) => return self.handle_head(),
-            Poll::Ready(Ok(Answer::Data([]))) => return Step::Still,
-            Poll::Ready(Ok(Answer::Data(bytes))) => {
+            Poll::Ready(Ok(ResponsePart::Head(_))) => return self.handle_head(),
+            Poll::Ready(Ok(ResponsePart::Data([]))) => return Step::Still,
+            Poll::Ready(Ok(ResponsePart::Data(bytes))) => {
                 self.forward.record.received += bytes.len() as u64;
                 self.response.data(exchange, bytes);
             }
-            Poll::Ready(Ok(Answer::Trailers(fields))) => self.trailers = fields.clone(),
-            Poll::Ready(Ok(Answer::End)) => {
+            Poll::Ready(Ok(ResponsePart::Trailers(fields))) => self.trailers = fields.clone(),
+            Poll::Ready(Ok(ResponsePart::End)) => {
                 self.response.end(exchange, self.trailers.iter());
                 if let Some(call) = self.call.take() {
                     call.finish();
@@ -283,14 +283,14 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
     /// A part of the response is gone: its client must not take the rest for the whole.
     fn lose_kept(&mut self, error: &SpoolError) -> End {
         tracing::error!(upstream = %self.forward.upstream.name(), %error, "response cut: what its client had not taken is lost");
-        answer_error(
+        respond_with_error(
             self.forward.exchange,
             500,
             "spool_failed",
             "The response could not be kept for the client.",
             &[],
         );
-        End::Answered
+        End::Responded
     }
 
     /// `100 Continue`: the upstream wants the body. It is passed on to a client that waits for it; nobody else sees it.
@@ -303,7 +303,7 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
 
     fn handle_head(&mut self) -> Step {
         if self.expects.is_some() {
-            // It answers without having asked for the body: that is an answer to the expectation too.
+            // It answers without having asked for the body: that is a response to the expectation too.
             self.visit.state().expectation().handle_honoured();
         }
         let now = Instant::now();
@@ -318,7 +318,7 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
         let Some(call) = &mut self.call else { return Step::Waiting };
         self.visit.note(if failed { Signs::FAILED } else { Signs::WELL }, took, now);
         if !self.forward.record.hedged {
-            self.forward.upstream.hedge(|hedge| hedge.handle_answer(took));
+            self.forward.upstream.hedge(|hedge| hedge.handle_response(took));
         }
         if self.forward.may_retry_status(status) {
             return Step::End(End::Status(status));
@@ -337,12 +337,12 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
         };
         match begun {
             Ok(()) => {
-                forward.record.answered = status;
+                forward.record.responded = status;
                 Step::Moved
             }
             Err(bad) => {
-                forward.refuse_answer(&bad);
-                Step::End(End::Answered)
+                forward.refuse_response(&bad);
+                Step::End(End::Responded)
             }
         }
     }
@@ -383,17 +383,17 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
 
     fn poll_tunnel(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         let (Some(tunnel), Some(call)) = (&mut self.tunnel, &mut self.call) else {
-            return Poll::Ready(End::Answered);
+            return Poll::Ready(End::Responded);
         };
         self.forward.exchange.deadlines().set(Wait::Slow, None);
         match std::task::ready!(tunnel.poll(cx, self.forward.exchange, call)) {
             TunnelEnd::Gone(gone) => Poll::Ready(End::Gone(gone)),
-            TunnelEnd::Over | TunnelEnd::Idle => Poll::Ready(End::Answered),
+            TunnelEnd::Over | TunnelEnd::Idle => Poll::Ready(End::Responded),
         }
     }
 }
 
-/// Passes the head of the answer on.
+/// Passes the head of the response on.
 fn pass_head(forward: &mut Forward<'_, '_>, call: &Call, authority: &str) -> Result<(), BadField> {
     let head = call.head();
     let location = match head.fields.first("location") {
@@ -403,7 +403,7 @@ fn pass_head(forward: &mut Forward<'_, '_>, call: &Call, authority: &str) -> Res
         None => None,
     };
     let timing = forward.timing(if forward.record.reused.is_some() { "reused" } else { "new" });
-    let fields = forward.manner.answer_fields(head, location.as_deref(), timing.as_ref());
+    let fields = forward.manner.response_fields(head, location.as_deref(), timing.as_ref());
     forward.exchange.pass_head(head.status.as_u16(), fields).map(drop)
 }
 
@@ -418,6 +418,6 @@ fn tell_mended(upstream: &str, visit: &Visit, mended: Mended) {
     }
     if visit.state().tells_mended() {
         tracing::warn!(upstream, endpoint = %visit.state().name(), mended = found.join(", "),
-            "the upstream's answers have faults of syntax, which are mended (said once)");
+            "the upstream's responses have faults of syntax, which are mended (said once)");
     }
 }

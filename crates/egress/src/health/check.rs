@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::Method;
 use keepwarm_http1::{Fields, RequestBody};
-use keepwarm_net::{Answer, Call, CallHead, Calls, Need};
+use keepwarm_net::{Call, CallHead, Calls, Need, ResponsePart};
 use tokio::time::timeout;
 
 use super::{HealthSettings, Probe};
@@ -83,16 +83,16 @@ fn begin(call: &mut Call, settings: &UpstreamSettings, authority: &[u8], target:
     call.end(&Fields::new());
 }
 
-/// The status of the answer.
+/// The status of the response.
 async fn head(call: &mut Call) -> Result<u16, CheckFailure> {
     poll_fn(|cx| {
-        // What became of the request shows in the answer.
+        // What became of the request shows in the response.
         let _ = call.poll_flush(cx);
         loop {
-            match std::task::ready!(call.poll_answer(cx)) {
-                Ok(Answer::Head(head)) => return Poll::Ready(Ok(head.status.as_u16())),
-                Ok(Answer::End) => {
-                    return Poll::Ready(Err(CheckFailure::bad("its answer has no head".to_owned())));
+            match std::task::ready!(call.poll_response(cx)) {
+                Ok(ResponsePart::Head(head)) => return Poll::Ready(Ok(head.status.as_u16())),
+                Ok(ResponsePart::End) => {
+                    return Poll::Ready(Err(CheckFailure::bad("its response has no head".to_owned())));
                 }
                 Ok(_) => {}
                 Err(error) => return Poll::Ready(Err(CheckFailure::bad(error.to_string()))),
@@ -102,12 +102,12 @@ async fn head(call: &mut Call) -> Result<u16, CheckFailure> {
     .await
 }
 
-/// The rest of the answer is of no interest, but that it comes.
+/// The rest of the response is of no interest, but that it comes.
 async fn end(call: &mut Call) -> Result<(), CheckFailure> {
     poll_fn(|cx| {
         loop {
-            match std::task::ready!(call.poll_answer(cx)) {
-                Ok(Answer::End) => return Poll::Ready(Ok(())),
+            match std::task::ready!(call.poll_response(cx)) {
+                Ok(ResponsePart::End) => return Poll::Ready(Ok(())),
                 Ok(_) => {}
                 Err(error) => return Poll::Ready(Err(CheckFailure::bad(error.to_string()))),
             }
@@ -118,7 +118,7 @@ async fn end(call: &mut Call) -> Result<(), CheckFailure> {
 
 impl CheckFailure {
     fn late(limit: Duration) -> Self {
-        Self { name: "health_timeout", sentence: format!("it does not answer, wholly, within {limit:?}") }
+        Self { name: "health_timeout", sentence: format!("it does not respond, wholly, within {limit:?}") }
     }
 
     fn bad(sentence: String) -> Self {

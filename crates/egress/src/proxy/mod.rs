@@ -20,8 +20,8 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use keepwarm_http1::{RequestBody, TargetForm};
 use keepwarm_net::{
-    Client, Exchange, Handler, Http1, Outcome, Refusal, Request, Scheme, Tunnel, TunnelEnd, answer_error,
-    answer_refusal, connect_any,
+    Client, Exchange, Handler, Http1, Outcome, Refusal, Request, Scheme, Tunnel, TunnelEnd, connect_any,
+    respond_with_error, respond_with_refusal,
 };
 
 use self::others::Others;
@@ -106,7 +106,7 @@ impl Proxy {
             Some(upstream) => upstream,
             None => match self.learn(&terms, &origin, &bare).await {
                 Ok(upstream) => upstream,
-                Err(why) => return why.answer(exchange),
+                Err(why) => return why.respond(exchange),
             },
         };
         forward(&upstream, manner(HostOf::Client, false), exchange).await;
@@ -133,8 +133,9 @@ impl Proxy {
         if !terms.rules.may_permit(asked) {
             return Err(denied());
         }
-        let answer = self.resolver.ask(asked.host).await;
-        let (addresses, until) = answer.map_err(|why| NotCalled::Unknown(format!("{} {why}", asked.host)))?;
+        let response = self.resolver.ask(asked.host).await;
+        let (addresses, until) =
+            response.map_err(|why| NotCalled::Unknown(format!("{} {why}", asked.host)))?;
         let permitted: Vec<IpAddr> =
             addresses.iter().copied().filter(|address| terms.rules.permits(asked, *address)).collect();
         if permitted.is_empty() { Err(denied()) } else { Ok((permitted, until)) }
@@ -151,7 +152,7 @@ impl Proxy {
         let asked = Asked { host: origin.host(), port: origin.port(), connect: true };
         let addresses = match self.addresses(&terms, asked).await {
             Ok((addresses, _)) => addresses,
-            Err(why) => return why.answer(exchange),
+            Err(why) => return why.respond(exchange),
         };
         let addresses: Vec<SocketAddr> =
             addresses.iter().map(|address| SocketAddr::new(*address, origin.port())).collect();
@@ -189,7 +190,7 @@ impl Handler for Proxy {
     }
 
     fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
-        answer_refusal(exchange, refusal);
+        respond_with_refusal(exchange, refusal);
     }
 
     fn is_forward_proxy(&self) -> bool {
@@ -229,7 +230,7 @@ enum NotCalled {
 }
 
 impl NotCalled {
-    fn answer(&self, exchange: &mut Exchange<'_>) {
+    fn respond(&self, exchange: &mut Exchange<'_>) {
         match self {
             Self::Denied(host) => {
                 let sentence =
@@ -247,5 +248,5 @@ fn refuse(exchange: &mut Exchange<'_>, status: u16, reason: &'static str, senten
     if exchange.request().head.form == TargetForm::Authority {
         exchange.close_after();
     }
-    answer_error(exchange, status, reason, sentence, &[]);
+    respond_with_error(exchange, status, reason, sentence, &[]);
 }

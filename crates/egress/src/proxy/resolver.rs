@@ -21,7 +21,7 @@ const QUESTIONS: usize = 256;
 const LOOKUPS: usize = 256;
 /// Names that are remembered.
 const NAMES: usize = 1024;
-/// An answer counts at least and at most so long.
+/// A response counts at least and at most so long.
 const LEAST: Duration = Duration::from_secs(5);
 const MOST: Duration = Duration::from_secs(300);
 
@@ -32,11 +32,11 @@ pub struct Resolver(mpsc::Sender<Question>);
 #[derive(Debug)]
 struct Question {
     host: Box<str>,
-    answer: oneshot::Sender<Answer>,
+    response: oneshot::Sender<Resolved>,
 }
 
 /// Addresses, and until when they count; or a sentence that goes on from the name.
-pub(super) type Answer = Result<(Arc<[IpAddr]>, Instant), String>;
+pub(super) type Resolved = Result<(Arc<[IpAddr]>, Instant), String>;
 
 /// Answers; to be run on the control thread.
 #[derive(Debug)]
@@ -53,12 +53,12 @@ impl Resolver {
         (Self(sender), ResolverDriver { questions, names })
     }
 
-    pub(super) async fn ask(&self, host: &str) -> Answer {
-        let (answer, answered) = oneshot::channel();
-        if self.0.try_send(Question { host: host.into(), answer }).is_err() {
+    pub(super) async fn ask(&self, host: &str) -> Resolved {
+        let (response, responded) = oneshot::channel();
+        if self.0.try_send(Question { host: host.into(), response }).is_err() {
             return Err(too_many());
         }
-        answered.await.unwrap_or_else(|_| Err("lookup skipped: shutting down".to_owned()))
+        responded.await.unwrap_or_else(|_| Err("lookup skipped: shutting down".to_owned()))
     }
 }
 
@@ -66,8 +66,8 @@ impl ResolverDriver {
     /// Answers until nobody can ask any more. After a panic those who wait are told, and it begins anew.
     pub async fn run(mut self) {
         loop {
-            let answering = pin!(self.answer_all());
-            match caught(answering).await {
+            let responding = pin!(self.reply_to_all());
+            match caught(responding).await {
                 Ok(()) => return,
                 Err(panic) => panic.report("resolver", None, None),
             }
@@ -75,33 +75,33 @@ impl ResolverDriver {
         }
     }
 
-    async fn answer_all(&mut self) {
+    async fn reply_to_all(&mut self) {
         let mut known: HashMap<Box<str>, (Arc<[IpAddr]>, Instant)> = HashMap::new();
-        let mut waiting: HashMap<Box<str>, Vec<oneshot::Sender<Answer>>> = HashMap::new();
-        let mut lookups: JoinSet<(Box<str>, Answer)> = JoinSet::new();
+        let mut waiting: HashMap<Box<str>, Vec<oneshot::Sender<Resolved>>> = HashMap::new();
+        let mut lookups: JoinSet<(Box<str>, Resolved)> = JoinSet::new();
         loop {
             tokio::select! {
                 question = self.questions.recv() => {
-                    let Some(Question { host, answer }) = question else { return };
+                    let Some(Question { host, response }) = question else { return };
                     if let Some(found) = known.get(&host).filter(|(_, until)| *until > Instant::now()) {
-                        let _ = answer.send(Ok(found.clone()));
+                        let _ = response.send(Ok(found.clone()));
                         continue;
                     }
                     if let Some(waiters) = waiting.get_mut(&host) {
-                        join(waiters, answer);
+                        join(waiters, response);
                     } else if waiting.len() >= LOOKUPS {
-                        let _ = answer.send(Err(too_many()));
+                        let _ = response.send(Err(too_many()));
                     } else {
-                        waiting.insert(host.clone(), vec![answer]);
+                        waiting.insert(host.clone(), vec![response]);
                         lookups.spawn(look_up_surely(Arc::clone(&self.names), host));
                     }
                 }
                 Some(done) = lookups.join_next(), if !lookups.is_empty() => {
-                    let Ok((host, answer)) = done else { continue };
+                    let Ok((host, response)) = done else { continue };
                     for waiter in waiting.remove(&host).unwrap_or_default() {
-                        let _ = waiter.send(answer.clone());
+                        let _ = waiter.send(response.clone());
                     }
-                    if let Ok(found) = answer {
+                    if let Ok(found) = response {
                         if known.len() >= NAMES {
                             let now = Instant::now();
                             known.retain(|_, (_, until)| *until > now);
@@ -121,7 +121,7 @@ fn too_many() -> String {
 }
 
 /// One more who waits for the same name. Those who have gone are swept out each time their number doubles: there are never more than twice as many as really wait.
-fn join(waiters: &mut Vec<oneshot::Sender<Answer>>, waiter: oneshot::Sender<Answer>) {
+fn join(waiters: &mut Vec<oneshot::Sender<Resolved>>, waiter: oneshot::Sender<Resolved>) {
     if waiters.len().is_power_of_two() {
         waiters.retain(|waiter| !waiter.is_closed());
     }
@@ -129,7 +129,7 @@ fn join(waiters: &mut Vec<oneshot::Sender<Answer>>, waiter: oneshot::Sender<Answ
 }
 
 /// Those who wait hear of its end, however it ends.
-async fn look_up_surely(names: Arc<Names>, host: Box<str>) -> (Box<str>, Answer) {
+async fn look_up_surely(names: Arc<Names>, host: Box<str>) -> (Box<str>, Resolved) {
     let looking = pin!(look_up(names, host.clone()));
     caught(looking).await.unwrap_or_else(|panic| {
         panic.report("resolver", None, None);
@@ -137,18 +137,18 @@ async fn look_up_surely(names: Arc<Names>, host: Box<str>) -> (Box<str>, Answer)
     })
 }
 
-async fn look_up(names: Arc<Names>, host: Box<str>) -> (Box<str>, Answer) {
+async fn look_up(names: Arc<Names>, host: Box<str>) -> (Box<str>, Resolved) {
     let (v4, v6) = names.addresses(&host, true).await;
     let mut addresses: Vec<IpAddr> = Vec::new();
     let (mut ttl, mut failure) = (MOST, None);
     take(v6, &mut addresses, &mut ttl, &mut failure);
     take(v4, &mut addresses, &mut ttl, &mut failure);
-    let answer = match (addresses.is_empty(), failure) {
+    let response = match (addresses.is_empty(), failure) {
         (false, _) => Ok((addresses.into(), Instant::now() + ttl.max(LEAST))),
         (true, Some(failure)) => Err(failure),
         (true, None) => Err("has no address".to_owned()),
     };
-    (host, answer)
+    (host, response)
 }
 
 fn take<T: Into<IpAddr>>(
@@ -189,8 +189,8 @@ mod tests {
             let mut asked = pin!(resolver.ask(&host));
             // As long as it takes to be begun, or refused.
             for _ in 0..3 {
-                if let Poll::Ready(answer) = poll_fn(|cx| Poll::Ready(asked.as_mut().poll(cx))).await {
-                    assert!(number >= LOOKUPS && answer.unwrap_err().contains("too many"), "{number}");
+                if let Poll::Ready(response) = poll_fn(|cx| Poll::Ready(asked.as_mut().poll(cx))).await {
+                    assert!(number >= LOOKUPS && response.unwrap_err().contains("too many"), "{number}");
                     break;
                 }
                 tokio::task::yield_now().await;

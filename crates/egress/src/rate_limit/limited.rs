@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_net::{Exchange, Handler, Outcome, Refusal, Request, answer_error};
+use keepwarm_net::{Exchange, Handler, Outcome, Refusal, Request, respond_with_error};
 use keepwarm_policy::gcra::Verdict;
 
 use super::{Decision, RateLimiter, StoreFailure};
@@ -34,21 +34,21 @@ impl RateLimiter {
             Some(decision) => decision,
             None => self.check(exchange.request()).await,
         };
-        self.answers(exchange, decision)
+        self.responds(exchange, decision)
     }
 
     /// Answers what may not go on.
-    fn answers(&self, exchange: &mut Exchange<'_>, decision: Decision) -> bool {
+    fn responds(&self, exchange: &mut Exchange<'_>, decision: Decision) -> bool {
         match decision {
             Decision::Allowed(_) => return false,
-            Decision::Limited(verdict) => self.answer_limited(exchange, &verdict),
-            Decision::StoreAway(failure) => self.answer_away(exchange, failure),
+            Decision::Limited(verdict) => self.respond_limited(exchange, &verdict),
+            Decision::StoreAway(failure) => self.respond_store_away(exchange, failure),
         }
         true
     }
 
     /// RFC 6585 §4, with the fields of draft-ietf-httpapi-ratelimit-headers-10.
-    fn answer_limited(&self, exchange: &mut Exchange<'_>, verdict: &Verdict) {
+    fn respond_limited(&self, exchange: &mut Exchange<'_>, verdict: &Verdict) {
         let name = self.name();
         let retry_after = verdict.retry_after_seconds().max(1).to_string();
         let (policy, limit) = (self.gcra().policy(name).to_string(), verdict.field(name).to_string());
@@ -59,24 +59,30 @@ impl RateLimiter {
         ];
         let detail =
             format!("Too many requests for the limit {name}; the next one may come in {retry_after} s.");
-        answer_error(exchange, 429, "rate_limited", &detail, &fields);
+        respond_with_error(exchange, 429, "rate_limited", &detail, &fields);
     }
 
-    fn answer_away(&self, exchange: &mut Exchange<'_>, failure: StoreFailure) {
+    fn respond_store_away(&self, exchange: &mut Exchange<'_>, failure: StoreFailure) {
         let detail = format!(
             "Whether the limit {} has been reached is not known: {}, and without it nothing is let through.",
             self.name(),
             failure.sentence()
         );
         let retry_after = AWAY.as_secs().to_string();
-        answer_error(exchange, 503, failure.name(), &detail, &[("Retry-After", retry_after.as_bytes())]);
+        respond_with_error(
+            exchange,
+            503,
+            failure.name(),
+            &detail,
+            &[("Retry-After", retry_after.as_bytes())],
+        );
     }
 }
 
 impl Handler for RateLimited {
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         match self.limiter.check_now(exchange.request()) {
-            Some(decision) => match self.limiter.answers(exchange, decision) {
+            Some(decision) => match self.limiter.responds(exchange, decision) {
                 true => Box::pin(std::future::ready(())),
                 false => self.inner.handle(exchange),
             },

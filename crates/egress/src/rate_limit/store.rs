@@ -1,7 +1,7 @@
 //! Limits that several Keepwarms share: the counts lie in a Valkey or Redis.
 //!
 //! One round trip for a request: `EVALSHA` of [`SCRIPT`], which is loaded when the server does not know it (`NOSCRIPT`: it was restarted, or its scripts were flushed). The
-//! connection belongs to a [`Driver`] on the control thread; a data-plane thread hands it a question through a channel, and waits for the answer without blocking.
+//! connection belongs to a [`Driver`] on the control thread; a data-plane thread hands it a question through a channel, and waits for the response without blocking.
 //!
 //! # A store that is ill
 //!
@@ -40,7 +40,7 @@ pub struct StoreSettings {
     pub tls: Option<TlsSettings>,
     /// Where it is, without that: for the log.
     pub address: String,
-    /// How long it may take to answer.
+    /// How long it may take to respond.
     pub timeout: Duration,
 }
 
@@ -70,10 +70,10 @@ struct Question {
     key: Vec<u8>,
     interval: u64,
     tolerance: u64,
-    answer: oneshot::Sender<Result<Counted, StoreFailure>>,
+    response: oneshot::Sender<Result<Counted, StoreFailure>>,
 }
 
-/// What the script answers.
+/// What the script responds with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Counted {
     admitted: bool,
@@ -86,7 +86,7 @@ struct Counted {
 pub enum StoreFailure {
     /// There is no connection to it.
     Unreachable,
-    /// It did not answer in time.
+    /// It did not respond in time.
     Timeout,
     /// It answered with an error.
     Refused,
@@ -148,13 +148,13 @@ impl Store {
 
     async fn ask(&self, key: Vec<u8>, gcra: &Gcra) -> Result<Counted, StoreFailure> {
         let Some(_under_way) = UnderWay::begin(&self.state) else { return Err(StoreFailure::Busy) };
-        let (answer, answered) = oneshot::channel();
-        let question = Question { key, interval: gcra.interval(), tolerance: gcra.tolerance(), answer };
+        let (response, responded) = oneshot::channel();
+        let question = Question { key, interval: gcra.interval(), tolerance: gcra.tolerance(), response };
         if self.questions.try_send(question).is_err() {
             return Err(StoreFailure::Busy);
         }
-        match timeout(self.settings.timeout, answered).await {
-            Ok(Ok(answer)) => answer,
+        match timeout(self.settings.timeout, responded).await {
+            Ok(Ok(response)) => response,
             // It was taken out meanwhile.
             Ok(Err(_)) => Err(self.failure()),
             Err(_) => {
@@ -196,7 +196,7 @@ impl StoreFailure {
     pub fn sentence(self) -> &'static str {
         match self {
             Self::Unreachable => "its store cannot be reached",
-            Self::Timeout => "its store did not answer in time",
+            Self::Timeout => "its store did not respond in time",
             Self::Refused => "its store answered with an error",
             Self::Busy => "too many questions to its store are under way",
         }

@@ -21,7 +21,7 @@ pub(crate) struct Seen<'s> {
     pub(crate) connected: bool,
     pub(crate) record: &'s CallRecord,
     pub(crate) trace_id: [u8; 32],
-    /// From the head of the request to the end of the answer.
+    /// From the head of the request to the end of the response.
     pub(crate) elapsed: Duration,
 }
 
@@ -53,7 +53,7 @@ impl Seen<'_> {
         meter.count(
             thread_index(),
             &FinishedCall {
-                status: record.answered,
+                status: record.responded,
                 elapsed: self.elapsed,
                 first_byte: (record.status > 0).then_some(record.times.first_byte),
                 reused: self.connected.then_some(record.reused.is_some()),
@@ -70,7 +70,7 @@ impl Seen<'_> {
         if record.attempts == 0 {
             count_refusal(name, request);
         }
-        // The last of them is the answer, if no attempt came after it.
+        // The last of them is the response, if no attempt came after it.
         let retried = record.failures.len().min((record.attempts as usize).saturating_sub(1));
         for (at, failed) in record.failures.iter().enumerate() {
             let family = if at < retried { &counters::CALL_RETRIES } else { &counters::CALL_FAILURES };
@@ -104,7 +104,7 @@ impl Seen<'_> {
             endpoint: record.endpoint.as_deref(),
             method: request.head.method.as_str(),
             target: request.head.target(),
-            status: record.answered,
+            status: record.responded,
             sent: record.sent,
             received: record.received,
             elapsed: self.elapsed,

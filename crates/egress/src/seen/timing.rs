@@ -14,7 +14,7 @@ pub(crate) struct ServerTiming {
 }
 
 impl ServerTiming {
-    /// So long, in milliseconds, from the head of the call to the head of its answer; `what`: a word of ours.
+    /// So long, in milliseconds, from the head of the call to the head of its response; `what`: a word of ours.
     pub(crate) fn new(elapsed: Duration, what: &str) -> Self {
         let tenths = elapsed.as_micros() / 100;
         let mut bytes = [0; 96];

@@ -43,16 +43,16 @@ impl Server {
         &self.plane.as_ref().unwrap().remotes()[0]
     }
 
-    /// The answer to a request with these further lines.
+    /// The response to a request with these further lines.
     pub(crate) fn get(&self, lines: &str) -> String {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(BOUND)).unwrap();
         let host = self.address;
         let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{lines}\r\n");
         stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        response
     }
 }
 
@@ -64,8 +64,8 @@ impl Drop for Server {
     }
 }
 
-pub(crate) fn status(answer: &str) -> u16 {
-    answer.get(9..12).and_then(|status| status.parse().ok()).unwrap_or_else(|| panic!("{answer:?}"))
+pub(crate) fn status(response: &str) -> u16 {
+    response.get(9..12).and_then(|status| status.parse().ok()).unwrap_or_else(|| panic!("{response:?}"))
 }
 
 pub(crate) fn wait_until(mut condition: impl FnMut() -> bool, what: &str) {

@@ -77,19 +77,19 @@ fn an_endpoint_that_fails_its_checks_gets_no_calls_until_it_passes() {
     wait_until(|| one.checks() >= 2 && two.checks() >= 2, "checks of both");
     assert!(checked.state(&one).is_healthy() && checked.state(&two).is_healthy());
     assert_eq!(one.host_of_checks(), "search.test:81");
-    one.answer_checks_with(503);
+    one.respond_to_checks_with(503);
     checked.wait_for(&one, false);
     let failure = checked.state(&one).check_failure().unwrap();
     assert_eq!(
         (failure.name, failure.sentence.as_str()),
-        ("health_status", "it answers 503 to /health?deep")
+        ("health_status", "it responds with 503 to /health?deep")
     );
     let before = one.calls();
     for _ in 0..20 {
         assert_eq!(checked.call(), 200);
     }
     assert_eq!(one.calls(), before, "it gets none");
-    one.answer_checks_with(299);
+    one.respond_to_checks_with(299);
     checked.wait_for(&one, true);
     assert_eq!(checked.state(&one).check_failure(), None);
     wait_until(|| checked.call() == 200 && one.calls() > before, "a call");
@@ -100,7 +100,7 @@ fn when_all_fail_all_are_called() {
     let (one, two) = (Origin::start(None), Origin::start(None));
     let checked = Checked::start(&[&one, &two], |_| ());
     for origin in [&one, &two] {
-        origin.answer_checks_with(500);
+        origin.respond_to_checks_with(500);
     }
     checked.wait_for(&one, false);
     checked.wait_for(&two, false);
@@ -139,7 +139,7 @@ fn a_server_that_hangs_or_is_gone_fails_and_one_that_is_back_passes() {
 #[test]
 fn a_connection_is_enough_where_only_that_is_asked() {
     let origin = Origin::start(None);
-    origin.answer_checks_with(500);
+    origin.respond_to_checks_with(500);
     let checked = Checked::start(&[&origin], |settings| {
         settings.health.as_mut().unwrap().probe = Probe::Connect;
     });
@@ -153,7 +153,7 @@ fn a_connection_is_enough_where_only_that_is_asked() {
 fn settings_that_change_are_followed_and_without_checks_all_are_healthy() {
     let origin = Origin::start(None);
     let checked = Checked::start(&[&origin], |settings| settings.health = None);
-    origin.answer_checks_with(500);
+    origin.respond_to_checks_with(500);
     assert_eq!(checked.call(), 200);
     assert_eq!(origin.checks(), 0);
     checked.change(|settings| settings.health = Some(health()));
@@ -180,9 +180,9 @@ fn endpoints_that_come_are_checked_and_begin_slowly() {
     let is_cold = |origin: &Origin| (100..200).contains(&checked.state(origin).warmth());
     assert!(is_cold(&two) && !is_cold(&one));
     // One that was down begins slowly as well.
-    one.answer_checks_with(500);
+    one.respond_to_checks_with(500);
     checked.wait_for(&one, false);
-    one.answer_checks_with(200);
+    one.respond_to_checks_with(200);
     checked.wait_for(&one, true);
     assert!(is_cold(&one));
     checked.change(|settings| settings.slow_start = Some(Duration::from_millis(10)));
@@ -275,8 +275,8 @@ fn http2_origin(status: Arc<AtomicU16>) -> (SocketAddr, Arc<AtomicU32>) {
                     while let Some(Ok((request, mut respond))) = connection.accept().await {
                         assert_eq!(request.uri().path_and_query().unwrap(), "/health?deep");
                         counted.fetch_add(1, Ordering::SeqCst);
-                        let answer = http::Response::builder().status(status.load(Ordering::SeqCst));
-                        let _ = respond.send_response(answer.body(()).unwrap(), true);
+                        let response = http::Response::builder().status(status.load(Ordering::SeqCst));
+                        let _ = respond.send_response(response.body(()).unwrap(), true);
                     }
                 });
             }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use keepwarm_egress::{
     LimitKey, OnStoreFailure, RateLimitSettings, RateLimited, RateLimiter, Store, StoreSettings,
 };
-use keepwarm_net::{Exchange, Handler, Refusal, answer_refusal};
+use keepwarm_net::{Exchange, Handler, Refusal, respond_with_refusal};
 use keepwarm_policy::gcra::Quota;
 
 use crate::harness::{Server, status, wait_until};
@@ -73,7 +73,7 @@ impl Keepwarm {
         it
     }
 
-    /// The answer to a request with these further lines.
+    /// The response to a request with these further lines.
     pub(crate) fn get(&self, lines: &str) -> String {
         self.server.get(lines)
     }
@@ -109,6 +109,6 @@ impl Handler for Hello {
     }
 
     fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
-        answer_refusal(exchange, refusal);
+        respond_with_refusal(exchange, refusal);
     }
 }

@@ -53,7 +53,7 @@ impl Origin {
         Self { address, shared }
     }
 
-    pub(crate) fn answer_checks_with(&self, status: u16) {
+    pub(crate) fn respond_to_checks_with(&self, status: u16) {
         self.shared.status.store(status, Ordering::SeqCst);
     }
 
@@ -112,8 +112,8 @@ impl Shared {
             if self.hangs.load(Ordering::SeqCst) {
                 continue;
             }
-            let answer = format!("HTTP/1.1 {status} So\r\nContent-Length: 2\r\n\r\nok");
-            if stream.write_all(answer.as_bytes()).and_then(|()| stream.flush()).is_err() {
+            let response = format!("HTTP/1.1 {status} So\r\nContent-Length: 2\r\n\r\nok");
+            if stream.write_all(response.as_bytes()).and_then(|()| stream.flush()).is_err() {
                 return;
             }
         }

@@ -10,17 +10,17 @@ use crate::limited::{Keepwarm, Limit, hourly};
 fn what_is_too_much_is_answered_with_when_to_come_again() {
     let keepwarm = Keepwarm::start(hourly(2), None);
     assert_eq!(keepwarm.statuses("one", 2), [200, 200]);
-    let answer = keepwarm.get("X-Key: one\r\nAccept: application/json\r\n");
-    assert_eq!(status(&answer), 429, "{answer}");
-    assert!(answer.contains("\r\nRateLimit-Policy: \"api\";q=2;w=3600\r\n"), "{answer}");
-    assert!(answer.contains("\"reason\":\"rate_limited\""), "{answer}");
+    let response = keepwarm.get("X-Key: one\r\nAccept: application/json\r\n");
+    assert_eq!(status(&response), 429, "{response}");
+    assert!(response.contains("\r\nRateLimit-Policy: \"api\";q=2;w=3600\r\n"), "{response}");
+    assert!(response.contains("\"reason\":\"rate_limited\""), "{response}");
     let seconds = |name: &str, before: &str| -> u64 {
-        let line = answer.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        let line = response.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         line.strip_prefix(before).unwrap().parse().unwrap()
     };
     // One of two an hour comes back in half an hour.
     let (retry, until) = (seconds("Retry-After: ", ""), seconds("RateLimit: ", "\"api\";r=0;t="));
-    assert!(retry == until && (1700..=1800).contains(&retry), "{answer}");
+    assert!(retry == until && (1700..=1800).contains(&retry), "{response}");
     assert_eq!(keepwarm.status("two"), 200, "another key");
 }
 
@@ -33,7 +33,7 @@ fn keys_are_addresses_fields_cookies_or_none() {
     assert_eq!([by_nothing.status("a"), by_nothing.status("b")], [200, 429]);
     let by_field = Keepwarm::start(hourly(1), None);
     assert_eq!([by_field.status("a"), by_field.status("a"), by_field.status("b")], [200, 429, 200]);
-    let without = [by_field.get(""), by_field.get("")].map(|answer| status(&answer));
+    let without = [by_field.get(""), by_field.get("")].map(|response| status(&response));
     assert_eq!(without, [200, 429], "those without are counted together");
     let by_cookie = Keepwarm::start(limit(LimitKey::Cookie("id".to_owned())), None);
     let cookie = |line: &str| status(&by_cookie.get(&format!("Cookie: {line}\r\n")));

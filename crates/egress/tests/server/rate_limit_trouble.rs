@@ -11,7 +11,7 @@ use crate::redis_server::RedisServer;
 /// Short, as it would be.
 const TIMEOUT: Duration = Duration::from_millis(50);
 
-/// Requests until the store is given up. Any answer will do.
+/// Requests until the store is given up. Any response will do.
 fn until_given_up(keepwarm: &Keepwarm) {
     wait_until(
         || {
@@ -45,11 +45,11 @@ fn where_the_store_decides_nothing_passes_without_it() {
     let keepwarm = Keepwarm::start(closed, Some(&redis.url()));
     redis.hang();
     until_given_up(&keepwarm);
-    let answer = keepwarm.get("X-Key: a\r\nAccept: application/json\r\n");
-    assert_eq!(status(&answer), 503, "{answer}");
-    assert!(answer.contains("\r\nRetry-After: 1\r\n"), "{answer}");
-    assert!(answer.contains("\"reason\":\"store_timeout\""), "{answer}");
-    assert!(answer.contains("did not answer in time"), "{answer}");
+    let response = keepwarm.get("X-Key: a\r\nAccept: application/json\r\n");
+    assert_eq!(status(&response), 503, "{response}");
+    assert!(response.contains("\r\nRetry-After: 1\r\n"), "{response}");
+    assert!(response.contains("\"reason\":\"store_timeout\""), "{response}");
+    assert!(response.contains("did not respond in time"), "{response}");
     redis.go_on();
     keepwarm.wait_for_store(true);
     wait_until(|| keepwarm.status("a") == 200, "a count of the store");

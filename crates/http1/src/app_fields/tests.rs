@@ -68,7 +68,7 @@ fn what_cannot_be_sent_names_its_field() {
     let twice = scan(&[("Content-Length", "1"), ("content-length", "2")]).unwrap_err();
     assert_eq!(
         twice.to_string(),
-        "the answer's field \"content-length\" was given twice with different values"
+        "the response's field \"content-length\" was given twice with different values"
     );
     assert_eq!(scan(&[("Content-Length", "1"), ("content-length", "1")]).unwrap().content_length, Some(1));
     let long = scan(&[("x y".repeat(100).as_str(), "z")]).unwrap_err();

@@ -20,15 +20,15 @@ fn switching_and_upgrade_required_name_the_protocol() {
             keep_alive: false,
             forward_proxy: false,
         };
-        let answer = crate::AnswerFacts {
+        let response = crate::ResponseFacts {
             status,
-            length: crate::AnswerLength::Known(0),
+            length: crate::ResponseLength::Known(0),
             close: false,
             first_on_connection: true,
             idle_timeout_secs: 0,
             trailers: false,
         };
-        crate::plan(request, answer)
+        crate::plan(request, response)
     };
     let upgrade = [(b"Upgrade".as_slice(), b"websocket".as_slice())];
     let mut out = Vec::new();

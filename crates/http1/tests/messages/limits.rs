@@ -122,7 +122,7 @@ fn limits_of_one_message_are_not_those_of_the_connection() {
 }
 
 #[test]
-fn answers_have_the_same() {
+fn responses_have_the_same() {
     let client = Role::client(&[Method::GET]);
     let found = |bytes: &[u8]| fault(&client, SMALL, bytes);
     assert_eq!(found(b"HTTP/1.1 200 2345678901").as_deref(), Some("request_line_too_long"));

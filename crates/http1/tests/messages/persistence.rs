@@ -1,22 +1,22 @@
 //! `spec/http.md` §1 as a full product: version x Connection x length x status x method x app's close x listener x trailers, each combination from the
-//! bytes of a request to the bytes of its answer, which a client then reads. Judged by an oracle written as the table reads.
+//! bytes of a request to the bytes of its response, which a client then reads. Judged by an oracle written as the table reads.
 
 use http::Method;
 use keepwarm_http1::{
-    AnswerFacts, AnswerFraming, AnswerLength, CHUNK_TAIL, Event, LAST_CHUNK, Limits, Listener, Plan,
-    RequestDecoder, RequestFacts, RequestHead, ResponseDecoder, ResponseHead, encode_chunk_head,
+    CHUNK_TAIL, Event, LAST_CHUNK, Limits, Listener, Plan, RequestDecoder, RequestFacts, RequestHead,
+    ResponseDecoder, ResponseFacts, ResponseFraming, ResponseHead, ResponseLength, encode_chunk_head,
     encode_response_head, plan,
 };
 
 const BODY: &[u8] = b"hello";
 const STATUSES: [u16; 12] = [100, 101, 103, 200, 201, 204, 205, 206, 304, 404, 500, 599];
-const LENGTHS: [AnswerLength; 6] = [
-    AnswerLength::Known(0),
-    AnswerLength::Known(5),
-    AnswerLength::Upstream(0),
-    AnswerLength::Upstream(5),
-    AnswerLength::Unknown,
-    AnswerLength::Absent,
+const LENGTHS: [ResponseLength; 6] = [
+    ResponseLength::Known(0),
+    ResponseLength::Known(5),
+    ResponseLength::Upstream(0),
+    ResponseLength::Upstream(5),
+    ResponseLength::Unknown,
+    ResponseLength::Absent,
 ];
 const CONNECTIONS: [&str; 10] = [
     "",
@@ -35,7 +35,7 @@ const CONNECTIONS: [&str; 10] = [
 struct Combination {
     version: &'static str,
     connection: &'static str,
-    length: AnswerLength,
+    length: ResponseLength,
     status: u16,
     method: &'static str,
     app_closes: bool,
@@ -63,7 +63,7 @@ struct Row {
     carries: Option<&'static str>,
     keeps: bool,
     /// `None`: no body; `Some`: framed like that.
-    body: Option<AnswerFraming>,
+    body: Option<ResponseFraming>,
 }
 
 /// Top to bottom as the page has it, bullets under the table first.
@@ -78,13 +78,13 @@ fn oracle(c: &Combination) -> Row {
         return Row { carries: None, keeps: true, body: None };
     }
     let has_body = c.method != "HEAD" && !matches!(c.status, 204 | 205 | 304);
-    let known = !has_body || c.length != AnswerLength::Unknown;
+    let known = !has_body || c.length != ResponseLength::Unknown;
     let body = has_body.then_some(match c.length {
-        AnswerLength::Absent => AnswerFraming::Length(0),
-        _ if c.trailers && !old => AnswerFraming::Chunked,
-        AnswerLength::Known(length) | AnswerLength::Upstream(length) => AnswerFraming::Length(length),
-        AnswerLength::Unknown if old => AnswerFraming::UntilClose,
-        AnswerLength::Unknown => AnswerFraming::Chunked,
+        ResponseLength::Absent => ResponseFraming::Length(0),
+        _ if c.trailers && !old => ResponseFraming::Chunked,
+        ResponseLength::Known(length) | ResponseLength::Upstream(length) => ResponseFraming::Length(length),
+        ResponseLength::Unknown if old => ResponseFraming::UntilClose,
+        ResponseLength::Unknown => ResponseFraming::Chunked,
     });
     let (carries, keeps) = match (old, has("keep-alive"), has("close"), known) {
         _ if c.app_closes => (Some("close"), false),
@@ -102,24 +102,24 @@ fn oracle(c: &Combination) -> Row {
 fn check_against_table(c: &Combination, row: &Row, plan: &Plan) {
     assert_eq!(plan.keep, row.keeps, "{c:?}");
     if c.version == "HTTP/1.0" {
-        assert_ne!(plan.framing, AnswerFraming::Chunked, "never chunked: {c:?}");
+        assert_ne!(plan.framing, ResponseFraming::Chunked, "never chunked: {c:?}");
     }
     match row.body {
         Some(framing) => assert_eq!(plan.framing, framing, "{c:?}"),
         None => assert!(!plan.send_body, "{c:?}"),
     }
     let expected = match (c.status, c.length, c.method) {
-        (100..=199 | 204, _, _) => AnswerFraming::None,
-        (200..=299, _, "CONNECT") => AnswerFraming::None,
-        (205, _, _) => AnswerFraming::Length(0),
+        (100..=199 | 204, _, _) => ResponseFraming::None,
+        (200..=299, _, "CONNECT") => ResponseFraming::None,
+        (205, _, _) => ResponseFraming::Length(0),
         // Frameworks send 0; only the 200's length would be right, and only an upstream knows it.
-        (304, AnswerLength::Upstream(length), _) => AnswerFraming::Length(length),
-        (304, _, _) => AnswerFraming::None,
-        (_, AnswerLength::Known(length) | AnswerLength::Upstream(length), "HEAD") => {
-            AnswerFraming::Length(length)
+        (304, ResponseLength::Upstream(length), _) => ResponseFraming::Length(length),
+        (304, _, _) => ResponseFraming::None,
+        (_, ResponseLength::Known(length) | ResponseLength::Upstream(length), "HEAD") => {
+            ResponseFraming::Length(length)
         }
         // Never computed.
-        (_, _, "HEAD") => AnswerFraming::None,
+        (_, _, "HEAD") => ResponseFraming::None,
         _ => return,
     };
     assert_eq!(plan.framing, expected, "{c:?}");
@@ -180,14 +180,14 @@ fn check_fields(c: &Combination, row: &Row, head: &ResponseHead) {
 
 fn write_body(wire: &mut Vec<u8>, c: &Combination, plan: &Plan) {
     let produced = match c.length {
-        AnswerLength::Known(0) | AnswerLength::Upstream(0) | AnswerLength::Absent => b"",
+        ResponseLength::Known(0) | ResponseLength::Upstream(0) | ResponseLength::Absent => b"",
         _ => BODY,
     };
     if !plan.send_body {
         return;
     }
     match plan.framing {
-        AnswerFraming::Chunked => {
+        ResponseFraming::Chunked => {
             if !produced.is_empty() {
                 encode_chunk_head(wire, produced.len());
                 wire.extend_from_slice(produced);
@@ -202,7 +202,7 @@ fn write_body(wire: &mut Vec<u8>, c: &Combination, plan: &Plan) {
 fn expected_body(c: &Combination, row: &Row) -> &'static [u8] {
     match (row.body, c.length) {
         (None, _) => b"",
-        (_, AnswerLength::Known(0) | AnswerLength::Upstream(0) | AnswerLength::Absent) => b"",
+        (_, ResponseLength::Known(0) | ResponseLength::Upstream(0) | ResponseLength::Absent) => b"",
         _ => BODY,
     }
 }
@@ -223,7 +223,7 @@ fn request(c: &Combination) -> RequestHead {
 }
 
 fn planned(c: &Combination, head: &RequestHead) -> Plan {
-    let facts = AnswerFacts {
+    let facts = ResponseFacts {
         status: c.status,
         length: c.length,
         close: c.app_closes,
@@ -232,7 +232,7 @@ fn planned(c: &Combination, head: &RequestHead) -> Plan {
         trailers: c.trailers,
     };
     let decided = plan(RequestFacts::of(head), facts);
-    let later = plan(RequestFacts::of(head), AnswerFacts { first_on_connection: false, ..facts });
+    let later = plan(RequestFacts::of(head), ResponseFacts { first_on_connection: false, ..facts });
     assert_eq!(
         later,
         Plan { keep_alive_timeout: None, ..decided },

@@ -10,7 +10,7 @@ use keepwarm_http1::{
 #[derive(Clone, Debug)]
 pub(crate) enum Role {
     Server(Listener),
-    /// Requests with these methods were sent, each when the answer before it had ended.
+    /// Requests with these methods were sent, each when the response before it had ended.
     Client {
         asked: Vec<Method>,
         upgrade: bool,

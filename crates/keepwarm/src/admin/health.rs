@@ -11,8 +11,8 @@ use crate::view::View;
 
 /// How long a thread may take to have its turn. Nothing that a thread does on purpose takes a tenth of it.
 const TURN: Duration = Duration::from_secs(5);
-/// How long an idle worker may take to answer. Below the second after which the usual prober gives up.
-const ANSWER: Duration = Duration::from_millis(800);
+/// How long an idle worker may take to respond. Below the second after which the usual prober gives up.
+const RESPONSE: Duration = Duration::from_millis(800);
 
 /// What a check has shown.
 #[derive(Debug)]
@@ -65,16 +65,16 @@ pub(super) async fn ready(view: &View) -> Health {
         let (name, app) = (name.clone(), view.links.app(name));
         asked.spawn(async move {
             let pulse = match app {
-                Some(app) => app.pulse(ANSWER).await,
+                Some(app) => app.pulse(RESPONSE).await,
                 None => Pulse::NoWorker(None),
             };
             (place, name, pulse.is_good(), words(&pulse))
         });
     }
-    let mut answers = asked.join_all().await;
-    answers.sort_by_key(|(place, ..)| *place);
+    let mut responses = asked.join_all().await;
+    responses.sort_by_key(|(place, ..)| *place);
     let mut health =
-        Health::of(answers.into_iter().map(|(_, name, good, words)| (name, good, words)).collect());
+        Health::of(responses.into_iter().map(|(_, name, good, words)| (name, good, words)).collect());
     health.degraded = stuck
         .iter()
         .map(|index| format!("data-{index} has not had its turn in 5 s; the other threads serve"))
@@ -84,10 +84,10 @@ pub(super) async fn ready(view: &View) -> Health {
 
 fn words(pulse: &Pulse) -> String {
     match pulse {
-        Pulse::Answered(after) => format!("a worker answered in {:.1} ms", after.as_secs_f64() * 1e3),
+        Pulse::Responded(after) => format!("a worker answered in {:.1} ms", after.as_secs_f64() * 1e3),
         Pulse::Busy(1) => "its worker is at work on requests".to_owned(),
         Pulse::Busy(workers) => format!("{workers} workers are at work on requests"),
-        Pulse::Silent(1) => "its worker is idle, and does not answer".to_owned(),
+        Pulse::Silent(1) => "its worker is idle, and does not respond".to_owned(),
         Pulse::Silent(workers) => format!("{workers} workers are idle, and none answers"),
         Pulse::Away(address) => format!("nobody takes connections at {address}"),
         Pulse::NoWorker(Some(reason)) => format!("given up: {reason}"),

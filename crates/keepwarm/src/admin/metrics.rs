@@ -57,7 +57,7 @@ fn requests(picture: &Picture) -> Vec<Family> {
         ),
         seconds(
             "keepwarm_request_duration",
-            "From the first byte of a request to the last byte of its answer taken by the socket",
+            "From the first byte of a request to the last byte of its response taken by the socket",
             by_route(|totals| &totals.duration),
         ),
         seconds(
@@ -72,7 +72,7 @@ fn requests(picture: &Picture) -> Vec<Family> {
         ),
         seconds(
             "keepwarm_request_write",
-            "Part of that in which the answer, complete, was on its way to the client",
+            "Part of that in which the response, complete, was on its way to the client",
             by_app(&picture.routes, |totals| &totals.write),
         ),
     ]

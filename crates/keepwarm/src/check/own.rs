@@ -22,11 +22,11 @@ pub(super) fn subjects(options: &Check, settings: &Settings) -> Result<Vec<Subje
     };
     let instance = Instance::meant(&options.which)
         .map_err(|status| if status == ExitCode::from(exit::FAILED) { unreached } else { status })?;
-    let answer = match instance.ask("subjects") {
-        Ok(answer) => answer,
+    let response = match instance.ask("subjects") {
+        Ok(response) => response,
         Err(message) => return refuse(&message),
     };
-    let Some(all) = answer.as_array() else {
+    let Some(all) = response.as_array() else {
         return refuse("the Keepwarm that runs is of a version that cannot be examined by this one");
     };
     let mut subjects = Vec::new();

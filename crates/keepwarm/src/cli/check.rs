@@ -122,7 +122,7 @@ fn long_help() -> String {
          0  examined, and nothing was found that --fail-on asks for\n  \
          1  found what --fail-on asks for\n  \
          2  the command line is wrong\n  \
-         3  a server gave no whole answer to an ordinary request; --self: no Keepwarm runs",
+         3  a server gave no whole response to an ordinary request; --self: no Keepwarm runs",
     );
     help
 }

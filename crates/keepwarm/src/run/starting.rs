@@ -203,7 +203,7 @@ impl Server {
             if self.links.app(&app.name).is_some_and(|app| app.is_given_up()) {
                 let title = assemble::title(app);
                 let until = if app.watch.is_empty() { "the next reload" } else { "one of its files changes" };
-                let _ = writeln!(out, "  failed    {title}: it answers 503 until {until}");
+                let _ = writeln!(out, "  failed    {title}: it responds with 503 until {until}");
                 continue;
             }
             let about = self.links.app(&app.name).and_then(|app| app.about()).unwrap_or_default();

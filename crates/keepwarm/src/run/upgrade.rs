@@ -77,7 +77,7 @@ pub(super) async fn upgrade(
     }
     let boot = config.apps.iter().map(|app| app.boot_timeout).max().unwrap_or_default();
     let limit = boot.saturating_add(MARGIN);
-    let said = tokio::time::timeout(limit, answer(&ours)).await;
+    let said = tokio::time::timeout(limit, read_reply(&ours)).await;
     match said {
         Ok(Ok(Some(Say::Ready { taken }))) => {
             let pid = child.release();
@@ -107,7 +107,7 @@ fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
-async fn answer(socket: &OwnedFd) -> io::Result<Option<Say>> {
+async fn read_reply(socket: &OwnedFd) -> io::Result<Option<Say>> {
     let watched = keepwarm_net::watch(socket.try_clone()?, Interest::READABLE).map_err(|(_, error)| error)?;
     let _ = watched.readable().await?;
     Ok(handover::receive(socket)?.map(|(say, _)| say))

@@ -18,26 +18,26 @@ pub trait Codec: Send + 'static {
     /// Appends what ends the request's body.
     fn encode_end(&mut self, trailers: &Fields, out: &mut Vec<u8>);
 
-    /// The next event of the answer, as [`keepwarm_http1::ResponseDecoder::decode`] gives it: `Informational*`, `Head`, `Data*`, `Trailers?`, `End`. The head is filled in
+    /// The next event of the response, as [`keepwarm_http1::ResponseDecoder::decode`] gives it: `Informational*`, `Head`, `Data*`, `Trailers?`, `End`. The head is filled in
     /// with `Informational` and `Head`.
     ///
     /// # Errors
     /// The server's. The connection is of no further use.
     fn decode(&mut self, input: &[u8], head: &mut ResponseHead) -> Result<Decoded, ServerFault>;
 
-    /// The server has closed: `Some(End)` if that ends the answer, `None` if it was not to come yet.
+    /// The server has closed: `Some(End)` if that ends the response, `None` if it was not to come yet.
     ///
     /// # Errors
-    /// The answer is cut short by it.
+    /// The response is cut short by it.
     fn handle_eof(&mut self) -> Result<Option<Event>, ServerFault>;
 
-    /// Bytes stand behind the end of an answer: what is wrong with that answer for it. `None`: nothing, though the connection is of no further use.
+    /// Bytes stand behind the end of a response: what is wrong with that response for it. `None`: nothing, though the connection is of no further use.
     fn fault_behind(&mut self, behind: &[u8]) -> Option<ServerFault>;
 
     /// The trailers, after [`Event::Trailers`].
     fn trailers(&self) -> &Fields;
 
-    /// Whether another request may follow on this connection, once the answer has ended.
+    /// Whether another request may follow on this connection, once the response has ended.
     fn keeps_connection(&self) -> bool;
 
     /// Whether the connection has become a tunnel.
@@ -50,7 +50,7 @@ pub trait Codec: Send + 'static {
         None
     }
 
-    /// Takes what the server said beside its answer, for the log (FastCGI's STDERR).
+    /// Takes what the server said beside its response, for the log (FastCGI's STDERR).
     fn take_words(&mut self) -> Vec<u8> {
         Vec::new()
     }
@@ -65,11 +65,11 @@ pub struct ServerFault {
     pub sentence: String,
 }
 
-/// Why an answer will not be complete.
+/// Why a response will not be complete.
 #[derive(Debug)]
 pub enum ClientError {
-    /// The connection ended before a byte of the answer. Whether a byte of the request was sent: [`crate::Client::has_sent`].
-    Unanswered(Option<io::Error>),
+    /// The connection ended before a byte of the response. Whether a byte of the request was sent: [`crate::Client::has_sent`].
+    NoResponse(Option<io::Error>),
     /// The server broke the rules, or broke off.
     Fault(ServerFault),
     /// It is certain that the server has processed nothing of the request: it may be sent again, whatever its method (RFC 9113 §8.7).
@@ -79,11 +79,11 @@ pub enum ClientError {
 impl std::fmt::Display for ClientError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Unanswered(None) => {
-                f.write_str("the server closed the connection before the first byte of its answer")
+            Self::NoResponse(None) => {
+                f.write_str("the server closed the connection before the first byte of its response")
             }
-            Self::Unanswered(Some(error)) => {
-                write!(f, "the connection was lost before the first byte of the answer: {error}")
+            Self::NoResponse(Some(error)) => {
+                write!(f, "the connection was lost before the first byte of the response: {error}")
             }
             Self::Fault(fault) | Self::NotProcessed(fault) => write!(f, "the server {}", fault.sentence),
         }
@@ -95,11 +95,11 @@ impl ClientError {
     pub fn name(&self) -> &'static str {
         match self {
             // In TLS 1.3 the server says only now what it thinks of our certificate.
-            Self::Unanswered(Some(error)) => error
+            Self::NoResponse(Some(error)) => error
                 .get_ref()
                 .and_then(|error| error.downcast_ref::<TlsError>())
                 .map_or("closed_unanswered", |error| error.name),
-            Self::Unanswered(None) => "closed_unanswered",
+            Self::NoResponse(None) => "closed_unanswered",
             Self::Fault(fault) | Self::NotProcessed(fault) => fault.name,
         }
     }

@@ -1,4 +1,4 @@
-//! Connecting to whichever address of a host answers first: happy eyeballs (RFC 8305 §4, §5).
+//! Connecting to whichever address of a host responds first: happy eyeballs (RFC 8305 §4, §5).
 //!
 //! Addresses are tried in turn, the families alternating, each a little after the one before or as soon as that one has failed. The first that is connected is taken;
 //! the others are called off, and their sockets closed.
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_first_that_answers_is_taken() {
+    async fn the_first_that_responds_is_taken() {
         run(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let good = listener.local_addr().unwrap();

@@ -14,7 +14,7 @@ pub struct Http1 {
     decoder: ResponseDecoder,
     framing: RequestBody,
     keeps: bool,
-    /// How the body of the answer is framed.
+    /// How the body of the response is framed.
     body: ResponseBody,
     keep_alive_timeout: Option<u64>,
 }
@@ -95,7 +95,7 @@ impl Codec for Http1 {
     }
 
     fn fault_behind(&mut self, behind: &[u8]) -> Option<ServerFault> {
-        // A body behind a head that can have none is the mistake of many, moves no boundary, and is dropped (`http-rules` §1). A second answer is none.
+        // A body behind a head that can have none is the mistake of many, moves no boundary, and is dropped (`http-rules` §1). A second response is none.
         if self.body == ResponseBody::None && !behind.starts_with(b"HTTP/") {
             return None;
         }
@@ -103,7 +103,7 @@ impl Codec for Http1 {
         if self.body == ResponseBody::Chunked && b"\r\n".starts_with(behind) {
             return None;
         }
-        let sentence = "sent bytes behind the end of its answer".to_owned();
+        let sentence = "sent bytes behind the end of its response".to_owned();
         Some(ServerFault { name: Fault::upstream(FaultKind::Unsolicited).name(), sentence })
     }
 

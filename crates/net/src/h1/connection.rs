@@ -12,21 +12,21 @@ use keepwarm_telemetry::RequestId;
 use keepwarm_telemetry::panics::{Panic, caught};
 use tokio::time::Instant;
 
-use super::answer::DRAIN_BODY;
 use super::request_body::HEAD_READ;
-use super::stream::{Answer, State, Stream};
+use super::response::DRAIN_BODY;
+use super::stream::{ResponseState, State, Stream};
 use crate::client::Idleness;
-use crate::error_answer::{PANICKED, answer_panicked};
+use crate::error_response::{PANICKED, respond_with_panic};
 use crate::h2;
 use crate::{Exchange, Fate, Gone, Handler, Io, ListenerContext, Outcome, Peer, Refusal, Wait, now};
 
 /// A closing connection is read this long, and this much, for what its client was still sending: closed at once, the kernel would
-/// answer those bytes with a reset, which can destroy our last answer on its way (RFC 9112 §9.6).
+/// answer those bytes with a reset, which can destroy our last response on its way (RFC 9112 §9.6).
 const LINGER: Duration = Duration::from_secs(2);
 /// Bytes in one read of those that are dropped.
 const LINGER_READ: usize = 64 * 1024;
 
-/// Serves one connection to its end, or to a panic: that costs this connection, and the request it had is answered with 500 where nothing of a response
+/// Serves one connection to its end, or to a panic: that costs this connection, and the request it had gets 500 where nothing of a response
 /// has left. One `catch_unwind` for all of it: what it costs while nothing panics are two stores for each poll of the task.
 pub(crate) async fn serve(io: Io, peer: Peer, context: Arc<ListenerContext>) {
     let mut stream = Stream::new(io, peer, context);
@@ -43,7 +43,7 @@ pub(crate) async fn serve(io: Io, peer: Peer, context: Arc<ListenerContext>) {
             }
         }
         Err(panic) => {
-            let last = pin!(stream.answer_panic(&panic));
+            let last = pin!(stream.respond_to_panic(&panic));
             if let Err(second) = caught(last).await {
                 second.report("connection", None, None);
             }
@@ -131,7 +131,7 @@ impl Stream {
 
     /// Reports a panic, and answers the request it happened in: 500 where nothing of a response has left, else it is cut. The connection ends in any case,
     /// and its buffers, which may be in any state, go to no other.
-    async fn answer_panic(&mut self, panic: &Panic) {
+    async fn respond_to_panic(&mut self, panic: &Panic) {
         if !self.under_way {
             return panic.report("connection", None, None);
         }
@@ -139,14 +139,14 @@ impl Stream {
         panic.report("request", request.target.as_deref(), Some(RequestId::new(request.number)));
         let handler = Arc::clone(&self.context.handler);
         let _busy = Busy::new(&self.context);
-        self.request.answer_edits = None;
+        self.request.response_edits = None;
         self.take_back();
-        match self.state.answer {
+        match self.state.response {
             // What is there of a head, if anything is, was being written when it panicked.
-            Answer::None if self.storage.out.is_untouched() => {
+            ResponseState::None if self.storage.out.is_untouched() => {
                 self.storage.out.clear();
                 self.state.refused = true;
-                answer_panicked(&mut Exchange::http1(self));
+                respond_with_panic(&mut Exchange::http1(self));
             }
             _ => self.abort(PANICKED),
         }
@@ -299,7 +299,7 @@ impl Stream {
         }
     }
 
-    /// Nobody is left to answer, but who looks for a request that got no response finds it.
+    /// Nobody is left to respond, but who looks for a request that got no response finds it.
     fn record_broken_head(&mut self, handler: &dyn Handler, gone: Gone) {
         // What is there is the head of the request before it, or half of one.
         self.request.head = keepwarm_http1::RequestHead::default();
@@ -327,19 +327,19 @@ impl Stream {
         if !self.over() && self.state.websocket.is_none() && !self.state.tunnel {
             self.abort("handler_gave_up");
         }
-        // A reset also takes what the client has not read yet of the answers before (RFC 9112 §9.6): a client may send its next request first.
-        let resets = matches!(self.state.answer, Answer::Cut)
+        // A reset also takes what the client has not read yet of the responses before (RFC 9112 §9.6): a client may send its next request first.
+        let resets = matches!(self.state.response, ResponseState::Cut)
             && !(self.served > 0 && self.state.shows_cut && self.broken.is_none());
-        let flushed = match self.state.answer {
-            Answer::Cut if resets => {
+        let flushed = match self.state.response {
+            ResponseState::Cut if resets => {
                 self.io.reset_on_close();
                 Ok(())
             }
             _ => poll_fn(|cx| self.poll_flush(cx)).await,
         };
-        let fate = match (&self.state.answer, flushed) {
+        let fate = match (&self.state.response, flushed) {
             (_, Err(gone)) => Fate::Gone(gone),
-            (Answer::Cut, Ok(())) => self.broken.map_or(Fate::Cut, Fate::Gone),
+            (ResponseState::Cut, Ok(())) => self.broken.map_or(Fate::Cut, Fate::Gone),
             (_, Ok(())) => Fate::Complete,
         };
         let outcome = Outcome {
@@ -363,7 +363,7 @@ impl Stream {
             self.linger().await;
             return After::Close;
         }
-        let Answer::Ended { keep } = self.state.answer else {
+        let ResponseState::Ended { keep } = self.state.response else {
             return After::Close;
         };
         if keep && self.drain_body().await {
@@ -381,7 +381,7 @@ impl Stream {
     }
 
     /// Whether the client, which would have kept the connection, may have sent its next request before it hears of the end. Closing on top of that would
-    /// reset the connection, and take this answer with it (RFC 9112 §9.6).
+    /// reset the connection, and take this response with it (RFC 9112 §9.6).
     fn more_may_come(&self) -> bool {
         self.state.websocket.is_none() && !self.state.tunnel && self.state.facts.would_keep()
     }
@@ -395,7 +395,7 @@ impl Stream {
         }
     }
 
-    /// Reads the rest of a body that the answer did not wait for. `false`: it did not come, and the connection is of no further use.
+    /// Reads the rest of a body that the response did not wait for. `false`: it did not come, and the connection is of no further use.
     async fn drain_body(&mut self) -> bool {
         if self.state.body_done {
             return true;
@@ -411,7 +411,7 @@ impl Stream {
         true
     }
 
-    /// Shuts the writing side and reads what the client still sends, for as long as the answer may need to arrive (RFC 9112 §9.6): of a long body more than
+    /// Shuts the writing side and reads what the client still sends, for as long as the response may need to arrive (RFC 9112 §9.6): of a long body more than
     /// any number of bytes may be on its way.
     async fn linger(&mut self) {
         self.io.shutdown_write();

@@ -3,10 +3,10 @@
 //! [`connection`] is the life of one connection; [`Stream`] is the connection while a request is being read and
 //! answered; [`Http1`] the client's role.
 
-mod answer;
 mod client;
 mod connection;
 mod request_body;
+mod response;
 mod storage;
 mod stream;
 #[cfg(test)]

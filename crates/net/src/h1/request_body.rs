@@ -4,7 +4,7 @@ use std::task::{Context, Poll, ready};
 
 use keepwarm_http1::{Event, encode_continue};
 
-use super::stream::{Answer, Stream};
+use super::stream::{ResponseState, Stream};
 use crate::{BodyError, BodyProgress, Gone, Wait, now};
 
 /// Read at a time while a large body comes: the largest pieces that are worth their memory.
@@ -87,7 +87,7 @@ impl Stream {
             }
             self.want_body();
         }
-        if !self.storage.out.is_empty() && matches!(self.state.answer, Answer::None) {
+        if !self.storage.out.is_empty() && matches!(self.state.response, ResponseState::None) {
             // A `100 Continue` that is not taken at once goes out with the next poll; the read below is what we wait for.
             if let Poll::Ready(Err(gone)) = self.poll_write_out(cx) {
                 return Poll::Ready(Err(BodyError::Gone(gone)));
@@ -156,8 +156,8 @@ impl Stream {
     }
 
     pub(crate) fn want_body(&mut self) {
-        // RFC 9110 §10.1.1: not needed once body bytes came; and never after the final answer began.
-        if self.awaits_continue() && matches!(self.state.answer, Answer::None) {
+        // RFC 9110 §10.1.1: not needed once body bytes came; and never after the final response began.
+        if self.awaits_continue() && matches!(self.state.response, ResponseState::None) {
             encode_continue(&mut self.storage.out.head);
             self.request.continued = true;
         }

@@ -51,7 +51,7 @@ pub(crate) struct State {
     pub(super) body_rate: MinRate,
     pub(super) awaits_continue: bool,
     pub(crate) half_close_is_gone: bool,
-    pub(super) answer: Answer,
+    pub(super) response: ResponseState,
     pub(super) status: u16,
     pub(super) body_sent: u64,
     /// Where its head is in the buffer, behind informational ones.
@@ -66,13 +66,13 @@ pub(crate) struct State {
     pub(crate) from_upstream: bool,
     /// Bytes are passed, of a protocol that is not ours.
     pub(super) tunnel: bool,
-    /// The answer that is cut shows by its framing that it is not whole.
+    /// The response that is cut shows by its framing that it is not whole.
     pub(super) shows_cut: bool,
 }
 
-/// How far the answer has come.
+/// How far the response has come.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(super) enum ResponseState {
     /// No head yet.
     None,
     /// HTTP/1.0 with keep-alive and a body of unknown length: the head waits until the length is known or the body is a stream
@@ -112,7 +112,7 @@ impl State {
             body_rate: MinRate::new(limits.body_rate, limits.body_grace),
             awaits_continue: false,
             half_close_is_gone: false,
-            answer: Answer::None,
+            response: ResponseState::None,
             status: 0,
             body_sent: 0,
             head_at: 0,
@@ -184,7 +184,7 @@ impl Stream {
         self.state.body_done = self.request.head.body == keepwarm_http1::RequestBody::None;
     }
 
-    /// Whether the connection must end after the answer whose head is written now.
+    /// Whether the connection must end after the response whose head is written now.
     pub(super) fn must_close(&self) -> bool {
         let limits = &self.context.limits;
         self.is_draining()
@@ -218,12 +218,12 @@ impl Stream {
         &self.context.limits
     }
 
-    pub(crate) fn answered(&self) -> bool {
-        !matches!(self.state.answer, Answer::None)
+    pub(crate) fn responded(&self) -> bool {
+        !matches!(self.state.response, ResponseState::None)
     }
 
     pub(crate) fn over(&self) -> bool {
-        matches!(self.state.answer, Answer::Ended { .. } | Answer::Cut)
+        matches!(self.state.response, ResponseState::Ended { .. } | ResponseState::Cut)
     }
 }
 

@@ -13,9 +13,9 @@ use crate::client::{ClientError, ServerFault};
 pub(super) struct Known {
     /// 0: it has no stream.
     pub(super) stream: u32,
-    /// Something of its answer came.
+    /// Something of its response came.
     pub(super) heard: bool,
-    /// Bytes of the answer's body, and how many were announced.
+    /// Bytes of the response's body, and how many were announced.
     pub(super) received: u64,
     pub(super) announced: Option<u64>,
 }
@@ -38,12 +38,12 @@ pub(super) fn told(error: h2::Error, link: &Link, known: Known) -> ClientError {
         return ClientError::Fault(ServerFault { name: "http2_fault", sentence });
     }
     match known.heard {
-        true => ClientError::Fault(fault("truncated", "broke off in the middle of its answer")),
-        false => ClientError::Unanswered(lost(error, link)),
+        true => ClientError::Fault(fault("truncated", "broke off in the middle of its response")),
+        false => ClientError::NoResponse(lost(error, link)),
     }
 }
 
-/// Why the connection ended before a word of the answer.
+/// Why the connection ended before a word of the response.
 fn lost(error: h2::Error, link: &Link) -> Option<io::Error> {
     if link.was_given_up() {
         let silent = "the server says nothing, and answers no ping";

@@ -20,7 +20,7 @@ pub(super) enum Passed {
     Continuation,
     /// RST_STREAM.
     Reset,
-    /// PING that wants an answer.
+    /// PING that wants a response.
     Ping,
     /// WINDOW_UPDATE.
     WindowUpdate,

@@ -99,14 +99,14 @@ pub(super) fn trailers<'f>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) -
     map
 }
 
-/// What an answer is to, as far as it steers the answer's framing.
+/// What a response is to, as far as it steers the response's framing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Asked {
     pub(super) head: bool,
 }
 
-/// Fills in the head of an answer. `ended`: nothing follows it.
-pub(super) fn fill_answer(
+/// Fills in the head of a response. `ended`: nothing follows it.
+pub(super) fn fill_response(
     head: &mut ResponseHead,
     parts: &response::Parts,
     asked: Asked,
@@ -133,7 +133,7 @@ pub(super) fn fill_answer(
     Ok(())
 }
 
-/// Fills in the trailers of an answer: those that may stand there.
+/// Fills in the trailers of a response: those that may stand there.
 pub(super) fn fill_trailers(fields: &mut Fields, map: &HeaderMap) -> Result<(), ServerFault> {
     fill(fields, map, Limits::TRAILER_FIELDS, ("too_many_trailers", "trailers"))?;
     if fields.iter().any(|(name, _)| !trailer_allowed(name)) {

@@ -19,7 +19,7 @@ use crate::socket::{self, Socket};
 use crate::transport::Transport;
 use crate::{Endpoint, ServerFault};
 
-/// Heads of one stream that its call has not taken, trailers included; with more, the connection is read no further until it takes one. Bounds the memory that a server takes with 1xx answers
+/// Heads of one stream that its call has not taken, trailers included; with more, the connection is read no further until it takes one. Bounds the memory that a server takes with 1xx responses
 /// to a client that reads slowly: flow control is for DATA only. 64 heads of at most 32 KiB, where one or two is usual.
 const HEADS_WAITING: u32 = 64;
 /// Last stream of a GOAWAY that has not come.

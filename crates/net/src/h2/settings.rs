@@ -1,13 +1,13 @@
 //! What a connection may hold, each with its reason.
 
-/// Bytes of one answer that may wait for a client that reads slowly. The throughput of one call is at most this for each round trip: 27 MB/s at 37 ms. nginx as a proxy does not have more, Envoy 256 MiB,
+/// Bytes of one response that may wait for a client that reads slowly. The throughput of one call is at most this for each round trip: 27 MB/s at 37 ms. nginx as a proxy does not have more, Envoy 256 MiB,
 /// hyper 2 MiB.
 pub(super) const STREAM_WINDOW: u32 = 1 << 20;
 
 /// Calls on one connection at once, whatever the server takes. nginx takes 128, Envoy and Go 100 to 250.
 pub(super) const STREAMS: usize = 128;
 
-/// Bytes of all answers on a connection that may wait: as many as of every call, so that no slow client holds up the answers of others.
+/// Bytes of all responses on a connection that may wait: as many as of every call, so that no slow client holds up the responses of others.
 pub(super) const CONNECTION_WINDOW: u32 = STREAM_WINDOW * STREAMS as u32;
 
 /// Bytes of one request's body that the connection takes before the socket does.

@@ -18,7 +18,7 @@ use super::link::Link;
 use super::pool::Http2Pool;
 use super::sending::Sending;
 use crate::CallHead;
-use crate::client::{Answer, ClientError};
+use crate::client::{ClientError, ResponsePart};
 
 /// A place for one call on a connection, then the call: what [`crate::Client`] is for HTTP/1.1, with the same methods.
 ///
@@ -33,10 +33,10 @@ pub struct Http2Call {
     /// 0 before it has begun.
     stream: u32,
     request: Sending,
-    answer: Receiving,
+    response: Receiving,
 }
 
-/// The answer.
+/// The response.
 #[derive(Debug)]
 struct Receiving {
     state: State,
@@ -67,7 +67,7 @@ impl Http2Call {
         pool: Arc<Http2Pool>,
         idle: Option<Duration>,
     ) -> Self {
-        let answer = Receiving {
+        let response = Receiving {
             state: State::Over(None),
             asked: Asked { head: false },
             head: ResponseHead::default(),
@@ -77,14 +77,14 @@ impl Http2Call {
             heard: false,
             reads: link.reads(),
         };
-        Self { link, pool, sender: Some(sender), idle, stream: 0, request: Sending::default(), answer }
+        Self { link, pool, sender: Some(sender), idle, stream: 0, request: Sending::default(), response }
     }
 
     /// Begins the request. Once.
     pub fn begin<'f>(&mut self, head: CallHead<'_, impl Iterator<Item = (&'f [u8], &'f [u8])>>) {
         let Some(mut sender) = self.sender.take() else { return };
         let framing = head.framing;
-        self.answer.asked = Asked { head: *head.method == Method::HEAD };
+        self.response.asked = Asked { head: *head.method == Method::HEAD };
         self.request.due = match framing {
             RequestBody::None => Some(0),
             RequestBody::Length(length) => Some(length),
@@ -92,7 +92,7 @@ impl Http2Call {
         };
         let Some(request) = head::request(head) else {
             let why = fault("not_sendable", "cannot be told this request in HTTP/2");
-            self.answer.state = State::Over(Some(ClientError::NotProcessed(why)));
+            self.response.state = State::Over(Some(ClientError::NotProcessed(why)));
             return;
         };
         let bodiless = framing == RequestBody::None;
@@ -100,13 +100,13 @@ impl Http2Call {
             Ok((response, stream)) => {
                 self.stream = response.stream_id().as_u32();
                 self.link.open_stream(self.stream);
-                self.answer.state = State::Head(response);
+                self.response.state = State::Head(response);
                 self.request.ended = bodiless;
                 self.request.stream = (!bodiless).then_some(stream);
             }
             // It has ended since the place was given.
             Err(error) => {
-                self.answer.state = State::Over(Some(error::told(error, &self.link, self.known())));
+                self.response.state = State::Over(Some(error::told(error, &self.link, self.known())));
             }
         }
     }
@@ -145,7 +145,7 @@ impl Http2Call {
         }
         self.request.out.clear();
         let why = fault("request_length", "was to be sent a body of another length than announced");
-        self.answer.state = State::Over(Some(ClientError::Fault(why)));
+        self.response.state = State::Over(Some(ClientError::Fault(why)));
     }
 
     /// Bytes given that the connection has not taken yet.
@@ -153,31 +153,31 @@ impl Http2Call {
         self.request.out.len()
     }
 
-    /// Hands what was given to the connection, as far as the server gives room. Ready when all of it was taken, or nothing more is: what became of the request then shows in its answer.
+    /// Hands what was given to the connection, as far as the server gives room. Ready when all of it was taken, or nothing more is: what became of the request then shows in its response.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.request.poll_flush(cx)
     }
 
-    /// The next part of the answer. After [`Answer::End`] and after an error there is none.
-    pub fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answer<'_>, ClientError>> {
+    /// The next part of the response. After [`ResponsePart::End`] and after an error there is none.
+    pub fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Result<ResponsePart<'_>, ClientError>> {
         let step = ready!(self.poll_step(cx));
         Poll::Ready(match step {
             Ok(event) => Ok(match event {
-                Event::Informational => Answer::Informational(&self.answer.head),
-                Event::Head => Answer::Head(&self.answer.head),
-                Event::Data { .. } => Answer::Data(&self.answer.data),
-                Event::Trailers => Answer::Trailers(&self.answer.trailers),
-                Event::End | Event::NeedMore => Answer::End,
+                Event::Informational => ResponsePart::Informational(&self.response.head),
+                Event::Head => ResponsePart::Head(&self.response.head),
+                Event::Data { .. } => ResponsePart::Data(&self.response.data),
+                Event::Trailers => ResponsePart::Trailers(&self.response.trailers),
+                Event::End | Event::NeedMore => ResponsePart::End,
             }),
             Err(error) => Err(error),
         })
     }
 
     fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<Event, ClientError>> {
-        let part = match &mut self.answer.state {
+        let part = match &mut self.response.state {
             State::Head(response) => ready!(poll_head(response, cx)),
             State::Body(body) => {
-                release(body, &mut self.answer.data);
+                release(body, &mut self.response.data);
                 ready!(poll_body(body, cx))
             }
             State::Ended => return Poll::Ready(Ok(Event::End)),
@@ -188,10 +188,10 @@ impl Http2Call {
         };
         let event = part.map_err(|error| self.told(error)).and_then(|part| self.take(part));
         if let Err(error) = &event {
-            if matches!(error, ClientError::Unanswered(_)) {
+            if matches!(error, ClientError::NoResponse(_)) {
                 self.prove(false);
             }
-            self.answer.state = State::Over(None);
+            self.response.state = State::Over(None);
             self.request.stop();
         }
         Poll::Ready(event)
@@ -203,8 +203,8 @@ impl Http2Call {
             Part::Head(parts, body) => self.take_head(&parts, Some(body)),
             Part::Data(data) => {
                 let end = data.len();
-                self.answer.received += end as u64;
-                self.answer.data = data;
+                self.response.received += end as u64;
+                self.response.data = data;
                 Ok(Event::Data { start: 0, end })
             }
             Part::Trailers(map) => self.take_trailers(map),
@@ -216,30 +216,30 @@ impl Http2Call {
         parts: &http::response::Parts,
         body: Option<RecvStream>,
     ) -> Result<Event, ClientError> {
-        if !std::mem::replace(&mut self.answer.heard, true) {
+        if !std::mem::replace(&mut self.response.heard, true) {
             self.prove(true);
         }
         self.link.take_head(self.stream);
         let ended = body.as_ref().is_some_and(RecvStream::is_end_stream);
-        head::fill_answer(&mut self.answer.head, parts, self.answer.asked, ended)
+        head::fill_response(&mut self.response.head, parts, self.response.asked, ended)
             .map_err(ClientError::Fault)?;
         let Some(body) = body else { return Ok(Event::Informational) };
-        self.answer.state = State::Body(body);
+        self.response.state = State::Body(body);
         Ok(Event::Head)
     }
 
     fn take_trailers(&mut self, map: Option<HeaderMap>) -> Result<Event, ClientError> {
-        self.answer.state = State::Ended;
+        self.response.state = State::Ended;
         let Some(map) = map else { return Ok(Event::End) };
         self.link.take_head(self.stream);
-        head::fill_trailers(&mut self.answer.trailers, &map).map_err(ClientError::Fault)?;
-        Ok(if self.answer.trailers.is_empty() { Event::End } else { Event::Trailers })
+        head::fill_trailers(&mut self.response.trailers, &map).map_err(ClientError::Fault)?;
+        Ok(if self.response.trailers.is_empty() { Event::End } else { Event::Trailers })
     }
 
     /// Whether a connection that was idle could still be used.
-    fn prove(&self, answered: bool) {
+    fn prove(&self, responded: bool) {
         if let Some(idle) = self.idle.filter(|idle| !idle.is_zero()) {
-            self.pool.handle_proof(&self.link.endpoint, idle, answered);
+            self.pool.handle_proof(&self.link.endpoint, idle, responded);
         }
     }
 
@@ -248,13 +248,13 @@ impl Http2Call {
     }
 
     fn known(&self) -> Known {
-        let Receiving { heard, received, .. } = self.answer;
-        Known { stream: self.stream, heard, received, announced: self.answer.head.content_length }
+        let Receiving { heard, received, .. } = self.response;
+        Known { stream: self.stream, heard, received, announced: self.response.head.content_length }
     }
 
     /// The head that came last.
     pub fn head(&self) -> &ResponseHead {
-        &self.answer.head
+        &self.response.head
     }
 
     /// Whether the socket took the head of the request. If not, it is certain that nobody has begun with it.
@@ -262,9 +262,9 @@ impl Http2Call {
         self.stream != 0 && self.link.has_sent(self.stream)
     }
 
-    /// Whether something of the answer came.
+    /// Whether something of the response came.
     pub fn has_heard(&self) -> bool {
-        self.answer.heard
+        self.response.heard
     }
 
     /// How long the connection had been idle before this call; `None`: it is new.
@@ -275,12 +275,12 @@ impl Http2Call {
 
 impl Drop for Http2Call {
     fn drop(&mut self) {
-        let waited = matches!(self.answer.state, State::Head(_)) && self.has_sent();
-        if waited && !self.answer.heard && self.link.reads() == self.answer.reads {
+        let waited = matches!(self.response.state, State::Head(_)) && self.has_sent();
+        if waited && !self.response.heard && self.link.reads() == self.response.reads {
             self.link.doubt();
         }
         // The stream first: what is not complete is called off while the connection still counts it.
-        self.answer.state = State::Ended;
+        self.response.state = State::Ended;
         self.request.stream = None;
         self.sender = None;
         self.link.close_stream(self.stream);

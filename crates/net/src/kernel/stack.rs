@@ -1,7 +1,7 @@
 //! The stack of another thread, which may be in any state: in a loop, in a system call, with any lock in its hands.
 //!
 //! A signal makes the thread itself walk its stack. The handler stores addresses and nothing else; names are looked up by who has asked. So the worst that can come of it is that
-//! no answer comes, which is waited for with a bound.
+//! no response comes, which is waited for with a bound.
 
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 const SIGNAL: libc::c_int = libc::SIGURG;
 /// Frames that are taken at most.
 const MOST: usize = 128;
-/// How long a thread may take to answer. It answers at once, unless the kernel holds it.
+/// How long a thread may take to respond. It answers at once, unless the kernel holds it.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The thread that is asked; 0: none.
 static ASKED: AtomicI32 = AtomicI32::new(0);
-/// Its answer, and how much of it there is; `usize::MAX`: it has not answered.
+/// Its response, and how much of it there is; `usize::MAX`: it has not answered.
 static ADDRESSES: [AtomicUsize; MOST] = [const { AtomicUsize::new(0) }; MOST];
 static COUNT: AtomicUsize = AtomicUsize::new(usize::MAX);
 
@@ -60,7 +60,7 @@ fn prepare() {
 }
 
 /// Runs on the thread that is asked, in the middle of whatever it does. Stores to atomics, and walks the stack; no allocation, no lock of ours. (Since 2.35 the C library finds
-/// unwind tables without a lock; before, a thread that hangs in loading a library would not answer.)
+/// unwind tables without a lock; before, a thread that hangs in loading a library would not respond.)
 extern "C" fn handle(_signal: libc::c_int) {
     // SAFETY: the location of this thread's errno is valid for as long as the thread runs; what the interrupted code has there is put back.
     let errno = unsafe { libc::__errno_location() };

@@ -45,7 +45,7 @@ impl Handler for Faulty {
     }
 
     fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
-        crate::answer_refusal(exchange, refusal);
+        crate::respond_with_refusal(exchange, refusal);
     }
 
     fn finished(&self, request: &Request, outcome: &Outcome) {
@@ -106,11 +106,11 @@ async fn a_panic_costs_an_http_1_connection_and_no_other() {
         other.write_all(b"GET / HTTP/1.1\r\nHost: a.test\r\n").await.unwrap();
         let before = counters::PANICS.value("request");
         for path in ["/call", "/before-head", "/after-head"] {
-            let answer = ask(listening.address, path).await;
-            assert!(answer.starts_with("HTTP/1.1 500 "), "{path}: {answer}");
+            let response = ask(listening.address, path).await;
+            assert!(response.starts_with("HTTP/1.1 500 "), "{path}: {response}");
             assert!(
-                answer.contains("Connection: close") && answer.contains("Request id: "),
-                "{path}: {answer}"
+                response.contains("Connection: close") && response.contains("Request id: "),
+                "{path}: {response}"
             );
         }
         let cut = ask(listening.address, "/in-body").await;

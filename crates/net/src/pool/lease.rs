@@ -106,11 +106,11 @@ impl<C: Codec> Drop for Lease<C> {
         let mut inner = self.pool.lock();
         if let (Some(idle), Some(shelf)) = (self.idle, inner.shelves.get_mut(&self.endpoint)) {
             let now = Instant::now();
-            if client.is_unanswered() {
+            if client.is_without_response() {
                 // Most likely the server closed it while the request was on its way.
                 shelf.keep_alive.handle_lost(idle, now.into_std());
             } else if client.has_heard() {
-                shelf.handle_answered(None, Some(idle), now);
+                shelf.handle_responded(None, Some(idle), now);
             }
         }
         inner.left(&self.endpoint);

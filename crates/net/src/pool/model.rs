@@ -113,7 +113,7 @@ impl World {
         let taken = Taken { idled: Duration::ZERO, allowed: true, trusted: false, meter };
         let lease = self.pool.use_again(&self.endpoint, idle, taken);
         assert_eq!(lease.is_none(), closed, "used if and only if it is open");
-        // Whoever uses it waits for its answer: what comes wakes nobody else.
+        // Whoever uses it waits for its response: what comes wakes nobody else.
         let mut cx = Context::from_waker(Waker::noop());
         lease.map(|mut lease| {
             let _ = lease.poll_noise(&mut cx);

@@ -277,8 +277,8 @@ impl<C> Shelf<C> {
         }
     }
 
-    /// A request was answered on a connection that had been idle, or (`None`) was new; the answer may `state` how many seconds one lives.
-    pub(super) fn handle_answered(&mut self, stated: Option<u64>, idle: Option<Duration>, now: Instant) {
+    /// A request was answered on a connection that had been idle, or (`None`) was new; the response may `state` how many seconds one lives.
+    pub(super) fn handle_responded(&mut self, stated: Option<u64>, idle: Option<Duration>, now: Instant) {
         self.warmth.handle_success();
         self.keep_alive.handle_stated(stated.map(Duration::from_secs));
         if let Some(idle) = idle {

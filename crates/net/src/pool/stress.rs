@@ -27,7 +27,7 @@ impl Seed {
 #[derive(Default)]
 struct Seen {
     accepted: AtomicUsize,
-    answered: AtomicUsize,
+    responded: AtomicUsize,
 }
 
 /// A server on a thread of its own. One in `closes` answers is its connection's last: said so, or not said, or not even given.
@@ -45,14 +45,14 @@ fn serve(closes: u64) -> (Endpoint, Arc<Seen>) {
                 let Ok((stream, _)) = listener.accept().await else { return };
                 server.accepted.fetch_add(1, Ordering::SeqCst);
                 let server = Arc::clone(&server);
-                tokio::task::spawn_local(async move { answer(stream, Seed(number), closes, &server).await });
+                tokio::task::spawn_local(async move { respond(stream, Seed(number), closes, &server).await });
             }
         }));
     });
     (endpoint, seen)
 }
 
-async fn answer(mut stream: tokio::net::TcpStream, mut seed: Seed, closes: u64, seen: &Seen) {
+async fn respond(mut stream: tokio::net::TcpStream, mut seed: Seed, closes: u64, seen: &Seen) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut bytes = [0; 1024];
     while stream.read(&mut bytes).await.is_ok_and(|got| got > 0) {
@@ -60,7 +60,7 @@ async fn answer(mut stream: tokio::net::TcpStream, mut seed: Seed, closes: u64, 
         if mood == 0 {
             return;
         }
-        seen.answered.fetch_add(1, Ordering::SeqCst);
+        seen.responded.fetch_add(1, Ordering::SeqCst);
         let text = match mood {
             1 => "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello",
             _ => HELLO,
@@ -154,13 +154,13 @@ fn every_place_comes_back_whatever_happens() {
         let pool: Arc<Pool<Http1>> = Pool::new(settings);
         let (warmed, to) = (Arc::clone(&pool), endpoint.clone());
         plane.remotes()[1].spawn(move || async move { warmed.warm(&to) });
-        let answers = Arc::new(AtomicU64::new(0));
-        let (to, counted) = (endpoint.clone(), Arc::clone(&answers));
+        let responses = Arc::new(AtomicU64::new(0));
+        let (to, counted) = (endpoint.clone(), Arc::clone(&responses));
         let call = move |pool: Arc<Pool<Http1>>, mut seed: Seed| {
-            let (endpoint, answers) = (to.clone(), Arc::clone(&counted));
+            let (endpoint, responses) = (to.clone(), Arc::clone(&counted));
             async move {
                 for _ in 0..60 {
-                    one_call(&pool, &endpoint, &mut seed, &answers).await;
+                    one_call(&pool, &endpoint, &mut seed, &responses).await;
                 }
             }
         };
@@ -168,7 +168,7 @@ fn every_place_comes_back_whatever_happens() {
         if min_idle == 0 {
             settled(&pool, &endpoint);
         }
-        assert!(seen.answered.load(Ordering::SeqCst) as u64 >= answers.load(Ordering::SeqCst));
+        assert!(seen.responded.load(Ordering::SeqCst) as u64 >= responses.load(Ordering::SeqCst));
         pool.set_settings(PoolSettings { min_idle: 0, ..settings });
         pool.forget(&endpoint);
         let until = std::time::Instant::now() + BOUND;
@@ -180,7 +180,7 @@ fn every_place_comes_back_whatever_happens() {
     }
 }
 
-async fn one_call(pool: &Arc<Pool<Http1>>, endpoint: &Endpoint, seed: &mut Seed, answers: &AtomicU64) {
+async fn one_call(pool: &Arc<Pool<Http1>>, endpoint: &Endpoint, seed: &mut Seed, responses: &AtomicU64) {
     let need = match seed.below(10) {
         0 => Need::New,
         1 | 2 => Need::Fresh,
@@ -202,7 +202,7 @@ async fn one_call(pool: &Arc<Pool<Http1>>, endpoint: &Endpoint, seed: &mut Seed,
     }
     if let Ok((status, body)) = ask(&mut lease).await {
         assert_eq!((status, body.as_slice()), (200, b"hello".as_slice()));
-        answers.fetch_add(1, Ordering::SeqCst);
+        responses.fetch_add(1, Ordering::SeqCst);
         lease.finish();
     }
 }
@@ -298,8 +298,8 @@ fn the_limit_over_all_endpoints_holds_and_none_is_starved() {
     for endpoint in &endpoints {
         settled(&pool, endpoint);
     }
-    let answered: usize = seen.iter().map(|seen| seen.answered.load(Ordering::SeqCst)).sum();
-    assert_eq!(answered, 20 * CALLERS);
+    let responded: usize = seen.iter().map(|seen| seen.responded.load(Ordering::SeqCst)).sum();
+    assert_eq!(responded, 20 * CALLERS);
     assert!(most.load(Ordering::SeqCst) <= MOST);
     plane.stop();
 }

@@ -15,7 +15,7 @@ use tokio::task::LocalSet;
 
 use super::*;
 use crate::connect::DialTimes;
-use crate::{Answer, ClientError, Http1, RequestLine};
+use crate::{ClientError, Http1, RequestLine, ResponsePart};
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
@@ -41,7 +41,7 @@ pub(crate) fn begin(client: &mut Client<Http1>, method: &Method, framing: Reques
     client.begin(|codec, out| codec.encode_head(out, line, std::iter::empty(), framing, options));
 }
 
-/// Asks and reads the answer to its end: status and body.
+/// Asks and reads the response to its end: status and body.
 pub(crate) async fn ask(client: &mut Client<Http1>) -> Result<(u16, Vec<u8>), ClientError> {
     begin(client, &Method::GET, RequestBody::None);
     client.end(&Fields::new());
@@ -49,11 +49,11 @@ pub(crate) async fn ask(client: &mut Client<Http1>) -> Result<(u16, Vec<u8>), Cl
     let (mut status, mut body) = (0, Vec::new());
     poll_fn(|cx| {
         loop {
-            match std::task::ready!(client.poll_answer(cx)) {
-                Ok(Answer::Head(head)) => status = head.status.as_u16(),
-                Ok(Answer::Data(bytes)) => body.extend_from_slice(bytes),
-                Ok(Answer::Informational(_) | Answer::Trailers(_)) => {}
-                Ok(Answer::End) => return Poll::Ready(Ok(())),
+            match std::task::ready!(client.poll_response(cx)) {
+                Ok(ResponsePart::Head(head)) => status = head.status.as_u16(),
+                Ok(ResponsePart::Data(bytes)) => body.extend_from_slice(bytes),
+                Ok(ResponsePart::Informational(_) | ResponsePart::Trailers(_)) => {}
+                Ok(ResponsePart::End) => return Poll::Ready(Ok(())),
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
@@ -72,7 +72,7 @@ async fn read_head(stream: &mut TcpStream) -> String {
 }
 
 /// Answers every request on every connection, and tells how many connections there were.
-fn serve(listener: TcpListener, answer: &'static str) -> Rc<std::cell::Cell<usize>> {
+fn serve(listener: TcpListener, response: &'static str) -> Rc<std::cell::Cell<usize>> {
     let connections = Rc::new(std::cell::Cell::new(0));
     let count = Rc::clone(&connections);
     tokio::task::spawn_local(async move {
@@ -81,7 +81,7 @@ fn serve(listener: TcpListener, answer: &'static str) -> Rc<std::cell::Cell<usiz
             tokio::task::spawn_local(async move {
                 let mut bytes = [0; 1024];
                 while stream.read(&mut bytes).await.is_ok_and(|got| got > 0) {
-                    stream.write_all(answer.as_bytes()).await.unwrap();
+                    stream.write_all(response.as_bytes()).await.unwrap();
                 }
             });
         }
@@ -159,7 +159,7 @@ async fn bytes_that_nobody_asked_for_end_a_connection() {
     .await;
 }
 
-/// A server that times an idle connection out may say so (RFC 9110 §15.5.9): that is no answer to the next request.
+/// A server that times an idle connection out may say so (RFC 9110 §15.5.9): that is no response to the next request.
 #[tokio::test]
 async fn bytes_that_come_while_it_is_idle_end_a_connection() {
     run(async {
@@ -333,7 +333,7 @@ async fn a_request_that_is_lost_bounds_the_idle_time() {
         tokio::time::sleep(Duration::from_millis(150)).await;
         let mut lease = pool.acquire(&endpoint, Need::Any).await.unwrap();
         let idle = lease.idle().unwrap();
-        assert!(matches!(ask(&mut lease).await, Err(ClientError::Unanswered(_))));
+        assert!(matches!(ask(&mut lease).await, Err(ClientError::NoResponse(_))));
         assert_eq!(pool.idle_limit(&endpoint), None);
         drop(lease);
         assert_eq!(pool.idle_limit(&endpoint), Some(idle * 4 / 5));
@@ -398,10 +398,10 @@ fn a_connection_moves_to_the_thread_that_takes_it() {
         let (pool, endpoint, done) = (Arc::clone(&pool), endpoint.clone(), done.clone());
         remote.spawn(move || async move {
             let mut lease = pool.acquire(&endpoint, Need::Any).await.unwrap();
-            let answer = ask(&mut lease).await.unwrap();
+            let response = ask(&mut lease).await.unwrap();
             let reused = lease.idle().is_some();
             lease.finish();
-            done.send((answer.0, reused)).unwrap();
+            done.send((response.0, reused)).unwrap();
         });
         let (status, _) = results.recv_timeout(BOUND).unwrap();
         assert_eq!(status, 200);
@@ -443,7 +443,7 @@ mod client {
 
     /// The write that hears of a reset leaves none for the read, which sees the end of the stream.
     #[tokio::test]
-    async fn an_answer_that_a_close_would_end_is_cut_by_a_reset_that_a_write_has_heard_of() {
+    async fn a_response_that_a_close_would_end_is_cut_by_a_reset_that_a_write_has_heard_of() {
         run(async {
             let (mut client, mut server) = pair().await;
             begin(&mut client, &Method::POST, RequestBody::Length(100));
@@ -454,12 +454,12 @@ mod client {
             drop(server);
             client.send(b"body");
             poll_fn(|cx| client.poll_flush(cx)).await;
-            assert!(matches!(poll_fn(|cx| client.poll_answer(cx).map_ok(drop)).await, Ok(())));
+            assert!(matches!(poll_fn(|cx| client.poll_response(cx).map_ok(drop)).await, Ok(())));
             let mut body = Vec::new();
             let end = poll_fn(|cx| {
                 loop {
-                    match ready!(client.poll_answer(cx)) {
-                        Ok(Answer::Data(bytes)) => body.extend_from_slice(bytes),
+                    match ready!(client.poll_response(cx)) {
+                        Ok(ResponsePart::Data(bytes)) => body.extend_from_slice(bytes),
                         Ok(other) => panic!("{other:?}"),
                         Err(error) => return Poll::Ready(error),
                     }
@@ -490,19 +490,19 @@ mod client {
         .await;
     }
 
-    /// An answer in single bytes is the same answer.
+    /// A response in single bytes is the same response.
     #[tokio::test]
-    async fn informational_answers_body_and_trailers_come_in_order_whatever_the_pieces() {
-        const ANSWER: &[u8] = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n\
+    async fn informational_responses_body_and_trailers_come_in_order_whatever_the_pieces() {
+        const RESPONSE: &[u8] = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n\
             HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: t\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\nt: 1\r\n\r\n";
-        for piece in [1, 7, ANSWER.len()] {
+        for piece in [1, 7, RESPONSE.len()] {
             run(async {
                 let (mut client, mut server) = pair().await;
                 begin(&mut client, &Method::GET, RequestBody::None);
                 client.end(&Fields::new());
                 poll_fn(|cx| client.poll_flush(cx)).await;
                 let writing = tokio::task::spawn_local(async move {
-                    for part in ANSWER.chunks(piece) {
+                    for part in RESPONSE.chunks(piece) {
                         server.write_all(part).await.unwrap();
                         tokio::task::yield_now().await;
                     }
@@ -511,14 +511,16 @@ mod client {
                 let mut told = Vec::new();
                 poll_fn(|cx| {
                     loop {
-                        match std::task::ready!(client.poll_answer(cx)).unwrap() {
-                            Answer::Informational(head) => told.push(format!("1xx {}", head.status.as_u16())),
-                            Answer::Head(head) => told.push(format!("head {}", head.status.as_u16())),
-                            Answer::Data(bytes) => {
+                        match std::task::ready!(client.poll_response(cx)).unwrap() {
+                            ResponsePart::Informational(head) => {
+                                told.push(format!("1xx {}", head.status.as_u16()))
+                            }
+                            ResponsePart::Head(head) => told.push(format!("head {}", head.status.as_u16())),
+                            ResponsePart::Data(bytes) => {
                                 told.extend(bytes.iter().map(|b| (*b as char).to_string()))
                             }
-                            Answer::Trailers(fields) => told.push(format!("trailers {}", fields.len())),
-                            Answer::End => return Poll::Ready(()),
+                            ResponsePart::Trailers(fields) => told.push(format!("trailers {}", fields.len())),
+                            ResponsePart::End => return Poll::Ready(()),
                         }
                     }
                 })
@@ -530,7 +532,7 @@ mod client {
                 );
                 assert!(client.is_reusable());
                 // Pieces may come together; what was written as one comes as one.
-                assert!(piece < ANSWER.len() || !client.head_came_in_pieces());
+                assert!(piece < RESPONSE.len() || !client.head_came_in_pieces());
                 drop(writing.await.unwrap());
             })
             .await;
@@ -538,16 +540,16 @@ mod client {
     }
 
     #[tokio::test]
-    async fn a_close_before_the_answer_is_told_from_one_in_its_middle() {
+    async fn a_close_before_the_response_is_told_from_one_in_its_middle() {
         run(async {
-            for (answer, name, heard) in
+            for (response, name, heard) in
                 [("", "closed_unanswered", false), ("HTTP/1.1 2", "truncated", true), (HELLO, "", true)]
             {
                 let (mut client, mut server) = pair().await;
                 let asked = async { ask(&mut client).await };
                 let served = async {
                     read_head(&mut server).await;
-                    server.write_all(answer.as_bytes()).await.unwrap();
+                    server.write_all(response.as_bytes()).await.unwrap();
                     drop(server);
                 };
                 let (asked, ()) = tokio::join!(asked, served);
@@ -558,9 +560,9 @@ mod client {
         .await;
     }
 
-    /// What stands behind an answer puts it in doubt, but for the body of one that has none, and an empty line behind the last chunk.
+    /// What stands behind a response puts it in doubt, but for the body of one that has none, and an empty line behind the last chunk.
     #[tokio::test]
-    async fn bytes_behind_an_answer_are_a_fault_of_it() {
+    async fn bytes_after_a_response_are_a_fault_of_it() {
         const CASES: [(Method, &str, &str); 11] = [
             (Method::GET, "200 OK\r\nContent-Length: 2\r\n\r\nok!", "unsolicited"),
             (Method::GET, "200 OK\r\nContent-Length: 0\r\n\r\n\r\n", "unsolicited"),
@@ -575,24 +577,24 @@ mod client {
             (Method::GET, "304 Not Modified\r\nContent-Length: 2\r\n\r\nok", ""),
         ];
         run(async {
-            for (method, answer, name) in CASES {
+            for (method, response, name) in CASES {
                 let (mut client, mut server) = pair().await;
                 begin(&mut client, &method, RequestBody::None);
                 client.end(&Fields::new());
                 poll_fn(|cx| client.poll_flush(cx)).await;
-                server.write_all(format!("HTTP/1.1 {answer}").as_bytes()).await.unwrap();
+                server.write_all(format!("HTTP/1.1 {response}").as_bytes()).await.unwrap();
                 let told = poll_fn(|cx| {
                     loop {
-                        match std::task::ready!(client.poll_answer(cx)) {
-                            Ok(Answer::End) => return Poll::Ready(""),
+                        match std::task::ready!(client.poll_response(cx)) {
+                            Ok(ResponsePart::End) => return Poll::Ready(""),
                             Ok(_) => {}
                             Err(error) => return Poll::Ready(error.name()),
                         }
                     }
                 })
                 .await;
-                assert_eq!(told, name, "{method} {answer}");
-                assert!(!client.is_reusable(), "{method} {answer}");
+                assert_eq!(told, name, "{method} {response}");
+                assert!(!client.is_reusable(), "{method} {response}");
             }
         })
         .await;
@@ -600,7 +602,7 @@ mod client {
 
     /// A server that refuses a body without reading it, and closes, has answered.
     #[tokio::test]
-    async fn an_answer_that_came_before_the_request_was_written_is_read() {
+    async fn a_response_that_came_before_the_request_was_written_is_read() {
         run(async {
             let (mut client, mut server) = pair().await;
             begin(&mut client, &Method::POST, RequestBody::Length(64 << 20));
@@ -608,20 +610,20 @@ mod client {
             read_head(&mut server).await;
             server.write_all(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n").await.unwrap();
             server.shutdown().await.unwrap();
-            let status = poll_fn(|cx| match std::task::ready!(client.poll_answer(cx)).unwrap() {
-                Answer::Head(head) => Poll::Ready(head.status.as_u16()),
+            let status = poll_fn(|cx| match std::task::ready!(client.poll_response(cx)).unwrap() {
+                ResponsePart::Head(head) => Poll::Ready(head.status.as_u16()),
                 other => panic!("{other:?}"),
             })
             .await;
             assert_eq!(status, 413);
             drop(server);
-            // Nobody reads: at last the socket takes no more, which is not an error of the answer.
+            // Nobody reads: at last the socket takes no more, which is not an error of the response.
             let block = vec![0; 1 << 20];
             for _ in 0..64 {
                 client.send(&block);
                 poll_fn(|cx| client.poll_flush(cx)).await;
             }
-            assert!(poll_fn(|cx| client.poll_answer(cx).map(|a| matches!(a, Ok(Answer::End)))).await);
+            assert!(poll_fn(|cx| client.poll_response(cx).map(|a| matches!(a, Ok(ResponsePart::End)))).await);
             assert!(!client.is_reusable(), "half of a request is on it");
         })
         .await;
@@ -644,8 +646,12 @@ mod client {
             let switch =
                 b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\nfirst";
             server.write_all(switch).await.unwrap();
-            poll_fn(|cx| client.poll_answer(cx).map(|answer| assert!(matches!(answer, Ok(Answer::Head(_))))))
-                .await;
+            poll_fn(|cx| {
+                client
+                    .poll_response(cx)
+                    .map(|response| assert!(matches!(response, Ok(ResponsePart::Head(_)))))
+            })
+            .await;
             assert!(client.codec().is_tunnel());
             let first = poll_fn(|cx| client.poll_tunnel(cx).map(|bytes| bytes.unwrap().to_vec())).await;
             assert_eq!(first, b"first");
@@ -740,7 +746,7 @@ async fn a_close_is_heard_of_by_a_task_without_budget_too() {
 
 /// It would be taken for one that was closed while idle, and teach that those do not live long.
 #[tokio::test]
-async fn a_connection_that_was_closed_with_its_answer_is_not_kept_by_a_task_without_budget() {
+async fn a_connection_that_was_closed_with_its_response_is_not_kept_by_a_task_without_budget() {
     run(async {
         let (listener, endpoint) = listen().await;
         tokio::task::spawn_local(async move {

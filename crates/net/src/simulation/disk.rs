@@ -59,7 +59,7 @@ pub fn put_file(path: PathBuf, bytes: impl Fn() -> Vec<u8> + 'static) {
     with(|kernel| kernel.on_disk.insert(path, Rc::new(bytes)));
 }
 
-/// A look for a file, which the caches know or not. `None` is no answer of the simulation's.
+/// A look for a file, which the caches know or not. `None` is no response of the simulation's.
 pub(crate) fn look_up(folder: &Path, name: &[u8], cached: bool) -> Result<Option<OwnedFd>, Errno> {
     let path = folder.join(OsStr::from_bytes(name));
     let (unknown, file) =

@@ -18,8 +18,8 @@ use keepwarm_http1::{Fields, RequestBody, RequestOptions};
 
 use crate::client::Client;
 use crate::pool::tests::{HELLO, ask, begin, run, until};
-use crate::{Answer, Dial, Endpoint, Http1, Need, Pool, PoolSettings, RequestLine};
-use kit::{Authority, V12, V13, answering, close_notify, read_head, server, start};
+use crate::{Dial, Endpoint, Http1, Need, Pool, PoolSettings, RequestLine, ResponsePart};
+use kit::{Authority, V12, V13, close_notify, read_head, responding, server, start};
 
 pub(crate) async fn dial(
     endpoint: &Endpoint,
@@ -33,11 +33,11 @@ pub(crate) async fn dial(
 }
 
 #[tokio::test]
-async fn a_request_is_encrypted_and_its_answer_decrypted_with_either_version() {
+async fn a_request_is_encrypted_and_its_response_decrypted_with_either_version() {
     run(async {
         let authority = Authority::new();
         for version in [V12, V13] {
-            let server = start(server(&authority.identity("a.test"), version), answering(HELLO));
+            let server = start(server(&authority.identity("a.test"), version), responding(HELLO));
             let mut client = dial(&server.endpoint, &authority.client("a.test")).await.unwrap();
             for _ in 0..3 {
                 assert!(!client.has_sent() || client.requests() > 0, "a handshake is no request");
@@ -56,7 +56,7 @@ async fn the_second_handshake_resumes_the_first_with_either_version() {
     run(async {
         let authority = Authority::new();
         for version in [V12, V13] {
-            let server = start(server(&authority.identity("a.test"), version), answering(HELLO));
+            let server = start(server(&authority.identity("a.test"), version), responding(HELLO));
             let tls = authority.client("a.test");
             for expected in [false, true, true] {
                 let mut client = dial(&server.endpoint, &tls).await.unwrap();
@@ -115,9 +115,9 @@ async fn read_body(client: &mut Client<Http1>) -> Result<Vec<u8>, crate::ClientE
     let mut body = Vec::new();
     poll_fn(|cx| {
         loop {
-            match std::task::ready!(client.poll_answer(cx)) {
-                Ok(Answer::Data(bytes)) => body.extend_from_slice(bytes),
-                Ok(Answer::End) => return Poll::Ready(Ok(())),
+            match std::task::ready!(client.poll_response(cx)) {
+                Ok(ResponsePart::Data(bytes)) => body.extend_from_slice(bytes),
+                Ok(ResponsePart::End) => return Poll::Ready(Ok(())),
                 Ok(_) => {}
                 Err(error) => return Poll::Ready(Err(error)),
             }
@@ -127,7 +127,7 @@ async fn read_body(client: &mut Client<Http1>) -> Result<Vec<u8>, crate::ClientE
     Ok(body)
 }
 
-/// An answer that comes before the request has left: half of it is still to be sent, in part encrypted already.
+/// A response that comes before the request has left: half of it is still to be sent, in part encrypted already.
 #[tokio::test]
 async fn a_request_that_has_not_left_keeps_a_connection_from_being_used_again() {
     run(async {
@@ -182,7 +182,7 @@ async fn a_body_that_a_close_ends_is_whole_only_after_a_close_notify() {
 }
 
 #[tokio::test]
-async fn a_close_before_the_answer_is_one_announced_or_not() {
+async fn a_close_before_the_response_is_one_announced_or_not() {
     run(async {
         let authority = Authority::new();
         for announced in [true, false] {
@@ -194,7 +194,7 @@ async fn a_close_before_the_answer_is_one_announced_or_not() {
             });
             let mut client = dial(&server.endpoint, &authority.client("a.test")).await.unwrap();
             let error = ask(&mut client).await.unwrap_err();
-            assert!(matches!(error, crate::ClientError::Unanswered(None)), "{error:?}");
+            assert!(matches!(error, crate::ClientError::NoResponse(None)), "{error:?}");
         }
     })
     .await;
@@ -221,8 +221,10 @@ async fn a_tunnel_ends_with_a_close_notify_each_way() {
             .begin(|codec, out| codec.encode_head(out, line, std::iter::empty(), RequestBody::None, options));
         client.end(&Fields::new());
         poll_fn(|cx| client.poll_flush(cx)).await;
-        poll_fn(|cx| client.poll_answer(cx).map(|answer| assert!(matches!(answer, Ok(Answer::Head(_))))))
-            .await;
+        poll_fn(|cx| {
+            client.poll_response(cx).map(|response| assert!(matches!(response, Ok(ResponsePart::Head(_)))))
+        })
+        .await;
         client.send_tunnel(b"there and back");
         poll_fn(|cx| client.poll_flush(cx)).await;
         client.shutdown_write();
@@ -258,7 +260,7 @@ async fn a_client_that_is_dropped_says_goodbye() {
 #[test]
 fn an_encrypted_connection_moves_to_the_thread_that_takes_it() {
     let authority = Authority::new();
-    let server = start(server(&authority.identity("a.test"), V13), answering(HELLO));
+    let server = start(server(&authority.identity("a.test"), V13), responding(HELLO));
     let plane = crate::DataPlane::start(2).unwrap();
     let pool: Arc<Pool<Http1>> = Pool::new(PoolSettings::default());
     pool.set_tls(Some(authority.client("a.test")));
@@ -267,9 +269,9 @@ fn an_encrypted_connection_moves_to_the_thread_that_takes_it() {
         let (pool, endpoint, done) = (Arc::clone(&pool), server.endpoint.clone(), done.clone());
         plane.remotes()[at].spawn(move || async move {
             let mut lease = pool.acquire(&endpoint, Need::Any).await.unwrap();
-            let answer = ask(&mut lease).await.unwrap();
+            let response = ask(&mut lease).await.unwrap();
             lease.finish();
-            done.send(answer.0).unwrap();
+            done.send(response.0).unwrap();
         });
         assert_eq!(results.recv_timeout(Duration::from_secs(20)).unwrap(), 200);
     }
@@ -290,7 +292,7 @@ async fn a_connection_that_comes_back_is_used_before_one_that_is_being_made() {
                 let wait = wait.lock().unwrap().take();
                 wait.unwrap().recv().unwrap();
             }
-            answering(HELLO)(stream);
+            responding(HELLO)(stream);
         });
         let pool: Arc<Pool<Http1>> = Pool::new(PoolSettings::default());
         pool.set_tls(Some(authority.client("a.test")));

@@ -1,18 +1,18 @@
-//! The load of one endpoint: requests in flight, and a moving average of its answers' times that rises at once and falls slowly (Finagle's `PeakEwma`).
+//! The load of one endpoint: requests in flight, and a moving average of its responses' times that rises at once and falls slowly (Finagle's `PeakEwma`).
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// The average falls to half in 2^33 ns, 8.6 s: near to Finagle's decay of 10 s (to a third), and divided by with a shift.
 const HALF_LIFE: u32 = 33;
-/// Answers that come sooner after the one before teach nothing new, unless they are slower: so not every answer writes to memory that all threads read.
+/// Answers that come sooner after the one before teach nothing new, unless they are slower: so not every response writes to memory that all threads read.
 const GRAIN: u64 = 100_000;
 /// Fractions of a nanosecond that are kept: with whole ones, small steps would be lost.
 const FRACTION: u32 = 8;
 /// The longest time that counts, about 70 s.
 const LONGEST: u64 = 1 << 36;
 
-/// Shared by all threads. Two that write at once may lose one answer's time, never a count.
+/// Shared by all threads. Two that write at once may lose one response's time, never a count.
 #[derive(Debug)]
 pub struct Load {
     outstanding: AtomicU32,
@@ -45,8 +45,8 @@ impl Load {
         self.outstanding.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// An answer began after this time, or (`failed`) none came: a quick failure does not make an endpoint look quick.
-    pub fn handle_answer(&self, took: Duration, failed: bool, now: Instant) {
+    /// A response began after this time, or (`failed`) none came: a quick failure does not make an endpoint look quick.
+    pub fn handle_response(&self, took: Duration, failed: bool, now: Instant) {
         let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).clamp(1, LONGEST) << FRACTION;
         let (average, stamp) = (self.average.load(Ordering::Relaxed), self.stamp.load(Ordering::Relaxed));
         let at = self.since_origin(now);
@@ -69,7 +69,7 @@ impl Load {
         self.outstanding.load(Ordering::Relaxed)
     }
 
-    /// The average as of now; it fades without answers, so that an endpoint that was slow is tried again. Zero: nothing is known.
+    /// The average as of now; it fades without responses, so that an endpoint that was slow is tried again. Zero: nothing is known.
     #[must_use]
     pub fn average(&self, now: Instant) -> Duration {
         let (average, stamp) = (self.average.load(Ordering::Relaxed), self.stamp.load(Ordering::Relaxed));

@@ -260,7 +260,7 @@ impl World {
         let is_single = self.endpoints.len() == 1;
         let random = self.draws.next();
         let endpoint = &mut self.endpoints[at];
-        endpoint.load.handle_answer(self.now - began, outcome == Outcome::Failure, self.now);
+        endpoint.load.handle_response(self.now - began, outcome == Outcome::Failure, self.now);
         endpoint.load.handle_end();
         if let Some(pass) = pass {
             let said = if is_single { alive } else { outcome };
@@ -297,8 +297,8 @@ impl World {
     fn refuse(&mut self, caller: usize) {
         if self.page(caller) == Page::Good {
             self.seen.refused += 1;
-            let answers = |at| matches!(self.does(at, Page::Good), Does::Serves(_));
-            let wrongly = (0..self.endpoints.len()).any(answers);
+            let responses = |at| matches!(self.does(at, Page::Good), Does::Serves(_));
+            let wrongly = (0..self.endpoints.len()).any(responses);
             self.seen.wrongly_refused += u32::from(wrongly);
         }
         self.pause(caller);
@@ -354,7 +354,7 @@ fn ten(lasts: Duration, script: Script) -> Case {
     Case { endpoints: 1, good: (10, 20 * MILLI), bad: (0, MILLI), lasts, script }
 }
 
-/// Thirty hammer a page that answers 500; three visit another.
+/// Thirty hammer a page that responds with 500; three visit another.
 #[test]
 fn a_page_that_fails_has_nobody_else_refused() {
     let script: Script = |_, page, _| match page {

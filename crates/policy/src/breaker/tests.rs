@@ -201,9 +201,9 @@ fn a_probe_that_says_nothing_gives_way_to_others_at_growing_distances() {
     }
     assert_eq!(waits, [2, 4, 8, 16, 30, 30]);
     // One of them is answered: what is silent still holds up nobody, and its failures are those of calls that were outlived.
-    let answered = silent.pop().unwrap();
+    let responded = silent.pop().unwrap();
     bench.now += SECOND;
-    assert_eq!(bench.breaker.handle_result(answered, Outcome::Success, bench.now, 0), None);
+    assert_eq!(bench.breaker.handle_result(responded, Outcome::Success, bench.now, 0), None);
     let others = [bench.pass(), bench.pass()];
     for pass in silent {
         assert_eq!(bench.breaker.handle_result(pass, Outcome::Failure, bench.now, 0), None);

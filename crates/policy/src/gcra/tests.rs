@@ -143,7 +143,7 @@ mod table {
 
     /// Against a map that forgets nothing: as long as there is room, the same answers.
     #[test]
-    fn it_answers_what_a_map_answers() {
+    fn it_responses_what_a_map_responses() {
         let (gcra, now, mut draws) = (per_second(5, 4), Instant::now(), Draws::new(6));
         let mut table = Table::new(gcra, 4_096, 1, now);
         let mut map: HashMap<u64, u64> = HashMap::new();

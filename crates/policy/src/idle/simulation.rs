@@ -218,7 +218,7 @@ impl World {
                     self.outcome.reused += 1;
                     self.outcome.reached += u64::from(possible);
                     self.keep.handle_success(idle, self.now);
-                    self.answer(id);
+                    self.respond(id);
                 } else {
                     self.keep.handle_lost(idle, self.now);
                     match repeatable {
@@ -243,10 +243,10 @@ impl World {
             let second = self.outcome.dialled.is_multiple_of(2);
             self.timeout = if second { other } else { self.case.timeout };
         }
-        self.answer(id);
+        self.respond(id);
     }
 
-    fn answer(&mut self, id: u64) {
+    fn respond(&mut self, id: u64) {
         self.processed[id as usize] += 1;
         if self.case.style == Style::Stated {
             // In whole seconds: an origin with less says nothing, and closes.

@@ -42,7 +42,7 @@ fn the_first_close_lowers_what_is_used_and_the_second_is_believed() {
 }
 
 #[test]
-fn an_answer_proves_what_a_single_close_leaves_open() {
+fn a_response_proves_what_a_single_close_leaves_open() {
     let (mut keep, now) = (KeepAlive::default(), Instant::now());
     keep.handle_success(3 * SECOND, now);
     assert!(keep.may_use(millis(2_700), false, now));
@@ -127,7 +127,7 @@ fn what_dies_at_once_teaches_nothing_of_idle_times() {
 
 /// It does not say so, and a request that meets the close is lost: only answers show that a connection is kept at all.
 #[test]
-fn a_server_that_closes_shortly_after_each_answer_is_trusted_with_no_request_that_cannot_be_repeated() {
+fn a_server_that_closes_shortly_after_each_response_is_trusted_with_no_request_that_cannot_be_repeated() {
     let (mut it, start) = (KeepAlive::default(), Instant::now());
     it.handle_success(millis(900), start);
     it.handle_close(millis(5), start + millis(1000));

@@ -15,7 +15,7 @@ const CAUSES: [Cause; 12] = [
     Cause::Status(503),
     Cause::Status(504),
     Cause::Status(429),
-    Cause::BadAnswer,
+    Cause::BadResponse,
 ];
 
 const ALL: RetryOn = RetryOn {
@@ -58,7 +58,7 @@ fn by_default_what_costs_the_upstream_little_is_retried() {
         .into_iter()
         .filter(|cause| !matches!(decide(all, failure(*cause)), Decision::Retry(_)))
         .collect();
-    assert_eq!(not, [Cause::LostIdle, Cause::Status(500), Cause::Status(429), Cause::BadAnswer]);
+    assert_eq!(not, [Cause::LostIdle, Cause::Status(500), Cause::Status(429), Cause::BadResponse]);
 }
 
 /// RFC 9110 §9.2.2. Every combination: what is not idempotent is repeated only when none of it was processed for certain.

@@ -23,9 +23,9 @@ pub struct CallAccessRecord<'a, F> {
     pub status: u16,
     /// Bytes of the request's body.
     pub sent: u64,
-    /// Bytes of the answer's body.
+    /// Bytes of the response's body.
     pub received: u64,
-    /// From the first byte of the call's head to the end of its answer.
+    /// From the first byte of the call's head to the end of its response.
     pub elapsed: Duration,
     /// Where that went; none when no endpoint was tried.
     pub phases: Option<CallPhases>,
@@ -58,7 +58,7 @@ pub struct CallPhases {
     pub connect: Duration,
     /// The upstream thought.
     pub first_byte: Duration,
-    /// The rest of the answer came.
+    /// The rest of the response came.
     pub body: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! The head of a CGI answer (RFC 3875 §6): where it ends, its fields, and what it asks for.
+//! The head of a CGI response (RFC 3875 §6): where it ends, its fields, and what it asks for.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ impl Default for CgiLimits {
     }
 }
 
-/// The head of one answer as it comes.
+/// The head of one response as it comes.
 ///
 /// Lines end in LF or CRLF, as CGI lets them (RFC 3875 §6.3.4 leaves the line end to the system), in any mixture. What a line says is held to HTTP's rules
 /// (RFC 9110 §5), because it becomes a field of HTTP's; what only an old grammar allows and cannot move a boundary is mended.
@@ -56,10 +56,10 @@ type Field = (Range<usize>, Range<usize>);
 
 /// What a head asks for (RFC 3875 §6.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CgiAnswer<'h> {
-    /// An answer to the client with this status: a document (§6.2.1) or a redirect (§6.2.3, §6.2.4).
+pub enum CgiResponse<'h> {
+    /// A response to the client with this status: a document (§6.2.1) or a redirect (§6.2.3, §6.2.4).
     Client(u16),
-    /// The answer of this path and query, in place of the script's (§6.2.2, "local redirect").
+    /// The response of this path and query, in place of the script's (§6.2.2, "local redirect").
     Local(&'h [u8]),
 }
 
@@ -80,7 +80,7 @@ impl CgiHead {
         }
     }
 
-    /// Forgets it: the next answer begins, in the same storage.
+    /// Forgets it: the next response begins, in the same storage.
     pub fn restart(&mut self) {
         self.bytes.clear();
         self.searched = 0;
@@ -102,7 +102,7 @@ impl CgiHead {
     ///
     /// # Errors
     ///
-    /// The script's fault. Nothing of the answer can be used.
+    /// The script's fault. Nothing of the response can be used.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Option<usize>, CgiFault> {
         let mut used = 0;
         loop {
@@ -127,14 +127,14 @@ impl CgiHead {
 
     /// What the complete head asks for.
     #[must_use]
-    pub fn answer(&self) -> CgiAnswer<'_> {
+    pub fn response(&self) -> CgiResponse<'_> {
         let location = self.location.and_then(|at| self.fields.get(at)).map(|(_, value)| self.part(value));
         match (self.status, location) {
-            (Some(status), _) => CgiAnswer::Client(status),
+            (Some(status), _) => CgiResponse::Client(status),
             // A local redirect has no other field; with one, it is what HTTP makes of `Location`.
-            (None, Some(local)) if self.fields.len() == 1 && is_local(local) => CgiAnswer::Local(local),
-            (None, Some(_)) => CgiAnswer::Client(302),
-            (None, None) => CgiAnswer::Client(200),
+            (None, Some(local)) if self.fields.len() == 1 && is_local(local) => CgiResponse::Local(local),
+            (None, Some(_)) => CgiResponse::Client(302),
+            (None, None) => CgiResponse::Client(200),
         }
     }
 
@@ -225,7 +225,7 @@ fn is_local(location: &[u8]) -> bool {
     matches!(location, [b'/'] | [b'/', b'!'..=b'.' | b'0'.., ..])
 }
 
-/// Three digits, and a reason behind a blank, which is dropped (RFC 3875 §6.3.3). 1xx is no answer. What RFC 9110 §15 knows nothing of is the client's to take for
+/// Three digits, and a reason behind a blank, which is dropped (RFC 3875 §6.3.3). 1xx is no response. What RFC 9110 §15 knows nothing of is the client's to take for
 /// a 5xx, as from every other kind of app.
 fn parse_status(value: &[u8]) -> Result<u16, CgiFault> {
     let (digits, reason) = value.split_first_chunk::<3>().ok_or(CgiFault::Status)?;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::fault::{FastCgiFault, RecordFault};
 use super::record::{FIXED_BODY, HEADER_LEN, NO_REQUEST, RecordHeader, RecordType, VERSION};
 
-/// The longest answer to a question about the server, in bytes: three names and three numbers are less than a hundred. This number is arbitrary.
+/// The longest response to a question about the server, in bytes: three names and three numbers are less than a hundred. This number is arbitrary.
 const MAX_VALUES: u16 = 4_096;
 
 /// One connection: one request at a time, or one question about the server.
@@ -64,7 +64,7 @@ pub struct Decoded {
 pub enum Event {
     /// Nothing more can be said before more bytes come.
     NeedMore,
-    /// Bytes of the answer: this range of the input, never empty.
+    /// Bytes of the response: this range of the input, never empty.
     Stdout(Range<usize>),
     /// Bytes for the log: this range of the input, never empty.
     Stderr(Range<usize>),
@@ -188,7 +188,7 @@ impl Connection {
         }
     }
 
-    /// The server has closed. Nothing was due, or (`false`) an answer was.
+    /// The server has closed. Nothing was due, or (`false`) a response was.
     #[must_use]
     pub fn handle_eof(&self) -> bool {
         self.is_idle()

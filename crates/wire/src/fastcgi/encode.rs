@@ -19,7 +19,7 @@ pub fn encode_begin(out: &mut Vec<u8>, request: u16) {
     out.extend_from_slice(&[role1, role0, KEEP_CONN, 0, 0, 0, 0, 0]);
 }
 
-/// Asks for an end without an answer (F §5.4).
+/// Asks for an end without a response (F §5.4).
 pub fn encode_abort(out: &mut Vec<u8>, request: u16) {
     out.extend_from_slice(&RecordHeader::encode(RecordType::AbortRequest, request, 0));
 }
@@ -37,7 +37,7 @@ pub fn encode_stdin_end(out: &mut Vec<u8>, request: u16) {
     out.extend_from_slice(&RecordHeader::encode(RecordType::Stdin, request, 0));
 }
 
-/// Asks the server about itself, which every server answers at once: whether it is alive (F §4.1).
+/// Asks the server about itself, which every server responds at once: whether it is alive (F §4.1).
 pub fn encode_get_values(out: &mut Vec<u8>) {
     let mut content = Vec::with_capacity(32);
     push_pair(&mut content, b"FCGI_MPXS_CONNS", b"");

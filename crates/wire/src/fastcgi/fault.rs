@@ -79,12 +79,12 @@ faults! {
 }
 
 faults! {
-    /// What is wrong with the head of a CGI answer.
+    /// What is wrong with the head of a CGI response.
     CgiFault;
     /// More bytes than a head may have.
-    TooLarge, "cgi_head_too_large", "the head of the answer is too large";
+    TooLarge, "cgi_head_too_large", "the head of the response is too large";
     /// More field lines than a head may have.
-    TooManyFields, "cgi_too_many_fields", "the head of the answer has too many fields";
+    TooManyFields, "cgi_too_many_fields", "the head of the response has too many fields";
     /// A line that is no field: no colon, a name that is no token, a first line that would go on (RFC 3875 §6.3).
     NotAField, "cgi_not_a_field", "a line of the head is no field";
     /// A control other than HTAB in a value.
@@ -93,8 +93,8 @@ faults! {
     Status, "cgi_bad_status", "Status is not a number from 200 to 999";
     /// `Status` twice (RFC 3875 §6.3).
     TwoStatuses, "cgi_two_statuses", "Status came twice";
-    /// The answer ended before its head did.
-    Truncated, "cgi_no_head", "the answer ended before its head did";
+    /// The response ended before its head did.
+    Truncated, "cgi_no_head", "the response ended before its head did";
 }
 
 impl fmt::Display for CgiFault {

@@ -6,7 +6,7 @@
 //! * [`record`]: what a record is.
 //! * [`encode`]: appends records to a `Vec<u8>`.
 //! * [`Connection`]: what the server says, and which of it is allowed now.
-//! * [`CgiHead`]: the head of the answer that STDOUT begins with.
+//! * [`CgiHead`]: the head of the response that STDOUT begins with.
 //!
 //! "The specification" is the FastCGI Specification 1.0 of 29 April 1996; its sections are cited as `F §n`.
 
@@ -18,6 +18,6 @@ pub mod record;
 #[cfg(test)]
 mod tests;
 
-pub use cgi_head::{CgiAnswer, CgiHead, CgiLimits, CgiMended};
+pub use cgi_head::{CgiHead, CgiLimits, CgiMended, CgiResponse};
 pub use connection::{Connection, Decoded, Event, ProtocolStatus};
 pub use fault::{CgiFault, FastCgiFault, RecordFault};

@@ -25,7 +25,7 @@ pub const FIXED_BODY: usize = 8;
 pub enum RecordType {
     /// A request begins (F §5.1).
     BeginRequest = 1,
-    /// The web server wants no answer any more (F §5.4).
+    /// The web server wants no response any more (F §5.4).
     AbortRequest = 2,
     /// A request is over (F §5.5).
     EndRequest = 3,
@@ -33,7 +33,7 @@ pub enum RecordType {
     Params = 4,
     /// The request's body, as a stream (F §5.3).
     Stdin = 5,
-    /// The answer, as a stream (F §5.3).
+    /// The response, as a stream (F §5.3).
     Stdout = 6,
     /// What is for the log, as a stream (F §5.3).
     Stderr = 7,
@@ -41,7 +41,7 @@ pub enum RecordType {
     Data = 8,
     /// A question about the server (F §4.1).
     GetValues = 9,
-    /// Its answer (F §4.1).
+    /// Its response (F §4.1).
     GetValuesResult = 10,
     /// The server does not know a type of management record (F §4.2).
     UnknownType = 11,

@@ -77,7 +77,7 @@ fn asked() -> Connection {
 }
 
 #[test]
-fn an_answer_is_its_two_streams_and_its_end() {
+fn a_response_is_its_two_streams_and_its_end() {
     let bytes = [
         record(STDERR, 1, b"PHP Notice", 0),
         record(STDOUT, 1, b"Content-Type: text/html\r\n\r\n<p>", 5),
@@ -108,7 +108,7 @@ fn what_breaks_the_rules_is_named() {
         ("STDIN", record(5, 1, b"", 0), F::Direction),
         ("DATA", record(8, 1, b"", 0), F::Direction),
         ("GET_VALUES", record(9, 0, b"", 0), F::Direction),
-        ("another request's answer", record(STDOUT, 2, b"secret", 0), F::WrongRequest),
+        ("another request's response", record(STDOUT, 2, b"secret", 0), F::WrongRequest),
         ("nobody's answer", record(STDOUT, 0, b"secret", 0), F::WrongRequest),
         ("another request's end", record(END, 7, &[0; 8], 0), F::WrongRequest),
         ("a short end", record(END, 1, &[0; 7], 0), F::Length),
@@ -166,22 +166,22 @@ fn a_server_says_that_it_is_alive_when_asked_and_only_then() {
         assert!(connection.ask());
         connection
     };
-    for (answer, ok) in [
+    for (response, ok) in [
         (record(10, 0, b"\x0f\x01FCGI_MPXS_CONNS0", 3), true),
         (record(11, 0, &[9, 0, 0, 0, 0, 0, 0, 0], 0), true),
         (record(10, 1, b"", 0), false),
         (record(10, 0, &[0; 5000], 0), false),
         (record(11, 0, b"", 0), false),
     ] {
-        let (heard, connection) = hear_both_ways(asking, &answer);
-        assert_eq!((heard.values, heard.fault.is_none(), connection.is_idle()), (ok, ok, ok), "{answer:?}");
+        let (heard, connection) = hear_both_ways(asking, &response);
+        assert_eq!((heard.values, heard.fault.is_none(), connection.is_idle()), (ok, ok, ok), "{response:?}");
     }
     let (heard, _) = hear_both_ways(asked, &record(10, 0, b"", 0));
     assert_eq!(heard.fault.unwrap().kind, RecordFault::Unasked);
 }
 
 #[test]
-fn a_connection_that_ends_says_whether_an_answer_was_due() {
+fn a_connection_that_ends_says_whether_a_response_was_due() {
     assert!(Connection::new().handle_eof());
     assert!(!asked().handle_eof());
     let mut padded = asked();
@@ -322,11 +322,11 @@ const SMALL: CgiLimits = CgiLimits { bytes: 300, fields: 5 };
 impl CgiHead {
     fn shown(&self) -> String {
         let fields = self.fields().map(|(name, value)| format!("{}={};", text(name), text(value)));
-        let answer = match self.answer() {
-            CgiAnswer::Client(status) => status.to_string(),
-            CgiAnswer::Local(path) => format!("local {}", text(path)),
+        let response = match self.response() {
+            CgiResponse::Client(status) => status.to_string(),
+            CgiResponse::Local(path) => format!("local {}", text(path)),
         };
-        format!("{answer} {}", fields.collect::<String>())
+        format!("{response} {}", fields.collect::<String>())
     }
 }
 

@@ -9,9 +9,9 @@ use crate::{FaultKind, WireFault};
 pub enum FromWorker<'a> {
     /// The worker is ready.
     Hello(Hello<'a>),
-    /// The head of an answer, and what of its body came with it.
+    /// The head of a response, and what of its body came with it.
     Response(Response<'a>),
-    /// Bytes of an answer's body.
+    /// Bytes of a response's body.
     Data {
         /// The stream.
         stream: u32,
@@ -20,14 +20,14 @@ pub enum FromWorker<'a> {
         /// The body ends here.
         end: bool,
     },
-    /// The trailers of an answer; they end it.
+    /// The trailers of a response; they end it.
     Trailers {
         /// The stream.
         stream: u32,
         /// Names and values.
         fields: Strings<'a>,
     },
-    /// An informational answer.
+    /// An informational response.
     Inform {
         /// The stream.
         stream: u32,
@@ -48,7 +48,7 @@ pub enum FromWorker<'a> {
         /// Bytes, 1 to 2^31-1.
         amount: u32,
     },
-    /// The answer ends here, incomplete.
+    /// The response ends here, incomplete.
     Reset {
         /// The stream.
         stream: u32,
@@ -85,19 +85,19 @@ pub enum FromWorker<'a> {
         /// At most 123 bytes.
         reason: &'a str,
     },
-    /// The application answers by itself, on the socket that came with this frame.
+    /// The application responds by itself, on the socket that came with this frame.
     Hijack {
         /// The stream.
         stream: u32,
     },
-    /// The answer to a PING.
+    /// The response to a PING.
     Pong {
         /// The PING's bytes.
         payload: [u8; 8],
     },
     /// The worker wants no more requests.
     Drain,
-    /// It has something to do behind its answer, or (`end`) has done it.
+    /// It has something to do behind its response, or (`end`) has done it.
     Busy {
         /// Its place is free.
         end: bool,
@@ -119,7 +119,7 @@ pub struct Hello<'a> {
     pub about: Strings<'a>,
 }
 
-/// RESPONSE: the head of an answer, and the first bytes of its body (spec §5).
+/// RESPONSE: the head of a response, and the first bytes of its body (spec §5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Response<'a> {
     /// The stream.
@@ -130,7 +130,7 @@ pub struct Response<'a> {
     pub fields: Strings<'a>,
     /// At most [`MAX_BODY`] bytes; not under credit.
     pub body: &'a [u8],
-    /// The answer is complete.
+    /// The response is complete.
     pub end: bool,
     /// Close the client's connection after it.
     pub close: bool,
@@ -210,7 +210,7 @@ impl<'a> FromWorker<'a> {
             FrameType::Trailers => Self::Trailers { stream, fields: reader.last_pairs()? },
             FrameType::Inform => {
                 let status = reader.u16()?;
-                // 100 is Keepwarm's to send, 101 is an answer.
+                // 100 is Keepwarm's to send, 101 is a response.
                 if !(102..=199).contains(&status) {
                     return Err(reader.fault(FaultKind::Status, status.into()));
                 }

@@ -36,7 +36,7 @@ pub enum ToWorker<'a> {
         /// Bytes, 1 to 2^31-1.
         amount: u32,
     },
-    /// Nobody waits for this answer any more.
+    /// Nobody waits for this response any more.
     Reset {
         /// The stream.
         stream: u32,
@@ -77,7 +77,7 @@ pub enum ToWorker<'a> {
         /// At most 123 bytes.
         reason: &'a str,
     },
-    /// The worker must answer with these bytes.
+    /// The worker must respond with these bytes.
     Ping {
         /// Any bytes.
         payload: [u8; 8],

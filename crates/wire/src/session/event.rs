@@ -8,25 +8,25 @@ use crate::frame::{FromWorker, Hello, ResetCode, Response, Strings, message_cost
 pub enum SessionEvent<'a> {
     /// The worker is ready: streams can be opened.
     Hello(Hello<'a>),
-    /// The head of an answer. With `end` the stream is over. With 101 messages follow.
+    /// The head of a response. With `end` the stream is over. With 101 messages follow.
     Response(Response<'a>),
-    /// Bytes of an answer's body; to be released.
+    /// Bytes of a response's body; to be released.
     Data {
         /// The stream.
         stream: u32,
         /// At most 65,536 bytes.
         bytes: &'a [u8],
-        /// The answer is complete and the stream over.
+        /// The response is complete and the stream over.
         over: bool,
     },
-    /// Trailers; the answer is complete and the stream over.
+    /// Trailers; the response is complete and the stream over.
     Trailers {
         /// The stream.
         stream: u32,
         /// Names and values.
         fields: Strings<'a>,
     },
-    /// An informational answer, before the answer.
+    /// An informational response, before the response.
     Inform {
         /// The stream.
         stream: u32,
@@ -40,7 +40,7 @@ pub enum SessionEvent<'a> {
         /// The stream.
         stream: u32,
     },
-    /// The answer ends here, incomplete; the stream is over.
+    /// The response ends here, incomplete; the stream is over.
     Reset {
         /// The stream.
         stream: u32,
@@ -49,7 +49,7 @@ pub enum SessionEvent<'a> {
         /// For the log.
         reason: &'a str,
         /// RESPONSE had come: the client's connection must be cut. Otherwise an error can be answered.
-        answered: bool,
+        responded: bool,
         /// The worker says that it had not begun (REFUSED), and nothing it sent before says otherwise: another worker
         /// may get the request.
         unprocessed: bool,
@@ -81,7 +81,7 @@ pub enum SessionEvent<'a> {
         /// At most 123 bytes.
         reason: &'a str,
     },
-    /// The application answers by itself, on a socket of its own; the stream is over.
+    /// The application responds by itself, on a socket of its own; the stream is over.
     Hijack {
         /// The stream.
         stream: u32,
@@ -98,9 +98,9 @@ pub enum SessionEvent<'a> {
     },
     /// The worker wants no more requests. When all streams are over, send DRAIN.
     Drain,
-    /// The worker's place is not free when its answer ends; or (`end`) it is free now.
+    /// The worker's place is not free when its response ends; or (`end`) it is free now.
     Busy {
-        /// It has done what it had to do behind its answer.
+        /// It has done what it had to do behind its response.
         end: bool,
     },
     /// A frame of a stream that Keepwarm has reset: nobody waits for it. Its bytes are released already.
@@ -168,7 +168,7 @@ impl<'a> SessionEvent<'a> {
             FromWorker::Want { stream } => Self::Want { stream },
             FromWorker::Reset { stream, code, reason } => {
                 let unprocessed = code == ResetCode::REFUSED && !before.begun();
-                Self::Reset { stream, code, reason, answered: before.answered(), unprocessed }
+                Self::Reset { stream, code, reason, responded: before.responded(), unprocessed }
             }
             FromWorker::Text { stream, bytes, end } => Self::Text { stream, bytes, end },
             FromWorker::Binary { stream, bytes, end } => Self::Binary { stream, bytes, end },

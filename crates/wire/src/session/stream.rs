@@ -17,7 +17,7 @@ use crate::frame::{FromWorker, Response, message_cost};
 /// One open stream.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stream {
-    answer: Answer,
+    response: ResponseState,
     /// The request asked for a WebSocket.
     websocket: bool,
     /// The worker has shown that it works on the request.
@@ -30,9 +30,9 @@ pub(super) struct Stream {
     pub(super) receive: Window,
 }
 
-/// How far the answer is.
+/// How far the response is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Answer {
+enum ResponseState {
     /// No RESPONSE yet.
     Waiting,
     /// A body follows.
@@ -63,12 +63,12 @@ impl Step {
 impl Stream {
     pub(super) fn new(websocket: bool, send: u32, receive: u32) -> Self {
         let receive = Window::new(receive);
-        Self { answer: Answer::Waiting, websocket, begun: false, reset: false, send, receive }
+        Self { response: ResponseState::Waiting, websocket, begun: false, reset: false, send, receive }
     }
 
     /// Whether RESPONSE has come.
-    pub(super) fn answered(&self) -> bool {
-        self.answer != Answer::Waiting
+    pub(super) fn responded(&self) -> bool {
+        self.response != ResponseState::Waiting
     }
 
     /// Whether the worker has shown that it works on the request.
@@ -98,7 +98,7 @@ impl Stream {
                 Ok(Step::OVER)
             }
             FromWorker::Inform { status, .. } => {
-                if self.answered() {
+                if self.responded() {
                     return Err((FaultKind::LateInform, status.into()));
                 }
                 self.begun = true;
@@ -113,7 +113,7 @@ impl Stream {
                 Ok(Step::NOTHING)
             }
             FromWorker::Reset { .. } => Ok(Step::OVER),
-            FromWorker::Hijack { .. } if self.answered() => Err((FaultKind::SecondResponse, 0)),
+            FromWorker::Hijack { .. } if self.responded() => Err((FaultKind::SecondResponse, 0)),
             FromWorker::Hijack { .. } => Ok(Step::OVER),
             FromWorker::Text { bytes, end, .. } => self.handle_message(Message::Text, bytes, end),
             FromWorker::Binary { bytes, end, .. } => self.handle_message(Message::Binary, bytes, end),
@@ -129,7 +129,7 @@ impl Stream {
     }
 
     fn handle_response(&mut self, response: &Response<'_>) -> Result<Step, (FaultKind, u64)> {
-        if self.answered() {
+        if self.responded() {
             return Err((FaultKind::SecondResponse, response.status.into()));
         }
         let accepted = response.status == 101;
@@ -137,7 +137,7 @@ impl Stream {
             return Err((FaultKind::NotWebsocket, response.status.into()));
         }
         self.begun = true;
-        self.answer = if accepted { Answer::Messages(None) } else { Answer::Body };
+        self.response = if accepted { ResponseState::Messages(None) } else { ResponseState::Body };
         Ok(Step { bytes: 0, over: response.end })
     }
 
@@ -151,24 +151,24 @@ impl Stream {
         if within.is_some_and(|open| open != message) {
             return Err((FaultKind::MixedMessage, 0));
         }
-        self.answer = Answer::Messages(if end { None } else { Some(message) });
+        self.response = ResponseState::Messages(if end { None } else { Some(message) });
         Ok(Step { bytes: message_cost(bytes.len()) as u32, over: false })
     }
 
     fn needs_body(&self) -> Result<(), (FaultKind, u64)> {
-        match self.answer {
-            Answer::Body => Ok(()),
-            Answer::Waiting => Err((FaultKind::BeforeResponse, 0)),
-            Answer::Messages(_) => Err((FaultKind::WebsocketBody, 0)),
+        match self.response {
+            ResponseState::Body => Ok(()),
+            ResponseState::Waiting => Err((FaultKind::BeforeResponse, 0)),
+            ResponseState::Messages(_) => Err((FaultKind::WebsocketBody, 0)),
         }
     }
 
     /// The message that has begun, if one has.
     fn needs_messages(&self) -> Result<Option<Message>, (FaultKind, u64)> {
-        match self.answer {
-            Answer::Messages(within) => Ok(within),
-            Answer::Waiting if self.websocket => Err((FaultKind::BeforeResponse, 0)),
-            Answer::Waiting | Answer::Body => Err((FaultKind::NotWebsocket, 0)),
+        match self.response {
+            ResponseState::Messages(within) => Ok(within),
+            ResponseState::Waiting if self.websocket => Err((FaultKind::BeforeResponse, 0)),
+            ResponseState::Waiting | ResponseState::Body => Err((FaultKind::NotWebsocket, 0)),
         }
     }
 }

@@ -79,7 +79,7 @@ fn nothing_opens_before_hello() {
     let mut session = Session::new(CONFIG);
     assert!(!session.is_ready());
     assert_eq!((session.free_places(), session.open()), (0, None));
-    assert!(!session.ping([0; 8], &mut Vec::new()), "a worker that loads cannot answer");
+    assert!(!session.ping([0; 8], &mut Vec::new()), "a worker that loads cannot respond");
     session.handle_frame(hello(2)).unwrap();
     assert!(session.is_ready());
     assert_eq!(
@@ -293,16 +293,16 @@ fn a_refusal_is_believed_only_before_the_work_shows() {
         (&[FromWorker::Inform { stream: 1, status: 103, fields: Strings::default() }], false, false),
         (&[response(1, 200, false)], true, false),
     ];
-    for (before, was_answered, was_unprocessed) in said {
+    for (before, has_response, was_unprocessed) in said {
         let mut session = ready(1);
         session.open().unwrap();
         for frame in before {
             session.handle_frame(*frame).unwrap();
         }
-        let Ok(SessionEvent::Reset { answered, unprocessed, .. }) = session.handle_frame(refusal(1)) else {
+        let Ok(SessionEvent::Reset { responded, unprocessed, .. }) = session.handle_frame(refusal(1)) else {
             panic!("{before:?}")
         };
-        assert_eq!((answered, unprocessed), (was_answered, was_unprocessed), "{before:?}");
+        assert_eq!((responded, unprocessed), (has_response, was_unprocessed), "{before:?}");
     }
     let mut session = ready(1);
     session.open().unwrap();

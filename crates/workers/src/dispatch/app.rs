@@ -35,7 +35,7 @@ pub struct AppPolicy {
     pub queue: usize,
     /// How long one waits at most.
     pub queue_timeout: Duration,
-    /// How long the app may take before it begins its answer, and between two parts of it. Time spent on the client does not count.
+    /// How long the app may take before it begins its response, and between two parts of it. Time spent on the client does not count.
     pub request_timeout: Duration,
     /// A request that takes the app longer has its worker's stack put into the log.
     pub slow_log: Option<Duration>,
@@ -69,7 +69,7 @@ pub struct App {
     policy: ArcSwap<AppPolicy>,
     state: Mutex<State>,
     pub(super) quarantine: Quarantine,
-    /// A request holds up a worker, or a thread of one: it is read, and its answer taken, for the worker.
+    /// A request holds up a worker, or a thread of one: it is read, and its response taken, for the worker.
     blocking: AtomicBool,
     /// How many requests a worker takes at once.
     streams: AtomicUsize,
@@ -204,7 +204,7 @@ impl App {
         let printed = Arc::clone(&self.unstarted.lock().unwrap_or_else(PoisonError::into_inner));
         exchange.request_mut().target = Some(Arc::clone(&self.name));
         let detail = "The application does not start as its files are now. It is tried again when one of them changes.";
-        keepwarm_net::answer_printed(exchange, "not_started", detail, &printed);
+        keepwarm_net::respond_with_printed(exchange, "not_started", detail, &printed);
         true
     }
 
@@ -272,8 +272,8 @@ impl App {
     }
 
     /// A request has been answered to its end.
-    pub(super) fn handle_answer(&self, about: &About) {
-        if self.quarantine.handle_answer(about) {
+    pub(super) fn handle_response(&self, about: &About) {
+        if self.quarantine.handle_response(about) {
             tracing::info!(app = %self.name, route = %about, "the route has answered; it is open again");
         }
     }

@@ -63,7 +63,7 @@ pub(super) enum Item {
     Data {
         /// At most 64 KiB.
         bytes: Vec<u8>,
-        /// The answer is complete.
+        /// The response is complete.
         over: bool,
     },
     /// The application wants the body.
@@ -79,7 +79,7 @@ pub(super) enum Item {
     },
     /// The WebSocket closes.
     Close(u16, String),
-    /// The application answers by itself, on this socket; `None`: it could not be had.
+    /// The application responds by itself, on this socket; `None`: it could not be had.
     Hijacked(Option<Socket>),
     /// The worker gives up on this request.
     Reset {

@@ -1,4 +1,4 @@
-//! One request from its head to the last byte of its answer, on the task of its client.
+//! One request from its head to the last byte of its response, on the task of its client.
 //!
 //! ```text
 //!   collect ──▶ submit ──▶ converse ──▶ over
@@ -7,13 +7,13 @@
 //!    workers)
 //! ```
 //!
-//! A worker that takes one request at a time gets it with its body already read, and is free as soon as it has produced its answer: what a
+//! A worker that takes one request at a time gets it with its body already read, and is free as soon as it has produced its response: what a
 //! slow client sends and takes waits in a spool (`http-rules` §7). Other workers stream, under credit.
 
-mod answer;
 pub(super) mod body;
 mod clock;
 mod fate;
+mod response;
 mod websocket;
 
 use std::future::poll_fn;
@@ -98,7 +98,7 @@ pub(super) struct Conversation<'a, 'c> {
     full: bool,
     /// The application waits for the client: to take the response, or to send more of its body.
     client_is_slow: bool,
-    /// The worker has said all of its answer.
+    /// The worker has said all of its response.
     complete: bool,
     /// When it had.
     ended: Option<Instant>,
@@ -110,7 +110,7 @@ pub(super) struct Conversation<'a, 'c> {
     websocket: bool,
     /// Of an accepted WebSocket.
     messages: Option<Messages>,
-    /// The application answers by itself, on this socket.
+    /// The application responds by itself, on this socket.
     hijacked: Option<Socket>,
 }
 
@@ -166,7 +166,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
             Ok(()) => self.enqueue(frame),
             Err(error) => {
                 tracing::warn!(app = %self.app.name, %error, "a request cannot be put on the wire");
-                answer::fail(
+                response::fail(
                     self.exchange,
                     431,
                     "too_large_for_the_wire",
@@ -197,7 +197,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
                     // A worker may take it without our being woken: looked at soon enough to see its time run out.
                     false => policy.queue_timeout.min(policy.request_timeout),
                 };
-                self.exchange.deadlines().set_after(Wait::Answer, wait);
+                self.exchange.deadlines().set_after(Wait::Response, wait);
                 if let Some(slow) = policy.slow_log.filter(|_| !self.slow_said) {
                     self.exchange.deadlines().set_after(Wait::Slow, slow);
                 }
@@ -245,7 +245,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
             if self.exchange.deadlines().poll_passed(Wait::Slow, cx) {
                 self.is_slow();
             }
-            if self.exchange.deadlines().poll_passed(Wait::Answer, cx) && self.time_is_over() {
+            if self.exchange.deadlines().poll_passed(Wait::Response, cx) && self.time_is_over() {
                 return Poll::Ready(());
             }
             return Poll::Pending;
@@ -253,9 +253,9 @@ impl<'a, 'c> Conversation<'a, 'c> {
     }
 
     fn client_gone(&mut self, gone: Gone) -> Poll<()> {
-        if self.exchange.answered() {
+        if self.exchange.responded() {
             // A stream without an end is answered as far as it can be.
-            self.app.handle_answer(&self.call.about);
+            self.app.handle_response(&self.call.about);
         }
         self.exchange.abort(gone.name());
         self.keep_time_of_abandoned();
@@ -272,7 +272,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
         }
     }
 
-    /// Nobody waits for the answer any more: whoever has the request is told.
+    /// Nobody waits for the response any more: whoever has the request is told.
     fn stop_waiting(&mut self) {
         if !std::mem::replace(&mut self.over, true) && !self.complete {
             match self.call.abandon() {
@@ -286,8 +286,8 @@ impl<'a, 'c> Conversation<'a, 'c> {
     fn refuse_body(&mut self, error: BodyError) {
         self.stop_waiting();
         match error.refusal() {
-            Some(refusal) if !self.exchange.answered() => {
-                answer::fail(self.exchange, refusal.status, refusal.name, &refusal.detail);
+            Some(refusal) if !self.exchange.responded() => {
+                response::fail(self.exchange, refusal.status, refusal.name, &refusal.detail);
             }
             Some(refusal) => self.exchange.abort(refusal.name),
             None => self.exchange.abort("client_closed"),

@@ -22,7 +22,7 @@ use crate::supervisor::LinkEvent;
 
 /// Read at a time: a whole largest frame, so that a body block costs one read.
 const READ: usize = 128 * 1024;
-/// Read at a time from a worker whose answers have been small.
+/// Read at a time from a worker whose responses have been small.
 const READ_SMALL: usize = 16 * 1024;
 
 /// How long is waited for what the kernel is short of. The number is arbitrary: long enough not to spin, short beside any time-out.
@@ -67,7 +67,7 @@ struct Driver {
     buffer: ReadBuffer,
     room: usize,
     deadlines: Deadlines,
-    /// What the worker is at work on behind an answer.
+    /// What the worker is at work on behind a response.
     tail: Option<Tail>,
     /// Those that the worker has passed, for HIJACK frames that have not come whole.
     sockets: Vec<Socket>,
@@ -117,7 +117,7 @@ impl Driver {
                 },
                 Left::ForLater => self.try_later(cx),
             }
-            if self.tail.is_some() && self.deadlines.poll_passed(Wait::Answer, cx) {
+            if self.tail.is_some() && self.deadlines.poll_passed(Wait::Response, cx) {
                 self.tail_is_late();
             }
             let room = self.room;
@@ -196,24 +196,24 @@ impl Driver {
         result
     }
 
-    /// What a worker does behind an answer has the time of a request, too: nobody else would notice that it never ends.
+    /// What a worker does behind a response has the time of a request, too: nobody else would notice that it never ends.
     fn keep_time_of(&mut self, tail: Option<Tail>) {
         match (&self.tail, &tail) {
             (None, None) => return,
             (Some(known), Some(tail)) if known.stream == tail.stream => return,
-            (_, Some(_)) => self.deadlines.set_after(Wait::Answer, self.app.policy().request_timeout),
-            (Some(_), None) => self.deadlines.set(Wait::Answer, None),
+            (_, Some(_)) => self.deadlines.set_after(Wait::Response, self.app.policy().request_timeout),
+            (Some(_), None) => self.deadlines.set(Wait::Response, None),
         }
         self.tail = tail;
     }
 
     fn tail_is_late(&mut self) {
-        self.deadlines.set(Wait::Answer, None);
+        self.deadlines.set(Wait::Response, None);
         let about = self.tail.as_ref().and_then(|tail| tail.call.as_ref()).map(|call| &call.about);
         tracing::error!(app = %self.app.name, worker = self.link.key.number, pid = self.link.key.pid,
             id = about.map(|about| tracing::field::display(&about.id)), route = about.map(tracing::field::display),
-            limit = ?self.app.policy().request_timeout, "the worker is still at work behind its answer");
-        self.link.give_up(about, "did not come to an end behind an answer");
+            limit = ?self.app.policy().request_timeout, "the worker is still at work behind its response");
+        self.link.give_up(about, "did not come to an end behind a response");
     }
 
     fn finish(self, end: End) {
@@ -270,7 +270,7 @@ fn handle(
     let call = match ended {
         Some(stream) => {
             let call = inner.calls.remove(&stream);
-            // One that was withdrawn while it waited behind that answer has ended before it.
+            // One that was withdrawn while it waited behind that response has ended before it.
             if inner.busy && !inner.session.is_open_before(stream) {
                 inner.tail = Some(Tail { stream, call: call.clone() });
                 freed = false;

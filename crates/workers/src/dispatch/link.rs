@@ -26,7 +26,7 @@ pub(super) use death::{Condemned, Remains};
 pub(super) use stream::BodyKind;
 pub(super) use write::Left;
 
-/// What Keepwarm holds of one worker's answers ahead of their clients: per stream, and in all. The second bounds memory; it is
+/// What Keepwarm holds of one worker's responses ahead of their clients: per stream, and in all. The second bounds memory; it is
 /// large, so that a few clients which read slowly cannot hold up the others of an ASGI worker.
 const CREDIT: SessionConfig =
     SessionConfig { stream_credit: 256 * 1024, connection_credit: 32 * 1024 * 1024 };
@@ -45,7 +45,7 @@ pub(super) struct Link {
     requests: Requests,
     /// Its thread has had its turn since the worker was last asked for a sign of life.
     listened: Arc<AtomicBool>,
-    /// It may pass sockets on which its application answers by itself.
+    /// It may pass sockets on which its application responds by itself.
     hijacks: AtomicBool,
     /// It gets no more requests, or never any. Changed and looked at while the app's state is locked.
     retired: AtomicBool,
@@ -56,7 +56,7 @@ pub(super) struct Link {
 pub(super) struct LinkInner {
     pub(super) session: Session,
     pub(super) calls: HashMap<u32, Arc<Call>>,
-    /// Requests that its application answers by itself (`spec/wire.md` §5, HIJACK), by the streams that they had.
+    /// Requests that its application responds by itself (`spec/wire.md` §5, HIJACK), by the streams that they had.
     hijacked: HashMap<u32, Arc<Call>>,
     /// What the socket did not take.
     unsent: Vec<u8>,
@@ -66,9 +66,9 @@ pub(super) struct LinkInner {
     driver: Option<Waker>,
     /// The worker takes its requests one after the other, in the order of their streams.
     pub(super) in_order: bool,
-    /// The worker has something to do behind the answer that ends next, or has ended (`spec/wire.md` §8).
+    /// The worker has something to do behind the response that ends next, or has ended (`spec/wire.md` §8).
     pub(super) busy: bool,
-    /// That answer has ended: its place is free once the worker is.
+    /// That response has ended: its place is free once the worker is.
     pub(super) tail: Option<Tail>,
     /// The socket is dead: nothing can be given to this worker.
     pub(super) dead: bool,
@@ -86,7 +86,7 @@ pub(super) struct LinkInner {
     said_goodbye: bool,
 }
 
-/// What a worker does behind an answer.
+/// What a worker does behind a response.
 #[derive(Debug, Clone)]
 pub(super) struct Tail {
     pub(super) stream: u32,
@@ -209,7 +209,7 @@ impl LinkInner {
         }
     }
 
-    /// Whether the worker is busy behind its answer. `true`: the place of that answer is free now.
+    /// Whether the worker is busy behind its response. `true`: the place of that answer is free now.
     pub(super) fn set_busy(&mut self, busy: bool) -> bool {
         self.busy = busy && self.in_order;
         let freed = !self.busy && self.tail.take().is_some();

@@ -7,8 +7,8 @@
 //! * `relay`: the same with a worker that is a server by itself, and has a protocol of its own.
 //!
 //! A request costs a worker one read and one write. On our side: the client's task writes the REQUEST frame itself, on whatever
-//! thread it is; the driver of the worker, on the thread that owns it, reads the answer, at once gives the freed worker the next
-//! request that waits, and wakes the client's task, which writes the answer.
+//! thread it is; the driver of the worker, on the thread that owns it, reads the response, at once gives the freed worker the next
+//! request that waits, and wakes the client's task, which writes the response.
 
 mod activity;
 mod app;

@@ -15,7 +15,7 @@ use super::relay::StandingServer;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pulse {
     /// A worker answered, after this time.
-    Answered(Duration),
+    Responded(Duration),
     /// None answered, and so many are at work on requests: their turn to answer comes after those.
     Busy(usize),
     /// None of so many answered in time, and they have nothing to do.
@@ -30,7 +30,7 @@ impl Pulse {
     /// Whether a request would find a worker.
     #[must_use]
     pub fn is_good(&self) -> bool {
-        matches!(self, Self::Answered(_) | Self::Busy(_))
+        matches!(self, Self::Responded(_) | Self::Busy(_))
     }
 }
 
@@ -41,7 +41,7 @@ impl App {
         if let Some(StandingServer { address, .. }) = self.standing() {
             // Nothing is asked: a server whose processes all have a connection of ours hears no other.
             return match timeout(bound, address.connect()).await {
-                Ok(Ok(_)) => Pulse::Answered(begun.elapsed()),
+                Ok(Ok(_)) => Pulse::Responded(begun.elapsed()),
                 Ok(Err(_)) | Err(_) => Pulse::Away(address),
             };
         }
@@ -70,14 +70,14 @@ impl App {
 const MOST: u32 = 3;
 
 async fn ask(links: &[Arc<Link>], begun: Instant, bound: Duration) -> Pulse {
-    let (answered, mut answers) = mpsc::channel(1);
+    let (responded, mut responses) = mpsc::channel(1);
     for link in links {
-        link.ask(answered.clone());
+        link.ask(responded.clone());
     }
     // Those that have died drop theirs: without any left there is nothing to wait for.
-    drop(answered);
-    if let Ok(Some(())) = timeout(bound, answers.recv()).await {
-        return Pulse::Answered(begun.elapsed());
+    drop(responded);
+    if let Ok(Some(())) = timeout(bound, responses.recv()).await {
+        return Pulse::Responded(begun.elapsed());
     }
     match links.iter().filter(|link| link.is_at_work()).count() {
         0 => Pulse::Silent(links.len()),

@@ -80,12 +80,12 @@ impl Quarantine {
     }
 
     /// A request has been answered to its end. `true`: its route was refused until now.
-    pub(super) fn handle_answer(&self, about: &About) -> bool {
+    pub(super) fn handle_response(&self, about: &About) -> bool {
         if !self.watches() {
             return false;
         }
         let mut vigil = self.vigil();
-        let opened = vigil.handle_answer(&page(about));
+        let opened = vigil.handle_response(&page(about));
         self.watches.store(!vigil.is_quiet(), Ordering::Relaxed);
         opened
     }
@@ -201,7 +201,7 @@ mod tests {
         assert!(Trial::ask(&app, &deadly).is_err());
         drop(trial);
         let trial = Trial::ask(&app, &deadly).unwrap().unwrap();
-        app.handle_answer(&deadly);
+        app.handle_response(&deadly);
         drop(trial);
         assert!(Trial::ask(&app, &deadly).unwrap().is_none());
         assert!(!app.quarantine.watches());

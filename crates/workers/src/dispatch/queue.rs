@@ -139,13 +139,13 @@ impl Queue {
     pub(super) fn free_place(&mut self, link: &Arc<Link>) -> Result<Option<Job>, Retired> {
         let Some(seat) = self.seat(link) else { return Ok(None) };
         seat.taken = seat.taken.saturating_sub(1);
-        seat.pace.handle_answer(Instant::now().into_std(), seat.taken > 0);
+        seat.pace.handle_response(Instant::now().into_std(), seat.taken > 0);
         let (retired, closed, empty) = (seat.retired, seat.closed, seat.taken == 0);
         self.in_work = self.in_work.saturating_sub(1);
         if !retired {
             return Ok(self.fill(link));
         }
-        // The last worker of an app that was taken out of the configuration: what waits has been promised an answer.
+        // The last worker of an app that was taken out of the configuration: what waits has been promised a response.
         match self.workers() {
             0 if !closed => match self.next_job(link.thread()) {
                 Some(job) => {

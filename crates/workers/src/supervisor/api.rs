@@ -58,9 +58,9 @@ impl Supervisor {
     /// order. One is given up when one of its workers ended with a status that says that another try is of no use, or when it was retried in vain. What that
     /// worker wrote to standard error is in the failure and not in the log: see [`StartFailure::write_to`].
     pub async fn wait_first_boot(&self) -> Vec<StartFailure> {
-        let (reply, answer) = oneshot::channel();
+        let (reply, response) = oneshot::channel();
         self.send(Command::WaitFirstBoot(reply));
-        answer.await.unwrap_or_else(|_| vec![gone()])
+        response.await.unwrap_or_else(|_| vec![gone()])
     }
 
     /// Starts a new generation of every app beside the old one, and retires the old one when every new worker of every
@@ -71,9 +71,9 @@ impl Supervisor {
     /// The first new worker that failed (nothing is retried). The new generation is ended, the old one of every app
     /// goes on serving.
     pub async fn reload(&self, apps: Vec<AppSpec>) -> Result<ReloadReport, StartFailure> {
-        let (reply, answer) = oneshot::channel();
+        let (reply, response) = oneshot::channel();
         self.send(Command::Reload(apps, reply));
-        answer.await.unwrap_or_else(|_| Err(gone()))
+        response.await.unwrap_or_else(|_| Err(gone()))
     }
 
     /// As [`reload`](Self::reload), of one app only: the others go on as they are. The app must be one of those that run.
@@ -82,17 +82,17 @@ impl Supervisor {
     ///
     /// As those of a reload.
     pub async fn recycle(&self, app: AppSpec) -> Result<ReloadReport, StartFailure> {
-        let (reply, answer) = oneshot::channel();
+        let (reply, response) = oneshot::channel();
         self.send(Command::Recycle(Box::new(app), reply));
-        answer.await.unwrap_or_else(|_| Err(gone()))
+        response.await.unwrap_or_else(|_| Err(gone()))
     }
 
     /// Returns when no worker of a generation before this one is left.
     pub async fn wait_over(&self, generation: u64) {
-        let (reply, answer) = oneshot::channel();
+        let (reply, response) = oneshot::channel();
         self.send(Command::WaitOver(generation, reply));
         // An error: the supervisor has stopped, and with it every worker.
-        let _ = answer.await;
+        let _ = response.await;
     }
 
     /// Has the guardian remove this file, given by its absolute path, when Keepwarm dies: if it still is the file it is now.
@@ -109,10 +109,10 @@ impl Supervisor {
     /// and SIGKILL two seconds later; a grace of zero is SIGKILL at once. Returns when every process has been reaped.
     /// A second call may shorten the grace of the first.
     pub async fn stop(&self, grace: Duration) {
-        let (reply, answer) = oneshot::channel();
+        let (reply, response) = oneshot::channel();
         self.send(Command::Stop(grace, reply));
         // An error means that the control task has ended, which it does only when nothing runs any more.
-        let _ = answer.await;
+        let _ = response.await;
     }
 
     /// So many workers of every app more, or fewer (`by` below 0): within 1 and the most that its configuration allows. It holds until the next
@@ -123,17 +123,17 @@ impl Supervisor {
 
     /// What runs at this moment; empty after a stop.
     pub async fn snapshot(&self) -> Snapshot {
-        let (reply, answer) = oneshot::channel();
+        let (reply, response) = oneshot::channel();
         self.send(Command::Snapshot(reply));
-        answer.await.unwrap_or_default()
+        response.await.unwrap_or_default()
     }
 
     /// Has a worker print the stack of what it is doing, which also goes to the log, and gives what it printed: nothing when it said nothing
     /// within half a second. `None`: no worker has this process id.
     pub async fn stack(&self, pid: u32) -> Option<Vec<u8>> {
-        let (reply, answer) = oneshot::channel();
+        let (reply, response) = oneshot::channel();
         self.send(Command::Stack(pid, reply));
-        answer.await.ok().flatten()
+        response.await.ok().flatten()
     }
 
     /// A closed channel drops the command and with it its reply, which the caller sees.

@@ -30,7 +30,7 @@ use super::{AppSpec, Death, Exit, Recycled, Recycling, WorkerState, priority};
 const KILL_AFTER: Duration = Duration::from_secs(2);
 /// From the end of the wire to SIGKILL, for a worker that does not end by itself. It may still print why it ends.
 const CLOSED_KILL_AFTER: Duration = Duration::from_secs(2);
-/// From SIGKILL until its place is given to another, should the kernel not let it end: it waits for a disk or a file server that does not answer.
+/// From SIGKILL until its place is given to another, should the kernel not let it end: it waits for a disk or a file server that does not respond.
 const UNKILLABLE_AFTER: Duration = Duration::from_secs(5);
 
 /// Names a worker within its generation; never used again.

@@ -26,7 +26,7 @@ mod looks;
 mod reload;
 mod state;
 
-/// What the handle asks for, with the place for the answer.
+/// What the handle asks for, with the place for the response.
 pub(super) enum Command {
     WaitFirstBoot(oneshot::Sender<Vec<StartFailure>>),
     /// That all generations before this one are over.
@@ -291,12 +291,12 @@ impl Control {
         }
         self.finish_trial(now);
         self.start_trial(now);
-        self.answer_first();
+        self.reply_first();
         self.forget_over();
-        self.answer_over();
+        self.reply_over();
     }
 
-    fn answer_over(&mut self) {
+    fn reply_over(&mut self) {
         let oldest = self.running.keys().map(|(_, generation)| *generation).min();
         let is_over = |(before, _): &mut (u64, _)| oldest.is_none_or(|oldest| oldest >= *before);
         for (_, waiter) in self.over.extract_if(.., is_over) {
@@ -314,7 +314,7 @@ impl Control {
         self.running.insert(key, running);
     }
 
-    fn answer_first(&mut self) {
+    fn reply_first(&mut self) {
         let First { over, failures, waiters } = &mut self.first;
         let awaited = |running: &Running| match running.machine.phase() {
             Phase::First => true,

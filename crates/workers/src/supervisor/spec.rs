@@ -26,7 +26,7 @@ pub struct AppSpec {
     pub process: ProcessSettings,
     /// How it is spoken to.
     pub contact: Contact,
-    /// SIGQUIT has it finish what it still works on, and end: php-fpm, whose scripts may go on behind their answers. Others end at SIGTERM, and show their
+    /// SIGQUIT has it finish what it still works on, and end: php-fpm, whose scripts may go on behind their responses. Others end at SIGTERM, and show their
     /// stacks at SIGQUIT.
     pub ends_at_quit: bool,
     /// Its processes keep others for the requests: php-fpm. Those are looked at, and ended one by one, in place of the worker itself.

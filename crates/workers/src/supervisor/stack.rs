@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, timeout_at};
 
-/// What a worker has for its answer: printing takes a millisecond, and a busy machine some more.
+/// What a worker has for its response: printing takes a millisecond, and a busy machine some more.
 pub(super) const STACK_TIME: Duration = Duration::from_millis(500);
 /// A stack is printed in many small writes; after such a pause it is over. The number is arbitrary.
 const QUIET: Duration = Duration::from_millis(50);

@@ -48,7 +48,7 @@ pub enum Death {
     BootTimeout,
     /// Killed: it broke the rules of the wire.
     Wire,
-    /// Killed: it did not answer while it was idle, or did not end after its wire had.
+    /// Killed: it did not respond while it was idle, or did not end after its wire had.
     Hang,
     /// Killed: it was to end, and did not finish within `drain_timeout`.
     Drain,

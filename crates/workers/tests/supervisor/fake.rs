@@ -31,7 +31,7 @@ pub(crate) struct FakeLinks {
     events: OnceLock<UnboundedSender<LinkEvent>>,
     /// What requests are said to meet.
     load: Mutex<Load>,
-    /// Workers are said to owe an answer.
+    /// Workers are said to owe a response.
     silent: Arc<AtomicBool>,
 }
 

@@ -104,7 +104,7 @@ async fn a_worker_over_kill_memory_is_killed_whatever_it_does() {
 }
 
 #[tokio::test]
-async fn an_idle_worker_that_owes_an_answer_for_too_long_is_replaced() {
+async fn an_idle_worker_that_owes_a_response_for_too_long_is_replaced() {
     let mut spec = sh("silent", SERVE);
     spec.hang_timeout = Some(Duration::from_millis(1));
     let bench = Bench::start_ready(vec![spec]).await;

@@ -82,7 +82,7 @@ async fn a_reload_during_a_reload_waits_for_its_turn() {
 }
 
 #[tokio::test]
-async fn a_stop_during_a_reload_answers_both() {
+async fn a_stop_during_a_reload_replies_to_both() {
     let bench = Bench::start_ready(vec![sh("torn", SERVE)]).await;
     let reload = bench.supervisor.reload(vec![sh("torn", "sleep 1000")]);
     let stop = async {

@@ -72,7 +72,7 @@ impl StatusRange {
 /// `[upstream.NAME.dns]`: how names are looked up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dns {
-    /// An answer counts for at least so long, whatever it says.
+    /// A response counts for at least so long, whatever it says.
     pub min_ttl: Duration,
     /// And for at most so long.
     pub max_ttl: Duration,

@@ -35,9 +35,9 @@ impl Default for UpstreamPool {
 pub struct UpstreamTimeouts {
     /// From the first packet to a connection that can be used, the TLS handshake included.
     pub connect: Duration,
-    /// From the end of the request to the first byte of its answer. `None`: no limit.
+    /// From the end of the request to the first byte of its response. `None`: no limit.
     pub first_byte: Option<Duration>,
-    /// Silence in the middle of a request or an answer. `None`: no limit.
+    /// Silence in the middle of a request or a response. `None`: no limit.
     pub idle: Option<Duration>,
 }
 
@@ -55,7 +55,7 @@ pub enum RetryCause {
     Connect,
     /// The upstream has said that it did not work on it (HTTP/2: REFUSED_STREAM, GOAWAY).
     Refused,
-    /// The connection ended before the first byte of an answer.
+    /// The connection ended before the first byte of a response.
     Reset,
     /// `timeouts.first_byte` passed.
     FirstByte,

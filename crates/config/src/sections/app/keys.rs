@@ -171,7 +171,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
         Key {
             name: "address",
             brief: "Where a php-fpm listens that runs already",
-            long: "For classic PHP (kind `\"fastcgi\"`, which it then is): Keepwarm starts nothing, and gives requests to that server. `entry` is the site's front controller, or its folder; the server must see it at the same path. `workers` says how many requests it is given at once: no more than it has processes (`pm.max_children`), each of which a connection of ours may keep. While nobody listens there the answer is 503.",
+            long: "For classic PHP (kind `\"fastcgi\"`, which it then is): Keepwarm starts nothing, and gives requests to that server. `entry` is the site's front controller, or its folder; the server must see it at the same path. `workers` says how many requests it is given at once: no more than it has processes (`pm.max_children`), each of which a connection of ours may keep. While nobody listens there the response is 503.",
             default: Preset::Words("none: Keepwarm starts what runs the app"),
             right: "address = \"127.0.0.1:9000\"",
             wrong: "address = \"localhost:9000\"",
@@ -286,8 +286,8 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "request_timeout",
-            brief: "The app's time for one request; past it the worker is killed and the answer is 504",
-            long: "Time the client takes to send its body or to take its answer does not count. What a worker does behind an answer has the same time again.",
+            brief: "The app's time for one request; past it the worker is killed and the response is 504",
+            long: "Time the client takes to send its body or to take its response does not count. What a worker does behind a response has the same time again.",
             default: Preset::Value("\"30s\""),
             right: "request_timeout = \"30s\"",
             wrong: "request_timeout = 30",
@@ -340,7 +340,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
         Key {
             name: "start_retries",
             brief: "Failed starts in a row before the app is given up",
-            long: "Starts are spaced by a back-off that doubles. Only an app that has never served a request is given up: it answers 503 until the next reload, and other apps do not notice. An app that has served is started again for as long as it takes.",
+            long: "Starts are spaced by a back-off that doubles. Only an app that has never served a request is given up: it responds with 503 until the next reload, and other apps do not notice. An app that has served is started again for as long as it takes.",
             default: Preset::Value("5"),
             right: "start_retries = 10",
             wrong: "start_retries = 1.5",
@@ -354,7 +354,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
             name: "health",
             brief: "The path that a worker is asked for to see whether it is well",
             long: "For kind `\"http\"`. A worker is ready when it has answered `GET` of this path with a status from 200 to 399. It is asked again every few seconds while it has nothing to do, and when a request has timed out: a worker that does not answer is replaced. Without a path any response to `/` makes it ready, a connection is enough while it has nothing to do, and after a time-out a response to any request shows that it is there.",
-            default: Preset::Words("`/`, and any answer will do"),
+            default: Preset::Words("`/`, and any response will do"),
             right: "health = \"/healthz\"",
             wrong: "health = \"healthz\"",
             reload: Reload::Live,
@@ -402,7 +402,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
         Key {
             name: "kill_memory",
             brief: "A worker that holds more than this is killed",
-            long: "Looked at as `max_memory` is, and above it when both are set: for a worker that takes memory faster than it can be replaced, before the kernel's choice falls on another process. Requests it was working on are answered 502 and not given to another worker.",
+            long: "Looked at as `max_memory` is, and above it when both are set: for a worker that takes memory faster than it can be replaced, before the kernel's choice falls on another process. Requests it was working on gets 502 and not given to another worker.",
             default: Preset::Words("none: never for that"),
             right: "kill_memory = \"1GiB\"",
             wrong: "kill_memory = \"1G\"",
@@ -412,7 +412,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "queue",
-            brief: "Requests that may wait for a worker; more are answered with 503",
+            brief: "Requests that may wait for a worker; more gets 503",
             long: "With `Retry-After`. A long queue only makes everybody wait: as many as the workers serve within `queue_timeout` is enough.",
             default: Preset::Value("512"),
             right: "queue = 128",
@@ -425,7 +425,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "queue_timeout",
-            brief: "How long a request may wait for a worker; longer is answered with 503",
+            brief: "How long a request may wait for a worker; longer gets 503",
             long: "",
             default: Preset::Value("\"5s\""),
             right: "queue_timeout = \"2s\"",

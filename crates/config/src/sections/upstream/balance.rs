@@ -119,7 +119,7 @@ pub(super) static DNS: Section<Dns> = Section {
     keys: &[
         Key {
             name: "min_ttl",
-            brief: "An answer counts for at least so long, whatever its own time to live",
+            brief: "A response counts for at least so long, whatever its own time to live",
             long: "",
             default: Preset::Value("\"5s\""),
             right: "min_ttl = \"30s\"",
@@ -131,7 +131,7 @@ pub(super) static DNS: Section<Dns> = Section {
         Key {
             name: "max_ttl",
             brief: "And for at most so long",
-            long: "An answer that fails or is empty changes nothing: the last good one goes on counting.",
+            long: "A response that fails or is empty changes nothing: the last good one goes on counting.",
             default: Preset::Value("\"5m\""),
             right: "max_ttl = \"1h\"",
             wrong: "max_ttl = \"1 h\"",

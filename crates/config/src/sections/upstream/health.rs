@@ -144,7 +144,7 @@ static HEALTH_TABLE: Section<HealthDraft> = Section {
         },
         Key {
             name: "status",
-            brief: "Statuses of a good answer",
+            brief: "Statuses of a good response",
             long: "",
             default: Preset::Value("\"200-399\""),
             right: "status = [200, 204]",

@@ -24,7 +24,7 @@ pub(crate) static UPSTREAM: Section<UpstreamDraft> = Section {
         Key {
             name: "url",
             brief: "Where it is",
-            long: "A scheme, a host and perhaps a port: an upstream is a whole origin, and calls bring their own paths. `https` is TLS, with session resumption. The host is looked up as often as DNS says. Of `\"unix:/PATH\"` the answers are HTTP in clear.",
+            long: "A scheme, a host and perhaps a port: an upstream is a whole origin, and calls bring their own paths. `https` is TLS, with session resumption. The host is looked up as often as DNS says. Of `\"unix:/PATH\"` the responses are HTTP in clear.",
             default: Preset::Words("none; it or `endpoints` must be set"),
             right: "url = \"https://search.internal:9243\"",
             wrong: "url = \"search.internal:9243\"",
@@ -81,7 +81,7 @@ pub(crate) static UPSTREAM: Section<UpstreamDraft> = Section {
         Key {
             name: "expect",
             brief: "What the door does with `Expect: 100-continue`",
-            long: "`\"answer\"`: it answers `100 Continue` at once and forwards without the expectation, so that nobody waits for an origin that ignores it. `\"forward\"`: the origin decides before the body is sent.",
+            long: "`\"answer\"`: it responds with `100 Continue` at once and forwards without the expectation, so that nobody waits for an origin that ignores it. `\"forward\"`: the origin decides before the body is sent.",
             default: Preset::Value("\"answer\""),
             right: "expect = \"forward\"",
             wrong: "expect = \"anwser\"",
@@ -183,7 +183,7 @@ pub(crate) static UPSTREAM: Section<UpstreamDraft> = Section {
         },
         Key {
             name: "timeout",
-            brief: "The time of a whole call; past it the answer is 504, or cut",
+            brief: "The time of a whole call; past it the response is 504, or cut",
             long: "Waiting for a place and all tries included.",
             default: Preset::Value("\"off\""),
             right: "timeout = \"5s\"",
@@ -222,7 +222,7 @@ pub(crate) static UPSTREAM: Section<UpstreamDraft> = Section {
         Key {
             name: "retry_on",
             brief: "What a call is tried again for",
-            long: "`\"connect\"`: no connection could be made. `\"refused\"`: the origin said that it did not work on it (HTTP/2). `\"reset\"`: the connection ended before the first byte of an answer. `\"first_byte\"`: `timeouts.first_byte` passed. `\"502\"`, `\"503\"`, `\"504\"`: it was answered with that.",
+            long: "`\"connect\"`: no connection could be made. `\"refused\"`: the origin said that it did not work on it (HTTP/2). `\"reset\"`: the connection ended before the first byte of a response. `\"first_byte\"`: `timeouts.first_byte` passed. `\"502\"`, `\"503\"`, `\"504\"`: it was answered with that.",
             default: Preset::Value("[\"connect\", \"refused\", \"reset\"]"),
             right: "retry_on = [\"connect\", \"reset\", \"503\"]",
             wrong: "retry_on = [\"timeout\"]",
@@ -245,7 +245,7 @@ pub(crate) static UPSTREAM: Section<UpstreamDraft> = Section {
         },
         Key {
             name: "hedge",
-            brief: "A second attempt beside a first one that is slow; the faster answer counts",
+            brief: "A second attempt beside a first one that is slow; the faster response counts",
             long: "Of idempotent methods only, and to another endpoint where there is one. A time after which it is made, a percentile of how long calls took lately, or a table. It shortens the longest calls, and the upstream works for both.",
             default: Preset::Value("\"off\""),
             right: "hedge = \"p95\"",
@@ -259,7 +259,7 @@ pub(crate) static UPSTREAM: Section<UpstreamDraft> = Section {
         Key {
             name: "breaker",
             brief: "When an endpoint gets no calls, and when the whole upstream gets none",
-            long: "Closed, calls flow; open, they go to other endpoints; half-open, a few are tried. Where no other endpoint can be called, only silence opens it; calls then wait for the next probe, or are answered with 503 at once when it comes too late for them.",
+            long: "Closed, calls flow; open, they go to other endpoints; half-open, a few are tried. Where no other endpoint can be called, only silence opens it; calls then wait for the next probe, or gets 503 at once when it comes too late for them.",
             default: Preset::Words("on, as each key says"),
             right: "breaker = { failures = 10, open = \"2s\" }",
             wrong: "breaker = \"on\"",
@@ -378,5 +378,5 @@ pub(crate) static UPSTREAM: Section<UpstreamDraft> = Section {
     ],
 };
 
-const EXPECT: &[(&str, Expect)] = &[("answer", Expect::Answer), ("forward", Expect::Forward)];
+const EXPECT: &[(&str, Expect)] = &[("answer", Expect::Response), ("forward", Expect::Forward)];
 const VERSIONS: &[(&str, TlsVersion)] = &[("1.2", TlsVersion::Tls12), ("1.3", TlsVersion::Tls13)];

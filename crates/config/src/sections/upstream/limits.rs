@@ -110,8 +110,8 @@ pub(super) static TIMEOUTS: Section<UpstreamTimeouts> = Section {
         },
         Key {
             name: "first_byte",
-            brief: "Time from the end of the request to the head of its answer",
-            long: "Past it: 504. The head must have come whole by then, so that one which comes drop by drop holds nobody; after an answer of status 1xx `idle` counts.",
+            brief: "Time from the end of the request to the head of its response",
+            long: "Past it: 504. The head must have come whole by then, so that one which comes drop by drop holds nobody; after a response of status 1xx `idle` counts.",
             default: Preset::Value("\"60s\""),
             right: "first_byte = \"2s\"",
             wrong: "first_byte = \"2 s\"",
@@ -124,8 +124,8 @@ pub(super) static TIMEOUTS: Section<UpstreamTimeouts> = Section {
         },
         Key {
             name: "idle",
-            brief: "Silence of the upstream in the middle of a request or an answer",
-            long: "It takes no more of the request, or nothing further of its answer comes. The first 100 informational answers (1xx) of a call count as signs of life. Past it the call is cut, or answered with 504 where nothing of its answer has left. Tunnels (WebSockets) end after the listener's `limits.websocket_idle`.",
+            brief: "Silence of the upstream in the middle of a request or a response",
+            long: "It takes no more of the request, or nothing further of its response comes. The first 100 informational responses (1xx) of a call count as signs of life. Past it the call is cut, or answered with 504 where nothing of its response has left. Tunnels (WebSockets) end after the listener's `limits.websocket_idle`.",
             default: Preset::Value("\"60s\""),
             right: "idle = \"off\"",
             wrong: "idle = \"never\"",
@@ -171,7 +171,7 @@ pub(super) static UPSTREAM_LIMITS: Section<UpstreamLimits> = Section {
         },
         Key {
             name: "queue",
-            brief: "Calls that may wait, because of `in_flight`, `connections` or `pool.max`; more are answered with 503",
+            brief: "Calls that may wait, because of `in_flight`, `connections` or `pool.max`; more gets 503",
             long: "At once, with `Retry-After`, and with the reason `queue_full`. Those who wait for a connection are in flight already: both kinds are counted together.",
             default: Preset::Value("1024"),
             right: "queue = 0",
@@ -184,8 +184,8 @@ pub(super) static UPSTREAM_LIMITS: Section<UpstreamLimits> = Section {
         },
         Key {
             name: "queue_timeout",
-            brief: "How long a call may wait in the queue; longer is answered with 503",
-            long: "The reason is `queue_timeout` where it waited because of `in_flight`, and `no_connection_free` where because of `connections` or `pool.max`; it may wait so long for each. Where `timeout` is over before, that is the answer: 504. What connecting takes is not counted.",
+            brief: "How long a call may wait in the queue; longer gets 503",
+            long: "The reason is `queue_timeout` where it waited because of `in_flight`, and `no_connection_free` where because of `connections` or `pool.max`; it may wait so long for each. Where `timeout` is over before, that is the response: 504. What connecting takes is not counted.",
             default: Preset::Value("\"1s\""),
             right: "queue_timeout = \"250ms\"",
             wrong: "queue_timeout = 1",

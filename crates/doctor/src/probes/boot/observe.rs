@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::patient::Patient;
-use crate::wire::{Acks, Answer, Ask, Line};
+use crate::wire::{Acks, Ask, Line, Response};
 
 /// Rounds, each of which asks for everything once.
 const ROUNDS: usize = 8;
@@ -12,7 +12,7 @@ const ROUNDS: usize = 8;
 const ENOUGH: (Duration, usize) = (Duration::from_millis(1500), 4);
 const TOO_MUCH: (Duration, usize) = (Duration::from_secs(3), 2);
 
-/// Of answers that are larger, or come in parts for longer, no more than the beginning is read.
+/// Of responses that are larger, or come in parts for longer, no more than the beginning is read.
 const LARGE: u64 = 64 * 1024;
 const LONG: Duration = Duration::from_millis(100);
 
@@ -34,7 +34,7 @@ const HOPS: &[&str] = &["via", "age", "x-cache", "x-served-by", "cf-ray", "x-amz
 pub(super) struct Seen {
     /// The least time a connection took: a round trip.
     pub(super) network: Duration,
-    /// How long the very first answer took to begin.
+    /// How long the very first response took to begin.
     pub(super) first: Duration,
     /// The page first.
     pub(super) kinds: Vec<Kind>,
@@ -98,14 +98,14 @@ pub(super) async fn observe(patient: &Patient) -> Seen {
         }
         let mut silent = Vec::new();
         for (question, ask) in &asks {
-            let Some(answer) = answer(patient, &mut open, ask, &mut seen).await else {
+            let Some(response) = read_response(patient, &mut open, ask, &mut seen).await else {
                 if *question == Question::Page {
                     return seen.sorted();
                 }
                 silent.push(*question);
                 continue;
             };
-            note(&mut seen, patient, *question, ask, &answer);
+            note(&mut seen, patient, *question, ask, &response);
         }
         // What is not answered once is not waited for again.
         asks.retain(|(question, _)| !silent.contains(question));
@@ -128,13 +128,18 @@ fn asks(patient: &Patient) -> Vec<(Question, Ask)> {
         (Question::Head, patient.ask_by("HEAD")),
         (Question::File, patient.ask_by("GET").target(FILE)),
     ];
-    // Where an answer takes a second the first three say enough.
+    // Where a response takes a second the first three say enough.
     let slow = patient.first.took > Duration::from_secs(1);
     all.into_iter().take(if slow { 3 } else { 5 }).collect()
 }
 
 /// Asks on the connection that is open, or on a new one; once more where a kept one had been closed meanwhile.
-async fn answer(patient: &Patient, open: &mut Option<Line>, ask: &Ask, seen: &mut Seen) -> Option<Answer> {
+async fn read_response(
+    patient: &Patient,
+    open: &mut Option<Line>,
+    ask: &Ask,
+    seen: &mut Seen,
+) -> Option<Response> {
     let patience = patient.settings.timeout.min(Duration::from_secs(1).max(patient.first.took * 3));
     // Of a page that is long, or takes long to come, the head is enough.
     let first = &patient.first;
@@ -154,24 +159,24 @@ async fn answer(patient: &Patient, open: &mut Option<Line>, ask: &Ask, seen: &mu
         // A head in pieces must not wait for us.
         line.acknowledge(Acks::AtOnce);
         patient.request(&mut line, ask).await;
-        let enough = |answer: &Answer| heavy && answer.head.is_some();
-        let answer = patient.answer_until(&mut line, patience, enough).await;
-        let Some(head) = &answer.head else {
-            if kept && answer.seen.is_empty() && answer.took < patience {
+        let enough = |response: &Response| heavy && response.head.is_some();
+        let response = patient.read_response_until(&mut line, patience, enough).await;
+        let Some(head) = &response.head else {
+            if kept && response.seen.is_empty() && response.took < patience {
                 continue;
             }
             return None;
         };
-        if answer.is_complete() && head.keeps_connection() && line.left_over().is_empty() {
+        if response.is_complete() && head.keeps_connection() && line.left_over().is_empty() {
             *open = Some(line);
         }
-        return Some(answer);
+        return Some(response);
     }
     None
 }
 
-fn note(seen: &mut Seen, patient: &Patient, question: Question, ask: &Ask, answer: &Answer) {
-    let (Some(status), Some(begins)) = (answer.status(), begins(answer)) else { return };
+fn note(seen: &mut Seen, patient: &Patient, question: Question, ask: &Ask, response: &Response) {
+    let (Some(status), Some(begins)) = (response.status(), begins(response)) else { return };
     match seen.kinds.iter_mut().find(|kind| kind.question == question) {
         Some(kind) if kind.status == status => kind.times.push(begins),
         Some(_) => {}
@@ -181,17 +186,17 @@ fn note(seen: &mut Seen, patient: &Patient, question: Question, ask: &Ask, answe
             status,
             by_app: MARKS
                 .iter()
-                .any(|mark| answer.field(mark).is_some() && patient.first.field(mark).is_some()),
-            length: answer.is_complete().then_some(answer.body_len),
+                .any(|mark| response.field(mark).is_some() && patient.first.field(mark).is_some()),
+            length: response.is_complete().then_some(response.body_len),
             times: vec![begins],
         }),
     }
 }
 
-/// When the final answer began. A 1xx answer says nothing of it.
-fn begins(answer: &Answer) -> Option<Duration> {
-    match answer.informational.is_empty() {
-        true => answer.first_byte(),
-        false => answer.head_at,
+/// When the final response began. A 1xx response says nothing of it.
+fn begins(response: &Response) -> Option<Duration> {
+    match response.informational.is_empty() {
+        true => response.first_byte(),
+        false => response.head_at,
     }
 }

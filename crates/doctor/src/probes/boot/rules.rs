@@ -9,23 +9,23 @@ use crate::report::time;
 pub(super) const EVERY: &str = "boot.every";
 pub(super) const FIRST: &str = "boot.first";
 
-/// What an answer without work takes from a warm worker is below this, in any language.
+/// What a response without work takes from a warm worker is below this, in any language.
 const BOOT: Duration = Duration::from_millis(15);
 
-/// Where another answer of the same server takes next to nothing, less is suspicious: it is not the machine or the way.
+/// Where another response of the same server takes next to nothing, less is suspicious: it is not the machine or the way.
 const BOOT_BESIDE: Duration = Duration::from_millis(10);
 const NOTHING: Duration = Duration::from_millis(2);
 
 /// Where PHP says that it made the page, less is suspicious: it starts each request with nothing, unless in workers.
 const BOOT_OF_PHP: Duration = Duration::from_millis(3);
 
-/// An answer this fast was not booted for.
+/// A response this fast was not booted for.
 const FREE: Duration = Duration::from_millis(5);
 
 /// What a warm worker takes for a page that does nothing (the article's 0.48 ms), where nothing better is known.
 const WARM: Duration = Duration::from_micros(480);
 
-/// No machine is so busy that every one of several answers waits so long for its turn.
+/// No machine is so busy that every one of several responses waits so long for its turn.
 const CERTAIN: Duration = Duration::from_millis(40);
 
 /// A boot takes about as long each time; where the median is so many times the least, what is measured is a busy machine.
@@ -37,7 +37,7 @@ const SEVERAL: usize = 4;
 /// What times differ by on any machine.
 const JITTER: Duration = Duration::from_millis(1);
 
-/// A first answer this much later than those after it was a start.
+/// A first response this much later than those after it was a start.
 const COLD: Duration = Duration::from_millis(500);
 
 /// Does the application boot for each request?
@@ -61,8 +61,10 @@ pub(super) fn every(seen: &Seen) -> Finding {
         };
     }
     if seen.first < page.least() / 2 {
-        let words =
-            format!("{evidence}; the very first answer took {}: later ones are held back", time(seen.first));
+        let words = format!(
+            "{evidence}; the very first response took {}: later ones are held back",
+            time(seen.first)
+        );
         return Finding::unknown(EVERY, words);
     }
     if seen.kind(Question::Head).is_some_and(|head| seen.own(head) < FREE.min(least)) {
@@ -91,7 +93,7 @@ pub(super) fn every(seen: &Seen) -> Finding {
 /// Answers that take no work pay as much as `floor`, too.
 fn boots(seen: &Seen, page: &Kind, floor: Duration, evidence: String) -> Finding {
     let words = format!(
-        "{evidence}: no answer of the application takes less than {}, whatever it is asked, as if it booted each time",
+        "{evidence}: no response of the application takes less than {}, whatever it is asked, as if it booted each time",
         time(floor)
     );
     if floor < CERTAIN && page.median() > page.least().mul_f64(NOISY) {
@@ -125,14 +127,14 @@ fn only_the_page(seen: &Seen, page: &Kind, own: Duration, evidence: String) -> F
     }
 }
 
-/// Was the first answer of all slower than those after it?
+/// Was the first response of all slower than those after it?
 pub(super) fn first(seen: &Seen) -> Finding {
     let Some(page) = seen.kind(Question::Page).filter(|page| page.times.len() >= 2) else {
         return Finding::unknown(FIRST, "there are no later answers to compare the first with");
     };
     let later = page.median();
     let evidence =
-        format!("the first answer began after {}, later ones after {}", time(seen.first), time(later));
+        format!("the first response began after {}, later ones after {}", time(seen.first), time(later));
     if seen.first >= later * 5 && seen.first >= later + COLD {
         return Finding::warning(FIRST, evidence).costs(format!(
             "whoever comes first after a start, a pause or a recycled worker waits {}",
@@ -164,12 +166,12 @@ impl Seen {
         self.kinds.iter().find(|kind| kind.question == question)
     }
 
-    /// What no answer is faster than.
+    /// What no response is faster than.
     fn floor(&self) -> Duration {
         self.kinds.iter().map(|kind| self.own(kind)).min().unwrap_or_default()
     }
 
-    /// The same, where the fastest quarter of all answers to at least three questions takes the same time.
+    /// The same, where the fastest quarter of all responses to at least three questions takes the same time.
     fn constant_floor(&self) -> Option<Duration> {
         let mut all: Vec<Duration> = self.kinds.iter().flat_map(|kind| &kind.times).copied().collect();
         all.sort_unstable();
@@ -187,7 +189,7 @@ impl Seen {
         }
     }
 
-    /// What an answer takes at least, without the way there and back.
+    /// What a response takes at least, without the way there and back.
     fn own(&self, kind: &Kind) -> Duration {
         kind.least().saturating_sub(self.network)
     }
@@ -220,7 +222,7 @@ impl Kind {
         self.times.len() >= SEVERAL && spread <= self.median() / 10 + JITTER
     }
 
-    /// Whether it is the same answer, as far as status and length say: one handler for everything.
+    /// Whether it is the same response, as far as status and length say: one handler for everything.
     fn is_same_as(&self, page: &Self) -> bool {
         let close = match (self.length, page.length) {
             (Some(one), Some(other)) => one.abs_diff(other) <= one.max(other) / 10,

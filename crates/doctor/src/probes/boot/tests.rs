@@ -49,10 +49,10 @@ const STEADY: &[u64] = &[503, 502, 503, 504, 502, 503, 530, 503];
 const VARYING: &[u64] = &[503, 702, 853, 404, 602, 1003, 530, 903];
 
 #[test]
-fn what_every_answer_pays_is_a_boot_and_a_slow_page_is_not() {
+fn what_every_response_pays_is_a_boot_and_a_slow_page_is_not() {
     let cases: Vec<(&str, Seen, Verdict)> = vec![
         ("all fast", seen(FAST, FAST, FAST), Verdict::Good),
-        ("every answer pays", seen(STEADY, STEADY, STEADY), Verdict::Bad),
+        ("every response pays", seen(STEADY, STEADY, STEADY), Verdict::Bad),
         (
             "a proxy waits for bodies",
             with(seen(STEADY, STEADY, FAST), |seen| seen.kinds[3].times = tenths(FAST)),
@@ -138,7 +138,7 @@ fn what_every_answer_pays_is_a_boot_and_a_slow_page_is_not() {
 }
 
 #[test]
-fn a_first_answer_that_is_much_later_is_a_cold_start() {
+fn a_first_response_that_is_much_later_is_a_cold_start() {
     for (first, page, verdict) in [
         (1900, FAST, Verdict::Warning),
         (300, FAST, Verdict::Good),

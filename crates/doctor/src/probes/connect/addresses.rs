@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_millis(1500);
 /// What became of connecting to one address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Tried {
-    Answers(Duration),
+    Responses(Duration),
     Refuses(Duration),
     Silent(Duration),
     /// This machine cannot send anything there.
@@ -49,7 +49,7 @@ async fn connect(patient: &Patient, address: SocketAddr) -> Tried {
     let begun = std::time::Instant::now();
     let patience = PATIENCE.min(patient.settings.timeout);
     match tokio::time::timeout(patience, patient.line_to(&Peer::Tcp(address), None)).await {
-        Ok(Ok(line)) => Tried::Answers(line.times.connect),
+        Ok(Ok(line)) => Tried::Responses(line.times.connect),
         Ok(Err(Failure::Refused(_))) => Tried::Refuses(begun.elapsed()),
         Ok(Err(Failure::NoRoute(_))) => Tried::NoRoute,
         Ok(Err(Failure::TimedOut(_, after))) => Tried::Silent(after),
@@ -64,7 +64,7 @@ pub(super) fn judge(tried: &[(SocketAddr, Tried)]) -> Vec<Finding> {
         return Vec::new();
     }
     let words = tried.iter().map(|(address, tried)| say(*address, tried)).collect::<Vec<_>>().join("; ");
-    let answers = tried.iter().any(|(_, tried)| matches!(tried, Tried::Answers(_)));
+    let responses = tried.iter().any(|(_, tried)| matches!(tried, Tried::Responses(_)));
     let silent = tried.iter().find_map(|(address, tried)| match tried {
         Tried::Silent(after) => Some((address, *after)),
         _ => None,
@@ -74,7 +74,7 @@ pub(super) fn judge(tried: &[(SocketAddr, Tried)]) -> Vec<Finding> {
         Tried::Refuses(after) if !address.ip().is_loopback() => Some(*after),
         _ => None,
     });
-    let finding = match (answers, silent, refuses) {
+    let finding = match (responses, silent, refuses) {
         (false, ..) => Finding::unknown(ID, words),
         (true, Some((address, after)), _) => {
             let kind = if address.is_ipv6() { "IPv6" } else { "IPv4" };
@@ -92,9 +92,9 @@ pub(super) fn judge(tried: &[(SocketAddr, Tried)]) -> Vec<Finding> {
 
 fn say(address: SocketAddr, tried: &Tried) -> String {
     match tried {
-        Tried::Answers(after) => format!("{address} answers in {}", time(*after)),
+        Tried::Responses(after) => format!("{address} responds in {}", time(*after)),
         Tried::Refuses(after) => format!("{address} refuses after {}", time(*after)),
-        Tried::Silent(after) => format!("{address} does not answer within {}, twice", time(*after)),
+        Tried::Silent(after) => format!("{address} does not respond within {}, twice", time(*after)),
         Tried::NoRoute => format!("{address} cannot be tried: this machine has no route to it"),
         Tried::Failed(why) => format!("{address}: {why}"),
     }
@@ -106,18 +106,18 @@ mod tests {
     use crate::Verdict::{Bad, Good, Unknown, Warning};
 
     #[test]
-    fn an_address_that_stalls_is_bad_when_another_answers() {
+    fn an_address_that_stalls_is_bad_when_another_responds() {
         let four: SocketAddr = "192.0.2.1:80".parse().unwrap();
         let six: SocketAddr = "[2001:db8::1]:80".parse().unwrap();
         let home: SocketAddr = "[::1]:80".parse().unwrap();
         let ms = Duration::from_millis(20);
         for (tried, verdict) in [
-            (vec![(four, Tried::Answers(ms))], Good),
-            (vec![(four, Tried::Answers(ms)), (six, Tried::Answers(ms))], Good),
-            (vec![(four, Tried::Answers(ms)), (six, Tried::Silent(ms))], Bad),
-            (vec![(four, Tried::Answers(ms)), (six, Tried::Refuses(ms))], Warning),
-            (vec![(four, Tried::Answers(ms)), (six, Tried::NoRoute)], Good),
-            (vec![(four, Tried::Answers(ms)), (home, Tried::Refuses(ms))], Good),
+            (vec![(four, Tried::Responses(ms))], Good),
+            (vec![(four, Tried::Responses(ms)), (six, Tried::Responses(ms))], Good),
+            (vec![(four, Tried::Responses(ms)), (six, Tried::Silent(ms))], Bad),
+            (vec![(four, Tried::Responses(ms)), (six, Tried::Refuses(ms))], Warning),
+            (vec![(four, Tried::Responses(ms)), (six, Tried::NoRoute)], Good),
+            (vec![(four, Tried::Responses(ms)), (home, Tried::Refuses(ms))], Good),
             (vec![(four, Tried::Silent(ms)), (six, Tried::Silent(ms))], Unknown),
             (vec![(four, Tried::Failed("no".to_owned()))], Unknown),
         ] {

@@ -9,13 +9,13 @@ use super::{bytes, median};
 use crate::finding::Finding;
 use crate::patient::Patient;
 use crate::report::time;
-use crate::wire::{Answer, Ask, Failure, Line, Outcome, client_config};
+use crate::wire::{Ask, Failure, Line, Outcome, Response, client_config};
 
 const ID: &str = "connect.reuse";
 
 /// Calls of each kind.
 const SAMPLES: usize = 5;
-/// Of answers that take this long there are fewer, and of those that take five times as long there is one.
+/// Of responses that take this long there are fewer, and of those that take five times as long there is one.
 pub(super) const SLOW: Duration = Duration::from_millis(200);
 const FEWER: usize = 2;
 
@@ -29,7 +29,7 @@ pub(super) struct Calls {
     /// A socket of this machine, without TCP.
     pub(super) local: bool,
     pub(super) fresh: Vec<Fresh>,
-    /// How long the answers took on a connection that was there.
+    /// How long the responses took on a connection that was there.
     pub(super) kept: Vec<Duration>,
     pub(super) reuse: Reuse,
 }
@@ -39,7 +39,7 @@ pub(super) struct Calls {
 pub(super) struct Fresh {
     pub(super) connect: Duration,
     pub(super) tls: Duration,
-    pub(super) answer: Duration,
+    pub(super) response: Duration,
     /// Of our processor, for connecting.
     pub(super) cpu: Duration,
     /// Bytes that the server sent for the handshake.
@@ -51,9 +51,9 @@ pub(super) struct Fresh {
 pub(super) enum Reuse {
     /// It does.
     Kept,
-    /// The server closes after each answer, and how that shows.
+    /// The server closes after each response, and how that shows.
     Never(String),
-    /// It closes only after the ordinary answer, which has no length; another is kept.
+    /// It closes only after the ordinary response, which has no length; another is kept.
     NotHere(String),
     /// It could not be told, and why.
     Unclear(String),
@@ -82,22 +82,22 @@ pub(super) async fn ask(patient: &Patient) -> Calls {
         };
         let (mut line, mut fresh) = line;
         let ask = patient.ask();
-        let answer = patient.exchange(&mut line, &ask).await;
-        if !answer.is_complete() {
-            calls.reuse = Reuse::Unclear(format!("{}: {}", ask.line(), answer.words()));
+        let response = patient.exchange(&mut line, &ask).await;
+        if !response.is_complete() {
+            calls.reuse = Reuse::Unclear(format!("{}: {}", ask.line(), response.words()));
             break;
         }
-        fresh.answer = answer.took;
+        fresh.response = response.took;
         calls.fresh.push(fresh);
         // What the first connection shows counts when a second one shows it, too.
         if calls.kept.is_empty() && sample < FEWER {
-            calls.reuse = again(patient, &mut line, &answer, samples, &mut calls.kept).await;
+            calls.reuse = again(patient, &mut line, &response, samples, &mut calls.kept).await;
         }
     }
     if let (Reuse::Never(how), Some(status @ 400..)) = (&calls.reuse, patient.first.status()) {
         // Some servers close behind whatever went wrong, and keep the connection otherwise.
         calls.reuse = Reuse::Unclear(format!(
-            "an answer of {status} ends its connection ({how}); a path that is answered well may not"
+            "a response of {status} ends its connection ({how}); a path that is answered well may not"
         ));
     }
     if let Reuse::Never(how) = &calls.reuse
@@ -120,7 +120,7 @@ async fn fresh_line(patient: &Patient) -> Result<(Line, Fresh), Failure> {
     let fresh = Fresh {
         connect: line.times.connect,
         tls: line.times.tls,
-        answer: Duration::ZERO,
+        response: Duration::ZERO,
         cpu: processor_time().saturating_sub(before),
         handshake: line.handshake.as_ref().map_or(0, |handshake| handshake.received as u64),
     };
@@ -131,7 +131,7 @@ async fn fresh_line(patient: &Patient) -> Result<(Line, Fresh), Failure> {
 async fn again(
     patient: &Patient,
     line: &mut Line,
-    first: &Answer,
+    first: &Response,
     samples: usize,
     kept: &mut Vec<Duration>,
 ) -> Reuse {
@@ -140,40 +140,40 @@ async fn again(
     }
     let patience = patient.settings.timeout.min(Duration::from_secs(2) + first.took * 4);
     for _ in 0..samples {
-        let answer = patient.exchange_within(line, &patient.ask(), patience).await;
-        if !answer.is_complete() {
+        let response = patient.exchange_within(line, &patient.ask(), patience).await;
+        if !response.is_complete() {
             if !kept.is_empty() {
                 break;
             }
-            return match answer.outcome {
-                Outcome::Closed | Outcome::Reset if answer.head.is_none() => {
+            return match response.outcome {
+                Outcome::Closed | Outcome::Reset if response.head.is_none() => {
                     Reuse::Never("closed without a word: the second request got nothing".to_owned())
                 }
-                _ => Reuse::Unclear(format!("a second request on the connection: {}", answer.words())),
+                _ => Reuse::Unclear(format!("a second request on the connection: {}", response.words())),
             };
         }
-        kept.push(answer.took);
-        if announced(&answer).is_some() {
+        kept.push(response.took);
+        if announced(&response).is_some() {
             break;
         }
     }
     Reuse::Kept
 }
 
-/// How an answer says that it is the last on its connection.
-fn announced(answer: &Answer) -> Option<String> {
-    let head = answer.head.as_ref()?;
-    match answer.field("connection") {
+/// How a response says that it is the last on its connection.
+fn announced(response: &Response) -> Option<String> {
+    let head = response.head.as_ref()?;
+    match response.field("connection") {
         Some(field) if !head.keeps_connection() => Some(format!("Connection: {field}")),
         None if !head.keeps_connection() && head.version == Version::Http10 => {
-            Some("an answer of HTTP/1.0 without Connection: keep-alive".to_owned())
+            Some("a response of HTTP/1.0 without Connection: keep-alive".to_owned())
         }
-        _ if !head.keeps_connection() => Some("an answer without a length".to_owned()),
+        _ if !head.keeps_connection() => Some("a response without a length".to_owned()),
         _ => None,
     }
 }
 
-/// Whether a connection is kept behind an answer that has no body.
+/// Whether a connection is kept behind a response that has no body.
 async fn bare_is_kept(patient: &Patient) -> bool {
     let ask: Ask = patient.ask_by("HEAD");
     let Ok((mut line, first)) = patient.once(&ask).await else { return false };
@@ -197,20 +197,20 @@ pub(super) fn judge(calls: &Calls) -> Finding {
         Reuse::Unclear(why) => Finding::unknown(ID, why.clone()),
         Reuse::Kept => Finding::good(ID, evidence).costs(format!("a kept connection saves {}", saving(calls))),
         Reuse::Never(how) if calls.encrypted => {
-            Finding::bad(ID, format!("every answer ends its connection ({how}); {evidence}"))
+            Finding::bad(ID, format!("every response ends its connection ({how}); {evidence}"))
                 .costs(format!("each call pays {}", saving(calls)))
         }
         Reuse::NotHere(how) if calls.encrypted || !near => {
-            Finding::warning(ID, format!("this answer ends its connection ({how}), others do not; {evidence}"))
+            Finding::warning(ID, format!("this response ends its connection ({how}), others do not; {evidence}"))
                 .costs(format!("each call pays {}", saving(calls)))
         }
         Reuse::Never(how) if !near => {
-            Finding::warning(ID, format!("every answer ends its connection ({how}); {evidence}"))
+            Finding::warning(ID, format!("every response ends its connection ({how}); {evidence}"))
                 .costs(format!("each call pays {}", saving(calls)))
         }
         Reuse::Never(how) | Reuse::NotHere(how) => Finding::good(
             ID,
-            format!("each answer ends its connection ({how}), which matters little so near and without TLS; {evidence}"),
+            format!("each response ends its connection ({how}), which matters little so near and without TLS; {evidence}"),
         )
         .costs(format!("each call pays {}", saving(calls))),
     }
@@ -218,7 +218,7 @@ pub(super) fn judge(calls: &Calls) -> Finding {
 
 fn measured(calls: &Calls) -> String {
     let of = |part: fn(&Fresh) -> Duration| median(calls.fresh.iter().map(part));
-    let whole = of(|fresh| fresh.connect + fresh.tls + fresh.answer);
+    let whole = of(|fresh| fresh.connect + fresh.tls + fresh.response);
     let tls = match calls.encrypted {
         true => format!(", TLS {}", time(of(|fresh| fresh.tls))),
         false => String::new(),
@@ -236,7 +236,7 @@ fn measured(calls: &Calls) -> String {
         "a call takes {} on a new connection ({how} {}{tls}, answer {}){kept} ({of_how_many})",
         time(whole),
         time(of(|fresh| fresh.connect)),
-        time(of(|fresh| fresh.answer)),
+        time(of(|fresh| fresh.response)),
     )
 }
 
@@ -270,7 +270,7 @@ mod tests {
         let fresh = Fresh {
             connect: Duration::from_micros(connect),
             tls,
-            answer: ms(2),
+            response: ms(2),
             cpu: Duration::from_micros(900),
             handshake: 2100,
         };
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn with_tls_a_close_is_bad_and_in_clear_the_distance_decides() {
         let never = || Reuse::Never("Connection: close".to_owned());
-        let not_here = || Reuse::NotHere("an answer without a length".to_owned());
+        let not_here = || Reuse::NotHere("a response without a length".to_owned());
         for (encrypted, connect, reuse, verdict) in [
             (true, 100, Reuse::Kept, Good),
             (false, 100, Reuse::Kept, Good),

@@ -61,7 +61,7 @@ async fn shake(
     line.handshake.as_ref().map(Shake::of).ok_or_else(String::new)
 }
 
-/// Each of them asks for something: what a session is resumed by comes behind the handshake, with the answer (RFC 8446 §4.6.1).
+/// Each of them asks for something: what a session is resumed by comes behind the handshake, with the response (RFC 8446 §4.6.1).
 async fn resume(patient: &Patient, trust: &Trust) -> (Result<Shake, String>, Vec<Shake>, Duration) {
     let mut shakes = Vec::new();
     let mut round_trip = Duration::MAX;

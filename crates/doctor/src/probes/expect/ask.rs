@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::patient::Patient;
 use crate::report::time;
-use crate::wire::{Answer, Ask, Failure, Line, Outcome};
+use crate::wire::{Ask, Failure, Line, Outcome, Response};
 
 /// So long a body is held back, longer than the second that `curl` waits.
 const HELD: Duration = Duration::from_millis(1200);
@@ -18,7 +18,7 @@ const HELD_HTTP10: Duration = Duration::from_millis(200);
 /// What is sent where no body was given.
 const BODY: &[u8] = b"keepwarm check";
 
-/// A request whose answer was looked at as far as its head.
+/// A request whose response was looked at as far as its head.
 pub(super) struct Asked {
     /// What was sent.
     pub(super) asked: String,
@@ -60,7 +60,7 @@ pub(super) struct Held {
 pub(super) enum First {
     /// `100`.
     Continue(Duration),
-    /// A final answer, and whether it says that the connection closes.
+    /// A final response, and whether it says that the connection closes.
     Final { status: u16, after: Duration, closes: bool },
     /// Nothing, for so long.
     Nothing(Duration),
@@ -71,10 +71,10 @@ pub(super) enum First {
 /// What became of a body that the server had answered without.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Unread {
-    /// The connection was closed, though the answer had not said so.
+    /// The connection was closed, though the response had not said so.
     Closed,
     /// The next request was answered so.
-    Answered(u16),
+    Responded(u16),
     /// The next request was answered by something that is no HTTP.
     Garbled(String),
     /// The next request was not answered.
@@ -89,17 +89,17 @@ impl Held {
 }
 
 impl Asked {
-    fn of(asked: String, answer: &Answer) -> Self {
-        let after = answer.head_at.unwrap_or(answer.took);
-        let words = match answer.status() {
+    fn of(asked: String, response: &Response) -> Self {
+        let after = response.head_at.unwrap_or(response.took);
+        let words = match response.status() {
             Some(status) => format!("{status} after {}", time(after)),
-            None => answer.words(),
+            None => response.words(),
         };
-        let silent = answer.head.is_none() && answer.outcome == Outcome::Silence;
-        Self { asked, words, status: answer.status(), hundreds: hundreds(answer), silent, after }
+        let silent = response.head.is_none() && response.outcome == Outcome::Silence;
+        Self { asked, words, status: response.status(), hundreds: hundreds(response), silent, after }
     }
 
-    pub(super) fn answered(&self) -> Option<Plain> {
+    pub(super) fn responded(&self) -> Option<Plain> {
         Some(Plain { status: self.status?, after: self.after })
     }
 }
@@ -127,8 +127,8 @@ pub(super) async fn empty(patient: &Patient) -> Result<Asked, Failure> {
 
 async fn whole(patient: &Patient, ask: &Ask, asked: String) -> Result<Asked, Failure> {
     let mut line = patient.line().await?;
-    let answer = exchange(patient, &mut line, ask).await;
-    Ok(Asked::of(asked, &answer))
+    let response = exchange(patient, &mut line, ask).await;
+    Ok(Asked::of(asked, &response))
 }
 
 /// The same as HTTP/1.0, its body held back for a moment.
@@ -142,7 +142,7 @@ pub(super) async fn http10(patient: &Patient, expecting: bool) -> Result<Asked, 
     patient.budget.request().await;
     line.begin(&ask);
     let _ = line.send(&ask.head()).await;
-    let before = line.answer_until(HELD_HTTP10, any_word).await;
+    let before = line.read_response_until(HELD_HTTP10, any_word).await;
     if before.head.is_some() || before.outcome != Outcome::Silence {
         return Ok(Asked::of(asked, &before));
     }
@@ -162,7 +162,7 @@ pub(super) async fn held(patient: &Patient, plain: &Plain) -> Result<Held, Failu
     line.begin(&ask);
     // What a server says to half of a request counts, whether or not it takes all of it.
     let _ = line.send(&ask.head()).await;
-    let before = line.answer_until((HELD + plain.after).min(LONGEST), any_word).await;
+    let before = line.read_response_until((HELD + plain.after).min(LONGEST), any_word).await;
     let first = first(&before);
     let mut held = Held {
         asked: described(&ask, EXPECTING),
@@ -196,70 +196,72 @@ pub(super) async fn unread_without(patient: &Patient) -> Option<Unread> {
     patient.budget.request().await;
     line.begin(&ask);
     let _ = line.send(&ask.bytes()).await;
-    let answer = head(patient, &mut line).await;
-    match answer.head.is_some() && !closes(&answer) {
+    let response = head(patient, &mut line).await;
+    match response.head.is_some() && !closes(&response) {
         true => {
-            let ended = rest(patient, &mut line, answer).await;
+            let ended = rest(patient, &mut line, response).await;
             Some(next(patient, &mut line, ended).await)
         }
         false => None,
     }
 }
 
-/// Reads the rest of the answer, sends the body all the same, and asks again on that connection.
-async fn unread(patient: &Patient, line: &mut Line, ask: &Ask, answer: Answer) -> Unread {
-    let ended = rest(patient, line, answer).await;
+/// Reads the rest of the response, sends the body all the same, and asks again on that connection.
+async fn unread(patient: &Patient, line: &mut Line, ask: &Ask, response: Response) -> Unread {
+    let ended = rest(patient, line, response).await;
     if ended == Outcome::Complete {
         let _ = line.send(ask.content()).await;
     }
     next(patient, line, ended).await
 }
 
-/// How an answer ends of which the head is known.
-async fn rest(patient: &Patient, line: &mut Line, answer: Answer) -> Outcome {
-    match answer.outcome {
-        Outcome::Silence => line.answer(longest(patient)).await.outcome,
+/// How a response ends of which the head is known.
+async fn rest(patient: &Patient, line: &mut Line, response: Response) -> Outcome {
+    match response.outcome {
+        Outcome::Silence => line.read_response(longest(patient)).await.outcome,
         ended => ended,
     }
 }
 
-/// Asks once more, after an answer that ended so.
+/// Asks once more, after a response that ended so.
 async fn next(patient: &Patient, line: &mut Line, ended: Outcome) -> Unread {
     match ended {
         Outcome::Complete => {}
         Outcome::Closed | Outcome::Reset => return Unread::Closed,
         _ => return Unread::Nothing(longest(patient)),
     }
-    let answer = exchange(patient, line, &patient.ask()).await;
-    match (answer.status(), &answer.outcome) {
-        (Some(status), _) => Unread::Answered(status),
-        (None, Outcome::Silence) => Unread::Nothing(answer.took),
+    let response = exchange(patient, line, &patient.ask()).await;
+    match (response.status(), &response.outcome) {
+        (Some(status), _) => Unread::Responded(status),
+        (None, Outcome::Silence) => Unread::Nothing(response.took),
         (None, Outcome::Malformed(fault)) => Unread::Garbled(fault.to_string()),
         (None, _) => Unread::Closed,
     }
 }
 
-fn first(answer: &Answer) -> First {
-    let continued = answer.informational.iter().find(|informational| informational.status == 100);
-    match (continued, answer.status(), &answer.outcome) {
+fn first(response: &Response) -> First {
+    let continued = response.informational.iter().find(|informational| informational.status == 100);
+    match (continued, response.status(), &response.outcome) {
         (Some(continued), ..) => First::Continue(continued.at),
-        (None, Some(status), _) => {
-            First::Final { status, after: answer.head_at.unwrap_or(answer.took), closes: closes(answer) }
-        }
-        (None, None, Outcome::Silence) => First::Nothing(answer.took),
-        (None, None, _) => First::Lost(answer.words()),
+        (None, Some(status), _) => First::Final {
+            status,
+            after: response.head_at.unwrap_or(response.took),
+            closes: closes(response),
+        },
+        (None, None, Outcome::Silence) => First::Nothing(response.took),
+        (None, None, _) => First::Lost(response.words()),
     }
 }
 
-/// Whether the answer says that the connection closes behind it, in any of the ways there are (RFC 9112 §9.3, §6.3).
-fn closes(answer: &Answer) -> bool {
+/// Whether the response says that the connection closes behind it, in any of the ways there are (RFC 9112 §9.3, §6.3).
+fn closes(response: &Response) -> bool {
     use keepwarm_http1::{ResponseBody, Version};
-    let Some(head) = &answer.head else { return true };
+    let Some(head) = &response.head else { return true };
     let old = head.version == Version::Http10 && !head.wants.keep_alive;
     old || head.wants.close || head.body == ResponseBody::UntilClose
 }
 
-async fn exchange(patient: &Patient, line: &mut Line, ask: &Ask) -> Answer {
+async fn exchange(patient: &Patient, line: &mut Line, ask: &Ask) -> Response {
     patient.budget.request().await;
     line.begin(ask);
     let _ = line.send(&ask.bytes()).await;
@@ -267,16 +269,16 @@ async fn exchange(patient: &Patient, line: &mut Line, ask: &Ask) -> Answer {
 }
 
 /// Waits for the final head.
-async fn head(patient: &Patient, line: &mut Line) -> Answer {
-    line.answer_until(longest(patient), |answer| answer.head.is_some()).await
+async fn head(patient: &Patient, line: &mut Line) -> Response {
+    line.read_response_until(longest(patient), |response| response.head.is_some()).await
 }
 
-fn any_word(answer: &Answer) -> bool {
-    answer.head.is_some() || hundreds(answer) > 0
+fn any_word(response: &Response) -> bool {
+    response.head.is_some() || hundreds(response) > 0
 }
 
-fn hundreds(answer: &Answer) -> usize {
-    answer.informational.iter().filter(|informational| informational.status == 100).count()
+fn hundreds(response: &Response) -> usize {
+    response.informational.iter().filter(|informational| informational.status == 100).count()
 }
 
 fn longest(patient: &Patient) -> Duration {

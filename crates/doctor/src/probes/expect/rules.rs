@@ -16,7 +16,7 @@ pub(super) const OTHER: &str = "expect.other";
 /// What `curl` waits, and most clients after it.
 const CLIENT_WAITS: Duration = Duration::from_secs(1);
 
-/// A `100` may come so much later than the answer to the same request without the expectation: a proxy gives the server behind it a moment.
+/// A `100` may come so much later than the response to the same request without the expectation: a proxy gives the server behind it a moment.
 const LATE: Duration = Duration::from_millis(500);
 
 /// A request that takes longer than this by itself hides whether the expectation is waited for.
@@ -107,7 +107,7 @@ fn failed(evidence: String, status: u16, after: Duration, plain: &Plain) -> Opti
     })
 }
 
-/// An answer to `OPTIONS` that says nothing about those to `POST`.
+/// A response to `OPTIONS` that says nothing about those to `POST`.
 fn hint(held: &Held, status: u16) -> &'static str {
     match held.method == "OPTIONS" && status >= 400 {
         true => " (--post PATH shows what a POST meets)",
@@ -123,7 +123,7 @@ pub(super) fn once(held: &Held) -> Option<Finding> {
         1 => Some(Finding::good(ONCE, evidence("one 100"))),
         many => Some(
             Finding::bad(ONCE, evidence(&format!("{many} times 100")))
-                .costs("a client that skips only one takes the second for the answer"),
+                .costs("a client that skips only one takes the second for the response"),
         ),
     }
 }
@@ -132,13 +132,13 @@ pub(super) fn once(held: &Held) -> Option<Finding> {
 pub(super) fn is_misread(unread: &Unread, usual: Option<u16>) -> bool {
     match unread {
         // No such method, no such version, or no request at all.
-        Unread::Answered(status) => matches!(status, 400 | 405 | 501 | 505) && usual != Some(*status),
+        Unread::Responded(status) => matches!(status, 400 | 405 | 501 | 505) && usual != Some(*status),
         Unread::Garbled(_) => true,
         Unread::Nothing(_) | Unread::Closed => false,
     }
 }
 
-/// A server that answers before the body, and does not say that it closes, must read the body past (RFC 9110 §10.1.1).
+/// A server that responds before the body, and does not say that it closes, must read the body past (RFC 9110 §10.1.1).
 ///
 /// `without` is what becomes of a body without the expectation, where that matters.
 pub(super) fn unread(asked: &str, unread: &Unread, without: Option<&Unread>, usual: Option<u16>) -> Finding {
@@ -153,13 +153,13 @@ pub(super) fn unread(asked: &str, unread: &Unread, without: Option<&Unread>, usu
         );
     }
     match unread {
-        Unread::Answered(status) if misread => Finding::bad(
+        Unread::Responded(status) if misread => Finding::bad(
             UNREAD,
             format!("{begun}: {status}; the body was taken for the beginning of the next request"),
         )
         .costs("the next request on that connection fails, or is another than the client sent"),
-        Unread::Answered(status) => Finding::good(UNREAD, format!("{begun}: {status}")),
-        Unread::Garbled(why) => Finding::bad(UNREAD, format!("{begun}: no valid answer ({why})"))
+        Unread::Responded(status) => Finding::good(UNREAD, format!("{begun}: {status}")),
+        Unread::Garbled(why) => Finding::bad(UNREAD, format!("{begun}: no valid response ({why})"))
             .costs("the next request on that connection fails"),
         Unread::Nothing(waited) => {
             Finding::unknown(UNREAD, format!("{begun}: nothing within {}", time(*waited)))
@@ -177,9 +177,9 @@ pub(super) fn http10(asked: &Asked, without: Option<&Asked>) -> Finding {
         _ if without.is_some_and(|without| without.hundreds > 0) => {
             Finding::unknown(HTTP10, format!("{}: 100, but so without the expectation", asked.asked))
         }
-        // Few clients of HTTP/1.0 expect anything, but a proxy may pass the field on: then the 100 is its answer (RFC 9110 §15.2).
+        // Few clients of HTTP/1.0 expect anything, but a proxy may pass the field on: then the 100 is its response (RFC 9110 §15.2).
         _ => Finding::bad(HTTP10, format!("{}: 100, which HTTP/1.0 does not know", asked.asked))
-            .costs("a client of HTTP/1.0 takes the 100 for the answer"),
+            .costs("a client of HTTP/1.0 takes the 100 for the response"),
     }
 }
 
@@ -206,6 +206,6 @@ pub(super) fn other(asked: &Asked, plain: &Plain) -> Finding {
         ),
         Some(_) => Finding::good(OTHER, format!("{evidence}: ignored, as it may be")),
         None if plain.after > SLOW => Finding::unknown(OTHER, evidence),
-        None => Finding::warning(OTHER, format!("{evidence}, in place of 417 or the answer")),
+        None => Finding::warning(OTHER, format!("{evidence}, in place of 417 or the response")),
     }
 }

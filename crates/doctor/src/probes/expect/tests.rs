@@ -42,17 +42,17 @@ fn a_client_gets_a_word_before_its_body() {
     let hundred = |after: u32| First::Continue(MS * after);
     let nothing = First::Nothing(MS * 1200);
     let lost = First::Lost("reset".to_owned());
-    let answered = || Some(asked(Some(200), 5));
+    let responded = || Some(asked(Some(200), 5));
     let (good, unknown, warning, bad) = (Verdict::Good, Verdict::Unknown, Verdict::Warning, Verdict::Bad);
     let fails = Some("every such POST fails");
     let second = Some("1.00 s on every such POST");
     for (name, first, then, without, verdict, cost) in [
-        ("100 at once", hundred(2), answered(), plain(200, 5), good, None),
-        ("100 as slow as the app", hundred(600), answered(), plain(200, 500), good, None),
-        ("100 once another server kept silent", hundred(256), answered(), plain(200, 5), good, None),
-        ("100 late", hundred(600), answered(), plain(200, 5), warning, Some("600 ms on every such POST")),
+        ("100 at once", hundred(2), responded(), plain(200, 5), good, None),
+        ("100 as slow as the app", hundred(600), responded(), plain(200, 500), good, None),
+        ("100 once another server kept silent", hundred(256), responded(), plain(200, 5), good, None),
+        ("100 late", hundred(600), responded(), plain(200, 5), warning, Some("600 ms on every such POST")),
         ("100, and 405 all the same", hundred(2), Some(asked(Some(405), 2)), plain(405, 5), good, None),
-        ("100 past the second", hundred(1100), answered(), plain(200, 5), bad, second),
+        ("100 past the second", hundred(1100), responded(), plain(200, 5), bad, second),
         ("100 and no end", hundred(2), Some(asked(None, 2000)), plain(200, 5), bad, fails),
         ("100 and an error", hundred(2), Some(asked(Some(500), 2)), plain(200, 5), bad, fails),
         ("decided before", last(200, 2), None, plain(200, 5), good, None),
@@ -60,8 +60,8 @@ fn a_client_gets_a_word_before_its_body() {
         ("400 for the expectation", last(400, 2), None, plain(200, 5), bad, fails),
         ("413 in place of 405", last(413, 2), None, plain(405, 5), warning, None),
         ("too many requests", last(429, 2), None, plain(200, 5), unknown, None),
-        ("ignored", nothing.clone(), answered(), plain(200, 5), bad, second),
-        ("ignored by a slow app", nothing.clone(), answered(), plain(200, 900), unknown, None),
+        ("ignored", nothing.clone(), responded(), plain(200, 5), bad, second),
+        ("ignored by a slow app", nothing.clone(), responded(), plain(200, 900), unknown, None),
         ("ignored for good", nothing, Some(asked(None, 2000)), plain(200, 5), bad, fails),
         ("thrown out", lost, None, plain(200, 5), bad, fails),
     ] {
@@ -88,14 +88,14 @@ fn a_late_hundred_is_told_apart_from_none() {
 #[test]
 fn the_rest_of_the_verdicts() {
     let usual = Some(200);
-    let answered = Unread::Answered;
+    let responded = Unread::Responded;
     for (unread, without, verdict) in [
-        (answered(200), None, Verdict::Good),
-        (answered(503), None, Verdict::Good),
-        (answered(400), None, Verdict::Bad),
-        (answered(501), None, Verdict::Bad),
-        (answered(400), Some(answered(200)), Verdict::Bad),
-        (answered(400), Some(answered(400)), Verdict::Unknown),
+        (responded(200), None, Verdict::Good),
+        (responded(503), None, Verdict::Good),
+        (responded(400), None, Verdict::Bad),
+        (responded(501), None, Verdict::Bad),
+        (responded(400), Some(responded(200)), Verdict::Bad),
+        (responded(400), Some(responded(400)), Verdict::Unknown),
         (Unread::Garbled("x".to_owned()), None, Verdict::Bad),
         (Unread::Nothing(MS), None, Verdict::Unknown),
         (Unread::Closed, None, Verdict::Warning),
@@ -132,9 +132,9 @@ fn the_rest_of_the_verdicts() {
 /// What the server of a test does about the expectation.
 #[derive(Clone, Copy, PartialEq)]
 enum Habit {
-    Answers,
-    AnswersOld,
-    AnswersTwice,
+    Responses,
+    RespondsOld,
+    RespondsTwice,
     Ignores,
     Decides,
     DecidesAndMisreads,
@@ -154,9 +154,9 @@ async fn habit(mut peer: Peer, habit: Habit) -> Option<()> {
         }
         if expects && has_body {
             match habit {
-                Habit::AnswersOld => peer.say("HTTP/1.1 100 Continue\r\n\r\n").await,
-                Habit::Answers if !old => peer.say("HTTP/1.1 100 Continue\r\n\r\n").await,
-                Habit::AnswersTwice if !old => {
+                Habit::RespondsOld => peer.say("HTTP/1.1 100 Continue\r\n\r\n").await,
+                Habit::Responses if !old => peer.say("HTTP/1.1 100 Continue\r\n\r\n").await,
+                Habit::RespondsTwice if !old => {
                     peer.say("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n").await;
                 }
                 Habit::DecidesAndMisreads if !old => {
@@ -192,9 +192,9 @@ async fn what_servers_do_about_the_expectation_is_found() {
         worse.map(|finding| (finding.id, finding.verdict)).collect()
     };
     let all = [
-        (Habit::Answers, vec![]),
-        (Habit::AnswersOld, vec![("expect.http10", Verdict::Bad)]),
-        (Habit::AnswersTwice, vec![("expect.once", Verdict::Bad)]),
+        (Habit::Responses, vec![]),
+        (Habit::RespondsOld, vec![("expect.http10", Verdict::Bad)]),
+        (Habit::RespondsTwice, vec![("expect.once", Verdict::Bad)]),
         (Habit::Ignores, vec![("expect.continue", Verdict::Bad)]),
         (Habit::Decides, vec![]),
         (Habit::DecidesAndMisreads, vec![("expect.unread", Verdict::Bad)]),
@@ -250,7 +250,7 @@ async fn a_path_that_may_be_posted_to_is() {
 }
 
 #[tokio::test]
-async fn a_server_that_answers_no_options_at_all_is_not_judged() {
+async fn a_server_that_responds_to_no_options_at_all_is_not_judged() {
     let patient = scripted::patient(|mut peer| async move {
         while peer.head().await?.starts_with("GET") {
             peer.ok().await;

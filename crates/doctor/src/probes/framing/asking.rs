@@ -6,9 +6,9 @@ use keepwarm_http1::ResponseHead;
 
 use super::Page;
 use crate::probes::persistence::within;
-use crate::wire::{Answer, Ask, Failure, Line, Outcome, Read};
+use crate::wire::{Ask, Failure, Line, Outcome, Read, Response};
 
-/// After an answer a second one, if any, follows within this.
+/// After a response a second one, if any, follows within this.
 const SOON: Duration = Duration::from_millis(60);
 
 /// Between the parts of a request that is sent in parts.
@@ -19,13 +19,13 @@ const PAUSE: Duration = Duration::from_millis(80);
 pub(super) struct Bytes {
     /// The parts: sent one by one, with a pause between.
     pub(super) parts: Vec<Vec<u8>>,
-    /// Whether it begins with an answer to `HEAD`.
+    /// Whether it begins with a response to `HEAD`.
     pub(super) method: String,
-    /// What is done behind the first answer.
+    /// What is done behind the first response.
     pub(super) then: Then,
 }
 
-/// What is done behind an answer.
+/// What is done behind a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Then {
     /// It tells everything.
@@ -39,14 +39,14 @@ pub(super) enum Then {
 /// What came back.
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
-    /// The answers, two at most.
-    pub(super) answers: Vec<Answer>,
+    /// The responses, two at most.
+    pub(super) responses: Vec<Response>,
     /// Whether the connection was closed behind them, or was announced to be.
     pub(super) ended: bool,
-    /// Bytes behind the last answer, which was whole.
+    /// Bytes behind the last response, which was whole.
     pub(super) behind: usize,
-    /// The answer to an ordinary request that was sent behind a single answer, on the same connection.
-    pub(super) next: Option<Answer>,
+    /// The response to an ordinary request that was sent behind a single response, on the same connection.
+    pub(super) next: Option<Response>,
 }
 
 /// What a server made of a message.
@@ -58,7 +58,7 @@ pub(super) enum Taken {
     Otherwise(u16),
     /// It was answered by a status that says that it was not understood, or not wanted as it was.
     Refused(u16),
-    /// The connection ended without an answer.
+    /// The connection ended without a response.
     Dropped,
     /// No (whole) answer came.
     Nothing,
@@ -84,11 +84,11 @@ pub(super) fn with_lines(ask: &Ask, lines: &str, body: &[u8]) -> Bytes {
     Bytes::of(ask, bytes)
 }
 
-/// Sends, and reads what comes: the first answer, a second one if it comes, else the answer to one more request.
+/// Sends, and reads what comes: the first response, a second one if it comes, else the response to one more request.
 pub(super) async fn send(page: &Page<'_>, bytes: &Bytes) -> Result<Seen, Failure> {
     let patient = page.patient;
     let mut line = patient.line().await?;
-    let mut seen = Seen { answers: Vec::new(), ended: false, behind: 0, next: None };
+    let mut seen = Seen { responses: Vec::new(), ended: false, behind: 0, next: None };
     patient.budget.request().await;
     line.begin(&Ask::new(&bytes.method, "/", Vec::new()));
     for (index, part) in bytes.parts.iter().enumerate() {
@@ -99,11 +99,11 @@ pub(super) async fn send(page: &Page<'_>, bytes: &Bytes) -> Result<Seen, Failure
             break;
         }
     }
-    let first = line.answer(within(patient)).await;
+    let first = line.read_response(within(patient)).await;
     let goes_on = stays(&first);
-    seen.answers.push(first);
+    seen.responses.push(first);
     if !goes_on {
-        seen.behind = behind(seen.answers.first(), line.left_over());
+        seen.behind = behind(seen.responses.first(), line.left_over());
         seen.ended = true;
         return Ok(seen);
     }
@@ -116,8 +116,8 @@ pub(super) async fn send(page: &Page<'_>, bytes: &Bytes) -> Result<Seen, Failure
         Read::Silence => {}
         Read::Bytes(count) => {
             seen.behind = count;
-            seen.ended = second.as_ref().is_none_or(|answer| !stays(answer));
-            seen.answers.extend(second);
+            seen.ended = second.as_ref().is_none_or(|response| !stays(response));
+            seen.responses.extend(second);
             return Ok(seen);
         }
         _ => {
@@ -126,16 +126,16 @@ pub(super) async fn send(page: &Page<'_>, bytes: &Bytes) -> Result<Seen, Failure
         }
     }
     seen.next = Some(patient.exchange_within(&mut line, &page.ask, within(patient)).await);
-    // An answer to what was hidden, which came late.
+    // A response to what was hidden, which came late.
     let took = patient.first.took * 2;
     if let (Read::Bytes(_), Some(late)) = follows(&mut line, &page.ask, SOON + took, took).await {
-        seen.answers.push(late);
+        seen.responses.push(late);
     }
     Ok(seen)
 }
 
-/// What comes behind an answer, and begins soon: nothing, bytes (and the answer that they are, if they are one), or the close.
-async fn follows(line: &mut Line, ask: &Ask, soon: Duration, more: Duration) -> (Read, Option<Answer>) {
+/// What comes behind a response, and begins soon: nothing, bytes (and the response that they are, if they are one), or the close.
+async fn follows(line: &mut Line, ask: &Ask, soon: Duration, more: Duration) -> (Read, Option<Response>) {
     if line.left_over().is_empty() {
         match line.read(soon).await {
             Read::Bytes(_) => {}
@@ -144,49 +144,49 @@ async fn follows(line: &mut Line, ask: &Ask, soon: Duration, more: Duration) -> 
     }
     let behind = line.left_over().len();
     line.begin(ask);
-    let answer = line.answer(SOON + more).await;
-    match answer.head.is_some() {
-        true => (Read::Bytes(0), Some(answer)),
+    let response = line.read_response(SOON + more).await;
+    match response.head.is_some() {
+        true => (Read::Bytes(0), Some(response)),
         false => (Read::Bytes(behind), None),
     }
 }
 
-fn stays(answer: &Answer) -> bool {
-    answer.is_complete() && answer.head.as_ref().is_some_and(ResponseHead::keeps_connection)
+fn stays(response: &Response) -> bool {
+    response.is_complete() && response.head.as_ref().is_some_and(ResponseHead::keeps_connection)
 }
 
-fn behind(answer: Option<&Answer>, left: &[u8]) -> usize {
-    if answer.is_some_and(Answer::is_complete) { left.len() } else { 0 }
+fn behind(response: Option<&Response>, left: &[u8]) -> usize {
+    if response.is_some_and(Response::is_complete) { left.len() } else { 0 }
 }
 
 impl Seen {
     /// What became of the first message.
     pub(super) fn first(&self, ordinary: Option<u16>) -> Taken {
-        self.answers.first().map_or(Taken::Nothing, |answer| taken(answer, ordinary))
+        self.responses.first().map_or(Taken::Nothing, |response| taken(response, ordinary))
     }
 
-    /// What became of what stood behind it, if an answer came to that.
+    /// What became of what stood behind it, if a response came to that.
     pub(super) fn second(&self, ordinary: Option<u16>) -> Option<Taken> {
-        self.answers.get(1).map(|answer| taken(answer, ordinary))
+        self.responses.get(1).map(|response| taken(response, ordinary))
     }
 
     /// Whether an ordinary request behind it was answered as ever.
     pub(super) fn is_in_step(&self, ordinary: Option<u16>) -> bool {
-        self.next.as_ref().is_some_and(|answer| taken(answer, ordinary) == Taken::Well)
+        self.next.as_ref().is_some_and(|response| taken(response, ordinary) == Taken::Well)
     }
 
     /// For evidence: `200 after 1.2 ms, then without another request 400 after 0.1 ms`.
     pub(super) fn words(&self, then: &str) -> String {
-        let answers: Vec<String> = self.answers.iter().map(Answer::words).collect();
-        answers.join(&format!(", then {then} "))
+        let responses: Vec<String> = self.responses.iter().map(Response::words).collect();
+        responses.join(&format!(", then {then} "))
     }
 }
 
 /// Where nothing else was asked.
 pub(super) const UNASKED: &str = "without another request";
 
-pub(super) fn taken(answer: &Answer, ordinary: Option<u16>) -> Taken {
-    match (&answer.outcome, answer.status()) {
+pub(super) fn taken(response: &Response, ordinary: Option<u16>) -> Taken {
+    match (&response.outcome, response.status()) {
         (Outcome::Complete | Outcome::Endless, status) if status == ordinary => Taken::Well,
         (Outcome::Complete | Outcome::Endless, Some(status)) => match status {
             // 502, 503 and 504 tell of the moment, 401, 403 and 429 of who asks.

@@ -41,7 +41,7 @@ fn unread_body(server: Server) -> &'static str {
             "Read self.rfile to the length of every body, by GET too, before the handler returns; or answer with Connection: close when there is one, and set self.close_connection."
         }
         _ => {
-            "Read every body to its end before the next request, by whatever method it came and whether the application wanted it or not; or close the connection after the answer."
+            "Read every body to its end before the next request, by whatever method it came and whether the application wanted it or not; or close the connection after the response."
         }
     }
 }

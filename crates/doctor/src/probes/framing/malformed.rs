@@ -7,7 +7,7 @@ use super::asking::{Bytes, Seen, Taken, Then, UNASKED, send, with_lines};
 use crate::finding::{Finding, Verdict};
 use crate::patient::Patient;
 use crate::probes::persistence::not_asked;
-use crate::wire::{Answer, Ask};
+use crate::wire::{Ask, Response};
 
 /// A malformed message.
 struct Row {
@@ -21,7 +21,7 @@ struct Row {
 /// What tells whether it was taken, and what is thought of that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rule {
-    /// The fault is in the head: any ordinary answer took it. It must be refused.
+    /// The fault is in the head: any ordinary response took it. It must be refused.
     Head,
     /// The same, but it is permitted, or mends nothing that anybody relies on: a risk only.
     LaxHead,
@@ -45,7 +45,7 @@ impl Rule {
         !matches!(self, Self::Head | Self::LaxHead | Self::Trace)
     }
 
-    /// What a second answer is to.
+    /// What a second response is to.
     fn behind(self) -> &'static str {
         match self {
             Self::Body | Self::LaxBody | Self::BoundaryUnlessSplit => "to the request behind it",
@@ -118,7 +118,7 @@ fn rows(ask: &Ask, patient: &Patient) -> Vec<Row> {
     rows
 }
 
-/// Two answers to where the message ends, in its lengths.
+/// Two responses to where the message ends, in its lengths.
 fn lengths(ask: &Ask) -> Vec<Row> {
     let hidden = ask.bytes();
     let length = hidden.len();
@@ -313,7 +313,7 @@ fn judge(row: &Row, seen: &Seen, ordinary: Option<u16>, habits: Habits) -> Findi
     }
 }
 
-/// The first answer may have been given before the body was looked at: the request behind it tells.
+/// The first response may have been given before the body was looked at: the request behind it tells.
 fn in_body(rule: Rule, seen: &Seen, second: Option<Taken>, goes_on: bool) -> (Verdict, &'static str) {
     match second {
         Some(Taken::Well) if rule == Rule::LaxBody => (Verdict::Warning, "taken"),
@@ -360,13 +360,13 @@ fn at_boundary(
 /// What came back is what was sent: a script that may not read a cookie reads it there.
 fn trace(row: &Row, seen: &Seen) -> Finding {
     let evidence = format!("{}: {}", row.what, seen.words(UNASKED));
-    let is_echo = |answer: &Answer| answer.body.windows(6).any(|six| six == b"TRACE ");
-    match seen.answers.first() {
-        Some(answer) if answer.is_complete() && is_echo(answer) => {
+    let is_echo = |response: &Response| response.body.windows(6).any(|six| six == b"TRACE ");
+    match seen.responses.first() {
+        Some(response) if response.is_complete() && is_echo(response) => {
             Finding::warning(row.id, format!("{evidence}, with the request in it"))
                 .costs("a script can read there what it was not to see: cookies, what fronts add")
         }
-        Some(answer) if answer.is_complete() => Finding::good(row.id, evidence),
+        Some(response) if response.is_complete() => Finding::good(row.id, evidence),
         _ => Finding::unknown(row.id, evidence),
     }
 }

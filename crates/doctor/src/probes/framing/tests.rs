@@ -20,7 +20,7 @@ enum Fault {
     Unauthorized,
 
     BytesBehind,
-    TwoAnswers,
+    TwoResponses,
     OneRead,
     NamesByCase,
     LeavesBody,
@@ -79,11 +79,11 @@ async fn serve(mut stream: TcpStream, fault: Fault) -> Option<()> {
         let decoded = match decoder.decode(&inbox, &mut head) {
             Ok(decoded) => decoded,
             Err(refused) => {
-                let answer = format!(
+                let response = format!(
                     "HTTP/1.1 {} No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
                     refused.status()
                 );
-                return stream.write_all(answer.as_bytes()).await.ok();
+                return stream.write_all(response.as_bytes()).await.ok();
             }
         };
         inbox.drain(..decoded.consumed);
@@ -106,12 +106,12 @@ async fn serve(mut stream: TcpStream, fault: Fault) -> Option<()> {
                     RequestBody::Chunked => matches!(fault, Fault::LeavesBody | Fault::IgnoresChunks),
                 };
                 if leaves {
-                    answer(&mut stream, &head, fault, close).await?;
+                    respond(&mut stream, &head, fault, close).await?;
                     decoder = RequestDecoder::new(Limits::default());
                 }
             }
             Event::End => {
-                answer(&mut stream, &head, fault, close).await?;
+                respond(&mut stream, &head, fault, close).await?;
                 if close {
                     return None;
                 }
@@ -121,7 +121,7 @@ async fn serve(mut stream: TcpStream, fault: Fault) -> Option<()> {
     }
 }
 
-async fn answer(stream: &mut TcpStream, head: &RequestHead, fault: Fault, close: bool) -> Option<()> {
+async fn respond(stream: &mut TcpStream, head: &RequestHead, fault: Fault, close: bool) -> Option<()> {
     let known = [Method::GET, Method::HEAD, Method::OPTIONS].contains(&head.method);
     let status = match (head.refusal, fault) {
         (Some(refusal), _) => refusal.status(),
@@ -133,13 +133,13 @@ async fn answer(stream: &mut TcpStream, head: &RequestHead, fault: Fault, close:
         return Some(());
     }
     let connection = if close { "Connection: close\r\n" } else { "" };
-    let mut answer = format!("HTTP/1.1 {status} It\r\nContent-Length: 4\r\n{connection}\r\npong");
+    let mut response = format!("HTTP/1.1 {status} It\r\nContent-Length: 4\r\n{connection}\r\npong");
     match fault {
-        Fault::BytesBehind => answer.push_str("\r\n"),
-        Fault::TwoAnswers => answer = answer.repeat(2),
+        Fault::BytesBehind => response.push_str("\r\n"),
+        Fault::TwoResponses => response = response.repeat(2),
         _ => {}
     }
-    stream.write_all(answer.as_bytes()).await.ok()
+    stream.write_all(response.as_bytes()).await.ok()
 }
 
 async fn examined(fault: Fault, intrusive: bool) -> Examination {
@@ -209,6 +209,6 @@ async fn what_is_malformed_is_asked_on_request_and_a_boundary_that_moves_is_bad(
 }
 
 #[tokio::test]
-async fn a_second_answer_that_nobody_asked_for_is_found() {
-    hold(&[(Fault::TwoAnswers, &["framing.behind_answer"], &[])], true).await;
+async fn a_second_response_that_nobody_asked_for_is_found() {
+    hold(&[(Fault::TwoResponses, &["framing.behind_answer"], &[])], true).await;
 }

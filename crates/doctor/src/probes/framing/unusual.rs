@@ -24,7 +24,7 @@ struct Row {
     judge: fn(&Row, &Seen, Option<u16>) -> Finding,
 }
 
-/// Whether an answer to the ordinary request comes as ever, and ends where it says: what all else is measured by.
+/// Whether a response to the ordinary request comes as ever, and ends where it says: what all else is measured by.
 pub(super) async fn control(page: &Page<'_>) -> Finding {
     let row = Row {
         id: "framing.behind_answer",
@@ -145,7 +145,7 @@ fn forms(patient: &Patient, ask: &Ask) -> Vec<Row> {
     let line = Bytes::of(ask, [b"\r\n".as_slice(), &ask.bytes()].concat()).then(Then::Leave);
     let mut rows = vec![
         row("framing.absolute_form", "a target with scheme and host", &absolute, should_be_taken),
-        row("framing.asterisk", "OPTIONS *", &asterisk, should_be_answered),
+        row("framing.asterisk", "OPTIONS *", &asterisk, should_have_response),
         row("framing.long_field", "a field of 4,000 bytes", &long, should_be_taken),
         row("framing.empty_members", "lists with empty members", &list, should_be_taken),
         row("framing.no_host", "HTTP/1.1 without Host", &ask.clone().without("Host"), should_be_refused),
@@ -163,7 +163,7 @@ fn forms(patient: &Patient, ask: &Ask) -> Vec<Row> {
             "framing.unknown_method",
             "a method that does not exist",
             &unknown,
-            should_be_answered,
+            should_have_response,
         ));
     }
     if let Some(path) = percent_encoded(&patient.target.path) {
@@ -209,7 +209,7 @@ fn percent_encoded(path: &str) -> Option<String> {
     Some(format!("{}%{letter:02X}{}", path.get(..at)?, path.get(at + 1..)?))
 }
 
-/// An answer ends where its framing says.
+/// A response ends where its framing says.
 fn nothing_behind(row: &Row, seen: &Seen, ordinary: Option<u16>) -> Finding {
     let words = seen.words(UNASKED);
     match (seen.first(ordinary), seen.second(ordinary), seen.behind) {
@@ -220,10 +220,10 @@ fn nothing_behind(row: &Row, seen: &Seen, ordinary: Option<u16>) -> Finding {
         (_, None, 0) => Finding::good(row.id, format!("{}: {words}, and nothing behind it", row.what)),
         (_, None, behind) => {
             Finding::bad(row.id, format!("{}: {words}, and {behind} bytes behind its end", row.what))
-                .costs("on a kept connection the next answer is misread, or the connection is lost")
+                .costs("on a kept connection the next response is misread, or the connection is lost")
         }
         _ => Finding::bad(row.id, format!("{}: {words}", row.what))
-            .costs("the second answer is taken for that of the next request"),
+            .costs("the second response is taken for that of the next request"),
     }
 }
 
@@ -253,8 +253,8 @@ fn should_be_taken(row: &Row, seen: &Seen, ordinary: Option<u16>) -> Finding {
     }
 }
 
-/// Any answer does.
-fn should_be_answered(row: &Row, seen: &Seen, ordinary: Option<u16>) -> Finding {
+/// Any response does.
+fn should_have_response(row: &Row, seen: &Seen, ordinary: Option<u16>) -> Finding {
     let evidence = format!("{}: {}", row.what, seen.words(UNASKED));
     match seen.first(ordinary) {
         Taken::Nothing => Finding::warning(row.id, evidence).costs("who sends it waits until it gives up"),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::patient::Patient;
 use crate::report::time;
-use crate::wire::{Answer, Ask, Outcome};
+use crate::wire::{Ask, Outcome, Response};
 
 /// The name a cluster or an upstream group has in most examples.
 const GROUP: &str = "backend";
@@ -34,25 +34,25 @@ pub(super) struct Seen {
     pub(super) status: Option<u16>,
     /// What came, in words.
     pub(super) words: String,
-    /// Whether the connection stayed open without an answer.
+    /// Whether the connection stayed open without a response.
     pub(super) silent: bool,
     /// The status of the second check on the same connection, where one was made and answered.
     pub(super) again: Option<u16>,
 }
 
 impl Seen {
-    pub(super) fn first(&mut self, answer: &Answer) {
-        self.status = answer.status();
-        self.silent = answer.head.is_none() && answer.outcome == Outcome::Silence;
-        let after: Duration = answer.head_at.unwrap_or(answer.took);
-        self.words = match answer.status() {
+    pub(super) fn first(&mut self, response: &Response) {
+        self.status = response.status();
+        self.silent = response.head.is_none() && response.outcome == Outcome::Silence;
+        let after: Duration = response.head_at.unwrap_or(response.took);
+        self.words = match response.status() {
             Some(status) => format!("{status} after {}", time(after)),
-            None => answer.words(),
+            None => response.words(),
         };
     }
 
-    pub(super) fn again(&mut self, answer: &Answer) {
-        self.again = answer.status();
+    pub(super) fn again(&mut self, response: &Response) {
+        self.again = response.status();
     }
 }
 
@@ -87,7 +87,7 @@ impl Checker {
         if self == Self::Envoy { 2 } else { 1 }
     }
 
-    /// Whether it takes a server with this answer for healthy, unless told otherwise.
+    /// Whether it takes a server with this response for healthy, unless told otherwise.
     pub(super) fn passes(self, status: u16) -> bool {
         match self {
             Self::Envoy => status == 200,

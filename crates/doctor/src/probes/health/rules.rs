@@ -6,7 +6,7 @@ use super::PATIENCE;
 use super::checkers::{Checker, Seen};
 use crate::finding::Finding;
 use crate::report::time;
-use crate::wire::Answer;
+use crate::wire::Response;
 
 pub(super) const ONE_READ: &str = "health.one_read";
 
@@ -25,10 +25,10 @@ pub(super) struct Usual {
 }
 
 impl Usual {
-    pub(super) fn of(answer: &Answer) -> Self {
+    pub(super) fn of(response: &Response) -> Self {
         Self {
-            status: answer.status().unwrap_or(0),
-            after: answer.head_at.unwrap_or(answer.took),
+            status: response.status().unwrap_or(0),
+            after: response.head_at.unwrap_or(response.took),
             elsewhere: None,
         }
     }
@@ -41,7 +41,7 @@ pub(super) fn check(checker: Checker, seen: &Seen, usual: Usual, authority: &str
         return Finding::unknown(id, failure.clone());
     }
     let evidence = format!("{}: {}", seen.asked, seen.words);
-    let Some(status) = seen.status else { return unanswered(id, seen, usual, evidence) };
+    let Some(status) = seen.status else { return without_response(id, seen, usual, evidence) };
     if checker.passes(status) {
         let again = match seen.again {
             Some(again) => format!(", and {again} on the same connection again"),
@@ -53,7 +53,7 @@ pub(super) fn check(checker: Checker, seen: &Seen, usual: Usual, authority: &str
         Reason::Itself => Finding::unknown(
             id,
             format!(
-                "{evidence}: not healthy, but so is a browser answered; a check needs a path with another answer"
+                "{evidence}: not healthy, but so is a browser answered; a check needs a path with another response"
             ),
         ),
         Reason::Proper(words) => Finding::good(
@@ -77,7 +77,7 @@ pub(super) fn check(checker: Checker, seen: &Seen, usual: Usual, authority: &str
 enum Reason {
     /// The page answers nobody better.
     Itself,
-    /// The answer is a proper one to this request.
+    /// The response is a proper one to this request.
     Proper(&'static str),
     /// Too many requests.
     Busy,
@@ -105,7 +105,7 @@ fn reason(checker: Checker, status: u16, seen: &Seen, usual: Usual, authority: &
     }
 }
 
-fn unanswered(id: &'static str, seen: &Seen, usual: Usual, evidence: String) -> Finding {
+fn without_response(id: &'static str, seen: &Seen, usual: Usual, evidence: String) -> Finding {
     let browser = time(usual.after);
     match seen.silent {
         true if usual.after >= PATIENCE => Finding::warning(
@@ -121,7 +121,7 @@ fn unanswered(id: &'static str, seen: &Seen, usual: Usual, evidence: String) -> 
     }
 }
 
-/// A checker that reads once needs the status line in its first read. It is not this probe that judges how an answer is written.
+/// A checker that reads once needs the status line in its first read. It is not this probe that judges how a response is written.
 pub(super) fn one_read(asked: &str, reads: &[Vec<u8>]) -> Finding {
     let first = |read: &&Vec<u8>| !read.is_empty();
     let Some(least) = reads.iter().filter(first).min_by_key(|read| (has_status_line(read), read.len()))

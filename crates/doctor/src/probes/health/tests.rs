@@ -91,16 +91,16 @@ fn one_read_must_bring_a_status_line() {
 }
 
 /// The verdicts that are not good, of a server that does this with each head and says whether the connection goes on.
-async fn worse<F>(answer: F) -> Vec<(&'static str, Verdict)>
+async fn worse<F>(respond: F) -> Vec<(&'static str, Verdict)>
 where
     F: Fn(&str) -> Option<&'static [&'static str]> + Clone + Send + Sync + 'static,
 {
     let patient = scripted::patient(move |mut peer| {
-        let answer = answer.clone();
+        let respond = respond.clone();
         async move {
             loop {
                 let head = peer.head().await?;
-                let parts = answer(&head)?;
+                let parts = respond(&head)?;
                 for part in parts {
                     peer.say(part).await;
                     tokio::time::sleep(MS * 40).await;

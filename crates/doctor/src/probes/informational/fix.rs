@@ -9,7 +9,7 @@ pub(in crate::probes) fn fix(finding: &str, server: Server) -> Option<&'static s
             "Send only the 1xx that a client can use (103 with Link), without a body and without fields that announce one.",
         ),
         HTTP10 if server == Server::Nginx => Some(
-            "nginx before 1.29 takes a 103 of the server behind for the answer: upgrade it, or have the app send none (proxy_set_header Sec-Fetch-Mode \"\";).",
+            "nginx before 1.29 takes a 103 of the server behind for the response: upgrade it, or have the app send none (proxy_set_header Sec-Fetch-Mode \"\";).",
         ),
         HTTP10 => Some(
             "Send 1xx only to HTTP/1.1 and later (RFC 9110 §15.2); a proxy in front that speaks HTTP/1.0 inwards (nginx's default) should speak 1.1: proxy_http_version 1.1.",

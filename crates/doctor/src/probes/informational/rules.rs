@@ -39,7 +39,7 @@ pub(super) fn early_hints(page: &Heard) -> Finding {
     }
     if page.hints.iter().any(|(status, _)| *status == 100) {
         return Finding::warning(EARLY_HINTS, format!("{seen}; nobody expected a 100"))
-            .costs("a client that knows no 1xx takes it for the answer");
+            .costs("a client that knows no 1xx takes it for the response");
     }
     match page.hints.iter().find(|(status, _)| is_early_hints(*status)) {
         Some((_, first)) => Finding::good(
@@ -65,7 +65,7 @@ pub(super) fn http10(old: &Heard) -> Finding {
             .costs("the client reads another protocol than it speaks"),
         (_, false, _) => {
             Finding::bad(HTTP10, format!("{asked}: {}, which HTTP/1.0 does not know", hints(old)))
-                .costs("a client of HTTP/1.0 takes it for the answer")
+                .costs("a client of HTTP/1.0 takes it for the response")
         }
         (_, _, Some((status, _))) => Finding::good(HTTP10, format!("{asked}: {status}, and no 1xx")),
         (_, _, None) => Finding::unknown(HTTP10, format!("{asked}: {}", old.words)),
@@ -114,8 +114,11 @@ pub(super) fn trailers(page: &Heard) -> Finding {
             format!("{asked}: {status} announces {announced}, and was not read to its end"),
         ),
         ("", _) => {
-            let why =
-                if page.chunked { "none came" } else { "an answer that is not chunked has no place for any" };
+            let why = if page.chunked {
+                "none came"
+            } else {
+                "a response that is not chunked has no place for any"
+            };
             Finding::warning(
                 LOST_TRAILERS,
                 format!("{asked}: {status} announces the trailers {announced}, but {why}"),
@@ -138,8 +141,8 @@ pub(super) fn via_hints(inner: &Heard, outer: &Heard, names: (&str, &str)) -> Fi
         heard.hints.iter().map(|(status, _)| *status).filter(|status| *status != 100).collect()
     };
     let (sent, passed) = (told(inner), told(outer));
-    let (Some((_, answered)), Some(_)) = (inner.last, outer.last) else {
-        return Finding::unknown(VIA_HINTS, format!("{behind} and {front} did not both answer"));
+    let (Some((_, responded)), Some(_)) = (inner.last, outer.last) else {
+        return Finding::unknown(VIA_HINTS, format!("{behind} and {front} did not both response"));
     };
     let Some((_, first)) = inner.hints.iter().find(|(status, _)| *status != 100) else {
         return Finding::unknown(VIA_HINTS, format!("{behind} sends no 1xx that {front} could pass"));
@@ -147,11 +150,11 @@ pub(super) fn via_hints(inner: &Heard, outer: &Heard, names: (&str, &str)) -> Fi
     let evidence = format!("{behind} sends {}; through {front} came {}", hints(inner), hints(outer));
     let mut rest = passed.iter();
     let all = sent.iter().all(|status| rest.any(|passed| passed == status));
-    let gain = answered.saturating_sub(*first);
+    let gain = responded.saturating_sub(*first);
     let left = lead(outer);
     match all {
         true if gain >= NOTICEABLE && left < gain / 4 => {
-            Finding::warning(VIA_HINTS, format!("{evidence}, which leaves {} until the answer", time(left)))
+            Finding::warning(VIA_HINTS, format!("{evidence}, which leaves {} until the response", time(left)))
                 .costs(format!("{} in which a browser could have begun", time(gain - left)))
         }
         true => Finding::good(VIA_HINTS, evidence),
@@ -160,7 +163,7 @@ pub(super) fn via_hints(inner: &Heard, outer: &Heard, names: (&str, &str)) -> Fi
     }
 }
 
-/// How long the first 1xx came before the answer.
+/// How long the first 1xx came before the response.
 fn lead(heard: &Heard) -> Duration {
     let first = heard.hints.iter().find(|(status, _)| *status != 100);
     first.zip(heard.last).map_or(Duration::ZERO, |((_, first), (_, last))| last.saturating_sub(*first))

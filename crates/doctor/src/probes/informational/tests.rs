@@ -52,13 +52,13 @@ fn what_comes_before_the_page() {
     ] {
         assert_eq!(rules::http10(&old).verdict, verdict, "{old:?}");
     }
-    for (answer, verdict) in [
+    for (response, verdict) in [
         (heard(&[], Some(200)), Verdict::Good),
         (heard(&[], Some(400)), Verdict::Good),
         (heard(&[], None), Verdict::Unknown),
         (switched, Verdict::Bad),
     ] {
-        assert_eq!(rules::upgrade(&answer).verdict, verdict, "{answer:?}");
+        assert_eq!(rules::upgrade(&response).verdict, verdict, "{response:?}");
     }
 }
 

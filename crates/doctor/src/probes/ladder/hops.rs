@@ -10,7 +10,7 @@ use crate::patient::Patient;
 use crate::reach::reach;
 use crate::server::Server;
 use crate::settings::Settings;
-use crate::wire::{Answer, Line, Read};
+use crate::wire::{Line, Read, Response};
 
 /// For so long an idle connection is watched with `--slow`: beyond the defaults of nginx (75 s) and of load balancers (60 s).
 const WATCHED: Duration = Duration::from_secs(130);
@@ -22,7 +22,7 @@ pub(super) struct Hop {
     pub(super) url: String,
     /// Which it is, as far as it says.
     pub(super) server: Server,
-    /// The status of its answer, and when that was whole.
+    /// The status of its response, and when that was whole.
     pub(super) status: u16,
     pub(super) took: Duration,
     /// How long it keeps an idle connection of a client.
@@ -32,7 +32,7 @@ pub(super) struct Hop {
 /// How long an idle connection is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Idle {
-    /// It is closed behind each answer.
+    /// It is closed behind each response.
     Never,
     /// So `Keep-Alive` says.
     Promised(Duration),
@@ -72,9 +72,9 @@ fn hop(patient: &Patient, measured: Option<Idle>) -> Hop {
     }
 }
 
-/// What an answer promises.
-pub(super) fn promised(answer: &Answer) -> Idle {
-    match &answer.head {
+/// What a response promises.
+pub(super) fn promised(response: &Response) -> Idle {
+    match &response.head {
         None => Idle::Untold,
         Some(head) if !head.keeps_connection() => Idle::Never,
         Some(head) => timeout(head).map_or(Idle::Untold, Idle::Promised),
@@ -100,7 +100,7 @@ async fn measure(row: &[&Patient]) -> Vec<Option<Idle>> {
             true => patient.once(&patient.ask()).await.ok(),
             false => None,
         };
-        let whole = line.filter(|(_, answer)| answer.is_complete()).map(|(line, _)| line);
+        let whole = line.filter(|(_, response)| response.is_complete()).map(|(line, _)| line);
         watches.push(whole.map(|line| tokio::spawn(watch(line, WATCHED))));
     }
     let mut measured = Vec::new();

@@ -6,11 +6,11 @@ use super::hops::{Hop, Idle};
 use crate::finding::Finding;
 use crate::report::time;
 use crate::server::Server;
-use crate::wire::Answer;
+use crate::wire::Response;
 
 pub(super) const HOPS: &str = "ladder.hops";
 pub(super) const IDLE: &str = "ladder.idle";
-pub(super) const ANSWERS: &str = "ladder.answers";
+pub(super) const RESPONSES: &str = "ladder.answers";
 
 /// Fields by which servers in front show themselves.
 const SIGNS: &[&str] = &[
@@ -38,7 +38,7 @@ enum Keeps {
 }
 
 /// Without other servers to ask.
-pub(super) fn alone(first: &Answer) -> Finding {
+pub(super) fn alone(first: &Response) -> Finding {
     let seen: Vec<String> =
         SIGNS.iter().filter_map(|name| Some(format!("{name}: {}", first.field(name)?))).collect();
     let advice = "pass --via URL for each server behind, outermost first";
@@ -100,8 +100,8 @@ pub(super) fn idle(outer: &Hop, inner: &Hop) -> Finding {
     }
 }
 
-/// Does the outer server wait longer for an answer than the inner?
-pub(super) fn answers(outer: &Hop, inner: &Hop) -> Finding {
+/// Does the outer server wait longer for a response than the inner?
+pub(super) fn responds(outer: &Hop, inner: &Hop) -> Finding {
     let evidence = format!(
         "{} answered {} after {}, {} answered {} after {}",
         outer.words(),
@@ -113,17 +113,17 @@ pub(super) fn answers(outer: &Hop, inner: &Hop) -> Finding {
     );
     match (outer.status, inner.status) {
         (504, ..500) if inner.took > outer.took => {
-            Finding::bad(ANSWERS, format!("{evidence}: the outer gives up while the inner still works"))
+            Finding::bad(RESPONSES, format!("{evidence}: the outer gives up while the inner still works"))
                 .costs(format!(
-                    "{} of work for nobody on every such request, and an error in place of an answer",
+                    "{} of work for nobody on every such request, and an error in place of a response",
                     time(inner.took)
                 ))
         }
         (_, 503 | 504) if outer.status >= 500 && outer.took >= inner.took.mul_f64(0.9) => {
-            Finding::good(ANSWERS, format!("{evidence}: the inner gives up first"))
+            Finding::good(RESPONSES, format!("{evidence}: the inner gives up first"))
         }
         _ => Finding::unknown(
-            ANSWERS,
+            RESPONSES,
             format!(
                 "{evidence}: none ran into a time-out; examine the URL of something slow, with a --timeout above theirs"
             ),

@@ -7,7 +7,7 @@ use crate::probes::mock::{Reply, serve};
 use crate::probes::scripted::patient_of;
 use crate::server::Server;
 use crate::settings::Settings;
-use crate::wire::Answer;
+use crate::wire::Response;
 
 fn hop(server: Server, idle: Idle) -> Hop {
     Hop { url: "http://inner.example/".to_owned(), server, status: 200, took: Duration::from_millis(3), idle }
@@ -45,19 +45,19 @@ fn the_inner_server_keeps_idle_connections_longer() {
 
 #[test]
 fn the_outer_server_waits_longer() {
-    let answered = |status, seconds| Hop {
+    let responded = |status, seconds| Hop {
         status,
         took: Duration::from_secs(seconds),
         ..hop(Server::Unknown, Idle::Untold)
     };
     for (outer, inner, verdict) in [
-        (answered(504, 10), answered(200, 12), Verdict::Bad),
-        (answered(504, 10), answered(200, 1), Verdict::Unknown),
-        (answered(504, 10), answered(504, 10), Verdict::Good),
-        (answered(502, 10), answered(503, 9), Verdict::Good),
-        (answered(200, 1), answered(200, 1), Verdict::Unknown),
+        (responded(504, 10), responded(200, 12), Verdict::Bad),
+        (responded(504, 10), responded(200, 1), Verdict::Unknown),
+        (responded(504, 10), responded(504, 10), Verdict::Good),
+        (responded(502, 10), responded(503, 9), Verdict::Good),
+        (responded(200, 1), responded(200, 1), Verdict::Unknown),
     ] {
-        let found = rules::answers(&outer, &inner);
+        let found = rules::responds(&outer, &inner);
         assert_eq!(found.verdict, verdict, "{found:?}");
     }
 }
@@ -71,7 +71,7 @@ fn promises_are_read() {
         (&[("Keep-Alive", "timeout=soon")], Idle::Untold),
         (&[("Content-Length", "0")], Idle::Untold),
     ] {
-        assert_eq!(promised(&Answer::for_tests(200, fields)), idle, "{fields:?}");
+        assert_eq!(promised(&Response::for_tests(200, fields)), idle, "{fields:?}");
     }
 }
 
@@ -93,9 +93,9 @@ async fn each_server_of_a_row_is_compared_with_the_next() {
         [
             (rules::HOPS, Verdict::Unknown),
             (rules::IDLE, Verdict::Good),
-            (rules::ANSWERS, Verdict::Unknown),
+            (rules::RESPONSES, Verdict::Unknown),
             (rules::IDLE, Verdict::Warning),
-            (rules::ANSWERS, Verdict::Unknown),
+            (rules::RESPONSES, Verdict::Unknown),
         ]
     );
 }

@@ -1,16 +1,16 @@
-//! Answers without a body, whatever their fields say: to HEAD, and 304 (RFC 9112 §6.3). A body that comes all the same is taken for the next answer.
+//! Answers without a body, whatever their fields say: to HEAD, and 304 (RFC 9112 §6.3). A body that comes all the same is taken for the next response.
 
 use keepwarm_http1::ResponseHead;
 
 use super::{Series, light, patience, series};
 use crate::finding::Finding;
 use crate::patient::Patient;
-use crate::wire::{Answer, Ask, Outcome};
+use crate::wire::{Ask, Outcome, Response};
 
 pub(super) const HEAD: &str = "persistence.head";
 pub(super) const NOT_MODIFIED: &str = "persistence.not_modified";
 
-const COST: &str = "on a kept connection the next answer is misread, or the connection is lost";
+const COST: &str = "on a kept connection the next response is misread, or the connection is lost";
 
 pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
     vec![head(patient).await, not_modified(patient).await]
@@ -33,8 +33,8 @@ async fn not_modified(patient: &Patient) -> Finding {
     };
     let ask = patient.ask().field(name, &value);
     match asked(patient, ask).await {
-        Ok(series) if series.answers.first().and_then(Answer::status) != Some(304) => {
-            let words = series.answers.first().map(Answer::words).unwrap_or_default();
+        Ok(series) if series.responses.first().and_then(Response::status) != Some(304) => {
+            let words = series.responses.first().map(Response::words).unwrap_or_default();
             Finding::unknown(
                 NOT_MODIFIED,
                 format!("{} with {name}: {words}, so there was no 304", series.asked),
@@ -45,8 +45,8 @@ async fn not_modified(patient: &Patient) -> Finding {
     }
 }
 
-/// The field that makes the request conditional on what the first answer gave (RFC 9110 §13.1).
-fn condition(first: &Answer) -> Option<(&'static str, String)> {
+/// The field that makes the request conditional on what the first response gave (RFC 9110 §13.1).
+fn condition(first: &Response) -> Option<(&'static str, String)> {
     let etag = first.field("etag").map(|tag| ("If-None-Match", tag));
     etag.or_else(|| first.field("last-modified").map(|date| ("If-Modified-Since", date)))
 }
@@ -62,7 +62,7 @@ async fn asked(patient: &Patient, ask: Ask) -> Result<Series, String> {
     .await
     .map_err(|failure| failure.to_string())?;
     // The second only shows whether anything stood between the two.
-    if series.answers.len() > 1 && series.last().is_some_and(Answer::is_complete) {
+    if series.responses.len() > 1 && series.last().is_some_and(Response::is_complete) {
         series.behind = 0;
     }
     Ok(series)
@@ -70,7 +70,7 @@ async fn asked(patient: &Patient, ask: Ask) -> Result<Series, String> {
 
 /// It ends with its head, and nothing comes behind it.
 pub(super) fn judge(id: &'static str, with: &str, series: &Series) -> Finding {
-    let Some(first) = series.answers.first() else { return Finding::unknown(id, series.asked.clone()) };
+    let Some(first) = series.responses.first() else { return Finding::unknown(id, series.asked.clone()) };
     let evidence = format!("{}{with}: {}", series.asked, first.words());
     if series.behind > 0 {
         let evidence = format!("{evidence}, and {} bytes of body behind it", series.behind);
@@ -78,12 +78,12 @@ pub(super) fn judge(id: &'static str, with: &str, series: &Series) -> Finding {
             true => Finding::bad(id, evidence).costs(COST),
             // Nobody reads on where the connection ends.
             false => Finding::warning(id, format!("{evidence}, where the connection ends"))
-                .costs("bytes that nobody reads; behind a front that keeps connections, an answer misread"),
+                .costs("bytes that nobody reads; behind a front that keeps connections, a response misread"),
         };
     }
-    match (&first.outcome, series.answers.get(1).map(|second| &second.outcome)) {
+    match (&first.outcome, series.responses.get(1).map(|second| &second.outcome)) {
         (Outcome::Complete, Some(Outcome::Malformed(fault))) => {
-            let evidence = format!("{evidence}; on the same connection no valid answer follows ({fault})");
+            let evidence = format!("{evidence}; on the same connection no valid response follows ({fault})");
             Finding::bad(id, evidence).costs(COST)
         }
         (Outcome::Complete, Some(Outcome::Complete)) => Finding::good(

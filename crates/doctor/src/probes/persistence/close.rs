@@ -7,7 +7,7 @@ use super::{Series, Then, at_once, light, patience, quickest_close};
 use crate::finding::{Finding, Verdict};
 use crate::patient::Patient;
 use crate::report::time;
-use crate::wire::Answer;
+use crate::wire::Response;
 
 pub(super) const ID: &str = "persistence.close";
 
@@ -54,9 +54,9 @@ fn judge(
     prompt: Duration,
     otherwise: fn(&'static str, String) -> Finding,
 ) -> Finding {
-    let words = series.last().map(Answer::words).unwrap_or_default();
+    let words = series.last().map(Response::words).unwrap_or_default();
     let evidence = format!("{} with Connection: {value}: {words}", series.asked);
-    if series.behind > 0 || !series.last().is_some_and(Answer::is_complete) {
+    if series.behind > 0 || !series.last().is_some_and(Response::is_complete) {
         return Finding::unknown(id, evidence);
     }
     let announced = if series.is_kept() { "" } else { " as its Connection: close announces" };

@@ -14,20 +14,20 @@ pub(crate) fn fix(finding: &str, server: Server) -> Option<&'static str> {
         }
         "persistence.reuse" => reuse(server),
         "persistence.announced" => {
-            "Send Connection: close with the last answer of a connection, close it then, and do not close one that was not announced (RFC 9112 §9.6). Behind a proxy, look at which of the two closes."
+            "Send Connection: close with the last response of a connection, close it then, and do not close one that was not announced (RFC 9112 §9.6). Behind a proxy, look at which of the two closes."
         }
         "persistence.close" if server == Server::Envoy => DELAYED_CLOSE,
         "persistence.close" => {
-            "Close the connection after the answer to a request with Connection: close, and say Connection: close in it (RFC 9112 §9.6)."
+            "Close the connection after the response to a request with Connection: close, and say Connection: close in it (RFC 9112 §9.6)."
         }
         "persistence.close_in_capitals" | "persistence.close_in_a_list" => {
             "Read Connection as a list of words without regard to case (RFC 9110 §7.6.1)."
         }
         "persistence.head" | "persistence.not_modified" => {
-            "Send no body with an answer to HEAD, nor with 204 or 304 (RFC 9112 §6.3), whatever the application gives: end it with the empty line behind the head."
+            "Send no body with a response to HEAD, nor with 204 or 304 (RFC 9112 §6.3), whatever the application gives: end it with the empty line behind the head."
         }
         "persistence.pipelined" => {
-            "Keep the bytes that were read behind a request: they are the next one (RFC 9112 §9.3.2). Or announce by Connection: close that the answer is the last."
+            "Keep the bytes that were read behind a request: they are the next one (RFC 9112 §9.3.2). Or announce by Connection: close that the response is the last."
         }
         "persistence.requests" => requests(server),
         "persistence.idle" => idle(server),
@@ -41,16 +41,16 @@ fn http10(server: Server) -> &'static str {
     match server {
         Server::Envoy => DELAYED_CLOSE,
         Server::Apache | Server::PhpBuiltIn => {
-            "Let the application leave status line and Connection to the server, or send Connection: close with every answer to HTTP/1.0 that did not ask for keep-alive; in Apache: SetEnvIf Request_Protocol HTTP/1.0 nokeepalive."
+            "Let the application leave status line and Connection to the server, or send Connection: close with every response to HTTP/1.0 that did not ask for keep-alive; in Apache: SetEnvIf Request_Protocol HTTP/1.0 nokeepalive."
         }
         Server::Nginx => {
-            "nginx closes by itself unless an upstream's answer ends by a close: give upstreams proxy_http_version 1.1 and a Content-Length or chunks."
+            "nginx closes by itself unless an upstream's response ends by a close: give upstreams proxy_http_version 1.1 and a Content-Length or chunks."
         }
         Server::HaProxy => {
             "Add option httpclose to the frontend that serves such clients, or have the server behind it close on HTTP/1.0."
         }
         _ => {
-            "Close the connection after an answer to HTTP/1.0 without keep-alive, and say Connection: close (RFC 9112 §9.3)."
+            "Close the connection after a response to HTTP/1.0 without keep-alive, and say Connection: close (RFC 9112 §9.3)."
         }
     }
 }
@@ -78,12 +78,12 @@ fn reuse(server: Server) -> &'static str {
             "It never keeps connections, by design: put a server in front that does (nginx, HAProxy, Keepwarm)."
         }
         Server::PythonHttpServer | Server::WsgiRef | Server::Werkzeug | Server::Paste => {
-            "Set protocol_version = \"HTTP/1.1\" on the request handler and give every answer a Content-Length; or put a server in front that keeps connections."
+            "Set protocol_version = \"HTTP/1.1\" on the request handler and give every response a Content-Length; or put a server in front that keeps connections."
         }
         Server::Node => "Set server.keepAliveTimeout above 0, and do not send Connection: close.",
         Server::Uvicorn => "Set --timeout-keep-alive above 0, and do not send Connection: close.",
         _ => {
-            "Let the server keep connections: give every answer a length (or chunks), and do not send Connection: close. Until then let callers go through something that keeps them."
+            "Let the server keep connections: give every response a length (or chunks), and do not send Connection: close. Until then let callers go through something that keeps them."
         }
     }
 }
@@ -98,7 +98,7 @@ fn requests(server: Server) -> &'static str {
         }
         Server::Node => "Set server.maxRequestsPerSocket to 0.",
         _ => {
-            "Say Connection: close with the last answer that a connection is to carry, and let it carry a hundred at least."
+            "Say Connection: close with the last response that a connection is to carry, and let it carry a hundred at least."
         }
     }
 }

@@ -8,7 +8,7 @@ use super::{Series, Then, at_once, ends_by_close, patience, quickest_close, refu
 use crate::finding::{Finding, Verdict};
 use crate::patient::Patient;
 use crate::report::time;
-use crate::wire::{Answer, Failure, Outcome};
+use crate::wire::{Failure, Outcome, Response};
 
 /// Without `keep-alive`: the close is what such a client waits for.
 pub(super) const PLAIN: &str = "persistence.http10";
@@ -23,7 +23,7 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
     let plain = closing(patient).await;
     let kept = keeping(patient).await;
     let prompt = at_once(patient);
-    // A refusal stalls as any other answer does when its close does not come: Envoy's comes after a second.
+    // A refusal stalls as any other response does when its close does not come: Envoy's comes after a second.
     let refused = |series: &Series| {
         let closed = matches!(series.then, Then::Closed(after) if after <= prompt);
         refuses_version(series) && closed && !matches!(patient.first.status(), Some(426 | 505))
@@ -61,7 +61,7 @@ async fn keeping(patient: &Patient) -> Result<Series, Failure> {
 }
 
 fn not_spoken(series: &Series) -> String {
-    let words = series.last().map(Answer::words).unwrap_or_default();
+    let words = series.last().map(Response::words).unwrap_or_default();
     let then = match series.then {
         Then::Closed(after) => format!("closed {} later", time(after)),
         Then::Open(after) => format!("still open {} later", time(after)),
@@ -71,16 +71,16 @@ fn not_spoken(series: &Series) -> String {
 
 /// A client of HTTP/1.0 that says nothing is closed on.
 pub(super) fn without_keep_alive(series: &Series, prompt: Duration) -> Finding {
-    let Some(answer) = series.last() else { return Finding::unknown(PLAIN, series.asked.clone()) };
-    let evidence = format!("{}: {}", series.asked, answer.words());
+    let Some(response) = series.last() else { return Finding::unknown(PLAIN, series.asked.clone()) };
+    let evidence = format!("{}: {}", series.asked, response.words());
     let stalls = |how: String, cost: String| {
-        Finding::bad(PLAIN, format!("{evidence}{}, {how}", said(answer)))
+        Finding::bad(PLAIN, format!("{evidence}{}, {how}", said(response)))
             .costs(format!("{cost} on every request of a client that speaks HTTP/1.0 without keep-alive"))
     };
     if series.behind > 0 {
         return Finding::unknown(PLAIN, behind(&evidence, series));
     }
-    match (&answer.outcome, series.then) {
+    match (&response.outcome, series.then) {
         (Outcome::Complete, Then::Closed(after)) if after <= prompt => {
             Finding::good(PLAIN, format!("{evidence}, closed {} later", time(after)))
         }
@@ -91,7 +91,7 @@ pub(super) fn without_keep_alive(series: &Series, prompt: Duration) -> Finding {
             stalls(format!("and still open {} later", time(after)), format!("more than {}", time(after)))
         }
         // Everything but the close came; nothing else ends this body.
-        (Outcome::Silence, Then::Open(after)) if ends_by_close(answer) && after >= prompt * 4 => stalls(
+        (Outcome::Silence, Then::Open(after)) if ends_by_close(response) && after >= prompt * 4 => stalls(
             format!("its body ends with the close, which did not come within {}", time(after)),
             format!("more than {}", time(after)),
         ),
@@ -99,26 +99,26 @@ pub(super) fn without_keep_alive(series: &Series, prompt: Duration) -> Finding {
     }
 }
 
-/// What stands behind an answer hides what becomes of the connection.
+/// What stands behind a response hides what becomes of the connection.
 fn behind(evidence: &str, series: &Series) -> String {
     format!("{evidence}, and {} bytes behind its end", series.behind)
 }
 
-/// What the answer says about the connection.
-fn said(answer: &Answer) -> String {
-    let version = match answer.head.as_ref().map(|head| head.version) {
+/// What the response says about the connection.
+fn said(response: &Response) -> String {
+    let version = match response.head.as_ref().map(|head| head.version) {
         Some(Version::Http10) => "HTTP/1.0",
         _ => "HTTP/1.1",
     };
-    match answer.field("connection") {
+    match response.field("connection") {
         Some(value) => format!(" ({version}, Connection: {value})"),
         None => format!(" ({version}, no Connection)"),
     }
 }
 
-/// A client of HTTP/1.0 that asks for `keep-alive` reads in the answer whether it got it, and waits for the close if not.
+/// A client of HTTP/1.0 that asks for `keep-alive` reads in the response whether it got it, and waits for the close if not.
 pub(super) fn with_keep_alive(series: &Series, prompt: Duration) -> Finding {
-    let Some(first) = series.answers.first() else { return Finding::unknown(KEPT, series.asked.clone()) };
+    let Some(first) = series.responses.first() else { return Finding::unknown(KEPT, series.asked.clone()) };
     let Some(head) = first.head.as_ref().filter(|_| first.is_complete()) else {
         return Finding::unknown(KEPT, format!("{} with keep-alive: {}", series.asked, first.words()));
     };
@@ -129,19 +129,19 @@ pub(super) fn with_keep_alive(series: &Series, prompt: Duration) -> Finding {
     if !granted(head) {
         return not_granted(series, prompt, &evidence);
     }
-    let second = series.answers.get(1);
-    match (second.map(|answer| &answer.outcome), series.then) {
+    let second = series.responses.get(1);
+    match (second.map(|response| &response.outcome), series.then) {
         (None, Then::Closed(after)) => {
             Finding::bad(KEPT, format!("{evidence}, and closed {} later, unannounced", time(after)))
                 .costs("the next request of such a client meets a closed connection: an error, or a retry")
         }
         (Some(Outcome::Complete), _) => Finding::good(
             KEPT,
-            format!("{evidence}; the second: {}", second.map(Answer::words).unwrap_or_default()),
+            format!("{evidence}; the second: {}", second.map(Response::words).unwrap_or_default()),
         ),
         (Some(Outcome::Silence | Outcome::Closed | Outcome::Reset), _) => Finding::bad(
             KEPT,
-            format!("{evidence}; the second: {}", second.map(Answer::words).unwrap_or_default()),
+            format!("{evidence}; the second: {}", second.map(Response::words).unwrap_or_default()),
         )
         .costs("every second request on a kept connection of such a client"),
         _ => Finding::unknown(KEPT, evidence),
@@ -164,22 +164,24 @@ fn not_granted(series: &Series, prompt: Duration, evidence: &str) -> Finding {
     }
 }
 
-/// Whether a client of HTTP/1.0 may take the connection for kept: it says so, and the answer's end can be told.
+/// Whether a client of HTTP/1.0 may take the connection for kept: it says so, and the response's end can be told.
 fn granted(head: &ResponseHead) -> bool {
     head.wants.keep_alive && !head.wants.close && head.body != ResponseBody::UntilClose
 }
 
 /// RFC 9112 §6.1: a server must not send a transfer coding to a client of HTTP/1.0.
 fn chunked(asked: &[Option<&Series>]) -> Finding {
-    let answers =
-        asked.iter().flatten().flat_map(|series| series.answers.iter().map(move |answer| (series, answer)));
+    let responses = asked
+        .iter()
+        .flatten()
+        .flat_map(|series| series.responses.iter().map(move |response| (series, response)));
     let mut seen = None;
-    for (series, answer) in answers {
-        let Some(head) = &answer.head else { continue };
-        if let Some(coding) = answer.field("transfer-encoding") {
+    for (series, response) in responses {
+        let Some(head) = &response.head else { continue };
+        if let Some(coding) = response.field("transfer-encoding") {
             return Finding::bad(
                 CHUNKED,
-                format!("{}: {}, with Transfer-Encoding: {coding}", series.asked, answer.words()),
+                format!("{}: {}, with Transfer-Encoding: {coding}", series.asked, response.words()),
             )
             .costs("such a client takes the sizes of the chunks for content, and waits for the close");
         }
@@ -190,6 +192,6 @@ fn chunked(asked: &[Option<&Series>]) -> Finding {
             CHUNKED,
             format!("{}: {}, without Transfer-Encoding", series.asked, status.as_u16()),
         ),
-        None => Finding::unknown(CHUNKED, "no answer to HTTP/1.0"),
+        None => Finding::unknown(CHUNKED, "no response to HTTP/1.0"),
     }
 }

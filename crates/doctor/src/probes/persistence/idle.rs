@@ -7,7 +7,7 @@ use super::{LOOK, SLOW_PATIENCE, Series, Then, light, series};
 use crate::finding::Finding;
 use crate::patient::Patient;
 use crate::report::time;
-use crate::wire::Answer;
+use crate::wire::Response;
 
 pub(super) const ID: &str = "persistence.idle";
 
@@ -22,10 +22,10 @@ const SLACK: Duration = Duration::from_secs(1);
 
 pub(super) async fn examine(patient: &Patient, promised: Option<u64>) -> Finding {
     let watched = if patient.settings.slow { SLOW_PATIENCE } else { WATCHED };
-    // The promise stands in any answer; this one's own counts first.
+    // The promise stands in any response; this one's own counts first.
     match series(patient, &[light(patient)], |_| false, watched).await {
         Ok(series) => {
-            let own = series.last().and_then(|answer| answer.head.as_ref()?.keep_alive_timeout());
+            let own = series.last().and_then(|response| response.head.as_ref()?.keep_alive_timeout());
             judge(&series, own.or(promised))
         }
         Err(failure) => Finding::unknown(ID, failure.to_string()),
@@ -34,8 +34,8 @@ pub(super) async fn examine(patient: &Patient, promised: Option<u64>) -> Finding
 
 /// It lives as long as promised, and long enough.
 fn judge(series: &Series, promised: Option<u64>) -> Finding {
-    if !series.last().is_some_and(Answer::is_complete) {
-        let words = series.last().map(Answer::words).unwrap_or_default();
+    if !series.last().is_some_and(Response::is_complete) {
+        let words = series.last().map(Response::words).unwrap_or_default();
         return Finding::unknown(ID, format!("{}: {words}", series.asked));
     }
     if !series.is_kept() {
@@ -48,9 +48,10 @@ fn judge(series: &Series, promised: Option<u64>) -> Finding {
     let race =
         "a request that is sent as the connection closes is lost: an error, or a retry where one is safe";
     match (series.then, promised.map(Duration::from_secs)) {
-        (Then::Closed(after), _) if after < LOOK => {
-            Finding::unknown(ID, format!("closed {} after the answer, before it could be idle", time(after)))
-        }
+        (Then::Closed(after), _) if after < LOOK => Finding::unknown(
+            ID,
+            format!("closed {} after the response, before it could be idle", time(after)),
+        ),
         (Then::Closed(after), Some(until)) if after + SLACK < until => {
             Finding::bad(ID, format!("{promise}, and an idle connection is closed after {}", time(after)))
                 .costs(race)

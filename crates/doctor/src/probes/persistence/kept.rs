@@ -8,12 +8,12 @@ use super::{Series, Then, patience, series};
 use crate::finding::{Finding, Verdict};
 use crate::patient::Patient;
 use crate::report::time;
-use crate::wire::{Answer, Failure, Outcome};
+use crate::wire::{Failure, Outcome, Response};
 
 /// Whether a connection is kept, and what it costs if not.
 pub(super) const REUSE: &str = "persistence.reuse";
 
-/// Whether what the answers say about the connection is what is done.
+/// Whether what the responses say about the connection is what is done.
 pub(super) const ANNOUNCED: &str = "persistence.announced";
 
 /// So many requests are sent on one connection.
@@ -29,8 +29,8 @@ pub(super) struct Kept {
     pub(super) promised: Option<u64>,
     /// A second request gets nothing.
     pub(super) stalls: bool,
-    /// Why the ordinary request itself got no answer, the first one on its connection; nothing as a rule.
-    pub(super) unanswered: Option<String>,
+    /// Why the ordinary request itself got no response, the first one on its connection; nothing as a rule.
+    pub(super) without_response: Option<String>,
     /// It got nothing within its time.
     pub(super) silent: bool,
 }
@@ -45,7 +45,7 @@ pub(super) async fn examine(patient: &Patient) -> Kept {
                 findings: vec![unknown(REUSE), unknown(ANNOUNCED)],
                 promised: None,
                 stalls: false,
-                unanswered: Some(failure.to_string()),
+                without_response: Some(failure.to_string()),
                 silent: false,
             };
         }
@@ -64,14 +64,16 @@ pub(super) async fn examine(patient: &Patient) -> Kept {
             }
         }
     }
-    let promised = once.answers.iter().filter_map(|answer| answer.head.as_ref()?.keep_alive_timeout()).next();
+    let promised =
+        once.responses.iter().filter_map(|response| response.head.as_ref()?.keep_alive_timeout()).next();
     let stalls = findings.iter().any(|finding| finding.id == REUSE && is_bad(finding));
-    let unanswered = match once.answers.as_slice() {
+    let without_response = match once.responses.as_slice() {
         [only] if !only.is_complete() => Some(format!("{}: {}", once.asked, only.words())),
         _ => None,
     };
-    let silent = unanswered.is_some() && once.last().is_some_and(|only| only.outcome == Outcome::Silence);
-    Kept { findings, promised, stalls, unanswered, silent }
+    let silent =
+        without_response.is_some() && once.last().is_some_and(|only| only.outcome == Outcome::Silence);
+    Kept { findings, promised, stalls, without_response, silent }
 }
 
 async fn asked(patient: &Patient, asks: &[crate::wire::Ask]) -> Result<Series, Failure> {
@@ -91,32 +93,32 @@ async fn cheapest(patient: &Patient, first: Duration) -> Duration {
 
 /// Is a connection good for more than one request, and what does it cost if not?
 pub(super) fn reuse(series: &Series, opening: Duration, encrypted: bool) -> Finding {
-    let times: Vec<String> = series.answers.iter().map(Answer::words).collect();
+    let times: Vec<String> = series.responses.iter().map(Response::words).collect();
     let evidence = format!("{}: {}", series.asked, times.join("; then on the same connection "));
     let Some(last) = series.last() else { return Finding::unknown(REUSE, evidence) };
-    match (&last.outcome, series.answers.len()) {
+    match (&last.outcome, series.responses.len()) {
         (Outcome::Complete, REQUESTS) => Finding::good(REUSE, evidence),
         (Outcome::Complete, _) if !series.is_kept() => never_kept(series, &evidence, opening, encrypted),
         (Outcome::Silence, 2..) => {
             Finding::bad(REUSE, evidence).costs("a client that keeps connections waits until it gives up")
         }
-        // The close is unannounced, which is said there; or what came is no answer, which is said elsewhere.
+        // The close is unannounced, which is said there; or what came is no response, which is said elsewhere.
         _ => Finding::unknown(REUSE, evidence),
     }
 }
 
 /// Each call pays for a connection.
 fn never_kept(series: &Series, evidence: &str, opening: Duration, encrypted: bool) -> Finding {
-    let old = series.last().and_then(|answer| answer.head.as_ref());
+    let old = series.last().and_then(|response| response.head.as_ref());
     let old = old.is_some_and(|head| head.version == Version::Http10);
-    let why = match series.last().and_then(|answer| answer.field("connection")) {
+    let why = match series.last().and_then(|response| response.field("connection")) {
         Some(value) => format!("Connection: {value}"),
-        None if old => "an answer of HTTP/1.0, without keep-alive".to_owned(),
-        None => "an answer whose length is not told".to_owned(),
+        None if old => "a response of HTTP/1.0, without keep-alive".to_owned(),
+        None => "a response whose length is not told".to_owned(),
     };
-    let count = match series.answers.len() {
-        1 => "every answer".to_owned(),
-        count => format!("{count} answers"),
+    let count = match series.responses.len() {
+        1 => "every response".to_owned(),
+        count => format!("{count} responses"),
     };
     let evidence = format!("{evidence}; the connection ends after {count} ({why})");
     let what = if encrypted { "connection and TLS handshake" } else { "connection" };
@@ -127,7 +129,7 @@ fn never_kept(series: &Series, evidence: &str, opening: Duration, encrypted: boo
     }
 }
 
-/// Is done what was said: a connection that was to be kept is not closed behind an answer, and one that was to end ends?
+/// Is done what was said: a connection that was to be kept is not closed behind a response, and one that was to end ends?
 pub(super) fn announced(series: &Series) -> Finding {
     let Some(last) = series.last() else { return Finding::unknown(ANNOUNCED, series.asked.clone()) };
     let evidence = format!("{}: {}", series.asked, last.words());
@@ -152,10 +154,10 @@ pub(super) fn announced(series: &Series) -> Finding {
             Finding::good(ANNOUNCED, format!("{evidence} ({connection}), closed {} later", time(after)))
         }
         // The second or third request met a close that came while it was under way.
-        (Outcome::Closed | Outcome::Reset, _, _) if last.head.is_none() && series.answers.len() > 1 => {
+        (Outcome::Closed | Outcome::Reset, _, _) if last.head.is_none() && series.responses.len() > 1 => {
             Finding::bad(
                 ANNOUNCED,
-                format!("{evidence}, though the answer before it let the connection live on"),
+                format!("{evidence}, though the response before it let the connection live on"),
             )
             .costs("the next request on such a connection is lost: an error, or a retry where one is safe")
         }

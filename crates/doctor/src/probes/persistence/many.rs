@@ -24,10 +24,10 @@ pub(super) async fn examine(patient: &Patient) -> Finding {
     }
     // A worker that is replaced closes once, and anywhere.
     let again = counted(patient).await;
-    match again.answered == once.answered {
+    match again.responded == once.responded {
         true => judge(&again),
         false => {
-            Finding::unknown(ID, format!("{}; the second time after {}", finding.evidence, again.answered))
+            Finding::unknown(ID, format!("{}; the second time after {}", finding.evidence, again.responded))
         }
     }
 }
@@ -36,7 +36,7 @@ pub(super) async fn examine(patient: &Patient) -> Finding {
 #[derive(Debug)]
 struct Counted {
     asked: String,
-    answered: usize,
+    responded: usize,
     ended: Ended,
 }
 
@@ -44,7 +44,7 @@ struct Counted {
 enum Ended {
     /// It did not, as far as was asked.
     No,
-    /// The last answer said so.
+    /// The last response said so.
     Announced,
     /// The next request met a close.
     Unannounced,
@@ -54,20 +54,20 @@ enum Ended {
 
 async fn counted(patient: &Patient) -> Counted {
     let ask: Ask = light(patient);
-    let mut counted = Counted { asked: ask.line(), answered: 0, ended: Ended::No };
+    let mut counted = Counted { asked: ask.line(), responded: 0, ended: Ended::No };
     let mut line = match patient.line().await {
         Ok(line) => line,
         Err(failure) => return Counted { ended: Ended::Otherwise(failure.to_string()), ..counted },
     };
-    while counted.answered < REQUESTS {
-        let answer = patient.exchange_within(&mut line, &ask, within(patient)).await;
-        counted.ended = match (&answer.outcome, &answer.head) {
+    while counted.responded < REQUESTS {
+        let response = patient.exchange_within(&mut line, &ask, within(patient)).await;
+        counted.ended = match (&response.outcome, &response.head) {
             (Outcome::Complete, Some(head)) if ResponseHead::keeps_connection(head) => Ended::No,
             (Outcome::Complete, _) => Ended::Announced,
             (Outcome::Closed | Outcome::Reset, None) => Ended::Unannounced,
-            _ => Ended::Otherwise(answer.words()),
+            _ => Ended::Otherwise(response.words()),
         };
-        counted.answered += usize::from(answer.is_complete());
+        counted.responded += usize::from(response.is_complete());
         if counted.ended != Ended::No {
             break;
         }
@@ -77,22 +77,22 @@ async fn counted(patient: &Patient) -> Counted {
 
 /// The last one is announced, and there are not few.
 fn judge(counted: &Counted) -> Finding {
-    let Counted { asked, answered, ended } = counted;
-    let evidence = format!("{asked}, again and again on one connection: {answered} answers");
+    let Counted { asked, responded, ended } = counted;
+    let evidence = format!("{asked}, again and again on one connection: {responded} responses");
     match ended {
         Ended::No => Finding::good(ID, format!("{evidence}, and it goes on")),
-        Ended::Announced if (2..FEW).contains(answered) => {
+        Ended::Announced if (2..FEW).contains(responded) => {
             Finding::warning(ID, format!("{evidence}, the last of which says that the connection ends"))
-                .costs(format!("a new connection for every {answered} calls"))
+                .costs(format!("a new connection for every {responded} calls"))
         }
         // What is never kept is told by what it costs, elsewhere.
         Ended::Announced => {
             Finding::good(ID, format!("{evidence}, the last of which says that the connection ends"))
         }
-        Ended::Unannounced if *answered > 0 => {
+        Ended::Unannounced if *responded > 0 => {
             Finding::bad(ID, format!("{evidence}, then a close that the last of them did not announce"))
                 .costs(format!(
-                    "one request of {answered} meets a close: an error, or a retry where one is safe"
+                    "one request of {responded} meets a close: an error, or a retry where one is safe"
                 ))
         }
         Ended::Unannounced => Finding::unknown(ID, evidence),
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn the_last_request_of_a_connection_is_announced() {
-        for (answered, ended, verdict) in [
+        for (responded, ended, verdict) in [
             (120, Ended::No, Verdict::Good),
             (100, Ended::Announced, Verdict::Good),
             (1, Ended::Announced, Verdict::Good),
@@ -115,7 +115,7 @@ mod tests {
             (0, Ended::Unannounced, Verdict::Unknown),
             (3, Ended::Otherwise("nothing".to_owned()), Verdict::Unknown),
         ] {
-            let counted = Counted { asked: "GET / HTTP/1.1".to_owned(), answered, ended };
+            let counted = Counted { asked: "GET / HTTP/1.1".to_owned(), responded, ended };
             assert_eq!(judge(&counted).verdict, verdict, "{counted:?}");
         }
     }

@@ -4,7 +4,7 @@
 use super::{light, within};
 use crate::finding::{Finding, Verdict};
 use crate::patient::Patient;
-use crate::wire::{Answer, Outcome};
+use crate::wire::{Outcome, Response};
 
 pub(super) const ID: &str = "persistence.pipelined";
 
@@ -27,19 +27,19 @@ async fn asked(patient: &Patient) -> Finding {
     line.begin(&ask);
     // A server may answer the first and close before it has read the second.
     let _ = line.send(&[ask.bytes(), ask.bytes()].concat()).await;
-    let first = line.answer(within(patient)).await;
+    let first = line.read_response(within(patient)).await;
     if !first.is_complete()
         || !first.head.as_ref().is_some_and(keepwarm_http1::ResponseHead::keeps_connection)
     {
         return judge(&ask.line(), &first, None);
     }
     line.begin(&ask);
-    let second = line.answer(within(patient)).await;
+    let second = line.read_response(within(patient)).await;
     judge(&ask.line(), &first, Some(&second))
 }
 
-/// Both are answered, unless the first answer says that it is the last.
-fn judge(asked: &str, first: &Answer, second: Option<&Answer>) -> Finding {
+/// Both are answered, unless the first response says that it is the last.
+fn judge(asked: &str, first: &Response, second: Option<&Response>) -> Finding {
     let evidence = format!("two times {asked} at once: {}", first.words());
     match (&first.outcome, second) {
         (Outcome::Complete, None) => {
@@ -50,7 +50,7 @@ fn judge(asked: &str, first: &Answer, second: Option<&Answer>) -> Finding {
             match second.outcome {
                 Outcome::Complete => Finding::good(ID, evidence),
                 Outcome::Silence if second.head.is_none() => Finding::bad(ID, evidence).costs(
-                    "a client or proxy that sends requests ahead waits for an answer that never comes",
+                    "a client or proxy that sends requests ahead waits for a response that never comes",
                 ),
                 _ => Finding::unknown(ID, evidence),
             }

@@ -10,19 +10,19 @@ use super::*;
 use crate::probes::scripted::listen;
 use crate::{Examination, Probe, Quiet, Settings, Verdict};
 
-/// Some answers on one connection.
-pub(crate) fn series_of(answers: &[(u16, &[(&str, &str)])], then: Then) -> Series {
-    let answer = |&(status, fields): &(u16, &[(&str, &str)])| {
-        let mut answer = Answer::for_tests(status, fields);
-        if let Some(head) = &mut answer.head {
+/// Some responses on one connection.
+pub(crate) fn series_of(responses: &[(u16, &[(&str, &str)])], then: Then) -> Series {
+    let response = |&(status, fields): &(u16, &[(&str, &str)])| {
+        let mut response = Response::for_tests(status, fields);
+        if let Some(head) = &mut response.head {
             head.wants.close = head.fields.has_token("connection", "close");
             head.wants.keep_alive = head.fields.has_token("connection", "keep-alive");
         }
-        answer
+        response
     };
     Series {
         asked: "GET / HTTP/1.1".to_owned(),
-        answers: answers.iter().map(answer).collect(),
+        responses: responses.iter().map(response).collect(),
         behind: 0,
         then,
         opening: Duration::from_micros(100),
@@ -45,7 +45,7 @@ enum Fault {
     NotModifiedWithBody,
     ClosesIdleEarly,
     LosesPipelined,
-    AnswersOnce,
+    RespondsOnce,
     NeverKeeps,
     UntilClose,
     UntilCloseNeverCloses,
@@ -74,20 +74,20 @@ async fn serve(mut stream: TcpStream, fault: Fault) -> Option<()> {
         if fault == Fault::LosesPipelined {
             inbox.clear();
         }
-        if fault == Fault::AnswersOnce && served > 0 {
+        if fault == Fault::RespondsOnce && served > 0 {
             continue;
         }
         served += 1;
-        let (answer, stays) = answer(&request, fault);
-        stream.write_all(&answer).await.ok()?;
+        let (response, stays) = respond(&request, fault);
+        stream.write_all(&response).await.ok()?;
         if !stays {
             return None;
         }
     }
 }
 
-/// The answer, and whether the connection stays open.
-fn answer(request: &str, fault: Fault) -> (Vec<u8>, bool) {
+/// The response, and whether the connection stays open.
+fn respond(request: &str, fault: Fault) -> (Vec<u8>, bool) {
     let line = request.lines().next().unwrap_or_default().to_owned();
     let option = |name: &str| {
         let lower = request.to_ascii_lowercase();
@@ -167,7 +167,7 @@ async fn each_fault_is_found_and_nothing_else_is_blamed() {
         (Fault::NotModifiedWithBody, &["persistence.not_modified"]),
         (Fault::ClosesIdleEarly, &["persistence.idle"]),
         (Fault::LosesPipelined, &["persistence.pipelined"]),
-        (Fault::AnswersOnce, &["persistence.http10_keep_alive", "persistence.reuse"]),
+        (Fault::RespondsOnce, &["persistence.http10_keep_alive", "persistence.reuse"]),
     ];
     let running: Vec<_> =
         faults.iter().map(|&(fault, expected)| (fault, expected, tokio::spawn(examined(fault)))).collect();
@@ -207,9 +207,9 @@ fn a_client_of_http10_waits_for_the_close() {
         (&[(404, &[("Connection", "close")])], NEVER, Verdict::Bad),
         (&[(200, &[("Connection", "keep-alive")])], NEVER, Verdict::Bad),
     ];
-    for (answers, then, verdict) in rows {
-        let finding = http10::without_keep_alive(&series_of(answers, *then), AT_ONCE);
-        assert_eq!(finding.verdict, *verdict, "{answers:?} {then:?}: {finding:?}");
+    for (responses, then, verdict) in rows {
+        let finding = http10::without_keep_alive(&series_of(responses, *then), AT_ONCE);
+        assert_eq!(finding.verdict, *verdict, "{responses:?} {then:?}: {finding:?}");
     }
 }
 
@@ -225,9 +225,9 @@ fn a_client_of_http10_with_keep_alive_goes_by_what_it_is_told() {
         (&[(200, &[("Connection", "close")])], SOON, Verdict::Good),
         (&[(200, &[("Connection", "close")])], LATE, Verdict::Bad),
     ];
-    for (answers, then, verdict) in rows {
-        let finding = http10::with_keep_alive(&series_of(answers, *then), AT_ONCE);
-        assert_eq!(finding.verdict, *verdict, "{answers:?} {then:?}: {finding:?}");
+    for (responses, then, verdict) in rows {
+        let finding = http10::with_keep_alive(&series_of(responses, *then), AT_ONCE);
+        assert_eq!(finding.verdict, *verdict, "{responses:?} {then:?}: {finding:?}");
     }
 }
 
@@ -243,9 +243,9 @@ fn what_is_announced_is_done() {
         (&[(200, last)], NEVER, Verdict::Bad),
         (&[(200, plain), (200, last)], SOON, Verdict::Good),
     ];
-    for (answers, then, verdict) in rows {
-        let finding = kept::announced(&series_of(answers, *then));
-        assert_eq!(finding.verdict, *verdict, "{answers:?} {then:?}: {finding:?}");
+    for (responses, then, verdict) in rows {
+        let finding = kept::announced(&series_of(responses, *then));
+        assert_eq!(finding.verdict, *verdict, "{responses:?} {then:?}: {finding:?}");
     }
 }
 
@@ -265,7 +265,7 @@ fn a_connection_for_every_call_is_told_by_what_it_costs() {
 }
 
 #[test]
-fn what_is_behind_an_answer_without_a_body_is_bad_where_the_connection_lives_on() {
+fn what_is_after_a_response_without_a_body_is_bad_where_the_connection_lives_on() {
     let plain: &[(&str, &str)] = &[("Content-Length", "4")];
     let last: &[(&str, &str)] = &[("Content-Length", "4"), ("Connection", "close")];
     for (fields, behind, verdict) in [

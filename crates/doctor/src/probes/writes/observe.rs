@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use keepwarm_http1::ResponseBody;
 
 use crate::patient::Patient;
-use crate::wire::{Acks, Answer, Ask, Line, Read};
+use crate::wire::{Acks, Ask, Line, Read, Response};
 
 /// New connections that are asked on.
 const FRESH: usize = 3;
@@ -16,14 +16,14 @@ const KEPT: usize = 5;
 /// Answers to HEAD.
 const HEADS: usize = 3;
 
-/// A page that is larger, or slower, is asked for no more than needed: an error answer of the same server stands in for it.
+/// A page that is larger, or slower, is asked for no more than needed: an error response of the same server stands in for it.
 const LARGE: u64 = 64 * 1024;
 const SLOW: Duration = Duration::from_millis(300);
 
 /// After this no more than the least is asked.
 const ENOUGH: Duration = Duration::from_millis(1500);
 
-/// For so long an answer on a new connection is looked for without sleeping, so that its segments are read one by one.
+/// For so long a response on a new connection is looked for without sleeping, so that its segments are read one by one.
 const WATCHED: Duration = Duration::from_millis(15);
 
 /// What fits one segment on any path: IPv6's least of 1,280 bytes, less 60 of headers and some options.
@@ -32,7 +32,7 @@ pub(super) const ROOM: usize = 1200;
 /// Tickets that servers send, each in a segment at most.
 const TICKETS: u32 = 2;
 
-/// What belongs to no answer comes within this, if the server wrote it with the answer.
+/// What belongs to no response comes within this, if the server wrote it with the response.
 const SETTLE: Duration = Duration::from_millis(4);
 
 /// A path that no server has.
@@ -55,7 +55,7 @@ pub(super) struct Seen {
     pub(super) failure: Option<String>,
 }
 
-/// One answer.
+/// One response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sample {
     /// Bytes, head and body.
@@ -66,7 +66,7 @@ pub(super) struct Sample {
     pub(super) lines: usize,
     /// How the body ends.
     pub(super) body: Body,
-    /// Segments with data, without those of 1xx answers; nothing where the kernel does not tell, or counted others with them.
+    /// Segments with data, without those of 1xx responses; nothing where the kernel does not tell, or counted others with them.
     pub(super) segments: Option<u32>,
     /// The least they were, where tickets of TLS came among them.
     pub(super) at_least: Option<u32>,
@@ -78,7 +78,7 @@ pub(super) struct Sample {
     pub(super) head_reads: usize,
     /// The longest pause between two reads.
     pub(super) pause: Duration,
-    /// Whether something came behind the answer.
+    /// Whether something came behind the response.
     pub(super) more: bool,
 }
 
@@ -127,17 +127,18 @@ pub(super) async fn observe(patient: &Patient) -> Seen {
     seen
 }
 
-/// The page, or an error answer of the same server if the page is large or slow, and the error is not; and its head alone.
+/// The page, or an error response of the same server if the page is large or slow, and the error is not; and its head alone.
 async fn subject(patient: &Patient) -> (Ask, Ask) {
     let page = patient.ask();
     let head = patient.ask_by("HEAD");
-    let heavy = |answer: &Answer| answer.body_len > LARGE || answer.took > SLOW || !answer.is_complete();
+    let heavy =
+        |response: &Response| response.body_len > LARGE || response.took > SLOW || !response.is_complete();
     if !heavy(&patient.first) {
         return (page, head);
     }
     let missing = patient.ask_by("GET").target(MISSING);
     match patient.once(&missing).await {
-        Ok((_, answer)) if !heavy(&answer) => (missing, head.target(MISSING)),
+        Ok((_, response)) if !heavy(&response) => (missing, head.target(MISSING)),
         _ if patient.first.body_len > LARGE => (head.clone(), head),
         _ => (page, head),
     }
@@ -152,7 +153,7 @@ async fn kept(patient: &Patient, ask: &Ask, begun: Instant, seen: &mut Seen) {
             return;
         }
     };
-    // The first answer warms the connection, and tells whether it is kept.
+    // The first response warms the connection, and tells whether it is kept.
     let Some((_, true)) = sample(patient, &mut line, ask, true).await else { return };
     for turn in 0..KEPT {
         if turn >= 2 && begun.elapsed() > ENOUGH {
@@ -172,7 +173,7 @@ async fn kept(patient: &Patient, ask: &Ask, begun: Instant, seen: &mut Seen) {
     }
 }
 
-/// Asks for heads alone, on connections of their own: what a server sends with them in error would be counted with the next answer.
+/// Asks for heads alone, on connections of their own: what a server sends with them in error would be counted with the next response.
 async fn heads(patient: &Patient, ask: &Ask, begun: Instant, seen: &mut Seen) {
     let mut open: Option<Line> = None;
     for turn in 0..HEADS {
@@ -199,27 +200,27 @@ async fn heads(patient: &Patient, ask: &Ask, begun: Instant, seen: &mut Seen) {
     }
 }
 
-/// Asks once, and counts; with whether the connection can be asked again. Nothing if no whole answer came.
+/// Asks once, and counts; with whether the connection can be asked again. Nothing if no whole response came.
 async fn sample(patient: &Patient, line: &mut Line, ask: &Ask, first: bool) -> Option<(Sample, bool)> {
     let patience = patient.settings.timeout.min(Duration::from_secs(2).max(patient.first.took * 3));
     let before = line.facts();
     patient.request(line, ask).await;
     let watched = if first { watch(line).await } else { 0 };
-    let answer = patient.answer_until(line, patience, |_| false).await;
+    let response = patient.read_response_until(line, patience, |_| false).await;
     let after = line.facts();
-    let head = answer.head.as_ref().filter(|_| answer.is_complete())?;
+    let head = response.head.as_ref().filter(|_| response.is_complete())?;
     let behind = !line.left_over().is_empty();
     let keeps = head.keeps_connection();
     let more = behind || matches!(line.read(SETTLE).await, Read::Bytes(_));
     let counted = before.zip(after).map(|(before, after)| {
         let all = after.data_segments_in.wrapping_sub(before.data_segments_in);
-        all.saturating_sub(answer.informational.len() as u32).max(1)
+        all.saturating_sub(response.informational.len() as u32).max(1)
     });
-    // Tickets of TLS come with the first answer.
+    // Tickets of TLS come with the first response.
     let mixed = first && line.handshake.is_some();
     let head_len = head.fields.iter().map(|(name, value)| name.len() + value.len() + 4).sum::<usize>() + 19;
     let one = Sample {
-        bytes: head_len + answer.body_len as usize,
+        bytes: head_len + response.body_len as usize,
         head: head_len,
         lines: head.fields.len() + 1,
         body: match head.body {
@@ -231,9 +232,9 @@ async fn sample(patient: &Patient, line: &mut Line, ask: &Ask, first: bool) -> O
         segments: counted.filter(|_| !mixed),
         at_least: counted.filter(|_| mixed).map(|count| count.saturating_sub(TICKETS).max(1)),
         largest: after.map_or(0, |facts| facts.receive_mss as usize),
-        reads: watched + answer.seen.len(),
-        head_reads: head_reads(watched, &answer),
-        pause: pause(&answer),
+        reads: watched + response.seen.len(),
+        head_reads: head_reads(watched, &response),
+        pause: pause(&response),
         more,
     };
     Some((one, keeps && !more))
@@ -252,17 +253,17 @@ async fn watch(line: &mut Line) -> usize {
     reads
 }
 
-/// Reads until the head was whole. Where 1xx answers came first it is not known which read was whose.
-fn head_reads(watched: usize, answer: &Answer) -> usize {
-    let whole = answer.head_at.unwrap_or_default();
-    match answer.informational.is_empty() {
-        true => (watched + answer.seen.iter().filter(|read| read.at <= whole).count()).max(1),
+/// Reads until the head was whole. Where 1xx responses came first it is not known which read was whose.
+fn head_reads(watched: usize, response: &Response) -> usize {
+    let whole = response.head_at.unwrap_or_default();
+    match response.informational.is_empty() {
+        true => (watched + response.seen.iter().filter(|read| read.at <= whole).count()).max(1),
         false => 1,
     }
 }
 
-fn pause(answer: &Answer) -> Duration {
-    let pauses = answer.seen.windows(2).filter_map(|pair| match pair {
+fn pause(response: &Response) -> Duration {
+    let pauses = response.seen.windows(2).filter_map(|pair| match pair {
         [earlier, later] => Some(later.at.saturating_sub(earlier.at)),
         _ => None,
     });

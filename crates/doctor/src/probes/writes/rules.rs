@@ -94,11 +94,11 @@ fn inferred(seen: &Seen) -> Option<Finding> {
 fn in_pieces(evidence: String, more: usize) -> Finding {
     let s = if more == 1 { "" } else { "s" };
     Finding::bad(HEAD, evidence).costs(format!(
-        "{more} packet{s} too many on every answer, a system call and a wake-up of the client for each; a check that reads once sees a part of the head"
+        "{more} packet{s} too many on every response, a system call and a wake-up of the client for each; a check that reads once sees a part of the head"
     ))
 }
 
-/// Does an answer take the segments it needs, or few more?
+/// Does a response take the segments it needs, or few more?
 pub(super) fn segments(seen: &Seen) -> Finding {
     // On new connections every write shows; where those could not be counted, on the kept one.
     let samples = [&seen.fresh, &seen.at_once, &seen.late];
@@ -169,19 +169,19 @@ pub(super) fn nagle(seen: &Seen) -> Finding {
         return Finding::bad(
             NAGLE,
             evidence(&format!(
-                "the answer pauses {} when its first part is acknowledged late, as clients do, and {} when at once ({} of each)",
+                "the response pauses {} when its first part is acknowledged late, as clients do, and {} when at once ({} of each)",
                 time(usual),
                 time(prompt),
                 late.len()
             )),
         )
-        .costs(format!("{} on every such answer over a kept connection", time(lost)));
+        .costs(format!("{} on every such response over a kept connection", time(lost)));
     }
     if usual >= DELAYED {
         return Finding::good(
             NAGLE,
             evidence(&format!(
-                "the answer pauses {} whether it is acknowledged late or at once: the pause is the application's",
+                "the response pauses {} whether it is acknowledged late or at once: the pause is the application's",
                 time(usual)
             )),
         );
@@ -189,7 +189,7 @@ pub(super) fn nagle(seen: &Seen) -> Finding {
     Finding::good(
         NAGLE,
         evidence(&format!(
-            "no write waits for an acknowledgement: the longest pause within an answer is {}",
+            "no write waits for an acknowledgement: the longest pause within a response is {}",
             time(usual)
         )),
     )
@@ -198,12 +198,12 @@ pub(super) fn nagle(seen: &Seen) -> Finding {
 fn nothing(seen: &Seen) -> String {
     match &seen.failure {
         Some(why) => format!("{}: {why}", seen.asked),
-        None => format!("{}: no whole answer came when asked again", seen.asked),
+        None => format!("{}: no whole response came when asked again", seen.asked),
     }
 }
 
 fn packets(more: usize) -> String {
-    format!("{more} packet{} more on every answer", if more == 1 { "" } else { "s" })
+    format!("{more} packet{} more on every response", if more == 1 { "" } else { "s" })
 }
 
 fn segments_of(count: usize) -> String {

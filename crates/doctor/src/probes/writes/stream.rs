@@ -1,13 +1,13 @@
 //! Streams: is what an application writes passed on when it is written?
 //!
-//! From outside a stream that is held back looks like an answer that was computed whole. So it can be told only of an answer that says it is a stream, takes its
+//! From outside a stream that is held back looks like a response that was computed whole. So it can be told only of a response that says it is a stream, takes its
 //! time, and holds more than one event.
 
 use std::time::Duration;
 
 use crate::finding::Finding;
 use crate::report::time;
-use crate::wire::Answer;
+use crate::wire::Response;
 
 pub(super) const STREAM: &str = "writes.stream";
 
@@ -15,20 +15,20 @@ pub(super) const STREAM: &str = "writes.stream";
 const STREAMS: &[&str] =
     &["text/event-stream", "application/x-ndjson", "application/jsonl", "application/json-seq"];
 
-/// An answer that is over sooner has nothing to hold back.
+/// A response that is over sooner has nothing to hold back.
 const LONG: Duration = Duration::from_millis(500);
 
 /// Parts that come further apart than this were passed on when they were made.
 const APART: Duration = Duration::from_millis(50);
 
-pub(super) fn stream(first: &Answer) -> Finding {
+pub(super) fn stream(first: &Response) -> Finding {
     let (Some(begins), Some(head)) = (first.first_byte(), &first.head) else {
-        return Finding::unknown(STREAM, "no answer to look at");
+        return Finding::unknown(STREAM, "no response to look at");
     };
     if head.content_length.is_some() {
         return Finding::unknown(
             STREAM,
-            "the answer has a length, so it is no stream; examine the URL of one",
+            "the response has a length, so it is no stream; examine the URL of one",
         );
     }
     let ends = first.seen.last().map_or(begins, |last| last.at);

@@ -6,7 +6,7 @@ use crate::finding::Verdict;
 use crate::probes::mock::{Reply, serve};
 use crate::probes::scripted::patient_of;
 use crate::settings::Settings;
-use crate::wire::{Answer, Seen as Bytes};
+use crate::wire::{Response, Seen as Bytes};
 
 const HEAD: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nX-One: 1\r\nX-Two: 2\r\nContent-Length: 5\r\n\r\n";
@@ -94,7 +94,7 @@ fn a_head_in_pieces_is_bad() {
             vec![with(|one| one.segments = None); 3],
             Verdict::Good,
         ),
-        ("no answer", vec![], vec![], Verdict::Unknown),
+        ("no response", vec![], vec![], Verdict::Unknown),
     ];
     for (name, heads, fresh, verdict) in cases {
         let seen = Seen { heads: heads.clone(), fresh: fresh.clone(), ..Seen::default() };
@@ -139,7 +139,7 @@ fn two_segments_are_ordinary_and_many_small_ones_are_not() {
         let found = rules::segments(&Seen { fresh: vec![*one; 3], ..Seen::default() });
         assert_eq!((found.verdict, found.cost.is_some()), (*verdict, *costs), "{name}: {found:?}");
     }
-    // Under TLS those of the first answer on a connection cannot be counted, those of later ones can.
+    // Under TLS those of the first response on a connection cannot be counted, those of later ones can.
     let seen = Seen {
         fresh: vec![with(|one| one.segments = None); 3],
         at_once: vec![sample(2); 5],
@@ -185,10 +185,10 @@ fn a_stream_that_is_held_back_is_bad() {
         ("a page in parts", "text/html", &[10, 200], "<p>", Verdict::Good),
     ];
     for (name, kind, reads, body, verdict) in cases {
-        let mut answer = Answer::for_tests(200, &[("Content-Type", kind)]);
-        answer.seen = at(reads);
-        answer.body = body.as_bytes().to_vec();
-        let found = super::stream::stream(&answer);
+        let mut response = Response::for_tests(200, &[("Content-Type", kind)]);
+        response.seen = at(reads);
+        response.body = body.as_bytes().to_vec();
+        let found = super::stream::stream(&response);
         assert_eq!(found.verdict, *verdict, "{name}: {found:?}");
     }
 }

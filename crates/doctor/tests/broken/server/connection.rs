@@ -8,13 +8,13 @@ use std::time::Duration;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::Flaw;
-use super::answer::{Answer, answer};
 use super::request::{Body, Parsed, Request, chunk_size, parse};
+use super::response::{Response, respond};
 
 /// What is promised to an idle connection.
 const IDLE: Duration = Duration::from_secs(75);
 
-/// So long a connection that was closed on this side is read from, so that no reset overtakes the answer.
+/// So long a connection that was closed on this side is read from, so that no reset overtakes the response.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// The longest body that is read.
@@ -63,7 +63,7 @@ pub(super) fn serve(stream: TcpStream, tls: Option<Arc<ServerConfig>>, flaw: Fla
     match connection.requests() {
         Ok(()) | Err(End::Gone) => {}
         Err(End::Refused(status)) => {
-            let refusal = Answer::refused(status);
+            let refusal = Response::refused(status);
             let _ = connection.write(&refusal.bytes());
         }
     }
@@ -105,18 +105,18 @@ impl Connection {
         if matches!(self.flaw, Flaw::Boots) && request.path() == "/" || self.flaw == Flaw::BootsForAnything {
             std::thread::sleep(Duration::from_millis(50));
         }
-        let mut answer = answer(request, self.flaw, self.turn);
+        let mut response = respond(request, self.flaw, self.turn);
         if unread {
-            answer.close();
+            response.close();
         }
-        answer.send(self)?;
+        response.send(self)?;
         match self.flaw {
             // Here it waits, for a request or for ever.
             Flaw::AnnouncesCloseAndStays => {
                 while self.inbox.is_empty() && self.fill(IDLE)? {}
                 Ok(true)
             }
-            _ => Ok(answer.stays),
+            _ => Ok(response.stays),
         }
     }
 

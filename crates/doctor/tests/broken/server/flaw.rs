@@ -12,7 +12,7 @@ pub(crate) enum Flaw {
     AnnouncesCloseAndStays,
     /// Says `Connection: keep-alive` to HTTP/1.0, and closes.
     AnnouncesKeepAliveAndCloses,
-    /// Closes after every answer to HTTP/1.1, and does not say so.
+    /// Closes after every response to HTTP/1.1, and does not say so.
     ClosesUnannounced,
     /// Promises 75 s of idling, and closes after 300 ms.
     ClosesIdleEarly,
@@ -48,13 +48,13 @@ pub(crate) enum Flaw {
     /// Boots it for whatever is no page, too, and for `OPTIONS`.
     BootsForAnything,
 
-    /// Closes after each answer and resumes no session: every call pays a handshake.
+    /// Closes after each response and resumes no session: every call pays a handshake.
     NoReuse,
     /// Has a certificate of yesterday.
     Expired,
     /// Speaks TLS 1.2 and nothing newer.
     OnlyTls12,
-    /// Has an IPv6 address at which nobody answers.
+    /// Has an IPv6 address at which nobody responds.
     DeadIpv6,
     /// Sends so many certificates that they do not fit the first flight.
     LongChain,
@@ -64,7 +64,7 @@ pub(crate) enum Flaw {
     /// Leaves the body of a request that it does not look at in the stream: it becomes the next request.
     LeavesBody,
     /// Ends a body with an empty line that belongs to nothing.
-    BytesBehindAnswer,
+    BytesAfterResponse,
     /// Takes the chunks of a request for its body, as they are.
     IgnoresChunked,
     /// Expects the head of a request in one read.

@@ -1,9 +1,9 @@
 //! A small server of HTTP/1.1 that is correct, or broken in exactly one way: a [`Flaw`]. Threads and blocking sockets; shares no code with what examines it.
 
-mod answer;
 mod connection;
 mod flaw;
 mod request;
+mod response;
 mod tls;
 
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};

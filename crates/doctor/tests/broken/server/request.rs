@@ -30,7 +30,7 @@ pub(super) enum Parsed {
     Part,
     /// A whole head, and its length.
     Whole(Request, usize),
-    /// No request that can be read: the status to answer.
+    /// No request that can be read: the status to respond with.
     Refused(u16),
 }
 

@@ -190,7 +190,7 @@ impl Driver {
             let (mut connection, script) = (connection.clone(), Arc::clone(&self.script));
             let (state, sender) = (Arc::clone(&self.state), sender.clone());
             tokio::spawn(async move {
-                let Question { key, interval, tolerance, answer } = question;
+                let Question { key, interval, tolerance, response } = question;
                 let counted = count(&mut connection, &script, &key, interval, tolerance).await;
                 let counted = counted.map_err(|failed| {
                     let failure = failed.failure;
@@ -201,7 +201,7 @@ impl Driver {
                     failure
                 });
                 // Whoever asked may have gone.
-                let _ = answer.send(counted);
+                let _ = response.send(counted);
             });
         }
     }
@@ -213,7 +213,7 @@ impl Driver {
         loop {
             tokio::select! {
                 () = &mut pause => return true,
-                // Dropping it is the answer.
+                // Dropping it is the response.
                 question = self.questions.recv() => if question.is_none() { return false },
             }
         }
@@ -223,7 +223,7 @@ impl Driver {
 impl Question {
     /// One that nobody waits for.
     fn probe() -> Self {
-        Self { key: PROBE.to_vec(), interval: 1, tolerance: 1, answer: oneshot::channel().0 }
+        Self { key: PROBE.to_vec(), interval: 1, tolerance: 1, response: oneshot::channel().0 }
     }
 }
 
@@ -273,7 +273,7 @@ impl Failed {
     }
 
     fn late(timeout: Duration) -> Self {
-        let detail = format!("it did not answer within {timeout:?}");
+        let detail = format!("it did not respond within {timeout:?}");
         Self { failure: StoreFailure::Timeout, trips: true, detail }
     }
 }

@@ -76,12 +76,12 @@ fn times(meters: &[Metered]) -> [Family; 2] {
     [
         seconds(
             "keepwarm_upstream_call_duration",
-            "From the first byte of a call to the end of its answer",
+            "From the first byte of a call to the end of its response",
             rows(|totals| &totals.duration),
         ),
         seconds(
             "keepwarm_upstream_first_byte",
-            "Part of that: from having a connection to the head of the answer",
+            "Part of that: from having a connection to the head of the response",
             rows(|totals| &totals.first_byte),
         ),
     ]
@@ -96,7 +96,7 @@ fn sums(meters: &[Metered]) -> [Family; 3] {
     let bytes = Some(Unit::Bytes);
     [
         counter("keepwarm_upstream_sent", "Bodies of requests", bytes.clone(), each(|totals| totals.sent)),
-        counter("keepwarm_upstream_received", "Bodies of answers", bytes, each(|totals| totals.received)),
+        counter("keepwarm_upstream_received", "Bodies of responses", bytes, each(|totals| totals.received)),
         counter(
             "keepwarm_upstream_hedges",
             "Calls with a second attempt beside the first",

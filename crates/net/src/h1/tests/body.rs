@@ -49,8 +49,8 @@ async fn read(room: usize, pieces: &[&[u8]]) -> Report {
             write(&mut client, piece).await;
             tokio::task::yield_now().await;
         }
-        let mut answer = Vec::new();
-        tokio::io::AsyncReadExt::read_to_end(&mut client, &mut answer).await.unwrap();
+        let mut response = Vec::new();
+        tokio::io::AsyncReadExt::read_to_end(&mut client, &mut response).await.unwrap();
     })
     .await;
     reported.recv().expect("the body was read")

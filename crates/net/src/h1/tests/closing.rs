@@ -7,12 +7,12 @@ use tokio::io::AsyncReadExt;
 use super::*;
 
 /// Answers without a look at the body.
-struct Answers {
+struct Responses {
     status: u16,
     close: bool,
 }
 
-impl Act for Answers {
+impl Act for Responses {
     fn act<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         Box::pin(async move {
             // As whoever waits for an app: the client's end is seen meanwhile.
@@ -25,37 +25,37 @@ impl Act for Answers {
 }
 
 async fn rest(client: &mut Stream) -> String {
-    let mut answer = Vec::new();
-    client.read_to_end(&mut answer).await.unwrap();
-    String::from_utf8(answer).unwrap()
+    let mut response = Vec::new();
+    client.read_to_end(&mut response).await.unwrap();
+    String::from_utf8(response).unwrap()
 }
 
 /// `printf 'GET ... GET ...' | nc -N`.
 #[tokio::test]
-async fn a_client_that_ends_behind_several_requests_has_an_answer_to_each() {
+async fn a_client_that_ends_behind_several_requests_has_a_response_to_each() {
     run(async {
-        let mut client = connect(Answers { status: 204, close: false }, ConnectionLimits::default());
+        let mut client = connect(Responses { status: 204, close: false }, ConnectionLimits::default());
         write(&mut client, b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\n".repeat(3).as_slice()).await;
         client.shutdown().await.unwrap();
-        let answers = rest(&mut client).await;
-        assert_eq!(answers.matches("HTTP/1.1 204").count(), 3, "{answers}");
-        assert_eq!(answers.matches("Connection: close").count(), 1, "{answers}");
+        let responses = rest(&mut client).await;
+        assert_eq!(responses.matches("HTTP/1.1 204").count(), 3, "{responses}");
+        assert_eq!(responses.matches("Connection: close").count(), 1, "{responses}");
     })
     .await;
 }
 
-/// A reset on top of an answer that is on its way can take it (RFC 9112 §9.6); an upload is longer than what a close once waited for.
+/// A reset on top of a response that is on its way can take it (RFC 9112 §9.6); an upload is longer than what a close once waited for.
 #[tokio::test]
-async fn an_early_answer_waits_for_a_client_that_goes_on_sending() {
+async fn an_early_response_waits_for_a_client_that_goes_on_sending() {
     run(async {
-        let mut client = connect(Answers { status: 413, close: true }, ConnectionLimits::default());
+        let mut client = connect(Responses { status: 413, close: true }, ConnectionLimits::default());
         let body = vec![b'x'; 1 << 20];
         let head = format!("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len());
         write(&mut client, head.as_bytes()).await;
         write(&mut client, &body).await;
         client.shutdown().await.unwrap();
-        let answer = rest(&mut client).await;
-        assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+        let response = rest(&mut client).await;
+        assert!(response.starts_with("HTTP/1.1 413"), "{response}");
     })
     .await;
 }

@@ -11,10 +11,10 @@ use crate::pool::Seeks;
 
 impl Http2Pool {
     /// A call on a connection that had been idle was answered, or lost without a word.
-    pub(in crate::h2) fn handle_proof(&self, endpoint: &Endpoint, idle: Duration, answered: bool) {
+    pub(in crate::h2) fn handle_proof(&self, endpoint: &Endpoint, idle: Duration, responded: bool) {
         let now = Instant::now().into_std();
         let mut inner = self.lock();
-        match answered {
+        match responded {
             // Where nothing was ever lost or closed there is nothing to take back.
             true => drop(inner.keep_alive.get_mut(endpoint).map(|it| it.handle_success(idle, now))),
             false => inner.learnt(endpoint).handle_lost(idle, now),

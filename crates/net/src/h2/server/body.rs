@@ -4,7 +4,7 @@ use std::task::{Context, Poll, ready};
 
 use http::Response;
 
-use super::stream::{Answer, ServerStream};
+use super::stream::{ResponseState, ServerStream};
 use crate::h2::head;
 use crate::{BodyError, BodyProgress, Gone, Wait, now};
 
@@ -114,8 +114,8 @@ impl ServerStream {
     }
 
     pub(crate) fn want_body(&mut self) {
-        // RFC 9110 §10.1.1: not needed once body bytes came; and never after the final answer began.
-        if self.awaits_continue() && self.state.answer == Answer::None {
+        // RFC 9110 §10.1.1: not needed once body bytes came; and never after the final response began.
+        if self.awaits_continue() && self.state.response == ResponseState::None {
             let mut head = Response::new(());
             *head.status_mut() = http::StatusCode::CONTINUE;
             self.request.continued = self.respond.send_informational(head).is_ok();
@@ -150,7 +150,7 @@ impl ServerStream {
         if let Some(gone) = self.broken {
             return Poll::Ready(gone);
         }
-        let whole = self.answered() && self.head.is_none();
+        let whole = self.responded() && self.head.is_none();
         let reset = match &mut self.sending.stream {
             Some(stream) => stream.poll_reset(cx),
             None if whole => return Poll::Pending,

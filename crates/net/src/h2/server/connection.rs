@@ -147,7 +147,7 @@ impl Serving {
         crate::spawn_local(async move {
             let _open = open;
             // In a box, for what the runtime copies of a task.
-            Box::pin(answer(stream, refusal)).await;
+            Box::pin(serve_stream(stream, refusal)).await;
         });
     }
 
@@ -220,16 +220,16 @@ enum Look {
     Over,
 }
 
-/// Answers one request. A panic costs that request alone: 500 where nothing of a response was handed over, else RST_STREAM.
-async fn answer(mut stream: ServerStream, refusal: Option<Refusal>) {
+/// Serves one request. A panic costs that request alone: 500 where nothing of a response was handed over, else RST_STREAM.
+async fn serve_stream(mut stream: ServerStream, refusal: Option<Refusal>) {
     let handler = Arc::clone(&stream.context.handler);
     let _busy = Busy::new(&stream.context);
-    let answered = {
-        let answering = pin!(stream.answer(&*handler, refusal));
-        caught(answering).await
+    let responded = {
+        let responding = pin!(stream.respond(&*handler, refusal));
+        caught(responding).await
     };
-    let Err(panic) = answered else { return };
-    let last = pin!(stream.answer_panic(&*handler, &panic));
+    let Err(panic) = responded else { return };
+    let last = pin!(stream.respond_to_panic(&*handler, &panic));
     if let Err(second) = caught(last).await {
         second.report("request", None, None);
     }
@@ -261,7 +261,7 @@ struct Watched {
     blocked: Mutex<Option<Instant>>,
     /// Since when it is in the middle of a head, or of its preface.
     in_head: Mutex<Option<Instant>>,
-    /// Informational answers that the socket has not taken.
+    /// Informational responses that the socket has not taken.
     hints: Arc<AtomicUsize>,
 }
 

@@ -83,7 +83,7 @@ impl Guard {
     /// A frame of ours.
     pub(super) fn handle_sent(&mut self, passed: Passed) -> Result<(), Misuse> {
         match passed {
-            // The client takes an answer: its WINDOW_UPDATEs are no chatter.
+            // The client takes a response: its WINDOW_UPDATEs are no chatter.
             Passed::Data(1..) | Passed::Headers(_) => (self.chatter, self.ignored) = (0, 0),
             Passed::Reset => self.our_resets += 1,
             _ => {}

@@ -2,10 +2,10 @@
 //!
 //! `connection` is the life of a connection, `ServerStream` one request on it, and `guard` bounds what a client may make us do for nothing.
 
-mod answer;
 mod body;
 mod connection;
 mod guard;
+mod response;
 mod stream;
 
 pub(crate) use connection::{Begun, serve};

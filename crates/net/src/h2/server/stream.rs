@@ -14,7 +14,7 @@ use keepwarm_telemetry::RequestId;
 use keepwarm_telemetry::panics::Panic;
 use tokio::time::Instant;
 
-use crate::error_answer::{PANICKED, answer_panicked};
+use crate::error_response::{PANICKED, respond_with_panic};
 use crate::h2::sending::Sending;
 use crate::{
     BodyError, ConnectionLimits, Deadlines, Exchange, Fate, Gone, Handler, ListenerContext, Outcome, Peer,
@@ -32,10 +32,10 @@ pub(crate) struct ServerStream {
     /// Of the body, what has come and was not read.
     pub(super) unread: Bytes,
     pub(super) trailers: Fields,
-    /// The head of the answer, until it is known whether anything follows it.
+    /// The head of the response, until it is known whether anything follows it.
     pub(super) head: Option<Response<()>>,
     pub(super) sending: Sending,
-    /// Informational answers of the connection that its socket has not taken.
+    /// Informational responses of the connection that its socket has not taken.
     pub(super) hints: Arc<AtomicUsize>,
     /// The client has gone, or the stream.
     pub(super) broken: Option<Gone>,
@@ -56,7 +56,7 @@ pub(crate) struct State {
     pub(super) awaits_continue: bool,
     /// Says nothing here: the end of a request is all that a client can shut.
     pub(crate) half_close_is_gone: bool,
-    pub(super) answer: Answer,
+    pub(super) response: ResponseState,
     pub(super) status: u16,
     pub(super) body_sent: u64,
     pub(super) drain_rate: MinRate,
@@ -78,7 +78,7 @@ impl State {
             body_rate: MinRate::new(limits.body_rate, limits.body_grace),
             awaits_continue: request.head.expects_continue,
             half_close_is_gone: false,
-            answer: Answer::None,
+            response: ResponseState::None,
             status: 0,
             body_sent: 0,
             drain_rate: MinRate::new(limits.drain_rate, limits.body_grace),
@@ -88,9 +88,9 @@ impl State {
     }
 }
 
-/// How far the answer has come.
+/// How far the response has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum ResponseState {
     /// No head yet.
     None,
     /// The head was given.
@@ -164,15 +164,15 @@ impl ServerStream {
         &self.context.limits
     }
 
-    pub(crate) fn answered(&self) -> bool {
-        self.state.answer != Answer::None
+    pub(crate) fn responded(&self) -> bool {
+        self.state.response != ResponseState::None
     }
 
     pub(crate) fn over(&self) -> bool {
-        matches!(self.state.answer, Answer::Ended | Answer::Cut)
+        matches!(self.state.response, ResponseState::Ended | ResponseState::Cut)
     }
 
-    pub(super) async fn answer(&mut self, handler: &dyn Handler, refusal: Option<Refusal>) {
+    pub(super) async fn respond(&mut self, handler: &dyn Handler, refusal: Option<Refusal>) {
         match refusal {
             None => handler.handle(&mut Exchange::http2(self)).await,
             Some(refusal) => handler.refuse(&mut Exchange::http2(self), &refusal),
@@ -181,36 +181,36 @@ impl ServerStream {
     }
 
     /// Reports a panic, and answers the request it happened in, if it can be answered still.
-    pub(super) async fn answer_panic(&mut self, handler: &dyn Handler, panic: &Panic) {
+    pub(super) async fn respond_to_panic(&mut self, handler: &dyn Handler, panic: &Panic) {
         let request = &self.request;
         panic.report("request", request.target.as_deref(), Some(RequestId::new(request.number)));
         if self.finished {
             return;
         }
-        self.request.answer_edits = None;
+        self.request.response_edits = None;
         self.take_back();
-        match self.state.answer {
-            Answer::None => {
+        match self.state.response {
+            ResponseState::None => {
                 self.head = None;
-                answer_panicked(&mut Exchange::http2(self));
+                respond_with_panic(&mut Exchange::http2(self));
             }
             _ => self.abort(PANICKED),
         }
         self.finish(handler).await;
     }
 
-    /// Brings the exchange to its end: hands over what is left of the answer.
+    /// Brings the exchange to its end: hands over what is left of the response.
     async fn finish(&mut self, handler: &dyn Handler) {
         if !self.over() {
             self.abort("handler_gave_up");
         }
-        let flushed = match self.state.answer {
-            Answer::Cut => self.broken.map_or(Ok(()), Err),
+        let flushed = match self.state.response {
+            ResponseState::Cut => self.broken.map_or(Ok(()), Err),
             _ => std::future::poll_fn(|cx| self.poll_flush(cx)).await,
         };
-        let fate = match (self.state.answer, flushed) {
+        let fate = match (self.state.response, flushed) {
             (_, Err(gone)) => Fate::Gone(gone),
-            (Answer::Cut, Ok(())) => Fate::Cut,
+            (ResponseState::Cut, Ok(())) => Fate::Cut,
             (_, Ok(())) => Fate::Complete,
         };
         let outcome = Outcome {

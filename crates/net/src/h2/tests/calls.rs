@@ -48,9 +48,9 @@ async fn a_get_says_what_it_must_and_no_more() {
         });
         call.end(&Fields::new());
         flush(&mut call).await;
-        let answer = read(&mut call).await.unwrap();
-        assert_eq!((answer.head.status.as_u16(), answer.body.as_slice()), (200, b"hello".as_slice()));
-        assert_eq!(answer.head.body, ResponseBody::Chunked);
+        let response = read(&mut call).await.unwrap();
+        assert_eq!((response.head.status.as_u16(), response.body.as_slice()), (200, b"hello".as_slice()));
+        assert_eq!(response.head.body, ResponseBody::Chunked);
         assert!(call.has_sent() && call.has_heard());
         let (method, uri, headers) = seen.take().unwrap();
         assert_eq!(method, Method::GET);
@@ -106,19 +106,19 @@ async fn bodies_and_trailers_go_both_ways() {
             }
             call.end(&trailers);
             flush(&mut call).await;
-            let answer = read(&mut call).await.unwrap();
-            assert_eq!(answer.body, body);
+            let response = read(&mut call).await.unwrap();
+            assert_eq!(response.body, body);
             let length = matches!(framing, RequestBody::Length(_)).then_some(300_000);
-            assert_eq!(answer.head.content_length, length);
-            assert_eq!(answer.trailers.len(), usize::from(!trailers.is_empty()), "{:?}", answer.trailers);
-            assert_eq!(answer.trailers.first("grpc-status"), trailers.first("grpc-status"));
+            assert_eq!(response.head.content_length, length);
+            assert_eq!(response.trailers.len(), usize::from(!trailers.is_empty()), "{:?}", response.trailers);
+            assert_eq!(response.trailers.first("grpc-status"), trailers.first("grpc-status"));
         }
     })
     .await;
 }
 
 #[tokio::test]
-async fn informational_answers_come_in_order_and_any_number() {
+async fn informational_responses_come_in_order_and_any_number() {
     run(async {
         let (listener, endpoint) = listen().await;
         serve(listener, Builder::new(), |request, mut respond| async move {
@@ -128,16 +128,16 @@ async fn informational_answers_come_in_order_and_any_number() {
             }
             hello(request, respond).await;
         });
-        let answer = ask(&pool(), &endpoint).await.unwrap();
-        assert_eq!(answer.informational.len(), 1000);
-        assert!(answer.informational.chunks(2).all(|pair| pair == [103, 102]));
-        assert_eq!(answer.body, b"hello");
+        let response = ask(&pool(), &endpoint).await.unwrap();
+        assert_eq!(response.informational.len(), 1000);
+        assert!(response.informational.chunks(2).all(|pair| pair == [103, 102]));
+        assert_eq!(response.body, b"hello");
     })
     .await;
 }
 
 #[tokio::test]
-async fn answers_without_a_body_end_with_their_head() {
+async fn responses_without_a_body_end_with_their_head() {
     run(async {
         let (listener, endpoint) = listen().await;
         serve(listener, Builder::new(), |request, mut respond| async move {
@@ -158,9 +158,13 @@ async fn answers_without_a_body_end_with_their_head() {
             let mut call = pool.acquire(&endpoint, Need::Any).await.unwrap();
             call.begin(CallHead { method: &method, target: target.as_bytes(), ..get() });
             call.end(&Fields::new());
-            let answer = read(&mut call).await.unwrap();
-            assert_eq!((answer.head.body, answer.head.content_length), (body, length), "{method} {target}");
-            assert!(answer.body.is_empty());
+            let response = read(&mut call).await.unwrap();
+            assert_eq!(
+                (response.head.body, response.head.content_length),
+                (body, length),
+                "{method} {target}"
+            );
+            assert!(response.body.is_empty());
         }
         assert_eq!(pool.count(&endpoint), (1, 0));
     })
@@ -207,7 +211,7 @@ async fn a_server_that_gives_little_room_holds_the_body_back() {
 }
 
 #[tokio::test]
-async fn a_client_that_reads_slowly_holds_up_its_own_answer_alone() {
+async fn a_client_that_reads_slowly_holds_up_its_own_response_alone() {
     run(async {
         let (listener, endpoint) = listen().await;
         let sent = Rc::new(Cell::new(0_usize));
@@ -253,9 +257,9 @@ async fn read_body(call: &mut Http2Call) -> usize {
     let mut total = 0;
     poll_fn(|cx| {
         loop {
-            match std::task::ready!(call.poll_answer(cx)).unwrap() {
-                Answer::Data(bytes) => total += bytes.len(),
-                Answer::End => return Poll::Ready(total),
+            match std::task::ready!(call.poll_response(cx)).unwrap() {
+                ResponsePart::Data(bytes) => total += bytes.len(),
+                ResponsePart::End => return Poll::Ready(total),
                 other => panic!("{other:?}"),
             }
         }
@@ -264,7 +268,7 @@ async fn read_body(call: &mut Http2Call) -> usize {
 }
 
 #[tokio::test]
-async fn an_answer_before_the_body_is_whole() {
+async fn a_response_before_the_body_is_whole() {
     run(async {
         let (listener, endpoint) = listen().await;
         tokio::task::spawn_local(async move {
@@ -287,11 +291,11 @@ async fn an_answer_before_the_body_is_whole() {
                 }
             };
             sending.await;
-            let answer = match call.head().status.as_u16() {
+            let response = match call.head().status.as_u16() {
                 413 => read(&mut call).await.map(|_| 413),
                 _ => read(&mut call).await.map(|whole| whole.head.status.as_u16()),
             };
-            assert_eq!(answer.unwrap(), 413);
+            assert_eq!(response.unwrap(), 413);
         }
         assert_eq!(pool.count(&endpoint), (1, 0));
     })
@@ -303,9 +307,9 @@ async fn read_head_now(call: &mut Http2Call) -> Option<u16> {
     tokio::task::yield_now().await;
     poll_fn(|cx| {
         let _ = call.poll_flush(cx);
-        match call.poll_answer(cx) {
-            Poll::Ready(answer) => match answer.unwrap() {
-                Answer::Head(head) => Poll::Ready(Some(head.status.as_u16())),
+        match call.poll_response(cx) {
+            Poll::Ready(response) => match response.unwrap() {
+                ResponsePart::Head(head) => Poll::Ready(Some(head.status.as_u16())),
                 other => panic!("{other:?}"),
             },
             Poll::Pending => Poll::Ready(None),
@@ -336,8 +340,8 @@ async fn both_messages_stream_side_by_side() {
         for round in 0..50_u8 {
             call.send(&[round; 10]);
             flush(&mut call).await;
-            let echoed = poll_fn(|cx| match call.poll_answer(cx) {
-                Poll::Ready(Ok(Answer::Data(bytes))) => Poll::Ready(bytes.to_vec()),
+            let echoed = poll_fn(|cx| match call.poll_response(cx) {
+                Poll::Ready(Ok(ResponsePart::Data(bytes))) => Poll::Ready(bytes.to_vec()),
                 Poll::Ready(other) => panic!("{other:?}"),
                 Poll::Pending => Poll::Pending,
             })
@@ -346,9 +350,9 @@ async fn both_messages_stream_side_by_side() {
         }
         call.end(&Fields::new());
         flush(&mut call).await;
-        let answer = read(&mut call).await.unwrap();
-        assert_eq!(answer.trailers.first("grpc-status"), Some(b"7".as_slice()));
-        assert_eq!(answer.trailers.first("grpc-message"), Some(b"no".as_slice()));
+        let response = read(&mut call).await.unwrap();
+        assert_eq!(response.trailers.first("grpc-status"), Some(b"7".as_slice()));
+        assert_eq!(response.trailers.first("grpc-message"), Some(b"no".as_slice()));
     })
     .await;
 }

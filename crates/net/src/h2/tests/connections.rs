@@ -49,11 +49,11 @@ pub(super) async fn ask_all(
             tokio::task::spawn_local(async move { ask(&pool, &endpoint).await })
         })
         .collect();
-    let mut answers = Vec::new();
+    let mut responses = Vec::new();
     for ask in asks {
-        answers.push(ask.await.unwrap());
+        responses.push(ask.await.unwrap());
     }
-    answers
+    responses
 }
 
 #[tokio::test]
@@ -69,8 +69,8 @@ async fn many_calls_share_one_connection() {
             until(|| counting.count(&at) == (1, 100)).await;
             waiting.add_permits(100);
         });
-        for answer in ask_all(&pool, &endpoint, 100).await {
-            assert_eq!(answer.unwrap().body, b"hello");
+        for response in ask_all(&pool, &endpoint, 100).await {
+            assert_eq!(response.unwrap().body, b"hello");
         }
         assert_eq!((connections.get(), pool.count(&endpoint)), (1, (1, 0)));
         let call = pool.acquire(&endpoint, Need::Any).await.unwrap();
@@ -91,8 +91,8 @@ async fn a_full_connection_gets_company_up_to_the_limit() {
             until(|| counting.count(&at) == (3, 6)).await;
             waiting.add_permits(6);
         });
-        for answer in ask_all(&pool, &endpoint, 20).await {
-            assert_eq!(answer.unwrap().body, b"hello");
+        for response in ask_all(&pool, &endpoint, 20).await {
+            assert_eq!(response.unwrap().body, b"hello");
         }
         assert_eq!((connections.get(), pool.count(&endpoint)), (3, (3, 0)));
     })
@@ -131,7 +131,7 @@ async fn an_idle_connection_says_goodbye_when_it_is_closed() {
         let peer = tokio::task::spawn_local(async move {
             let mut peer = Peer::accept(&listener, &[]).await;
             let stream = peer.request().await;
-            peer.answer(stream).await;
+            peer.respond(stream).await;
             let goodbye = peer.next(GOAWAY).await.is_some();
             (goodbye, peer.read().await.is_none())
         });
@@ -218,7 +218,7 @@ async fn a_pool_that_goes_lets_its_calls_finish_and_closes() {
         tokio::task::spawn_local(async move {
             let mut peer = Peer::accept(&listener, &[]).await;
             let stream = peer.request().await;
-            peer.answer(stream).await;
+            peer.respond(stream).await;
             while peer.read().await.is_some() {}
             told.set(true);
         });
@@ -239,7 +239,7 @@ async fn a_server_that_vanished_is_found_out_by_the_first_call_that_is_given_up(
             vanished.request().await;
             let mut present = Peer::accept(&listener, &[]).await;
             let stream = present.request().await;
-            present.answer(stream).await;
+            present.respond(stream).await;
             (vanished, present)
         });
         let pool = Http2Pool::new(PoolSettings {
@@ -257,7 +257,7 @@ async fn a_server_that_vanished_is_found_out_by_the_first_call_that_is_given_up(
         // Somebody loses patience. The other learns that nobody is there.
         drop(calls.pop());
         let error = read(&mut calls[0]).await.unwrap_err();
-        assert!(matches!(&error, ClientError::Unanswered(Some(why)) if why.kind() == std::io::ErrorKind::TimedOut), "{error}");
+        assert!(matches!(&error, ClientError::NoResponse(Some(why)) if why.kind() == std::io::ErrorKind::TimedOut), "{error}");
         until(|| pool.count(&endpoint).0 == 0).await;
         ask(&pool, &endpoint).await.unwrap();
         drop(peers.await.unwrap());
@@ -272,12 +272,12 @@ async fn a_server_that_is_only_slow_is_kept() {
         let peer = tokio::task::spawn_local(async move {
             let mut peer = Peer::accept(&listener, &[]).await;
             let quick = peer.request().await;
-            peer.answer(quick).await;
+            peer.respond(quick).await;
             let first = peer.request().await;
             for _ in 0..3 {
                 match peer.read().await.unwrap() {
                     Frame { kind: PING, payload, .. } => peer.write(PING, END, 0, &payload).await,
-                    Frame { kind: HEADERS, stream, .. } => peer.answer(stream).await,
+                    Frame { kind: HEADERS, stream, .. } => peer.respond(stream).await,
                     Frame { kind, .. } => assert_eq!(kind, RST_STREAM),
                 }
             }
@@ -309,7 +309,7 @@ async fn a_server_that_says_no_word_is_given_up() {
         let settings =
             PoolSettings { connect_timeout: Duration::from_millis(100), ..PoolSettings::default() };
         let error = ask(&Http2Pool::new(settings), &endpoint).await.unwrap_err();
-        assert!(matches!(error, ClientError::Unanswered(Some(_))), "{error}");
+        assert!(matches!(error, ClientError::NoResponse(Some(_))), "{error}");
         peer.await.unwrap();
     })
     .await;
@@ -346,12 +346,12 @@ async fn a_connection_that_was_closed_a_moment_ago_is_not_used() {
         tokio::task::spawn_local(async move {
             let mut first = Peer::accept(&listener, &[]).await;
             let stream = first.request().await;
-            first.answer(stream).await;
+            first.respond(stream).await;
             closing.await.unwrap();
             drop(first);
             let mut second = Peer::accept(&listener, &[]).await;
             let stream = second.request().await;
-            second.answer(stream).await;
+            second.respond(stream).await;
             while second.read().await.is_some() {}
         });
         let pool = pool();
@@ -378,11 +378,11 @@ async fn a_connection_that_says_something_harmless_is_used() {
         tokio::task::spawn_local(async move {
             let mut peer = Peer::accept(&listener, &[]).await;
             let stream = peer.request().await;
-            peer.answer(stream).await;
+            peer.respond(stream).await;
             saying.await.unwrap();
             peer.write(PING, 0, 0, &[1; 8]).await;
             let stream = peer.request().await;
-            peer.answer(stream).await;
+            peer.respond(stream).await;
             while peer.read().await.is_some() {}
         });
         let pool = pool();
@@ -404,7 +404,7 @@ fn threads_do_not_share_connections() {
     listener.set_nonblocking(true).unwrap();
     let plane = crate::DataPlane::start(3).unwrap();
     let pool = pool();
-    let (told, answered) = std::sync::mpsc::channel();
+    let (told, responded) = std::sync::mpsc::channel();
     plane.remotes()[0].spawn(move || async move {
         serve(TcpListener::from_std(listener).unwrap(), Builder::new(), hello);
         std::future::pending().await
@@ -419,7 +419,7 @@ fn threads_do_not_share_connections() {
         });
     }
     for _ in 0..2 {
-        answered.recv_timeout(BOUND).unwrap();
+        responded.recv_timeout(BOUND).unwrap();
     }
     assert_eq!((pool.count(&endpoint), pool.totals().dialled, pool.totals().reused), ((2, 0), 2, 38));
     plane.stop();
@@ -482,7 +482,7 @@ async fn a_pool_that_a_panic_has_broken_begins_anew() {
         // Who waited has a connection of its own, and the first call ends on the old one.
         until(|| pool.count(&endpoint) == (1, 1) && connections.get() == 2).await;
         gate.add_permits(2);
-        assert!(both.await.unwrap().into_iter().all(|answer| answer.unwrap().body == b"hello"));
+        assert!(both.await.unwrap().into_iter().all(|response| response.unwrap().body == b"hello"));
         until(|| pool.count(&endpoint) == (1, 0)).await;
         gate.add_permits(1);
         assert_eq!(ask(&pool, &endpoint).await.unwrap().body, b"hello");

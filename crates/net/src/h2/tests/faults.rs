@@ -42,7 +42,7 @@ async fn goaway_lets_what_is_below_it_finish_and_gives_the_rest_back() {
             peer.goaway(first, 0).await;
             let mut next = Peer::accept(&listener, &[]).await;
             let third = next.request().await;
-            next.answer(third).await;
+            next.respond(third).await;
             peer.write(HEADERS, END_HEADERS, first, OK).await;
             peer.write(DATA, END, first, b"late").await;
             // Once it has nothing open any more, the client closes.
@@ -82,7 +82,7 @@ async fn a_connection_that_breaks_leaves_it_open_what_was_processed() {
         let pool = pool();
         let mut call = begin(&pool, &endpoint).await;
         let error = read(&mut call).await.unwrap_err();
-        assert!(matches!(error, ClientError::Unanswered(_)), "{error:?}");
+        assert!(matches!(error, ClientError::NoResponse(_)), "{error:?}");
         assert!(call.has_sent() && !call.has_heard());
         drop(call);
         let error = ask(&pool, &endpoint).await.unwrap_err();
@@ -92,7 +92,7 @@ async fn a_connection_that_breaks_leaves_it_open_what_was_processed() {
 }
 
 #[tokio::test]
-async fn a_reset_in_the_middle_of_an_answer_cuts_it() {
+async fn a_reset_in_the_middle_of_a_response_cuts_it() {
     run(async {
         let (listener, endpoint) = listen().await;
         tokio::task::spawn_local(async move {
@@ -149,7 +149,7 @@ async fn a_malformed_head_is_a_fault_of_its_own_call_alone() {
                 let stream = peer.request().await;
                 peer.write(HEADERS, END | END_HEADERS, stream, head).await;
             }
-            peer.answer(good).await;
+            peer.respond(good).await;
             while peer.read().await.is_some() {}
         });
         let pool = pool();
@@ -182,8 +182,8 @@ async fn heads_beyond_the_limits_are_refused() {
             let mut call = pool.acquire(&endpoint, Need::Any).await.unwrap();
             call.begin(CallHead { target: target.as_bytes(), ..get() });
             call.end(&Fields::new());
-            let answer = read(&mut call).await;
-            assert_eq!(answer.as_ref().err().map(ClientError::name), name, "{target}");
+            let response = read(&mut call).await;
+            assert_eq!(response.as_ref().err().map(ClientError::name), name, "{target}");
         }
         assert_eq!(pool.count(&endpoint), (1, 0));
     })
@@ -191,7 +191,7 @@ async fn heads_beyond_the_limits_are_refused() {
 }
 
 #[tokio::test]
-async fn a_storm_of_informational_answers_takes_no_memory() {
+async fn a_storm_of_informational_responses_takes_no_memory() {
     run(async {
         let (listener, endpoint) = listen().await;
         let peer = tokio::task::spawn_local(async move {
@@ -212,7 +212,7 @@ async fn a_storm_of_informational_answers_takes_no_memory() {
         tokio::time::sleep(Duration::from_millis(50)).await;
         for _ in 0..3 {
             let next = poll_fn(|cx| {
-                call.poll_answer(cx).map(|answer| matches!(answer, Ok(Answer::Informational(_))))
+                call.poll_response(cx).map(|response| matches!(response, Ok(ResponsePart::Informational(_))))
             });
             assert!(next.await);
         }
@@ -254,7 +254,7 @@ async fn a_goaway_with_an_error_says_which() {
             while peer.read().await.is_some() {}
         });
         let error = ask(&pool(), &endpoint).await.unwrap_err();
-        assert!(matches!(error, ClientError::Unanswered(Some(_))), "{error:?}");
+        assert!(matches!(error, ClientError::NoResponse(Some(_))), "{error:?}");
         assert!(error.to_string().ends_with("the server has said ENHANCE_YOUR_CALM"), "{error}");
     })
     .await;

@@ -24,7 +24,7 @@ use tokio::net::TcpListener;
 use tokio::task::LocalSet;
 
 use super::{Http2Call, Http2Pool};
-use crate::{Answer, CallHead, ClientError, Endpoint, Need, PoolSettings, Scheme};
+use crate::{CallHead, ClientError, Endpoint, Need, PoolSettings, ResponsePart, Scheme};
 
 const BOUND: Duration = Duration::from_secs(30);
 
@@ -70,7 +70,7 @@ fn post(framing: RequestBody) -> CallHead<'static, std::iter::Empty<(&'static [u
     CallHead { method: &Method::POST, framing, ..get() }
 }
 
-/// An answer, whole.
+/// A response, whole.
 #[derive(Debug, Default)]
 struct Whole {
     informational: Vec<u16>,
@@ -79,17 +79,17 @@ struct Whole {
     trailers: Fields,
 }
 
-/// Reads an answer to its end.
+/// Reads a response to its end.
 async fn read(call: &mut Http2Call) -> Result<Whole, ClientError> {
     let mut whole = Whole::default();
     poll_fn(|cx| {
         loop {
-            match std::task::ready!(call.poll_answer(cx)) {
-                Ok(Answer::Informational(head)) => whole.informational.push(head.status.as_u16()),
-                Ok(Answer::Head(head)) => whole.head = head.clone(),
-                Ok(Answer::Data(bytes)) => whole.body.extend_from_slice(bytes),
-                Ok(Answer::Trailers(fields)) => whole.trailers = fields.clone(),
-                Ok(Answer::End) => return Poll::Ready(Ok(())),
+            match std::task::ready!(call.poll_response(cx)) {
+                Ok(ResponsePart::Informational(head)) => whole.informational.push(head.status.as_u16()),
+                Ok(ResponsePart::Head(head)) => whole.head = head.clone(),
+                Ok(ResponsePart::Data(bytes)) => whole.body.extend_from_slice(bytes),
+                Ok(ResponsePart::Trailers(fields)) => whole.trailers = fields.clone(),
+                Ok(ResponsePart::End) => return Poll::Ready(Ok(())),
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
@@ -98,13 +98,13 @@ async fn read(call: &mut Http2Call) -> Result<Whole, ClientError> {
     Ok(whole)
 }
 
-/// Reads as far as the head of the answer.
+/// Reads as far as the head of the response.
 async fn read_head(call: &mut Http2Call) -> Result<u16, ClientError> {
     poll_fn(|cx| {
         loop {
-            match std::task::ready!(call.poll_answer(cx)) {
-                Ok(Answer::Head(head)) => return Poll::Ready(Ok(head.status.as_u16())),
-                Ok(Answer::Informational(_)) => {}
+            match std::task::ready!(call.poll_response(cx)) {
+                Ok(ResponsePart::Head(head)) => return Poll::Ready(Ok(head.status.as_u16())),
+                Ok(ResponsePart::Informational(_)) => {}
                 Ok(other) => panic!("{other:?}"),
                 Err(error) => return Poll::Ready(Err(error)),
             }
@@ -117,7 +117,7 @@ async fn flush(call: &mut Http2Call) {
     poll_fn(|cx| call.poll_flush(cx)).await;
 }
 
-/// Asks on a connection of the pool, and reads the answer.
+/// Asks on a connection of the pool, and reads the response.
 async fn ask(pool: &Arc<Http2Pool>, endpoint: &Endpoint) -> Result<Whole, ClientError> {
     let mut call = pool.acquire(endpoint, Need::Any).await.unwrap();
     call.begin(get());

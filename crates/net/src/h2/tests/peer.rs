@@ -105,7 +105,7 @@ impl Peer {
     }
 
     /// Answers 200 without a body.
-    pub(super) async fn answer(&mut self, stream: u32) {
+    pub(super) async fn respond(&mut self, stream: u32) {
         self.write(HEADERS, END | END_HEADERS, stream, OK).await;
     }
 }

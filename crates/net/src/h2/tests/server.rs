@@ -53,7 +53,7 @@ impl Handler for App {
                         .head(200, length, false, [(&b"x-of"[..], &b"the first"[..])].into_iter())
                         .unwrap();
                     exchange.data(b"begun");
-                    assert!(exchange.take_back() && !exchange.answered() && !exchange.take_back());
+                    assert!(exchange.take_back() && !exchange.responded() && !exchange.take_back());
                     exchange.head(502, Some(5), false, std::iter::empty()).unwrap();
                     exchange.data(b"sorry");
                     exchange.end();
@@ -171,7 +171,7 @@ fn request(method: Method, target: &str) -> Request<()> {
     Request::builder().method(method).uri(format!("http://a.test{target}")).body(()).unwrap()
 }
 
-struct Answered {
+struct Responded {
     status: u16,
     headers: http::HeaderMap,
     ended: bool,
@@ -179,7 +179,7 @@ struct Answered {
     trailers: Option<http::HeaderMap>,
 }
 
-async fn whole(response: h2::client::ResponseFuture) -> Result<Answered, h2::Error> {
+async fn whole(response: h2::client::ResponseFuture) -> Result<Responded, h2::Error> {
     let (parts, mut body) = response.await?.into_parts();
     let ended = body.is_end_stream();
     let mut bytes = Vec::new();
@@ -189,10 +189,10 @@ async fn whole(response: h2::client::ResponseFuture) -> Result<Answered, h2::Err
         bytes.extend_from_slice(&data);
     }
     let trailers = body.trailers().await?;
-    Ok(Answered { status: parts.status.as_u16(), headers: parts.headers, ended, body: bytes, trailers })
+    Ok(Responded { status: parts.status.as_u16(), headers: parts.headers, ended, body: bytes, trailers })
 }
 
-async fn get(client: &mut SendRequest<Bytes>, target: &str) -> Result<Answered, h2::Error> {
+async fn get(client: &mut SendRequest<Bytes>, target: &str) -> Result<Responded, h2::Error> {
     let (response, _) = client.send_request(request(Method::GET, target), true)?;
     whole(response).await
 }
@@ -205,10 +205,10 @@ async fn a_request_is_answered_by_the_handler_of_http_1() {
         let (mut response, _) = client.send_request(request(Method::GET, "/"), true).unwrap();
         let early = poll_fn(|cx| response.poll_informational(cx)).await.unwrap().unwrap();
         assert_eq!((early.status().as_u16(), &early.headers()["link"]), (103, &"</a>".parse().unwrap()));
-        let answer = whole(response).await.unwrap();
-        assert_eq!((answer.status, answer.body.as_slice()), (200, b"hello".as_slice()));
-        assert_eq!(answer.headers["content-length"], "5");
-        assert!(answer.headers.contains_key("date") && !answer.headers.contains_key("connection"));
+        let response = whole(response).await.unwrap();
+        assert_eq!((response.status, response.body.as_slice()), (200, b"hello".as_slice()));
+        assert_eq!(response.headers["content-length"], "5");
+        assert!(response.headers.contains_key("date") && !response.headers.contains_key("connection"));
         until(|| listening.app.finished.lock().unwrap().len() == 1).await;
         assert_eq!(listening.app.finished.lock().unwrap()[0], (200, Fate::Complete));
     })
@@ -244,13 +244,13 @@ async fn trailers_follow_a_body_of_length_zero() {
             let mut asked = request(method.clone(), "/empty-with-trailers");
             asked.headers_mut().insert("te", "trailers".parse().unwrap());
             let (response, _) = client.send_request(asked, true).unwrap();
-            let answer = whole(response).await.unwrap();
-            let status = answer.trailers.and_then(|trailers| trailers.get("grpc-status").cloned());
+            let response = whole(response).await.unwrap();
+            let status = response.trailers.and_then(|trailers| trailers.get("grpc-status").cloned());
             assert_eq!(status.is_some(), method == Method::GET);
         }
-        let answer = get(&mut client, "/empty-with-trailers").await.unwrap();
-        assert_eq!(answer.headers["content-length"], "0");
-        assert!(answer.ended && answer.trailers.is_none(), "nobody asked for them");
+        let response = get(&mut client, "/empty-with-trailers").await.unwrap();
+        assert_eq!(response.headers["content-length"], "0");
+        assert!(response.ended && response.trailers.is_none(), "nobody asked for them");
     })
     .await;
 }
@@ -289,19 +289,19 @@ async fn what_has_no_body_ends_with_its_head() {
     run(async {
         let listening = listening(ConnectionLimits::default());
         let mut client = client(listening.address).await;
-        let answer = get(&mut client, "/empty").await.unwrap();
-        assert!(answer.ended && answer.trailers.is_none());
-        assert_eq!(answer.headers["grpc-status"], "5");
+        let response = get(&mut client, "/empty").await.unwrap();
+        assert!(response.ended && response.trailers.is_none());
+        assert_eq!(response.headers["grpc-status"], "5");
         let (response, _) = client.send_request(request(Method::HEAD, "/"), true).unwrap();
-        let answer = whole(response).await.unwrap();
+        let response = whole(response).await.unwrap();
         // A length is never computed for HEAD.
-        assert!(answer.ended && !answer.headers.contains_key("content-length"));
+        assert!(response.ended && !response.headers.contains_key("content-length"));
     })
     .await;
 }
 
 #[tokio::test]
-async fn an_answer_that_cannot_be_completed_is_reset_and_no_other() {
+async fn a_response_that_cannot_be_completed_is_reset_and_no_other() {
     run(async {
         let listening = listening(ConnectionLimits::default());
         let mut client = client(listening.address).await;
@@ -312,19 +312,19 @@ async fn an_answer_that_cannot_be_completed_is_reset_and_no_other() {
     .await;
 }
 
-/// An answer that breaks off before anything of it was written is no cut one, in either version.
+/// A response that breaks off before anything of it was written is no cut one, in either version.
 #[tokio::test]
-async fn an_answer_of_which_nothing_was_written_can_be_taken_back() {
+async fn a_response_of_which_nothing_was_written_can_be_taken_back() {
     run(async {
         let listening = listening(ConnectionLimits::default());
         let mut client = client(listening.address).await;
         for target in ["/taken-back", "/taken-back?long"] {
-            let answer = get(&mut client, target).await.unwrap();
-            assert_eq!((answer.status, answer.body.as_slice()), (502, b"sorry".as_slice()));
-            assert!(answer.headers["content-length"] == "5" && !answer.headers.contains_key("x-of"));
+            let response = get(&mut client, target).await.unwrap();
+            assert_eq!((response.status, response.body.as_slice()), (502, b"sorry".as_slice()));
+            assert!(response.headers["content-length"] == "5" && !response.headers.contains_key("x-of"));
             for version in ["1.1", "1.0"] {
                 let mut stream = TcpStream::connect(listening.address).await.unwrap();
-                // One of 1.0 that asks to keep the connection has an answer without a length held back.
+                // One of 1.0 that asks to keep the connection has a response without a length held back.
                 let keep = if version == "1.0" { "Connection: keep-alive\r\n" } else { "" };
                 let head = format!("GET {target} HTTP/{version}\r\nHost: a\r\n{keep}\r\n");
                 let last = format!("GET / HTTP/{version}\r\nHost: a\r\nConnection: close\r\n\r\n");
@@ -361,7 +361,7 @@ async fn a_client_that_calls_off_is_gone() {
 }
 
 #[tokio::test]
-async fn a_slow_reader_holds_up_its_own_answer_alone() {
+async fn a_slow_reader_holds_up_its_own_response_alone() {
     run(async {
         let listening = listening(ConnectionLimits::default());
         let mut client = client(listening.address).await;

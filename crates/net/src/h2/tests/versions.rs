@@ -1,14 +1,14 @@
 //! Which version is spoken: by ALPN, by prior knowledge; to nginx, and to servers that have HTTP/1.1 alone.
 
 use super::*;
-use crate::tls::tests::kit::{Authority, Identity, V13, answering, server, start};
+use crate::tls::tests::kit::{Authority, Identity, V13, responding, server, start};
 use crate::tls::tests::programs::{self, Program};
 use crate::{AcquireError, Call, Calls, Protocol};
 
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 const LARGE: usize = 8 << 20;
 
-/// Its answers say which version was spoken, and the how manieth request of the connection it was.
+/// Its responses say which version was spoken, and the how manieth request of the connection it was.
 async fn nginx(identity: Option<&Identity>, http2: &str) -> (Program, Endpoint) {
     let directives = "location /x { return 200 \"$server_protocol $connection_requests\"; }";
     programs::nginx(identity, http2, directives, LARGE).await
@@ -23,9 +23,9 @@ async fn ask_for(calls: &Arc<Calls>, endpoint: &Endpoint, target: &[u8]) -> (Cal
     let mut body = Vec::new();
     poll_fn(|cx| {
         loop {
-            match std::task::ready!(call.poll_answer(cx)).unwrap() {
-                Answer::Data(bytes) => body.extend_from_slice(bytes),
-                Answer::End => return Poll::Ready(()),
+            match std::task::ready!(call.poll_response(cx)).unwrap() {
+                ResponsePart::Data(bytes) => body.extend_from_slice(bytes),
+                ResponsePart::End => return Poll::Ready(()),
                 _ => {}
             }
         }
@@ -118,7 +118,7 @@ async fn a_server_that_chooses_http_1_is_remembered_and_its_connection_kept() {
         for alpn in [vec![b"http/1.1".to_vec()], Vec::new()] {
             let mut config = server(&authority.identity("a.test"), V13);
             config.alpn_protocols = alpn;
-            let server = start(config, answering(HELLO));
+            let server = start(config, responding(HELLO));
             let calls = Calls::new(PoolSettings::default(), Protocol::Auto);
             calls.set_tls(Some(authority.client("a.test")));
             for _ in 0..3 {
@@ -136,7 +136,7 @@ async fn a_server_that_chooses_http_1_is_remembered_and_its_connection_kept() {
 async fn a_server_without_http_2_is_refused_where_that_is_to_be_spoken() {
     run(async {
         let authority = Authority::new();
-        let server = start(server(&authority.identity("a.test"), V13), answering(HELLO));
+        let server = start(server(&authority.identity("a.test"), V13), responding(HELLO));
         let calls = Calls::new(PoolSettings::default(), Protocol::Http2);
         calls.set_tls(Some(authority.client("a.test")));
         let error = calls.acquire(&server.endpoint, Need::Any).await.unwrap_err();

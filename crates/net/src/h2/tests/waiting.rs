@@ -34,7 +34,7 @@ async fn who_waits_because_of_a_limit_is_in_the_queue() {
             let waited = pool.acquire(&endpoint, Need::Any).await.unwrap_err();
             assert!(matches!(waited, AcquireError::NoneFree(_)), "{waited}");
             gate.add_permits(2);
-            assert!(both.await.unwrap().into_iter().all(|answer| answer.unwrap().body == b"hello"));
+            assert!(both.await.unwrap().into_iter().all(|response| response.unwrap().body == b"hello"));
         })
         .await;
     }
@@ -54,7 +54,7 @@ async fn a_connection_is_not_closed_for_those_who_wait_for_it() {
         let seeks = Seeks { endpoint: endpoint.clone(), thread: Some(thread_index()) };
         until(|| pool.count(&endpoint) == (1, 2) && pool.places.waiting(&seeks) == 18).await;
         gate.add_permits(20);
-        assert!(all.await.unwrap().into_iter().all(|answer| answer.unwrap().body == b"hello"));
+        assert!(all.await.unwrap().into_iter().all(|response| response.unwrap().body == b"hello"));
         assert_eq!(connections.get(), 1);
     })
     .await;
@@ -96,7 +96,7 @@ async fn endpoints_share_the_places_there_are() {
         until(|| pool.count(&first.1).0 == 0).await;
         assert_eq!(connections[1].get(), 0, "it is still open");
         gate.add_permits(2);
-        assert!(busy.await.unwrap().into_iter().all(|answer| answer.unwrap().body == b"hello"));
+        assert!(busy.await.unwrap().into_iter().all(|response| response.unwrap().body == b"hello"));
         assert_eq!(other.await.unwrap().unwrap().body, b"hello");
         assert_eq!((connections[0].get(), connections[1].get()), (1, 1));
         // The idle one makes room at once.

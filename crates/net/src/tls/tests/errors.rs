@@ -4,13 +4,13 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, date_time_ymd};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 
-use super::kit::{Authority, V12, V13, answering, chain, key, pem, server, start};
+use super::kit::{Authority, V12, V13, chain, key, pem, responding, server, start};
 use super::*;
 use crate::{CaSource, ClientTls, TlsPart, TlsVersion};
 
 /// The server's certificate and the client's settings; what is said.
 async fn refused(authority: &Authority, identity: &kit::Identity, name: &str) -> crate::TlsError {
-    let server = start(server(identity, V13), answering(HELLO));
+    let server = start(server(identity, V13), responding(HELLO));
     match dial(&server.endpoint, &authority.client(name)).await.unwrap_err() {
         crate::AcquireError::Tls(error) => error,
         other => panic!("{other}"),
@@ -69,7 +69,7 @@ async fn an_authority_is_no_server_and_a_server_may_be_its_own() {
             let made = KeyPair::generate().unwrap();
             let cert = params.self_signed(&made).unwrap().pem();
             let identity = kit::Identity { cert: cert.clone(), key: made.serialize_pem() };
-            let server = start(server(&identity, V13), answering(HELLO));
+            let server = start(server(&identity, V13), responding(HELLO));
             let settings = crate::TlsSettings {
                 ca: CaSource::Only(pem("ca.pem", &cert)),
                 ..Authority::new().settings("a.test")
@@ -88,14 +88,15 @@ async fn an_authority_is_no_server_and_a_server_may_be_its_own() {
 async fn a_server_in_clear_and_one_that_hangs_up_are_told_apart() {
     run(async {
         let authority = Authority::new();
-        for (answer, name) in [("HTTP/1.1 400 Bad Request\r\n\r\n", "tls_not_spoken"), ("", "tls_broken_off")]
+        for (response, name) in
+            [("HTTP/1.1 400 Bad Request\r\n\r\n", "tls_not_spoken"), ("", "tls_broken_off")]
         {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             let endpoint = Endpoint::Tcp(listener.local_addr().unwrap());
             let server = std::thread::spawn(move || {
                 let (mut stream, _) = listener.accept().unwrap();
                 let _ = stream.read(&mut [0; 4096]).unwrap();
-                stream.write_all(answer.as_bytes()).unwrap();
+                stream.write_all(response.as_bytes()).unwrap();
             });
             let error = dial(&endpoint, &authority.client("a.test")).await.unwrap_err();
             assert_eq!(error.name(), name, "{error}");
@@ -126,7 +127,7 @@ async fn a_handshake_that_is_never_answered_ends_in_time() {
 async fn a_server_older_than_the_minimum_is_refused() {
     run(async {
         let authority = Authority::new();
-        let server = start(server(&authority.identity("a.test"), V12), answering(HELLO));
+        let server = start(server(&authority.identity("a.test"), V12), responding(HELLO));
         let mut settings = authority.settings("a.test");
         settings.min_version = TlsVersion::Tls13;
         let error = dial(&server.endpoint, &ClientTls::new(&settings).unwrap()).await.unwrap_err();
@@ -159,8 +160,8 @@ async fn a_client_certificate_is_shown_when_it_is_demanded() {
             let server = start(demanding(&authority, version), |mut stream| {
                 let Some(_) = read_head(&mut stream) else { return };
                 let shown = stream.conn.peer_certificates().map_or(0, <[_]>::len);
-                let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{shown}");
-                stream.write_all(answer.as_bytes()).unwrap();
+                let response = format!("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{shown}");
+                stream.write_all(response.as_bytes()).unwrap();
             });
             let mut settings = authority.settings("a.test");
             let outcome = async |settings: &crate::TlsSettings| {
@@ -251,7 +252,7 @@ fn a_key_is_never_printed_and_equal_settings_are_equal() {
 async fn a_private_authority_can_stand_beside_the_systems() {
     run(async {
         let authority = Authority::new();
-        let server = start(server(&authority.identity("a.test"), V13), answering(HELLO));
+        let server = start(server(&authority.identity("a.test"), V13), responding(HELLO));
         let settings = crate::TlsSettings {
             ca: CaSource::Also(pem("ca.pem", &authority.pem)),
             ..authority.settings("a.test")

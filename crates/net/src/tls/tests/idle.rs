@@ -23,7 +23,7 @@ fn server_that(
         if wait.lock().unwrap().recv().is_ok() {
             then(&mut stream);
         }
-        answering(HELLO)(stream);
+        responding(HELLO)(stream);
     });
     (server, go)
 }
@@ -114,7 +114,7 @@ async fn half_a_record_is_no_noise() {
 async fn new_settings_are_for_new_connections() {
     run(async {
         let (authority, other) = (Authority::new(), Authority::new());
-        let server = start(server(&authority.identity("a.test"), V13), answering(HELLO));
+        let server = start(server(&authority.identity("a.test"), V13), responding(HELLO));
         let pool = idle_after(&server, &authority).await;
         pool.set_tls(Some(other.client("a.test")));
         let mut kept = pool.acquire(&server.endpoint, Need::Any).await.unwrap();

@@ -134,10 +134,10 @@ pub(crate) fn read_head(stream: &mut Stream) -> Option<String> {
 }
 
 /// Answers every request.
-pub(crate) fn answering(answer: &'static str) -> impl Fn(Stream) + Send + Sync + 'static {
+pub(crate) fn responding(response: &'static str) -> impl Fn(Stream) + Send + Sync + 'static {
     move |mut stream| {
         while read_head(&mut stream).is_some() {
-            stream.write_all(answer.as_bytes()).unwrap();
+            stream.write_all(response.as_bytes()).unwrap();
         }
     }
 }

@@ -8,7 +8,7 @@ use super::programs::{Program, folder, nginx};
 use super::*;
 use crate::Endpoint;
 
-/// Its answers say whether the session was new.
+/// Its responses say whether the session was new.
 fn openssl(identity: &Identity, version: &str) -> (Program, Endpoint) {
     let folder = folder(Some(identity));
     let mut process = Command::new("openssl")

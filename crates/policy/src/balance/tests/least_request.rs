@@ -15,7 +15,7 @@ fn load_follows_what_each_server_can_do() {
         now += Duration::from_micros(draws.below(2 * 508));
         under_way.sort_unstable();
         while let Some((end, at, begun)) = under_way.first().copied().filter(|(end, ..)| *end <= now) {
-            loads[at].handle_answer(end - begun, false, end);
+            loads[at].handle_response(end - begun, false, end);
             loads[at].handle_end();
             under_way.remove(0);
         }

@@ -84,7 +84,7 @@ impl Bench {
     }
 
     /// The worker answers its oldest request to the end.
-    fn answer(&self, link: &Arc<Link>) {
+    fn respond(&self, link: &Arc<Link>) {
         let stream = *link.lock().calls.keys().min().expect("a request");
         respond(link, &self.app, stream);
     }
@@ -206,7 +206,7 @@ fn a_place_is_given_back_when_drain_comes_between_taking_it_and_the_request() {
     assert!(matches!(item(&refused), Some(Item::Lost { unprocessed: true, verdict: None })));
     // It is the other one's worker still, and is done with that.
     assert_eq!(bench.app.state().queue.in_work(), 1);
-    bench.answer(&asks);
+    bench.respond(&asks);
     assert_eq!((bench.app.state().queue.in_work(), holder(&held)), (0, Some(asks.key.pid)));
     let events: Vec<LinkEvent> = std::iter::from_fn(|| bench.events.try_recv().ok()).collect();
     assert!(events.iter().any(|event| matches!(event, LinkEvent::WantsDrain { .. })), "{events:?}");

@@ -8,7 +8,7 @@ use keepwarm_wire::frame::ResetCode;
 use tokio::time::Instant;
 
 use super::super::link::Link;
-use super::{Conversation, EXPECTED_BODY, answer};
+use super::{Conversation, EXPECTED_BODY, response};
 
 /// How long a worker that serves many requests at once may say nothing at all, a PONG included, when one of them has timed out. Beyond it, it is not
 /// that request which hangs, but the worker. The number is arbitrary: far above what a loaded machine needs.
@@ -20,19 +20,21 @@ impl Conversation<'_, '_> {
         let deadlines = self.exchange.deadlines();
         let expects = self.expecting.is_some();
         if self.complete || (self.client_is_slow && !expects) {
-            deadlines.set(Wait::Answer, None);
-        } else if !deadlines.is_set(Wait::Answer) && !deadlines.passed(Wait::Answer) && self.call.is_in_work()
+            deadlines.set(Wait::Response, None);
+        } else if !deadlines.is_set(Wait::Response)
+            && !deadlines.passed(Wait::Response)
+            && self.call.is_in_work()
         {
             let limit = if expects { EXPECTED_BODY } else { self.app.policy().request_timeout };
-            deadlines.set_after(Wait::Answer, limit);
+            deadlines.set_after(Wait::Response, limit);
         }
     }
 
     /// The application's time runs (again).
     pub(super) fn application_works(&mut self) {
         match self.complete {
-            true => self.exchange.deadlines().set(Wait::Answer, None),
-            false => self.exchange.deadlines().set_after(Wait::Answer, self.app.policy().request_timeout),
+            true => self.exchange.deadlines().set(Wait::Response, None),
+            false => self.exchange.deadlines().set_after(Wait::Response, self.app.policy().request_timeout),
         }
     }
 
@@ -62,7 +64,7 @@ impl Conversation<'_, '_> {
         if let Some(end) = begun.checked_add(limit).filter(|end| *end > Instant::now()) {
             return deadlines.set(Wait::Slow, Some(end));
         }
-        if !deadlines.is_set(Wait::Answer) {
+        if !deadlines.is_set(Wait::Response) {
             // The application waits for the client.
             return deadlines.set_after(Wait::Slow, limit);
         }
@@ -89,7 +91,7 @@ impl Conversation<'_, '_> {
             && end > Instant::now()
             && !self.begun
         {
-            self.exchange.deadlines().set(Wait::Answer, Some(end));
+            self.exchange.deadlines().set(Wait::Response, Some(end));
             return false;
         }
         self.over = true;
@@ -97,7 +99,7 @@ impl Conversation<'_, '_> {
         if self.expecting.is_some() {
             link.reset(stream, ResetCode::INCOMPLETE, "the body did not come in time");
             let sentence = "The body of the request did not come in time.";
-            answer::fail(self.exchange, 408, "body_too_slow", sentence);
+            response::fail(self.exchange, 408, "body_too_slow", sentence);
             return true;
         }
         self.application_is_late(&link, stream, limit);
@@ -108,12 +110,12 @@ impl Conversation<'_, '_> {
         let policy = self.app.policy();
         let now = Instant::now();
         if let Some(end) = self.since.checked_add(policy.queue_timeout).filter(|end| *end > now) {
-            self.exchange.deadlines().set(Wait::Answer, Some(end.min(now + policy.request_timeout)));
+            self.exchange.deadlines().set(Wait::Response, Some(end.min(now + policy.request_timeout)));
             return false;
         }
         self.stop_waiting();
         let sentence = "No worker was free in time.";
-        answer::fail_later(self.exchange, 503, "queue_timeout", sentence, 1);
+        response::fail_later(self.exchange, 503, "queue_timeout", sentence, 1);
         true
     }
 
@@ -128,11 +130,11 @@ impl Conversation<'_, '_> {
             // It can let go of one request and keep the others, if it still turns.
             false => self.want_sign_of_life(link),
         }
-        match self.exchange.answered() {
+        match self.exchange.responded() {
             true => self.exchange.abort("request_timeout"),
             false => {
-                let sentence = "The application did not answer in time.";
-                answer::fail(self.exchange, 504, "request_timeout", sentence);
+                let sentence = "The application did not respond in time.";
+                response::fail(self.exchange, 504, "request_timeout", sentence);
             }
         }
     }

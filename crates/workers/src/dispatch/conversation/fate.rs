@@ -1,11 +1,11 @@
-//! What becomes of a request that its worker did not answer.
+//! What becomes of a request that its worker did not respond to.
 //!
 //! | the worker | with this request | method | what happens |
 //! |---|---|---|---|
 //! | died, or gave it back | certainly not begun | any | given to another worker |
-//! | died | perhaps begun, no answer yet | safe | given to another worker, once, within a budget |
-//! | died | perhaps begun, no answer yet | others | 502 |
-//! | was killed over memory | perhaps begun, no answer yet | any | 502: it may have been this request |
+//! | died | perhaps begun, no response yet | safe | given to another worker, once, within a budget |
+//! | died | perhaps begun, no response yet | others | 502 |
+//! | was killed over memory | perhaps begun, no response yet | any | 502: it may have been this request |
 //! | was killed since another request timed out | as if it had died | | |
 //! | died | answer begun | any | the client's connection is cut |
 //!
@@ -18,7 +18,7 @@ use keepwarm_telemetry::counters;
 use keepwarm_wire::frame::ResetCode;
 
 use super::super::app::Overload;
-use super::answer::{fail, fail_later, id};
+use super::response::{fail, fail_later, id};
 use super::{Conversation, GIVEN_AT_MOST};
 use crate::supervisor::Verdict;
 
@@ -32,11 +32,11 @@ impl Conversation<'_, '_> {
         }
         self.completed();
         self.over = true;
-        if unprocessed && !self.exchange.answered() {
+        if unprocessed && !self.exchange.responded() {
             let sentence = "No worker took the request.";
             return fail_later(self.exchange, 503, "worker_refused", sentence, 1);
         }
-        self.app.handle_answer(&self.call.about);
+        self.app.handle_response(&self.call.about);
         if code == ResetCode::CANCELLED {
             // It was told that its client has closed its side, and gave up: nobody's failure.
             return self.exchange.abort("client_closed");
@@ -46,9 +46,9 @@ impl Conversation<'_, '_> {
             _ => "app_error",
         };
         tracing::error!(app = %self.app.name, id = %id(self.exchange), code = code.name(), reason, "the application failed");
-        match self.exchange.answered() {
+        match self.exchange.responded() {
             true => self.exchange.abort(name),
-            false => fail(self.exchange, 500, name, "The application failed to answer this request."),
+            false => fail(self.exchange, 500, name, "The application failed to respond to this request."),
         }
     }
 
@@ -59,7 +59,7 @@ impl Conversation<'_, '_> {
         };
         self.completed();
         self.over = true;
-        let answered = self.exchange.answered();
+        let responded = self.exchange.responded();
         let (name, sentence) = match verdict {
             None => ("worker_died", "The process that had this request died."),
             Some(Verdict::TimedOut) => (
@@ -70,9 +70,9 @@ impl Conversation<'_, '_> {
                 ("worker_memory", "The process that had this request was ended: it took too much memory.")
             }
         };
-        tracing::error!(app = %self.app.name, id = %id(self.exchange), route = %self.call.about, answered, reason = name,
+        tracing::error!(app = %self.app.name, id = %id(self.exchange), route = %self.call.about, responded, reason = name,
             not_given_again = why_not, "the worker died with this request");
-        if answered {
+        if responded {
             return self.exchange.abort(name);
         }
         match self.app.quarantine.refuses(&self.call.about) {
@@ -85,7 +85,7 @@ impl Conversation<'_, '_> {
     /// Whether the request may go to another worker (see the head of this file).
     fn may_be_given_again(&mut self, unprocessed: bool, verdict: Option<Verdict>) -> Result<(), WhyNot> {
         if self.begun {
-            return Err("its answer had begun");
+            return Err("its response had begun");
         }
         if !self.source.is_whole() || self.body_sent {
             return Err("its body was passed on");

@@ -12,7 +12,7 @@ use keepwarm_wire::frame::{MAX_BODY, ResetCode, Response, message_cost};
 use super::super::app::App;
 use super::super::call::Item;
 use super::super::link::BodyKind;
-use super::answer::{fail, id};
+use super::response::{fail, id};
 use super::{Conversation, UNSENT_ENOUGH};
 
 /// How long the closing handshake may take, from the first close.
@@ -94,7 +94,7 @@ pub(super) fn refuse(app: &Arc<App>, exchange: &mut Exchange<'_>) -> bool {
     if !has_version_13(exchange) {
         let sentence = "Of WebSocket, version 13 is spoken here.";
         let said: [(&str, &[u8]); 2] = [("Upgrade", b"websocket"), ("Sec-WebSocket-Version", b"13")];
-        keepwarm_net::answer_error(exchange, 426, "websocket_version", sentence, &said);
+        keepwarm_net::respond_with_error(exchange, 426, "websocket_version", sentence, &said);
     } else if !has_key(exchange) {
         fail(exchange, 400, "websocket_key", "The key of this WebSocket opening is not one.");
     } else {
@@ -121,10 +121,10 @@ pub(super) fn begin(talk: &mut Conversation<'_, '_>, response: &Response<'_>) {
     let limits = talk.exchange.limits().websocket;
     match talk.exchange.accept_websocket(response.fields.pairs(), limits) {
         Ok(()) => {
-            talk.exchange.deadlines().set(Wait::Answer, None);
+            talk.exchange.deadlines().set(Wait::Response, None);
             talk.messages = Some(Messages::default());
             // It may never end.
-            talk.app.handle_answer(&talk.call.about);
+            talk.app.handle_response(&talk.call.about);
         }
         Err(bad) => {
             tracing::error!(app = %talk.app.name, id = %id(talk.exchange), "{bad}");
@@ -133,7 +133,7 @@ pub(super) fn begin(talk: &mut Conversation<'_, '_>, response: &Response<'_>) {
                 talk.exchange,
                 502,
                 "bad_field",
-                "The application's answer has a field that cannot be sent.",
+                "The application's response has a field that cannot be sent.",
             );
         }
     }
@@ -162,7 +162,7 @@ impl Conversation<'_, '_> {
             if outgoing == Flow::Full && self.exchange.unsent() < UNSENT_ENOUGH {
                 continue;
             }
-            if self.exchange.deadlines().poll_passed(Wait::Answer, cx) {
+            if self.exchange.deadlines().poll_passed(Wait::Response, cx) {
                 if !self.messages.as_ref().is_some_and(|messages| messages.stalled) {
                     return self.socket_lost(Gone::Closed);
                 }
@@ -192,12 +192,12 @@ impl Conversation<'_, '_> {
             messages.stalled = false;
             // Unless it has become the time of the closing handshake.
             if !self.complete && !messages.leaving && !messages.client_closed {
-                deadlines.set(Wait::Answer, None);
+                deadlines.set(Wait::Response, None);
             }
         }
         if waits && !moved && !messages.stalled {
             messages.stalled = true;
-            deadlines.set_after(Wait::Answer, self.exchange.limits().websocket.idle);
+            deadlines.set_after(Wait::Response, self.exchange.limits().websocket.idle);
         }
     }
 
@@ -228,8 +228,8 @@ impl Conversation<'_, '_> {
                         self.exchange.send_close(1011, "");
                     }
                 }
-                self.exchange.deadlines().set_after(Wait::Answer, CLOSING);
-                // The client has said its close before: this was the answer to it.
+                self.exchange.deadlines().set_after(Wait::Response, CLOSING);
+                // The client has said its close before: this was the response to it.
                 self.over = self.messages.as_ref().is_some_and(|messages| messages.client_closed);
             }
             Poll::Ready(Item::Goodbye) => self.say_goodbye(),
@@ -241,7 +241,7 @@ impl Conversation<'_, '_> {
                     true => self.exchange.send_close(1001, "the server is stopping"),
                     false => self.exchange.send_close(1011, "the application failed"),
                 }
-                self.exchange.deadlines().set_after(Wait::Answer, CLOSING);
+                self.exchange.deadlines().set_after(Wait::Response, CLOSING);
             }
             Poll::Ready(_) => {}
             Poll::Pending => return Flow::Waiting,
@@ -261,7 +261,7 @@ impl Conversation<'_, '_> {
             link.send_close(stream, 1001, REASON);
         }
         self.exchange.send_close(1001, REASON);
-        self.exchange.deadlines().set_after(Wait::Answer, CLOSING);
+        self.exchange.deadlines().set_after(Wait::Response, CLOSING);
     }
 
     fn handle_message(&mut self, text: bool, bytes: &[u8], end: bool) {
@@ -289,7 +289,7 @@ impl Conversation<'_, '_> {
     /// RFC 6455 §7.4.1: 1011, the server met something that it did not expect.
     fn close_as_failed(&mut self) {
         self.exchange.send_close(1011, "the application failed");
-        self.exchange.deadlines().set_after(Wait::Answer, CLOSING);
+        self.exchange.deadlines().set_after(Wait::Response, CLOSING);
     }
 
     /// From the client. `true`: something moved.
@@ -315,11 +315,11 @@ impl Conversation<'_, '_> {
             }
             Poll::Ready(Ok(Message::Close(code, reason))) => {
                 messages.client_closed = true;
-                // After the worker's own close this is the client's answer to it.
+                // After the worker's own close this is the client's response to it.
                 self.over = self.complete;
                 if let Some((link, stream)) = self.call.given().filter(|_| !self.complete && !leaving) {
                     link.send_close(stream, code, &reason);
-                    self.exchange.deadlines().set_after(Wait::Answer, CLOSING);
+                    self.exchange.deadlines().set_after(Wait::Response, CLOSING);
                 }
             }
             Poll::Ready(Err(gone)) => {

@@ -7,7 +7,7 @@ use keepwarm_wire::fastcgi::encode::{
     ParamsWriter, encode_begin, encode_get_values, encode_stdin, encode_stdin_end,
 };
 use keepwarm_wire::fastcgi::{
-    self, CgiAnswer, CgiFault, CgiHead, CgiLimits, CgiMended, Connection, FastCgiFault, ProtocolStatus,
+    self, CgiFault, CgiHead, CgiLimits, CgiMended, CgiResponse, Connection, FastCgiFault, ProtocolStatus,
     RecordFault,
 };
 
@@ -72,7 +72,7 @@ impl FastCgi {
     }
 
     fn begin_request(&mut self, out: &mut Vec<u8>) {
-        // None only on a connection that is of no use, and that shows in its first answer.
+        // None only on a connection that is of no use, and that shows in its first response.
         self.id = self.connection.begin().unwrap_or(1);
         self.head.restart();
         self.state = State::Head;
@@ -80,7 +80,7 @@ impl FastCgi {
         encode_begin(out, self.id);
     }
 
-    /// Appends a question about the server; its answer is [`Event::End`]. To be called inside [`keepwarm_net::Client::begin`].
+    /// Appends a question about the server; its response is [`Event::End`]. To be called inside [`keepwarm_net::Client::begin`].
     pub(super) fn ask(&mut self, out: &mut Vec<u8>) {
         if self.connection.ask() {
             self.state = State::Head;
@@ -88,7 +88,7 @@ impl FastCgi {
         }
     }
 
-    /// The names of the answer's fields, in their order, as the script has written them. PHP writes `Content-type`; nginx and Apache make the usual name of that.
+    /// The names of the response's fields, in their order, as the script has written them. PHP writes `Content-type`; nginx and Apache make the usual name of that.
     pub(super) fn names(&self) -> impl Iterator<Item = &[u8]> + Clone {
         const USUAL: [&[u8]; 2] = [b"Content-Type", b"Content-Length"];
         let status = self.status();
@@ -97,18 +97,18 @@ impl FastCgi {
     }
 
     fn status(&self) -> u16 {
-        match self.head.answer() {
-            CgiAnswer::Client(status) => status,
+        match self.head.response() {
+            CgiResponse::Client(status) => status,
             // Followed here ([`Self::named_path`]); where that cannot be, a client that follows gets the same.
-            CgiAnswer::Local(_) => 302,
+            CgiResponse::Local(_) => 302,
         }
     }
 
-    /// The path that the answer names in its place.
+    /// The path that the response names in its place.
     pub(super) fn named_path(&self) -> Option<Vec<u8>> {
-        match self.head.answer() {
-            CgiAnswer::Local(local) => Some(local.to_vec()),
-            CgiAnswer::Client(_) => None,
+        match self.head.response() {
+            CgiResponse::Local(local) => Some(local.to_vec()),
+            CgiResponse::Client(_) => None,
         }
     }
 
@@ -145,7 +145,7 @@ impl FastCgi {
         if self.state == State::Head {
             let why = if app_status == 0 { "" } else { ", with an error" };
             let name = CgiFault::Truncated.name();
-            return fault(name, &format!("ended the request before the head of its answer{why}"));
+            return fault(name, &format!("ended the request before the head of its response{why}"));
         }
         self.state = State::Over;
         Ok(())
@@ -228,7 +228,7 @@ impl Codec for FastCgi {
         match self.state {
             State::Over => Ok(None),
             State::Head | State::Body { .. } => {
-                let sentence = "broke off in the middle of its answer".to_owned();
+                let sentence = "broke off in the middle of its response".to_owned();
                 Err(ServerFault { name: "truncated", sentence })
             }
         }
@@ -265,7 +265,7 @@ fn of_record(fault: FastCgiFault) -> ServerFault {
 }
 
 fn of_head(fault: CgiFault) -> ServerFault {
-    ServerFault { name: fault.name(), sentence: format!("sent an answer that is none: {fault}") }
+    ServerFault { name: fault.name(), sentence: format!("sent a response that is none: {fault}") }
 }
 
 #[cfg(test)]
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_understood_however_it_is_cut() {
+    fn a_response_is_understood_however_it_is_cut() {
         let ok = [0; 8];
         let cases: [(Vec<Vec<u8>>, &str); 8] = [
             (

@@ -11,7 +11,7 @@ mod script;
 use std::sync::Arc;
 
 use keepwarm_http1::RequestBody;
-use keepwarm_net::{Client, Exchange, Pool, Request, answer_error};
+use keepwarm_net::{Client, Exchange, Pool, Request, respond_with_error};
 
 use super::app::App;
 use super::relay::{self, AtLine, Dialect, Opening};
@@ -31,7 +31,7 @@ pub(super) async fn hold(app: &Arc<App>, root: Arc<ScriptRoot>, exchange: &mut E
     let path = request.path().get(request.mount..).unwrap_or_default();
     match root.resolve(path).await {
         Ok(Resolved::Script(script)) if is_too_long(exchange.request(), &root, &script) => {
-            answer_error(
+            respond_with_error(
                 exchange,
                 431,
                 "too_large_for_the_wire",
@@ -42,11 +42,17 @@ pub(super) async fn hold(app: &Arc<App>, root: Arc<ScriptRoot>, exchange: &mut E
         Ok(Resolved::Script(script)) => relay::hold::<FastCgi>(app, exchange, Aim { root, script }).await,
         Ok(Resolved::NeedsSlash) => redirect_to_folder(exchange),
         Ok(Resolved::Hidden) => {
-            answer_error(exchange, 403, "file_hidden", "This script is not run for clients.", &[])
+            respond_with_error(exchange, 403, "file_hidden", "This script is not run for clients.", &[])
         }
         Err(error) => {
             tracing::error!(app = %app.name, root = %root.path().display(), %error, "a script cannot be looked for");
-            answer_error(exchange, 500, "script_failed", "The server could not look for the script.", &[]);
+            respond_with_error(
+                exchange,
+                500,
+                "script_failed",
+                "The server could not look for the script.",
+                &[],
+            );
         }
     }
 }
@@ -107,7 +113,7 @@ impl Dialect for FastCgi {
     }
 
     /// With their names as the script has written them.
-    fn answer_fields(client: &Client<Self>) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+    fn response_fields(client: &Client<Self>) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
         let kept = keepwarm_net::is_for_client(client.head());
         let fields = client.head().fields.iter().zip(client.protocol().names());
         fields.filter(move |((lower, _), _)| kept(lower)).map(|((_, value), name)| (name, value))

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn which_script_answers_which_path() {
+    async fn which_script_serves_which_path() {
         let temp = Temp::new();
         let root = ScriptRoot::of_entry(&temp.0.join("root/index.php")).unwrap();
         let front = ("index.php", "");

@@ -1,4 +1,4 @@
-//! Requests that an application answers by itself, on a socket that its worker has passed (`spec/wire.md` §5, HIJACK): their place is free, and the worker stays
+//! Requests that an application responds by itself, on a socket that its worker has passed (`spec/wire.md` §5, HIJACK): their place is free, and the worker stays
 //! until they are over.
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ impl Link {
         self.hijacks.store(hijacks, Ordering::Relaxed);
     }
 
-    /// The application answers on this socket.
+    /// The application responds on this socket.
     pub(in crate::dispatch) fn hijack(&self, stream: u32, call: &Arc<Call>, socket: Option<Socket>) {
         self.lock().hijacked.insert(stream, Arc::clone(call));
         // Its client has left meanwhile: the application hears of it by the end of its socket.

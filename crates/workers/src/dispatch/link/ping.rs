@@ -34,8 +34,8 @@ impl Link {
         self.lock().heard
     }
 
-    /// Asks the worker for a sign of life, which goes to `answered`; dropped when none can come.
-    pub(in crate::dispatch) fn ask(&self, answered: mpsc::Sender<()>) {
+    /// Asks the worker for a sign of life, which goes to `responded`; dropped when none can come.
+    pub(in crate::dispatch) fn ask(&self, responded: mpsc::Sender<()>) {
         const PAYLOAD: [u8; 8] = *b"keepwarm";
         let mut frame = Vec::new();
         let mut inner = self.lock();
@@ -43,7 +43,7 @@ impl Link {
             return;
         }
         inner.pulses.retain(|waiting| !waiting.is_closed());
-        inner.pulses.push(answered);
+        inner.pulses.push(responded);
         if let Some(server) = &self.server {
             return server.look.notify_one();
         }

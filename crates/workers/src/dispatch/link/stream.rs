@@ -93,7 +93,7 @@ impl Link {
         inner.write(&self.socket, &frame);
     }
 
-    /// Nobody waits for this answer any more.
+    /// Nobody waits for this response any more.
     pub(in crate::dispatch) fn reset(&self, stream: u32, code: ResetCode, reason: &str) {
         let mut frame = Vec::new();
         let mut inner = self.lock();

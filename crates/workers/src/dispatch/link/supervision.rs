@@ -28,9 +28,9 @@ impl WorkerLink for Link {
 
     fn is_silent(&self) -> bool {
         let inner = self.lock();
-        let unanswered = inner.session.open_streams() == 0 && inner.session.is_ping_pending();
-        // The answer may lie in the socket of a thread that does not turn: nothing of that is the worker's fault.
-        unanswered && self.listened.load(Ordering::Relaxed)
+        let without_response = inner.session.open_streams() == 0 && inner.session.is_ping_pending();
+        // The response may lie in the socket of a thread that does not turn: nothing of that is the worker's fault.
+        without_response && self.listened.load(Ordering::Relaxed)
     }
 
     fn is_credit_withheld(&self) -> bool {

@@ -306,13 +306,13 @@ fn a_worker_is_not_silent_while_the_thread_that_reads_from_it_does_not_turn() {
     });
     begun.recv().unwrap();
     WorkerLink::ping(&*bench.link);
-    // Far longer than its thread would have needed; an answer would lie in the socket all that time.
+    // Far longer than its thread would have needed; a response would lie in the socket all that time.
     std::thread::sleep(3 * LISTEN);
     assert!(!bench.link.is_silent());
     drop(release);
     let deadline = std::time::Instant::now() + Duration::from_secs(10);
     while !bench.link.is_silent() {
-        assert!(std::time::Instant::now() < deadline, "it never answers");
+        assert!(std::time::Instant::now() < deadline, "it never responds");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

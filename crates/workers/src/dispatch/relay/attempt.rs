@@ -88,10 +88,10 @@ impl<C: Dialect> Relay<'_, '_, C> {
 
     /// All of the request can be sent from its beginning.
     fn is_untouched(&self) -> bool {
-        !self.body_used && !matches!(self.source, Source::Sent) && !self.exchange.answered()
+        !self.body_used && !matches!(self.source, Source::Sent) && !self.exchange.responded()
     }
 
-    /// The connection ended before a byte of the answer (RFC 9110 §9.2.2). `sent`: a byte of the request had been taken; `kept`: the connection had been used
+    /// The connection ended before a byte of the response (RFC 9110 §9.2.2). `sent`: a byte of the request had been taken; `kept`: the connection had been used
     /// before, so that most likely the server closed it as idle while the request was on its way.
     pub(super) fn may_be_given_again(
         &mut self,
@@ -120,22 +120,22 @@ impl<C: Dialect> Relay<'_, '_, C> {
         Some(if kept { "closed_idle" } else { "closed_unanswered" })
     }
 
-    /// No answer will come, or not all of it.
-    pub(super) fn answer_failed(&mut self, error: &ClientError, place: &Place) {
+    /// No response will come, or not all of it.
+    pub(super) fn response_failed(&mut self, error: &ClientError, place: &Place) {
         // What has not left yet need not be cut.
-        let answered = self.exchange.answered() && !self.exchange.take_back();
+        let responded = self.exchange.responded() && !self.exchange.take_back();
         tracing::error!(app = %self.app.name, worker = place.link.key.number, pid = place.link.key.pid, id = %self.id(),
-            answered, reason = error.name(), "{error}");
-        match answered {
+            responded, reason = error.name(), "{error}");
+        match responded {
             // The client has it whole: nothing is left to be cut.
             true if self.exchange.is_given() => return self.exchange.end(),
             true => return self.exchange.abort(error.name()),
             false => {}
         }
         let sentence = match error {
-            ClientError::Unanswered(_) => "The application closed the connection without an answer.",
+            ClientError::NoResponse(_) => "The application closed the connection without a response.",
             ClientError::Fault(_) | ClientError::NotProcessed(_) => {
-                "The application's answer is not one that can be passed on."
+                "The application's response is not one that can be passed on."
             }
         };
         self.fail(502, error.name(), sentence);

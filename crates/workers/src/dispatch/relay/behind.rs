@@ -1,4 +1,4 @@
-//! What a process does behind its answer, `fastcgi_finish_request()` in PHP: nothing else is given to it until it is ready for that.
+//! What a process does behind its response, `fastcgi_finish_request()` in PHP: nothing else is given to it until it is ready for that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const AT_ONCE: Duration = Duration::from_micros(100);
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LAST_PAUSE: Duration = Duration::from_millis(64);
 
-/// The answer has come to its end: the connection is kept and the place is free, at once or when the process has done what it has to do behind it. For that it has
+/// The response has come to its end: the connection is kept and the place is free, at once or when the process has done what it has to do behind it. For that it has
 /// `limit`, as for a request.
 pub(super) fn finish<C: Dialect>(lease: Lease<C>, place: Place, (limit, about): (Duration, &About)) {
     let behind = place.link.server.as_ref().is_some_and(|server| server.works_behind());

@@ -7,7 +7,7 @@
 //! sent that ([`Io::poll_sender`](keepwarm_net::Io::poll_sender)). A process that is to leave gets SIGQUIT once it has no request, and its connection is closed: it ends in
 //! order, and the master starts another.
 //!
-//! What a script does behind its answer (`fastcgi_finish_request()`) nobody announces. But PHP leaves the empty record that ends a request's body in the socket until it is ready for the
+//! What a script does behind its response (`fastcgi_finish_request()`) nobody announces. But PHP leaves the empty record that ends a request's body in the socket until it is ready for the
 //! next one: as long as that is unread, the process is at work ([`Client::unread`](keepwarm_net::Client::unread)).
 
 use std::future::poll_fn;
@@ -53,7 +53,7 @@ pub(in crate::dispatch) struct Child {
 #[derive(Debug, Default)]
 struct ChildState {
     requests: u64,
-    /// It has a request, or works behind an answer.
+    /// It has a request, or works behind a response.
     at_work: bool,
     /// It takes no request any more.
     leaving: bool,

@@ -13,15 +13,15 @@ impl<C: Dialect> Talk<'_, '_, '_, C> {
     pub(super) fn keep_time(&self) {
         let deadlines = self.relay.exchange.deadlines();
         if self.full || self.starved || self.complete || !self.relay.response.is_empty() {
-            deadlines.set(Wait::Answer, None);
-        } else if !deadlines.is_set(Wait::Answer) && !deadlines.passed(Wait::Answer) {
-            deadlines.set_after(Wait::Answer, self.relay.request_timeout());
+            deadlines.set(Wait::Response, None);
+        } else if !deadlines.is_set(Wait::Response) && !deadlines.passed(Wait::Response) {
+            deadlines.set_after(Wait::Response, self.relay.request_timeout());
         }
     }
 
     /// It has shown so: its time begins anew.
     pub(super) fn server_works(&self) {
-        self.relay.exchange.deadlines().set_after(Wait::Answer, self.relay.request_timeout());
+        self.relay.exchange.deadlines().set_after(Wait::Response, self.relay.request_timeout());
     }
 
     /// It has taken longer than `slow_log` allows: says so once. A server shows no stack.
@@ -36,7 +36,7 @@ impl<C: Dialect> Talk<'_, '_, '_, C> {
         if self.complete {
             return;
         }
-        if !deadlines.is_set(Wait::Answer) {
+        if !deadlines.is_set(Wait::Response) {
             // It waits for its client.
             return deadlines.set_after(Wait::Slow, limit);
         }
@@ -62,9 +62,9 @@ impl<C: Dialect> Talk<'_, '_, '_, C> {
                 ?limit, "request timed out");
             place.link.suspect(&self.relay.call.about, child.as_ref());
         }
-        match self.relay.exchange.answered() {
+        match self.relay.exchange.responded() {
             true => self.relay.exchange.abort("request_timeout"),
-            false => self.relay.fail(504, "request_timeout", "The application did not answer in time."),
+            false => self.relay.fail(504, "request_timeout", "The application did not respond in time."),
         }
         Verdict::Over
     }

@@ -40,12 +40,12 @@ pub(in crate::dispatch) trait Dialect: Codec + Sized {
     /// This is the process at the other end.
     fn set_line(&mut self, _line: AtLine) {}
 
-    /// The fields of an answer that are its client's.
-    fn answer_fields(client: &Client<Self>) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
-        keepwarm_net::answer_fields(client.head())
+    /// The fields of a response that are its client's.
+    fn response_fields(client: &Client<Self>) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+        keepwarm_net::response_fields(client.head())
     }
 
-    /// The path that is to be answered for in place of this answer, whose head has come (RFC 3875 §6.2.2).
+    /// The path that is to be answered for in place of this response, whose head has come (RFC 3875 §6.2.2).
     fn local_redirect(&self) -> Option<Vec<u8>> {
         None
     }

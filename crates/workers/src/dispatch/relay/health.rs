@@ -1,4 +1,4 @@
-//! Whether a server answers: asked until it does, when it has been started; then now and then while it has nothing to do, and when a request
+//! Whether a server responds: asked until it does, when it has been started; then now and then while it has nothing to do, and when a request
 //! has timed out.
 
 use std::future::poll_fn;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use http::Method;
 use keepwarm_http1::{Fields, RequestBody, RequestOptions};
-use keepwarm_net::{Answer, Client, Endpoint, Http1, Io, Need, RequestLine};
+use keepwarm_net::{Client, Endpoint, Http1, Io, Need, RequestLine, ResponsePart};
 use keepwarm_telemetry::panics::caught;
 use tokio::time::{Instant, timeout};
 
@@ -29,9 +29,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LAST_PAUSE: Duration = Duration::from_millis(200);
 /// A server that listens nowhere for this long probably does not know where it is to.
 const HINT_AFTER: Duration = Duration::from_secs(10);
-/// Between two questions to one that owes an answer.
+/// Between two questions to one that owes a response.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How long an answer may take.
+/// How long a response may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Attends to one server for as long as it lives, as a task of a data-plane thread. A server that nobody attends to any more is replaced.
@@ -91,7 +91,7 @@ fn listens_everywhere(address: SocketAddr) -> bool {
     taken.is_err_and(|error| error.kind() == std::io::ErrorKind::AddrInUse)
 }
 
-/// Asks at both addresses until there is an answer. `None`: it has gone.
+/// Asks at both addresses until there is a response. `None`: it has gone.
 async fn boot(link: &Link, app: &App, server: &Server) -> Option<Endpoint> {
     let addresses = server.addresses.as_ref()?;
     let places = [Endpoint::Unix(addresses.unix.clone()), Endpoint::Tcp(addresses.tcp)];
@@ -110,7 +110,7 @@ async fn boot(link: &Link, app: &App, server: &Server) -> Option<Endpoint> {
             let why = told.unwrap_or_else(|| "nobody listens there".to_owned());
             tracing::warn!(app = %link.key.app, worker = link.key.number, pid = link.key.pid,
                 port = addresses.tcp.port(), socket = %addresses.unix.display(), %why,
-                "the worker does not answer yet: it is to listen on 127.0.0.1 at the port in PORT, or at the path in KEEPWARM_SOCKET");
+                "the worker does not respond yet: it is to listen on 127.0.0.1 at the port in PORT, or at the path in KEEPWARM_SOCKET");
         }
         // Its end is noticed at once.
         let _ = timeout(pause, server.look.notified()).await;
@@ -119,7 +119,7 @@ async fn boot(link: &Link, app: &App, server: &Server) -> Option<Endpoint> {
     None
 }
 
-/// Asks when somebody wants to know: the supervisor, while it has nothing to do, or whoever waited too long for an answer.
+/// Asks when somebody wants to know: the supervisor, while it has nothing to do, or whoever waited too long for a response.
 async fn watch(link: &Arc<Link>, app: &App, server: &Server, endpoint: &Endpoint) {
     loop {
         server.look.notified().await;
@@ -130,11 +130,11 @@ async fn watch(link: &Arc<Link>, app: &App, server: &Server, endpoint: &Endpoint
         let Some(policy) = app.server_policy() else { return };
         if matches!(policy.protocol, Protocol::FastCgi(_)) && link.is_at_work() {
             // It hears nobody before it has answered its request, and then it has answered.
-            server.owes_answer.store(false, Ordering::Relaxed);
+            server.owes_response.store(false, Ordering::Relaxed);
             continue;
         }
-        // An answer to any other request is one to this question too: a page that hangs says nothing of the others.
-        server.owes_answer.store(true, Ordering::Relaxed);
+        // A response to any other request is one to this question too: a page that hangs says nothing of the others.
+        server.owes_response.store(true, Ordering::Relaxed);
         let asked = match policy.protocol {
             // Without a path of its own the question would be a page, which may be slow or fail: it is asked only for a reason.
             Protocol::Http if suspected.is_none() && policy.health.is_none() => {
@@ -147,20 +147,20 @@ async fn watch(link: &Arc<Link>, app: &App, server: &Server, endpoint: &Endpoint
         };
         match asked {
             Ok(()) => {
-                server.owes_answer.store(false, Ordering::Relaxed);
+                server.owes_response.store(false, Ordering::Relaxed);
                 link.ponged();
             }
-            Err(Some(why)) if why == SILENT && !server.owes_answer.load(Ordering::Relaxed) => link.ponged(),
+            Err(Some(why)) if why == SILENT && !server.owes_response.load(Ordering::Relaxed) => link.ponged(),
             Err(why) => {
                 let why = why.unwrap_or_else(|| "it takes no connection".to_owned());
                 tracing::warn!(app = %link.key.app, worker = link.key.number, pid = link.key.pid, %why,
-                    "the worker does not answer when it is asked for its health");
+                    "the worker does not respond when it is asked for its health");
                 if let Some(culprit) = suspected {
                     return link.give_up(Some(&culprit), "does not answer since a request timed out");
                 }
-                // As long as it owes an answer, it is asked for it.
+                // As long as it owes a response, it is asked for it.
                 tokio::time::sleep(AGAIN).await;
-                if server.owes_answer.load(Ordering::Relaxed) {
+                if server.owes_response.load(Ordering::Relaxed) {
                     server.look.notify_one();
                 }
             }
@@ -170,7 +170,7 @@ async fn watch(link: &Arc<Link>, app: &App, server: &Server, endpoint: &Endpoint
 
 impl Link {
     /// A request has timed out here. A process that the server keeps beside others is killed. A server that works on one request at a time is given up; one that holds
-    /// others is asked, and given up if it does not answer.
+    /// others is asked, and given up if it does not respond.
     pub(super) fn suspect(&self, culprit: &About, child: Option<&Arc<Child>>) {
         if let Some(child) = child {
             let key = &self.key;
@@ -198,7 +198,7 @@ impl Link {
 
 /// One question to a server for scripts, on the connection that it listens to.
 async fn ask_kept(app: &App, endpoint: &Endpoint) -> Result<(), Option<String>> {
-    let answer = async {
+    let response = async {
         let mut lease = app
             .servers
             .fastcgi
@@ -207,21 +207,21 @@ async fn ask_kept(app: &App, endpoint: &Endpoint) -> Result<(), Option<String>> 
             .map_err(|error| Some(error.to_string()))?;
         fastcgi::ask(&mut lease).await.map_err(Some)
     };
-    timeout(PATIENCE, answer).await.unwrap_or_else(|_| Err(Some(SILENT.to_owned())))
+    timeout(PATIENCE, response).await.unwrap_or_else(|_| Err(Some(SILENT.to_owned())))
 }
 
-const SILENT: &str = "it does not answer in time";
+const SILENT: &str = "it does not respond in time";
 
 /// One question. What is wrong, in words; `None` when nobody listens.
 async fn ask(endpoint: &Endpoint, policy: &ServerPolicy) -> Result<(), Option<String>> {
-    let answer = async {
+    let response = async {
         let io = connect(endpoint).await?;
         match &policy.protocol {
             Protocol::FastCgi(_) => fastcgi::ask(&mut Client::new(io)).await.map_err(Some),
             Protocol::Http => ask_http(Client::new(io), policy.health.as_deref()).await.map_err(Some),
         }
     };
-    timeout(PATIENCE, answer).await.unwrap_or_else(|_| Err(Some(SILENT.to_owned())))
+    timeout(PATIENCE, response).await.unwrap_or_else(|_| Err(Some(SILENT.to_owned())))
 }
 
 /// A connection for a question. `None` when nobody listens.
@@ -242,9 +242,9 @@ async fn ask_http(mut client: Client<Http1>, health: Option<&str>) -> Result<(),
     let status = poll_fn(|cx| {
         let _ = client.poll_flush(cx);
         loop {
-            match std::task::ready!(client.poll_answer(cx)) {
-                Ok(Answer::Head(head)) => return Poll::Ready(Ok(head.status.as_u16())),
-                Ok(Answer::End) => return Poll::Ready(Err("its answer has no head".to_owned())),
+            match std::task::ready!(client.poll_response(cx)) {
+                Ok(ResponsePart::Head(head)) => return Poll::Ready(Ok(head.status.as_u16())),
+                Ok(ResponsePart::End) => return Poll::Ready(Err("its response has no head".to_owned())),
                 Ok(_) => {}
                 Err(error) => return Poll::Ready(Err(error.to_string())),
             }

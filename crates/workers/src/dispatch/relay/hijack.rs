@@ -43,18 +43,18 @@ impl Drop for Held {
 }
 
 impl<C: Dialect> Relay<'_, '_, C> {
-    /// The application that answers by itself did not, or not to the end.
+    /// The application that responds by itself did not, or not to the end.
     pub(super) fn hijacker_failed(&mut self, error: &ClientError) {
-        let answered = self.exchange.answered() && !self.exchange.take_back();
-        tracing::error!(app = %self.app.name, id = %self.id(), answered, reason = error.name(),
+        let responded = self.exchange.responded() && !self.exchange.take_back();
+        tracing::error!(app = %self.app.name, id = %self.id(), responded, reason = error.name(),
             "the application had taken the connection over (rack.hijack): {error}");
-        match answered {
+        match responded {
             true if self.exchange.is_given() => self.exchange.end(),
             true => self.exchange.abort(error.name()),
             false => self.fail(
                 502,
                 error.name(),
-                "The application did not answer on the connection that it had taken over.",
+                "The application did not respond on the connection that it had taken over.",
             ),
         }
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use keepwarm_http1::{HopByHop, RequestOptions};
 use keepwarm_net::{
-    Exchange, FieldNames, Http1, MAX_FORWARDS, Pool, Request, RequestLine, answer_as_last, forwards_left,
-    max_forwards, request_target,
+    Exchange, FieldNames, Http1, MAX_FORWARDS, Pool, Request, RequestLine, forwards_left, max_forwards,
+    request_target, respond_as_final_recipient,
 };
 
 use super::super::app::App;
@@ -15,7 +15,7 @@ use super::{Dialect, Opening, hold};
 pub(in crate::dispatch) async fn hold_http(app: &Arc<App>, exchange: &mut Exchange<'_>) {
     if max_forwards(&exchange.request().head) == Some(0) {
         exchange.request_mut().target = Some(Arc::clone(&app.name));
-        return answer_as_last(exchange);
+        return respond_as_final_recipient(exchange);
     }
     hold::<Http1>(app, exchange, ()).await;
 }

@@ -1,4 +1,4 @@
-//! What is left of a request when its client has gone or has its answer from elsewhere: a script cannot be called off, and until it ends its server takes
+//! What is left of a request when its client has gone or has its response from elsewhere: a script cannot be called off, and until it ends its server takes
 //! nothing else.
 
 use std::future::poll_fn;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use keepwarm_net::{Answer, Lease, SpoolError, UNSENT_ENOUGH};
+use keepwarm_net::{Lease, ResponsePart, SpoolError, UNSENT_ENOUGH};
 use keepwarm_telemetry::printed::{self, Records};
 use tracing::Level;
 
@@ -18,7 +18,7 @@ use super::talk::BLOCK;
 use super::{Dialect, none};
 use crate::supervisor::WorkerKey;
 
-/// Gives the server the rest of the request, if that is here, and takes its answer to the end, for at most `limit`, as a task of this thread. What comes is
+/// Gives the server the rest of the request, if that is here, and takes its response to the end, for at most `limit`, as a task of this thread. What comes is
 /// dropped; what is for the log is not.
 pub(super) fn run_out<C: Dialect>(
     lease: Lease<C>,
@@ -76,8 +76,8 @@ impl<C: Dialect> Leftover<C> {
             }
         }
         loop {
-            match std::task::ready!(self.lease.poll_answer(cx)) {
-                Ok(Answer::End) | Err(_) => return Poll::Ready(()),
+            match std::task::ready!(self.lease.poll_response(cx)) {
+                Ok(ResponsePart::End) | Err(_) => return Poll::Ready(()),
                 Ok(_) => {}
             }
         }

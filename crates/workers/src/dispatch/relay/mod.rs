@@ -7,8 +7,8 @@
 //! ```
 //!
 //! * [`Dialect`]: what a protocol adds: HTTP here (`http`).  `attempt`: one try with one worker.  `talk`: the two messages between client and server.
-//! * `child`: the processes of a server that keeps its own.  `behind`: what they do behind an answer.
-//! * `hijack`: an application that answers one request by itself.  `standing`: a server that runs already.  `tunnel`: what becomes of them after `101`.  `leftover`: an answer that nobody wants any more.  `place`: the places of a server, and what is known of it.  `health`: whether it answers.
+//! * `child`: the processes of a server that keeps its own.  `behind`: what they do behind a response.
+//! * `hijack`: an application that answers one request by itself.  `standing`: a server that runs already.  `tunnel`: what becomes of them after `101`.  `leftover`: a response that nobody wants any more.  `place`: the places of a server, and what is known of it.  `health`: whether it responds.
 //!
 //! The app's workers, their places, the queue before them, reloads and failures are those of every other app ([`super::app`]); the client's own task
 //! does the talking.
@@ -36,8 +36,8 @@ use std::time::Duration;
 
 use keepwarm_http1::{Fields, RequestBody};
 use keepwarm_net::{
-    Answer, BodyError, Client, ClientError, Endpoint, Exchange, Http1, Need, Pool, PoolSettings,
-    ResponseBuffer, Times, is_read_first, read_first,
+    BodyError, Client, ClientError, Endpoint, Exchange, Http1, Need, Pool, PoolSettings, ResponseBuffer,
+    ResponsePart, Times, is_read_first, read_first,
 };
 use keepwarm_policy::Expectation;
 use tokio::time::Instant;
@@ -67,13 +67,13 @@ pub struct ServerPolicy {
     pub protocol: Protocol,
     /// Requests that one is given at once.
     pub concurrency: usize,
-    /// The path that is asked for to see whether one is well; `None`: any answer to any question will do.
+    /// The path that is asked for to see whether one is well; `None`: any response to any question will do.
     pub health: Option<String>,
     /// Where it listens, if it runs already and is nobody's worker.
     pub address: Option<Endpoint>,
     /// How its processes are treated, if it keeps some of its own: php-fpm, at a Unix socket.
     pub children: Option<ChildPolicy>,
-    /// A script may go on behind its answer, and leave the end of its request unread for as long (see `child`). Only at a Unix socket.
+    /// A script may go on behind its response, and leave the end of its request unread for as long (see `child`). Only at a Unix socket.
     pub works_behind: bool,
 }
 
@@ -196,7 +196,7 @@ struct Relay<'a, 'c, C: Dialect> {
     failed_at: Option<Arc<Link>>,
     /// When it last began to wait for a worker.
     since: Instant,
-    /// When the server had said all of its answer.
+    /// When the server had said all of its response.
     ended: Option<Instant>,
     aim: C::Aim,
 }
@@ -305,7 +305,7 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
 
     fn refuse_body(&mut self, error: BodyError) {
         match error.refusal() {
-            Some(refusal) if !self.exchange.answered() => {
+            Some(refusal) if !self.exchange.responded() => {
                 self.fail(refusal.status, refusal.name, &refusal.detail);
             }
             Some(refusal) => self.exchange.abort(refusal.name),
@@ -315,14 +315,14 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
 
     /// Answers with an error of ours, or cuts what was begun.
     fn fail(&mut self, status: u16, name: &'static str, sentence: &str) {
-        keepwarm_net::answer_error(self.exchange, status, name, sentence, &[]);
+        keepwarm_net::respond_with_error(self.exchange, status, name, sentence, &[]);
     }
 
     /// The same with one that may pass in `seconds`.
     fn fail_later(&mut self, status: u16, name: &'static str, sentence: &str, seconds: u32) {
         let seconds = seconds.to_string();
         let fields: [(&str, &[u8]); 1] = [("Retry-After", seconds.as_bytes())];
-        keepwarm_net::answer_error(self.exchange, status, name, sentence, &fields);
+        keepwarm_net::respond_with_error(self.exchange, status, name, sentence, &fields);
     }
 
     fn tell_again(&self, why: &'static str) {
@@ -353,7 +353,7 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
 pub(super) async fn reach_end<C: Dialect>(client: &mut Client<C>) -> Result<(), ClientError> {
     poll_fn(|cx| {
         let _ = client.poll_flush(cx);
-        while !matches!(ready!(client.poll_answer(cx))?, Answer::End) {}
+        while !matches!(ready!(client.poll_response(cx))?, ResponsePart::End) {}
         Poll::Ready(Ok(()))
     })
     .await

@@ -26,12 +26,12 @@ use crate::supervisor::{Addresses, LinkEvent, Requests, Verdict, WorkerLink};
 pub(in crate::dispatch) struct Server {
     /// Those that it was told; none of one that runs already.
     pub(super) addresses: Option<Addresses>,
-    /// Where it answers, once it does.
+    /// Where it responds, once it does.
     endpoint: OnceLock<Endpoint>,
     /// Something asks for a look at its health, or it has gone.
     pub(in crate::dispatch) look: Notify,
     /// It was asked, and has answered nothing since.
-    pub(super) owes_answer: AtomicBool,
+    pub(super) owes_response: AtomicBool,
     /// A request has timed out there: one that does not answer now is given up.
     pub(super) suspected: Mutex<Option<About>>,
     /// The requests that were lost with their connections, until it is known whether their process has died.
@@ -73,7 +73,7 @@ impl Server {
             addresses: None,
             endpoint: OnceLock::new(),
             look: Notify::new(),
-            owes_answer: AtomicBool::new(false),
+            owes_response: AtomicBool::new(false),
             suspected: Mutex::default(),
             lost: Mutex::default(),
             traits: OnceLock::new(),
@@ -95,15 +95,15 @@ impl Server {
         self.traits.get()?.children
     }
 
-    /// Whether its scripts may go on behind their answers.
+    /// Whether its scripts may go on behind their responses.
     pub(super) fn works_behind(&self) -> bool {
         self.traits.get().is_some_and(|traits| traits.works_behind)
     }
 
-    /// It has begun to answer a request: whatever it was asked for its health, it is there.
-    pub(super) fn handle_answer(&self) {
-        if self.owes_answer.load(Ordering::Relaxed) {
-            self.owes_answer.store(false, Ordering::Relaxed);
+    /// It has begun to respond to a request: whatever it was asked for its health, it is there.
+    pub(super) fn handle_response(&self) {
+        if self.owes_response.load(Ordering::Relaxed) {
+            self.owes_response.store(false, Ordering::Relaxed);
         }
     }
 
@@ -164,13 +164,13 @@ impl WorkerLink for ServerLink {
     /// Its health is asked for.
     fn ping(&self) {
         let Some(server) = &self.0.server else { return };
-        if self.0.is_idle() && !server.owes_answer.swap(true, Ordering::Relaxed) {
+        if self.0.is_idle() && !server.owes_response.swap(true, Ordering::Relaxed) {
             server.look.notify_one();
         }
     }
 
     fn is_silent(&self) -> bool {
-        let owes = self.0.server.as_ref().is_some_and(|server| server.owes_answer.load(Ordering::Relaxed));
+        let owes = self.0.server.as_ref().is_some_and(|server| server.owes_response.load(Ordering::Relaxed));
         owes && self.0.is_idle()
     }
 
@@ -324,14 +324,14 @@ impl<C: Dialect> Relay<'_, '_, C> {
                 self.exchange.abort(gone.name());
                 return Poll::Ready(None);
             }
-            if self.exchange.deadlines().poll_passed(Wait::Answer, cx) {
+            if self.exchange.deadlines().poll_passed(Wait::Response, cx) {
                 self.fail_later(503, "queue_timeout", "No worker was free in time.", 1);
                 return Poll::Ready(None);
             }
             Poll::Pending
         });
         let place = place.await;
-        self.exchange.deadlines().set(Wait::Answer, None);
+        self.exchange.deadlines().set(Wait::Response, None);
         place
     }
 
@@ -365,7 +365,7 @@ impl<C: Dialect> Relay<'_, '_, C> {
         match self.app.submit(job, again) {
             Ok(()) => {
                 let end = Instant::now().checked_add(self.app.policy().queue_timeout);
-                self.exchange.deadlines().set(Wait::Answer, end);
+                self.exchange.deadlines().set(Wait::Response, end);
                 true
             }
             Err(Overload::QueueFull) => {

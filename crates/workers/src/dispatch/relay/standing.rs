@@ -1,7 +1,7 @@
 //! A server that runs already, and that somebody else starts and ends: a php-fpm of the system, or of another container.
 //!
 //! It has no process here, no health to look after and no end to wait for: it has its places for as long as the configuration names it. Each request tries it; while
-//! nobody listens there the answer is 503 at once, and the first connection that is taken is the end of that.
+//! nobody listens there the response is 503 at once, and the first connection that is taken is the end of that.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -123,7 +123,7 @@ impl Server {
             && let Some(endpoint) = self.endpoint()
         {
             tracing::error!(app = %app.name, %endpoint, %error,
-                "the app's server takes no connection; its requests are answered 503 until it does");
+                "the app's server takes no connection; its requests gets 503 until it does");
         }
     }
 }

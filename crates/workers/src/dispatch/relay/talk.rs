@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use keepwarm_http1::{Fields, ResponseHead};
 use keepwarm_net::{
-    Answer, BodyError, BodyProgress, ClientError, EarlyHints, Exchange, Gone, Lease, Moved, SpoolError,
+    BodyError, BodyProgress, ClientError, EarlyHints, Exchange, Gone, Lease, Moved, ResponsePart, SpoolError,
     Tunnel, UNSENT_ENOUGH, Wait, offered_protocols, pass_informational,
 };
 use keepwarm_telemetry::counters;
@@ -31,14 +31,14 @@ const EXPECT: Duration = Duration::from_millis(250);
 /// A request with a worker.
 pub(super) struct Talk<'t, 'a, 'c, C: Dialect> {
     pub(super) relay: &'t mut Relay<'a, 'c, C>,
-    /// None once the server has done its part, and for an application that answers by itself.
+    /// None once the server has done its part, and for an application that responds by itself.
     pub(super) place: Option<Place>,
     pub(super) lease: Option<Lease<C>>,
     /// The body is held back: the time the server has to say that it wants it.
     expects: Option<Pin<Box<Sleep>>>,
     /// Rare, and so in a box: the future of a request is to fit what an allocator keeps at hand (glibc: 1,032 bytes).
     trailers: Option<Box<Fields>>,
-    /// The server has said all of its answer.
+    /// The server has said all of its response.
     pub(super) complete: bool,
     /// There was no room for what the server may have said.
     pub(super) full: bool,
@@ -48,16 +48,16 @@ pub(super) struct Talk<'t, 'a, 'c, C: Dialect> {
     pub(super) tunnel: Option<Tunnel>,
 }
 
-/// What one part of the answer led to.
+/// What one part of the response led to.
 enum Step {
     Moved,
     /// Something came that is no progress, however often it comes.
     Still,
     Waiting,
     Failed(ClientError),
-    /// The answer was replaced by one of ours, or cut.
+    /// The response was replaced by one of ours, or cut.
     Refused,
-    /// The answer is a file, or that of another path: somebody else gives it.
+    /// The response is a file, or that of another path: somebody else gives it.
     Handed,
 }
 
@@ -66,7 +66,7 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
         Self { place: Some(place), ..Self::hijacked(relay, lease) }
     }
 
-    /// With an application that answers by itself, and takes no place.
+    /// With an application that responds by itself, and takes no place.
     pub(super) fn hijacked(relay: &'t mut Relay<'a, 'c, C>, lease: Lease<C>) -> Self {
         Self {
             relay,
@@ -121,7 +121,7 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
             if self.tunnel.is_some() {
                 return self.poll_tunnel(cx);
             }
-            if let Some(verdict) = self.poll_answer(cx) {
+            if let Some(verdict) = self.poll_response(cx) {
                 return Poll::Ready(verdict);
             }
             if self.tunnel.is_some() {
@@ -152,7 +152,7 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
             if self.relay.exchange.deadlines().poll_passed(Wait::Slow, cx) {
                 self.is_slow();
             }
-            if self.relay.exchange.deadlines().poll_passed(Wait::Answer, cx) {
+            if self.relay.exchange.deadlines().poll_passed(Wait::Response, cx) {
                 return Poll::Ready(self.time_is_over());
             }
             return Poll::Pending;
@@ -160,7 +160,7 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
     }
 
     /// From the server.
-    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Option<Verdict> {
+    fn poll_response(&mut self, cx: &mut Context<'_>) -> Option<Verdict> {
         while !self.complete {
             match self.has_room(cx) {
                 Ok(true) => {}
@@ -198,10 +198,10 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
     fn poll_part(&mut self, cx: &mut Context<'_>) -> Step {
         let Some(lease) = &mut self.lease else { return Step::Waiting };
         let relay = &mut *self.relay;
-        match lease.poll_answer(cx) {
+        match lease.poll_response(cx) {
             Poll::Pending => return Step::Waiting,
             Poll::Ready(Err(error)) => return Step::Failed(error),
-            Poll::Ready(Ok(Answer::Informational(head))) => {
+            Poll::Ready(Ok(ResponsePart::Informational(head))) => {
                 if head.status.as_u16() == 100 {
                     self.handle_continue();
                 } else {
@@ -209,10 +209,10 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
                 }
                 return Step::Still;
             }
-            Poll::Ready(Ok(Answer::Head(_))) => return self.handle_head(),
-            Poll::Ready(Ok(Answer::Data(bytes))) => relay.response.data(relay.exchange, bytes),
-            Poll::Ready(Ok(Answer::Trailers(fields))) => self.trailers = Some(Box::new(fields.clone())),
-            Poll::Ready(Ok(Answer::End)) => self.handle_end(),
+            Poll::Ready(Ok(ResponsePart::Head(_))) => return self.handle_head(),
+            Poll::Ready(Ok(ResponsePart::Data(bytes))) => relay.response.data(relay.exchange, bytes),
+            Poll::Ready(Ok(ResponsePart::Trailers(fields))) => self.trailers = Some(Box::new(fields.clone())),
+            Poll::Ready(Ok(ResponsePart::End)) => self.handle_end(),
         }
         Step::Moved
     }
@@ -227,13 +227,13 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
 
     fn handle_head(&mut self) -> Step {
         if self.expects.is_some() {
-            // It answers without having asked for the body: that is an answer to the expectation too.
+            // It answers without having asked for the body: that is a response to the expectation too.
             self.relay.app.servers.expectation().handle_honoured();
         }
         let Some(lease) = &mut self.lease else { return Step::Waiting };
         let relay = &mut *self.relay;
         if let Some(server) = self.place.as_ref().and_then(|place| place.link.server.as_ref()) {
-            server.handle_answer();
+            server.handle_response();
         }
         // A body that is still to come would be that other request's. Then it is the client that is sent there.
         if relay.exchange.body_done()
@@ -253,7 +253,7 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
             _ => {
                 // A script that wants its client to go; a server's connection is its own business.
                 let close = C::BLOCKING && head.wants.close;
-                let fields = C::answer_fields(lease);
+                let fields = C::response_fields(lease);
                 match relay.exchange.hand_file(status, fields.clone()) {
                     Ok(true) => return Step::Handed,
                     Ok(false) => relay.exchange.head(status, None, close, fields).map(drop),
@@ -265,7 +265,7 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
             Ok(()) => Step::Moved,
             Err(bad) => {
                 tracing::error!(app = %relay.app.name, id = %relay.id(), "{bad}");
-                relay.fail(502, "bad_field", "The application's answer has a field that cannot be sent.");
+                relay.fail(502, "bad_field", "The application's response has a field that cannot be sent.");
                 Step::Refused
             }
         }
@@ -281,7 +281,7 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
         }
         self.relay.ended = Some(Instant::now());
         self.relay.exchange.deadlines().set(Wait::Slow, None);
-        self.relay.app.handle_answer(&self.relay.call.about);
+        self.relay.app.handle_response(&self.relay.call.about);
         let trailers = self.trailers.take().unwrap_or_default();
         if self.relay.response.end(self.relay.exchange, trailers.iter()) {
             self.log_wrong_length();
@@ -290,18 +290,18 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
 
     fn log_wrong_length(&self) {
         if self.relay.exchange.request().reason == Some("body_too_short") {
-            tracing::error!(app = %self.relay.app.name, id = %self.relay.id(), "the answer is shorter than announced");
+            tracing::error!(app = %self.relay.app.name, id = %self.relay.id(), "the response is shorter than announced");
         }
     }
 
-    /// What the server said beside its answer is the app's log.
+    /// What the server said beside its response is the app's log.
     fn tell_words(&mut self) {
         if let (Some(lease), Some(place)) = (&mut self.lease, &self.place) {
             leftover::tell(&place.link.key, &lease.codec().take_words());
         }
     }
 
-    /// Nobody wants the rest of the answer. A server that works on one request at a time keeps its place until it has come to its end.
+    /// Nobody wants the rest of the response. A server that works on one request at a time keeps its place until it has come to its end.
     fn leave_running(&mut self) {
         if let (true, Some(lease), Some(place)) = (C::BLOCKING, self.lease.take(), self.place.take()) {
             // The place is not the request's any more, whose end would give it back.
@@ -408,12 +408,12 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
             blame_if_dead(Arc::clone(child), Arc::clone(self.relay.app), self.relay.call.about.clone());
         }
         let state = (lease.has_sent(), lease.idle().is_some());
-        if let ClientError::Unanswered(_) = error
+        if let ClientError::NoResponse(_) = error
             && let Some(why) = self.relay.may_be_given_again(&place.link, state, child.as_deref())
         {
             return Verdict::Again(why);
         }
-        self.relay.answer_failed(error, &place);
+        self.relay.response_failed(error, &place);
         Verdict::Over
     }
 
@@ -425,7 +425,7 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
     }
 }
 
-/// Passes a 1xx answer on, `103` to those alone who may get it from an app.
+/// Passes a 1xx response on, `103` to those alone who may get it from an app.
 fn inform(exchange: &mut Exchange<'_>, head: &ResponseHead) {
     let status = head.status.as_u16();
     if status == 103 {
@@ -454,6 +454,6 @@ fn tell_mended(app: &App, head: &ResponseHead) {
     }
     if !app.servers.told_mended.swap(true, Ordering::Relaxed) {
         tracing::warn!(app = %app.name, mended = found.join(", "),
-            "the application's answers have faults of syntax, which are mended (said once)");
+            "the application's responses have faults of syntax, which are mended (said once)");
     }
 }

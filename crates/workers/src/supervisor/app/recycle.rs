@@ -86,7 +86,7 @@ impl Generation {
         }
     }
 
-    /// Whether it owes an answer to a PING while it has no request.
+    /// Whether it owes a response to a PING while it has no request.
     pub(in crate::supervisor) fn handle_silence(&mut self, id: WorkerId, silent: bool, now: Instant) {
         let Some(worker) = self.workers.get_mut(&id).filter(|worker| worker.is_ready()) else { return };
         if !silent {
@@ -97,7 +97,7 @@ impl Generation {
         if let Some(most) = self.hang_timeout
             && now.saturating_duration_since(since) >= most
         {
-            let reason = format!("was idle and did not answer within {most:?}");
+            let reason = format!("was idle and did not respond within {most:?}");
             self.handle_stuck(id, Death::Hang, &reason, now);
         }
     }

@@ -52,7 +52,7 @@ pub(super) struct Worker {
     pub(super) max_requests: Option<u64>,
     /// It was said that there is no memory for its replacement.
     pub(super) told_no_room: bool,
-    /// Since when it owes an answer.
+    /// Since when it owes a response.
     pub(super) silent_since: Option<Instant>,
     /// Since when it has kept credit that is not its own.
     pub(super) withholds_since: Option<Instant>,

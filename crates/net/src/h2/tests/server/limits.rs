@@ -41,9 +41,9 @@ async fn a_body_that_is_too_large_is_413_and_never_an_empty_one() {
                 // Head and body come in one piece: the client does not wait.
                 let (response, mut send) = client.send_request(asked, false).unwrap();
                 send.send_data(Bytes::from_static(&[b'x'; 20]), true).unwrap();
-                let answer = whole(response).await.unwrap();
+                let response = whole(response).await.unwrap();
                 assert_eq!(
-                    (answer.status, answer.body.as_slice()),
+                    (response.status, response.body.as_slice()),
                     (BodyError::TooLarge { limit: 1 }.refusal().unwrap().status, &b""[..]),
                     "{target}, expectation {expectation}"
                 );
@@ -177,7 +177,7 @@ async fn a_wrong_preface_is_an_error_of_http_2() {
 
 const HINTS: usize = 10_000;
 
-/// Sends far more informational answers than anybody takes, and then one.
+/// Sends far more informational responses than anybody takes, and then one.
 pub(super) fn hints(exchange: &mut Exchange<'_>) {
     for _ in 0..HINTS {
         exchange.informational(103, [(&b"link"[..], &b"</a.css>; rel=preload; as=style"[..])].into_iter());
@@ -187,7 +187,7 @@ pub(super) fn hints(exchange: &mut Exchange<'_>) {
 }
 
 #[tokio::test]
-async fn informational_answers_are_not_kept_without_bound() {
+async fn informational_responses_are_not_kept_without_bound() {
     run(async {
         let listening = listening(ConnectionLimits::default());
         let mut client = client(listening.address).await;

@@ -225,9 +225,9 @@ impl Twin {
             1 => FromWorker::Credit { stream, amount },
             2 => FromWorker::Credit { stream: 0, amount },
             3 if random.one_in(3) => FromWorker::Reset { stream, code: ResetCode::REFUSED, reason: "" },
-            _ if !twin.answered() && random.one_in(4) => FromWorker::Inform { stream, status: 103, fields },
-            _ if !twin.answered() && twin.websocket && !random.one_in(4) => response(stream, 101, false),
-            _ if !twin.answered() => response(stream, 200, end),
+            _ if !twin.responded() && random.one_in(4) => FromWorker::Inform { stream, status: 103, fields },
+            _ if !twin.responded() && twin.websocket && !random.one_in(4) => response(stream, 101, false),
+            _ if !twin.responded() => response(stream, 200, end),
             _ if !twin.said.contains(&Said::Accept) && end => FromWorker::Trailers { stream, fields },
             _ if !twin.said.contains(&Said::Accept) => {
                 FromWorker::Data { stream, bytes, end: random.one_in(9) }
@@ -245,12 +245,12 @@ impl Twin {
 }
 
 impl TwinStream {
-    fn answered(&self) -> bool {
+    fn responded(&self) -> bool {
         self.said.contains(&Said::Response) || self.said.contains(&Said::Accept)
     }
 
     fn judge(&mut self, frame: &FromWorker<'_>) -> Result<(), FaultKind> {
-        let (answered, accepted) = (self.answered(), self.said.contains(&Said::Accept));
+        let (responded, accepted) = (self.responded(), self.said.contains(&Said::Accept));
         let open = self.said.iter().rev().find_map(|said| match said {
             Said::Text(end) => Some((0, *end)),
             Said::Binary(end) => Some((1, *end)),
@@ -258,19 +258,19 @@ impl TwinStream {
         });
         let mixes = |kind| open.is_some_and(|(other, ended)| other != kind && !ended);
         let said = match *frame {
-            FromWorker::Response(_) if answered => return Err(FaultKind::SecondResponse),
+            FromWorker::Response(_) if responded => return Err(FaultKind::SecondResponse),
             FromWorker::Response(head) if head.status != 101 => Said::Response,
             FromWorker::Response(_) if self.websocket => Said::Accept,
             FromWorker::Response(_) => return Err(FaultKind::NotWebsocket),
-            FromWorker::Data { .. } | FromWorker::Trailers { .. } if !answered => {
+            FromWorker::Data { .. } | FromWorker::Trailers { .. } if !responded => {
                 return Err(FaultKind::BeforeResponse);
             }
             FromWorker::Data { .. } | FromWorker::Trailers { .. } if accepted => {
                 return Err(FaultKind::WebsocketBody);
             }
-            FromWorker::Inform { .. } if answered => return Err(FaultKind::LateInform),
+            FromWorker::Inform { .. } if responded => return Err(FaultKind::LateInform),
             FromWorker::Text { .. } | FromWorker::Binary { .. } | FromWorker::Close { .. } if !accepted => {
-                let waits = self.websocket && !answered;
+                let waits = self.websocket && !responded;
                 return Err(if waits { FaultKind::BeforeResponse } else { FaultKind::NotWebsocket });
             }
             FromWorker::Text { .. } if mixes(0) => return Err(FaultKind::MixedMessage),

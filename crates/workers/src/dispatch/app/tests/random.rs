@@ -92,7 +92,7 @@ impl World {
     fn step(&mut self) {
         match self.next(22) {
             0..=4 => self.request(),
-            5..=8 => self.answer(),
+            5..=8 => self.respond(),
             9 => self.adopt(self.promoted),
             10 | 11 => self.hello(),
             12 => self.drain_of_its_own(),
@@ -128,7 +128,7 @@ impl World {
     }
 
     /// A worker ends one of its requests: of those that it works on, the oldest if it takes one after the other.
-    fn answer(&mut self) {
+    fn respond(&mut self) {
         let Some(at) = self.pick(|worker| !worker.dead && !open(worker).is_empty()) else { return };
         let streams = open(&self.workers[at]);
         let chosen = if self.workers[at].streams == 1 { 0 } else { self.next(streams.len()) };
@@ -236,7 +236,7 @@ impl World {
         }
     }
 
-    /// A worker does something behind its answer, or is done with that.
+    /// A worker does something behind its response, or is done with that.
     fn busy(&mut self) {
         let Some(at) = self
             .pick(|worker| worker.streams == 1 && !worker.dead && (worker.busy || !open(worker).is_empty()))
@@ -324,7 +324,7 @@ impl World {
         }
     }
 
-    /// No request is with a worker that was told to go before it got it: but for those that were promised an answer when nobody else is left.
+    /// No request is with a worker that was told to go before it got it: but for those that were promised a response when nobody else is left.
     #[track_caller]
     fn check_given(&mut self, before: &[u32], now: &[u32], context: &str) {
         for client in &mut self.clients {

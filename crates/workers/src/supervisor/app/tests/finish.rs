@@ -13,9 +13,9 @@ fn one_that_ends_at_sigterm_has_two_seconds() {
     assert_eq!(bench.told(), ["Kill 0"]);
 }
 
-/// php-fpm, whose scripts may go on behind their answers.
+/// php-fpm, whose scripts may go on behind their responses.
 #[test]
-fn one_that_ends_at_sigquit_has_the_time_that_its_answers_might_have_taken() {
+fn one_that_ends_at_sigquit_has_the_time_that_its_responses_might_have_taken() {
     let mut bench = Bench::of(1, Phase::First, |spec| spec.ends_at_quit = true);
     bench.ready(0);
     bench.retire(secs(20));

@@ -315,7 +315,7 @@ fn silence_is_forgiven_when_it_ends_and_ends_in_a_kill_when_it_does_not() {
     bench.exit(0, KILLED);
     assert_eq!(
         bench.told(),
-        ["restart 1 in 0 ms: was idle and did not answer within 30s; killed by signal 9 (SIGKILL)"]
+        ["restart 1 in 0 ms: was idle and did not respond within 30s; killed by signal 9 (SIGKILL)"]
     );
     assert_eq!(bench.machine.tally().deaths.of(Death::Hang), 1);
 }

@@ -1,12 +1,12 @@
-//! `spec/http.md` §5: what an upstream can do wrong about where its answer ends. What is mended instead is in the case table.
+//! `spec/http.md` §5: what an upstream can do wrong about where its response ends. What is mended instead is in the case table.
 
 use http::Method;
 use keepwarm_http1::{Limits, ResponseDecoder, ResponseHead};
 
 use crate::trace::{Role, fault};
 
-fn refused(name: &str, answers: &[&[u8]]) {
-    for bytes in answers {
+fn refused(name: &str, responses: &[&[u8]]) {
+    for bytes in responses {
         let found = fault(&Role::client(&[Method::GET]), Limits::default(), bytes);
         assert_eq!(found.as_deref(), Some(name), "{}", bytes.escape_ascii());
     }
@@ -131,7 +131,7 @@ fn status_lines() {
 }
 
 #[test]
-fn answers_to_nothing() {
+fn responses_to_nothing() {
     let unasked = Role::client(&[]);
     for bytes in [
         b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".as_slice(),
@@ -141,7 +141,7 @@ fn answers_to_nothing() {
     ] {
         assert_eq!(fault(&unasked, Limits::default(), bytes).as_deref(), Some("unsolicited"));
     }
-    // Bytes behind the end, and a second answer: to one request, in every cut.
+    // Bytes behind the end, and a second response: to one request, in every cut.
     refused(
         "unsolicited",
         &[

@@ -11,9 +11,9 @@ use super::request::Request;
 const PAGE: &[u8] = b"Hello, world!\n";
 const ETAG: &str = "\"hello-1\"";
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct Response {
     status: u16,
     fields: Vec<(&'static str, String)>,
     body: Vec<u8>,
@@ -29,55 +29,55 @@ pub(super) struct Answer {
 }
 
 /// What there is to say to a request.
-pub(super) fn answer(request: &Request, flaw: Flaw, turn: usize) -> Answer {
-    let mut answer = content(request, flaw);
-    answer.head_only = request.method == "HEAD" && flaw != Flaw::HeadWithBody;
-    answer.persist(request, turn);
+pub(super) fn respond(request: &Request, flaw: Flaw, turn: usize) -> Response {
+    let mut response = content(request, flaw);
+    response.head_only = request.method == "HEAD" && flaw != Flaw::HeadWithBody;
+    response.persist(request, turn);
     if flaw == Flaw::HintsTo10 && request.old {
-        answer.before = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload; as=style\r\n\r\n";
+        response.before = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload; as=style\r\n\r\n";
     }
-    if flaw == Flaw::ChunkedTo10 && request.old && answer.status == 200 {
-        answer.chunked = true;
+    if flaw == Flaw::ChunkedTo10 && request.old && response.status == 200 {
+        response.chunked = true;
     }
     let asked = request.field("te").is_some_and(|te| te.contains("trailers"));
-    if flaw == Flaw::ForbiddenTrailers && !request.old && asked && answer.status == 200 {
-        answer.chunked = true;
-        answer.trailers = b"Content-Length: 3\r\nSet-Cookie: who=me\r\nX-Checksum: 1\r\n";
+    if flaw == Flaw::ForbiddenTrailers && !request.old && asked && response.status == 200 {
+        response.chunked = true;
+        response.trailers = b"Content-Length: 3\r\nSet-Cookie: who=me\r\nX-Checksum: 1\r\n";
     }
-    answer
+    response
 }
 
-fn content(request: &Request, flaw: Flaw) -> Answer {
-    let mut answer = Answer::of(200, flaw);
+fn content(request: &Request, flaw: Flaw) -> Response {
+    let mut response = Response::of(200, flaw);
     match (&*request.method, request.path()) {
-        ("TRACE" | "CONNECT", _) => answer = Answer::text(405, b"Not here.\n", flaw),
+        ("TRACE" | "CONNECT", _) => response = Response::text(405, b"Not here.\n", flaw),
         ("OPTIONS", _) => {
-            answer.status = 204;
-            answer.fields.push(("Allow", "GET, HEAD, OPTIONS, POST".to_owned()));
+            response.status = 204;
+            response.fields.push(("Allow", "GET, HEAD, OPTIONS, POST".to_owned()));
         }
         ("GET" | "HEAD", "/") => {
             let known = request.field("if-none-match").is_some_and(|tags| tags == "*" || tags.contains(ETAG));
-            answer = match known {
-                true => Answer::of(304, flaw),
-                false => Answer::text(200, PAGE, flaw),
+            response = match known {
+                true => Response::of(304, flaw),
+                false => Response::text(200, PAGE, flaw),
             };
-            answer.fields.push(("ETag", ETAG.to_owned()));
-            answer.fields.push(("Cache-Control", "no-cache".to_owned()));
+            response.fields.push(("ETag", ETAG.to_owned()));
+            response.fields.push(("Cache-Control", "no-cache".to_owned()));
             if known && flaw == Flaw::NotModifiedWithBody {
-                answer.body = PAGE.to_vec();
+                response.body = PAGE.to_vec();
             }
         }
-        ("POST", "/") => answer = Answer::text(200, PAGE, flaw),
-        ("GET" | "HEAD" | "POST", _) => answer = Answer::text(404, b"There is nothing here.\n", flaw),
+        ("POST", "/") => response = Response::text(200, PAGE, flaw),
+        ("GET" | "HEAD" | "POST", _) => response = Response::text(404, b"There is nothing here.\n", flaw),
         _ => {
-            answer = Answer::text(405, b"Not so.\n", flaw);
-            answer.fields.push(("Allow", "GET, HEAD, OPTIONS, POST".to_owned()));
+            response = Response::text(405, b"Not so.\n", flaw);
+            response.fields.push(("Allow", "GET, HEAD, OPTIONS, POST".to_owned()));
         }
     }
-    answer
+    response
 }
 
-impl Answer {
+impl Response {
     fn of(status: u16, flaw: Flaw) -> Self {
         Self {
             status,
@@ -93,20 +93,20 @@ impl Answer {
     }
 
     fn text(status: u16, body: &[u8], flaw: Flaw) -> Self {
-        let mut answer = Self::of(status, flaw);
-        answer.fields.push(("Content-Type", "text/plain; charset=utf-8".to_owned()));
-        answer.body = body.to_vec();
-        answer
+        let mut response = Self::of(status, flaw);
+        response.fields.push(("Content-Type", "text/plain; charset=utf-8".to_owned()));
+        response.body = body.to_vec();
+        response
     }
 
     /// To what cannot be read; nothing can come behind it.
     pub(super) fn refused(status: u16) -> Self {
-        let mut answer = Self::text(status, b"That cannot be read.\n", Flaw::None);
-        answer.close();
-        answer
+        let mut response = Self::text(status, b"That cannot be read.\n", Flaw::None);
+        response.close();
+        response
     }
 
-    /// Says that this is the last answer, and has it be so.
+    /// Says that this is the last response, and has it be so.
     pub(super) fn close(&mut self) {
         self.fields.retain(|(name, _)| !matches!(*name, "Connection" | "Keep-Alive"));
         self.fields.push(("Connection", "close".to_owned()));
@@ -174,7 +174,7 @@ impl Answer {
                 [size.as_bytes(), &self.body, b"\r\n0\r\n", self.trailers, b"\r\n"].concat()
             }
         };
-        if self.flaw == Flaw::BytesBehindAnswer && !content.is_empty() {
+        if self.flaw == Flaw::BytesAfterResponse && !content.is_empty() {
             content.extend(b"\r\n");
         }
         content

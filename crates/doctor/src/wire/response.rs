@@ -1,4 +1,4 @@
-//! An answer, with when each part of it came.
+//! A response, with when each part of it came.
 
 use std::time::{Duration, Instant};
 
@@ -10,16 +10,16 @@ use super::{Line, Read};
 /// Of a body so much is kept; the rest is counted.
 const KEPT: usize = 64 * 1024;
 
-/// An answer longer than this, framing and all, is not read to its end.
+/// A response longer than this, framing and all, is not read to its end.
 const LONGEST: u64 = 32 * 1024 * 1024;
 
-/// Informational answers before a final one, at most: `curl` and browsers stop at fewer.
+/// Informational responses before a final one, at most: `curl` and browsers stop at fewer.
 const INFORMATIONAL: usize = 1000;
 
-/// What came back. All times count from when [`Line::answer`] was called.
+/// What came back. All times count from when [`Line::read_response`] was called.
 #[derive(Debug, Clone)]
-pub struct Answer {
-    /// The 1xx answers before the final one.
+pub struct Response {
+    /// The 1xx responses before the final one.
     pub informational: Vec<Informational>,
     /// The final head.
     pub head: Option<ResponseHead>,
@@ -41,7 +41,7 @@ pub struct Answer {
     pub took: Duration,
 }
 
-/// A 1xx answer.
+/// A 1xx response.
 #[derive(Debug, Clone)]
 pub struct Informational {
     /// When it was whole.
@@ -61,7 +61,7 @@ pub struct Seen {
     pub bytes: usize,
 }
 
-/// How an answer ended.
+/// How a response ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// As its framing says; a body that runs until the close ends so, too.
@@ -72,7 +72,7 @@ pub enum Outcome {
     Closed,
     /// The connection was reset.
     Reset,
-    /// What came is no valid answer.
+    /// What came is no valid response.
     Malformed(Fault),
     /// It never ends, as far as was read.
     Endless,
@@ -80,7 +80,7 @@ pub enum Outcome {
     Broken(String),
 }
 
-impl Answer {
+impl Response {
     /// The final status; nothing if none came.
     #[must_use]
     pub fn status(&self) -> Option<u16> {
@@ -94,7 +94,7 @@ impl Answer {
         Some(String::from_utf8_lossy(value).into_owned())
     }
 
-    /// Whether a whole answer came.
+    /// Whether a whole response came.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.outcome == Outcome::Complete
@@ -116,18 +116,18 @@ impl Answer {
             (Some(status), ..) => status.clone(),
             (None, 0, 0) => "nothing".to_owned(),
             (None, 0, bytes) => format!("{bytes} bytes without a whole head"),
-            (None, count, _) => format!("{count} informational answers without a final one"),
+            (None, count, _) => format!("{count} informational responses without a final one"),
         };
         let nothing = status.is_none() && bytes == 0;
         match &self.outcome {
             Outcome::Complete => format!("{came} after {after}"),
             Outcome::Silence if status.is_none() => format!("{came} within {after}"),
             Outcome::Silence => format!("{came}, and no end of it within {after}"),
-            Outcome::Closed if nothing => format!("the connection closed without an answer after {after}"),
+            Outcome::Closed if nothing => format!("the connection closed without a response after {after}"),
             Outcome::Closed => format!("{came}, cut off by a close after {after}"),
-            Outcome::Reset if nothing => format!("the connection reset without an answer after {after}"),
+            Outcome::Reset if nothing => format!("the connection reset without a response after {after}"),
             Outcome::Reset => format!("{came}, cut off by a reset after {after}"),
-            Outcome::Malformed(fault) if status.is_none() => format!("no valid answer ({fault})"),
+            Outcome::Malformed(fault) if status.is_none() => format!("no valid response ({fault})"),
             Outcome::Malformed(fault) => format!("{came}, and then no valid message ({fault})"),
             Outcome::Endless => format!("{came}, and no end after {bytes} bytes"),
             Outcome::Broken(why) => format!("a broken connection ({why})"),
@@ -136,16 +136,20 @@ impl Answer {
 }
 
 impl Line {
-    /// Reads the answer to the request begun last, until it is complete, for so long at most. After [`Outcome::Silence`] it can be called again for the
-    /// rest of the same answer.
-    pub async fn answer(&mut self, within: Duration) -> Answer {
-        self.answer_until(within, |_| false).await
+    /// Reads the response to the request begun last, until it is complete, for so long at most. After [`Outcome::Silence`] it can be called again for the
+    /// rest of the same response.
+    pub async fn read_response(&mut self, within: Duration) -> Response {
+        self.read_response_until(within, |_| false).await
     }
 
     /// The same, but stops as soon as what has come is enough, and then says [`Outcome::Silence`] as well: the rest is read by calling again.
-    pub async fn answer_until(&mut self, within: Duration, enough: impl Fn(&Answer) -> bool) -> Answer {
+    pub async fn read_response_until(
+        &mut self,
+        within: Duration,
+        enough: impl Fn(&Response) -> bool,
+    ) -> Response {
         let begun = Instant::now();
-        let mut answer = Answer {
+        let mut response = Response {
             informational: Vec::new(),
             head: None,
             head_at: None,
@@ -159,21 +163,21 @@ impl Line {
         };
         let mut received = 0;
         let outcome = loop {
-            if let Some(outcome) = self.decode(&mut answer, begun) {
+            if let Some(outcome) = self.decode(&mut response, begun) {
                 break outcome;
             }
-            if received > LONGEST || answer.informational.len() > INFORMATIONAL {
+            if received > LONGEST || response.informational.len() > INFORMATIONAL {
                 break Outcome::Endless;
             }
             // Where bytes never stop, a read never waits, and its limit is never looked at.
             let left = within.saturating_sub(begun.elapsed());
-            if left.is_zero() || enough(&answer) {
+            if left.is_zero() || enough(&response) {
                 break Outcome::Silence;
             }
             match self.read(left).await {
                 Read::Bytes(bytes) => {
                     received += bytes as u64;
-                    answer.seen.push(Seen { at: begun.elapsed(), bytes });
+                    response.seen.push(Seen { at: begun.elapsed(), bytes });
                 }
                 Read::Silence => break Outcome::Silence,
                 Read::Reset => break Outcome::Reset,
@@ -184,13 +188,13 @@ impl Line {
                 },
             }
         };
-        answer.outcome = outcome;
-        answer.took = begun.elapsed();
-        answer
+        response.outcome = outcome;
+        response.took = begun.elapsed();
+        response
     }
 
-    /// Understands what is in the inbox; says how the answer ended, if it did.
-    fn decode(&mut self, answer: &mut Answer, begun: Instant) -> Option<Outcome> {
+    /// Understands what is in the inbox; says how the response ended, if it did.
+    fn decode(&mut self, response: &mut Response, begun: Instant) -> Option<Outcome> {
         let mut used = 0;
         let outcome = loop {
             let input = self.inbox.get(used..).unwrap_or_default();
@@ -200,28 +204,28 @@ impl Line {
                 Err(fault) => break Some(Outcome::Malformed(fault)),
             };
             match decoded.event {
-                // Those that are too many are not kept, and the answer is called endless.
-                Event::Informational if answer.informational.len() > INFORMATIONAL => {}
-                Event::Informational => answer.informational.push(Informational {
+                // Those that are too many are not kept, and the response is called endless.
+                Event::Informational if response.informational.len() > INFORMATIONAL => {}
+                Event::Informational => response.informational.push(Informational {
                     at: begun.elapsed(),
                     status: head.status,
                     fields: head.fields,
                 }),
                 Event::Head => {
-                    answer.head_at = Some(begun.elapsed());
-                    answer.head = Some(head);
+                    response.head_at = Some(begun.elapsed());
+                    response.head = Some(head);
                 }
                 Event::Data { start, end } => {
                     let data = input.get(start..end).unwrap_or_default();
-                    let room = KEPT.saturating_sub(answer.body.len()).min(data.len());
-                    answer.body.extend_from_slice(data.get(..room).unwrap_or_default());
-                    answer.body_len += data.len() as u64;
+                    let room = KEPT.saturating_sub(response.body.len()).min(data.len());
+                    response.body.extend_from_slice(data.get(..room).unwrap_or_default());
+                    response.body_len += data.len() as u64;
                 }
-                Event::Trailers => answer.trailers = self.decoder.trailers().clone(),
+                Event::Trailers => response.trailers = self.decoder.trailers().clone(),
                 Event::NeedMore | Event::End => {}
             }
             if matches!(decoded.event, Event::Trailers | Event::End) && decoded.consumed > 0 {
-                answer.trailer_block = input.get(..decoded.consumed).unwrap_or_default().to_vec();
+                response.trailer_block = input.get(..decoded.consumed).unwrap_or_default().to_vec();
             }
             used += decoded.consumed;
             match decoded.event {
@@ -236,8 +240,8 @@ impl Line {
 }
 
 #[cfg(test)]
-impl Answer {
-    /// A whole answer with these fields and no body, for tests of rules.
+impl Response {
+    /// A whole response with these fields and no body, for tests of rules.
     pub(crate) fn for_tests(status: u16, fields: &[(&str, &str)]) -> Self {
         let mut head = ResponseHead {
             status: StatusCode::from_u16(status).unwrap_or_default(),

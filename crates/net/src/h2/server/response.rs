@@ -1,4 +1,4 @@
-//! Writing an answer.
+//! Writing a response.
 
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
@@ -6,16 +6,16 @@ use std::task::{Context, Poll};
 use h2::Reason;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use keepwarm_http1::{
-    AnswerFacts, AnswerFraming, AppFields, BadField, BadFieldReason, Plan, plan, scan_app_fields,
+    AppFields, BadField, BadFieldReason, Plan, ResponseFacts, ResponseFraming, plan, scan_app_fields,
 };
 
-use super::stream::{Answer, ServerStream};
-use crate::exchange::answer_length;
+use super::stream::{ResponseState, ServerStream};
+use crate::exchange::response_length;
 use crate::h2::head;
 use crate::h2::sending::Sending;
 use crate::{Gone, Wait, now};
 
-/// Informational answers that a connection keeps for a client that does not take them; more are dropped. As many as one of ours to a server takes.
+/// Informational responses that a connection keeps for a client that does not take them; more are dropped. As many as one of ours to a server takes.
 const HINTS: usize = 64;
 
 impl ServerStream {
@@ -25,7 +25,7 @@ impl ServerStream {
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     ) {
         let Ok(status) = StatusCode::from_u16(status) else { return };
-        if self.state.answer != Answer::None || self.broken.is_some() {
+        if self.state.response != ResponseState::None || self.broken.is_some() {
             return;
         }
         // Flow control is for DATA only: without a bound, a client that reads nothing would have all of them kept for it.
@@ -42,7 +42,7 @@ impl ServerStream {
         }
     }
 
-    /// Begins the answer, with the route's edits.
+    /// Begins the response, with the route's edits.
     pub(crate) fn head<'a>(
         &mut self,
         status: u16,
@@ -50,28 +50,28 @@ impl ServerStream {
         _close: bool,
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
     ) -> Result<AppFields, BadField> {
-        let Some(edits) = self.request.answer_edits.take() else {
-            return self.begin_answer(status, length, fields);
+        let Some(edits) = self.request.response_edits.take() else {
+            return self.begin_response(status, length, fields);
         };
-        let begun = self.begin_answer(status, length, edits.apply(fields));
-        self.request.answer_edits = Some(edits);
+        let begun = self.begin_response(status, length, edits.apply(fields));
+        self.request.response_edits = Some(edits);
         begun
     }
 
-    fn begin_answer<'a>(
+    fn begin_response<'a>(
         &mut self,
         status: u16,
         length: Option<u64>,
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
     ) -> Result<AppFields, BadField> {
         let app = scan_app_fields(fields.clone())?;
-        if self.state.answer != Answer::None {
+        if self.state.response != ResponseState::None {
             return Ok(app);
         }
         let bodiless = self.state.facts.is_head || matches!(status, 204 | 304);
-        let length = answer_length(app.content_length, length, bodiless, self.state.from_upstream);
+        let length = response_length(app.content_length, length, bodiless, self.state.from_upstream);
         // The same rules of who has a body and a length; what they say about the connection is HTTP/1's.
-        let facts = AnswerFacts {
+        let facts = ResponseFacts {
             status,
             length,
             close: false,
@@ -80,28 +80,29 @@ impl ServerStream {
             trailers: false,
         };
         let decided = plan(self.state.facts, facts);
-        let mut answer = Response::new(());
-        *answer.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        fill(answer.headers_mut(), fields)?;
-        self.frame(&mut answer, &decided, app.has_date);
-        self.head = Some(answer);
+        let mut response = Response::new(());
+        *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        fill(response.headers_mut(), fields)?;
+        self.frame(&mut response, &decided, app.has_date);
+        self.head = Some(response);
         self.state.status = status;
         // RFC 9110 §6.5.1: trailers only for a client that said it takes them.
         let trailers = self.request.head.fields.has_token("te", "trailers");
         // Unlike HTTP/1, a length of zero leaves room for them.
-        let empty = decided.framing == AnswerFraming::Length(0) && !bodiless && status != 205;
-        self.state.answer = Answer::Begun { send_body: decided.send_body || (empty && trailers), trailers };
+        let empty = decided.framing == ResponseFraming::Length(0) && !bodiless && status != 205;
+        self.state.response =
+            ResponseState::Begun { send_body: decided.send_body || (empty && trailers), trailers };
         Ok(app)
     }
 
-    fn frame(&mut self, answer: &mut Response<()>, decided: &Plan, has_date: bool) {
-        let map = answer.headers_mut();
+    fn frame(&mut self, response: &mut Response<()>, decided: &Plan, has_date: bool) {
+        let map = response.headers_mut();
         self.sending.due = match decided.framing {
-            AnswerFraming::Length(length) => {
+            ResponseFraming::Length(length) => {
                 map.insert(header::CONTENT_LENGTH, length.into());
                 Some(length)
             }
-            AnswerFraming::Chunked | AnswerFraming::UntilClose | AnswerFraming::None => None,
+            ResponseFraming::Chunked | ResponseFraming::UntilClose | ResponseFraming::None => None,
         };
         if !has_date && let Ok(date) = HeaderValue::from_bytes(&crate::deadline::http_date()) {
             map.insert(header::DATE, date);
@@ -109,7 +110,7 @@ impl ServerStream {
     }
 
     pub(crate) fn data(&mut self, bytes: &[u8]) {
-        let Answer::Begun { send_body: true, .. } = self.state.answer else { return };
+        let ResponseState::Begun { send_body: true, .. } = self.state.response else { return };
         let mut fits = bytes.len();
         if let Some(due) = &mut self.sending.due {
             fits = usize::try_from(*due).unwrap_or(usize::MAX).min(fits);
@@ -129,7 +130,7 @@ impl ServerStream {
     }
 
     pub(crate) fn end_with_trailers<'a>(&mut self, fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
-        let Answer::Begun { send_body, trailers } = self.state.answer else { return };
+        let ResponseState::Begun { send_body, trailers } = self.state.response else { return };
         if send_body && self.sending.due.is_some_and(|due| due > 0) {
             self.abort("body_too_short");
             return;
@@ -138,31 +139,31 @@ impl ServerStream {
             self.sending.trailers = Some(head::trailers(fields)).filter(|map| !map.is_empty());
         }
         self.sending.ended = true;
-        self.state.answer = Answer::Ended;
+        self.state.response = ResponseState::Ended;
     }
 
     /// Nothing of it has been handed over: as if it had not been given.
     pub(crate) fn take_back(&mut self) -> bool {
-        if !matches!(self.state.answer, Answer::Begun { .. }) || self.head.take().is_none() {
+        if !matches!(self.state.response, ResponseState::Begun { .. }) || self.head.take().is_none() {
             return false;
         }
         self.sending = Sending::default();
-        self.state.answer = Answer::None;
+        self.state.response = ResponseState::None;
         (self.state.status, self.state.body_sent, self.state.from_upstream) = (0, 0, false);
         self.request.reason = None;
         true
     }
 
     pub(crate) fn is_given(&self) -> bool {
-        let Answer::Begun { send_body, .. } = self.state.answer else { return false };
+        let ResponseState::Begun { send_body, .. } = self.state.response else { return false };
         !send_body || self.sending.due == Some(0)
     }
 
-    /// RST_STREAM: what has been sent is not the whole answer.
+    /// RST_STREAM: what has been sent is not the whole response.
     pub(crate) fn abort(&mut self, reason: &'static str) {
         if !self.over() {
             self.request.reason.get_or_insert(reason);
-            self.state.answer = Answer::Cut;
+            self.state.response = ResponseState::Cut;
             self.reset(Reason::INTERNAL_ERROR);
         }
     }
@@ -209,11 +210,11 @@ impl ServerStream {
         }
     }
 
-    /// The head goes with END_STREAM when nothing follows it: gRPC tells an answer of trailers only by that.
+    /// The head goes with END_STREAM when nothing follows it: gRPC tells a response of trailers only by that.
     fn hand_over_head(&mut self) -> Result<(), Gone> {
         let Some(head) = self.head.take() else { return Ok(()) };
         let sending = &self.sending;
-        let bodiless = matches!(self.state.answer, Answer::Begun { send_body: false, .. });
+        let bodiless = matches!(self.state.response, ResponseState::Begun { send_body: false, .. });
         let ends = bodiless || (sending.ended && sending.out.is_empty() && sending.trailers.is_none());
         match self.respond.send_response(head, ends) {
             Ok(stream) => {
@@ -236,7 +237,7 @@ impl ServerStream {
     }
 }
 
-/// The fields of an answer less those that HTTP/2 says otherwise (RFC 9113 §8.2.2), and the length, which is ours.
+/// The fields of a response less those that HTTP/2 says otherwise (RFC 9113 §8.2.2), and the length, which is ours.
 fn fill<'a>(
     map: &mut http::HeaderMap,
     fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,

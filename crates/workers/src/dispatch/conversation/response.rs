@@ -80,9 +80,9 @@ impl Conversation<'_, '_> {
         }
     }
 
-    /// Ends an answer that has begun and goes on and on: its application learns that nobody listens any more, its client that it was cut.
+    /// Ends a response that has begun and goes on and on: its application learns that nobody listens any more, its client that it was cut.
     fn end_stream(&mut self) {
-        if !self.exchange.answered() || self.complete {
+        if !self.exchange.responded() || self.complete {
             return;
         }
         self.over = true;
@@ -107,7 +107,7 @@ impl Conversation<'_, '_> {
                 self.exchange.informational(status, fields.pairs());
             }
             Ok(Some((FromWorker::Trailers { fields, .. }, _))) => {
-                self.answered_to_end();
+                self.responded_to_end();
                 self.response.end(self.exchange, fields.pairs());
             }
             // The driver has decoded it before.
@@ -117,7 +117,7 @@ impl Conversation<'_, '_> {
 
     fn handle_response(&mut self, response: &Response<'_>) {
         if response.end {
-            self.answered_to_end();
+            self.responded_to_end();
         }
         self.application_works();
         if response.status == 101 {
@@ -148,7 +148,7 @@ impl Conversation<'_, '_> {
                     self.exchange,
                     502,
                     "bad_field",
-                    "The application's answer has a field that cannot be sent.",
+                    "The application's response has a field that cannot be sent.",
                 );
             }
         }
@@ -159,7 +159,7 @@ impl Conversation<'_, '_> {
             link.release(stream, bytes.len());
         }
         if over {
-            self.answered_to_end();
+            self.responded_to_end();
         }
         self.application_works();
         self.response.data(self.exchange, bytes);
@@ -168,15 +168,15 @@ impl Conversation<'_, '_> {
         }
     }
 
-    fn answered_to_end(&mut self) {
+    fn responded_to_end(&mut self) {
         self.completed();
-        self.app.handle_answer(&self.call.about);
+        self.app.handle_response(&self.call.about);
     }
 
     fn log_wrong_length(&self) {
         if let Some(reason @ ("body_too_short" | "body_too_long")) = self.exchange.request().reason {
             tracing::error!(app = %self.app.name, id = %id(self.exchange), reason,
-                "the body of the answer is not as long as its Content-Length says");
+                "the body of the response is not as long as its Content-Length says");
         }
     }
 
@@ -200,7 +200,7 @@ impl Conversation<'_, '_> {
 
 /// Answers with an error of ours.
 pub(super) fn fail(exchange: &mut Exchange<'_>, status: u16, name: &'static str, sentence: &str) {
-    keepwarm_net::answer_error(exchange, status, name, sentence, &[]);
+    keepwarm_net::respond_with_error(exchange, status, name, sentence, &[]);
 }
 
 /// Answers with an error of ours that may pass in `seconds`.
@@ -212,7 +212,13 @@ pub(super) fn fail_later(
     seconds: u32,
 ) {
     let seconds = seconds.to_string();
-    keepwarm_net::answer_error(exchange, status, name, sentence, &[("Retry-After", seconds.as_bytes())]);
+    keepwarm_net::respond_with_error(
+        exchange,
+        status,
+        name,
+        sentence,
+        &[("Retry-After", seconds.as_bytes())],
+    );
 }
 
 /// The id of a request, for a log record.

@@ -2,7 +2,7 @@
 
 use http::Method;
 use keepwarm_http1::{
-    AnswerFacts, AnswerLength, CHUNK_TAIL, LAST_CHUNK, Limits, Plan, RequestFacts, Version,
+    CHUNK_TAIL, LAST_CHUNK, Limits, Plan, RequestFacts, ResponseFacts, ResponseLength, Version,
     encode_chunk_head, encode_continue, encode_informational, encode_response_head, encode_trailers, plan,
 };
 
@@ -10,14 +10,14 @@ use crate::cases::{Case, check, check_with_next};
 use crate::trace::{Role, trace};
 
 #[test]
-fn every_answer_of_the_table() {
+fn every_response_of_the_table() {
     let next = b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno";
     let next_means = trace(&Role::client(&[Method::GET]), Limits::default(), [next.as_slice()]);
     for Entry { mut case, asked, last } in table() {
         case.role = Role::client(std::slice::from_ref(&asked));
         check(&case, None);
         if !last {
-            // With a second request out, what stands behind is its answer.
+            // With a second request out, what stands behind is its response.
             case.role = Role::client(&[asked, Method::GET]);
             check_with_next(&case, next, &next_means);
         }
@@ -56,7 +56,7 @@ struct Entry {
     last: bool,
 }
 
-fn answer(
+fn respond(
     name: &'static str,
     asked: Method,
     bytes: &'static [u8],
@@ -67,14 +67,14 @@ fn answer(
 }
 
 fn until_close(name: &'static str, bytes: &'static [u8], means: &'static [&'static str]) -> Entry {
-    Entry { last: true, ..answer(name, Method::GET, bytes, means, None) }
+    Entry { last: true, ..respond(name, Method::GET, bytes, means, None) }
 }
 
 fn fields<'a>(pairs: &'a [(&'a str, &'a str)]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
     pairs.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()))
 }
 
-fn planned(version: Version, keep_alive: bool, status: u16, length: AnswerLength, trailers: bool) -> Plan {
+fn planned(version: Version, keep_alive: bool, status: u16, length: ResponseLength, trailers: bool) -> Plan {
     let request = RequestFacts {
         version,
         is_head: false,
@@ -83,7 +83,7 @@ fn planned(version: Version, keep_alive: bool, status: u16, length: AnswerLength
         keep_alive,
         forward_proxy: false,
     };
-    let answer = AnswerFacts {
+    let response = ResponseFacts {
         status,
         length,
         close: false,
@@ -91,7 +91,7 @@ fn planned(version: Version, keep_alive: bool, status: u16, length: AnswerLength
         idle_timeout_secs: 75,
         trailers,
     };
-    plan(request, answer)
+    plan(request, response)
 }
 
 fn table() -> Vec<Entry> {
@@ -100,7 +100,7 @@ fn table() -> Vec<Entry> {
 
 fn framings() -> Vec<Entry> {
     vec![
-        answer(
+        respond(
             "length",
             Method::GET,
             b"HTTP/1.1 200 OK\r\nX-A: b\r\nContent-Length: 4\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\npong",
@@ -113,7 +113,7 @@ fn framings() -> Vec<Entry> {
                 "end",
             ],
             Some(|out| {
-                let plan = planned(Version::Http11, false, 200, AnswerLength::Known(4), false);
+                let plan = planned(Version::Http11, false, 200, ResponseLength::Known(4), false);
                 let app = [
                     ("X-A", "b"),
                     ("content-length", "4"),
@@ -129,7 +129,7 @@ fn framings() -> Vec<Entry> {
                 out.extend_from_slice(b"pong");
             }),
         ),
-        answer(
+        respond(
             "to 1.0 with keep-alive",
             Method::GET,
             b"HTTP/1.1 599 \r\nContent-Length: 0\r\nConnection: keep-alive\r\nKeep-Alive: timeout=75\r\n\r\n",
@@ -141,11 +141,11 @@ fn framings() -> Vec<Entry> {
                 "end",
             ],
             Some(|out| {
-                let plan = planned(Version::Http10, true, 599, AnswerLength::Known(0), false);
+                let plan = planned(Version::Http10, true, 599, ResponseLength::Known(0), false);
                 encode_response_head(out, 599, &plan, fields(&[]), None);
             }),
         ),
-        answer(
+        respond(
             "chunks",
             Method::GET,
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1f\r\n0123456789012345678901234567890\r\n0\r\n\r\n",
@@ -156,7 +156,7 @@ fn framings() -> Vec<Entry> {
                 "end",
             ],
             Some(|out| {
-                let plan = planned(Version::Http11, false, 200, AnswerLength::Unknown, false);
+                let plan = planned(Version::Http11, false, 200, ResponseLength::Unknown, false);
                 encode_response_head(out, 200, &plan, fields(&[]), None);
                 encode_chunk_head(out, 31);
                 out.extend_from_slice(b"0123456789012345678901234567890");
@@ -164,7 +164,7 @@ fn framings() -> Vec<Entry> {
                 out.extend_from_slice(LAST_CHUNK);
             }),
         ),
-        answer(
+        respond(
             "chunks and trailers",
             Method::POST,
             b"HTTP/1.1 200 OK\r\nTrailer: grpc-status\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\ngrpc-status: 0\r\n\r\n",
@@ -178,7 +178,7 @@ fn framings() -> Vec<Entry> {
                 "end",
             ],
             Some(|out| {
-                let plan = planned(Version::Http11, false, 200, AnswerLength::Known(2), true);
+                let plan = planned(Version::Http11, false, 200, ResponseLength::Known(2), true);
                 encode_response_head(out, 200, &plan, fields(&[("Trailer", "grpc-status")]), None);
                 encode_chunk_head(out, 2);
                 out.extend_from_slice(b"ab\r\n");
@@ -195,21 +195,21 @@ fn framings() -> Vec<Entry> {
             b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n\r\n",
             &["head: 200 1.0 until-close", "  connection: keep-alive", "end by close"],
         ),
-        answer(
+        respond(
             "1.0 with keep-alive",
             Method::GET,
             b"HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 1\r\n\r\nx",
             &["head: 200 1.0 1 keeps", "  connection: Keep-Alive", "  content-length: 1", "data: x", "end"],
             None,
         ),
-        answer(
+        respond(
             "1.0 without",
             Method::GET,
             b"HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\nx",
             &["head: 200 1.0 1", "  content-length: 1", "data: x", "end"],
             None,
         ),
-        answer(
+        respond(
             "close",
             Method::GET,
             b"HTTP/1.1 200 OK\r\nConnection: Close\r\nContent-Length: 1\r\n\r\nx",
@@ -221,59 +221,59 @@ fn framings() -> Vec<Entry> {
 
 fn bodiless() -> Vec<Entry> {
     vec![
-        answer(
+        respond(
             "HEAD, with the length of what GET would give",
             Method::HEAD,
             b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n",
             &["head: 200 1.1 none keeps", "  content-length: 5", "end"],
             None,
         ),
-        answer(
+        respond(
             "HEAD, chunked",
             Method::HEAD,
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
             &["head: 200 1.1 none keeps", "  transfer-encoding: chunked", "end"],
             None,
         ),
-        answer(
+        respond(
             "204 with a length",
             Method::GET,
             b"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n",
             &["head: 204 1.1 none keeps", "  content-length: 5", "end"],
             None,
         ),
-        answer(
+        respond(
             "204 as we write it",
             Method::GET,
             b"HTTP/1.1 204 No Content\r\n\r\n",
             &["head: 204 1.1 none keeps", "end"],
             Some(|out| {
-                let plan = planned(Version::Http11, false, 204, AnswerLength::Known(0), true);
+                let plan = planned(Version::Http11, false, 204, ResponseLength::Known(0), true);
                 encode_response_head(out, 204, &plan, fields(&[("Content-Length", "0")]), None);
             }),
         ),
-        answer(
+        respond(
             "304 with a length",
             Method::GET,
             b"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n",
             &["head: 304 1.1 none keeps", "  content-length: 5", "end"],
             Some(|out| {
-                let plan = planned(Version::Http11, false, 304, AnswerLength::Upstream(5), false);
+                let plan = planned(Version::Http11, false, 304, ResponseLength::Upstream(5), false);
                 encode_response_head(out, 304, &plan, fields(&[("content-length", "5")]), None);
             }),
         ),
-        answer(
+        respond(
             "205",
             Method::POST,
             b"HTTP/1.1 205 Reset Content\r\nContent-Length: 0\r\n\r\n",
             &["head: 205 1.1 0 keeps", "  content-length: 0", "end"],
             Some(|out| {
-                let plan = planned(Version::Http11, false, 205, AnswerLength::Unknown, false);
+                let plan = planned(Version::Http11, false, 205, ResponseLength::Unknown, false);
                 encode_response_head(out, 205, &plan, fields(&[]), None);
             }),
         ),
-        answer(
-            "CONNECT refused is an answer like another",
+        respond(
+            "CONNECT refused is a response like another",
             Method::CONNECT,
             b"HTTP/1.1 403 Forbidden\r\nContent-Length: 1\r\n\r\nx",
             &["head: 403 1.1 1 keeps", "  content-length: 1", "data: x", "end"],
@@ -284,7 +284,7 @@ fn bodiless() -> Vec<Entry> {
 
 fn informational() -> Vec<Entry> {
     vec![
-        answer(
+        respond(
             "any number, in order",
             Method::GET,
             b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n",
@@ -304,11 +304,11 @@ fn informational() -> Vec<Entry> {
                     fields(&[("Link", "</a>"), ("Content-Length", "4"), ("Connection", "x"), ("Upgrade", "x")]),
                 );
                 encode_informational(out, 103, fields(&[]));
-                let plan = planned(Version::Http11, false, 204, AnswerLength::Absent, false);
+                let plan = planned(Version::Http11, false, 204, ResponseLength::Absent, false);
                 encode_response_head(out, 204, &plan, fields(&[]), None);
             }),
         ),
-        answer(
+        respond(
             "framing fields in a 1xx frame nothing",
             Method::GET,
             b"HTTP/1.1 102 Processing\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n",
@@ -326,7 +326,7 @@ fn informational() -> Vec<Entry> {
 
 fn mended() -> Vec<Entry> {
     vec![
-        answer(
+        respond(
             "folded lines",
             Method::GET,
             b"HTTP/1.1 200 OK\r\nA: b \r\n  c\r\n\t\r\n\td\r\nE:\r\n f\r\nContent-Length:\r\n 1\r\n\r\nx",
@@ -340,28 +340,28 @@ fn mended() -> Vec<Entry> {
             ],
             None,
         ),
-        answer(
+        respond(
             "blank before the colon",
             Method::GET,
             b"HTTP/1.1 200 OK\r\nContent-Length \t: 1\r\n\r\nx",
             &["head: 200 1.1 1 keeps blank", "  content-length: 1", "data: x", "end"],
             None,
         ),
-        answer(
+        respond(
             "bare LF",
             Method::GET,
             b"HTTP/1.1 200 OK\nContent-Length: 1\n\nx",
             &["head: 200 1.1 1 keeps lf", "  content-length: 1", "data: x", "end"],
             None,
         ),
-        answer(
+        respond(
             "no reason, nor its blank",
             Method::GET,
             b"HTTP/1.1 200\r\nContent-Length: 1\r\n\r\nx",
             &["head: 200 1.1 1 keeps no-reason", "  content-length: 1", "data: x", "end"],
             None,
         ),
-        answer(
+        respond(
             "a reason of any text",
             Method::GET,
             b"HTTP/1.1 200 \tTr\xc3\xa8s: bien \r\nContent-Length: 1\r\n\r\nx",

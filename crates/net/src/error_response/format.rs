@@ -1,6 +1,6 @@
 //! Which format a client wants its errors in (RFC 9110 §12.5.1).
 
-/// A format of error answers.
+/// A format of error responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     Text,

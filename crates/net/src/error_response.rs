@@ -16,20 +16,20 @@ use crate::{Exchange, Refusal};
 /// Answers a request with an error, whole: `status`, its reason phrase, the sentence `detail` and the request's id, as JSON (the members of RFC 9457),
 /// HTML or text by the client's `Accept`. `reason` is the stable name of why, for the log, the counter and the access record; `fields` go into the head.
 ///
-/// Counts and logs the error, once. When an answer has begun already it cannot be taken back: the connection is cut instead.
-pub fn answer_error(
+/// Counts and logs the error, once. When a response has begun already it cannot be taken back: the connection is cut instead.
+pub fn respond_with_error(
     exchange: &mut Exchange<'_>,
     status: u16,
     reason: &'static str,
     detail: &str,
     fields: &[(&str, &[u8])],
 ) {
-    answer(exchange, (status, reason, detail), None, fields);
+    respond(exchange, (status, reason, detail), None, fields);
 }
 
 /// Answers a request of a person who develops the app with what the app has `printed`, as a page of HTML with status 500.
-pub fn answer_printed(exchange: &mut Exchange<'_>, reason: &'static str, detail: &str, printed: &str) {
-    answer(exchange, (500, reason, detail), Some(printed), &[]);
+pub fn respond_with_printed(exchange: &mut Exchange<'_>, reason: &'static str, detail: &str, printed: &str) {
+    respond(exchange, (500, reason, detail), Some(printed), &[]);
 }
 
 /// Whether a person in front of a browser has asked for a page: it is no script, image or call (<https://www.w3.org/TR/fetch-metadata/>), and HTML is wanted most.
@@ -40,14 +40,14 @@ pub fn wants_page(head: &RequestHead) -> bool {
         && Format::accepted(head.fields.all("accept")) == Format::Html
 }
 
-fn answer(
+fn respond(
     exchange: &mut Exchange<'_>,
     (status, reason, detail): (u16, &'static str, &str),
     printed: Option<&str>,
     fields: &[(&str, &[u8])],
 ) {
     note(exchange, status, reason, detail);
-    if exchange.answered() {
+    if exchange.responded() {
         exchange.abort(reason);
         return;
     }
@@ -64,7 +64,7 @@ fn answer(
     let length = Some(body.len() as u64);
     if exchange.head(status, length, false, ours.into_iter().chain(theirs)).is_err() {
         // A field of the caller's, or of the route's edits, is no field: the error itself matters more.
-        exchange.request_mut().answer_edits = None;
+        exchange.request_mut().response_edits = None;
         if exchange.head(status, length, false, ours.into_iter()).is_err() {
             exchange.abort(reason);
             return;
@@ -78,14 +78,14 @@ fn answer(
 pub(crate) const PANICKED: &str = "panicked";
 
 /// Answers a request whose handling has panicked, and of whose response nothing has left.
-pub(crate) fn answer_panicked(exchange: &mut Exchange<'_>) {
+pub(crate) fn respond_with_panic(exchange: &mut Exchange<'_>) {
     let detail = "Keepwarm failed while it worked on this request.";
-    answer_error(exchange, 500, PANICKED, detail, &[]);
+    respond_with_error(exchange, 500, PANICKED, detail, &[]);
 }
 
 /// Answers what is no request, or came too slowly (see [`crate::Handler::refuse`]).
-pub fn answer_refusal(exchange: &mut Exchange<'_>, refusal: &Refusal) {
-    answer_error(exchange, refusal.status, refusal.name, &sentence(&refusal.detail), &[]);
+pub fn respond_with_refusal(exchange: &mut Exchange<'_>, refusal: &Refusal) {
+    respond_with_error(exchange, refusal.status, refusal.name, &sentence(&refusal.detail), &[]);
 }
 
 /// The text of a fault as a sentence.

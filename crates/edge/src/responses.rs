@@ -1,9 +1,9 @@
 //! Answers of the edge that are no errors, made when their route is made.
 
 use keepwarm_http1::{BadField, scan_app_fields};
-use keepwarm_net::{Exchange, FieldEdits, Request, answer_error};
+use keepwarm_net::{Exchange, FieldEdits, Request, respond_with_error};
 
-/// A fixed answer.
+/// A fixed response.
 #[derive(Debug, Clone)]
 pub struct Respond {
     status: u16,
@@ -30,7 +30,7 @@ impl Respond {
             push("Content-Type", content_type);
         }
         fields.iter().for_each(|(name, value)| push(name, value));
-        // As a field, not as a computed length: so it is in the answer to HEAD as well.
+        // As a field, not as a computed length: so it is in the response to HEAD as well.
         if !matches!(status, 204 | 205 | 304) {
             push("Content-Length", &body.len().to_string());
         }
@@ -48,18 +48,18 @@ impl Respond {
         self.fields = edited(&self.fields, edits);
     }
 
-    pub(crate) fn answer(&self, exchange: &mut Exchange<'_>) {
+    pub(crate) fn respond(&self, exchange: &mut Exchange<'_>) {
         match exchange.head(self.status, None, false, pairs(&self.fields)) {
             Ok(_) => {
                 exchange.data(&self.body);
                 exchange.end();
             }
-            Err(bad) => answer_bad_field(exchange, &bad),
+            Err(bad) => respond_with_bad_field(exchange, &bad),
         }
     }
 }
 
-/// An answer that sends the client elsewhere.
+/// A response that sends the client elsewhere.
 #[derive(Debug, Clone)]
 pub struct Redirect {
     status: u16,
@@ -98,18 +98,18 @@ impl Redirect {
         self.fields = edited(&self.fields, edits);
     }
 
-    pub(crate) fn answer(&self, exchange: &mut Exchange<'_>) {
+    pub(crate) fn respond(&self, exchange: &mut Exchange<'_>) {
         let request = exchange.request();
         // Only HTTP/1.0 may name no host, or name it empty; a reference without one would be another.
         if self.to.contains(&LocationPiece::Host) && request.head.authority().is_empty() {
             let detail = "The redirect of this path needs the request to name its host.";
-            return answer_error(exchange, 400, "redirect_without_host", detail, &[]);
+            return respond_with_error(exchange, 400, "redirect_without_host", detail, &[]);
         }
         let location = self.location(request);
         let ours: (&[u8], &[u8]) = (b"Location", &location);
         match exchange.head(self.status, Some(0), false, std::iter::once(ours).chain(pairs(&self.fields))) {
             Ok(_) => exchange.end(),
-            Err(bad) => answer_bad_field(exchange, &bad),
+            Err(bad) => respond_with_bad_field(exchange, &bad),
         }
     }
 
@@ -157,9 +157,15 @@ pub(crate) fn push_reference(location: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// Cannot happen, all fields being checked where they are made; should it, the client still gets an answer.
-fn answer_bad_field(exchange: &mut Exchange<'_>, bad: &BadField) {
-    answer_error(exchange, 500, "bad_field_in_answer", &format!("The server is misconfigured: {bad}."), &[]);
+/// Cannot happen, all fields being checked where they are made; should it, the client still gets a response.
+fn respond_with_bad_field(exchange: &mut Exchange<'_>, bad: &BadField) {
+    respond_with_error(
+        exchange,
+        500,
+        "bad_field_in_answer",
+        &format!("The server is misconfigured: {bad}."),
+        &[],
+    );
 }
 
 fn pairs(fields: &[Field]) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {

@@ -1,4 +1,4 @@
-//! What the edge itself says: error answers in the client's format, request ids, the access log.
+//! What the edge itself says: error responses in the client's format, request ids, the access log.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -34,7 +34,7 @@ fn media(response: &Response) -> String {
 }
 
 #[test]
-fn an_error_answer_is_in_the_clients_format() {
+fn an_error_response_is_in_the_clients_format() {
     for (accept, wanted) in [
         ("application/json", "application/json"),
         ("application/problem+json", "application/problem+json"),
@@ -85,7 +85,7 @@ fn a_hostile_accept_is_survived() {
 }
 
 #[test]
-fn an_error_answer_never_echoes_the_request_unescaped() {
+fn an_error_response_never_echoes_the_request_unescaped() {
     let response = errors().ask(
         "GET /%3Cscript%3Ealert(1)%3C/script%3E?<script> HTTP/1.1\r\nHost: a\r\nAccept: text/html\r\n\r\n",
     );
@@ -100,7 +100,7 @@ fn a_head_request_gets_the_head_of_an_error_alone() {
     client.expect_kept("/app/pong");
 }
 
-/// The request's id, as the answer gives it: in a field, or in the body of an error answer.
+/// The request's id, as the response gives it: in a field, or in the body of an error response.
 #[track_caller]
 fn id_of(response: &Response) -> String {
     let text = response.text();
@@ -122,14 +122,14 @@ fn id_of(response: &Response) -> String {
 }
 
 #[test]
-fn the_request_id_stands_in_the_answer_its_body_and_the_log() {
+fn the_request_id_stands_in_the_response_its_body_and_the_log() {
     let response = errors().ask("GET /app/raise HTTP/1.1\r\nHost: a\r\nAccept: application/json\r\n\r\n");
     assert_eq!(response.status, 500);
     let id = id_of(&response);
     assert!(response.text().contains(&id), "{}", response.text());
     errors().wait_for_log(&id, Duration::from_secs(20));
     // And the traceback of the application is there too.
-    errors().wait_for_log("ValueError: before the answer", Duration::from_secs(20));
+    errors().wait_for_log("ValueError: before the response", Duration::from_secs(20));
 }
 
 #[test]
@@ -310,12 +310,12 @@ fn expect_a_cut_one(client: &mut Client) {
     }
 }
 
-/// A reset takes with it what its client has not read yet of the answers before (RFC 9112 §9.6).
+/// A reset takes with it what its client has not read yet of the responses before (RFC 9112 §9.6).
 #[test]
-fn an_answer_that_is_cut_costs_a_pipelining_client_none_before_it() {
+fn a_response_that_is_cut_costs_a_pipelining_client_none_before_it() {
     let server = trouble("");
     let mut client = server.client();
-    // Most of the first answer stays with the server until it is read.
+    // Most of the first response stays with the server until it is read.
     rustix::net::sockopt::set_socket_recv_buffer_size(client.stream(), 4096).expect("SO_RCVBUF");
     client.send([get("/large?id=1&n=20&ms=0"), get("/late?id=2&n=3&ms=0&pause=0")].concat());
     server.wait_for_log("/late?id=2", Duration::from_secs(30));
@@ -323,9 +323,9 @@ fn an_answer_that_is_cut_costs_a_pipelining_client_none_before_it() {
     expect_a_cut_one(&mut client);
 }
 
-/// The next request comes when the answer before is done with, and its client has not read that; the server cannot know.
+/// The next request comes when the response before is done with, and its client has not read that; the server cannot know.
 #[test]
-fn an_answer_that_is_cut_costs_none_that_waits_to_be_read() {
+fn a_response_that_is_cut_costs_none_that_waits_to_be_read() {
     let server = trouble("");
     let mut client = behind(&server);
     client.send(get("/late?id=2&n=3&ms=0&pause=0"));
@@ -334,9 +334,9 @@ fn an_answer_that_is_cut_costs_none_that_waits_to_be_read() {
     expect_a_cut_one(&mut client);
 }
 
-/// A request that reaches a closed socket resets the connection, and takes with it what has not left of the last answer (RFC 9112 §9.6).
+/// A request that reaches a closed socket resets the connection, and takes with it what has not left of the last response (RFC 9112 §9.6).
 #[test]
-fn an_answer_that_ends_the_connection_survives_a_request_that_was_on_its_way() {
+fn a_response_that_ends_the_connection_survives_a_request_that_was_on_its_way() {
     let server = trouble("[server.limits]\nconnection_requests = 1\n");
     let mut client = behind(&server);
     client.send(get("/large?id=2&n=20&ms=0"));

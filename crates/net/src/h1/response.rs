@@ -1,18 +1,18 @@
-//! Writing an answer: what is framed how, what waits for what, and when it leaves (`http-rules` §1, §6).
+//! Writing a response: what is framed how, what waits for what, and when it leaves (`http-rules` §1, §6).
 
 use std::future::Future;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use keepwarm_http1::{
-    AnswerFacts, AnswerFraming, AnswerLength, AppFields, BadField, CHUNK_TAIL, Fields, LAST_CHUNK, Plan,
-    Version, encode_chunk_head, encode_informational, encode_response_head, encode_trailers, plan,
-    scan_app_fields,
+    AppFields, BadField, CHUNK_TAIL, Fields, LAST_CHUNK, Plan, ResponseFacts, ResponseFraming,
+    ResponseLength, Version, encode_chunk_head, encode_informational, encode_response_head, encode_trailers,
+    plan, scan_app_fields,
 };
 use keepwarm_telemetry::stalls::Stall;
 
-use super::stream::{Answer, Held, Stream};
-use crate::exchange::answer_length;
+use super::stream::{Held, ResponseState, Stream};
+use crate::exchange::response_length;
 use crate::{Gone, Wait, now};
 
 /// How long a head waits for a body that is due at once, and a body for its end.
@@ -34,12 +34,12 @@ impl Stream {
         // Nor kept without a bound for a client that does not take them.
         let wanted =
             self.request.head.version >= Version::Http11 && self.storage.out.len() < crate::UNSENT_ENOUGH;
-        if wanted && matches!(self.state.answer, Answer::None) {
+        if wanted && matches!(self.state.response, ResponseState::None) {
             encode_informational(&mut self.storage.out.head, status, fields);
         }
     }
 
-    /// Begins the answer, with the route's edits.
+    /// Begins the response, with the route's edits.
     pub(crate) fn head<'a>(
         &mut self,
         status: u16,
@@ -47,15 +47,15 @@ impl Stream {
         close: bool,
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
     ) -> Result<AppFields, BadField> {
-        let Some(edits) = self.request.answer_edits.take() else {
-            return self.begin_answer(status, length, close, fields);
+        let Some(edits) = self.request.response_edits.take() else {
+            return self.begin_response(status, length, close, fields);
         };
-        let begun = self.begin_answer(status, length, close, edits.apply(fields));
-        self.request.answer_edits = Some(edits);
+        let begun = self.begin_response(status, length, close, edits.apply(fields));
+        self.request.response_edits = Some(edits);
         begun
     }
 
-    fn begin_answer<'a>(
+    fn begin_response<'a>(
         &mut self,
         status: u16,
         length: Option<u64>,
@@ -63,25 +63,25 @@ impl Stream {
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
     ) -> Result<AppFields, BadField> {
         let app = scan_app_fields(fields.clone())?;
-        if !matches!(self.state.answer, Answer::None) {
+        if !matches!(self.state.response, ResponseState::None) {
             return Ok(app);
         }
         let bodiless = self.state.facts.is_head || matches!(status, 204 | 304);
-        let length = answer_length(app.content_length, length, bodiless, self.state.from_upstream);
+        let length = response_length(app.content_length, length, bodiless, self.state.from_upstream);
         let asked = close || app.close;
         let close = asked || self.must_close() || self.body_forces_close();
         self.state.status = status;
         // RFC 9110 §6.5.1: trailers only for a client that said it takes them. `Trailer` is no condition (§6.6.2), but without it a length that is known stays.
         let takes_trailers = self.request.head.fields.has_token("te", "trailers");
-        let facts = self.answer_facts(status, length, close, takes_trailers && app.announces_trailers);
+        let facts = self.response_facts(status, length, close, takes_trailers && app.announces_trailers);
         let mut decided = plan(self.state.facts, facts);
-        decided.trailers = takes_trailers && decided.framing == AnswerFraming::Chunked;
+        decided.trailers = takes_trailers && decided.framing == ResponseFraming::Chunked;
         // HTTP/1.0 that would be kept if only the length were known.
-        if decided.framing == AnswerFraming::UntilClose && !close && self.state.facts.keep_alive {
+        if decided.framing == ResponseFraming::UntilClose && !close && self.state.facts.keep_alive {
             let mut copy = Fields::new();
             fields.for_each(|(name, value)| copy.push(name, value));
             let held = Held { status, fields: copy, has_date: app.has_date };
-            self.state.answer = Answer::Held(Box::new(held));
+            self.state.response = ResponseState::Held(Box::new(held));
             self.hold();
             return Ok(app);
         }
@@ -97,9 +97,15 @@ impl Stream {
         }
     }
 
-    fn answer_facts(&self, status: u16, length: AnswerLength, close: bool, trailers: bool) -> AnswerFacts {
+    fn response_facts(
+        &self,
+        status: u16,
+        length: ResponseLength,
+        close: bool,
+        trailers: bool,
+    ) -> ResponseFacts {
         let idle = self.context.limits.idle.as_secs();
-        AnswerFacts {
+        ResponseFacts {
             status,
             length,
             close,
@@ -109,7 +115,7 @@ impl Stream {
         }
     }
 
-    /// An answer that comes before the request's body was read: is the rest worth reading to keep the connection?
+    /// A response that comes before the request's body was read: is the rest worth reading to keep the connection?
     fn body_forces_close(&self) -> bool {
         if self.state.body_done {
             return false;
@@ -143,10 +149,10 @@ impl Stream {
             if has_date { None } else { Some(&date) },
         );
         let remaining = match decided.framing {
-            AnswerFraming::Length(length) => length,
+            ResponseFraming::Length(length) => length,
             _ => 0,
         };
-        self.state.answer = Answer::Begun { plan: decided, remaining, flushed: false };
+        self.state.response = ResponseState::Begun { plan: decided, remaining, flushed: false };
     }
 
     /// `101`, with these fields: what follows is another protocol's (RFC 9110 §7.8).
@@ -154,27 +160,27 @@ impl Stream {
         scan_app_fields(fields.iter())?;
         let ours: [(&[u8], &[u8]); 1] = [(b"Upgrade", protocol)];
         let theirs = fields.iter().filter(|(name, _)| *name != b"upgrade");
-        let decided = plan(self.state.facts, self.answer_facts(101, AnswerLength::Absent, false, false));
+        let decided = plan(self.state.facts, self.response_facts(101, ResponseLength::Absent, false, false));
         encode_response_head(&mut self.storage.out.head, 101, &decided, ours.into_iter().chain(theirs), None);
         self.state.status = 101;
-        self.state.answer = Answer::Switched;
+        self.state.response = ResponseState::Switched;
         Ok(())
     }
 
     /// `200` to `CONNECT`: what follows is the tunnel's, without a field that frames (RFC 9110 §9.3.6).
     pub(crate) fn accept_connect(&mut self, fields: &Fields) -> Result<(), BadField> {
         scan_app_fields(fields.iter())?;
-        let decided = plan(self.state.facts, self.answer_facts(200, AnswerLength::Absent, false, false));
+        let decided = plan(self.state.facts, self.response_facts(200, ResponseLength::Absent, false, false));
         encode_response_head(&mut self.storage.out.head, 200, &decided, fields.iter(), None);
         self.state.status = 200;
-        self.state.answer = Answer::Switched;
+        self.state.response = ResponseState::Switched;
         Ok(())
     }
 
     pub(crate) fn data(&mut self, bytes: &[u8]) {
         let out = &mut self.storage.out.body;
-        match &mut self.state.answer {
-            Answer::Held(_) => {
+        match &mut self.state.response {
+            ResponseState::Held(_) => {
                 out.extend_from_slice(bytes);
                 if out.len() > HOLD_BYTES {
                     self.release_held(None);
@@ -182,9 +188,9 @@ impl Stream {
                     self.hold();
                 }
             }
-            Answer::Begun { plan, remaining, .. } if plan.send_body && !bytes.is_empty() => {
+            ResponseState::Begun { plan, remaining, .. } if plan.send_body && !bytes.is_empty() => {
                 match plan.framing {
-                    AnswerFraming::Length(_) => {
+                    ResponseFraming::Length(_) => {
                         let fits = usize::try_from(*remaining).unwrap_or(usize::MAX).min(bytes.len());
                         out.extend_from_slice(bytes.get(..fits).unwrap_or_default());
                         *remaining -= fits as u64;
@@ -194,13 +200,13 @@ impl Stream {
                         self.state.body_sent += fits as u64;
                         return;
                     }
-                    AnswerFraming::Chunked => {
+                    ResponseFraming::Chunked => {
                         encode_chunk_head(out, bytes.len());
                         out.extend_from_slice(bytes);
                         out.extend_from_slice(CHUNK_TAIL);
                     }
-                    AnswerFraming::UntilClose => out.extend_from_slice(bytes),
-                    AnswerFraming::None => return,
+                    ResponseFraming::UntilClose => out.extend_from_slice(bytes),
+                    ResponseFraming::None => return,
                 }
                 self.state.body_sent += bytes.len() as u64;
             }
@@ -213,44 +219,44 @@ impl Stream {
     }
 
     pub(crate) fn end_with_trailers<'a>(&mut self, fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
-        if let Answer::Held(_) = self.state.answer {
+        if let ResponseState::Held(_) = self.state.response {
             self.release_held(Some(self.storage.out.body.len() as u64));
         }
-        let Answer::Begun { plan, remaining, .. } = &self.state.answer else { return };
+        let ResponseState::Begun { plan, remaining, .. } = &self.state.response else { return };
         if plan.send_body && *remaining > 0 {
             self.abort("body_too_short");
             return;
         }
-        if plan.send_body && plan.framing == AnswerFraming::Chunked {
+        if plan.send_body && plan.framing == ResponseFraming::Chunked {
             let mut fields = fields.peekable();
             match fields.peek() {
                 Some(_) if plan.trailers => encode_trailers(&mut self.storage.out.body, fields),
                 _ => self.storage.out.body.extend_from_slice(LAST_CHUNK),
             }
         }
-        self.state.answer = Answer::Ended { keep: plan.keep };
+        self.state.response = ResponseState::Ended { keep: plan.keep };
         self.state.hold = None;
     }
 
-    /// Decides a held answer: with the length of its whole body, or as a stream.
+    /// Decides a held response: with the length of its whole body, or as a stream.
     fn release_held(&mut self, length: Option<u64>) {
-        let held = match std::mem::replace(&mut self.state.answer, Answer::None) {
-            Answer::Held(held) => held,
+        let held = match std::mem::replace(&mut self.state.response, ResponseState::None) {
+            ResponseState::Held(held) => held,
             other => {
-                self.state.answer = other;
+                self.state.response = other;
                 return;
             }
         };
         self.state.hold = None;
-        let length = length.map_or(AnswerLength::Unknown, AnswerLength::Known);
-        let facts = self.answer_facts(held.status, length, self.must_close(), false);
+        let length = length.map_or(ResponseLength::Unknown, ResponseLength::Known);
+        let facts = self.response_facts(held.status, length, self.must_close(), false);
         let decided = plan(self.state.facts, facts);
         self.note_close(&decided, false);
         // The body is in the buffer already, and needs no framing of its own: 1.0 has none.
         let body = self.storage.out.body.len() as u64;
         self.state.body_sent += body;
         self.write_head(held.status, decided, held.has_date, held.fields.iter());
-        if let Answer::Begun { remaining, .. } = &mut self.state.answer {
+        if let ResponseState::Begun { remaining, .. } = &mut self.state.response {
             *remaining = remaining.saturating_sub(body);
         }
     }
@@ -258,27 +264,27 @@ impl Stream {
     pub(crate) fn abort(&mut self, reason: &'static str) {
         if !self.over() {
             self.request.reason.get_or_insert(reason);
-            self.state.shows_cut = match &self.state.answer {
-                Answer::Begun { plan, .. } => {
-                    matches!(plan.framing, AnswerFraming::Length(_) | AnswerFraming::Chunked)
+            self.state.shows_cut = match &self.state.response {
+                ResponseState::Begun { plan, .. } => {
+                    matches!(plan.framing, ResponseFraming::Length(_) | ResponseFraming::Chunked)
                 }
                 _ => true,
             };
-            self.state.answer = Answer::Cut;
+            self.state.response = ResponseState::Cut;
             self.state.hold = None;
         }
     }
 
     /// Nothing of it has been written: as if it had not been given.
     pub(crate) fn take_back(&mut self) -> bool {
-        match self.state.answer {
-            Answer::Held(_) => {}
-            Answer::Begun { flushed: false, .. } => self.storage.out.head.truncate(self.state.head_at),
+        match self.state.response {
+            ResponseState::Held(_) => {}
+            ResponseState::Begun { flushed: false, .. } => self.storage.out.head.truncate(self.state.head_at),
             _ => return false,
         }
-        // Of an answer that has not begun there is no body.
+        // Of a response that has not begun there is no body.
         self.storage.out.body.clear();
-        self.state.answer = Answer::None;
+        self.state.response = ResponseState::None;
         (self.state.status, self.state.body_sent, self.state.from_upstream) = (0, 0, false);
         self.state.hold = None;
         self.request.reason = None;
@@ -286,8 +292,8 @@ impl Stream {
     }
 
     pub(crate) fn is_given(&self) -> bool {
-        let Answer::Begun { plan, remaining: 0, .. } = &self.state.answer else { return false };
-        !plan.send_body || matches!(plan.framing, AnswerFraming::Length(_))
+        let ResponseState::Begun { plan, remaining: 0, .. } = &self.state.response else { return false };
+        !plan.send_body || matches!(plan.framing, ResponseFraming::Length(_))
     }
 
     /// (Re)starts the 2 ms in which something may yet come.
@@ -307,7 +313,7 @@ impl Stream {
         if due && self.state.hold.is_none() {
             self.hold();
         }
-        let held = matches!(self.state.answer, Answer::Held(_));
+        let held = matches!(self.state.response, ResponseState::Held(_));
         if let Some(timer) = &mut self.state.hold {
             if due || held {
                 ready!(timer.as_mut().poll(cx));
@@ -315,7 +321,7 @@ impl Stream {
             self.state.hold = None;
             self.release_held(None);
         }
-        if let Answer::Begun { flushed, .. } = &mut self.state.answer {
+        if let ResponseState::Begun { flushed, .. } = &mut self.state.response {
             *flushed = true;
         }
         self.poll_write_out(cx)
@@ -323,14 +329,16 @@ impl Stream {
 
     /// Nothing has left yet, and a short body, or a first chunk, should be right behind what is here.
     fn body_is_due(&self) -> bool {
-        let Answer::Begun { plan, flushed: false, remaining } = &self.state.answer else { return false };
+        let ResponseState::Begun { plan, flushed: false, remaining } = &self.state.response else {
+            return false;
+        };
         if !plan.send_body {
             return false;
         }
         match plan.framing {
-            AnswerFraming::Length(length) => length <= HOLD_LENGTH && *remaining > 0,
-            AnswerFraming::Chunked => self.storage.out.body.is_empty(),
-            AnswerFraming::UntilClose | AnswerFraming::None => false,
+            ResponseFraming::Length(length) => length <= HOLD_LENGTH && *remaining > 0,
+            ResponseFraming::Chunked => self.storage.out.body.is_empty(),
+            ResponseFraming::UntilClose | ResponseFraming::None => false,
         }
     }
 
