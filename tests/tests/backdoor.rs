@@ -341,7 +341,7 @@ fn a_route_leads_to_an_upstream_with_the_clients_host() {
     assert_eq!(away.field("location"), Some("http://elsewhere/"));
 }
 
-/// A server behind may make variables of names (`http-rules` §4), and is told that the request was passed on (RFC 9110 §7.6.3).
+/// A server behind may make variables of names (`spec/http.md` §4), and is told that the request was passed on (RFC 9110 §7.6.3).
 #[test]
 fn a_route_passes_safe_names_and_names_itself_unless_it_is_told_otherwise() {
     let origin = Origin::fixed("found");
@@ -427,7 +427,7 @@ fn a_small_body_that_does_not_come_holds_up_no_response() {
     assert_eq!((response.status, response.text().as_str()), (403, "no"));
 }
 
-/// Its callers are workers, which say what they mean (`http-rules` §4).
+/// Its callers are workers, which say what they mean (`spec/http.md` §4).
 #[test]
 fn a_door_passes_every_name() {
     let origin = Origin::fixed("found");

@@ -1,4 +1,4 @@
-//! `http-rules` §2 over a real socket, for every kind of app of ours: the application decides, and the client never waits for nothing.
+//! `spec/http.md` §2 over a real socket, for every kind of app of ours: the application decides, and the client never waits for nothing.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use keepwarm_tests::{ASGI, Client, FASTCGI, Failure, PHP, RACK, Server, WSGI};
 const LIMITED: &str = "max_body = 1000\n";
 
 /// One test at a time: of two expecting clients on a server with one blocking worker, the edge answers one itself, and rightly so
-/// (`http-rules` §2: at most half of the workers wait for a body).
+/// (`spec/http.md` §2: at most half of the workers wait for a body).
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,4 +1,4 @@
-//! `http-rules` §3: early hints, upgrades that are not to be, and clients that close their half.
+//! `spec/http.md` §3: early hints, upgrades that are not to be, and clients that close their half.
 
 use std::sync::OnceLock;
 use std::time::Duration;

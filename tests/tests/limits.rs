@@ -1,4 +1,4 @@
-//! The h1 rows of `http-rules` §8, with values small enough for a test.
+//! The h1 rows of `spec/http.md` §8, with values small enough for a test.
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -1,4 +1,4 @@
-//! `http-rules` §1, who closes: the product of version, `Connection`, method and response, for fixed responses and every kind of app.
+//! `spec/http.md` §1, who closes: the product of version, `Connection`, method and response, for fixed responses and every kind of app.
 //!
 //! Nothing here may wait for a time-out: the client's bound is 2 s, the shortest time-out of the server is 10 s. "Kept" is proved by a
 //! second request on the same connection, "closed" by an orderly end with nothing after the response.
@@ -239,7 +239,7 @@ fn once(server: &Server, expected: &Expected, version: &str, say: &Say, method: 
     }
 }
 
-/// The table of `http-rules` §1, read from top to bottom. Gives whether the connection is kept.
+/// The table of `spec/http.md` §1, read from top to bottom. Gives whether the connection is kept.
 fn check_head(
     expected: &Expected,
     version: &str,

@@ -1,4 +1,4 @@
-//! `http-rules` §7: slow clients never hold a blocking worker.
+//! `spec/http.md` §7: slow clients never hold a blocking worker.
 
 use std::time::{Duration, Instant};
 

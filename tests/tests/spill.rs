@@ -1,4 +1,4 @@
-//! What is held for slow clients (`http-rules` §7) when the disk is full, at the limit of the process, and how a response ends behind it.
+//! What is held for slow clients (`spec/http.md` §7) when the disk is full, at the limit of the process, and how a response ends behind it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! `http-rules` §6: head and body leave in one write and one segment, and a stream is never held back.
+//! `spec/http.md` §6: head and body leave in one write and one segment, and a stream is never held back.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};

@@ -138,7 +138,7 @@ impl Site {
         }
     }
 
-    /// A well-framed request that no route may have (`http-rules` §2, §4).
+    /// A well-framed request that no route may have (`spec/http.md` §2, §4).
     fn refuse_head(&self, exchange: &mut Exchange<'_>, refusal: keepwarm_http1::Refusal) {
         use keepwarm_http1::Refusal::{Connect, Expectation, Trace};
         let (status, name) = (refusal.status(), refusal.name());
@@ -183,10 +183,10 @@ impl Site {
             request.mount = route.path.mount();
         }
         match &route.target {
-            Target::App { handler, forwarded, .. } => {
+            Target::App { handler, .. } => {
                 request.response_edits.clone_from(&route.edits);
                 request.passing = route.passing;
-                set_fields(request, *forwarded, self.trusted_proxies());
+                set_fields(request, self.trusted_proxies());
                 exchange.limit_body(route.max_body);
                 if route.abort_on_half_close {
                     exchange.abort_on_half_close(true);

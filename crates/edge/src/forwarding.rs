@@ -11,8 +11,8 @@
 //!   `X-Forwarded-Host`: the last. `Forwarded`: `proto` and `host` of the client's element.
 //!
 //! What an app learns. From an untrusted peer, every field of the kind is removed ([`Request::drops_field`]). A worker sees the truth in its environment:
-//! `REMOTE_ADDR` is the client, the scheme is the client's. Fields are set, to what is believed and to one value each, by [`ForwardedFields`]: so an app that was
-//! told to trust one proxy reads the right address, whichever end it reads from.
+//! `REMOTE_ADDR` is the client, the scheme is the client's. The fields are set for every app, to what is believed and to one value each: so an app that trusts
+//! one proxy reads the right address, whichever end it reads from.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -23,17 +23,6 @@ use keepwarm_http1::Fields;
 use keepwarm_net::{Forwarded, Request, Scheme};
 
 use crate::cidr::Cidr;
-
-/// Which requests get `X-Forwarded-For`, `-Proto`, `-Host` and `Forwarded`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ForwardedFields {
-    /// Those that came through a trusted proxy. For workers, whose environment says it anyway: without a proxy nothing is added, as for any server that is
-    /// spoken to directly.
-    #[default]
-    FromProxies,
-    /// All. For servers that see nothing but our address.
-    Always,
-}
 
 /// A client on a Unix socket counts as this one.
 pub(crate) const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -120,12 +109,9 @@ pub(crate) fn judge(request: &mut Request, trusted: &[Cidr]) {
 }
 
 /// Adds the fields for the app.
-pub(crate) fn set_fields(request: &mut Request, which: ForwardedFields, trusted: &[Cidr]) {
+pub(crate) fn set_fields(request: &mut Request, trusted: &[Cidr]) {
     if !request.trusted_peer {
         tell_of_unheard_proxy(request);
-        if which == ForwardedFields::FromProxies {
-            return;
-        }
     }
     let client = request.client_address().unwrap_or(LOCAL).to_string();
     let scheme = request.scheme().as_str().as_bytes();

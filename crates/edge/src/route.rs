@@ -9,7 +9,7 @@ use keepwarm_telemetry::meters::{self, RouteMeter};
 
 use crate::cidr::Cidr;
 use crate::pattern::{HostPattern, PathPattern};
-use crate::{Files, ForwardedFields, Redirect, Respond};
+use crate::{Files, Redirect, Respond};
 
 /// A route: what it takes, its limits, and where it ends.
 #[derive(Debug)]
@@ -50,8 +50,6 @@ pub enum Target {
         name: Arc<str>,
         /// Who answers. Options of the route that concern it alone (buffering, early hints) are its own: make one for each route.
         handler: Arc<dyn Handler>,
-        /// Which fields tell the app about the client.
-        forwarded: ForwardedFields,
     },
     /// The files of a folder.
     Files(Arc<Files>),

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use keepwarm_config::{Account, Action, App, AppKind, Config, Limits, Listen, Program, Workers};
 use keepwarm_edge::{
-    Cidr, Files, ForwardedFields, HostPattern, LocationPiece, PathPattern, Redirect, Respond, Route,
-    SendFiles, Site, Target, TryFiles,
+    Cidr, Files, HostPattern, LocationPiece, PathPattern, Redirect, Respond, Route, SendFiles, Site, Target,
+    TryFiles,
 };
 use keepwarm_egress::{RateLimited, UpstreamRoute};
 use keepwarm_net::{ConnectionLimits, EarlyHints, FieldEdits, Handler, Passing, WebSocketLimits};
@@ -306,7 +306,6 @@ fn target(route: &keepwarm_config::Route, config: &Config, parts: Parts<'_>) -> 
             Target::App {
                 name: Arc::clone(&app.name),
                 handler: with_limit(with_files(Arc::new(AppHandler(app)), route, php), route, parts)?,
-                forwarded: ForwardedFields::Always,
             }
         }
         Action::Upstream(name) => {
@@ -315,7 +314,6 @@ fn target(route: &keepwarm_config::Route, config: &Config, parts: Parts<'_>) -> 
             Target::App {
                 name: Arc::clone(upstream.name()),
                 handler: with_limit(Arc::new(UpstreamRoute::new(Arc::clone(upstream))), route, parts)?,
-                forwarded: ForwardedFields::Always,
             }
         }
         Action::Files(folder) => {

@@ -217,7 +217,7 @@ impl<C: Codec> Client<C> {
         }
     }
 
-    /// Bytes behind the end that are here with it put all of the response in doubt (`http-rules` §5). Those that come later are nobody's.
+    /// Bytes behind the end that are here with it put all of the response in doubt (`spec/http.md` §5). Those that come later are nobody's.
     fn look_behind(&mut self) -> Result<(), ClientError> {
         let behind = self.read.unread();
         if behind.is_empty() || self.codec.is_tunnel() {

@@ -252,7 +252,7 @@ impl Request {
 
     /// Whether a received field is kept from the app.
     ///
-    /// One whose name becomes, or may become further on, the variable of another name (`http-rules` §4, "Names"). And one that says who the client is, and need
+    /// One whose name becomes, or may become further on, the variable of another name (`spec/http.md` §4, "Names"). And one that says who the client is, and need
     /// not be true: every such field of a peer that is no trusted proxy; of a trusted one those that were judged, and that [`Request::extra_fields`] may hold in
     /// their place.
     pub fn drops_field(&self, lower_name: &[u8], names: FieldNames) -> bool {

@@ -39,7 +39,7 @@ pub struct ListenerContext {
     pub meter: &'static ListenerMeter,
 }
 
-/// What a client may do on a connection (`http-rules` §8, which gives the defaults).
+/// What a client may do on a connection (`spec/http.md` §8, which gives the defaults).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ConnectionLimits {
     /// Sizes of heads, trailers and chunk extensions.

@@ -11,7 +11,7 @@ use crate::{Exchange, Spool, SpoolError, UNSENT_ENOUGH};
 /// Memory of a spool, in bytes; beyond it a file is used.
 const MEMORY: usize = 256 * 1024;
 
-/// What a client has not taken yet of its response, so that the source does not wait for it (`http-rules` §7), and how the response ends behind that. Where it does not
+/// What a client has not taken yet of its response, so that the source does not wait for it (`spec/http.md` §7), and how the response ends behind that. Where it does not
 /// buffer, or there is no room (`server.limits.spill`), the source waits for the client.
 ///
 /// Everything of the body, and its end, goes through this, in order: past [`UNSENT_ENOUGH`] unsent bytes into a spool, else straight on.

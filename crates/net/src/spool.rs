@@ -1,6 +1,6 @@
 //! A queue of bytes that begins in memory and goes on in a file.
 //!
-//! What a slow client sends, or takes, is kept here so that no worker waits for it (`http-rules` §7). The file has no name, so it
+//! What a slow client sends, or takes, is kept here so that no worker waits for it (`spec/http.md` §7). The file has no name, so it
 //! goes with the process, however that ends; reading and writing it happen on the runtime's blocking threads.
 //!
 //! ```text

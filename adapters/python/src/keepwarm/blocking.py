@@ -107,11 +107,19 @@ class Connection:
 
     def send(self, data):
         """Sends whole frames."""
-        before = gate.close()
+        if not gate.closed:
+            self._send_from_outside(data)
+            return
         try:
             self.sock.sendall(data)
         except OSError:
             self.lost = self.gone = True
+
+    def _send_from_outside(self, data):
+        """As `send`, for code of the application."""
+        before = gate.close()
+        try:
+            self.send(data)
         finally:
             gate.restore(before)
 

@@ -162,7 +162,9 @@ class Worker:
 
     def _run(self, environ):
         answer, gate = self.answer, self.gate
-        gate.open()
+        gate.closed = False
+        if gate.waiting:
+            gate.open()
         result = self.application(environ, answer.start_response)
         if answer.text is not None and answer.code == 100:
             result = self._run_again(environ, result)

@@ -19,7 +19,7 @@ fn a_fixed_response_is_what_was_configured_and_no_more() {
     assert_eq!(server.get("/", ""), format!("{head}pong"));
     let headless = server.says("HEAD / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     assert_eq!(headless, head, "HEAD has the length and no body");
-    // A load balancer's check: HTTP/1.0, no Host (`http-rules` §1).
+    // A load balancer's check: HTTP/1.0, no Host (`spec/http.md` §1).
     assert_eq!(server.says("OPTIONS / HTTP/1.0\r\n\r\n"), format!("{head}pong"));
 }
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use keepwarm_edge::{ForwardedFields, Route, Site, Target};
+use keepwarm_edge::{Route, Site, Target};
 use keepwarm_telemetry::{Format, Output, Sink};
 use serde_json::Value;
 
@@ -43,7 +43,7 @@ impl Log {
 #[test]
 fn an_error_is_logged_once_under_the_id_that_its_client_was_given() {
     let log = &*LOG;
-    let mut small = on_host("small.example", Route::to(mirror(ForwardedFields::FromProxies)));
+    let mut small = on_host("small.example", Route::to(mirror()));
     small.max_body = Some(1);
     let server = Server::start(Site::new(vec![small, at("/", respond(200, "ok"))], Vec::new()));
     let refused = |request: &str| {
@@ -69,7 +69,7 @@ fn an_error_is_logged_once_under_the_id_that_its_client_was_given() {
 #[test]
 fn a_proxy_that_is_not_believed_is_told_of_once() {
     let log = &*LOG;
-    let target: Target = mirror(ForwardedFields::FromProxies);
+    let target: Target = mirror();
     let server = Server::start(Site::new(vec![Route::to(target)], Vec::new()));
     for _ in 0..3 {
         server.get("/", "X-Forwarded-For: 203.0.113.7\r\n");

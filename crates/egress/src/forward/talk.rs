@@ -25,7 +25,7 @@ use super::head::Opening;
 use super::hedge::{Rival, Runner};
 use crate::endpoints::{Signs, Visit};
 
-/// How long an upstream may consider an expectation (`http-rules` §2).
+/// How long an upstream may consider an expectation (`spec/http.md` §2).
 const EXPECT: Duration = Duration::from_millis(250);
 
 /// A request with an endpoint.

@@ -58,7 +58,7 @@ async fn ask(
     if !statuses.iter().any(|good| good.contains(&status)) {
         return Err(CheckFailure {
             name: "health_status",
-            sentence: format!("it answers {status} to {path}"),
+            sentence: format!("it responds with {status} to {path}"),
         });
     }
     end(&mut call).await

@@ -95,7 +95,7 @@ impl Codec for Http1 {
     }
 
     fn fault_behind(&mut self, behind: &[u8]) -> Option<ServerFault> {
-        // A body behind a head that can have none is the mistake of many, moves no boundary, and is dropped (`http-rules` §1). A second response is none.
+        // A body behind a head that can have none is the mistake of many, moves no boundary, and is dropped (`spec/http.md` §1). A second response is none.
         if self.body == ResponseBody::None && !behind.starts_with(b"HTTP/") {
             return None;
         }

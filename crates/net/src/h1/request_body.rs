@@ -206,5 +206,5 @@ enum Step {
     NoMore,
 }
 
-/// Pipelined bytes taken in while a request is at work; the rest stays in the socket (`http-rules` §8).
+/// Pipelined bytes taken in while a request is at work; the rest stays in the socket (`spec/http.md` §8).
 const WATCH_LIMIT: usize = 4 * 1024;

@@ -1,4 +1,4 @@
-//! Writing a response: what is framed how, what waits for what, and when it leaves (`http-rules` §1, §6).
+//! Writing a response: what is framed how, what waits for what, and when it leaves (`spec/http.md` §1, §6).
 
 use std::future::Future;
 use std::task::{Context, Poll, ready};

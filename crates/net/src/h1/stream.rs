@@ -76,7 +76,7 @@ pub(super) enum ResponseState {
     /// No head yet.
     None,
     /// HTTP/1.0 with keep-alive and a body of unknown length: the head waits until the length is known or the body is a stream
-    /// (`http-rules` §1). The body so far is in [`crate::out::Out::body`], unframed.
+    /// (`spec/http.md` §1). The body so far is in [`crate::out::Out::body`], unframed.
     Held(Box<Held>),
     /// The head is written or in the buffer.
     Begun {

@@ -27,7 +27,7 @@ pub enum Message {
     Close(u16, String),
 }
 
-/// What a client may send (`http-rules` §8), and what is spoken with it.
+/// What a client may send (`spec/http.md` §8), and what is spoken with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WebSocketLimits {
     /// Largest frame, in bytes.

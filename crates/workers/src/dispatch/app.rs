@@ -330,7 +330,7 @@ impl App {
         self.state().queue.forget(call);
     }
 
-    /// Takes one of the places for requests whose body the app itself asks for (`http-rules` §2): at most half of those that all workers have, at
+    /// Takes one of the places for requests whose body the app itself asks for (`spec/http.md` §2): at most half of those that all workers have, at
     /// least one.
     pub(super) fn enter_expecting(self: &Arc<Self>) -> Option<Expecting> {
         let places = self.state().queue.workers().saturating_mul(self.streams.load(Ordering::Relaxed));

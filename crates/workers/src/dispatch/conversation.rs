@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A worker that takes one request at a time gets it with its body already read, and is free as soon as it has produced its response: what a
-//! slow client sends and takes waits in a spool (`http-rules` §7). Other workers stream, under credit.
+//! slow client sends and takes waits in a spool (`spec/http.md` §7). Other workers stream, under credit.
 
 pub(super) mod body;
 mod clock;
@@ -40,7 +40,7 @@ use websocket::Messages;
 
 /// Memory of a spool, in bytes; beyond it a file is used.
 const SPOOL_MEMORY: usize = 256 * 1024;
-/// A worker that was told to read a body itself is not kept waiting longer than this (`http-rules` §2).
+/// A worker that was told to read a body itself is not kept waiting longer than this (`spec/http.md` §2).
 const EXPECTED_BODY: Duration = Duration::from_secs(30);
 /// A request that workers refuse is given to one at most this often.
 const GIVEN_AT_MOST: u8 = 3;

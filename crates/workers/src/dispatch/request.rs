@@ -11,7 +11,7 @@ pub(super) struct Opening<'b> {
     pub(super) websocket: bool,
     /// The client waits for `100 Continue`, and the application decides.
     pub(super) expects: bool,
-    /// Only fields whose names make CGI-style ones (`http-rules` §4, "Names").
+    /// Only fields whose names make CGI-style ones (`spec/http.md` §4, "Names").
     pub(super) cgi_names: bool,
 }
 

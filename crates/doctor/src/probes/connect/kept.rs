@@ -233,7 +233,7 @@ fn measured(calls: &Calls) -> String {
         several => format!("medians of {several}"),
     };
     format!(
-        "a call takes {} on a new connection ({how} {}{tls}, answer {}){kept} ({of_how_many})",
+        "a call takes {} on a new connection ({how} {}{tls}, response {}){kept} ({of_how_many})",
         time(whole),
         time(of(|fresh| fresh.connect)),
         time(of(|fresh| fresh.response)),
@@ -303,7 +303,7 @@ mod tests {
         let finding = judge(&calls(true, 10_000, Reuse::Kept));
         assert_eq!(
             finding.evidence,
-            "a call takes 42.0 ms on a new connection (TCP 10.0 ms, TLS 30.0 ms, answer 2.00 ms), 2.00 ms on a kept one (medians of 5)"
+            "a call takes 42.0 ms on a new connection (TCP 10.0 ms, TLS 30.0 ms, response 2.00 ms), 2.00 ms on a kept one (medians of 5)"
         );
         assert_eq!(
             finding.cost.unwrap(),

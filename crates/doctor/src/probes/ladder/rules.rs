@@ -103,7 +103,7 @@ pub(super) fn idle(outer: &Hop, inner: &Hop) -> Finding {
 /// Does the outer server wait longer for a response than the inner?
 pub(super) fn responds(outer: &Hop, inner: &Hop) -> Finding {
     let evidence = format!(
-        "{} answered {} after {}, {} answered {} after {}",
+        "{} responded with {} after {}, {} responded with {} after {}",
         outer.words(),
         outer.status,
         time(outer.took),

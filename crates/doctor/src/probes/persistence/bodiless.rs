@@ -26,7 +26,7 @@ async fn head(patient: &Patient) -> Finding {
 async fn not_modified(patient: &Patient) -> Finding {
     if patient.first.status() != Some(200) {
         let status = patient.first.status().unwrap_or_default();
-        return Finding::unknown(NOT_MODIFIED, format!("the page answers {status}, which has no 304"));
+        return Finding::unknown(NOT_MODIFIED, format!("the page responds with {status}, which has no 304"));
     }
     let Some((name, value)) = condition(&patient.first) else {
         return Finding::unknown(NOT_MODIFIED, "the page has neither ETag nor Last-Modified to ask with");

@@ -255,7 +255,7 @@ impl Codec for FastCgi {
     }
 }
 
-/// Frameworks send a length with 304 that is none (`http-rules` §1).
+/// Frameworks send a length with 304 that is none (`spec/http.md` §1).
 fn is_kept(status: u16, name: &[u8]) -> bool {
     !(matches!(status, 204 | 304) && name.eq_ignore_ascii_case(b"content-length"))
 }

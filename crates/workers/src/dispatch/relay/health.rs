@@ -252,7 +252,7 @@ async fn ask_http(mut client: Client<Http1>, health: Option<&str>) -> Result<(),
     });
     match (status.await?, health) {
         (_, None) | (200..400, Some(_)) => Ok(()),
-        (status, Some(path)) => Err(format!("it answers {status} to {path}")),
+        (status, Some(path)) => Err(format!("it responds with {status} to {path}")),
     }
 }
 

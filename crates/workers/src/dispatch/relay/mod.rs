@@ -223,7 +223,7 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
         }
     }
 
-    /// A client that waits for `100 Continue` before it sends a body that is to be read whole gets it when a worker is free to take the request (`http-rules`
+    /// A client that waits for `100 Continue` before it sends a body that is to be read whole gets it when a worker is free to take the request (`spec/http.md`
     /// §2): not to send ten megabytes for a 503. The place is given back while the body comes, since no client holds a worker by being slow (§7), and the request
     /// is not turned away any more. `false`: it was answered, or its client has gone.
     async fn wait_until_wanted(&mut self) -> bool {

@@ -25,7 +25,7 @@ use super::{behind, leftover};
 
 /// Moved at a time.
 pub(super) const BLOCK: usize = 64 * 1024;
-/// How long a server may consider an expectation (`http-rules` §2).
+/// How long a server may consider an expectation (`spec/http.md` §2).
 const EXPECT: Duration = Duration::from_millis(250);
 
 /// A request with a worker.

@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Checks the language of what users read: banned words and patterns in the documentation and in the program's messages, and lines of Markdown over the width.
+
+    .ci/words.py            check; ends with status 1 when something is found
+    .ci/words.py --all      also list what is tolerated until it is rewritten
+
+Pages and sources that are not rewritten yet are in TOLERATED with the number of findings they may have. That number only falls: a file with fewer findings than
+it may have fails too, so that the number is lowered with it.
+
+Standard library only.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+WIDTH = 120
+
+# pattern -> what to write instead. Matched without regard to case, in prose: outside code blocks, `code` and link targets.
+BANNED = {
+    r"\banswer(s|ed|ing)?\b": "response; to respond, to return (to answer: only of a process that replies to a ping, or of DNS)",
+    r"\b(whoever|whom)\b": "the noun: the client, any caller",
+    r"(?<=[.!?] )(Of|Whoever|What is)\b|^(Of|Whoever|What is)\b": "subject, verb, object",
+    r"\bis no (?!longer\b|more\b|need\b|response\b)[a-z]+": "is not a, there is no",
+    r"\b(as many|so many) as\b|\bso many\b|\bas many [a-z ]+ as (it|they) may\b": "N, up to N, the limit",
+    r"\bgoes on\b|\bwent on\b": "continues, keeps running",
+    r"\b(is|are|was|were) to be\b": "will, should, must; or the state's name",
+    r"\bin clear\b": "in plaintext, unencrypted",
+    r"\bfor a while\b": "the exact key or figure",
+    r"\btime-outs?\b": "timeout",
+    r"\banew\b": "again; reopened, recreated",
+    r"\b(tidings|goodbye|bygone)\b": "close message",
+    r"\bfolders?\b": "directory",
+    r"\bsays nonsense|speaks nonsense\b": "sent an unexpected message",
+    r"\bbehind (a|an|the|its|their) (response|request|end|head|answer)s?\b": "after",
+    r"\bwithout a blank\b|\bwithout blanks\b": "without a space",
+    r"\btakes? (it|them|this) up\b|\bis taken up\b": "loads, applies",
+    r"\bhas had its time\b": "timed out",
+    r"\bput back\b": "restored, reset",
+    r"\b(seat|seats)\b": "slot",
+    r"\bmended\b": "fixed, normalized",
+}
+
+# Texts of users: pages, and string literals of these sources.
+PAGES = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/*.md", "docs/guide/*.md", "docs/operate/*.md", "docs/reference/configuration.md", "examples/*/README.md"]
+SOURCES = ["crates/config/src/**/*.rs", "crates/keepwarm/src/**/*.rs", "crates/doctor/src/**/*.rs", "crates/workers/src/**/*.rs", "crates/egress/src/**/*.rs",
+           "crates/net/src/**/*.rs", "crates/edge/src/**/*.rs", "crates/telemetry/src/**/*.rs"]  # fmt: skip
+
+# file -> findings that it may have until it is rewritten.
+TOLERATED = ROOT / ".ci" / "words-tolerated.txt"
+
+
+def main():
+    tolerated = dict(read_tolerated())
+    failed = False
+    found = {}
+    for path in sorted({page for pattern in PAGES for page in ROOT.glob(pattern)}):
+        found[name(path)] = list(page_findings(path))
+    for path in sorted({source for pattern in SOURCES for source in ROOT.glob(pattern)}):
+        if "tests" not in path.parts and path.stem not in ("tests", "simulation"):
+            found[name(path)] = list(source_findings(path))
+    for file, findings in found.items():
+        allowed = tolerated.pop(file, 0)
+        if len(findings) > allowed or "--all" in sys.argv:
+            for number, text, advice in findings:
+                print(f"words: {file}:{number}: {text!r}: {advice}", file=sys.stderr)
+        if len(findings) > allowed:
+            failed = True
+        elif len(findings) < allowed:
+            failed = True
+            print(f"words: {file} has {len(findings)} findings left: write that into {name(TOLERATED)}, where {allowed} stands", file=sys.stderr)
+    for file in tolerated:
+        failed = True
+        print(f"words: {name(TOLERATED)} names {file}, which is not there", file=sys.stderr)
+    if "--write" in sys.argv:
+        TOLERATED.write_text("".join(f"{len(findings)} {file}\n" for file, findings in found.items() if findings))
+        return 0
+    return 1 if failed else 0
+
+
+def name(path):
+    return str(path.relative_to(ROOT))
+
+
+def read_tolerated():
+    for line in TOLERATED.read_text().splitlines():
+        count, file = line.split(" ", 1)
+        yield file, int(count)
+
+
+def page_findings(path):
+    """(line, text, advice) of a page of Markdown."""
+    in_code = False
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            in_code = not in_code
+            continue
+        if in_code:
+            continue
+        if len(line) > WIDTH and not line.startswith("|") and path.name != "configuration.md" and " " in line[:WIDTH].strip():
+            yield number, line[:60] + "…", f"{len(line)} columns; lines end where a sentence ends, or at {WIDTH}"
+        prose = re.sub(r"`[^`]*`", "`…`", line)
+        prose = re.sub(r"\]\([^)]*\)", "]", prose)
+        if line.startswith("#"):
+            continue  # headings are links from elsewhere
+        yield from banned(number, prose)
+
+
+def source_findings(path):
+    """(line, text, advice) of the string literals of a Rust source, but for identifiers and one word."""
+    text = path.read_text().split("#[cfg(test)]\nmod tests {")[0]
+    literal = re.compile(r'//[^\n]*|r#"(?:.|\n)*?"#|"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\\n])\'')
+    for match in literal.finditer(text):
+        value = match.group()
+        if value.startswith(("//", "'")) or " " not in value:
+            continue
+        number = text.count("\n", 0, match.start()) + 1
+        prose = re.sub(r"`[^`]*`|\{[^}]*\}|\\\"[^\"]*\\\"", "…", re.sub(r"\\\n\s*", "", value.strip('"')))
+        yield from banned(number, prose)
+
+
+def banned(number, prose):
+    for pattern, advice in BANNED.items():
+        for match in re.finditer(pattern, prose, re.I if "Of|" not in pattern else 0):
+            yield number, match.group(), advice
+
+
+if __name__ == "__main__":
+    sys.exit(main())
