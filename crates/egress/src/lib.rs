@@ -31,7 +31,7 @@ pub use rate_limit::{
     Decision, LimitKey, OnStoreFailure, RateLimitSettings, RateLimited, RateLimiter, Store, StoreDriver,
     StoreFailure, StoreSettings,
 };
-pub use seen::{CallLog, EndpointPicture, LastFailure, UpstreamPicture};
+pub use seen::{CallLog, EndpointStatus, LastFailure, UpstreamStatus};
 pub use settings::{CallLimits, DnsSettings, HashKey, Place, Source, UpstreamSettings};
 pub use upstream::Upstream;
 

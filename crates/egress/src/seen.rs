@@ -3,7 +3,7 @@
 //! A call that goes well costs additions to cells of its thread and one line in a buffer; all else is off the fast path.
 
 mod call;
-mod picture;
+mod status;
 mod timing;
 mod trace;
 
@@ -18,7 +18,7 @@ use keepwarm_telemetry::{Format, Sink};
 use tokio::time::Instant;
 
 pub(crate) use self::call::Seen;
-pub use self::picture::{EndpointPicture, UpstreamPicture};
+pub use self::status::{EndpointStatus, UpstreamStatus};
 pub(crate) use self::timing::{SERVER_TIMING, ServerTiming};
 pub(crate) use self::trace::Trace;
 use crate::endpoints::lock;

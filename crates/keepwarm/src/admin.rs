@@ -33,7 +33,7 @@ use self::guard::{Act, Guard};
 use crate::control::ReloadRequest;
 use crate::run::sockets::{Copies, Opened, Own, Sockets};
 use crate::status;
-use crate::view::View;
+use crate::status::view::View;
 
 /// Connections at once: probers, a scraper or two, and people.
 const CONNECTIONS: usize = 64;
@@ -299,10 +299,10 @@ impl Desk {
                 let text = exposition::write(metrics::families(&self.view.look().await), format);
                 Response::new(200, format.content_type(), text)
             }
-            b"/status" => Response::json(200, &status::json(&self.view.look().await)),
+            b"/status" => Response::json(200, &status::json::json(&self.view.look().await)),
             b"/stats" => {
-                let name = status::puma::app_of(request.head.query().unwrap_or_default());
-                let stats = status::puma::json(&self.view.look().await, name);
+                let name = status::json::puma::app_of(request.head.query().unwrap_or_default());
+                let stats = status::json::puma::json(&self.view.look().await, name);
                 stats.map_or_else(
                     || Response::error(404, "no_app", "There is no app of Ruby of this name.", wants_json),
                     |stats| Response::json(200, &stats),

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::status::view::View;
 use crate::subjects::Subject;
-use crate::view::View;
 use crate::{stack, status};
 
 /// A request to reload, and where its outcome goes.
@@ -99,7 +99,7 @@ async fn serve(
     }
     let (word, rest) = line.trim_end().split_once(' ').unwrap_or((line.trim_end(), ""));
     let response = match word {
-        "status" => status::json(&view.look().await),
+        "status" => status::json::json(&view.look().await),
         "subjects" => view.served().subjects.iter().map(Subject::json).collect(),
         "stack" => stack::respond(&view, rest).await,
         "reload" => {

@@ -27,13 +27,10 @@ mod service_manager;
 mod sources;
 mod stack;
 mod status;
-mod status_command;
 mod subjects;
-mod table;
 mod upstreams;
 mod users;
 mod version;
-mod view;
 mod watch;
 
 use std::io::{IsTerminal, Write};
@@ -61,7 +58,7 @@ fn main() -> ExitCode {
     match Cli::read().command {
         Command::Run(options) => run::run(&options),
         Command::Reload(which) => reload::reload(&which),
-        Command::Status(options) => status_command::status(&options),
+        Command::Status(options) => status::command::status(&options),
         Command::Stack(options) => stack::stack(&options),
         Command::Check(options) => check::check(&options),
         Command::Explain { key } => explain(key.as_deref()),

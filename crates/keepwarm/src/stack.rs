@@ -8,7 +8,7 @@ use keepwarm_workers::supervisor::{Snapshot, WorkerSnapshot, WorkerState};
 use serde_json::{Value, json};
 
 use crate::find::Instance;
-use crate::view::View;
+use crate::status::view::View;
 use crate::{cli, complain, exit};
 
 /// Asks for the stack of a worker and prints it.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::view::View;
+use crate::status::view::View;
 
 /// How long a thread may take to have its turn. Nothing that a thread does on purpose takes a tenth of it.
 const TURN: Duration = Duration::from_secs(5);

@@ -14,22 +14,22 @@ use prometheus_client::registry::Unit;
 
 use super::exposition::{Family, Row, Value};
 use super::process;
-use crate::view::{AppPicture, ListenerPicture, Picture, RoutePicture, WorkerPicture};
+use crate::status::view::{AppStatus, ListenerStatus, RouteStatus, Status, WorkerStatus};
 
 /// All of them.
-pub(super) fn families(picture: &Picture) -> Vec<Family> {
-    let mut all = requests(picture);
-    all.extend(workers(picture));
-    all.extend(listeners(&picture.listeners));
-    all.extend(upstreams::families(&picture.upstreams));
+pub(super) fn families(status: &Status) -> Vec<Family> {
+    let mut all = requests(status);
+    all.extend(workers(status));
+    all.extend(listeners(&status.listeners));
+    all.extend(upstreams::families(&status.upstreams));
     all.extend(words());
     all.extend(spill());
-    all.extend(about(picture));
+    all.extend(about(status));
     all
 }
 
-fn requests(picture: &Picture) -> Vec<Family> {
-    let classes = picture.routes.iter().flat_map(|route| {
+fn requests(status: &Status) -> Vec<Family> {
+    let classes = status.routes.iter().flat_map(|route| {
         CLASSES.iter().zip(route.totals.classes).map(|(class, count)| {
             let mut labels = of_route(route);
             labels.push(("code", (*class).to_owned()));
@@ -38,8 +38,8 @@ fn requests(picture: &Picture) -> Vec<Family> {
     });
     let by_route = |times: fn(&RouteTotals) -> &Times| {
         let row =
-            |route: &RoutePicture| Row { labels: of_route(route), value: times_of(times(&route.totals)) };
-        picture.routes.iter().filter(|route| times(&route.totals).count() > 0).map(row).collect()
+            |route: &RouteStatus| Row { labels: of_route(route), value: times_of(times(&route.totals)) };
+        status.routes.iter().filter(|route| times(&route.totals).count() > 0).map(row).collect()
     };
     let seconds = |name, help, rows| Family {
         name,
@@ -68,17 +68,17 @@ fn requests(picture: &Picture) -> Vec<Family> {
         seconds(
             "keepwarm_request_queue",
             "Part of that in which the request waited for a worker",
-            by_app(&picture.routes, |totals| &totals.queue),
+            by_app(&status.routes, |totals| &totals.queue),
         ),
         seconds(
             "keepwarm_request_write",
             "Part of that in which the response, complete, was on its way to the client",
-            by_app(&picture.routes, |totals| &totals.write),
+            by_app(&status.routes, |totals| &totals.write),
         ),
     ]
 }
 
-fn of_route(route: &RoutePicture) -> Vec<(&'static str, String)> {
+fn of_route(route: &RouteStatus) -> Vec<(&'static str, String)> {
     vec![("app", route.app.to_owned()), ("route", route.route.to_owned())]
 }
 
@@ -87,7 +87,7 @@ fn times_of(times: &Times) -> Value {
 }
 
 /// The routes of each app together.
-fn by_app(routes: &[RoutePicture], times: fn(&RouteTotals) -> &Times) -> Vec<Row> {
+fn by_app(routes: &[RouteStatus], times: fn(&RouteTotals) -> &Times) -> Vec<Row> {
     let mut apps: BTreeMap<&str, Times> = BTreeMap::new();
     for route in routes.iter().filter(|route| times(&route.totals).count() > 0) {
         apps.entry(route.app).or_default().merge(times(&route.totals));
@@ -99,19 +99,18 @@ fn of_app(app: &str) -> Vec<(&'static str, String)> {
     vec![("app", app.to_owned())]
 }
 
-fn workers(picture: &Picture) -> Vec<Family> {
-    let states = picture.apps.iter().flat_map(|app| {
+fn workers(status: &Status) -> Vec<Family> {
+    let states = status.apps.iter().flat_map(|app| {
         WorkerState::ALL.iter().map(|state| {
             let here =
-                |worker: &&WorkerPicture| *worker.worker.app == *app.name && worker.worker.state == *state;
-            let count = picture.workers.iter().filter(here).count() as u64;
+                |worker: &&WorkerStatus| *worker.worker.app == *app.name && worker.worker.state == *state;
+            let count = status.workers.iter().filter(here).count() as u64;
             row(&app.name, "state", state.name(), count)
         })
     });
-    let each = |value: fn(&AppPicture) -> Option<u64>| -> Vec<Row> {
-        let row =
-            |app: &AppPicture| Some(Row { labels: of_app(&app.name), value: Value::Count(value(app)?) });
-        picture.apps.iter().filter_map(row).collect()
+    let each = |value: fn(&AppStatus) -> Option<u64>| -> Vec<Row> {
+        let row = |app: &AppStatus| Some(Row { labels: of_app(&app.name), value: Value::Count(value(app)?) });
+        status.apps.iter().filter_map(row).collect()
     };
     vec![
         gauge("keepwarm_workers", "Workers by what they do", None, states.collect()),
@@ -125,7 +124,7 @@ fn workers(picture: &Picture) -> Vec<Family> {
             "keepwarm_worker_memory",
             "Resident memory of each worker, its own anonymous pages and what it shares",
             Some(Unit::Bytes),
-            memory(&picture.workers),
+            memory(&status.workers),
         ),
         gauge(
             "keepwarm_queue_length",
@@ -149,21 +148,21 @@ fn workers(picture: &Picture) -> Vec<Family> {
             "keepwarm_worker_recycles",
             "Workers that were replaced on purpose",
             None,
-            reasons::<Recycled>(&picture.apps, |counts| &counts.recycles),
+            reasons::<Recycled>(&status.apps, |counts| &counts.recycles),
         ),
         counter(
             "keepwarm_worker_deaths",
             "Workers that ended and should not have",
             None,
-            reasons::<Death>(&picture.apps, |counts| &counts.deaths),
+            reasons::<Death>(&status.apps, |counts| &counts.deaths),
         ),
     ]
 }
 
 /// By app and place: not by process, or every recycle would make a series. During a reload two workers have one place.
-fn memory(workers: &[WorkerPicture]) -> Vec<Row> {
+fn memory(workers: &[WorkerStatus]) -> Vec<Row> {
     let mut places: BTreeMap<(&str, u32, &str), u64> = BTreeMap::new();
-    for WorkerPicture { worker, .. } in workers {
+    for WorkerStatus { worker, .. } in workers {
         let Some(memory) = worker.memory else { continue };
         *places.entry((&worker.app, worker.number, "own")).or_default() += memory.own;
         *places.entry((&worker.app, worker.number, "shared")).or_default() += memory.shared;
@@ -176,7 +175,7 @@ fn memory(workers: &[WorkerPicture]) -> Vec<Row> {
 }
 
 fn reasons<R: Reason>(
-    apps: &[AppPicture],
+    apps: &[AppStatus],
     counts: fn(&keepwarm_workers::supervisor::AppSnapshot) -> &keepwarm_workers::supervisor::Counts<R>,
 ) -> Vec<Row> {
     let known = apps.iter().filter_map(|app| Some((app, app.counts.as_ref()?)));
@@ -194,9 +193,9 @@ fn row(app: &str, label: &'static str, word: &str, count: u64) -> Row {
     Row { labels: vec![("app", app.to_owned()), (label, word.to_owned())], value: Value::Count(count) }
 }
 
-fn listeners(listeners: &[ListenerPicture]) -> Vec<Family> {
+fn listeners(listeners: &[ListenerStatus]) -> Vec<Family> {
     let each = |value: fn(&ListenerTotals) -> u64| -> Vec<Row> {
-        let row = |listener: &ListenerPicture| Row {
+        let row = |listener: &ListenerStatus| Row {
             labels: vec![("listener", listener.name.clone())],
             value: Value::Count(value(&listener.totals)),
         };
@@ -314,9 +313,9 @@ fn spill() -> Vec<Family> {
     ]
 }
 
-fn about(picture: &Picture) -> Vec<Family> {
+fn about(status: &Status) -> Vec<Family> {
     let one = |value| vec![Row { labels: Vec::new(), value }];
-    let started = picture.started.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let started = status.started.duration_since(UNIX_EPOCH).unwrap_or_default();
     let process = process::look();
     let build =
         vec![Row { labels: vec![("version", env!("CARGO_PKG_VERSION").to_owned())], value: Value::Count(1) }];
@@ -325,13 +324,13 @@ fn about(picture: &Picture) -> Vec<Family> {
             "keepwarm_ready",
             "1: requests are wanted; 0: starting or draining",
             None,
-            one(Value::Count(picture.ready.into())),
+            one(Value::Count(status.ready.into())),
         ),
         gauge(
             "keepwarm_threads_stuck",
             "Data-plane threads that have not turned for 5 s",
             None,
-            one(Value::Count(picture.stuck as u64)),
+            one(Value::Count(status.stuck as u64)),
         ),
         gauge("keepwarm_build_info", "The version that runs", None, build),
         counter(

@@ -26,8 +26,8 @@ use crate::assemble::DoorVariables;
 use crate::control::{self, Door, ReloadRequest};
 use crate::readiness::Readiness;
 use crate::service_manager::ServiceManager;
+use crate::status::view::{Served, View};
 use crate::upstreams::Upstreams;
-use crate::view::{Served, View};
 use crate::watch::{self, Watch};
 use crate::{assemble, complain, exit, subjects};
 

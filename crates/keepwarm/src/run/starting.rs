@@ -28,9 +28,9 @@ use crate::admin::Admin;
 use crate::assemble::{self, DoorVariables, Parts};
 use crate::readiness::Readiness;
 use crate::service_manager::ServiceManager;
+use crate::status::view::{Served, View};
 use crate::upstreams::Upstreams;
 use crate::version;
-use crate::view::{Served, View};
 use crate::watch;
 use crate::{file_limit, language};
 

@@ -1,6 +1,6 @@
 //! The metrics of the back door.
 
-use keepwarm_egress::{EndpointPicture, UpstreamPicture};
+use keepwarm_egress::{EndpointStatus, UpstreamStatus};
 use keepwarm_net::PoolTotals;
 use keepwarm_policy::breaker;
 use keepwarm_telemetry::cells::Times;
@@ -15,16 +15,16 @@ use super::{counter, gauge, times_of};
 
 type Labels = Vec<(&'static str, String)>;
 
-pub(super) fn families(pictures: &[UpstreamPicture]) -> Vec<Family> {
+pub(super) fn families(upstreams: &[UpstreamStatus]) -> Vec<Family> {
     let mut all = calls();
     all.extend(words());
-    all.extend(endpoints(pictures));
-    all.extend(breakers(pictures));
+    all.extend(endpoints(upstreams));
+    all.extend(breakers(upstreams));
     let metered: Vec<Connections> =
         upstreams::endpoints().into_iter().map(|meter| (meter, meter.connections.totals())).collect();
     all.extend(connections(&metered));
     all.extend(handshakes(&metered));
-    all.extend(whole(pictures));
+    all.extend(whole(upstreams));
     all
 }
 
@@ -136,15 +136,15 @@ fn words() -> Vec<Family> {
     ]
 }
 
-fn endpoints(pictures: &[UpstreamPicture]) -> Vec<Family> {
-    let each = |value: fn(&EndpointPicture) -> u64| -> Vec<Row> {
-        let row = |(labels, endpoint): (Labels, &EndpointPicture)| Row {
+fn endpoints(upstreams: &[UpstreamStatus]) -> Vec<Family> {
+    let each = |value: fn(&EndpointStatus) -> u64| -> Vec<Row> {
+        let row = |(labels, endpoint): (Labels, &EndpointStatus)| Row {
             labels,
             value: Value::Count(value(endpoint)),
         };
-        of_endpoints(pictures).map(row).collect()
+        of_endpoints(upstreams).map(row).collect()
     };
-    let states = of_endpoints(pictures).flat_map(|(labels, endpoint)| {
+    let states = of_endpoints(upstreams).flat_map(|(labels, endpoint)| {
         let state = endpoint.connections;
         [("idle", state.idle), ("in_use", state.in_use), ("dialling", state.dialling)]
             .map(|(word, count)| with(labels.clone(), ("state", word), count as u64))
@@ -184,9 +184,9 @@ fn endpoints(pictures: &[UpstreamPicture]) -> Vec<Family> {
 }
 
 /// One of the states of each is 1. The upstream's own has no endpoint.
-fn breakers(pictures: &[UpstreamPicture]) -> Vec<Family> {
-    let own = pictures.iter().map(|upstream| (of_endpoint(upstream, ""), upstream.breaker));
-    let theirs = of_endpoints(pictures).map(|(labels, endpoint)| (labels, endpoint.breaker));
+fn breakers(upstreams: &[UpstreamStatus]) -> Vec<Family> {
+    let own = upstreams.iter().map(|upstream| (of_endpoint(upstream, ""), upstream.breaker));
+    let theirs = of_endpoints(upstreams).map(|(labels, endpoint)| (labels, endpoint.breaker));
     let rows = own.chain(theirs).flat_map(|(labels, now)| {
         [breaker::State::Closed, breaker::State::Open, breaker::State::HalfOpen]
             .map(|state| with(labels.clone(), ("state", state.name()), (state == now).into()))
@@ -276,9 +276,9 @@ fn handshakes(metered: &[Connections]) -> Vec<Family> {
     ]
 }
 
-fn whole(pictures: &[UpstreamPicture]) -> Vec<Family> {
-    let each = |value: fn(&UpstreamPicture) -> u64| -> Vec<Row> {
-        of_upstreams(pictures, |upstream| Value::Count(value(upstream)))
+fn whole(upstreams: &[UpstreamStatus]) -> Vec<Family> {
+    let each = |value: fn(&UpstreamStatus) -> u64| -> Vec<Row> {
+        of_upstreams(upstreams, |upstream| Value::Count(value(upstream)))
     };
     vec![
         gauge(
@@ -318,22 +318,22 @@ fn with(mut labels: Labels, (label, word): (&'static str, &str), count: u64) -> 
     Row { labels, value: Value::Count(count) }
 }
 
-fn of_upstream(upstream: &UpstreamPicture) -> Labels {
+fn of_upstream(upstream: &UpstreamStatus) -> Labels {
     vec![("upstream", upstream.name.to_string())]
 }
 
-fn of_endpoint(upstream: &UpstreamPicture, endpoint: &str) -> Labels {
+fn of_endpoint(upstream: &UpstreamStatus, endpoint: &str) -> Labels {
     vec![("upstream", upstream.name.to_string()), ("endpoint", endpoint.to_owned())]
 }
 
 /// Those that have counts of their own.
-fn of_endpoints(pictures: &[UpstreamPicture]) -> impl Iterator<Item = (Labels, &EndpointPicture)> {
-    pictures.iter().flat_map(|upstream| {
+fn of_endpoints(upstreams: &[UpstreamStatus]) -> impl Iterator<Item = (Labels, &EndpointStatus)> {
+    upstreams.iter().flat_map(|upstream| {
         let own = upstream.endpoints.iter().filter(|endpoint| endpoint.calls.is_some());
         own.map(|endpoint| (of_endpoint(upstream, &endpoint.name), endpoint))
     })
 }
 
-fn of_upstreams(pictures: &[UpstreamPicture], value: impl Fn(&UpstreamPicture) -> Value) -> Vec<Row> {
-    pictures.iter().map(|upstream| Row { labels: of_upstream(upstream), value: value(upstream) }).collect()
+fn of_upstreams(upstreams: &[UpstreamStatus], value: impl Fn(&UpstreamStatus) -> Value) -> Vec<Row> {
+    upstreams.iter().map(|upstream| Row { labels: of_upstream(upstream), value: value(upstream) }).collect()
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
-use keepwarm_egress::{Upstream, UpstreamPicture};
+use keepwarm_egress::{Upstream, UpstreamStatus};
 use keepwarm_net::Remote;
 use keepwarm_telemetry::meters::{self, ListenerTotals, RouteTotals};
 use keepwarm_workers::dispatch::{InHand, Links, StandingServer, WorkerActivity};
@@ -67,12 +67,12 @@ impl View {
     }
 
     /// Looks at everything, once.
-    pub(crate) async fn look(&self) -> Picture {
+    pub(crate) async fn look(&self) -> Status {
         let snapshot = self.supervisor.snapshot().await;
         let served = self.served();
         let routes = meters::routes();
         let apps = served.apps.iter().map(|(name, threads)| self.app(name, *threads, &snapshot)).collect();
-        Picture {
+        Status {
             started: self.started,
             uptime: self.begun.elapsed(),
             ready: self.readiness.is_ready(),
@@ -82,15 +82,15 @@ impl View {
             listeners: served.listeners.iter().map(listener).collect(),
             routes: routes
                 .iter()
-                .map(|meter| RoutePicture { app: &meter.app, route: &meter.route, totals: meter.totals() })
+                .map(|meter| RouteStatus { app: &meter.app, route: &meter.route, totals: meter.totals() })
                 .collect(),
             upstreams: served.upstreams.iter().map(|upstream| upstream.look()).collect(),
         }
     }
 
-    fn app(&self, name: &str, threads: Option<usize>, snapshot: &Snapshot) -> AppPicture {
+    fn app(&self, name: &str, threads: Option<usize>, snapshot: &Snapshot) -> AppStatus {
         let app = self.links.app(name);
-        AppPicture {
+        AppStatus {
             name: name.to_owned(),
             threads,
             about: app.as_ref().and_then(|app| app.about()),
@@ -108,21 +108,21 @@ impl View {
 
 /// Everything at one moment.
 #[derive(Debug)]
-pub(crate) struct Picture {
+pub(crate) struct Status {
     pub(crate) started: SystemTime,
     pub(crate) uptime: Duration,
     pub(crate) ready: bool,
     /// Data-plane threads that do not turn.
     pub(crate) stuck: usize,
-    pub(crate) apps: Vec<AppPicture>,
-    pub(crate) workers: Vec<WorkerPicture>,
-    pub(crate) listeners: Vec<ListenerPicture>,
-    pub(crate) routes: Vec<RoutePicture>,
-    pub(crate) upstreams: Vec<UpstreamPicture>,
+    pub(crate) apps: Vec<AppStatus>,
+    pub(crate) workers: Vec<WorkerStatus>,
+    pub(crate) listeners: Vec<ListenerStatus>,
+    pub(crate) routes: Vec<RouteStatus>,
+    pub(crate) upstreams: Vec<UpstreamStatus>,
 }
 
 #[derive(Debug)]
-pub(crate) struct AppPicture {
+pub(crate) struct AppStatus {
     pub(crate) name: String,
     /// Of a worker, where it is an app of Ruby.
     pub(crate) threads: Option<usize>,
@@ -138,37 +138,37 @@ pub(crate) struct AppPicture {
 }
 
 #[derive(Debug)]
-pub(crate) struct WorkerPicture {
+pub(crate) struct WorkerStatus {
     pub(crate) worker: WorkerSnapshot,
     /// The requests it holds, the oldest first.
     pub(crate) in_hand: Vec<InHand>,
 }
 
 #[derive(Debug)]
-pub(crate) struct ListenerPicture {
+pub(crate) struct ListenerStatus {
     pub(crate) name: String,
     pub(crate) addresses: Vec<String>,
     pub(crate) totals: ListenerTotals,
 }
 
 #[derive(Debug)]
-pub(crate) struct RoutePicture {
+pub(crate) struct RouteStatus {
     pub(crate) app: &'static str,
     pub(crate) route: &'static str,
     pub(crate) totals: RouteTotals,
 }
 
-fn workers(snapshot: Snapshot, mut activity: Vec<WorkerActivity>) -> Vec<WorkerPicture> {
-    let picture = |worker: WorkerSnapshot| {
+fn workers(snapshot: Snapshot, mut activity: Vec<WorkerActivity>) -> Vec<WorkerStatus> {
+    let status = |worker: WorkerSnapshot| {
         let at = activity.iter().position(|activity| Some(activity.worker.pid) == worker.pid);
         let in_hand = at.map(|at| activity.swap_remove(at).in_hand).unwrap_or_default();
-        WorkerPicture { worker, in_hand }
+        WorkerStatus { worker, in_hand }
     };
-    snapshot.workers.into_iter().map(picture).collect()
+    snapshot.workers.into_iter().map(status).collect()
 }
 
-fn listener((name, addresses): &(String, Vec<String>)) -> ListenerPicture {
-    ListenerPicture {
+fn listener((name, addresses): &(String, Vec<String>)) -> ListenerStatus {
+    ListenerStatus {
         name: name.clone(),
         addresses: addresses.clone(),
         totals: meters::listener(name).totals(),

@@ -4,7 +4,7 @@ use std::time::{Instant, SystemTime};
 
 use serde_json::{Value, json};
 
-use crate::view::{AppPicture, Picture, WorkerPicture};
+use crate::status::view::{AppStatus, Status, WorkerStatus};
 
 /// The app that a query names: `app=shop`.
 pub(crate) fn app_of(query: &[u8]) -> Option<&str> {
@@ -13,40 +13,40 @@ pub(crate) fn app_of(query: &[u8]) -> Option<&str> {
 }
 
 /// The app of this name, or without a name the first of Ruby; `None`: there is none.
-pub(crate) fn json(picture: &Picture, name: Option<&str>) -> Option<Value> {
-    let is_meant = |app: &&AppPicture| app.threads.is_some() && name.is_none_or(|name| app.name == name);
-    let app = picture.apps.iter().find(is_meant)?;
+pub(crate) fn json(status: &Status, name: Option<&str>) -> Option<Value> {
+    let is_meant = |app: &&AppStatus| app.threads.is_some() && name.is_none_or(|name| app.name == name);
+    let app = status.apps.iter().find(is_meant)?;
     let threads = app.threads.unwrap_or(1);
     let counts = app.counts.as_ref();
     let generation = counts.map(|counts| counts.generation);
-    let workers = picture.workers.iter().filter(|worker| *worker.worker.app == *app.name);
-    let workers: Vec<&WorkerPicture> = workers.collect();
+    let workers = status.workers.iter().filter(|worker| *worker.worker.app == *app.name);
+    let workers: Vec<&WorkerStatus> = workers.collect();
     let old = workers.iter().filter(|worker| Some(worker.worker.generation) != generation).count();
     // Puma has a queue in each worker, and here it is one for all: its length stands at the first.
     let queues = std::iter::once(app.queue).chain(std::iter::repeat(0));
     Some(json!({
-        "started_at": time(picture.started),
+        "started_at": time(status.started),
         "workers": workers.len(),
         "phase": generation,
         "booted_workers": workers.iter().filter(|worker| is_booted(worker)).count(),
         "old_workers": old,
-        "worker_status": workers.iter().zip(queues).map(|(picture, queue)| worker(picture, threads, queue)).collect::<Vec<_>>(),
+        "worker_status": workers.iter().zip(queues).map(|(status, queue)| worker(status, threads, queue)).collect::<Vec<_>>(),
     }))
 }
 
-fn worker(picture: &WorkerPicture, threads: usize, queue: usize) -> Value {
-    let worker = &picture.worker;
+fn worker(status: &WorkerStatus, threads: usize, queue: usize) -> Value {
+    let worker = &status.worker;
     let now = SystemTime::now();
     let started = worker.started.map(|started| now - Instant::now().saturating_duration_since(started));
     // Those without an age wait there behind another.
-    let busy = picture.in_hand.iter().filter(|request| request.age.is_some()).count();
-    let waiting = picture.in_hand.len() - busy;
+    let busy = status.in_hand.iter().filter(|request| request.age.is_some()).count();
+    let waiting = status.in_hand.len() - busy;
     json!({
         "started_at": started.map(time),
         "pid": worker.pid,
         "index": worker.number.saturating_sub(1),
         "phase": worker.generation,
-        "booted": is_booted(picture),
+        "booted": is_booted(status),
         "last_checkin": time(now),
         "last_status": {
             "backlog": queue + waiting,
@@ -59,8 +59,8 @@ fn worker(picture: &WorkerPicture, threads: usize, queue: usize) -> Value {
     })
 }
 
-fn is_booted(picture: &WorkerPicture) -> bool {
-    picture.worker.state.name() == "ready"
+fn is_booted(status: &WorkerStatus) -> bool {
+    status.worker.state.name() == "ready"
 }
 
 /// To the second, as Puma says it.

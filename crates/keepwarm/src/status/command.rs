@@ -8,8 +8,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
 use serde_json::Value;
 
+use super::table;
 use crate::find::Instance;
-use crate::{cli, complain, exit, table};
+use crate::{cli, complain, exit};
 
 /// From one look to the next.
 const EACH: Duration = Duration::from_secs(1);

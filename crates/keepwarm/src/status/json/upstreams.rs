@@ -1,6 +1,6 @@
 //! The upstreams in the status.
 
-use keepwarm_egress::{EndpointPicture, UpstreamPicture};
+use keepwarm_egress::{EndpointStatus, UpstreamStatus};
 use keepwarm_net::PoolTotals;
 use keepwarm_telemetry::cells::Times;
 use keepwarm_telemetry::meters::CLASSES;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::seconds;
 
 /// One of them.
-pub(super) fn json(upstream: &UpstreamPicture) -> Value {
+pub(super) fn json(upstream: &UpstreamStatus) -> Value {
     let totals = &upstream.totals;
     json!({
         "name": &*upstream.name,
@@ -40,7 +40,7 @@ fn handshakes(totals: &PoolTotals) -> Value {
     })
 }
 
-fn endpoint(endpoint: &EndpointPicture) -> Value {
+fn endpoint(endpoint: &EndpointStatus) -> Value {
     let calls = endpoint.calls.as_ref();
     let connections = endpoint.connections;
     json!({

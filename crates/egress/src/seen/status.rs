@@ -11,7 +11,7 @@ use crate::{CheckFailure, LastFailure, LookupFailure, Upstream};
 
 /// An upstream at one moment.
 #[derive(Debug, Clone)]
-pub struct UpstreamPicture {
+pub struct UpstreamStatus {
     /// Its name in the configuration.
     pub name: Arc<str>,
     /// Calls that are in work.
@@ -25,7 +25,7 @@ pub struct UpstreamPicture {
     /// How many endpoints it has.
     pub found: usize,
     /// The first of them.
-    pub endpoints: Vec<EndpointPicture>,
+    pub endpoints: Vec<EndpointStatus>,
     /// Names looked up.
     pub lookups: u64,
     /// How many of them failed.
@@ -38,7 +38,7 @@ pub struct UpstreamPicture {
 
 /// An endpoint at one moment.
 #[derive(Debug, Clone)]
-pub struct EndpointPicture {
+pub struct EndpointStatus {
     /// What logs and metrics call it.
     pub name: Arc<str>,
     /// The lowest number is used first.
@@ -67,7 +67,7 @@ pub struct EndpointPicture {
     pub last_failure: Option<LastFailure>,
 }
 
-impl EndpointPicture {
+impl EndpointStatus {
     /// What it does with calls, in a word: `up`, `warming` (bears less than its share), `half-open`, `open` (its breaker), `ejected` (worse than others), `down` (its
     /// health checks).
     #[must_use]
@@ -85,11 +85,11 @@ impl EndpointPicture {
 impl Upstream {
     /// How it is now. As many endpoints as have counts of their own; the rest only counts.
     #[must_use]
-    pub fn look(&self) -> UpstreamPicture {
+    pub fn look(&self) -> UpstreamStatus {
         let endpoints = self.endpoints();
         let (in_flight, queue) = self.in_work();
         let discovery = self.discovery();
-        UpstreamPicture {
+        UpstreamStatus {
             name: Arc::clone(self.name()),
             in_flight,
             queue,
@@ -109,11 +109,11 @@ impl Upstream {
         }
     }
 
-    fn look_at(&self, entry: &EndpointEntry) -> EndpointPicture {
+    fn look_at(&self, entry: &EndpointEntry) -> EndpointStatus {
         let state = &entry.state;
         let meter = state.seen().meter(self.name(), state.name());
         let own = *meter.endpoint == **state.name();
-        EndpointPicture {
+        EndpointStatus {
             name: Arc::clone(state.name()),
             priority: entry.priority,
             weight: entry.weight,
