@@ -58,7 +58,10 @@ fn a_target_that_is_a_server_of_its_own_takes_a_command() {
     let output = run(&["run", "server.js"], &folder.0);
     assert_eq!(output.status.code(), Some(2));
     let said = said(&output);
-    assert!(said.contains("server of its own") && said.contains("\"node\", \"server.js\""), "{said}");
+    assert!(
+        said.contains("is a server (kind \"http\")") && said.contains("\"node\", \"server.js\""),
+        "{said}"
+    );
 }
 
 #[test]

@@ -347,9 +347,9 @@ fn refused(app: &str, told: &[&str]) {
 fn what_cannot_be_is_refused_before_anything_starts() {
     refused(
         "user = \"no-such-user\"",
-        &["keepwarm.toml:11:8", "`app.app.user` is `no-such-user`, and there is no such user"],
+        &["keepwarm.toml:11:8", "`app.app.user` is `no-such-user`, but there is no such user"],
     );
-    refused("group = \"no-such-group\"", &["keepwarm.toml:11:9", "and there is no such group"]);
+    refused("group = \"no-such-group\"", &["keepwarm.toml:11:9", "but there is no such group"]);
     refused("umask = \"8\"", &["keepwarm.toml:11:9", "octal"]);
     let above = std::fs::read_to_string("/proc/sys/fs/nr_open")
         .expect("a limit")
@@ -370,7 +370,7 @@ fn a_directory_that_the_user_may_not_enter_is_refused() {
     assert_eq!(server.wait_for_exit(LONG).code(), Some(2));
     let log = server.log();
     assert!(
-        log.contains("keepwarm.toml:9:13") && log.contains("`nobody` of `app.app` may not enter"),
+        log.contains("keepwarm.toml:9:13") && log.contains("`nobody` of `app.app` cannot enter"),
         "{log}"
     );
 }
@@ -420,7 +420,7 @@ fn who_is_not_root_changes_no_user_and_raises_no_limit() {
     let whole = |app: &str| config("", app).replace("@DIR@", server.folder().to_str().expect("UTF-8"));
     let told = as_nobody(&folder, &whole("user = \"daemon\""));
     assert!(
-        told.contains("the workers of `app.app` are to run as `daemon`, which takes root")
+        told.contains("cannot run the workers of `app.app` as `daemon`: this requires root")
             && told.ends_with("Some(2)"),
         "{told}"
     );

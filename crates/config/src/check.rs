@@ -183,8 +183,8 @@ fn warn_of_unreachable(listen: &ListenDraft, cx: &mut Checker<'_>) {
         let problem = Problem::new(format!("`{}` is never reached", route.name))
             .key("listen.NAME.route")
             .at(cx.texts.place(route.span))
-            .related(cx.texts.place(first.span), "this route takes all its requests")
-            .help("the first route that matches serves a request: put the narrower one first");
+            .related(cx.texts.place(first.span), "this route matches all its requests")
+            .help("the first route that matches serves a request: put the narrower route first");
         cx.warn(problem);
     }
 }

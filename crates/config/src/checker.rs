@@ -111,7 +111,7 @@ impl<'a> Checker<'a> {
     /// Reports that a known thing is not served.
     pub(crate) fn not_served(&mut self, directive: &Directive, what: &str) {
         let problem = self
-            .problem(directive.span, format!("{what} is not served by this version yet"))
+            .problem(directive.span, format!("{what} is not supported by this version yet"))
             .help("leave it out for now");
         self.push(problem);
     }
@@ -175,7 +175,7 @@ impl<'a> Checker<'a> {
 
     /// A text for a message, unless it may be a secret.
     pub(crate) fn quote(&self, text: &Text) -> String {
-        if text.secret { "its value".to_owned() } else { format!("`{}`", text.text) }
+        if text.secret { "a hidden value".to_owned() } else { format!("`{}`", text.text) }
     }
 
     /// The path from the directory of the configuration.

@@ -160,8 +160,8 @@ fn not_found(asked: &str, steps: &[&str], all: &[Info]) -> String {
         let sections: Vec<&str> =
             all.iter().map(|info| info.path.as_str()).filter(|path| !path.contains('.')).collect();
         return format!(
-            "there is no key `{asked}`; the sections are {}",
-            or_list(&sections).replace(" or ", " and ")
+            "there is no key `{asked}`; `keepwarm explain SECTION` lists the keys of a section: {}",
+            or_list(&sections)
         );
     }
     format!("there is no key `{asked}`; did you mean {}?", or_list(&near))
@@ -170,7 +170,7 @@ fn not_found(asked: &str, steps: &[&str], all: &[Info]) -> String {
 fn text(info: &Info) -> String {
     let mut out = format!("{}: {}\n", info.path, info.brief);
     if !info.served {
-        out.push_str("\nThis version does not serve it yet.\n");
+        out.push_str("\nThis version does not support it yet.\n");
         return out;
     }
     let mut row = |name: &str, value: &str| {
@@ -205,7 +205,7 @@ fn children(info: &Info) -> String {
     let later: Vec<&str> =
         info.children.iter().filter(|child| !child.served).map(|child| child.name).collect();
     if !later.is_empty() {
-        out.push_str(&wrap(&format!("\nNot served by this version yet: {}", later.join(", ")), 100));
+        out.push_str(&wrap(&format!("\nNot supported by this version yet: {}", later.join(", ")), 100));
         out.push('\n');
     }
     out
@@ -257,7 +257,7 @@ mod tests {
             assert!(text.contains("  workers "), "{asked}: {text}");
         }
         let route = explain("listen.NAME.route").unwrap();
-        assert!(route.contains("Not served by this version yet: "), "{route}");
+        assert!(route.contains("Not supported by this version yet: "), "{route}");
     }
 
     #[test]
@@ -284,7 +284,7 @@ mod tests {
             explain("wrokers").unwrap_err(),
             "there is no key `wrokers`; did you mean `app.NAME.workers`?"
         );
-        assert!(explain("zzzzzz").unwrap_err().contains("the sections are `include`"));
-        assert!(explain("proxy_protocol").unwrap().contains("does not serve it yet"));
+        assert!(explain("zzzzzz").unwrap_err().contains("the keys of a section: `include`"));
+        assert!(explain("proxy_protocol").unwrap().contains("does not support it yet"));
     }
 }

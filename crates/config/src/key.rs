@@ -61,7 +61,7 @@ pub(crate) trait Field<T>: Sync {
 
 /// What a value looks like, for people and for machines.
 pub(crate) trait Describe: Sync {
-    /// "a time from 1ms to 24h with its unit (ms, s, m, h)"
+    /// "a time from 1ms to 24h with a unit (ms, s, m, h)"
     fn expected(&self) -> String;
     /// "time", for the reference.
     fn type_name(&self) -> String;
@@ -132,11 +132,11 @@ impl<T> Field<T> for Later {
 
 impl Describe for Later {
     fn expected(&self) -> String {
-        "nothing yet".to_owned()
+        "nothing: not supported yet".to_owned()
     }
 
     fn type_name(&self) -> String {
-        "not served yet".to_owned()
+        "not supported yet".to_owned()
     }
 
     fn schema(&self) -> Json {
@@ -306,7 +306,7 @@ impl std::fmt::Display for Preset {
         match self {
             Preset::Value(value) => write!(f, "`{value}`"),
             Preset::Words(words) => f.write_str(words),
-            Preset::Required => f.write_str("none, it must be set"),
+            Preset::Required => f.write_str("none (required)"),
         }
     }
 }
@@ -314,9 +314,9 @@ impl std::fmt::Display for Preset {
 impl std::fmt::Display for Reload {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Reload::Live => "live: counts from the next connection or request on",
+            Reload::Live => "live: applies from the next connection or request",
             Reload::Recycle => "recycle: the app's workers are replaced",
-            Reload::Restart => "restart: a reload does not take it up",
+            Reload::Restart => "restart: takes effect only after a restart",
         })
     }
 }

@@ -86,7 +86,7 @@ fn read(path: &str, named_at: Option<Span>, cx: &mut Checker<'_>) -> Option<File
             let problem = Problem::new(format!("`{path}` cannot be read: {error}"));
             let problem = match named_at {
                 Some(span) => problem.at(cx.texts.place(span)).key("include").expected(
-                    "a file this user can read; its path counts from the directory of the main file",
+                    "a file this user can read; its path is relative to the directory of the main file",
                 ),
                 None => problem
                     .at(Span::nowhere(path))
@@ -103,9 +103,9 @@ fn read(path: &str, named_at: Option<Span>, cx: &mut Checker<'_>) -> Option<File
             let bytes = error.into_bytes();
             let source = cx.texts.add_file(path, String::from_utf8_lossy(&bytes).into_owned());
             let span = Span { source, start: good, end: good + 1 };
-            let problem = Problem::new("not TOML: bytes that are not UTF-8")
+            let problem = Problem::new("TOML syntax error: bytes that are not UTF-8")
                 .at(cx.texts.place(span))
-                .expected("a text in UTF-8");
+                .expected("text in UTF-8");
             cx.push(problem);
             return Some(File { table: Table::default(), whole: false });
         }
@@ -154,11 +154,11 @@ fn included(directive: &crate::raw::Directive, root: &str, cx: &mut Checker<'_>)
 
 fn refuse_nested(table: &Table, cx: &mut Checker<'_>) {
     if let Some(entry) = table.entry("include") {
-        let problem = Problem::new("an included file includes another")
+        let problem = Problem::new("an included file includes another file")
             .key("include")
             .at(cx.texts.place(entry.key_span))
             .expected("`include` in the main file only")
-            .help("name the file in the main file's `include`");
+            .help("put the file into the main file's `include`");
         cx.push(problem);
     }
 }

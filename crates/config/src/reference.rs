@@ -35,23 +35,27 @@ const INTRODUCTION: &str = r#"# Configuration
 
 <!-- Made by `keepwarm reference` from crates/config; changes here are lost. -->
 
-One file in TOML, `keepwarm.toml`. `keepwarm run --config FILE --dry-run` checks it and starts nothing; `keepwarm explain
-KEY` says in a terminal what this page says.
+The configuration is one file in TOML, `keepwarm.toml`. `keepwarm run --config FILE --dry-run` checks it and starts
+nothing. `keepwarm explain KEY` prints the text of this page in a terminal.
 
 * **Times** are strings with a unit: `"250ms"`, `"30s"`, `"5m"`, `"1h"`.
 * **Sizes** are strings with a unit, `"512B"`, `"8KiB"`, `"10MiB"`, `"1GiB"`, or a plain number of bytes.
-* **Rates** are sizes per second: `"500B"` or `"500B/s"`; rates of requests name their time: `"100/s"`, `"6000/m"`, `"10/h"`.
-* **Shares** are whole per cent: `"20%"`.
+* **Rates** are sizes per second: `"500B"` or `"500B/s"`. Rates of requests have a unit of time: `"100/s"`, `"6000/m"`,
+  `"10/h"`.
+* **Percentages** are whole numbers: `"20%"`.
 * **Lists** of strings may be a single string.
-* **Relative paths** count from the directory of the main configuration file.
-* **Placeholders** in strings: `${VARIABLE}`, `${VARIABLE:-default}` (also for an empty variable) and `${file:/path}`, whose
-  last line break is dropped. `$${` is a plain `${`. What was filled in is never shown in a message.
-* **Variables** go over the file: `KEEPWARM_SERVER__THREADS=2`, `KEEPWARM_APP__SHOP__WORKERS=4`; in upper case, with `__`
-  between the steps and `_` for a `-` in a NAME. A list or a table is written as TOML; routes are set as one list. Names inside `env` keep their case.
-* **Everything is checked before anything starts or reloads**: unknown keys, types, units, bounds, files that must be there,
-  addresses that two listeners share, routes to apps and upstreams that do not exist. All faults are reported at once.
-* **Reload** says what `keepwarm reload` (SIGHUP) does with a changed value: *live* counts from the next connection or request
-  on, *recycle* replaces the app's workers, *restart* is taken up only by a new start.
+* **Relative paths** are resolved against the directory of the main configuration file.
+* **Placeholders** in strings are `${VARIABLE}`, `${VARIABLE:-default}` (the default is also used if the variable is
+  empty) and `${file:/path}`, whose last line break is dropped. For a literal `${`, write `$${`. Messages never show the
+  value of a placeholder.
+* **Variables** override the file: `KEEPWARM_SERVER__THREADS=2`, `KEEPWARM_APP__SHOP__WORKERS=4`. They are in upper
+  case, with `__` between the parts and `_` for a `-` in a NAME. Write a list or a table as TOML. Routes can only be set
+  as one list. Names inside `env` keep their case.
+* **Everything is checked before anything starts or reloads**: unknown keys, types, units, bounds, files that must
+  exist, addresses that two listeners share, routes to apps and upstreams that do not exist. All errors are reported at
+  once.
+* **Reload** says how `keepwarm reload` (SIGHUP) applies a changed value. *live*: it applies from the next connection or
+  request. *recycle*: the app's workers are replaced. *restart*: it takes effect only after a restart.
 
 ```toml
 [server]
@@ -82,7 +86,7 @@ fn section(out: &mut String, info: &Info) {
         out.push_str(&format!("{}\n", info.long));
     }
     if is_repeated(&info.path) {
-        out.push_str("The keys are those of `[server.limits]`.\n");
+        out.push_str("The keys are the same as in `[server.limits]`.\n");
         return;
     }
     for child in info.children.iter().filter(|child| child.served) {
@@ -91,7 +95,7 @@ fn section(out: &mut String, info: &Info) {
     let later: Vec<String> =
         info.children.iter().filter(|child| !child.served).map(|child| format!("`{}`", child.name)).collect();
     if !later.is_empty() {
-        out.push_str(&format!("\nNot served by this version yet: {}.\n", later.join(", ")));
+        out.push_str(&format!("\nNot supported by this version yet: {}.\n", later.join(", ")));
     }
     for child in info.children.iter().filter(|child| !child.children.is_empty()) {
         section(out, child);
@@ -109,7 +113,7 @@ fn key(out: &mut String, info: &Info) {
         out.push_str(&format!("* Variable: `{variable}`\n"));
     }
     if !info.children.is_empty() {
-        out.push_str(&format!("* Its keys: see `{}`\n", header(&info.path)));
+        out.push_str(&format!("* Keys: see `{}`\n", header(&info.path)));
     }
     out.push_str(&format!("* Reload: {}\n* Since: {}\n", info.reload, info.since));
 }

@@ -43,7 +43,7 @@ pub(super) fn check(
             .key(*key)
             .at(cx.texts.place(*span))
             .related(cx.texts.place(earlier.span), format!("`{}`", earlier.bind))
-            .expected("an address of its own for each listener and each door");
+            .expected("a different address for each listener and each door");
         cx.push(problem);
     }
 }

@@ -28,7 +28,7 @@ pub(super) fn check(
         true => format!("{article} [{what}.NAME] section; there is none"),
         false => format!("the name of {article} [{what}.NAME]: {}", or_list(&names)),
     };
-    let mut problem = Problem::new(format!("`{key}` is `{name}`, and there is no `[{what}.{name}]`"))
+    let mut problem = Problem::new(format!("`{key}` is `{name}`, but there is no `[{what}.{name}]`"))
         .key(doc)
         .at(cx.texts.place(span))
         .expected(expected);
@@ -47,12 +47,13 @@ pub(super) fn check_variables(upstreams: &[UpstreamDraft], cx: &mut Checker<'_>)
             continue;
         };
         let (name, other) = (&draft.upstream.name, &earlier.upstream.name);
-        let problem =
-            Problem::new(format!("`upstream.{name}` and `upstream.{other}` have one variable, {variable}"))
-                .key("upstream")
-                .at(cx.texts.place(draft.span))
-                .related(cx.texts.place(earlier.span), "the other one")
-                .expected("names that differ in more than case, `-` and `_`");
+        let problem = Problem::new(format!(
+            "`upstream.{name}` and `upstream.{other}` have the same variable, {variable}"
+        ))
+        .key("upstream")
+        .at(cx.texts.place(draft.span))
+        .related(cx.texts.place(earlier.span), "the other one")
+        .expected("names that differ in more than case, `-` and `_`");
         cx.push(problem);
     }
 }
@@ -63,7 +64,7 @@ pub(super) fn warn_of_unused(config: &Config, known: &Known, cx: &mut Checker<'_
     let leads_to = |fits: &dyn Fn(&Route) -> bool| routes().any(fits);
     for (name, span) in &known.apps {
         if !leads_to(&|route| matches!(&route.action, Action::App(app) if app == name)) {
-            let message = format!("no route leads to `app.{name}`: it is started, and gets no request");
+            let message = format!("no route leads to `app.{name}`: it is started, but gets no requests");
             let help = format!("add a [[listen.NAME.route]] with app = \"{name}\", or remove the app");
             warn("listen.NAME.route.app", *span, message, help, cx);
         }
@@ -73,8 +74,7 @@ pub(super) fn warn_of_unused(config: &Config, known: &Known, cx: &mut Checker<'_
     for (name, span) in known.upstreams.iter().filter(|_| !has_proxy) {
         let has_door = config.upstream(name).is_some_and(|upstream| !upstream.bind.is_empty());
         if !has_door && !leads_to(&|route| matches!(&route.action, Action::Upstream(to) if to == name)) {
-            let message =
-                format!("nothing leads to `upstream.{name}`: it has no door, and there is no route to it");
+            let message = format!("nothing leads to `upstream.{name}`: it has no door and no route");
             let help = "give it a door, for example bind = \"127.0.0.1:6102\", or remove it".to_owned();
             warn("upstream.NAME.bind", *span, message, help, cx);
         }
@@ -82,7 +82,7 @@ pub(super) fn warn_of_unused(config: &Config, known: &Known, cx: &mut Checker<'_
     for (name, span) in &known.rate_limits {
         let of_upstream = config.upstreams.iter().any(|upstream| upstream.rate_limit.as_ref() == Some(name));
         if !of_upstream && !leads_to(&|route| route.rate_limit.as_ref() == Some(name)) {
-            let message = format!("nothing is held to `rate_limit.{name}`");
+            let message = format!("nothing uses `rate_limit.{name}`");
             let help = format!("add rate_limit = \"{name}\" to a route or an upstream, or remove it");
             warn("rate_limit", *span, message, help, cx);
         }

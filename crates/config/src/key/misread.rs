@@ -31,9 +31,9 @@ fn problem<T>(section: &Section<T>, entry: &Entry, leaf: &Entry, cx: &Checker<'_
     let home = cx.name();
     let problem = cx.problem(
         leaf.key_span,
-        format!("`{variable}` is read as `{path}`, and `{home}` has no key `{}`", entry.key),
+        format!("`{variable}` is read as `{path}`, but `{home}` has no key `{}`", entry.key),
     );
-    let rule = "`__` ends each step of a variable's name, so a NAME has none in it";
+    let rule = "`__` separates the parts of a variable's name, so a NAME cannot contain it";
     // The first step that is a key ends the name that was meant.
     let meant = inside.iter().position(|step| section.has(&step.to_ascii_lowercase()));
     Some(problem.help(match meant.and_then(|at| rename(&steps, at + 2)) {

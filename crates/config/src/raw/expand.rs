@@ -66,7 +66,7 @@ fn fill(text: &str, values: &dyn Values) -> Result<Text, Fault> {
                 written: format!("${{{after}"),
                 message: "`${` without a closing `}`".to_owned(),
                 expected: FORMS,
-                help: Some("a plain `${` is written `$${`".to_owned()),
+                help: Some("for a literal `${`, write `$${`".to_owned()),
             });
         };
         filled.push_str(&value_of(inside, values)?);
@@ -94,10 +94,10 @@ fn value_of(inside: &str, values: &dyn Values) -> Result<String, Fault> {
     };
     if !is_variable(name) {
         return Err(Fault {
-            message: format!("`{written}` is no placeholder"),
+            message: format!("`{written}` is not a placeholder"),
             written,
             expected: FORMS,
-            help: Some("a plain `${` is written `$${`".to_owned()),
+            help: Some("for a literal `${`, write `$${`".to_owned()),
         });
     }
     // As in a shell, `:-` also stands in for an empty variable.
@@ -106,7 +106,7 @@ fn value_of(inside: &str, values: &dyn Values) -> Result<String, Fault> {
         message: format!("the variable `{name}` is not set"),
         help: Some(format!("set it, or give a default: `${{{name}:-…}}`")),
         written,
-        expected: "a variable of Keepwarm's environment",
+        expected: "a variable in Keepwarm's environment",
     })
 }
 

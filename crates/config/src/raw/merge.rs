@@ -25,6 +25,6 @@ fn twice(texts: &Texts, old: &Entry, key: &str, span: super::Span) -> Problem {
     Problem::new(format!("`{key}` is set a second time"))
         .at(texts.place(span))
         .related(texts.place(old.key_span), "first set here")
-        .expected("each key once in all files together")
+        .expected("each key only once across all files")
         .help("remove one of the two")
 }

@@ -79,7 +79,7 @@ impl Override<'_> {
         Problem::new(format!("`{}` sets a key inside `{key}`, which is {}", self.name, found.type_name()))
             .at(texts.place(step.span))
             .related(texts.place(found.span), "set here")
-            .help(format!("set the whole of it, as TOML: {lead}='…'"))
+            .help(format!("set the whole value as TOML: {lead}='…'"))
     }
 }
 

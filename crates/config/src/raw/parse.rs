@@ -117,30 +117,30 @@ fn retell(texts: &Texts, source: usize, text: &str, error: &toml::de::Error) -> 
     }
     let word = word_at(text, range.start);
     if let Some(straight) = straightened(word) {
-        return Problem::new("not TOML: these quotes are curly")
+        return Problem::new("TOML syntax error: curly quotes")
             .at(texts.place(span))
-            .expected("straight quotes")
+            .expected("straight quotes: \" or '")
             .help(format!("write \"{straight}\""));
     }
     if is_address(word) {
-        return Problem::new("not TOML: the address has no quotes")
+        return Problem::new("TOML syntax error: an address without quotes")
             .at(texts.place(span))
-            .expected("text in quotes")
+            .expected("the address in quotes")
             .help(format!("write \"{word}\""));
     }
     let (said, expected) = match error.message().split_once(", expected ") {
         // The parser says so of everything that is no value.
         Some(("string values must be quoted", _)) => {
             let empty = texts.slice(span).trim().is_empty();
-            (if empty { "the value is missing" } else { "text needs quotes" }, Some(VALUES))
+            (if empty { "the value is missing" } else { "text without quotes" }, Some(VALUES))
         }
         Some((said, expected)) => (said, Some(expected)),
         None => (error.message(), None),
     };
-    let mut problem = Problem::new(format!("not TOML: {said}")).at(texts.place(span));
+    let mut problem = Problem::new(format!("TOML syntax error: {said}")).at(texts.place(span));
     problem.expected = expected.map(str::to_owned);
     if let Some(word) = bare_quantity(text, range.start) {
-        problem = problem.help(format!("times and sizes are written in quotes: \"{word}\""));
+        problem = problem.help(format!("write times and sizes in quotes: \"{word}\""));
     }
     problem
 }

@@ -14,8 +14,8 @@ pub(crate) static ADMIN: Section<AdminDraft> = Section {
     keys: &[
         Key {
             name: "bind",
-            brief: "Where health, metrics and status are served",
-            long: "Written as `bind` of a listener; one, or a list. On this machine (`127.0.0.1`, `[::1]`, `localhost`, `unix:`) everybody may read; elsewhere `token` is needed. Requests that change something come over a Unix socket, or with the token.",
+            brief: "Addresses that serve health, metrics and status",
+            long: "Same format as `bind` of a listener: one address or a list. On an address of this machine (`127.0.0.1`, `[::1]`, `localhost`, `unix:`), everybody may read; on any other, `token` is required. Requests that change something need a Unix socket or the token.",
             default: Preset::Required,
             right: "bind = \"127.0.0.1:9090\"",
             wrong: "bind = \"9090\"",
@@ -25,9 +25,9 @@ pub(crate) static ADMIN: Section<AdminDraft> = Section {
         },
         Key {
             name: "token",
-            brief: "What clients must send as `Authorization: Bearer TOKEN`",
-            long: "Needed to read from another machine, and to change anything other than over a Unix socket. At least 16 characters; keep it out of the file: `token = \"${file:/run/secrets/keepwarm}\"`.",
-            default: Preset::Words("none: reading from this machine only, changes over a Unix socket only"),
+            brief: "Token that clients send as `Authorization: Bearer TOKEN`",
+            long: "Required for reading from another machine, and for changes over anything other than a Unix socket. At least 16 characters. Keep it out of the file: `token = \"${file:/run/secrets/keepwarm}\"`.",
+            default: Preset::Words("none: reads from this machine only, changes over a Unix socket only"),
             right: "token = \"0123456789abcdef0123456789abcdef\"",
             wrong: "token = \"short\"",
             reload: Reload::Live,

@@ -110,14 +110,14 @@ impl AppDraft {
         let name = cx.name();
         if !own.may_change {
             let whom = match account.uid == own.uid {
-                true => "in another group than Keepwarm's".to_owned(),
+                true => "in a group other than Keepwarm's own".to_owned(),
                 false => format!("as `{}`", account.name),
             };
-            let message = format!("the workers of `{name}` are to run {whom}, which takes root to start");
+            let message = format!("cannot run the workers of `{name}` {whom}: this requires root");
             let problem = cx
                 .problem(span.unwrap_or(self.span), message)
                 .expected("no `user` and no `group`, or those that Keepwarm itself runs as")
-                .help("start Keepwarm as root: its workers run as whom they are told to");
+                .help("start Keepwarm as root; it then runs the workers as the configured user");
             cx.push(problem);
             return;
         }
@@ -128,12 +128,12 @@ impl AppDraft {
                 .problem(
                     at,
                     format!(
-                        "the user `{}` of `{name}` may not enter its directory ({directory})",
+                        "the user `{}` of `{name}` cannot enter its directory ({directory})",
                         account.name
                     ),
                 )
-                .expected("a directory that this user may enter, and all above it")
-                .help("`chmod o+x` or a group of that user opens a directory for it");
+                .expected("a directory that this user can enter, like all directories above it")
+                .help("to give that user access, use `chmod o+x` or a group of that user");
             cx.push(problem);
         }
         self.app.run_as = Some(account);
@@ -144,7 +144,7 @@ impl AppDraft {
         match (table.entry("entry"), table.entry("command")) {
             (None, None) => {
                 let problem = cx
-                    .problem(self.span, format!("`{name}` does not say what to run"))
+                    .problem(self.span, format!("`{name}` has neither `entry` nor `command`"))
                     .expected("`entry`, for example entry = \"shop.wsgi:application\"");
                 cx.push(problem);
             }
@@ -153,7 +153,7 @@ impl AppDraft {
                     .problem(command.key_span, format!("`{name}` has both `entry` and `command`"))
                     .related(cx.texts.place(entry.key_span), "the other one")
                     .expected("one of the two")
-                    .help("`entry` alone lets Keepwarm start the language's interpreter");
+                    .help("with `entry` alone, Keepwarm starts the language's interpreter");
                 cx.push(problem);
             }
             (Some(_), None) | (None, Some(_)) => {}
@@ -167,10 +167,12 @@ impl AppDraft {
                     .related(cx.texts.place(command.key_span), "the other one")
                     .help(match key {
                         "puma_config" => {
-                            "a `command` starts its own server, which reads its own files".to_owned()
+                            "a `command` starts its own server, which reads its own configuration".to_owned()
                         }
-                        "preload" => "Keepwarm's adapter loads the app: that takes an `entry`".to_owned(),
-                        _ => format!("a `command` is the whole command line: put the {key} into it"),
+                        "preload" => {
+                            "`preload` needs an `entry`, because Keepwarm's adapter loads the app".to_owned()
+                        }
+                        _ => format!("a `command` is the whole command line: put the {key} there"),
                     });
                 cx.push(problem);
             }
@@ -184,7 +186,7 @@ impl AppDraft {
         let by_default = (self.entry.is_none() && self.command.is_some()).then_some(AppKind::Http);
         let is_server = self.app.kind.or(told).or(by_default) == Some(AppKind::Http);
         if let (Some((entry, span)), true) = (&self.entry, is_server) {
-            let message = format!("`{name}` is a server of its own (kind \"http\"), and has an `entry`");
+            let message = format!("`{name}` is a server (kind \"http\"), but has an `entry`");
             let example = match entry.ends_with(".jar") {
                 true => format!("command = [\"java\", \"-jar\", \"{entry}\"]"),
                 false => format!("command = [\"node\", \"{entry}\"]"),
@@ -193,11 +195,11 @@ impl AppDraft {
             cx.push(problem);
         }
         if let (Some(health), false) = (table.entry("health"), is_server) {
-            let message = format!("`{name}` has `health`, and is no server of its own");
+            let message = format!("`{name}` has `health`, but is not a server (kind \"http\")");
             let problem = cx
                 .problem(health.key_span, message)
                 .expected("`health` with kind \"http\" only")
-                .help("workers of other kinds are asked over the worker wire, without a request");
+                .help("workers of other kinds are checked over the worker wire, without a request");
             cx.push(problem);
         }
     }
@@ -215,9 +217,7 @@ impl AppDraft {
         let problem = cx
             .problem(hard.key_span, format!("`{name}.kill_memory` is not above `{name}.max_memory`"))
             .related(cx.texts.place(soft.key_span), "the other one")
-            .expected(
-                "more than `max_memory`: a worker is replaced first, and killed when that comes too late",
-            );
+            .expected("more than `max_memory`: a worker is replaced first, and killed if that is too late");
         cx.push(problem);
     }
 
@@ -228,22 +228,21 @@ impl AppDraft {
         let word = self.app.kind.map_or("", AppKind::word);
         for (key, fits, other) in [("threads", threaded, "concurrency"), ("concurrency", many, "threads")] {
             let Some(entry) = table.entry(key).filter(|_| !fits) else { continue };
-            let message = format!("`{key}` means nothing to an app of kind \"{word}\"");
+            let message = format!("`{key}` does not apply to an app of kind \"{word}\"");
             let problem = cx.problem(entry.key_span, message);
             cx.push(match (threaded, many) {
                 (false, false) => {
-                    problem.help("it serves one request at a time in each worker: set `workers`")
+                    problem.help("each of its workers serves one request at a time: set `workers`")
                 }
-                _ => {
-                    problem.help(format!("`{other}` says how many requests one of its workers takes at once"))
-                }
+                _ => problem
+                    .help(format!("use `{other}` for the number of requests that one worker takes at once")),
             });
         }
         if let (Some(entry), Some(command)) = (table.entry("threads"), table.entry("command")) {
             let problem = cx
                 .problem(entry.key_span, format!("`{}` has both `command` and `threads`", cx.name()))
                 .related(cx.texts.place(command.key_span), "the other one")
-                .help("a `command` is the whole command line: put `--threads` into it");
+                .help("a `command` is the whole command line: put `--threads` there");
             cx.push(problem);
         }
     }
@@ -253,7 +252,7 @@ impl AppDraft {
         let Some(kind) = self.app.kind.filter(|kind| *kind != AppKind::Asgi) else { return };
         for key in ["loop", "lifespan"] {
             let Some(entry) = table.entry(key).filter(|_| table.entry("command").is_none()) else { continue };
-            let message = format!("`{key}` means nothing to an app of kind \"{}\"", kind.word());
+            let message = format!("`{key}` does not apply to an app of kind \"{}\"", kind.word());
             let problem = cx.problem(entry.key_span, message);
             cx.push(problem.help(format!("leave it out: `{key}` is for ASGI apps")));
         }
@@ -264,7 +263,7 @@ impl AppDraft {
         let php = matches!(self.app.kind, Some(AppKind::Php | AppKind::FastCgi));
         let Some(entry) = table.entry("preload").filter(|_| php && self.app.preload) else { return };
         let word = self.app.kind.map_or("", AppKind::word);
-        let message = format!("`preload` means nothing to an app of kind \"{word}\"");
+        let message = format!("`preload` does not apply to an app of kind \"{word}\"");
         let problem = cx.problem(entry.key_span, message);
         cx.push(problem.help("leave it out: each worker loads the app by itself, before it is ready"));
     }
@@ -273,7 +272,7 @@ impl AppDraft {
         let Some(entry) = table.entry("puma_config").filter(|_| self.app.kind != Some(AppKind::Rack)) else {
             return;
         };
-        let message = format!("`{}` has a `puma_config`, and is no app of Ruby", cx.name());
+        let message = format!("`{}` has a `puma_config`, but is not a Ruby app", cx.name());
         let problem = cx.problem(entry.key_span, message).expected("`puma_config` with kind \"rack\" only");
         cx.push(problem);
     }
@@ -282,7 +281,7 @@ impl AppDraft {
     fn check_vendor(&self, table: &Table, cx: &mut Checker<'_>) {
         let php = matches!(self.app.kind, Some(AppKind::Php | AppKind::FastCgi));
         let Some(entry) = table.entry("serve_vendor").filter(|_| !php) else { return };
-        let message = format!("`{}` has `serve_vendor`, and is no app of PHP", cx.name());
+        let message = format!("`{}` has `serve_vendor`, but is not a PHP app", cx.name());
         let problem = cx.problem(entry.key_span, message);
         cx.push(problem.expected("`serve_vendor` with kind \"php\" or \"fastcgi\" only"));
     }
@@ -293,9 +292,9 @@ impl AppDraft {
         let name = cx.name();
         if self.app.kind != Some(AppKind::FastCgi) {
             let problem = cx
-                .problem(address.key_span, format!("`{name}` has an `address`, and is no classic PHP"))
+                .problem(address.key_span, format!("`{name}` has an `address`, but is not classic PHP"))
                 .expected("`address` with kind \"fastcgi\" only")
-                .help("a server of HTTP that runs already is no app");
+                .help("an HTTP server that is already running is not an app, but an upstream");
             cx.push(problem);
         }
         const OURS: [&str; 17] = [
@@ -323,7 +322,7 @@ impl AppDraft {
                 .problem(entry.key_span, message)
                 .related(cx.texts.place(address.key_span), "the other one")
                 .help(
-                    "what listens there was started by somebody else: its own configuration says such things",
+                    "Keepwarm does not start the server at this address: set this in the server's own configuration",
                 );
             cx.push(problem);
         }
@@ -331,9 +330,9 @@ impl AppDraft {
             let problem = cx
                 .problem(
                     workers.key_span,
-                    format!("`{name}` has an `address`, and `workers` that follow the load"),
+                    format!("`{name}` has an `address`, but `workers` that follow the load"),
                 )
-                .expected("a number: how many requests the server is given at once");
+                .expected("a number: how many requests the server gets at once");
             cx.push(problem);
         }
     }
@@ -346,9 +345,9 @@ impl AppDraft {
         let name = cx.name();
         if let Some(command) = table.entry("command") {
             let problem = cx
-                .problem(command.key_span, format!("`{name}` is classic PHP (kind \"fastcgi\"), and has a `command`"))
+                .problem(command.key_span, format!("`{name}` is classic PHP (kind \"fastcgi\"), but has a `command`"))
                 .expected("`entry`, for example entry = \"public/index.php\"")
-                .help("`interpreter` says by which server its scripts are run: \"php-cgi\", or the path of a php-fpm");
+                .help("set `interpreter` to the server that runs its scripts: \"php-cgi\", or the path of a php-fpm");
             cx.push(problem);
         }
         let Some((entry, span)) = &self.entry else { return };
@@ -357,12 +356,12 @@ impl AppDraft {
             (Found::Directory, _) if self.is_elsewhere => return,
             (Found::File, true) => return,
             (_, true) => format!("does not exist ({path})"),
-            (_, false) => "is no PHP file".to_owned(),
+            (_, false) => "is not a PHP file".to_owned(),
         };
         let problem = cx
             .problem(*span, format!("`{name}.entry` {fault}"))
-            .expected("the PHP file that answers what is no other file's address, in the folder of the site")
-            .help("it counts from the app's `directory`");
+            .expected("the PHP file that serves every request for which there is no file, in the directory of the site")
+            .help("the path is relative to the app's `directory`");
         cx.push(problem);
     }
 }

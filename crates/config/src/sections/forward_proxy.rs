@@ -36,17 +36,17 @@ fn check_public(
     let (at, what) = match allow {
         None => (directive.span, "without `allow`"),
         Some(entry) if proxy.allow.iter().any(|target| target.host == ProxyHost::Any) => {
-            (entry.value.span, "to every host")
+            (entry.value.span, "with `*` in `allow`")
         }
         Some(_) => return,
     };
     let problem = cx
         .problem(
             at,
-            format!("`{name}` {what} would let everybody who reaches `{bind}` call everything through it"),
+            format!("`{name}` {what} would let anyone who can reach `{bind}` call any host through it"),
         )
-        .related(cx.texts.place(*span), "other machines reach this")
-        .expected("`allow` with the hosts that may be called, or an address of this machine to listen on")
+        .related(cx.texts.place(*span), "other machines can reach this address")
+        .expected("`allow` with the hosts that may be called, or a `bind` address of this machine")
         .help("allow = [\"*.example.com\", \"api.partner.example:8443\"]");
     cx.push(problem);
 }
@@ -55,8 +55,8 @@ static FORWARD_PROXY: Section<ForwardProxy> = Section {
     keys: &[
         Key {
             name: "allow",
-            brief: "Hosts that may be called, and tunnelled to with `CONNECT`",
-            long: "`\"example.com\"` is that host, `\"*.example.com\"` every one below it, `\"10.0.0.0/8\"` every address of that block, `\"*\"` every host; a port behind it is the only one that counts. Loopback, link-local, the metadata services of clouds (169.254.169.254, 100.100.100.200, 168.63.129.16, fd00:ec2::254 and their like) and the addresses that Keepwarm itself listens on are called only when they are listed by address, or by the name `localhost`: not because a name or `*` leads there.",
+            brief: "Hosts that clients may call, and tunnel to with `CONNECT`",
+            long: "`\"example.com\"` is that host, `\"*.example.com\"` every host below it, `\"10.0.0.0/8\"` every address in that block, `\"*\"` every host. With a port after it, an entry allows only that port. Some addresses are allowed only if they are listed by address, or by the name `localhost`, not because a name or `*` leads to them: loopback, link-local, the metadata services of clouds (169.254.169.254, 100.100.100.200, 168.63.129.16, fd00:ec2::254 and similar), and the addresses that Keepwarm itself listens on.",
             default: Preset::Words("plain calls to every host, and no `CONNECT`"),
             right: "allow = [\"*.example.com\", \"10.0.0.0/8\", \"partner.example:8443\"]",
             wrong: "allow = [\"https://example.com\"]",
@@ -66,8 +66,8 @@ static FORWARD_PROXY: Section<ForwardProxy> = Section {
         },
         Key {
             name: "connect_ports",
-            brief: "Ports that `CONNECT` may ask for, where an entry of `allow` names none",
-            long: "A tunnel is whatever the client makes of it: port 25 would let it send mail. What goes through one cannot be pooled; an `http://` call to an `[upstream]` whose URL is `https://` can.",
+            brief: "Ports that `CONNECT` may use if the entry in `allow` has none",
+            long: "The client may send anything through a tunnel: port 25 would let it send mail. Requests inside a tunnel cannot be pooled; an `http://` call to an `[upstream]` whose URL is `https://` can.",
             default: Preset::Value("[443]"),
             right: "connect_ports = [443, 8443]",
             wrong: "connect_ports = [0]",

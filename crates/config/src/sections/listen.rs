@@ -41,9 +41,9 @@ struct ListenLimits;
 
 /// With what to do instead.
 const OF_THE_PROCESS: [(&str, &str); 3] = [
-    ("connections", "set it in `[server.limits]`; `connections_per_client` can be set here"),
-    ("spill", "set it in `[server.limits]`; `response_buffer` can be set here"),
-    ("spill_memory", "set it in `[server.limits]`; `response_buffer` can be set here"),
+    ("connections", "set it in `[server.limits]`; here you can set `connections_per_client`"),
+    ("spill", "set it in `[server.limits]`; here you can set `response_buffer`"),
+    ("spill_memory", "set it in `[server.limits]`; here you can set `response_buffer`"),
 ];
 
 const LIMITS_FIELD: Sub<ListenDraft, Limits> = Sub(&LIMITS, |listen| &mut listen.limits);
@@ -70,8 +70,8 @@ pub(crate) static LISTEN: Section<ListenDraft> = Section {
     keys: &[
         Key {
             name: "bind",
-            brief: "Where to listen",
-            long: "`\"HOST:PORT\"`, `\"[IPV6]:PORT\"` or `\"unix:/PATH\"`; one, or a list. A host name is resolved at start and at each reload. Port 0 is any free port. An IPv6 address is IPv6 only: for both families write `[\"0.0.0.0:80\", \"[::]:80\"]`. No two listeners may share an address.",
+            brief: "Addresses to listen on",
+            long: "`\"HOST:PORT\"`, `\"[IPV6]:PORT\"` or `\"unix:/PATH\"`; one, or a list. A host name is resolved at start and at each reload. Port 0 is any free port. An IPv6 address accepts IPv6 only: for both families, write `[\"0.0.0.0:80\", \"[::]:80\"]`. Two listeners cannot share an address.",
             default: Preset::Required,
             right: "bind = \"0.0.0.0:8080\"",
             wrong: "bind = \"8080\"",
@@ -81,8 +81,8 @@ pub(crate) static LISTEN: Section<ListenDraft> = Section {
         },
         Key {
             name: "limits",
-            brief: "What a peer may cost on this listener; keys as in `[server.limits]`",
-            long: "What is not set here is taken from `[server.limits]`. `connections` can be set only there.",
+            brief: "Limits for this listener, with the keys of `[server.limits]`",
+            long: "Keys that are not set here are taken from `[server.limits]`. `connections`, `spill` and `spill_memory` can be set only there.",
             default: Preset::Words("those of `[server.limits]`"),
             right: "limits = { body = \"1MiB\" }",
             wrong: "limits = 5",
@@ -92,7 +92,7 @@ pub(crate) static LISTEN: Section<ListenDraft> = Section {
         },
         Key {
             name: "access_log",
-            brief: "One line per request",
+            brief: "Access log, one record per request",
             long: "`\"off\"`, `\"text\"` or `\"json\"` for standard output, or a table with `format` and `file`.",
             default: Preset::Value("\"text\""),
             right: "access_log = \"json\"",
@@ -103,9 +103,9 @@ pub(crate) static LISTEN: Section<ListenDraft> = Section {
         },
         Key {
             name: "route",
-            brief: "Which requests are served by what: `[[listen.NAME.route]]`, in order",
-            long: "Routes are tried in the order of the file, those of an included file after those of the file that includes it; the first one whose `host`, `path` and `method` all fit serves the request. When none fits the response is 404, or 405 when one would fit but for its `method`. With a single `[app.NAME]` and no route at all, every request goes to that app.",
-            default: Preset::Words("everything to the app, when there is just one"),
+            brief: "Routes, in order of precedence: `[[listen.NAME.route]]`",
+            long: "Routes are tried in the order of the file; those of an included file come after those of the file that includes it. The first route whose `host`, `path` and `method` all match serves the request. If none matches, the response is 404, or 405 if one would match but for its `method`. With a single `[app.NAME]` and no routes, every request goes to that app.",
+            default: Preset::Words("every request goes to the app, if there is exactly one"),
             right: "route = [{ path = \"/api/*\", app = \"shop\" }]",
             wrong: "route = \"shop\"",
             reload: Reload::Live,
@@ -114,9 +114,9 @@ pub(crate) static LISTEN: Section<ListenDraft> = Section {
         },
         Key {
             name: "forward_proxy",
-            brief: "The listener is a forward proxy, for clients that have it as their `http_proxy`",
-            long: "It takes calls for hosts of others: in absolute form, over kept connections, as the `[upstream]` of that host where there is one (and over TLS where that one's URL is `https`); and `CONNECT`, to what `allow` lists. Other requests go to the routes, if there are any.",
-            default: Preset::Words("none: it is not"),
+            brief: "Make the listener a forward proxy, for clients that use it as `http_proxy`",
+            long: "It accepts requests in absolute form for other hosts and sends them over persistent connections. If an `[upstream]` has that host, the request is a call to this upstream (over TLS if its URL is `https`). It also accepts `CONNECT` to the hosts in `allow`. Other requests go to the routes, if there are any.",
+            default: Preset::Words("none: it is not a forward proxy"),
             right: "forward_proxy = { allow = [\"*.example.com\"] }",
             wrong: "forward_proxy = true",
             reload: Reload::Live,

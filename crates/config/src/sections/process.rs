@@ -11,9 +11,9 @@ pub(super) static PROCESS_LIMITS: Section<ProcessLimits> = Section {
     keys: &[
         Key {
             name: "files",
-            brief: "Open files and sockets of a worker",
+            brief: "Maximum number of open files and sockets of a worker",
             long: "RLIMIT_NOFILE.",
-            default: Preset::Words("as Keepwarm's own, which it raises to the hard limit"),
+            default: Preset::Words("the soft limit that Keepwarm was started with"),
             right: "files = 1024",
             wrong: "files = 3",
             reload: Reload::Recycle,
@@ -25,8 +25,8 @@ pub(super) static PROCESS_LIMITS: Section<ProcessLimits> = Section {
         },
         Key {
             name: "memory",
-            brief: "Address space of a worker",
-            long: "RLIMIT_AS: an allocation beyond it fails inside the app. It counts what is reserved, which is often far more than what is used; `kill_memory` counts what is used.",
+            brief: "Maximum address space of a worker",
+            long: "RLIMIT_AS: an allocation beyond it fails inside the app. It counts reserved memory, which is often far more than used memory; `kill_memory` counts used memory.",
             default: Preset::Words("none"),
             right: "memory = \"4GiB\"",
             wrong: "memory = \"1MiB\"",
@@ -39,8 +39,8 @@ pub(super) static PROCESS_LIMITS: Section<ProcessLimits> = Section {
         },
         Key {
             name: "processes",
-            brief: "Processes and threads of the worker's user",
-            long: "RLIMIT_NPROC: all of that user's on the system are counted together; it does not bind root.",
+            brief: "Maximum number of processes and threads of the worker's user",
+            long: "RLIMIT_NPROC: all processes of that user on the system are counted together. It does not apply to root.",
             default: Preset::Words("none"),
             right: "processes = 256",
             wrong: "processes = 0",
@@ -53,9 +53,9 @@ pub(super) static PROCESS_LIMITS: Section<ProcessLimits> = Section {
         },
         Key {
             name: "core",
-            brief: "Size of a core file; 0: none is written",
+            brief: "Maximum size of a core file; with 0, none is written",
             long: "RLIMIT_CORE.",
-            default: Preset::Words("as Keepwarm's own"),
+            default: Preset::Words("Keepwarm's own limit"),
             right: "core = 0",
             wrong: "core = \"none\"",
             reload: Reload::Recycle,
@@ -67,8 +67,8 @@ pub(super) static PROCESS_LIMITS: Section<ProcessLimits> = Section {
         },
         Key {
             name: "cpu",
-            brief: "Processor time of a worker in its whole life; past it the kernel ends it",
-            long: "RLIMIT_CPU, in whole seconds. A worker that ends so is replaced like one that has died: a bound for what runs away, not a way to recycle.",
+            brief: "Maximum CPU time of a worker over its whole life; then the kernel kills it",
+            long: "RLIMIT_CPU, in whole seconds. A worker killed this way is replaced like one that has died. Use it to stop runaway code, not to recycle workers.",
             default: Preset::Words("none"),
             right: "cpu = \"1h\"",
             wrong: "cpu = 60",

@@ -23,7 +23,7 @@ impl RateLimitDraft {
         let name = cx.name();
         if table.entry("rate").is_none() {
             let problem = cx
-                .problem(self.span, format!("`{name}` does not say how much it lets through"))
+                .problem(self.span, format!("`{name}` has no `rate`"))
                 .expected("`rate`, for example rate = \"100/s\"");
             cx.push(problem);
         }
@@ -33,7 +33,7 @@ impl RateLimitDraft {
         if matches!(self.limit.store, RateStore::Redis { tls: None, .. })
             && let Some(entry) = table.entry("store_ca")
         {
-            let what = format!("`{name}` has `store_ca`, and its store is reached in clear");
+            let what = format!("`{name}` has `store_ca`, but its store does not use TLS");
             let problem = cx.problem(entry.key_span, what).key("rate_limit.NAME.store_ca".to_owned());
             cx.push(problem.expected("a `store` over TLS, for example store = \"rediss://10.0.0.6:6379\""));
         }
@@ -51,10 +51,10 @@ impl RateLimitDraft {
             let problem = cx
                 .problem(
                     entry.key_span,
-                    format!("`{name}` has `{key}`, and counts in this process, which does not fail"),
+                    format!("`{name}` has `{key}`, but no `store` outside of this process"),
                 )
                 .key(format!("rate_limit.NAME.{key}"))
-                .expected("`store` beside it, for example store = \"redis://127.0.0.1:6379\"");
+                .expected("a `store`, for example store = \"redis://127.0.0.1:6379\"");
             cx.push(problem);
         }
     }
@@ -64,8 +64,8 @@ pub(crate) static RATE_LIMIT: Section<RateLimitDraft> = Section {
     keys: &[
         Key {
             name: "rate",
-            brief: "How many requests it lets through in what time, for each value of `key`",
-            long: "Past it: 429, with `Retry-After` and the `RateLimit` fields. Spread evenly: of `\"60/m\"` one may come each second, and those of `burst` at once.",
+            brief: "Requests allowed per second, minute or hour, for each value of `key`",
+            long: "Further requests get 429, with `Retry-After` and the `RateLimit` headers. Requests are spread evenly: `\"60/m\"` allows one each second, and up to `burst` at once.",
             default: Preset::Required,
             right: "rate = \"100/s\"",
             wrong: "rate = 100",
@@ -78,9 +78,9 @@ pub(crate) static RATE_LIMIT: Section<RateLimitDraft> = Section {
         },
         Key {
             name: "burst",
-            brief: "How many may come at once, when none came for a while",
+            brief: "Requests allowed at once after a pause",
             long: "",
-            default: Preset::Words("what `rate` lets through in a second, at least 1"),
+            default: Preset::Words("the number that `rate` allows in one second, at least 1"),
             right: "burst = 20",
             wrong: "burst = 0",
             reload: Reload::Live,
@@ -92,8 +92,8 @@ pub(crate) static RATE_LIMIT: Section<RateLimitDraft> = Section {
         },
         Key {
             name: "key",
-            brief: "What is counted apart",
-            long: "`\"client\"`: the client's address, or what a trusted proxy says of it; of an IPv6 address the first 64 bits, which is what one subscriber has. `\"header:NAME\"` and `\"cookie:NAME\"`: their value; requests without it are counted together. `\"all\"`: all requests together.",
+            brief: "What is counted separately",
+            long: "`\"client\"`: the client's address, or the address that a trusted proxy reports; of an IPv6 address, the first 64 bits, which is what one subscriber has. `\"header:NAME\"` and `\"cookie:NAME\"`: the value of that header or cookie; requests without it are counted together. `\"all\"`: all requests together.",
             default: Preset::Value("\"client\""),
             right: "key = \"header:X-Api-Key\"",
             wrong: "key = \"X-Api-Key\"",
@@ -104,7 +104,7 @@ pub(crate) static RATE_LIMIT: Section<RateLimitDraft> = Section {
         Key {
             name: "store",
             brief: "Where requests are counted",
-            long: "`\"local\"`: in this process. `\"redis://HOST:PORT/DATABASE\"`, `\"rediss://HOST:PORT/DATABASE\"` (over TLS) or `\"redis+unix:/PATH\"`: in a Valkey or Redis, together with every Keepwarm that has a rate limit of this name there; one round trip for each request. Keep a password out of the file: `\"redis://:${file:/run/secrets/redis}@HOST\"`.",
+            long: "`\"local\"`: in this process. `\"redis://HOST:PORT/DATABASE\"`, `\"rediss://HOST:PORT/DATABASE\"` (over TLS) or `\"redis+unix:/PATH\"`: in a Valkey or Redis, together with every Keepwarm that has a rate limit of this name there, at one round trip for each request. Keep a password out of the file: `\"redis://:${file:/run/secrets/redis}@HOST\"`.",
             default: Preset::Value("\"local\""),
             right: "store = \"redis://10.0.0.6:6379\"",
             wrong: "store = \"10.0.0.6:6379\"",
@@ -114,9 +114,9 @@ pub(crate) static RATE_LIMIT: Section<RateLimitDraft> = Section {
         },
         Key {
             name: "store_ca",
-            brief: "File of the authorities that may have signed the store's certificate, in place of the system's",
-            long: "In PEM; one, or several in a row. For a `store` that begins with `rediss://`. Read anew at each reload.",
-            default: Preset::Words("those the system trusts"),
+            brief: "File of certificate authorities for the store, in place of the system's",
+            long: "In PEM; one, or several in a row. For a `store` that begins with `rediss://`. Read again at each reload.",
+            default: Preset::Words("the system's"),
             right: "store_ca = \"/etc/ssl/internal-ca.pem\"",
             wrong: "store_ca = \"/no/such/ca.pem\"",
             reload: Reload::Live,
@@ -125,8 +125,8 @@ pub(crate) static RATE_LIMIT: Section<RateLimitDraft> = Section {
         },
         Key {
             name: "on_store_failure",
-            brief: "What happens while the store is slow or down",
-            long: "`\"open\"`: this process counts by itself. `\"closed\"`: every request is refused with 503. A store that has failed is asked again in the background: requests do not wait for it each time.",
+            brief: "What to do while the store is slow or down",
+            long: "`\"open\"`: this process counts on its own. `\"closed\"`: every request is rejected with 503. Keepwarm retries a failed store in the background, so that requests do not wait for it each time.",
             default: Preset::Value("\"open\""),
             right: "on_store_failure = \"closed\"",
             wrong: "on_store_failure = \"deny\"",
@@ -138,7 +138,7 @@ pub(crate) static RATE_LIMIT: Section<RateLimitDraft> = Section {
         },
         Key {
             name: "store_timeout",
-            brief: "How long the store may take; longer counts as down",
+            brief: "Time limit for a response of the store; a slower store counts as down",
             long: "",
             default: Preset::Value("\"50ms\""),
             right: "store_timeout = \"20ms\"",

@@ -30,8 +30,8 @@ pub(crate) static ROOT: Section<Root> = Section {
     keys: &[
         Key {
             name: "include",
-            brief: "Further files, laid over one another",
-            long: "Paths and globs, relative to the directory of the main file; those of a glob in the order of their names. Each key may be set once in all files together; routes of the same listener are strung together. An included file includes nothing itself.",
+            brief: "More configuration files to merge into this one",
+            long: "Paths and globs, relative to the directory of the main file. The files of a glob are read in the order of their names. Each key may be set only once across all files. Routes of the same listener are concatenated. An included file cannot include others.",
             default: Preset::Words("none"),
             right: "include = [\"conf.d/*.toml\"]",
             wrong: "include = [\"no-such-file.toml\"]",
@@ -41,9 +41,9 @@ pub(crate) static ROOT: Section<Root> = Section {
         },
         Key {
             name: "server",
-            brief: "The process",
+            brief: "Settings of the process",
             long: "",
-            default: Preset::Words("as each key says"),
+            default: Preset::Words("see each key"),
             right: "[server]\nthreads = 2",
             wrong: "server = 2",
             reload: Reload::Live,
@@ -52,8 +52,8 @@ pub(crate) static ROOT: Section<Root> = Section {
         },
         Key {
             name: "app",
-            brief: "Applications, each under a NAME of its own: `[app.NAME]`",
-            long: "NAME is made of letters, digits, `-` and `_`; logs and metrics show it.",
+            brief: "Applications, each in its own section `[app.NAME]`",
+            long: "NAME consists of letters, digits, `-` and `_`. It appears in logs and metrics.",
             default: Preset::Words("none"),
             right: "[app.shop]\nentry = \"shop.wsgi:application\"",
             wrong: "app = \"shop\"",
@@ -70,9 +70,9 @@ pub(crate) static ROOT: Section<Root> = Section {
         },
         Key {
             name: "listen",
-            brief: "Listeners, each under a NAME of its own: `[listen.NAME]`",
-            long: "NAME is made of letters, digits, `-` and `_`; logs and metrics show it.",
-            default: Preset::Words("none; at least one is needed, or an upstream with a door"),
+            brief: "Listeners, each in its own section `[listen.NAME]`",
+            long: "NAME consists of letters, digits, `-` and `_`. It appears in logs and metrics.",
+            default: Preset::Words("none; at least one listener, or an upstream with a door, is required"),
             right: "[listen.public]\nbind = \"0.0.0.0:8080\"",
             wrong: "listen = \"0.0.0.0:8080\"",
             reload: Reload::Live,
@@ -83,7 +83,7 @@ pub(crate) static ROOT: Section<Root> = Section {
                 finish: |root, draft, table, cx| {
                     if table.entry("bind").is_none() {
                         let problem = cx
-                            .problem(draft.span, format!("`{}` does not say where to listen", cx.name()))
+                            .problem(draft.span, format!("`{}` has no `bind`", cx.name()))
                             .expected("`bind`, for example bind = \"0.0.0.0:8080\"");
                         cx.push(problem);
                     }
@@ -93,9 +93,9 @@ pub(crate) static ROOT: Section<Root> = Section {
         },
         Key {
             name: "admin",
-            brief: "Health, metrics and status for those who run the process",
-            long: "Serves `/livez`, `/readyz`, `/metrics` and `/status`, and takes `POST /reload`. On a thread of its own: a data plane that is stuck does not keep it from saying so.",
-            default: Preset::Words("nothing of the kind is served"),
+            brief: "Health, metrics and status for operators",
+            long: "Serves `/livez`, `/readyz`, `/metrics` and `/status`, and accepts `POST /reload`. Runs on its own thread, so that it can still report a data plane that is stuck.",
+            default: Preset::Words("none: nothing is served"),
             right: "[admin]\nbind = \"127.0.0.1:9090\"",
             wrong: "admin = \"127.0.0.1:9090\"",
             reload: Reload::Live,
@@ -104,8 +104,8 @@ pub(crate) static ROOT: Section<Root> = Section {
         },
         Key {
             name: "upstream",
-            brief: "Services the app calls, each under a NAME of its own: `[upstream.NAME]`",
-            long: "Keepwarm keeps connections to them, shared by all workers and outliving each of them. The app calls a local address (`bind`), a route of a listener leads there, or a forward proxy. NAME is made of letters, digits, `-` and `_`; logs, metrics and the variable `KEEPWARM_UPSTREAM_NAME` show it.",
+            brief: "Services that the app calls, each in its own section `[upstream.NAME]`",
+            long: "Keepwarm keeps connections to them open. All workers share these connections, which outlive each worker. The app calls a local address (`bind`, the door of the upstream), or a route of a listener or a forward proxy leads there. NAME consists of letters, digits, `-` and `_`. It appears in logs, metrics and the variable `KEEPWARM_UPSTREAM_NAME`.",
             default: Preset::Words("none"),
             right: "[upstream.search]\nurl = \"https://search.internal:9243\"\nbind = \"127.0.0.1:6102\"",
             wrong: "upstream = \"https://search.internal:9243\"",
@@ -122,8 +122,8 @@ pub(crate) static ROOT: Section<Root> = Section {
         },
         Key {
             name: "rate_limit",
-            brief: "Rate limits, each under a NAME of its own: `[rate_limit.NAME]`",
-            long: "Routes and upstreams name them.",
+            brief: "Rate limits, each in its own section `[rate_limit.NAME]`",
+            long: "Routes and upstreams refer to them by name.",
             default: Preset::Words("none"),
             right: "[rate_limit.api]\nrate = \"100/s\"",
             wrong: "rate_limit = \"100/s\"",
@@ -151,7 +151,7 @@ impl Field<Root> for AdminSection {
         ADMIN.read(&mut draft, &table, cx);
         if table.entry("bind").is_none() {
             let problem = cx
-                .problem(directive.span, "`admin` does not say where to listen")
+                .problem(directive.span, "`admin` has no `bind`")
                 .expected("`bind`, for example bind = \"127.0.0.1:9090\"");
             cx.push(problem);
         }
@@ -161,7 +161,7 @@ impl Field<Root> for AdminSection {
             let problem = cx
                 .problem(
                     *span,
-                    format!("`{bind}` can be reached from other machines, and `admin` has no token"),
+                    format!("`{bind}` can be reached from other machines, but `admin` has no `token`"),
                 )
                 .key("admin.bind")
                 .expected("an address of this machine (127.0.0.1, [::1], localhost, unix:), or `token`")
@@ -195,8 +195,8 @@ impl<T> Field<Root> for Named<T> {
         for entry in &table.entries {
             if let Some(fault) = name_fault(&entry.key) {
                 let problem = cx
-                    .problem(entry.key_span, format!("`{}` is no name for a section: {fault}", entry.key))
-                    .expected("letters, digits, `-` and `_`, at most 64 of them");
+                    .problem(entry.key_span, format!("`{}` is not a valid section name: {fault}", entry.key))
+                    .expected("at most 64 letters, digits, `-` and `_`");
                 cx.push(problem);
                 continue;
             }
@@ -219,7 +219,7 @@ impl<T> Named<T> {
             let problem = cx
                 .problem(
                     entry.key_span,
-                    format!("`{}` stands in `[{section}]`, which has no name", entry.key),
+                    format!("`{}` is set in `[{section}]`, which has no name", entry.key),
                 )
                 .expected(format!("a section with a name: [{section}.NAME]"));
             cx.push(problem);
@@ -249,9 +249,9 @@ fn name_fault(name: &str) -> Option<&'static str> {
     } else if name.len() > 64 {
         Some("it is too long")
     } else if !name.bytes().all(letters) {
-        Some("it has other characters in it")
+        Some("it contains other characters")
     } else if name.contains("__") {
-        Some("`__` separates the steps of a variable's name")
+        Some("`__` separates the parts of a variable's name")
     } else {
         None
     }
@@ -259,7 +259,7 @@ fn name_fault(name: &str) -> Option<&'static str> {
 
 impl<T> Describe for Named<T> {
     fn expected(&self) -> String {
-        "a table of sections, each with a name".to_owned()
+        "a table of named sections".to_owned()
     }
 
     fn type_name(&self) -> String {

@@ -123,8 +123,11 @@ fn check(draft: &RouteDraft, table: &Table, cx: &mut Checker<'_>) {
     match ends.as_slice() {
         [] => {
             let problem = cx
-                .problem(draft.span, format!("`{name}` does not say what serves its requests"))
-                .expected("one of `app`, `upstream`, `files`, `respond` or `redirect`");
+                .problem(
+                    draft.span,
+                    format!("`{name}` has no `app`, `upstream`, `files`, `respond` or `redirect`"),
+                )
+                .expected("exactly one of them");
             cx.push(problem);
         }
         [_] => {}
@@ -134,24 +137,24 @@ fn check(draft: &RouteDraft, table: &Table, cx: &mut Checker<'_>) {
                 .problem(second.key_span, message)
                 .related(cx.texts.place(first.key_span), "the other one")
                 .expected("exactly one of `app`, `upstream`, `files`, `respond` or `redirect`")
-                .help("make two routes of it");
+                .help("split it into two routes");
             cx.push(problem);
         }
     }
     for key in ["try_files", "send_files"] {
         let Some(entry) = table.entry(key).filter(|_| table.entry("app").is_none()) else { continue };
         let problem = cx
-            .problem(entry.key_span, format!("`{name}` has `{key}` and no app that it could be of use to"))
-            .expected("`app` beside it")
-            .help("`files` serves the files of a directory and nothing else");
+            .problem(entry.key_span, format!("`{name}` has `{key}`, but no `app`"))
+            .expected("`app` in the same route")
+            .help("to serve the files of a directory and nothing else, use `files`");
         cx.push(problem);
     }
     let responded_here = ["files", "respond", "redirect"].iter().any(|end| table.entry(end).is_some());
     if let Some(entry) = table.entry("rate_limit").filter(|_| responded_here) {
         let problem = cx
-            .problem(entry.key_span, format!("`{name}` has `rate_limit`, and leads to no app and no upstream"))
+            .problem(entry.key_span, format!("`{name}` has `rate_limit`, but leads to no app or upstream"))
             .key("listen.NAME.route.rate_limit")
-            .expected("`rate_limit` on routes with `app` or `upstream`: what is answered here costs next to nothing");
+            .expected("`rate_limit` on routes with `app` or `upstream`: a response of Keepwarm itself costs next to nothing");
         cx.push(problem);
     }
     let Some(strip) = table.entry("strip_prefix").filter(|_| draft.strip_prefix == Some(true)) else {
@@ -160,7 +163,7 @@ fn check(draft: &RouteDraft, table: &Table, cx: &mut Checker<'_>) {
     if !matches!(draft.path, PathPattern::Prefix(_)) {
         let problem = cx
             .problem(strip.key_span, format!("`{name}` has no prefix to strip"))
-            .expected("a `path` such as \"/api/*\" beside `strip_prefix`");
+            .expected("a `path` such as \"/api/*\" with `strip_prefix`");
         cx.push(problem);
     }
 }
@@ -169,8 +172,8 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
     keys: &[
         Key {
             name: "host",
-            brief: "Hosts it answers for",
-            long: "Compared with the request's host without its port, whatever the case. `\"*.example.com\"` is every name below `example.com`, not that one itself.",
+            brief: "Hosts that the route matches",
+            long: "The request's host is compared without its port and regardless of case. `\"*.example.com\"` matches every name below `example.com`, but not `example.com` itself.",
             default: Preset::Words("all"),
             right: "host = [\"example.com\", \"*.example.com\"]",
             wrong: "host = \"example.com:8080\"",
@@ -180,8 +183,8 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
         },
         Key {
             name: "path",
-            brief: "Paths it answers for",
-            long: "`\"/x\"` is that path only. `\"/x/*\"` is every path that begins with `/x/`; `/x` itself is among them only with `strip_prefix`. `\"/*\"` is all. Compared with the normalised path: unreserved octets decoded, escapes in upper case, dot segments removed, `//` kept.",
+            brief: "Paths that the route matches",
+            long: "`\"/x\"` matches that path only. `\"/x/*\"` matches every path that begins with `/x/`; it matches `/x` itself only with `strip_prefix`. `\"/*\"` matches all paths. Paths are compared in normalized form: unreserved octets decoded, escapes in upper case, dot segments removed, `//` kept.",
             default: Preset::Words("all"),
             right: "path = \"/assets/*\"",
             wrong: "path = \"assets/*\"",
@@ -191,7 +194,7 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
         },
         Key {
             name: "method",
-            brief: "Methods it answers for; `GET` brings `HEAD` with it",
+            brief: "Methods that the route matches; `GET` includes `HEAD`",
             long: "",
             default: Preset::Words("all"),
             right: "method = [\"GET\", \"POST\"]",
@@ -202,8 +205,8 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
         },
         Key {
             name: "app",
-            brief: "Name of the `[app.NAME]` that serves it",
-            long: "A route ends in exactly one of `app`, `upstream`, `files`, `respond` and `redirect`.",
+            brief: "Name of the `[app.NAME]` that serves the requests",
+            long: "A route has exactly one of `app`, `upstream`, `files`, `respond` and `redirect`.",
             default: Preset::Words("none"),
             right: "app = \"shop\"",
             wrong: "app = \"shpo\"",
@@ -213,8 +216,8 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
         },
         Key {
             name: "upstream",
-            brief: "Name of the `[upstream.NAME]` that serves it",
-            long: "The client's `Host` is passed on, unless `host` of the upstream says otherwise. Bodies are passed on as they come, and have no limit but `max_body` of this route.",
+            brief: "Name of the `[upstream.NAME]` that serves the requests",
+            long: "The client's `Host` is passed on, unless the upstream sets `host`. Bodies are passed on as they arrive, limited only by `max_body` of this route.",
             default: Preset::Words("none"),
             right: "upstream = \"search\"",
             wrong: "upstream = \"saerch\"",
@@ -226,8 +229,8 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
         },
         Key {
             name: "files",
-            brief: "A directory whose files it serves",
-            long: "The route's prefix is no part of their names: `/assets/x.css` is `x.css` with `path = \"/assets/*\"`. GET and HEAD, conditions, ranges; `index.html` for a directory. Never served: names that begin with a dot (but `/.well-known/`), scripts (`.php`, `.phar` …), and what a link points to outside of the directory.",
+            brief: "Directory of files to serve",
+            long: "The route's prefix is not part of the file names: with `path = \"/assets/*\"`, `/assets/x.css` is `x.css`. Supports GET and HEAD, conditional requests and ranges; for a directory, `index.html` is sent. Never served: names that begin with a dot (except `/.well-known/`), scripts (`.php`, `.phar` …), and targets of links outside of the directory.",
             default: Preset::Words("none"),
             right: "files = \"public/assets\"",
             wrong: "files = \"public/*.css\"",
@@ -237,8 +240,8 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
         },
         Key {
             name: "try_files",
-            brief: "A directory whose files are served before the app is asked",
-            long: "A GET or HEAD whose whole path names a file in it gets the file, by the rules of `files`; every other request is the app's. In front of an app of PHP, copies (`*~`, `*.bak`), Composer's files and what an `.htaccess` denies gets 403.",
+            brief: "Directory of files to serve before the app is called",
+            long: "A GET or HEAD request whose whole path names a file in it gets that file, by the rules of `files`. Every other request goes to the app. In front of a PHP app, requests for copies (`*~`, `*.bak`), for Composer's files and for whatever an `.htaccess` denies get 403.",
             default: Preset::Words("none"),
             right: "try_files = \"public\"",
             wrong: "try_files = [\"$uri\", \"/index.php\"]",
@@ -248,8 +251,8 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
         },
         Key {
             name: "send_files",
-            brief: "Directories whose files the app may name as its response: `{ \"/protected/\" = DIRECTORY }`",
-            long: "A response with `X-Accel-Redirect: /protected/a.zip` is the file `a.zip` of that directory; one with `X-Sendfile` names a file in one of the directories by its absolute path. Ranges and conditions are Keepwarm's work, the other fields are the app's. Without this key both fields are passed on as any other.",
+            brief: "Directories whose files the app may send: `{ \"/protected/\" = DIRECTORY }`",
+            long: "A response with `X-Accel-Redirect: /protected/a.zip` sends the file `a.zip` of that directory. A response with `X-Sendfile` names a file in one of the directories by its absolute path. Keepwarm handles ranges and conditional requests; the other headers are the app's. Without this key, both headers are passed on like any other.",
             default: Preset::Words("none"),
             right: "send_files = { \"/protected/\" = \"var/files\" }",
             wrong: "send_files = \"var/files\"",
@@ -259,7 +262,7 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
         },
         Key {
             name: "respond",
-            brief: "A fixed response: a status, or a table",
+            brief: "Fixed response: a status, or a table",
             long: "",
             default: Preset::Words("none"),
             right: "respond = { status = 200, body = \"pong\" }",
@@ -270,7 +273,7 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
         },
         Key {
             name: "redirect",
-            brief: "A response that sends the client elsewhere: where to, or a table",
+            brief: "Redirect: a target, or a table",
             long: "",
             default: Preset::Words("none"),
             right: "redirect = \"https://example.com$path$query\"",
@@ -281,8 +284,8 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
         },
         Key {
             name: "strip_prefix",
-            brief: "The app sees the path without the route's prefix",
-            long: "With `path = \"/api/*\"` a request for `/api/x` reaches the app as `/x`, with `/api` in `SCRIPT_NAME` (WSGI) or `root_path` (ASGI). `/api` itself belongs to the route too, unless a route before it takes it.",
+            brief: "Remove the route's prefix from the path that the app sees",
+            long: "With `path = \"/api/*\"`, a request for `/api/x` reaches the app as `/x`, with `/api` in `SCRIPT_NAME` (WSGI) or `root_path` (ASGI). The route also matches `/api` itself, unless an earlier route does.",
             default: Preset::Value("false"),
             right: "strip_prefix = true",
             wrong: "strip_prefix = \"/api\"",
@@ -292,10 +295,10 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
         },
         Key {
             name: "max_body",
-            brief: "Size of a request body; more gets 413",
-            long: "A declared length above it is refused at once, without `100 Continue`.",
+            brief: "Maximum size of a request body; a larger one gets 413",
+            long: "A larger declared length is rejected at once, without `100 Continue`.",
             default: Preset::Words(
-                "`limits.body` of the listener; none on the way to an upstream, unless `buffer_request = true`",
+                "`limits.body` of the listener; for an upstream none, unless `buffer_request = true`",
             ),
             right: "max_body = \"200MiB\"",
             wrong: "max_body = \"200mb\"",
@@ -308,8 +311,8 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
         },
         Key {
             name: "buffer_request",
-            brief: "Read the body before the app or upstream is called, so that a slow upload holds no worker and no connection",
-            long: "Up to 256 KiB are in memory, the rest is in an unnamed file in the temporary folder. On the way to an upstream, `limits.body` is then the limit as on the way to an app, a body that came in chunks goes out with its length, `Expect: 100-continue` is answered here, and the upstream's `timeout` counts from when the body is in.",
+            brief: "Read the whole request body before the app or upstream is called",
+            long: "A slow upload then occupies no worker and no connection. Up to 256 KiB are kept in memory, the rest in an unnamed file in the temporary directory. For an upstream, `limits.body` then applies as it does for an app, a body that arrived in chunks is sent with its length, Keepwarm itself responds to `Expect: 100-continue`, and the upstream's `timeout` starts when the body is complete.",
             default: Preset::Words(
                 "`true` for WSGI, Rack and PHP; `false` for ASGI, `kind = \"http\"` and upstreams",
             ),
@@ -321,8 +324,8 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
         },
         Key {
             name: "buffer_response",
-            brief: "Free the worker, or the upstream's connection, as soon as the response is produced, so that a slow reader holds none",
-            long: "What the client has not taken yet is kept in memory, then in a spill file, up to `limits.response_buffer`. Streams leave as they come all the same.",
+            brief: "Free the worker or upstream connection as soon as the response is produced",
+            long: "A slow reader then occupies neither. What the client has not read yet is kept in memory, then in a spill file, up to `limits.response_buffer`. Streams are still sent as they are produced.",
             default: Preset::Words(
                 "`true` for WSGI, Rack and PHP; `false` for ASGI, `kind = \"http\"` and upstreams",
             ),
@@ -334,8 +337,8 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
         },
         Key {
             name: "early_hints",
-            brief: "Who gets an app's `103 Early Hints`",
-            long: "`\"auto\"`: clients known to cope, which over HTTP/1.1 are those that send `Sec-Fetch-Mode: navigate` (RFC 8297 §3). `\"always\"`: every HTTP/1.1 client. An HTTP/1.0 client never gets any 1xx.",
+            brief: "Clients that get an app's `103 Early Hints`",
+            long: "`\"auto\"`: clients known to support it, which over HTTP/1.1 are those that send `Sec-Fetch-Mode: navigate` (RFC 8297 §3). `\"always\"`: every HTTP/1.1 client. An HTTP/1.0 client never gets a 1xx response.",
             default: Preset::Value("\"auto\""),
             right: "early_hints = \"never\"",
             wrong: "early_hints = \"alwyas\"",
@@ -345,8 +348,8 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
         },
         Key {
             name: "any_header_names",
-            brief: "Pass request headers of every name to ASGI, `kind = \"http\"` and upstreams, not only letters, digits and `-`",
-            long: "CGI-style environments make `_` and `.` of a name what `-` is: `X_User` would pass for `X-User` in a server further on. Such headers are dropped and counted. `Proxy` (httpoxy) is never passed, and WSGI, Rack and PHP never get other names.",
+            brief: "Pass on request headers of any name, not only of letters, digits and `-`",
+            long: "Applies to ASGI, `kind = \"http\"` and upstreams. CGI-style environments treat `_` and `.` in a name like `-`: a server further on would take `X_User` for `X-User`. Without this key, such headers are dropped and counted. `Proxy` (httpoxy) is never passed on, and WSGI, Rack and PHP never get such names.",
             default: Preset::Value("false"),
             right: "any_header_names = true",
             wrong: "any_header_names = \"X_User\"",
@@ -357,7 +360,7 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
         Key {
             name: "via",
             brief: "Add `Via: 1.1 keepwarm` to requests to `kind = \"http\"` apps and upstreams",
-            long: "RFC 9110 §7.6.3 wants it of whoever passes a request on. Some servers do less for such requests: nginx compresses none of their responses unless `gzip_proxied` says so.",
+            long: "RFC 9110 §7.6.3 requires it of every intermediary. Some servers do less for such requests: nginx compresses none of their responses unless `gzip_proxied` says so.",
             default: Preset::Value("true"),
             right: "via = false",
             wrong: "via = \"keepwarm\"",
@@ -367,8 +370,8 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
         },
         Key {
             name: "headers",
-            brief: "Changes to the head of every response: `{ set = { NAME = VALUE }, remove = [NAME] }`",
-            long: "",
+            brief: "Headers to set or remove in every response",
+            long: "Written as `{ set = { NAME = VALUE }, remove = [NAME] }`.",
             default: Preset::Words("none"),
             right: "headers = { set = { X-Frame-Options = \"DENY\" }, remove = [\"X-Powered-By\"] }",
             wrong: "headers = \"X-Frame-Options: DENY\"",
@@ -379,7 +382,7 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
         Key {
             name: "allow",
             brief: "Clients that may use the route; all others get 403",
-            long: "Addresses and blocks of them. The client is the peer, or what a trusted proxy says of it. `deny` goes first.",
+            long: "Addresses and address blocks. The client is the peer, or the client that a trusted proxy reports. `deny` is applied first.",
             default: Preset::Words("everybody"),
             right: "allow = [\"10.0.0.0/8\", \"::1\"]",
             wrong: "allow = [\"10.0.0.0/33\"]",
@@ -400,8 +403,8 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
         },
         Key {
             name: "rate_limit",
-            brief: "Name of the `[rate_limit.NAME]` that holds",
-            long: "Past it: 429, with `Retry-After`. `deny` and `allow` go first.",
+            brief: "Name of the `[rate_limit.NAME]` that applies",
+            long: "Requests over the limit get 429, with `Retry-After`. `deny` and `allow` are applied first.",
             default: Preset::Words("none"),
             right: "rate_limit = \"api\"",
             wrong: "rate_limit = \"aip\"",
@@ -411,8 +414,8 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
         },
         Key {
             name: "abort_on_half_close",
-            brief: "A client that closes its write side counts as gone, and its request is cancelled",
-            long: "Off, because a client may well close its side after its request and wait for the response (RFC 9112 §9.6).",
+            brief: "Cancel a request when its client closes the write side of the connection",
+            long: "Off by default, because a client may close its write side after its request and wait for the response (RFC 9112 §9.6).",
             default: Preset::Value("false"),
             right: "abort_on_half_close = true",
             wrong: "abort_on_half_close = \"yes\"",

@@ -14,8 +14,8 @@ pub(crate) static SERVER: Section<Server> = Section {
     keys: &[
         Key {
             name: "threads",
-            brief: "Data-plane threads",
-            long: "Each has its own runtime and takes a share of the connections. The other cores are for the workers.",
+            brief: "Number of data-plane threads",
+            long: "Each has its own runtime and handles a share of the connections. The other cores are for the workers.",
             default: Preset::Words("`\"auto\"`: half of the cores, at least one"),
             right: "threads = 2",
             wrong: "threads = 0",
@@ -28,8 +28,8 @@ pub(crate) static SERVER: Section<Server> = Section {
         },
         Key {
             name: "shutdown_grace",
-            brief: "How long a stop may take, from the signal on",
-            long: "Covers everything: `drain_delay`, requests in work, and the shutdown of the workers. At its end connections are cut and workers killed. A stop takes that long only when requests do: without any, it takes `drain_delay`, up to `drain_idle`, and what the workers need to exit. Keep it below the time after which the process's own supervisor kills (Kubernetes: 30 s, systemd: 90 s, `docker stop`: 10 s).",
+            brief: "Time limit of a shutdown, from the signal",
+            long: "Covers everything: `drain_delay`, requests in progress, and the shutdown of the workers. When it is reached, connections are cut and workers are killed. A shutdown takes that long only if requests do; without any, it takes `drain_delay`, up to `drain_idle`, and the time that the workers need to exit. Keep it below the time after which the process's own supervisor kills (Kubernetes: 30 s, systemd: 90 s, `docker stop`: 10 s).",
             default: Preset::Value("\"25s\""),
             right: "shutdown_grace = \"30s\"",
             wrong: "shutdown_grace = 30",
@@ -42,8 +42,8 @@ pub(crate) static SERVER: Section<Server> = Section {
         },
         Key {
             name: "drain_delay",
-            brief: "How long listeners still serve after SIGTERM",
-            long: "Time for a load balancer to notice that readiness fails, so that no connection arrives at a closed port. About two of its check intervals; none is needed when nothing stands in front. A part of `shutdown_grace`, and shorter than it.",
+            brief: "Time for which listeners keep serving after SIGTERM",
+            long: "Gives a load balancer time to notice that readiness fails, so that no connection arrives at a closed port. Set it to about two of the load balancer's check intervals; without a load balancer, none is needed. It is part of `shutdown_grace` and must be shorter.",
             default: Preset::Value("\"0s\""),
             right: "drain_delay = \"5s\"",
             wrong: "drain_delay = \"5 minutes\"",
@@ -56,8 +56,8 @@ pub(crate) static SERVER: Section<Server> = Section {
         },
         Key {
             name: "drain_idle",
-            brief: "How long an idle connection is kept for its next request once listening has stopped",
-            long: "That request is answered with `Connection: close`. An idle connection that is closed at once could meet a request that is already on its way; one that stays would hold up the stop until `shutdown_grace` is over.",
+            brief: "Time for which idle connections stay open once listening has stopped",
+            long: "The next request on such a connection gets a response with `Connection: close`. If an idle connection were closed at once, a request could already be on its way. If it stayed open, it would delay the shutdown until `shutdown_grace` is reached.",
             default: Preset::Value("\"2s\""),
             right: "drain_idle = \"5s\"",
             wrong: "drain_idle = \"short\"",
@@ -70,9 +70,9 @@ pub(crate) static SERVER: Section<Server> = Section {
         },
         Key {
             name: "log",
-            brief: "The log of the process and of its workers' output",
+            brief: "Log of the process and of its workers' output",
             long: "",
-            default: Preset::Words("text, from level `info` on, to standard error"),
+            default: Preset::Words("text, level `info` and above, to standard error"),
             right: "log = { format = \"json\", level = \"info\" }",
             wrong: "log = \"json\"",
             reload: Reload::Live,
@@ -81,9 +81,11 @@ pub(crate) static SERVER: Section<Server> = Section {
         },
         Key {
             name: "user",
-            brief: "User of the workers whose app names none",
-            long: "Needs root, unless it is the user that Keepwarm runs as. Keepwarm itself stays who it is: it must be able to open logs anew, bind addresses of a new configuration, and start workers of every user.",
-            default: Preset::Words("that of Keepwarm; for root the owner of each app's files, or `nobody`"),
+            brief: "User for the workers of apps that set none",
+            long: "Needs root, unless it is the user that Keepwarm runs as. Keepwarm itself keeps its user: it must be able to reopen logs, bind addresses of a new configuration, and start workers of every user.",
+            default: Preset::Words(
+                "Keepwarm's own user; as root, the owner of each app's files, or `nobody`",
+            ),
             right: "user = \"shop\"",
             wrong: "user = \"nobody-of-that-name\"",
             reload: Reload::Recycle,
@@ -92,9 +94,9 @@ pub(crate) static SERVER: Section<Server> = Section {
         },
         Key {
             name: "group",
-            brief: "Group of the workers whose app names neither user nor group",
+            brief: "Group for the workers of apps that set neither user nor group",
             long: "",
-            default: Preset::Words("that of the user"),
+            default: Preset::Words("the user's group"),
             right: "group = \"www\"",
             wrong: "group = \"no-group-of-that-name\"",
             reload: Reload::Recycle,
@@ -103,8 +105,8 @@ pub(crate) static SERVER: Section<Server> = Section {
         },
         Key {
             name: "pid_file",
-            brief: "File that holds the process id while the process lives",
-            long: "A relative path counts from the directory of the main configuration file. `keepwarm reload` finds the process by it.",
+            brief: "File that contains the process id while the process runs",
+            long: "A relative path is resolved against the directory of the main configuration file. `keepwarm reload` finds the process by this file.",
             default: Preset::Words("none"),
             right: "pid_file = \"/run/keepwarm.pid\"",
             wrong: "pid_file = \"/no/such/directory/keepwarm.pid\"",
@@ -114,8 +116,8 @@ pub(crate) static SERVER: Section<Server> = Section {
         },
         Key {
             name: "trusted_proxies",
-            brief: "Peers whose `Forwarded` and `X-Forwarded-*` are believed",
-            long: "From everybody else these fields are dropped: a client could otherwise choose the address that logs, limits and the app see.",
+            brief: "Peers whose `Forwarded` and `X-Forwarded-*` headers are trusted",
+            long: "From all other peers, these headers are dropped: a client could otherwise choose the address that logs, limits and the app see.",
             default: Preset::Value("[]"),
             right: "trusted_proxies = [\"10.0.0.0/8\"]",
             wrong: "trusted_proxies = [\"10.0.0.1/8\"]",
@@ -125,16 +127,16 @@ pub(crate) static SERVER: Section<Server> = Section {
         },
         Key {
             name: "limits",
-            brief: "What a peer may cost, on every listener that does not say otherwise",
+            brief: "Limits for what a peer may use, on every listener that does not override them",
             long: "",
-            default: Preset::Words("as each key says"),
+            default: Preset::Words("see each key"),
             right: "limits = { body = \"50MiB\" }",
             wrong: "limits = \"none\"",
             reload: Reload::Live,
             since: "0.1.0",
             value: &Sub(&LIMITS, |server: &mut Server| &mut server.limits),
         },
-        Key::later("tls_dev", "TLS with a certificate made on the spot"),
+        Key::later("tls_dev", "TLS with a certificate generated at start"),
     ],
 };
 
@@ -153,7 +155,7 @@ impl Field<Root> for ServerTable {
         let mut problem = cx
             .problem(
                 delay.key_span,
-                "`server.drain_delay` leaves nothing of `server.shutdown_grace`, which it is a part of",
+                "`server.drain_delay` is not shorter than `server.shutdown_grace`, which it is part of",
             )
             .expected(format!("less than `shutdown_grace`, which is {:?}", server.shutdown_grace));
         if let Some(grace) = table.entry("shutdown_grace") {
@@ -171,7 +173,7 @@ pub(crate) static LOG: Section<Log> = Section {
     keys: &[
         Key {
             name: "format",
-            brief: "One line of text, or one JSON object, per record",
+            brief: "Format of the records: one line of text or one JSON object each",
             long: "",
             default: Preset::Value("\"text\""),
             right: "format = \"json\"",
@@ -182,8 +184,8 @@ pub(crate) static LOG: Section<Log> = Section {
         },
         Key {
             name: "level",
-            brief: "Records below this level are not written",
-            long: "From the fewest records to the most: error, warn, info, debug, trace.",
+            brief: "Lowest level that is logged",
+            long: "From fewest to most records: error, warn, info, debug, trace.",
             default: Preset::Value("\"info\""),
             right: "level = \"warn\"",
             wrong: "level = \"warning\"",
@@ -194,7 +196,7 @@ pub(crate) static LOG: Section<Log> = Section {
         Key {
             name: "file",
             brief: "File to append to",
-            long: "A relative path counts from the directory of the main configuration file. The file is opened anew at SIGUSR1 and at a reload, so that it can be moved away first.",
+            long: "A relative path is resolved against the directory of the main configuration file. The file is reopened at SIGUSR1 and at a reload, so that it can be renamed first.",
             default: Preset::Words("standard error"),
             right: "file = \"/var/log/keepwarm.log\"",
             wrong: "file = \"/no/such/directory/keepwarm.log\"",

@@ -117,9 +117,9 @@ impl UpstreamDraft {
         let Some(other) = other else { return Some(first) };
         let name = cx.name();
         let problem = cx
-            .problem(other.span, format!("the endpoints of `{name}` have different hosts, and it does not say which one their certificates are for"))
+            .problem(other.span, format!("the endpoints of `{name}` have different hosts, but no `server_name` says which one their certificates are for"))
             .key("upstream.NAME.server_name")
-            .expected("`server_name` (or `host`) beside `endpoints`, or one host for all of them")
+            .expected("`server_name` (or `host`) next to `endpoints`, or one host for all of them")
             .help(format!("server_name = \"{first}\", if that is the name in all their certificates"));
         cx.push(problem);
         None

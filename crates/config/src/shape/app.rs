@@ -38,10 +38,10 @@ impl Shape for EntryPoint {
         let problem = if entry.is_empty() {
             cx.wrong(directive.span, "is an empty string")
         } else if name.contains(char::is_whitespace) || entry.contains(char::is_control) {
-            cx.wrong(directive.span, "has blanks in it")
+            cx.wrong(directive.span, "contains spaces or control characters")
                 .help("`command` takes a whole command line, as a list")
         } else if entry.starts_with(':') || entry.ends_with(':') {
-            cx.wrong(directive.span, "has nothing on one side of its colon")
+            cx.wrong(directive.span, "has nothing before or after the colon")
         } else {
             return Some((entry.to_owned(), directive.span));
         };
@@ -59,7 +59,7 @@ impl Describe for LocalPath {
     }
 
     fn type_name(&self) -> String {
-        "path of a URL".to_owned()
+        "URL path".to_owned()
     }
 
     fn schema(&self) -> Json {
@@ -91,7 +91,7 @@ pub(crate) struct EnvTable;
 
 impl Describe for EnvTable {
     fn expected(&self) -> String {
-        "a table of variables, each with a string".to_owned()
+        "a table of variables with strings as values".to_owned()
     }
 
     fn type_name(&self) -> String {
@@ -142,9 +142,9 @@ impl Shape for EnvTable {
 
 fn variable_fault(name: &str) -> Option<&'static str> {
     if name.is_empty() || name.contains(['=', '\0']) {
-        Some("which no variable can be called")
+        Some("which is not a valid variable name")
     } else if name.starts_with("KEEPWARM_") {
-        Some("but names that begin with KEEPWARM_ are Keepwarm's own")
+        Some("but names that begin with KEEPWARM_ are reserved for Keepwarm")
     } else {
         None
     }
@@ -155,7 +155,7 @@ pub(crate) struct EnvFile;
 
 impl Describe for EnvFile {
     fn expected(&self) -> String {
-        "the path of a file of NAME=value lines".to_owned()
+        "the path of a file with NAME=value lines".to_owned()
     }
 
     fn type_name(&self) -> String {
@@ -198,7 +198,7 @@ impl Shape for EnvFile {
                     // The line may hold a secret: its number must do.
                     let problem = cx
                         .wrong(span, &format!("has a line that {fault}"))
-                        .related(cx.texts.place(directive.span), "the file is named here");
+                        .related(cx.texts.place(directive.span), "the file is configured here");
                     cx.push(problem);
                     whole = false;
                 }
@@ -231,7 +231,7 @@ fn env_line(line: &str) -> Result<Option<(String, String)>, String> {
         if let Some(rest) = value.strip_prefix(quote) {
             return match rest.strip_suffix(quote) {
                 Some(inner) => Ok(Some((name.to_owned(), inner.to_owned()))),
-                None => Err(format!("begins a value with {quote} and does not end it so")),
+                None => Err(format!("begins a value with {quote} but does not end it with {quote}")),
             };
         }
     }

@@ -39,7 +39,7 @@ pub(crate) fn settle<V>(
     let problem = if text.text.is_empty() {
         cx.wrong(at.span, "is an empty string")
     } else if text.secret {
-        cx.wrong(at.span, "has a value that will not do")
+        cx.wrong(at.span, "has an invalid value")
     } else {
         let problem = cx.wrong(at.span, &fault.what);
         match fault.help {

@@ -33,7 +33,7 @@ impl Shape for Folders {
         let mut folders = Vec::new();
         for entry in &table.entries {
             if !(entry.key.starts_with('/') && entry.key.ends_with('/')) {
-                let what = format!("holds `{}`, which does not begin and end with a slash", entry.key);
+                let what = format!("contains `{}`, which does not begin and end with a slash", entry.key);
                 let problem = cx.wrong(entry.key_span, &what);
                 cx.push(problem);
                 continue;

@@ -20,14 +20,14 @@ fn frequency(text: &str) -> Result<(u32, Duration), Fault> {
     let (number, unit) = text.split_once('/').unwrap_or((text, ""));
     let count = number.replace('_', "").parse::<u32>().ok();
     let Some(count) = count.filter(|_| number.bytes().all(|b| b.is_ascii_digit() || b == b'_')) else {
-        return Err(Fault::new(format!("is `{text}`, which begins with no number of requests")));
+        return Err(Fault::new(format!("is `{text}`, which does not begin with a number of requests")));
     };
     if unit.is_empty() {
-        let fault = Fault::new(format!("is `{text}`, which does not say in what time"));
+        let fault = Fault::new(format!("is `{text}`, which has no unit of time"));
         return Err(fault.help(format!("write \"{count}/s\", \"{count}/m\" or \"{count}/h\"")));
     }
     let Some((_, seconds)) = PERIODS.iter().find(|(known, _)| *known == unit) else {
-        let fault = Fault::new(format!("is `{text}`; there is no unit `{unit}`"));
+        let fault = Fault::new(format!("is `{text}`, with the unknown unit `{unit}`"));
         return Err(match meant(unit) {
             Some(unit) => fault.help(format!("write \"{count}/{unit}\"")),
             None => fault,
@@ -35,9 +35,9 @@ fn frequency(text: &str) -> Result<(u32, Duration), Fault> {
     };
     // A microsecond is what requests are told apart by.
     match count {
-        0 => Err(Fault::new(format!("is `{text}`, which lets nothing through"))
-            .help("a route with `respond = 403` says no to everybody")),
-        1_000_001.. => Err(Fault::new(format!("is `{text}`: at most 1000000 can be counted"))),
+        0 => Err(Fault::new(format!("is `{text}`, which allows no requests"))
+            .help("to reject every request, use a route with `respond = 403`")),
+        1_000_001.. => Err(Fault::new(format!("is `{text}`: the maximum is 1000000 requests"))),
         count => Ok((count, Duration::from_secs(*seconds))),
     }
 }

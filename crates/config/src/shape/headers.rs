@@ -12,7 +12,7 @@ pub(crate) struct ResponseHeaders;
 
 impl Describe for ResponseHeaders {
     fn expected(&self) -> String {
-        "a table of field names, each with a string or a list of strings".to_owned()
+        "a table of header names, each with a string or a list of strings".to_owned()
     }
 
     fn type_name(&self) -> String {
@@ -33,7 +33,7 @@ impl Shape for ResponseHeaders {
         let mut fields = Vec::new();
         for entry in &table.entries {
             if let Some(fault) = field_name_fault(&entry.key) {
-                let problem = cx.wrong(entry.key_span, &format!("holds `{}`, which {fault}", entry.key));
+                let problem = cx.wrong(entry.key_span, &format!("contains `{}`, which {fault}", entry.key));
                 cx.push(problem);
                 continue;
             }
@@ -43,8 +43,10 @@ impl Shape for ResponseHeaders {
                     fields.push((entry.key.clone(), value.text.clone()));
                     continue;
                 }
-                let what =
-                    format!("gives `{}` a value with control characters, or blanks at its ends", entry.key);
+                let what = format!(
+                    "sets `{}` to a value with control characters, or with spaces at its ends",
+                    entry.key
+                );
                 let problem = cx.wrong(item.span, &what);
                 cx.push(problem);
             }
@@ -58,8 +60,8 @@ pub(crate) static HEADER_RULES: Section<HeaderRules> = Section {
     keys: &[
         Key {
             name: "set",
-            brief: "Fields that replace every field of that name",
-            long: "A field whose value is a list is sent once for each. Applied after `remove`. Fields that frame the message or manage the connection are Keepwarm's own and are refused.",
+            brief: "Headers to set; each replaces every header of that name",
+            long: "A header whose value is a list is sent once for each value. Applied after `remove`. Headers that frame the message or manage the connection are set only by Keepwarm and are rejected here.",
             default: Preset::Words("none"),
             right: "set = { X-Frame-Options = \"DENY\" }",
             wrong: "set = { Transfer-Encoding = \"chunked\" }",
@@ -69,7 +71,7 @@ pub(crate) static HEADER_RULES: Section<HeaderRules> = Section {
         },
         Key {
             name: "remove",
-            brief: "Fields taken out of the response",
+            brief: "Headers to remove from the response",
             long: "",
             default: Preset::Value("[]"),
             right: "remove = [\"X-Powered-By\"]",
@@ -78,8 +80,8 @@ pub(crate) static HEADER_RULES: Section<HeaderRules> = Section {
             since: "0.1.0",
             value: &Set(
                 Strings {
-                    one: "a field name",
-                    many: "field names",
+                    one: "a header name",
+                    many: "header names",
                     may_be_empty: true,
                     fault: field_name_fault,
                 },

@@ -23,7 +23,7 @@ pub(crate) struct Methods;
 
 impl Describe for Hosts {
     fn expected(&self) -> String {
-        "a host such as \"example.com\" or \"*.example.com\", without port, or a list of them".to_owned()
+        "a host such as \"example.com\" or \"*.example.com\", without a port, or a list of them".to_owned()
     }
 
     fn type_name(&self) -> String {
@@ -46,30 +46,29 @@ impl Shape for Hosts {
 fn host(text: &str) -> Result<HostPattern, Fault> {
     let lower = text.to_ascii_lowercase();
     if lower == "*" {
-        return Err(Fault::new("is `*`").help("leave `host` out: the route then answers for every host"));
+        return Err(Fault::new("is `*`").help("leave `host` out: the route then matches every host"));
     }
     if let Some((_, rest)) = lower.split_once("://") {
         let host = rest.split(['/', ':']).next().unwrap_or("");
-        return Err(
-            Fault::new(format!("is `{text}`: a host has no scheme")).help(format!("write \"{host}\""))
-        );
+        return Err(Fault::new(format!("is `{text}`: a host must not have a scheme"))
+            .help(format!("write \"{host}\"")));
     }
     if let Some(inner) = lower.strip_prefix('[') {
         let inner = inner.strip_suffix(']').map(str::parse::<Ipv6Addr>);
         return match inner {
             Some(Ok(_)) => Ok(HostPattern::Exact(lower)),
             _ => Err(Fault::new(format!(
-                "is `{text}`: in brackets stands an IPv6 address, and no port behind it"
+                "is `{text}`: brackets must contain an IPv6 address, with no port after them"
             ))),
         };
     }
     if let Some((host, _)) = lower.split_once(':') {
-        let help = format!("a route responds on every port of its listener: write \"{host}\"");
-        return Err(Fault::new(format!("is `{text}`: a host stands without its port")).help(help));
+        let help = format!("a route applies to every port of its listener: write \"{host}\"");
+        return Err(Fault::new(format!("is `{text}`: a host must not have a port")).help(help));
     }
     if !lower.is_ascii() {
-        let help = "write the name as DNS has it, in Punycode (\"xn--…\")";
-        return Err(Fault::new(format!("is `{text}`, with letters beyond ASCII")).help(help));
+        let help = "write the name in Punycode, as in DNS (\"xn--…\")";
+        return Err(Fault::new(format!("is `{text}`, with characters that are not ASCII")).help(help));
     }
     let (below, name) = match lower.strip_prefix("*.") {
         Some(name) => (true, name),
@@ -79,14 +78,14 @@ fn host(text: &str) -> Result<HostPattern, Fault> {
         !label.is_empty() && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
     };
     if !name.split('.').all(label_holds) {
-        return Err(Fault::new(format!("is `{text}`, which is no host name")));
+        return Err(Fault::new(format!("is `{text}`, which is not a host name")));
     }
     Ok(if below { HostPattern::Below(format!(".{name}")) } else { HostPattern::Exact(name.to_owned()) })
 }
 
 impl Describe for Paths {
     fn expected(&self) -> String {
-        "\"/x\" for one path, \"/x/*\" for all below it, \"/*\" for all".to_owned()
+        "\"/x\" for one path, \"/x/*\" for all paths below it, \"/*\" for all paths".to_owned()
     }
 
     fn type_name(&self) -> String {
@@ -118,7 +117,7 @@ fn path(text: &str) -> Result<PathPattern, Fault> {
     }
     if let Some(mark) = text.chars().find(|c| matches!(c, '?' | '#')) {
         let (path, _) = text.split_once(mark).unwrap_or((text, ""));
-        let fault = Fault::new(format!("is `{text}`: routes look at the path only"));
+        let fault = Fault::new(format!("is `{text}`: routes match the path only"));
         return Err(fault.help(format!("write \"{path}\"")));
     }
     let (body, open) = match text.strip_suffix("/*") {
@@ -126,13 +125,13 @@ fn path(text: &str) -> Result<PathPattern, Fault> {
         None => (text, false),
     };
     if body.contains('*') {
-        return Err(Fault::new(format!("is `{text}`: `*` stands only at the end, behind a slash")));
+        return Err(Fault::new(format!("is `{text}`: `*` is allowed only at the end, after a slash")));
     }
     let normal = normalised(body)?;
     if normal != body {
         let shown = if open { format!("{normal}/*") } else { normal.clone() };
-        let fault = Fault::new(format!("is `{text}`, which no normalised path is like (RFC 3986 §6.2.2)"));
-        return Err(fault.help(format!("requests are normalised before they are routed: write \"{shown}\"")));
+        let fault = Fault::new(format!("is `{text}`, which no normalized path matches (RFC 3986 §6.2.2)"));
+        return Err(fault.help(format!("requests are normalized before they are routed: write \"{shown}\"")));
     }
     Ok(match (open, normal.is_empty()) {
         (true, true) => PathPattern::Any,
@@ -152,14 +151,14 @@ fn normalised(path: &str) -> Result<String, Fault> {
                 (Some(high), Some(low)) => (high * 16 + low, true),
                 _ => {
                     return Err(Fault::new(format!(
-                        "is `{path}`, with a `%` and no two hex digits behind it"
+                        "is `{path}`, with a `%` that is not followed by two hex digits"
                     )));
                 }
             },
             byte => (byte, false),
         };
         if byte == 0 {
-            return Err(Fault::new("has a NUL in it, which no request may have"));
+            return Err(Fault::new("contains a NUL, which is not allowed in requests"));
         }
         let unreserved = byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
         // RFC 3986 §3.3: pchar, and the slash between segments.
@@ -224,7 +223,7 @@ const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OP
 
 fn method(text: &str) -> Result<String, Fault> {
     if matches!(text, "CONNECT" | "TRACE") {
-        return Err(Fault::new(format!("is `{text}`, which is never routed: the edge answers it with 405")));
+        return Err(Fault::new(format!("is `{text}`, which is never routed: Keepwarm rejects it with 405")));
     }
     if METHODS.contains(&text) {
         return Ok(text.to_owned());
@@ -244,7 +243,7 @@ pub(crate) fn field_name_fault(name: &str) -> Option<&'static str> {
     // RFC 9110 §5.6.2: token.
     let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     if name.is_empty() || !name.bytes().all(is_token) {
-        return Some("is no field name");
+        return Some("is not a header name");
     }
     const FRAMING: [&str; 9] = [
         "connection",
@@ -257,9 +256,7 @@ pub(crate) fn field_name_fault(name: &str) -> Option<&'static str> {
         "upgrade",
         "date",
     ];
-    FRAMING
-        .contains(&name.to_ascii_lowercase().as_str())
-        .then_some("is a field that only Keepwarm itself sets")
+    FRAMING.contains(&name.to_ascii_lowercase().as_str()).then_some("is a header that only Keepwarm sets")
 }
 
 /// RFC 9110 §5.5: no control characters but the tab, no blanks at the ends.

@@ -47,8 +47,8 @@ fn part(text: &str) -> Result<Option<Part>, Fault> {
     match what {
         "header" if holds => Ok(Some(Part::Header(name.to_ascii_lowercase()))),
         "cookie" if holds => Ok(Some(Part::Cookie(name.to_owned()))),
-        "header" => Err(Fault::new(format!("is `{text}`: no field name follows `header:`"))),
-        "cookie" => Err(Fault::new(format!("is `{text}`: no name of a cookie follows `cookie:`"))),
+        "header" => Err(Fault::new(format!("is `{text}`: no header name follows `header:`"))),
+        "cookie" => Err(Fault::new(format!("is `{text}`: no cookie name follows `cookie:`"))),
         _ => Ok(None),
     }
 }
@@ -58,7 +58,7 @@ fn unknown(text: &str, words: &[&str]) -> Fault {
     let begin = text.split_inclusive(':').next().unwrap_or(text);
     let near = nearest(begin, words.iter().copied());
     if near.is_empty() && words.contains(&"header:") && text.starts_with(|c: char| c.is_ascii_uppercase()) {
-        return fault.help(format!("write \"header:{text}\" for the field of that name"));
+        return fault.help(format!("write \"header:{text}\" for the header of that name"));
     }
     if near.is_empty() { fault } else { fault.help(format!("did you mean {}?", or_list(&near))) }
 }

@@ -18,7 +18,7 @@ static TABLE: Section<AccessLog> = Section {
     keys: &[
         Key {
             name: "format",
-            brief: "One line of text, or one JSON object, per request",
+            brief: "Format of the records: one line of text or one JSON object per request",
             long: "",
             default: Preset::Value("\"text\""),
             right: "format = \"json\"",
@@ -30,7 +30,7 @@ static TABLE: Section<AccessLog> = Section {
         Key {
             name: "file",
             brief: "File to append to",
-            long: "A relative path counts from the directory of the main configuration file. The file is opened anew at SIGUSR1 and at a reload, so that it can be moved away first.",
+            long: "A relative path is resolved against the directory of the main configuration file. The file is reopened at SIGUSR1 and at a reload, so that it can be renamed first.",
             default: Preset::Words("standard output"),
             right: "file = \"/var/log/keepwarm-access.log\"",
             wrong: "file = \"/no/such/directory/access.log\"",

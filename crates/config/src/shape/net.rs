@@ -34,12 +34,13 @@ impl Shape for PeerAddress {
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Bind> {
         let address = bind(directive, cx)?;
         let fault = match &address {
-            Bind::Host { .. } => "is a name",
-            Bind::Tcp(address) if address.port() == 0 => "has no port",
+            Bind::Host { .. } => "is a host name",
+            Bind::Tcp(address) if address.port() == 0 => "has port 0",
             Bind::Tcp(_) | Bind::Unix(_) => return Some(address),
         };
-        let problem =
-            cx.wrong(directive.span, fault).help("write the address as a number, as in \"127.0.0.1:9000\"");
+        let problem = cx
+            .wrong(directive.span, fault)
+            .help("write an IP address and a port, for example \"127.0.0.1:9000\"");
         cx.push(problem);
         None
     }
@@ -117,14 +118,14 @@ fn unix(path: &str, cx: &Checker<'_>) -> Result<Bind, Fault> {
     }
     if path.starts_with('@') {
         return Err(Fault(
-            "abstract sockets are not served",
+            "abstract sockets are not supported",
             Some("use a path in the file system".to_owned()),
         ));
     }
     let path = cx.path(path);
     // sun_path of Linux holds 108 bytes with the closing NUL.
     if path.len() > 107 || path.contains('\0') {
-        return Err(Fault("the path of a Unix socket has at most 107 bytes and no NUL", None));
+        return Err(Fault("the path of a Unix socket must have at most 107 bytes and no NUL", None));
     }
     if !cx.has_parent(&path) {
         return Err(Fault(
@@ -141,13 +142,16 @@ fn tcp(text: &str) -> Result<Bind, Fault> {
     }
     if let Some((_, rest)) = text.split_once("://") {
         let authority = rest.split('/').next().unwrap_or("");
-        return Err(Fault("an address has no scheme", Some(format!("write \"{authority}\""))));
+        return Err(Fault("an address must not have a scheme", Some(format!("write \"{authority}\""))));
     }
     if text.starts_with('/') {
-        return Err(Fault("a Unix socket begins with `unix:`", Some(format!("write \"unix:{text}\""))));
+        return Err(Fault(
+            "the address of a Unix socket begins with `unix:`",
+            Some(format!("write \"unix:{text}\"")),
+        ));
     }
     if let Some(bracketed) = bracketed(text) {
-        return Err(Fault("an IPv6 address stands in brackets", Some(format!("write \"{bracketed}\""))));
+        return Err(Fault("an IPv6 address must be in brackets", Some(format!("write \"{bracketed}\""))));
     }
     let Some((host, port)) = text.rsplit_once(':') else {
         let help =
@@ -155,11 +159,12 @@ fn tcp(text: &str) -> Result<Bind, Fault> {
         return Err(Fault("the port is missing", Some(format!("write \"{help}\""))));
     };
     if host.is_empty() {
-        let help = format!("write \"127.0.0.1:{port}\" for this machine, \"0.0.0.0:{port}\" for all");
+        let help =
+            format!("write \"127.0.0.1:{port}\" for this machine, \"0.0.0.0:{port}\" for all interfaces");
         return Err(Fault("the host is missing", Some(help)));
     }
     if host == "*" {
-        return Err(Fault("`*` is no address", Some(format!("write \"0.0.0.0:{port}\""))));
+        return Err(Fault("`*` is not an address", Some(format!("write \"0.0.0.0:{port}\""))));
     }
     let port = match port.parse::<u16>() {
         Ok(number) if port.bytes().all(|b| b.is_ascii_digit()) => number,
@@ -193,7 +198,7 @@ pub(super) fn is_host_name(host: &str) -> bool {
 
 impl Describe for Cidrs {
     fn expected(&self) -> String {
-        "IP addresses or blocks of them, ADDRESS/BITS; one, or a list".to_owned()
+        "an IP address or a block ADDRESS/BITS, or a list of them".to_owned()
     }
 
     fn type_name(&self) -> String {
@@ -229,14 +234,14 @@ fn cidr(item: &Directive, cx: &mut Checker<'_>) -> Option<Cidr> {
         (Ok(address), Ok(prefix)) => match Cidr::new(address, prefix) {
             Some(cidr) if cidr.address == address => return Some(cidr),
             Some(cidr) => cx
-                .wrong(item.span, &format!("is {quoted}, with bits set behind the first {prefix}"))
-                .help(format!("write \"{cidr}\" for the block, or \"{address}\" for the one address")),
-            None => cx.wrong(item.span, &format!("is {quoted}, but this address has {width} bits")),
+                .wrong(item.span, &format!("is {quoted}, with bits set after the first {prefix}"))
+                .help(format!("write \"{cidr}\" for the block, or \"{address}\" for the single address")),
+            None => cx.wrong(item.span, &format!("is {quoted}, but this address has only {width} bits")),
         },
         (Ok(_), Err(_)) => {
-            cx.wrong(item.span, &format!("is {quoted}, with no number of bits behind the slash"))
+            cx.wrong(item.span, &format!("is {quoted}, with no number of bits after the slash"))
         }
-        (Err(_), _) => cx.wrong(item.span, &format!("is {quoted}, which is no IP address")),
+        (Err(_), _) => cx.wrong(item.span, &format!("is {quoted}, which is not an IP address")),
     };
     cx.push(problem);
     None

@@ -31,7 +31,7 @@ pub(crate) struct Origin {
 
 impl Describe for OriginUrl {
     fn expected(&self) -> String {
-        "\"https://HOST:PORT\", \"http://HOST:PORT\" or \"unix:/PATH\"; without a port the scheme's own"
+        "\"https://HOST:PORT\", \"http://HOST:PORT\" or \"unix:/PATH\"; the default port is that of the scheme"
             .to_owned()
     }
 
@@ -81,12 +81,14 @@ impl Shape for PlacedUrl {
 
 fn unix(path: &str, cx: &Checker<'_>) -> Result<Origin, Fault> {
     if path.is_empty() || path.starts_with('@') || path.starts_with("//") {
-        let fault = Fault::new("names no Unix socket: the path of a file follows `unix:`");
+        let fault = Fault::new("is not a Unix socket: a file path must follow `unix:`");
         return Err(fault.help("write \"unix:/run/NAME.sock\""));
     }
     let path = cx.path(path);
     if path.len() > 107 || path.contains('\0') {
-        return Err(Fault::new("has a path that no Unix socket can have: at most 107 bytes and no NUL"));
+        return Err(Fault::new(
+            "has a path that is not valid for a Unix socket: it must have at most 107 bytes and no NUL",
+        ));
     }
     Ok(Origin {
         tls: false,
@@ -104,8 +106,8 @@ fn origin(text: &str) -> Result<Origin, Fault> {
     let (authority, tail) = rest.split_at_checked(end).unwrap_or((rest, ""));
     if authority.contains('@') {
         // A password may be in it: it is not quoted.
-        let fault = Fault::new("has user information in it, which is no part of an origin");
-        return Err(fault.help("the app sends its own Authorization field"));
+        let fault = Fault::new("contains user information, which is not part of an origin");
+        return Err(fault.help("the app sends its own Authorization header"));
     }
     let tls = match scheme.to_ascii_lowercase().as_str() {
         "https" => true,
@@ -114,18 +116,17 @@ fn origin(text: &str) -> Result<Origin, Fault> {
     };
     let scheme = if tls { "https" } else { "http" };
     if authority.parse::<Ipv6Addr>().is_ok() {
-        let fault = Fault::new(format!("is `{text}`: an IPv6 address stands in brackets"));
+        let fault = Fault::new(format!("is `{text}`: an IPv6 address must be in brackets"));
         return Err(fault.help(format!("write \"{scheme}://[{authority}]\"")));
     }
     if !matches!(tail, "" | "/") {
-        let fault = Fault::new(format!(
-            "is `{text}`: an upstream is a whole origin, and calls bring their own paths"
-        ));
+        let fault =
+            Fault::new(format!("is `{text}`: an upstream is a whole origin, and calls have their own paths"));
         return Err(fault.help(format!("write \"{scheme}://{authority}\"")));
     }
     let (host, port) = host_and_port(authority).map_err(|fault| fault.within(text))?;
     if port == Some(0) {
-        return Err(Fault::new(format!("is `{text}`: nobody listens at port 0")));
+        return Err(Fault::new(format!("is `{text}`: nothing listens on port 0")));
     }
     let standard = if tls { 443 } else { 80 };
     let port = port.unwrap_or(standard);
@@ -149,21 +150,17 @@ fn without_scheme(text: &str) -> Fault {
     let authority = text.split(['/', '?', '#']).next().unwrap_or("");
     match host_and_port(authority) {
         Ok(_) => {
-            fault.help(format!("write \"https://{authority}\" for TLS, \"http://{authority}\" in clear"))
+            fault.help(format!("write \"https://{authority}\" for TLS, \"http://{authority}\" for plaintext"))
         }
         Err(_) => fault,
     }
 }
 
 fn unknown_scheme(scheme: &str, authority: &str) -> Fault {
-    let fault = Fault::new(format!("has the scheme `{scheme}`, which is not spoken to upstreams"));
+    let fault = Fault::new(format!("has the scheme `{scheme}`, which is not supported for upstreams"));
     match scheme {
-        "h2c" | "grpc" => {
-            fault.help(format!("write \"http://{authority}\", and protocol = \"http2\" beside it"))
-        }
-        "h2" | "grpcs" => {
-            fault.help(format!("write \"https://{authority}\", and protocol = \"http2\" beside it"))
-        }
+        "h2c" | "grpc" => fault.help(format!("write \"http://{authority}\", and add protocol = \"http2\"")),
+        "h2" | "grpcs" => fault.help(format!("write \"https://{authority}\", and add protocol = \"http2\"")),
         "ws" => fault.help(format!("write \"http://{authority}\": WebSockets pass through it")),
         "wss" => fault.help(format!("write \"https://{authority}\": WebSockets pass through it")),
         _ => match nearest(scheme, ["http", "https"]).first() {
@@ -196,17 +193,21 @@ fn host_and_port(authority: &str) -> Result<(Host, Option<u16>), Fault> {
         return Err(Fault::new("the host is missing"));
     }
     if !authority.is_ascii() {
-        let fault = Fault::new("there are letters beyond ASCII in the host");
-        return Err(fault.help("write the name as DNS has it, in Punycode (\"xn--…\")"));
+        let fault = Fault::new("the host contains characters that are not ASCII");
+        return Err(fault.help("write the name in Punycode, as in DNS (\"xn--…\")"));
     }
     if authority.parse::<Ipv6Addr>().is_ok() {
-        return Err(Fault::new("an IPv6 address stands in brackets").help(format!("write \"[{authority}]\"")));
+        return Err(
+            Fault::new("an IPv6 address must be in brackets").help(format!("write \"[{authority}]\""))
+        );
     }
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
             let (inner, port) = rest.split_once(']').unwrap_or((rest, "?"));
             let Ok(ip) = inner.parse::<Ipv6Addr>() else {
-                return Err(Fault::new("in brackets stands an IPv6 address, and perhaps a port behind it"));
+                return Err(Fault::new(
+                    "brackets must contain an IPv6 address, optionally followed by a port",
+                ));
             };
             (Host::Ip(ip.into()), port)
         }
@@ -245,13 +246,13 @@ fn named(name: &str) -> Result<Host, Fault> {
 /// `host`: what stands in `Host`.
 pub(crate) const AUTHORITY: Parsed<String> = Parsed {
     expected: "a host such as \"search.internal\" or \"search.internal:9243\"",
-    type_name: "host, perhaps with a port",
+    type_name: "host with an optional port",
     pattern: "^[^/@?#]+$",
     bare: no_bare,
     read: |text| {
         if let Some((_, rest)) = text.split_once("://") {
             let authority = rest.split('/').next().unwrap_or("");
-            let fault = Fault::new(format!("is `{text}`: a host has no scheme"));
+            let fault = Fault::new(format!("is `{text}`: a host must not have a scheme"));
             return Err(fault.help(format!("write \"{authority}\"")));
         }
         let (host, port) = host_and_port(text).map_err(|fault| fault.within(text))?;
@@ -261,7 +262,7 @@ pub(crate) const AUTHORITY: Parsed<String> = Parsed {
 
 /// `server_name`: whom a certificate has to be for.
 pub(crate) const SERVER_NAME: Parsed<String> = Parsed {
-    expected: "a host name or an IP address, as the certificate has it, without port",
+    expected: "a host name or an IP address, as in the certificate, without a port",
     type_name: "host",
     pattern: "^[^/@?#]+$",
     bare: no_bare,
@@ -278,7 +279,7 @@ pub(crate) const SRV_NAME: Parsed<String> = Parsed {
     pattern: "^[A-Za-z0-9._-]+$",
     bare: no_bare,
     read: |text| match host_name(text)? {
-        Host::Ip(_) => Err(Fault::new(format!("is `{text}`, which is an address"))),
+        Host::Ip(_) => Err(Fault::new(format!("is `{text}`, which is an IP address"))),
         Host::Name(name) => Ok(name),
     },
 };
@@ -290,7 +291,7 @@ fn host_name(text: &str) -> Result<Host, Fault> {
     let (host, port) = host_and_port(text).map_err(|fault| fault.within(text))?;
     match port {
         None => Ok(host),
-        Some(_) => Err(Fault::new(format!("is `{text}`: it stands without a port"))
+        Some(_) => Err(Fault::new(format!("is `{text}`: it must not have a port"))
             .help(format!("write \"{}\"", host.shown()))),
     }
 }
@@ -305,7 +306,7 @@ pub(crate) const RESOLVER: Parsed<SocketAddr> = Parsed {
         let port = || text.parse::<SocketAddr>().ok().filter(|address| address.port() != 0);
         let alone = text.trim_matches(['[', ']']).parse::<IpAddr>().ok();
         let read = alone.map(|ip| SocketAddr::new(ip, 53)).or_else(port);
-        read.ok_or_else(|| Fault::new(format!("is `{text}`, which is no such address")))
+        read.ok_or_else(|| Fault::new(format!("is `{text}`, which is not such an address")))
     },
 };
 

@@ -58,7 +58,7 @@ impl<V> Shape for Parsed<V> {
 
 impl<V> Describe for ParsedList<V> {
     fn expected(&self) -> String {
-        format!("{}, or a list of such", self.one.expected)
+        format!("{}, or a list of them", self.one.expected)
     }
 
     fn type_name(&self) -> String {

@@ -104,13 +104,13 @@ fn existing(directive: &Directive, cx: &mut Checker<'_>, wanted: Found) -> Optio
     let path = path_text(directive, cx)?;
     let what = match cx.sources.look(&path) {
         found if found == wanted => return Some(path.into()),
-        Found::File => format!("is a file, no directory ({path})"),
+        Found::File => format!("is a file, not a directory ({path})"),
         Found::Directory => format!("is a directory ({path})"),
         Found::Nothing => format!("does not exist ({path})"),
     };
     let problem = cx
         .wrong(directive.span, &what)
-        .help("relative paths count from the directory of the main configuration file");
+        .help("relative paths are resolved against the directory of the main configuration file");
     cx.push(problem);
     None
 }
@@ -143,7 +143,7 @@ impl Shape for Runnable {
         }
         let problem = cx
             .wrong(directive.span, &format!("does not exist ({path})"))
-            .help("relative paths count from the directory of the main configuration file");
+            .help("relative paths are resolved against the directory of the main configuration file");
         cx.push(problem);
         None
     }
@@ -155,9 +155,9 @@ pub(super) fn path_text(directive: &Directive, cx: &mut Checker<'_>) -> Option<S
     let fault = if text.text.is_empty() {
         "is an empty string"
     } else if text.text.contains('\0') {
-        "has a NUL byte in it"
+        "contains a NUL byte"
     } else if text.text.starts_with("~/") {
-        "begins with `~`, which only a shell understands"
+        "begins with `~`, which only a shell expands"
     } else {
         return Some(cx.path(&text.text));
     };

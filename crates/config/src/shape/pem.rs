@@ -19,7 +19,7 @@ impl Describe for Pem {
     fn expected(&self) -> String {
         match self {
             Pem::Certificates => "a file of certificates in PEM that this user can read".to_owned(),
-            Pem::Key => "a file with a private key in PEM, not encrypted, that this user can read".to_owned(),
+            Pem::Key => "a file with an unencrypted private key in PEM that this user can read".to_owned(),
         }
     }
 
@@ -42,7 +42,7 @@ impl Shape for Pem {
             Err(error) => {
                 let problem = cx
                     .wrong(directive.span, &format!("cannot be read: {error} ({path})"))
-                    .help("relative paths count from the directory of the main configuration file");
+                    .help("relative paths are resolved against the directory of the main configuration file");
                 cx.push(problem);
                 return None;
             }
@@ -80,19 +80,21 @@ impl Pem {
                 Some("convert it: openssl pkey -inform DER -in FILE -out FILE.pem"),
             )),
             Pem::Certificates if certificate => None,
-            Pem::Certificates if key => Some(("holds a private key and no certificate", None)),
-            Pem::Certificates => Some(("holds no certificate", None)),
+            Pem::Certificates if key => Some(("contains a private key but no certificate", None)),
+            Pem::Certificates => Some(("contains no certificate", None)),
             Pem::Key
                 if pem.contains("BEGIN ENCRYPTED PRIVATE KEY") || pem.contains("Proc-Type: 4,ENCRYPTED") =>
             {
                 Some((
-                    "holds a key that is encrypted, and nobody is there to type its password",
-                    Some("decrypt it: openssl pkey -in FILE -out FILE.plain; and let only this user read it"),
+                    "contains an encrypted key, and Keepwarm cannot ask for its password",
+                    Some(
+                        "decrypt it: openssl pkey -in FILE -out FILE.plain; make the result readable for this user only",
+                    ),
                 ))
             }
             Pem::Key if key => None,
-            Pem::Key if certificate => Some(("holds a certificate and no private key", None)),
-            Pem::Key => Some(("holds no private key", None)),
+            Pem::Key if certificate => Some(("contains a certificate but no private key", None)),
+            Pem::Key => Some(("contains no private key", None)),
         }
     }
 }

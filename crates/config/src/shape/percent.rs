@@ -18,11 +18,11 @@ pub(crate) struct Percent {
 
 impl Describe for Percent {
     fn expected(&self) -> String {
-        format!("per cent from \"{}%\" to \"{}%\"", self.min, self.max)
+        format!("a percentage from \"{}%\" to \"{}%\"", self.min, self.max)
     }
 
     fn type_name(&self) -> String {
-        "per cent".to_owned()
+        "percentage".to_owned()
     }
 
     fn schema(&self) -> Json {
@@ -37,7 +37,7 @@ impl Shape for Percent {
         let out_of_bounds = |value: u32| !(self.min..=self.max).contains(&value);
         if let Value::Integer(_) | Value::Float = directive.value {
             let meant = as_percent(cx.texts.slice(directive.span));
-            let problem = cx.wrong(directive.span, "is no share in per cent");
+            let problem = cx.wrong(directive.span, "is not a percentage");
             cx.push(match meant.filter(|value| !out_of_bounds(*value)) {
                 Some(meant) => problem.help(format!("write \"{meant}%\"")),
                 None => problem,
@@ -83,7 +83,7 @@ pub(crate) struct Decimal {
 
 impl Describe for Decimal {
     fn expected(&self) -> String {
-        format!("a number from {} to {}, with up to three decimals", shown(self.min), shown(self.max))
+        format!("a number from {} to {}, with up to three decimal places", shown(self.min), shown(self.max))
     }
 
     fn type_name(&self) -> String {
@@ -112,7 +112,7 @@ impl Shape for Decimal {
             Some(value) if value < self.min => "is too small",
             Some(value) if value > self.max => "is too large",
             Some(value) => return Some(value),
-            None => "is no such number",
+            None => "is not such a number",
         };
         let problem = cx.wrong(directive.span, how);
         cx.push(problem);
@@ -181,7 +181,7 @@ fn percentile(text: &str) -> Result<u32, Fault> {
     let number = text.strip_prefix('p').and_then(thousandths).filter(|number| number.is_multiple_of(100));
     match number.map(|number| number / 100) {
         Some(permille @ 500..=999) => Ok(permille),
-        _ => Err(Fault::new(format!("is `{text}`, which is no such percentile"))),
+        _ => Err(Fault::new(format!("is `{text}`, which is not such a percentile"))),
     }
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct Limited<S>(pub(crate) Resource, pub(crate) S);
 
 impl Describe for Users {
     fn expected(&self) -> String {
-        "the name or the number of a user of this system, in quotes".to_owned()
+        "the name or number of a user of this system, in quotes".to_owned()
     }
 
     fn type_name(&self) -> String {
@@ -46,7 +46,7 @@ impl Shape for Users {
 
 impl Describe for Groups {
     fn expected(&self) -> String {
-        "the name or the number of a group of this system, in quotes".to_owned()
+        "the name or number of a group of this system, in quotes".to_owned()
     }
 
     fn type_name(&self) -> String {
@@ -86,7 +86,7 @@ fn unknown<T>(directive: &Directive, name: &str, what: &str, cx: &mut Checker<'_
         _ => format!("`{name}`"),
     };
     let problem = cx
-        .wrong(directive.span, &format!("is {quoted}, and there is no such {what}"))
+        .wrong(directive.span, &format!("is {quoted}, but there is no such {what}"))
         .help(format!("`getent {0}` lists them", if what == "user" { "passwd" } else { "group" }));
     cx.push(problem);
     None
@@ -112,8 +112,8 @@ impl Shape for Mask {
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<u32> {
         if let Value::Integer(number) = directive.value {
             let problem = cx
-                .wrong(directive.span, "is a number, whose digits would not be octal")
-                .help(format!("write it in quotes: \"{number:03o}\" is the mask of this value"));
+                .wrong(directive.span, "is a number, whose digits would not be read as octal")
+                .help(format!("write the mask in quotes: \"{number:03o}\" is this value in octal"));
             cx.push(problem);
             return None;
         }

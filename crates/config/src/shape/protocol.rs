@@ -21,13 +21,15 @@ fn unknown(text: &str) -> Fault {
     let fault = Fault::new(format!("is `{text}`"));
     match text.to_ascii_lowercase().as_str() {
         "h2" | "h2c" | "http/2" | "http/2.0" | "grpc" => {
-            fault.help("write \"http2\"; whether it is over TLS or in clear is the URL's to say")
+            fault.help("write \"http2\"; the scheme of the URL selects TLS or plaintext")
         }
         "h1" | "http" | "http/1" | "http/1.1" | "http1.1" => fault.help("write \"http1\""),
         "https" | "tls" => {
-            fault.help("TLS is the URL's to say: url = \"https://HOST\"; leave `protocol` out")
+            fault.help("the scheme of the URL selects TLS: url = \"https://HOST\"; leave `protocol` out")
         }
-        "h3" | "http3" | "http/3" | "quic" => fault.help("HTTP/3 is not spoken to upstreams; write \"auto\""),
+        "h3" | "http3" | "http/3" | "quic" => {
+            fault.help("HTTP/3 is not supported for upstreams; write \"auto\"")
+        }
         other => match nearest(other, ["auto", "http1", "http2"]) {
             near if near.is_empty() => fault,
             near => fault.help(format!("did you mean {}?", or_list(&near))),

@@ -16,19 +16,19 @@ use super::Count;
 /// `allow`
 pub(crate) const TARGETS: ParsedList<ProxyTarget> = ParsedList {
     one: Parsed {
-        expected: "a host such as \"example.com\", \"*.example.com\", \"10.0.0.0/8\" or \"*\", perhaps with a port behind it",
-        type_name: "host, perhaps with a port",
+        expected: "a host such as \"example.com\", \"*.example.com\", \"10.0.0.0/8\" or \"*\", optionally with a port",
+        type_name: "host with an optional port",
         pattern: "^[^@?#]+$",
         bare: no_bare,
         read: proxy_target,
     },
-    empty: "leave it out, and plain calls may go to every host but this machine's own",
+    empty: "leave it out to allow plain calls to every host except this machine",
 };
 
 fn proxy_target(text: &str) -> Result<ProxyTarget, Fault> {
     if let Some((_, rest)) = text.split_once("://") {
         let host = rest.split('/').next().unwrap_or("");
-        let fault = Fault::new(format!("is `{text}`: what may be called stands without a scheme"));
+        let fault = Fault::new(format!("is `{text}`: a host must not have a scheme"));
         return Err(fault.help(format!("write \"{host}\"")));
     }
     if let Some((address, bits)) = text.split_once('/') {
@@ -53,8 +53,8 @@ fn proxy_target(text: &str) -> Result<ProxyTarget, Fault> {
     let (address, host, port) = target(rest).map_err(|fault| fault.within(text))?;
     match (address, below) {
         (Some(address), false) => Ok(of_address(address, port)),
-        (Some(_), true) => Err(Fault::new(format!("is `{text}`: nothing is below an address"))
-            .help("a block of addresses is written ADDRESS/BITS")),
+        (Some(_), true) => Err(Fault::new(format!("is `{text}`: an address has no subdomains"))
+            .help("write a block of addresses as ADDRESS/BITS")),
         (None, true) => {
             Ok(ProxyTarget { host: ProxyHost::Name(HostPattern::Below(format!(".{host}"))), port })
         }
@@ -78,9 +78,9 @@ fn block(text: &str, address: &str, bits: &str) -> Result<ProxyTarget, Fault> {
         Some(block) if block.address == address => {
             Ok(ProxyTarget { host: ProxyHost::Block(block), port: None })
         }
-        Some(block) => Err(Fault::new(format!("is `{text}`, with bits set behind the first {prefix}"))
-            .help(format!("write \"{block}\" for the block, or \"{address}\" for the one address"))),
-        None => Err(Fault::new(format!("is `{text}`, and this address has not so many bits"))),
+        Some(block) => Err(Fault::new(format!("is `{text}`, with bits set after the first {prefix}"))
+            .help(format!("write \"{block}\" for the block, or \"{address}\" for the single address"))),
+        None => Err(Fault::new(format!("is `{text}`, but this address does not have that many bits"))),
     }
 }
 

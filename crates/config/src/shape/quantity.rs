@@ -49,7 +49,7 @@ const SIZE_ALIASES: [Alias; 5] = [
 
 impl Describe for Time {
     fn expected(&self) -> String {
-        format!("a time from {} to {} with its unit (ms, s, m, h)", show_time(self.min), show_time(self.max))
+        format!("a time from {} to {} with a unit (ms, s, m, h)", show_time(self.min), show_time(self.max))
     }
 
     fn type_name(&self) -> String {
@@ -78,7 +78,7 @@ impl Shape for Time {
 impl Describe for Size {
     fn expected(&self) -> String {
         let (min, max) = (show_size(self.min), show_size(self.max));
-        format!("a size from {min} to {max} with its unit (B, KiB, MiB, GiB), or a number of bytes")
+        format!("a size from {min} to {max} with a unit (B, KiB, MiB, GiB), or a number of bytes")
     }
 
     fn type_name(&self) -> String {
@@ -180,12 +180,12 @@ fn measured(
     }
     let quoted = cx.quote(text);
     let what = match (number.is_empty(), unit.is_empty(), known.is_some()) {
-        _ if text.secret => "has a value that cannot be read".to_owned(),
-        (true, ..) => format!("is {quoted}, which begins with no number"),
+        _ if text.secret => "has an invalid value".to_owned(),
+        (true, ..) => format!("is {quoted}, which does not begin with a number"),
         (_, true, _) => "has no unit".to_owned(),
-        (_, _, true) => format!("is {quoted}, a number too large to read"),
-        _ if unit != unit.trim() => format!("is {quoted}; number and unit stand without a blank"),
-        _ => format!("is {quoted}; there is no unit `{unit}`"),
+        (_, _, true) => format!("is {quoted}, which is too large"),
+        _ if unit != unit.trim() => format!("is {quoted}, with a space between number and unit"),
+        _ => format!("is {quoted}, with the unknown unit `{unit}`"),
     };
     let mut problem = cx.wrong(directive.span, &what);
     if let Some(fix) = fix(number, unit, units, aliases)

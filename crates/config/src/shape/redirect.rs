@@ -20,8 +20,8 @@ static REDIRECT: Section<RedirectDraft> = Section {
     keys: &[
         Key {
             name: "to",
-            brief: "Where to: an absolute path or a URL, with `$host`, `$path` and `$query` filled in",
-            long: "`$path` is the request's path with its first slash, without the prefix when `strip_prefix` is set. `$query` is `?` and the query, or nothing. `$host` is the request's host with its port. `$$` is a dollar sign.",
+            brief: "Target: an absolute path or a URL, with `$host`, `$path` and `$query` filled in",
+            long: "`$path` is the request's path with its first slash, without the prefix if `strip_prefix` is set. `$query` is `?` and the query, or nothing. `$host` is the request's host with its port. `$$` is a dollar sign.",
             default: Preset::Required,
             right: "to = \"https://example.com$path$query\"",
             wrong: "to = \"example.com\"",
@@ -32,7 +32,7 @@ static REDIRECT: Section<RedirectDraft> = Section {
         Key {
             name: "status",
             brief: "Status code",
-            long: "307 and 308 keep method and body; 301 and 308 are remembered by clients. 307 is the default because it can be taken back.",
+            long: "307 and 308 keep method and body. Clients remember 301 and 308. 307 is the default because it can be reverted.",
             default: Preset::Value("307"),
             right: "status = 308",
             wrong: "status = 200",
@@ -45,7 +45,7 @@ static REDIRECT: Section<RedirectDraft> = Section {
 
 impl Describe for Redirects {
     fn expected(&self) -> String {
-        "where to, or a table { to, status }".to_owned()
+        "a path or a URL, or a table { to, status }".to_owned()
     }
 
     fn type_name(&self) -> String {
@@ -77,7 +77,7 @@ impl Shape for Redirects {
         let mut draft = RedirectDraft::default();
         REDIRECT.read(&mut draft, &table, cx);
         if table.entry("to").is_none() {
-            let problem = cx.wrong(directive.span, "does not say where to: `to` is missing");
+            let problem = cx.wrong(directive.span, "has no `to`");
             cx.push(problem);
         }
         Some(Redirect { to: draft.to?, status: draft.status.unwrap_or(DEFAULT_REDIRECT) })
@@ -120,7 +120,7 @@ impl Shape for RedirectStatus {
             }
         };
         if found.is_none() {
-            let problem = cx.wrong(directive.span, "is no status of a redirect");
+            let problem = cx.wrong(directive.span, "is not the status of a redirect");
             cx.push(problem);
         }
         found
@@ -153,7 +153,7 @@ impl Shape for Target {
             Err(fault) => fault,
         };
         let mut problem = if text.secret {
-            cx.wrong(directive.span, "has a value that will not do")
+            cx.wrong(directive.span, "has an invalid value")
         } else {
             cx.wrong(directive.span, &what)
         };
@@ -188,12 +188,12 @@ fn pieces(text: &str) -> Result<Vec<RedirectPiece>, TargetFault> {
         ));
     }
     if text.starts_with("/$path") {
-        let help = "`$path` begins with a slash of its own: put a host or a path in front of it";
-        return Err((format!("is `{text}`, which leaves the host to the client"), Some(help.to_owned())));
+        let help = "`$path` already begins with a slash: put a host or a path in front of it";
+        return Err((format!("is `{text}`, which lets the client choose the host"), Some(help.to_owned())));
     }
     if text.chars().any(|c| c.is_control() || c == ' ' || !c.is_ascii()) {
         return Err((
-            "has blanks, controls or letters beyond ASCII in it".to_owned(),
+            "contains spaces, control characters or characters that are not ASCII".to_owned(),
             Some("escape them with %XX".to_owned()),
         ));
     }
@@ -232,9 +232,9 @@ fn unknown_piece(name: &str) -> TargetFault {
     let near = nearest(name, ["host", "path", "query"]);
     let help = match near.first() {
         Some(near) => format!("did you mean `${near}`?"),
-        None => "`$host`, `$path` and `$query` are filled in; a dollar sign is written `$$`".to_owned(),
+        None => "use `$host`, `$path` or `$query`; for a dollar sign, write `$$`".to_owned(),
     };
-    (format!("has `${name}` in it, which nothing fills in"), Some(help))
+    (format!("contains `${name}`, which is not a placeholder"), Some(help))
 }
 
 #[cfg(test)]

@@ -35,8 +35,8 @@ static RESPOND: Section<RespondDraft> = Section {
         },
         Key {
             name: "body",
-            brief: "Body, as it leaves",
-            long: "Must be left out with status 204, 205 and 304, which have none (RFC 9110 §15).",
+            brief: "Response body, sent as it is",
+            long: "Must be left out with status 204, 205 and 304, which have no body (RFC 9110 §15).",
             default: Preset::Value("\"\""),
             right: "body = \"pong\"",
             wrong: "body = 1",
@@ -48,7 +48,7 @@ static RESPOND: Section<RespondDraft> = Section {
             name: "content_type",
             brief: "`Content-Type` of the body",
             long: "",
-            default: Preset::Words("`\"text/plain; charset=utf-8\"` when there is a body"),
+            default: Preset::Words("`\"text/plain; charset=utf-8\"` if there is a body"),
             right: "content_type = \"application/json\"",
             wrong: "content_type = \"json\"",
             reload: Reload::Live,
@@ -57,8 +57,8 @@ static RESPOND: Section<RespondDraft> = Section {
         },
         Key {
             name: "headers",
-            brief: "Further fields",
-            long: "A field whose value is a list is sent once for each. Fields that frame the message or manage the connection are Keepwarm's own and are refused.",
+            brief: "Additional headers",
+            long: "A header whose value is a list is sent once for each value. Headers that frame the message or manage the connection are set only by Keepwarm and are rejected here.",
             default: Preset::Words("none"),
             right: "headers = { Cache-Control = \"no-store\" }",
             wrong: "headers = { Content-Length = \"3\" }",
@@ -105,15 +105,15 @@ impl Shape for Responses {
         let status = u16::try_from(draft.status.unwrap_or(200)).unwrap_or(200);
         if !draft.body.is_empty() && matches!(status, 204 | 205 | 304) {
             let problem = cx
-                .problem(directive.span, format!("`{}` gives a body to status {status}", cx.name()))
+                .problem(directive.span, format!("`{}` has a body with status {status}", cx.name()))
                 .expected("no body with 204, 205 and 304 (RFC 9110 §15)");
             cx.push(problem);
         }
         if let Some((name, _)) =
             draft.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"))
         {
-            let message = format!("`{}` sets `{name}` among its headers", cx.name());
-            let problem = cx.problem(directive.span, message).help("use `content_type` for it");
+            let message = format!("`{}` sets `{name}` in `headers`", cx.name());
+            let problem = cx.problem(directive.span, message).help("use `content_type` instead");
             cx.push(problem);
         }
         let plain = || (!draft.body.is_empty()).then(|| "text/plain; charset=utf-8".to_owned());

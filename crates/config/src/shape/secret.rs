@@ -14,7 +14,7 @@ const LONGEST: usize = 512;
 
 impl Describe for Token {
     fn expected(&self) -> String {
-        format!("{SHORTEST} to {LONGEST} letters, digits or -._~+/, with = at the end at most")
+        format!("{SHORTEST} to {LONGEST} letters, digits or -._~+/, with = only at the end")
     }
 
     fn type_name(&self) -> String {
@@ -37,15 +37,15 @@ impl Shape for Token {
         let fault = if text.text.is_empty() {
             "is an empty string".to_owned()
         } else if word.is_empty() || !word.bytes().all(taken) {
-            "has characters that cannot stand in an Authorization field".to_owned()
+            "contains characters that are not allowed in an Authorization header".to_owned()
         } else if text.text.len() < SHORTEST {
-            format!("has {} characters, which can be guessed", text.text.len())
+            format!("has only {} characters and can be guessed", text.text.len())
         } else if text.text.len() > LONGEST {
             "is too long".to_owned()
         } else {
             return Some(Secret::new(text.text.clone()));
         };
-        let problem = cx.wrong(directive.span, &fault).help("make one with: openssl rand -hex 32");
+        let problem = cx.wrong(directive.span, &fault).help("generate one with: openssl rand -hex 32");
         cx.push(problem);
         None
     }

@@ -48,7 +48,7 @@ fn one(item: &Directive, cx: &mut Checker<'_>) -> Option<StatusRange> {
     if let Value::Integer(number) = item.value {
         let status = u16::try_from(number).ok().filter(|status| (200..=599).contains(status));
         if status.is_none() {
-            let problem = cx.wrong(item.span, "holds no status of a final response");
+            let problem = cx.wrong(item.span, "contains a number that is not the status of a final response");
             cx.push(problem);
         }
         return status.map(|status| StatusRange { first: status, last: status });
@@ -62,10 +62,8 @@ fn range(text: &str) -> Result<StatusRange, Fault> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     match (status(first), status(last)) {
         (Some(first), Some(last)) if first <= last => Ok(StatusRange { first, last }),
-        (Some(first), Some(last)) => {
-            Err(Fault::new(format!("is `{text}`, whose end is before its beginning"))
-                .help(format!("write \"{last}-{first}\"")))
-        }
+        (Some(first), Some(last)) => Err(Fault::new(format!("is `{text}`, whose end is below its start"))
+            .help(format!("write \"{last}-{first}\""))),
         _ => Err(Fault::new(format!("is `{text}`"))),
     }
 }

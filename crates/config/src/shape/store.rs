@@ -28,7 +28,7 @@ fn store(text: &str) -> Result<RateStore, Fault> {
     let Some((scheme, rest)) = text.split_once("://") else {
         let fault = Fault::new("is neither \"local\" nor a URL");
         return Err(match nearest(text, ["local"]).is_empty() {
-            true => fault.help("a store is named with its scheme: \"redis://HOST:6379\""),
+            true => fault.help("write the URL with its scheme: \"redis://HOST:6379\""),
             false => fault.help("did you mean `local`?"),
         });
     };
@@ -36,22 +36,22 @@ fn store(text: &str) -> Result<RateStore, Fault> {
         "redis" | "valkey" => false,
         "rediss" | "valkeys" => true,
         scheme => {
-            let fault = Fault::new(format!("has the scheme `{scheme}`, which is none of a store"));
-            return Err(fault.help("write redis:// in its place, or rediss:// for TLS"));
+            let fault = Fault::new(format!("has the scheme `{scheme}`, which is not supported for a store"));
+            return Err(fault.help("write redis:// instead, or rediss:// for TLS"));
         }
     };
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     let (place, database) = rest.split_once('/').unwrap_or((rest, ""));
     if !database.is_empty() && database.parse::<u16>().is_err() {
         return Err(
-            Fault::new("does not end in the number of a database").help("for database 0 leave it out")
+            Fault::new("does not end in a database number").help("leave the number out for database 0")
         );
     }
     // User and password go before the last `@`; what of them is no URL has to be percent-encoded.
     let (login, address) =
         place.rsplit_once('@').map_or((None, place), |(login, address)| (Some(login), address));
     if login.is_some_and(|login| login.contains(['@', '/', '?', '#', ' '])) {
-        return Err(Fault::new("has characters in user or password that a URL cannot have")
+        return Err(Fault::new("has characters in the user or password that are not allowed in a URL")
             .help("percent-encode them: `@` is %40, `/` is %2F"));
     }
     let (host, port) = split(address)?;
@@ -67,7 +67,7 @@ fn unix_store(path: &str) -> Result<RateStore, Fault> {
     let path = path.strip_prefix("//").unwrap_or(path);
     let file = path.split('?').next().unwrap_or(path);
     if !file.starts_with('/') || file.len() < 2 || file.len() > 107 {
-        return Err(Fault::new("names no Unix socket: an absolute path of at most 107 bytes follows"));
+        return Err(Fault::new("is not a Unix socket: an absolute path of at most 107 bytes must follow"));
     }
     let url = Secret::new(format!("redis+unix://{path}"));
     Ok(RateStore::Redis { url, address: format!("unix:{file}"), tls: None })
@@ -83,11 +83,11 @@ fn split(address: &str) -> Result<(String, u16), Fault> {
     };
     let holds = is_host_name(host) || host.parse::<std::net::IpAddr>().is_ok();
     if !holds || (host.contains(':') && host.parse::<Ipv6Addr>().is_err()) {
-        return Err(Fault::new("names no host where a store could be").help("write \"redis://HOST:6379\""));
+        return Err(Fault::new("has no valid host").help("write \"redis://HOST:6379\""));
     }
     match port.and_then(|port| port.parse::<u16>().ok()).filter(|port| *port != 0) {
         Some(port) => Ok((host.to_ascii_lowercase(), port)),
-        None => Err(Fault::new("has a port that is no number from 1 to 65535")),
+        None => Err(Fault::new("has a port that is not a number from 1 to 65535")),
     }
 }
 

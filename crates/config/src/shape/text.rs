@@ -92,7 +92,7 @@ impl Strings {
     fn one_of(&self, item: &Directive, cx: &mut Checker<'_>) -> Option<String> {
         if let (Value::Integer(_) | Value::Flag(_), true) = (&item.value, self.may_be_empty) {
             let problem = cx
-                .wrong(item.span, &format!("holds {}", item.type_name()))
+                .wrong(item.span, &format!("contains {}", item.type_name()))
                 .help(format!("write it in quotes: \"{}\"", cx.texts.slice(item.span)));
             cx.push(problem);
             return None;
@@ -101,7 +101,7 @@ impl Strings {
         let fault = if text.text.is_empty() {
             Some("is an empty string")
         } else if text.text.contains('\0') {
-            Some("has a NUL byte in it")
+            Some("contains a NUL byte")
         } else {
             (self.fault)(&text.text)
         };
@@ -147,11 +147,12 @@ impl<E: Sync + Copy + PartialEq> Shape for SomeWords<E> {
 }
 
 impl<E: Sync + Copy> SomeWords<E> {
-    /// A number that is one of the words stands in quotes.
+    /// A number that is one of the words must be in quotes.
     fn word(&self, item: &Directive, cx: &mut Checker<'_>) -> Option<E> {
         if let Value::Integer(number) = item.value {
-            let problem =
-                cx.wrong(item.span, "holds a whole number").help(format!("write it in quotes: \"{number}\""));
+            let problem = cx
+                .wrong(item.span, "contains a whole number")
+                .help(format!("write it in quotes: \"{number}\""));
             cx.push(problem);
             return None;
         }

@@ -31,8 +31,8 @@ static SCALED: Section<Scaled> = Section {
     keys: &[
         Key {
             name: "min",
-            brief: "Workers there always are",
-            long: "The app begins with so many.",
+            brief: "Minimum number of workers",
+            long: "The app starts with this number.",
             default: Preset::Value("1"),
             right: "min = 2",
             wrong: "min = 0",
@@ -42,8 +42,8 @@ static SCALED: Section<Scaled> = Section {
         },
         Key {
             name: "max",
-            brief: "Workers there are at most",
-            long: "Each needs its memory: none is started while the machine has none for it.",
+            brief: "Maximum number of workers",
+            long: "Each worker needs memory: none is started while the machine lacks memory for it.",
             default: Preset::Words("one per core, at least `min`"),
             right: "max = 8",
             wrong: "max = \"many\"",
@@ -53,8 +53,8 @@ static SCALED: Section<Scaled> = Section {
         },
         Key {
             name: "idle",
-            brief: "A worker that was not needed for so long is taken away",
-            long: "Needed is what the requests in work would fill, were the workers filled one after the other. A short time saves memory, a long one the starts after each pause.",
+            brief: "Time after which a worker that was not needed is stopped",
+            long: "The number that is needed is the number of workers that the requests in progress would fill, one worker after the other. A short time saves memory; a long time saves the starts after each pause.",
             default: Preset::Value("\"60s\""),
             right: "idle = \"5m\"",
             wrong: "idle = 60",

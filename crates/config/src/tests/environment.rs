@@ -283,7 +283,7 @@ fn what_means_nothing_to_php_is_refused() {
         let text = WHOLE.replace("workers = 2", key).replace("shop:app", "public/index.php");
         world.files.insert(ROOT.to_owned(), text);
         let report = load(&world, ROOT).unwrap_err().to_string();
-        assert!(report.contains("means nothing to an app of kind \"php\""), "{key}: {report}");
+        assert!(report.contains("does not apply to an app of kind \"php\""), "{key}: {report}");
     }
 }
 
@@ -369,7 +369,7 @@ fn what_cannot_be_read_is_told() {
     }
     let report = load(&Bytes(World::default()), ROOT).unwrap_err().to_string();
     assert!(
-        report.starts_with("keepwarm.toml:2:12: error: not TOML: bytes that are not UTF-8\n"),
+        report.starts_with("keepwarm.toml:2:12: error: TOML syntax error: bytes that are not UTF-8\n"),
         "{report}"
     );
 }
@@ -405,7 +405,7 @@ fn a_variable_with_a_name_that_has_two_underscores_is_told_rightly() {
     let report = load(&world(&both), ROOT).unwrap_err().to_string();
     assert_eq!(report.matches("is read as").count(), 2, "{report}");
     let report = load(&world(&[("KEEPWARM_APP__OTHER__SHOP__FOO", "1")]), ROOT).unwrap_err().to_string();
-    assert!(report.contains("so a NAME has none in it\n") && !report.contains("; for"), "{report}");
+    assert!(report.contains("so a NAME cannot contain it\n") && !report.contains("; for"), "{report}");
     let report = load(&world(&[("KEEPWARM_APP__MY_SHOP__WRKERS", "1")]), ROOT).unwrap_err().to_string();
     assert!(report.contains("did you mean `workers`"), "{report}");
 }

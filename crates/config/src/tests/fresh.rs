@@ -19,6 +19,6 @@ fn generated_files_are_fresh() {
 fn the_schema_is_json() {
     let schema: serde_json::Value = serde_json::from_str(&json_schema()).expect("JSON");
     let bind = &schema["properties"]["listen"]["additionalProperties"]["properties"]["bind"];
-    assert_eq!(bind["description"], "Where to listen");
+    assert_eq!(bind["description"], "Addresses to listen on");
     assert_eq!(schema["properties"]["app"]["additionalProperties"]["additionalProperties"], false);
 }

@@ -251,7 +251,7 @@ fn what_is_not_served_says_so() {
         };
         let text = around(&info.path, &line);
         let report = load(&World::of(&text), ROOT).expect_err(&text).to_string();
-        assert!(report.contains("is not served by this version yet"), "{report}");
+        assert!(report.contains("is not supported by this version yet"), "{report}");
         assert!(!report.contains("unknown"), "{report}");
     }
 }

@@ -22,8 +22,8 @@ pub(crate) static APP: Section<AppDraft> = Section {
         Key {
             name: "entry",
             brief: "What a worker runs: `package.module:name`, or a file",
-            long: "Without a name after the colon, `application`, `app` and `create_app` are tried, and for a folder or a package its modules `wsgi`, `asgi`, `app`, `main` and others. A factory is called once and returns the app; its arguments may stand in parentheses. An app has exactly one of `entry` and `command`.",
-            default: Preset::Words("none; it or `command` must be set"),
+            long: "Without a name after the colon, Keepwarm tries `application`, `app` and `create_app`; for a directory or a package, it also tries its modules `wsgi`, `asgi`, `app`, `main` and others. A factory is called once and returns the app; its arguments may follow in parentheses. An app has exactly one of `entry` and `command`.",
+            default: Preset::Words("none; either it or `command` is required"),
             right: "entry = \"shop.wsgi:application\"",
             wrong: "entry = \"python app.py\"",
             reload: Reload::Recycle,
@@ -32,9 +32,9 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "command",
-            brief: "A whole command line, in place of `entry`",
-            long: "A program that serves HTTP by itself, on 127.0.0.1 at the port in the variable `PORT`, or at the Unix socket whose path is in `KEEPWARM_SOCKET`: kind `\"http\"`, which is the default for a command. With another `kind`, a launcher of an adapter, which speaks the worker wire on the descriptor named in `KEEPWARM_FD`. No shell reads it: for `$PORT` among the words, write `[\"sh\", \"-c\", \"exec program --port $PORT\"]`.",
-            default: Preset::Words("none; it or `entry` must be set"),
+            brief: "Whole command line, in place of `entry`",
+            long: "A program that serves HTTP by itself, on 127.0.0.1 at the port in the variable `PORT`, or at the Unix socket whose path is in `KEEPWARM_SOCKET`: this is kind `\"http\"`, the default for a command. With another `kind`, it is the launcher of an adapter, which speaks the worker wire on the descriptor in `KEEPWARM_FD`. No shell interprets the command: if an argument needs `$PORT`, write `[\"sh\", \"-c\", \"exec program --port $PORT\"]`.",
+            default: Preset::Words("none; either it or `entry` is required"),
             right: "command = [\"node\", \"server.js\"]",
             wrong: "command = []",
             reload: Reload::Recycle,
@@ -42,7 +42,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
             value: &Set(
                 Strings {
                     one: "a program",
-                    many: "words, the program first",
+                    many: "the program and its arguments",
                     may_be_empty: false,
                     fault: |_| None,
                 },
@@ -51,10 +51,10 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "kind",
-            brief: "How the app is called",
-            long: "`\"wsgi\"` (PEP 3333) or `\"asgi\"` (ASGI 3) for Python; `\"rack\"` for Ruby (Rack 2 and 3); `\"php\"` for a PHP file that returns its application, which is then kept between requests; `\"fastcgi\"` for classic PHP: scripts that run from the top for each request; `\"http\"` for a program that serves HTTP by itself.",
+            brief: "Kind of the app: the interface through which it gets requests",
+            long: "`\"wsgi\"` (PEP 3333) or `\"asgi\"` (ASGI 3) for Python; `\"rack\"` for Ruby (Rack 2 and 3); `\"php\"` for a PHP file that returns its application, which then stays loaded between requests (warm workers); `\"fastcgi\"` for classic PHP: scripts that run from the top for each request; `\"http\"` for a program that serves HTTP by itself.",
             default: Preset::Words(
-                "Rack for an entry that ends in `.ru` or `.rb`; for one that ends in `.php` told by what it returns; `\"http\"` for a `command`; else told by the app's signature when it has been loaded",
+                "Rack for an entry that ends in `.ru` or `.rb`; for one that ends in `.php`, detected from what the file returns; `\"http\"` for a `command`; otherwise detected from the app's signature once it is loaded",
             ),
             right: "kind = \"asgi\"",
             wrong: "kind = \"asig\"",
@@ -64,8 +64,8 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "directory",
-            brief: "Working directory of the workers, and where imports begin",
-            long: "A relative path counts from the directory of the main configuration file.",
+            brief: "Working directory of the workers, from which imports start",
+            long: "A relative path is resolved against the directory of the main configuration file.",
             default: Preset::Words("the directory of the main configuration file"),
             right: "directory = \"/srv/shop\"",
             wrong: "directory = \"/no/such/directory\"",
@@ -75,8 +75,8 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "env",
-            brief: "Variables for the workers, over those of Keepwarm's own environment",
-            long: "Names that begin with `KEEPWARM_` are Keepwarm's own.",
+            brief: "Environment variables for the workers; they override Keepwarm's own environment",
+            long: "Names that begin with `KEEPWARM_` are reserved for Keepwarm.",
             default: Preset::Words("none"),
             right: "env = { DATABASE_URL = \"${file:/run/secrets/db}\" }",
             wrong: "env = { PORT = 8080 }",
@@ -86,8 +86,8 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "env_file",
-            brief: "A file of `NAME=value` lines, under `env`",
-            long: "Comments begin with `#`; `export` in front of a name and quotes around a value are taken off; values are taken as they are otherwise. Read anew at each reload.",
+            brief: "File of `NAME=value` lines, which `env` overrides",
+            long: "Comments begin with `#`. `export` before a name and quotes around a value are removed; otherwise values are taken as they are. Read again at each reload.",
             default: Preset::Words("none"),
             right: "env_file = \"/srv/shop/.env\"",
             wrong: "env_file = \"/no/such/file\"",
@@ -97,10 +97,10 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "user",
-            brief: "User of the workers",
-            long: "A name, or a number in quotes. With it come the user's groups, and `HOME`, `USER` and `LOGNAME`. Needs root, unless it is the user that Keepwarm runs as. Where Keepwarm is root and no user is configured, workers run as the owner of the app's files, and as `nobody` where that is root, if this user can read the app and write its data; else as root, with a warning.",
+            brief: "User that the workers run as",
+            long: "A name, or a number in quotes. The workers also get the user's groups, and `HOME`, `USER` and `LOGNAME`. Needs root, unless it is the user that Keepwarm runs as. If Keepwarm is root and no user is configured, workers run as the owner of the app's files, or as `nobody` if that is root, provided that this user can read the app and write its data; otherwise they run as root, with a warning.",
             default: Preset::Words(
-                "`server.user`, else that of Keepwarm; for root the owner of the app's files, or `nobody`",
+                "`server.user`, else Keepwarm's own user; as root, the owner of the app's files, or `nobody`",
             ),
             right: "user = \"shop\"",
             wrong: "user = \"nobody-of-that-name\"",
@@ -110,9 +110,9 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "group",
-            brief: "Group of the workers, in place of the user's own",
-            long: "A name, or a number in quotes. The user's further groups stay.",
-            default: Preset::Words("that of the user"),
+            brief: "Group that the workers run as, in place of the user's own",
+            long: "A name, or a number in quotes. The user's supplementary groups stay.",
+            default: Preset::Words("the user's group"),
             right: "group = \"www\"",
             wrong: "group = \"no-group-of-that-name\"",
             reload: Reload::Recycle,
@@ -121,9 +121,9 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "umask",
-            brief: "Permissions that files made by the workers do not get",
+            brief: "Umask of the workers: permissions that the files they create do not get",
             long: "",
-            default: Preset::Words("that of Keepwarm"),
+            default: Preset::Words("Keepwarm's own"),
             right: "umask = \"027\"",
             wrong: "umask = 27",
             reload: Reload::Recycle,
@@ -132,9 +132,9 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "limits",
-            brief: "What a worker process may use of the system",
+            brief: "Resource limits of a worker process",
             long: "",
-            default: Preset::Words("as each key says"),
+            default: Preset::Words("see each key"),
             right: "limits = { files = 1024, core = 0 }",
             wrong: "limits = 1024",
             reload: Reload::Recycle,
@@ -143,10 +143,10 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "interpreter",
-            brief: "The language's interpreter",
-            long: "A path, or a name that is looked up in `PATH`. A relative path counts from the directory of the main configuration file. Of classic PHP: the server that runs its scripts, `php-cgi`, or a php-fpm (its name begins so), which then has as many processes as `workers` says.",
+            brief: "Interpreter of the app's language",
+            long: "A path, or a name that is looked up in `PATH`. A relative path is resolved against the directory of the main configuration file. For classic PHP, the server that runs its scripts: `php-cgi`, or a php-fpm (its name begins with that), which then has as many processes as `workers` says.",
             default: Preset::Words(
-                "for Python the virtual environment that is active or stands beside the app, then `python3`; for Ruby `ruby`; for PHP `php`, for its classic scripts the php-fpm of the same version, in `PATH`, `/usr/sbin` or `/usr/local/sbin`, else `php-cgi`",
+                "for Python the active virtual environment or one next to the app, then `python3`; for Ruby `ruby`; for PHP `php`; for classic PHP the php-fpm of the same version in `PATH`, `/usr/sbin` or `/usr/local/sbin`, else `php-cgi`",
             ),
             right: "interpreter = \"/srv/shop/.venv/bin/python\"",
             wrong: "interpreter = \"/no/such/python\"",
@@ -157,7 +157,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
         Key {
             name: "options",
             brief: "Arguments for the interpreter",
-            long: "They stand before those Keepwarm gives it.",
+            long: "They come before the arguments that Keepwarm adds.",
             default: Preset::Value("[]"),
             right: "options = [\"-X\", \"dev\"]",
             wrong: "options = [1]",
@@ -170,8 +170,8 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "address",
-            brief: "Where a php-fpm listens that runs already",
-            long: "For classic PHP (kind `\"fastcgi\"`, which it then is): Keepwarm starts nothing, and gives requests to that server. `entry` is the site's front controller, or its folder; the server must see it at the same path. `workers` says how many requests it is given at once: no more than it has processes (`pm.max_children`), each of which a connection of ours may keep. While nobody listens there the response is 503.",
+            brief: "Address of a php-fpm that is already running",
+            long: "For classic PHP (kind `\"fastcgi\"`, which this key implies): Keepwarm starts nothing and sends requests to that server. `entry` is the site's front controller, or its directory; the server must see it at the same path. `workers` is the number of requests that the server gets at once. It must not exceed the number of its processes (`pm.max_children`), because each connection of Keepwarm may occupy one. While nothing listens at the address, the response is 503.",
             default: Preset::Words("none: Keepwarm starts what runs the app"),
             right: "address = \"127.0.0.1:9000\"",
             wrong: "address = \"localhost:9000\"",
@@ -181,10 +181,10 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "workers",
-            brief: "Worker processes, or between how many their number follows the load",
-            long: "With a table it grows by one when requests have waited for 100 ms, and shrinks to what was needed within `idle`. A blocking app (WSGI) serves as many requests at once as it has workers. One per core suits apps that compute; more suit apps that wait. With a php-fpm the number is `pm = static`, a table `pm = dynamic`.",
+            brief: "Number of worker processes, or a range within which it follows the load",
+            long: "With a table, the number grows by one when requests have waited for 100 ms, and shrinks to the number that was needed within `idle`. A blocking app (WSGI) serves as many requests at once as it has workers. Use one per core for apps that compute, more for apps that wait. With a php-fpm, a number is `pm = static` and a table is `pm = dynamic`.",
             default: Preset::Words(
-                "`\"auto\"`: one per core; for Ruby that of `config/puma.rb`, else of the variable `WEB_CONCURRENCY`, else one in development",
+                "`\"auto\"`: one per core; for Ruby the number in `config/puma.rb`, else in the variable `WEB_CONCURRENCY`, else one in development",
             ),
             right: "workers = 4",
             wrong: "workers = 0",
@@ -194,10 +194,10 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "preload",
-            brief: "Load the app once, in a process of its own, and fork the workers from it",
-            long: "A replacement is ready within milliseconds, and what was loaded is in memory once for all workers. An app of Python must not start threads while it is loaded: it is refused then, with their names; one of Ruby is warned. There are hooks around the fork (docs/guide/preload.md).",
+            brief: "Load the app once, in a separate process, and fork the workers from it",
+            long: "A replacement is ready within milliseconds, and what was loaded is in memory once for all workers. A Python app must not start threads while it loads: it is then rejected, and the error names them. A Ruby app that does so only gets a warning. Hooks run around the fork (docs/guide/preload.md).",
             default: Preset::Words(
-                "`false`; of a Ruby app with `preload_app!` in its `config/puma.rb`: `true`",
+                "`false`; `true` for a Ruby app with `preload_app!` in its `config/puma.rb`",
             ),
             right: "preload = true",
             wrong: "preload = \"yes\"",
@@ -207,8 +207,8 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "puma_config",
-            brief: "Ruby: the configuration of Puma that stands for keys that are not here",
-            long: "Its `workers`, `threads`, `preload_app!`, `environment`, `directory`, `worker_timeout` (as `request_timeout`, of 30 seconds at least), `worker_boot_timeout` and `worker_shutdown_timeout` hold where the app has no such key, and its hooks run; what has another name here is said at the start. `\"none\"`: it is not read.",
+            brief: "Ruby: Puma configuration for keys that are not set here",
+            long: "Its `workers`, `threads`, `preload_app!`, `environment`, `directory`, `worker_timeout` (as `request_timeout`, at least 30 seconds), `worker_boot_timeout` and `worker_shutdown_timeout` apply where the app does not set the corresponding key, and its hooks run. Settings that have another name here are reported at start. With `\"none\"`, it is not read.",
             default: Preset::Words(
                 "`config/puma/ENVIRONMENT.rb`, else `config/puma.rb`, in the app's directory",
             ),
@@ -225,10 +225,10 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "threads",
-            brief: "Threads of a worker of a blocking kind: so many requests at once",
-            long: "For apps that wait more than they compute, and whose code is safe in threads. A request that times out ends its worker, and with it what the other threads hold.",
+            brief: "Threads of a worker of a blocking kind, which is its number of requests at once",
+            long: "For apps that wait more than they compute and whose code is thread-safe. A request that times out kills its worker, and with it the requests of the other threads.",
             default: Preset::Words(
-                "`1`; for Ruby that of `config/puma.rb`, else of the variables `PUMA_MAX_THREADS`, `RAILS_MAX_THREADS`, `MAX_THREADS`",
+                "`1`; for Ruby the number in `config/puma.rb`, else in the variables `PUMA_MAX_THREADS`, `RAILS_MAX_THREADS`, `MAX_THREADS`",
             ),
             right: "threads = 8",
             wrong: "threads = 0",
@@ -240,8 +240,8 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "concurrency",
-            brief: "Requests at once in a worker of a kind that takes many",
-            long: "Further ones wait in the queue. Streams and WebSockets count for as long as they live. A server (kind `\"http\"`) that works on one request at a time has 1.",
+            brief: "Requests at once in a worker of a concurrent kind (`\"asgi\"`, `\"http\"`)",
+            long: "Further requests wait in the queue. Streams and WebSockets count for as long as they are open. For a server (kind `\"http\"`) that works on one request at a time, set 1.",
             default: Preset::Words("1000"),
             right: "concurrency = 100",
             wrong: "concurrency = 0",
@@ -253,8 +253,8 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "loop",
-            brief: "The event loop of an ASGI worker",
-            long: "`\"auto\"` uses uvloop if the app's environment has it, else asyncio. `\"trio\"` runs the app in Trio, which must be installed. An event loop that is not installed is an error.",
+            brief: "Event loop of an ASGI worker",
+            long: "`\"auto\"` uses uvloop if the app's environment has it, otherwise asyncio. `\"trio\"` runs the app in Trio, which must be installed. An event loop that is not installed is an error.",
             default: Preset::Value("\"auto\""),
             right: "loop = \"asyncio\"",
             wrong: "loop = \"gevent\"",
@@ -272,8 +272,8 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "lifespan",
-            brief: "Whether an ASGI app must take part in the lifespan protocol",
-            long: "`\"auto\"` serves an app that raises an exception when it is called for its start-up. With `\"on\"` the worker does not start then. With `\"off\"` the app is not called.",
+            brief: "Whether an ASGI app must support the lifespan protocol",
+            long: "With `\"auto\"`, an app that raises an exception when it is called for its startup is still served. With `\"on\"`, the worker then does not start. With `\"off\"`, the app is not called for it.",
             default: Preset::Value("\"auto\""),
             right: "lifespan = \"on\"",
             wrong: "lifespan = true",
@@ -286,8 +286,8 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "request_timeout",
-            brief: "The app's time for one request; past it the worker is killed and the response is 504",
-            long: "Time the client takes to send its body or to take its response does not count. What a worker does behind a response has the same time again.",
+            brief: "Time limit of the app for one request; then 504, and the worker is killed",
+            long: "Time in which the client sends its body or reads its response does not count. Work that a worker does after a response has the same limit again.",
             default: Preset::Value("\"30s\""),
             right: "request_timeout = \"30s\"",
             wrong: "request_timeout = 30",
@@ -299,8 +299,8 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "slow_log",
-            brief: "A request that takes the app longer has its worker's stack put into the log",
-            long: "Once for each request, with its method, route and id; the worker goes on. Time the client takes does not count. Servers (kinds `\"http\"` and `\"fastcgi\"`) show no stack: the request is logged.",
+            brief: "Time after which a request has its worker's stack logged",
+            long: "Once for each request, with its method, route and id; the worker keeps running. Time that the client takes does not count. For servers (kinds `\"http\"` and `\"fastcgi\"`) there is no stack: only the request is logged.",
             default: Preset::Value("\"off\""),
             right: "slow_log = \"5s\"",
             wrong: "slow_log = true",
@@ -313,7 +313,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "boot_timeout",
-            brief: "Time for a worker to become ready; past it the worker is killed and tried again",
+            brief: "Time for a worker to become ready; then it is killed and started again",
             long: "",
             default: Preset::Value("\"60s\""),
             right: "boot_timeout = \"2m\"",
@@ -326,8 +326,8 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "drain_timeout",
-            brief: "How long a worker that is to end may finish what it holds",
-            long: "Streams and WebSockets included. Past it the worker is killed.",
+            brief: "Time for a draining worker to finish its requests",
+            long: "Includes streams and WebSockets. When it is reached, the worker is killed.",
             default: Preset::Value("\"30s\""),
             right: "drain_timeout = \"10s\"",
             wrong: "drain_timeout = \"-10s\"",
@@ -339,8 +339,8 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "start_retries",
-            brief: "Failed starts in a row before the app is given up",
-            long: "Starts are spaced by a back-off that doubles. Only an app that has never served a request is given up: it responds with 503 until the next reload, and other apps do not notice. An app that has served is started again for as long as it takes.",
+            brief: "Failed starts in a row before Keepwarm gives up on the app",
+            long: "Starts are spaced by a back-off that doubles. Keepwarm gives up only on an app that has never served a request: it responds with 503 until the next reload, and other apps are not affected. An app that has served is restarted for as long as necessary.",
             default: Preset::Value("5"),
             right: "start_retries = 10",
             wrong: "start_retries = 1.5",
@@ -352,9 +352,9 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "health",
-            brief: "The path that a worker is asked for to see whether it is well",
-            long: "For kind `\"http\"`. A worker is ready when it has answered `GET` of this path with a status from 200 to 399. It is asked again every few seconds while it has nothing to do, and when a request has timed out: a worker that does not answer is replaced. Without a path any response to `/` makes it ready, a connection is enough while it has nothing to do, and after a time-out a response to any request shows that it is there.",
-            default: Preset::Words("`/`, and any response will do"),
+            brief: "Path that Keepwarm requests to check whether a worker is healthy",
+            long: "For kind `\"http\"`. A worker is ready when it has responded to `GET` of this path with a status from 200 to 399. It is checked again every few seconds while it is idle, and when a request has timed out: a worker that does not respond is replaced. Without a path, any response to `/` makes it ready, a connection is enough while it is idle, and after a timeout a response to any request shows that it is alive.",
+            default: Preset::Words("`/`, and any response is good"),
             right: "health = \"/healthz\"",
             wrong: "health = \"healthz\"",
             reload: Reload::Live,
@@ -363,9 +363,9 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "max_requests",
-            brief: "A worker is replaced after so many requests",
-            long: "Against what an app leaks slowly. Each worker draws a limit of its own, up to a tenth lower, so that those which started together are not replaced together. The replacement is ready before the old one finishes, and one worker of an app is replaced at a time, so that a few more requests than this may come to one.",
-            default: Preset::Words("none: never for that"),
+            brief: "Number of requests after which a worker is replaced",
+            long: "Use it against slow memory leaks in an app. Each worker draws its own limit, up to a tenth lower, so that workers that started together are not replaced together. The replacement is ready before the old worker finishes, and one worker of an app is replaced at a time, so a worker may get a few requests more than this.",
+            default: Preset::Words("none"),
             right: "max_requests = 10_000",
             wrong: "max_requests = 0",
             reload: Reload::Recycle,
@@ -376,9 +376,9 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "max_age",
-            brief: "A worker is replaced after so long",
-            long: "Counted from when it was ready. Each worker draws a time of its own, up to a tenth shorter.",
-            default: Preset::Words("none: never for that"),
+            brief: "Age at which a worker is replaced",
+            long: "Counted from when it was ready. Each worker draws its own age, up to a tenth lower.",
+            default: Preset::Words("none"),
             right: "max_age = \"12h\"",
             wrong: "max_age = 3600",
             reload: Reload::Recycle,
@@ -390,9 +390,9 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "max_memory",
-            brief: "A worker that holds more than this is replaced",
-            long: "Resident anonymous memory that is its alone, looked at every second: neither files nor what it shares with the process it was forked from, nor its children. It is not replaced while the machine (or the control group) has no memory for another of its size; the log says so once.",
-            default: Preset::Words("none: never for that"),
+            brief: "Memory above which a worker is replaced",
+            long: "Resident anonymous memory that belongs to the worker alone, checked every second: neither files, nor memory that it shares with the process from which it was forked, nor its child processes. It is not replaced while the machine (or the control group) lacks memory for another of its size; the log says so once.",
+            default: Preset::Words("none"),
             right: "max_memory = \"256MiB\"",
             wrong: "max_memory = \"256 MB\"",
             reload: Reload::Recycle,
@@ -401,9 +401,9 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "kill_memory",
-            brief: "A worker that holds more than this is killed",
-            long: "Looked at as `max_memory` is, and above it when both are set: for a worker that takes memory faster than it can be replaced, before the kernel's choice falls on another process. Requests it was working on gets 502 and not given to another worker.",
-            default: Preset::Words("none: never for that"),
+            brief: "Memory above which a worker is killed",
+            long: "Measured like `max_memory`, and above it if both are set. For a worker that takes memory faster than it can be replaced, before the kernel picks another process to kill. Requests in progress get 502 and are not retried on another worker.",
+            default: Preset::Words("none"),
             right: "kill_memory = \"1GiB\"",
             wrong: "kill_memory = \"1G\"",
             reload: Reload::Recycle,
@@ -412,8 +412,8 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "queue",
-            brief: "Requests that may wait for a worker; more gets 503",
-            long: "With `Retry-After`. A long queue only makes everybody wait: as many as the workers serve within `queue_timeout` is enough.",
+            brief: "Requests that may wait for a worker; further ones get 503",
+            long: "With `Retry-After`. A long queue only makes every client wait: as many requests as the workers serve within `queue_timeout` are enough.",
             default: Preset::Value("512"),
             right: "queue = 128",
             wrong: "queue = \"long\"",
@@ -425,7 +425,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "queue_timeout",
-            brief: "How long a request may wait for a worker; longer gets 503",
+            brief: "Time for which a request may wait for a worker; then it gets 503",
             long: "",
             default: Preset::Value("\"5s\""),
             right: "queue_timeout = \"2s\"",
@@ -439,8 +439,8 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "serve_vendor",
-            brief: "Send files of Composer's `vendor/`, beside an app of PHP",
-            long: "For a site whose `vendor/` lies in the folder of `try_files` and holds styles, scripts for browsers or pictures. What begins with a dot, copies, `composer.*` and what an `.htaccess` denies stay hidden; PHP files there are neither sent nor run.",
+            brief: "Send files of Composer's `vendor/` next to a PHP app",
+            long: "For a site whose `vendor/` is in the directory of `try_files` and contains style sheets, scripts for browsers or images. Names that begin with a dot, copies, `composer.*` and whatever an `.htaccess` denies stay hidden. PHP files there are neither sent nor run.",
             default: Preset::Value("false"),
             right: "serve_vendor = true",
             wrong: "serve_vendor = \"assets\"",
@@ -450,8 +450,8 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "watch",
-            brief: "Development: recycle the workers when one of these files changes",
-            long: "Globs, relative to `directory`; `**` is any number of directories.",
+            brief: "Development: replace the workers when one of these files changes",
+            long: "Globs, relative to `directory`; `**` matches any number of directories.",
             default: Preset::Words("`[]`: off"),
             right: "watch = [\"src/**/*.py\"]",
             wrong: "watch = [\"/srv/shop/*.py\"]",
@@ -472,11 +472,11 @@ pub(crate) static APP: Section<AppDraft> = Section {
 
 fn glob_fault(glob: &str) -> Option<&'static str> {
     if glob.starts_with('/') {
-        Some("holds an absolute path")
+        Some("contains an absolute path")
     } else if glob.split('/').any(|step| step == "..") {
         Some("leaves the app's directory with `..`")
     } else if glob.matches('[').count() != glob.matches(']').count() {
-        Some("has a bracket without its other half")
+        Some("has an unbalanced bracket")
     } else {
         None
     }

@@ -58,7 +58,7 @@ fn check(draft: &BalanceDraft, table: &Table, directive: &Directive, cx: &mut Ch
         // One that could not be read has been complained of.
         if table.entry("by").is_none() {
             let problem = cx
-                .problem(directive.span, format!("`{name}` does not say how an endpoint is chosen"))
+                .problem(directive.span, format!("`{name}` has no `by`"))
                 .expected("`by`, for example by = \"maglev\"");
             cx.push(problem);
         }
@@ -69,8 +69,8 @@ fn check(draft: &BalanceDraft, table: &Table, directive: &Directive, cx: &mut Ch
     match (hashes, table.entry("hash")) {
         (true, None) => {
             let problem = cx
-                .problem(directive.span, format!("`{name}` does not say what `{word}` is made of"))
-                .expected("`hash`: a field or a cookie whose value goes to the same endpoint each time")
+                .problem(directive.span, format!("`{name}` has no `hash`, which `{word}` needs"))
+                .expected("`hash`: a header or a cookie, each value of which goes to one endpoint")
                 .help(format!("balance = {{ by = \"{word}\", hash = \"cookie:session\" }}"));
             cx.push(problem);
             false
@@ -78,7 +78,7 @@ fn check(draft: &BalanceDraft, table: &Table, directive: &Directive, cx: &mut Ch
         (false, Some(hash)) => {
             let key = format!("{}.hash", cx.doc());
             let problem = cx
-                .problem(hash.key_span, format!("`{name}` has `hash`, which means nothing to `{word}`"))
+                .problem(hash.key_span, format!("`{name}` has `hash`, which does not apply to `{word}`"))
                 .key(key)
                 .expected("`hash` with by = \"ring_hash\" or \"maglev\" only");
             cx.push(problem);
@@ -92,7 +92,7 @@ static BALANCE_TABLE: Section<BalanceDraft> = Section {
     keys: &[
         Key {
             name: "by",
-            brief: "How an endpoint is chosen: one of the words of `balance`",
+            brief: "Policy: one of the words of `balance`",
             long: "",
             default: Preset::Required,
             right: "by = \"maglev\"",
@@ -103,9 +103,9 @@ static BALANCE_TABLE: Section<BalanceDraft> = Section {
         },
         Key {
             name: "hash",
-            brief: "What goes to the same endpoint each time",
-            long: "A call without it goes to one at random.",
-            default: Preset::Words("none; the two hashes need it"),
+            brief: "Header or cookie, each value of which goes to one endpoint",
+            long: "A call without it goes to a random endpoint.",
+            default: Preset::Words("none; `ring_hash` and `maglev` need it"),
             right: "hash = \"cookie:session\"",
             wrong: "hash = \"session\"",
             reload: Reload::Live,
@@ -119,7 +119,7 @@ pub(super) static DNS: Section<Dns> = Section {
     keys: &[
         Key {
             name: "min_ttl",
-            brief: "A response counts for at least so long, whatever its own time to live",
+            brief: "Minimum time for which a DNS response is used, whatever its time to live",
             long: "",
             default: Preset::Value("\"5s\""),
             right: "min_ttl = \"30s\"",
@@ -130,8 +130,8 @@ pub(super) static DNS: Section<Dns> = Section {
         },
         Key {
             name: "max_ttl",
-            brief: "And for at most so long",
-            long: "A response that fails or is empty changes nothing: the last good one goes on counting.",
+            brief: "Maximum time for which a DNS response is used",
+            long: "A failed or empty response changes nothing: the last good one stays in use.",
             default: Preset::Value("\"5m\""),
             right: "max_ttl = \"1h\"",
             wrong: "max_ttl = \"1 h\"",
@@ -141,8 +141,8 @@ pub(super) static DNS: Section<Dns> = Section {
         },
         Key {
             name: "srv",
-            brief: "The name of SRV records, which say hosts, ports, weights and priorities",
-            long: "In place of the host and port of `url`, which stay what `Host` and the certificate are for (RFC 2782).",
+            brief: "Name of SRV records, which provide hosts, ports, weights and priorities",
+            long: "They replace the host and port of `url`, which still determine `Host` and the name in the certificate (RFC 2782).",
             default: Preset::Words("none: the host of the URL is looked up"),
             right: "srv = \"_search._tcp.service.consul\"",
             wrong: "srv = \"search:9243\"",
@@ -152,15 +152,15 @@ pub(super) static DNS: Section<Dns> = Section {
         },
         Key {
             name: "resolver",
-            brief: "DNS servers to ask",
-            long: "`/etc/hosts` is looked at first in any case.",
+            brief: "DNS servers to use",
+            long: "`/etc/hosts` always comes first.",
             default: Preset::Words("those of the system"),
             right: "resolver = [\"10.0.0.53\", \"10.0.1.53:5353\"]",
             wrong: "resolver = \"dns.internal\"",
             reload: Reload::Live,
             since: "0.3.0",
             value: &Set(
-                ParsedList { one: RESOLVER, empty: "leave it out for those of the system" },
+                ParsedList { one: RESOLVER, empty: "leave it out to use those of the system" },
                 |dns: &mut Dns, resolver| dns.resolver = resolver,
             ),
         },

@@ -16,7 +16,7 @@ impl UpstreamDraft {
         match (table.entry("url"), table.entry("endpoints")) {
             (None, None) => {
                 let problem = cx
-                    .problem(self.span, format!("`{name}` does not say where it is"))
+                    .problem(self.span, format!("`{name}` has neither `url` nor `endpoints`"))
                     .expected("`url`, for example url = \"https://search.internal:9243\", or `endpoints`");
                 cx.push(problem);
             }
@@ -25,7 +25,7 @@ impl UpstreamDraft {
                     .problem(endpoints.key_span, format!("`{name}` has both `url` and `endpoints`"))
                     .related(cx.texts.place(url.key_span), "the other one")
                     .expected("one of the two")
-                    .help("`url` is short for one endpoint: put it into the list");
+                    .help("`url` is short for one endpoint: put it in the list");
                 cx.push(problem);
             }
             (Some(_), None) | (None, Some(_)) => {}
@@ -60,13 +60,15 @@ impl UpstreamDraft {
         let Some(other) = self.endpoints.iter().find(|one| tls(one).is_some_and(|tls| tls != wanted)) else {
             return;
         };
-        let word = |tls: bool| if tls { "over TLS" } else { "in clear" };
+        let word = |tls: bool| if tls { "over TLS" } else { "in plaintext" };
         let problem = cx
-            .problem(other.span, format!("the endpoints of `{}` are both over TLS and in clear", cx.name()))
+            .problem(other.span, format!("`{}` has endpoints both over TLS and in plaintext", cx.name()))
             .key("upstream.NAME.endpoints")
             .related(cx.texts.place(first.span), word(wanted))
-            .expected("one scheme for all endpoints: what may go in clear to one may go so to all")
-            .help(format!("this one is {}; make two upstreams of it if both are meant", word(!wanted)));
+            .expected(
+                "one scheme for all endpoints: what may go to one in plaintext may go to all in plaintext",
+            )
+            .help(format!("this one is {}; if both are intended, make two upstreams", word(!wanted)));
         cx.push(problem);
     }
 
@@ -84,7 +86,7 @@ impl UpstreamDraft {
                 .problem(endpoint.span, format!("`{}` has the endpoint `{own}` twice", cx.name()))
                 .key("upstream.NAME.endpoints")
                 .related(cx.texts.place(earlier.span), "the other one")
-                .help("for a larger share of the calls give it a `weight`");
+                .help("to give it a larger share of the calls, set its `weight`");
             cx.push(problem);
         }
     }
@@ -117,10 +119,10 @@ impl UpstreamDraft {
         let problem = cx
             .problem(
                 endpoint.priority_span.unwrap_or(endpoint.span),
-                format!("`{}` has endpoints of priority {found}, and none of priority {wanted}", cx.name()),
+                format!("`{}` has endpoints of priority {found}, but none of priority {wanted}", cx.name()),
             )
             .key("upstream.NAME.endpoints.priority")
-            .expected("priorities from 0 on without gaps; 0 is asked first")
+            .expected("priorities from 0 on without gaps; 0 is used first")
             .help(format!("write priority = {wanted}"));
         cx.push(problem);
     }
@@ -136,10 +138,10 @@ impl UpstreamDraft {
         let span = at.or(table.entry("dns").map(|entry| entry.key_span)).unwrap_or(self.span);
         let (place, what) = match (table.entry("endpoints"), &self.url) {
             (Some(endpoints), _) => {
-                (endpoints.key_span, "`dns.srv` and `endpoints`, which both say where it is")
+                (endpoints.key_span, "`dns.srv` and `endpoints`, which exclude each other")
             }
             (None, Some((origin, url))) if matches!(origin.address, EndpointAddress::Unix(_)) => {
-                (*url, "`dns.srv`, and is a Unix socket")
+                (*url, "`dns.srv`, but is a Unix socket")
             }
             _ => return,
         };
@@ -148,7 +150,7 @@ impl UpstreamDraft {
             .key("upstream.NAME.dns.srv")
             .related(cx.texts.place(place), "here")
             .expected(
-                "`dns.srv` beside a `url` with a host: SRV records say hosts, ports, weights and priorities",
+                "`dns.srv` with a `url` that has a host: SRV records provide hosts, ports, weights and priorities",
             );
         cx.push(problem);
     }
@@ -158,13 +160,13 @@ impl UpstreamDraft {
         for key in TLS_KEYS {
             let Some(entry) = table.entry(key) else { continue };
             let mut problem = cx
-                .problem(entry.key_span, format!("`{name}` is reached in clear, and has `{key}`"))
+                .problem(entry.key_span, format!("`{name}` has `{key}`, but does not use TLS"))
                 .key(format!("upstream.NAME.{key}"))
-                .expected("`https://` in its `url`, or no key of TLS");
+                .expected("`https://` in its `url`, or no TLS keys");
             let of_url = self.url.as_ref().map(|(_, span)| *span);
             let url = of_url.or(self.endpoints.first().map(|endpoint| endpoint.span));
             if let Some(url) = url {
-                problem = problem.related(cx.texts.place(url), "in clear");
+                problem = problem.related(cx.texts.place(url), "in plaintext");
             }
             cx.push(problem);
         }
@@ -177,14 +179,14 @@ impl UpstreamDraft {
             let problem = cx
                 .problem(entry.key_span, format!("`{name}` has `{one}` without `{other}`"))
                 .key(format!("upstream.NAME.{one}"))
-                .expected("both: the certificate, and the private key it is for");
+                .expected("both the certificate and its private key");
             cx.push(problem);
         }
         if let Some(entry) = table.entry("ca_system").filter(|_| table.entry("ca").is_none()) {
             let problem = cx
                 .problem(entry.key_span, format!("`{name}` has `ca_system` without `ca`"))
                 .key("upstream.NAME.ca_system")
-                .help("without `ca` those that the system trusts are trusted anyway: leave it out");
+                .help("without `ca`, the system's certificate authorities are trusted anyway: leave it out");
             cx.push(problem);
         }
     }
@@ -201,10 +203,10 @@ impl UpstreamDraft {
                 Bind::Unix(_) => continue,
             };
             let problem = cx
-                .problem(*span, format!("`{bind}` can be reached from other machines, and whoever reaches a door calls `{}` as the app does", cx.name()))
+                .problem(*span, format!("`{bind}` can be reached from other machines, and anyone who reaches a door can call `{}` as the app does", cx.name()))
                 .key("upstream.NAME.bind")
                 .expected("an address of this machine (127.0.0.1, [::1], localhost, unix:), or public = true")
-                .help(format!("write bind = \"127.0.0.1:{port}\"; or public = true, if everybody who gets there may use it"));
+                .help(format!("write bind = \"127.0.0.1:{port}\"; or public = true, if anyone who can reach it may use it"));
             cx.push(problem);
         }
     }
@@ -218,13 +220,10 @@ impl UpstreamDraft {
         for (origin, span) in of_url.chain(of_list).filter(|_| self.upstream.dns.srv.is_none()) {
             let Some((bind, door)) = is_own(origin) else { continue };
             let problem = cx
-                .problem(
-                    span,
-                    format!("`{}` is its own door: a call would come back again and again", cx.name()),
-                )
+                .problem(span, format!("`{}` leads to its own door: a call would loop", cx.name()))
                 .key("upstream.NAME.url")
                 .related(cx.texts.place(*door), format!("`{bind}`"))
-                .expected("in `url` where the service is, in `bind` another address, for the app");
+                .expected("the address of the service in `url`, and another address, for the app, in `bind`");
             cx.push(problem);
         }
     }
@@ -234,7 +233,7 @@ impl UpstreamDraft {
         let name = self.upstream.name.as_str();
         if name.starts_with('_') || name.ends_with('_') {
             let problem = cx
-                .problem(self.span, format!("`{name}` is no name for an upstream: with `_` at an end, variables cannot be told apart"))
+                .problem(self.span, format!("`{name}` is not a valid name for an upstream: with `_` at the start or end, variables would be ambiguous"))
                 .key("upstream")
                 .help(format!("write [upstream.{}]", name.trim_matches('_')));
             cx.push(problem);

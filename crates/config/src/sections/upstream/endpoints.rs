@@ -15,8 +15,8 @@ static ENDPOINT: Section<EndpointDraft> = Section {
     keys: &[
         Key {
             name: "url",
-            brief: "Where the endpoint is",
-            long: "As `url` of the upstream. All endpoints are reached over TLS, or all in clear.",
+            brief: "URL of the endpoint",
+            long: "Same format as `url` of the upstream. Either all endpoints use TLS, or none does.",
             default: Preset::Required,
             right: "url = \"https://search.internal:9243\"",
             wrong: "url = \"search.internal:9243\"",
@@ -28,8 +28,8 @@ static ENDPOINT: Section<EndpointDraft> = Section {
         },
         Key {
             name: "weight",
-            brief: "Its share of the calls, against those of the others of its priority",
-            long: "One of weight 0 gets no calls.",
+            brief: "Share of the calls, relative to the other endpoints of the same priority",
+            long: "An endpoint of weight 0 gets no calls.",
             default: Preset::Value("1"),
             right: "weight = 3",
             wrong: "weight = -1",
@@ -41,8 +41,8 @@ static ENDPOINT: Section<EndpointDraft> = Section {
         },
         Key {
             name: "priority",
-            brief: "0 is asked first, higher ones only for what those before cannot take",
-            long: "Once less than about 72 % of the endpoints of one priority can be used, the next one takes a share that grows with what is missing. Precedent: Envoy.",
+            brief: "Priority: 0 is used first, higher numbers for calls that lower ones cannot take",
+            long: "If fewer than about 72 % of the endpoints of one priority can be used, the next one takes a share that grows with what is missing. Precedent: Envoy.",
             default: Preset::Value("0"),
             right: "priority = 0",
             wrong: "priority = \"backup\"",
@@ -97,7 +97,7 @@ fn one(item: &Directive, cx: &mut Checker<'_>) -> Option<EndpointDraft> {
     endpoint.priority_span = table.entry("priority").map(|entry| entry.value.span);
     if table.entry("url").is_none() {
         let problem = cx
-            .problem(item.span, format!("`{}` does not say where it is", cx.name()))
+            .problem(item.span, format!("`{}` has no `url`", cx.name()))
             .expected("`url`, for example url = \"https://search.internal:9243\"");
         cx.push(problem);
     }

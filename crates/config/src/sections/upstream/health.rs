@@ -60,18 +60,18 @@ fn check(draft: &HealthDraft, table: &Table, directive: &Directive, cx: &mut Che
     {
         (None, None, _) => (
             directive.span,
-            format!("`{name}` does not say what is asked"),
+            format!("`{name}` has neither `path` nor `tcp`"),
             "",
-            "`path`, for example path = \"/healthz\"; or tcp = true, for whether a connection can be made",
+            "`path`, for example path = \"/healthz\"; or tcp = true, to test only whether a connection can be made",
         ),
         (Some(_), Some(tcp), _) => {
             (tcp, format!("`{name}` has both `path` and `tcp`"), ".tcp", "one of the two")
         }
         (None, Some(_), Some(status)) => (
             status,
-            format!("`{name}` has `status`, and asks for a connection only"),
+            format!("`{name}` has `status`, but tests only the connection"),
             ".status",
-            "`status` beside `path`",
+            "`status` with `path`",
         ),
         _ if draft.timeout.is_some_and(|timeout| timeout > draft.interval) => (
             at("timeout").or(at("interval")).unwrap_or(directive.span),
@@ -99,7 +99,7 @@ impl Describe for HealthWord {
     }
 
     fn type_name(&self) -> String {
-        "path of a URL, \"tcp\"".to_owned()
+        "URL path or \"tcp\"".to_owned()
     }
 
     fn schema(&self) -> Json {
@@ -122,9 +122,9 @@ static HEALTH_TABLE: Section<HealthDraft> = Section {
     keys: &[
         Key {
             name: "path",
-            brief: "What is asked for by `GET`",
-            long: "With the `Host` and the protocol of calls, over TLS where they go over TLS.",
-            default: Preset::Words("none; it or `tcp` must be set"),
+            brief: "Path to request with `GET`",
+            long: "With the `Host` and the protocol of calls, over TLS if calls use TLS.",
+            default: Preset::Words("none; either it or `tcp` is required"),
             right: "path = \"/healthz\"",
             wrong: "path = \"healthz\"",
             reload: Reload::Live,
@@ -133,7 +133,7 @@ static HEALTH_TABLE: Section<HealthDraft> = Section {
         },
         Key {
             name: "tcp",
-            brief: "Only whether a connection can be made",
+            brief: "Test only whether a connection can be made",
             long: "",
             default: Preset::Words("`false`"),
             right: "tcp = true",
@@ -144,7 +144,7 @@ static HEALTH_TABLE: Section<HealthDraft> = Section {
         },
         Key {
             name: "status",
-            brief: "Statuses of a good response",
+            brief: "Statuses of a healthy endpoint",
             long: "",
             default: Preset::Value("\"200-399\""),
             right: "status = [200, 204]",
@@ -155,8 +155,8 @@ static HEALTH_TABLE: Section<HealthDraft> = Section {
         },
         Key {
             name: "interval",
-            brief: "From one check of an endpoint to the next",
-            long: "With jitter, so that endpoints are not all checked at once. A result that differs from those before is looked at again after a quarter of it.",
+            brief: "Time from one check of an endpoint to the next",
+            long: "With jitter, so that endpoints are not all checked at once. A result that differs from the previous ones is checked again after a quarter of it.",
             default: Preset::Value("\"5s\""),
             right: "interval = \"10s\"",
             wrong: "interval = 5",
@@ -169,9 +169,9 @@ static HEALTH_TABLE: Section<HealthDraft> = Section {
         },
         Key {
             name: "timeout",
-            brief: "The time of one check, from connecting to the last byte",
+            brief: "Time limit of one check, from connecting to the last byte",
             long: "",
-            default: Preset::Words("`\"2s\"`, or `interval` where that is shorter"),
+            default: Preset::Words("`\"2s\"`, or `interval` if that is shorter"),
             right: "timeout = \"1s\"",
             wrong: "timeout = \"1\"",
             reload: Reload::Live,
@@ -183,7 +183,7 @@ static HEALTH_TABLE: Section<HealthDraft> = Section {
         },
         Key {
             name: "rise",
-            brief: "Good checks in a row until an endpoint gets calls again",
+            brief: "Successful checks in a row before an endpoint gets calls again",
             long: "The first check of a new endpoint decides alone.",
             default: Preset::Value("2"),
             right: "rise = 3",
@@ -194,7 +194,7 @@ static HEALTH_TABLE: Section<HealthDraft> = Section {
         },
         Key {
             name: "fall",
-            brief: "Bad checks in a row until it gets none",
+            brief: "Failed checks in a row before an endpoint gets no calls",
             long: "",
             default: Preset::Value("3"),
             right: "fall = 5",

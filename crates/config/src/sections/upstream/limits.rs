@@ -15,8 +15,8 @@ pub(super) static POOL: Section<UpstreamPool> = Section {
     keys: &[
         Key {
             name: "max",
-            brief: "Connections to one endpoint at once, idle and in use; more calls wait",
-            long: "The endpoint's own limit is the reason to set it. HTTP/2 needs one for each data-plane thread.",
+            brief: "Maximum number of connections to one endpoint, idle and in use",
+            long: "Further calls wait. Set it if the endpoint has a limit of its own. HTTP/2 needs one connection for each data-plane thread.",
             default: Preset::Value("\"off\""),
             right: "max = 100",
             wrong: "max = 0",
@@ -29,8 +29,8 @@ pub(super) static POOL: Section<UpstreamPool> = Section {
         },
         Key {
             name: "idle",
-            brief: "Idle connections to one endpoint that are kept for the next calls",
-            long: "One more is closed. About as many as calls are under way at once: what is closed too early has to be dialled again.",
+            brief: "Maximum number of idle connections to one endpoint that are kept",
+            long: "Any more are closed. Set it to about the number of concurrent calls: a connection that is closed too early must be opened again.",
             default: Preset::Value("256"),
             right: "idle = 32",
             wrong: "idle = \"all\"",
@@ -40,8 +40,8 @@ pub(super) static POOL: Section<UpstreamPool> = Section {
         },
         Key {
             name: "min_idle",
-            brief: "Idle connections to one endpoint that are opened before a call asks for them",
-            long: "So that the first calls after a start or a pause do not pay for a handshake. One that is taken or lost is made again; while that fails, after 250 ms and then less and less often, every 32 s in the end. Over HTTP/2 it is one for each data-plane thread, whatever the number: it carries many calls. Never beyond `max` and `limits.connections`.",
+            brief: "Number of idle connections to one endpoint that are opened in advance",
+            long: "The first calls after a start or a pause then do not pay for a handshake. A connection that is taken or lost is replaced; while that fails, Keepwarm retries after 250 ms, then less and less often, finally every 32 s. With HTTP/2 there is one for each data-plane thread, whatever the number, because it carries many calls. Never exceeds `max` and `limits.connections`.",
             default: Preset::Value("0"),
             right: "min_idle = 4",
             wrong: "min_idle = -1",
@@ -51,8 +51,8 @@ pub(super) static POOL: Section<UpstreamPool> = Section {
         },
         Key {
             name: "max_age",
-            brief: "A connection is not used again beyond this age",
-            long: "So that load moves on to new addresses, and memory that grew with a connection is given back on both sides.",
+            brief: "Age after which a connection is not used again",
+            long: "Load then moves on to new addresses, and memory that has grown with a connection is freed on both sides.",
             default: Preset::Value("\"1h\""),
             right: "max_age = \"10m\"",
             wrong: "max_age = 600",
@@ -65,8 +65,8 @@ pub(super) static POOL: Section<UpstreamPool> = Section {
         },
         Key {
             name: "max_requests",
-            brief: "Nor after so many calls",
-            long: "For origins that close after a number of requests of their own: a little below that number no call meets the close.",
+            brief: "Number of calls after which a connection is not used again",
+            long: "For origins that close connections after a number of requests of their own: with a slightly lower number here, no call meets the close.",
             default: Preset::Value("\"off\""),
             right: "max_requests = 1000",
             wrong: "max_requests = 0",
@@ -79,8 +79,8 @@ pub(super) static POOL: Section<UpstreamPool> = Section {
         },
         Key {
             name: "idle_timeout",
-            brief: "An idle connection is closed after this time",
-            long: "Or earlier: at 0.8 of what the origin says in `Keep-Alive`, or of what it was seen to allow.",
+            brief: "Time after which an idle connection is closed",
+            long: "It is closed earlier at 0.8 of the time that the origin announces in `Keep-Alive`, or that it was observed to allow.",
             default: Preset::Value("\"60s\""),
             right: "idle_timeout = \"4s\"",
             wrong: "idle_timeout = \"4\"",
@@ -97,8 +97,8 @@ pub(super) static TIMEOUTS: Section<UpstreamTimeouts> = Section {
     keys: &[
         Key {
             name: "connect",
-            brief: "Time to make a connection, the TLS handshake included",
-            long: "Of all addresses of a name together. Past it the attempt has failed: 504, unless another is made.",
+            brief: "Time limit for making a connection, including the TLS handshake",
+            long: "Covers all addresses of a name together. When it is reached, the attempt has failed: 504, unless there is another attempt.",
             default: Preset::Value("\"5s\""),
             right: "connect = \"500ms\"",
             wrong: "connect = 5",
@@ -110,8 +110,8 @@ pub(super) static TIMEOUTS: Section<UpstreamTimeouts> = Section {
         },
         Key {
             name: "first_byte",
-            brief: "Time from the end of the request to the head of its response",
-            long: "Past it: 504. The head must have come whole by then, so that one which comes drop by drop holds nobody; after a response of status 1xx `idle` counts.",
+            brief: "Time limit from the end of the request to the head of its response",
+            long: "Then the call gets 504. The whole head must have arrived by then, so that a head sent a few bytes at a time delays nobody. After a 1xx response, `idle` applies.",
             default: Preset::Value("\"60s\""),
             right: "first_byte = \"2s\"",
             wrong: "first_byte = \"2 s\"",
@@ -124,8 +124,8 @@ pub(super) static TIMEOUTS: Section<UpstreamTimeouts> = Section {
         },
         Key {
             name: "idle",
-            brief: "Silence of the upstream in the middle of a request or a response",
-            long: "It takes no more of the request, or nothing further of its response comes. The first 100 informational responses (1xx) of a call count as signs of life. Past it the call is cut, or answered with 504 where nothing of its response has left. Tunnels (WebSockets) end after the listener's `limits.websocket_idle`.",
+            brief: "Maximum silence of the upstream during a request or a response",
+            long: "The upstream reads no more of the request, or sends no more of its response. The first 100 informational responses (1xx) of a call count as activity. When this time is reached, the call is cut, or gets 504 if nothing of its response has been sent. Tunnels (WebSockets) close after the listener's `limits.websocket_idle`.",
             default: Preset::Value("\"60s\""),
             right: "idle = \"off\"",
             wrong: "idle = \"never\"",
@@ -143,8 +143,8 @@ pub(super) static UPSTREAM_LIMITS: Section<UpstreamLimits> = Section {
     keys: &[
         Key {
             name: "connections",
-            brief: "Connections to all endpoints together, idle and in use, of all threads",
-            long: "More calls wait in the queue. A connection that lies idle is closed for a call to another endpoint, and one that a busy endpoint has is given up now and then for who has waited for a while. HTTP/2 needs one for each data-plane thread and endpoint: with fewer they take turns, and each turn costs a handshake. `pool.max` bounds those to one endpoint. Active health checks make connections of their own.",
+            brief: "Maximum number of connections to all endpoints together, idle and in use",
+            long: "Connections of all threads count. Further calls wait in the queue. An idle connection is closed to make room for a call to another endpoint. At most once in 100 ms, a busy endpoint gives up a connection for a call that has waited that long. HTTP/2 needs one connection for each data-plane thread and endpoint: with fewer they take turns, and each turn costs a handshake. `pool.max` limits the connections to one endpoint. Active health checks open connections of their own.",
             default: Preset::Value("\"off\""),
             right: "connections = 200",
             wrong: "connections = \"200\"",
@@ -157,8 +157,8 @@ pub(super) static UPSTREAM_LIMITS: Section<UpstreamLimits> = Section {
         },
         Key {
             name: "in_flight",
-            brief: "Calls in work at once",
-            long: "More wait in the queue: an upstream that has become slow is not buried under calls, and they do not hold the app's workers for ever. Precedent: Envoy 1024.",
+            brief: "Maximum number of calls in progress",
+            long: "Further calls wait in the queue: an upstream that has become slow is not flooded with calls, and they do not hold the app's workers forever. Precedent: Envoy 1024.",
             default: Preset::Value("4096"),
             right: "in_flight = 100",
             wrong: "in_flight = 0",
@@ -171,8 +171,8 @@ pub(super) static UPSTREAM_LIMITS: Section<UpstreamLimits> = Section {
         },
         Key {
             name: "queue",
-            brief: "Calls that may wait, because of `in_flight`, `connections` or `pool.max`; more gets 503",
-            long: "At once, with `Retry-After`, and with the reason `queue_full`. Those who wait for a connection are in flight already: both kinds are counted together.",
+            brief: "Calls that may wait in the queue; further ones get 503",
+            long: "Calls wait because of `in_flight`, `connections` or `pool.max`. Further ones are rejected at once, with `Retry-After` and the reason `queue_full`. Calls that wait for a connection are already in flight. Both kinds are counted together.",
             default: Preset::Value("1024"),
             right: "queue = 0",
             wrong: "queue = \"off\"",
@@ -184,8 +184,8 @@ pub(super) static UPSTREAM_LIMITS: Section<UpstreamLimits> = Section {
         },
         Key {
             name: "queue_timeout",
-            brief: "How long a call may wait in the queue; longer gets 503",
-            long: "The reason is `queue_timeout` where it waited because of `in_flight`, and `no_connection_free` where because of `connections` or `pool.max`; it may wait so long for each. Where `timeout` is over before, that is the response: 504. What connecting takes is not counted.",
+            brief: "Time for which a call may wait in the queue; then it gets 503",
+            long: "The reason is `queue_timeout` if it waited for `in_flight`, and `no_connection_free` if it waited for `connections` or `pool.max`; the limit applies to each of the two waits. If `timeout` is reached first, the response is 504. The time to make a connection does not count.",
             default: Preset::Value("\"1s\""),
             right: "queue_timeout = \"250ms\"",
             wrong: "queue_timeout = 1",

@@ -41,7 +41,7 @@ static BUDGET: Section<RetryBudget> = Section {
     keys: &[
         Key {
             name: "ratio",
-            brief: "Tries for each hundred calls",
+            brief: "Retries for each hundred calls",
             long: "",
             default: Preset::Value("\"20%\""),
             right: "ratio = \"10%\"",
@@ -52,8 +52,8 @@ static BUDGET: Section<RetryBudget> = Section {
         },
         Key {
             name: "per_second",
-            brief: "Tries a second that are allowed whatever `ratio` says",
-            long: "For upstreams that are called seldom.",
+            brief: "Retries per second that are allowed whatever `ratio` says",
+            long: "For upstreams that are rarely called.",
             default: Preset::Value("10"),
             right: "per_second = 1",
             wrong: "per_second = \"1/s\"",
@@ -77,8 +77,8 @@ static HEDGE_TABLE: Section<Hedge> = Section {
     keys: &[
         Key {
             name: "after",
-            brief: "When the second attempt is made",
-            long: "A time, or a percentile of how long calls took lately.",
+            brief: "Time after which the second attempt is made",
+            long: "A time, or a percentile of recent call times.",
             default: Preset::Value("\"p95\""),
             right: "after = \"50ms\"",
             wrong: "after = \"p100\"",
@@ -89,7 +89,7 @@ static HEDGE_TABLE: Section<Hedge> = Section {
         Key {
             name: "budget",
             brief: "Second attempts for each hundred calls",
-            long: "An upstream that has become slow for all calls is not asked everything twice.",
+            long: "Keeps an upstream that has become slow for all calls from getting each of them twice.",
             default: Preset::Value("\"5%\""),
             right: "budget = \"10%\"",
             wrong: "budget = \"200%\"",
@@ -109,7 +109,7 @@ pub(super) const BREAKER: OrWord<TableOf<Breaker>> =
 fn check_breaker(breaker: &Breaker, table: &Table, directive: &Directive, cx: &mut Checker<'_>) -> bool {
     let name = cx.name();
     if breaker.failures.is_none() && breaker.success_percent.is_none() {
-        let message = format!("nothing makes `{name}` open: `failures` and `success_rate` are both off");
+        let message = format!("`{name}` can never open: `failures` and `success_rate` are both off");
         let problem = cx.problem(directive.span, message).help("write breaker = \"off\"");
         cx.push(problem);
         return false;
@@ -121,9 +121,8 @@ fn check_breaker(breaker: &Breaker, table: &Table, directive: &Directive, cx: &m
 fn check_outlier(outlier: &Outlier, table: &Table, directive: &Directive, cx: &mut Checker<'_>) -> bool {
     let name = cx.name();
     if outlier.failures.is_none() && outlier.deviation_permille.is_none() {
-        let message = format!(
-            "nothing makes an endpoint an outlier: `failures` and `deviation` of `{name}` are both off"
-        );
+        let message =
+            format!("`{name}` can never eject an endpoint: `failures` and `deviation` are both off");
         let problem = cx.problem(directive.span, message).help("write outlier = \"off\"");
         cx.push(problem);
         return false;
@@ -155,8 +154,8 @@ static BREAKER_TABLE: Section<Breaker> = Section {
     keys: &[
         Key {
             name: "failures",
-            brief: "It opens after so many failures in a row",
-            long: "Where other endpoints can be called, a failure is a connection that cannot be made, breaks or times out, and a response of status 500 or higher but for 501. Where there is no other, only silence counts: no connection, or no response in time. A failure counts only if no call to the same endpoint has succeeded since it began.",
+            brief: "Failures in a row after which the breaker opens",
+            long: "If other endpoints can be called, a failure is a connection that cannot be made, breaks or times out, or a response with status 500 or higher except 501. If there is no other, only silence counts: no connection, or no response in time. A failure counts only if no call to the same endpoint has succeeded since it began.",
             default: Preset::Value("5"),
             right: "failures = 10",
             wrong: "failures = 0",
@@ -169,8 +168,8 @@ static BREAKER_TABLE: Section<Breaker> = Section {
         },
         Key {
             name: "success_rate",
-            brief: "It opens when fewer of the calls within `window` go well",
-            long: "Of an endpoint, while others can be called.",
+            brief: "Share of successful calls within `window` below which the breaker opens",
+            long: "Applies to an endpoint, while others can be called.",
             default: Preset::Value("\"50%\""),
             right: "success_rate = \"off\"",
             wrong: "success_rate = 0.5",
@@ -183,7 +182,7 @@ static BREAKER_TABLE: Section<Breaker> = Section {
         },
         Key {
             name: "window",
-            brief: "The time within which calls count for `success_rate`",
+            brief: "Time over which `success_rate` is measured",
             long: "",
             default: Preset::Value("\"10s\""),
             right: "window = \"30s\"",
@@ -196,7 +195,7 @@ static BREAKER_TABLE: Section<Breaker> = Section {
         },
         Key {
             name: "min_requests",
-            brief: "Calls within `window` before `success_rate` counts",
+            brief: "Calls within `window` before `success_rate` applies",
             long: "",
             default: Preset::Value("20"),
             right: "min_requests = 100",
@@ -209,8 +208,8 @@ static BREAKER_TABLE: Section<Breaker> = Section {
         },
         Key {
             name: "open",
-            brief: "How long it stays open the first time",
-            long: "Twice as long each time in a row, with jitter. A call waits for the end if that comes within `limits.queue_timeout`, and is refused at once otherwise.",
+            brief: "Time for which the breaker stays open at first",
+            long: "Twice as long each time in a row, with jitter. A call waits for the end if that comes within `limits.queue_timeout`; otherwise it is rejected at once.",
             default: Preset::Value("\"100ms\""),
             right: "open = \"500ms\"",
             wrong: "open = true",
@@ -222,7 +221,7 @@ static BREAKER_TABLE: Section<Breaker> = Section {
         },
         Key {
             name: "max_open",
-            brief: "How long it stays open at most",
+            brief: "Maximum time for which the breaker stays open",
             long: "",
             default: Preset::Value("\"5s\""),
             right: "max_open = \"1m\"",
@@ -235,8 +234,8 @@ static BREAKER_TABLE: Section<Breaker> = Section {
         },
         Key {
             name: "probes",
-            brief: "Calls that are tried after that time; it closes when all of them go well",
-            long: "The first goes alone, and the others once it has gone well. Further calls wait for them, for at most `limits.queue_timeout`.",
+            brief: "Calls that are tried once the breaker was open; if all succeed, it closes",
+            long: "The first one goes alone, the others once it has succeeded. Further calls wait for them, for at most `limits.queue_timeout`.",
             default: Preset::Value("3"),
             right: "probes = 1",
             wrong: "probes = 0",
@@ -255,8 +254,8 @@ static OUTLIER_TABLE: Section<Outlier> = Section {
     keys: &[
         Key {
             name: "failures",
-            brief: "An endpoint is left out after so many failures in a row",
-            long: "That have gone on for 5 s: until then its breaker leaves it alone and asks again, so that a restart is a delay. Without a breaker they count at once.",
+            brief: "Failures in a row after which an endpoint is ejected",
+            long: "They must span at least 5 s: until then, the endpoint's breaker holds calls back and probes, so that a restart is only a delay. Without a breaker they count at once.",
             default: Preset::Value("5"),
             right: "failures = 10",
             wrong: "failures = \"five\"",
@@ -269,7 +268,7 @@ static OUTLIER_TABLE: Section<Outlier> = Section {
         },
         Key {
             name: "deviation",
-            brief: "Or when its success rate is so many standard deviations below the mean of all",
+            brief: "Standard deviations below the mean success rate at which an endpoint is ejected",
             long: "Precedent: Envoy 1.9.",
             default: Preset::Value("1.9"),
             right: "deviation = 3",
@@ -283,7 +282,7 @@ static OUTLIER_TABLE: Section<Outlier> = Section {
         },
         Key {
             name: "interval",
-            brief: "How often success rates are compared",
+            brief: "Time between two comparisons of success rates",
             long: "",
             default: Preset::Value("\"10s\""),
             right: "interval = \"30s\"",
@@ -297,7 +296,7 @@ static OUTLIER_TABLE: Section<Outlier> = Section {
         },
         Key {
             name: "min_requests",
-            brief: "Calls of an endpoint within `interval` before its rate counts",
+            brief: "Calls of an endpoint within `interval` before its success rate is compared",
             long: "",
             default: Preset::Value("100"),
             right: "min_requests = 50",
@@ -310,7 +309,7 @@ static OUTLIER_TABLE: Section<Outlier> = Section {
         },
         Key {
             name: "min_endpoints",
-            brief: "Endpoints with so many calls that it takes before rates are compared",
+            brief: "Number of endpoints with `min_requests` calls before rates are compared",
             long: "",
             default: Preset::Value("5"),
             right: "min_endpoints = 3",
@@ -323,8 +322,8 @@ static OUTLIER_TABLE: Section<Outlier> = Section {
         },
         Key {
             name: "ejection",
-            brief: "How long an endpoint is left out the first time",
-            long: "So much longer each time in a row.",
+            brief: "Time for which an endpoint is ejected at first",
+            long: "It grows by that time with each ejection in a row.",
             default: Preset::Value("\"30s\""),
             right: "ejection = \"10s\"",
             wrong: "ejection = \"0s\"",
@@ -336,7 +335,7 @@ static OUTLIER_TABLE: Section<Outlier> = Section {
         },
         Key {
             name: "max_ejection",
-            brief: "How long it is left out at most",
+            brief: "Maximum time for which an endpoint is ejected",
             long: "",
             default: Preset::Value("\"5m\""),
             right: "max_ejection = \"10m\"",
@@ -350,8 +349,8 @@ static OUTLIER_TABLE: Section<Outlier> = Section {
         },
         Key {
             name: "max_ejected",
-            brief: "How many of the endpoints may be left out at once",
-            long: "The last one never is: calls that fail say more than calls that are refused.",
+            brief: "Share of the endpoints that may be ejected at once",
+            long: "The last endpoint is never ejected: failed calls say more than rejected calls.",
             default: Preset::Value("\"33%\""),
             right: "max_ejected = \"50%\"",
             wrong: "max_ejected = \"half\"",
