@@ -35,7 +35,7 @@ final class Body
     /** Asks for the body, once. */
     public function sendContinue(): void
     {
-        if ($this->expects && !$this->connection->answered) {
+        if ($this->expects && !$this->connection->responded) {
             $this->expects = false;
             $this->connection->send(Wire::frame(Wire::WANT, 0, $this->stream));
         }
@@ -123,7 +123,7 @@ final class Body
             if ($connection->bodyEnded) {
                 return false;
             }
-            if ($connection->answered) {
+            if ($connection->responded) {
                 throw new \LogicException("the rest of the request's body does not come: the response is complete");
             }
             $this->sendContinue();

@@ -16,7 +16,7 @@ final class Connection
     private const AHEAD = 3; // REQUESTs that may wait here behind the one in work (spec/wire.md §3)
     private const STEP = self::RECEIVE_CREDIT >> 2; // credit goes back in steps
 
-    /** The request being answered; 0 between requests. */
+    /** The request in progress; 0 between requests. */
     public int $stream = 0;
     /** Nobody waits for the response any more. */
     public bool $gone = false;
@@ -41,7 +41,7 @@ final class Connection
     public bool $bodyEnded = true;
 
     /** The response has ended: no more of the body comes, and its credit is nobody's (§4). */
-    public bool $answered = false;
+    public bool $responded = false;
     public bool $bodyLost = false;
     public readonly Signals $signals;
 
@@ -107,7 +107,7 @@ final class Connection
         }
         $this->stream = $this->lastStream = $stream;
         $this->streamCredit = $this->firstCredit;
-        $this->gone = $this->answered = false;
+        $this->gone = $this->responded = false;
     }
 
     /** The body of this request did not come whole. */
@@ -211,7 +211,7 @@ final class Connection
         $this->askToDrain();
     }
 
-    /** Sends what `askToDrain` could not, because a request was being answered. */
+    /** Sends what `askToDrain` could not, because a request was in progress. */
     public function settleDrain(): void
     {
         if (!$this->drainSaid && !$this->leaving) {
@@ -381,7 +381,7 @@ final class Connection
         $frames = '';
         $this->streamOwed += $size;
         if ($this->streamOwed >= self::STEP) {
-            if (!$this->bodyEnded && !$this->answered) {
+            if (!$this->bodyEnded && !$this->responded) {
                 $frames = Wire::credit($this->stream, $this->streamOwed);
             }
             $this->streamLeft += $this->streamOwed;

@@ -28,7 +28,7 @@ final class End
         private readonly Worker $worker,
         private readonly Connection $connection,
         private readonly Handler $handler,
-        private readonly Answer $answer,
+        private readonly Response $response,
         private readonly Reply $reply,
     ) {
         $this->reserve = str_repeat('.', 65_536);
@@ -117,12 +117,12 @@ final class End
         Input::interrupted();
         $this->connection->takeRest();
         try {
-            if (!$this->answer->over) {
+            if (!$this->response->over) {
                 $this->reply->finishPrinted();
             }
         } catch (\Throwable $error) {
             Log::exception($error);
-            $this->answer->abort(Wire::APP_ERROR, 'what the application left could not be sent');
+            $this->response->abort(Wire::APP_ERROR, 'what the application left could not be sent');
         }
         try {
             $this->handler->failed(); // its `finally` blocks were not run
@@ -143,7 +143,7 @@ final class End
     private function giveUp(): never
     {
         Log::write('keepwarm: what ends a request calls exit() each time; the worker is replaced.');
-        $this->answer->abort(Wire::APP_ERROR, 'exit() in what ends a request');
+        $this->response->abort(Wire::APP_ERROR, 'exit() in what ends a request');
         Temporary::unlink(array_keys(Web::$uploads));
         $this->connection->refuseWaiting();
         $this->leave();
@@ -159,8 +159,8 @@ final class End
         $this->delivered = true;
         $this->makeRoom();
         Log::write('keepwarm: a fatal error ended this worker in ' . self::what() . '; it is replaced.');
-        if ($printed === '' || $this->answer->begun) {
-            $this->answer->abort(Wire::APP_ERROR, 'a fatal error in the application');
+        if ($printed === '' || $this->response->begun) {
+            $this->response->abort(Wire::APP_ERROR, 'a fatal error in the application');
         } else {
             $this->reply->page($printed, Web::$status === false ? 500 : Web::$status);
         }
@@ -204,17 +204,17 @@ final class End
                 $connection->settleDrain();
             }
             try {
-                $this->deliverAnswer($fatal);
+                $this->deliverResponse($fatal);
             } catch (\Throwable $error) {
                 Log::exception($error);
-                $this->answer->abort(Wire::APP_ERROR, 'what the application left could not be sent');
+                $this->response->abort(Wire::APP_ERROR, 'what the application left could not be sent');
             }
             if (\extension_loaded('session')) {
                 Session::end();
             }
             Temporary::unlink(array_keys(Web::$uploads));
         } elseif ($this->worker->busy) {
-            $this->answer->abort(Wire::APP_ERROR, 'an error before the application was called');
+            $this->response->abort(Wire::APP_ERROR, 'an error before the application was called');
         }
         $connection->refuseWaiting();
         Output::end();
@@ -235,20 +235,20 @@ final class End
         exit(0);
     }
 
-    private function deliverAnswer(bool $fatal): void
+    private function deliverResponse(bool $fatal): void
     {
-        if ($this->answer->over) {
+        if ($this->response->over) {
             return;
         }
-        if ($fatal && $this->answer->begun) {
+        if ($fatal && $this->response->begun) {
             Output::discard();
-            $this->answer->abort(Wire::APP_ERROR, 'a fatal error in the application');
+            $this->response->abort(Wire::APP_ERROR, 'a fatal error in the application');
             return;
         }
         if ($fatal) {
             $printed = Output::held();
             if ($printed === '') {
-                $this->answer->abort(Wire::APP_ERROR, 'a fatal error in the application');
+                $this->response->abort(Wire::APP_ERROR, 'a fatal error in the application');
                 return;
             }
             $status = Web::$status === false ? 500 : Web::$status;

@@ -29,7 +29,7 @@ final class Output
 
     private static int $mode = self::LOG;
     private static string $held = '';
-    private static ?Answer $answer = null;
+    private static ?Response $response = null;
     /** Begins the response of an application that prints it. */
     private static ?\Closure $starter = null;
     /** Called when PHP ends all buffers after a fatal error, where there is no other way to learn of it. */
@@ -148,7 +148,7 @@ final class Output
         $output = self::$held;
         self::$held = '';
         if (self::$mode === self::PASS) {
-            self::$answer?->write($output);
+            self::$response?->write($output);
         } else {
             Log::lines($output);
         }
@@ -196,10 +196,10 @@ final class Output
         return self::$held;
     }
 
-    /** What is printed from now on is the body of `$answer`, whose head is known. */
-    public static function pass(Answer $answer): void
+    /** What is printed from now on is the body of `$response`, whose head is known. */
+    public static function pass(Response $response): void
     {
-        self::$answer = $answer;
+        self::$response = $response;
         self::$mode = self::PASS;
     }
 
@@ -238,7 +238,7 @@ final class Output
         }
         self::$mode = self::LOG;
         self::$held = '';
-        self::$answer = self::$starter = null;
+        self::$response = self::$starter = null;
     }
 
     /** Forgets what was printed and has not left. */

@@ -5,14 +5,14 @@ declare(strict_types=1);
 namespace Keepwarm;
 
 /**
- * What an application answered, in whichever form, on its way to the `Answer`: here join the fields that it returned, those of
+ * What an application returned, in whichever form, on its way to the `Response`: here join the fields that it returned, those of
  * `header()` and `setcookie()`, the session's, and what it printed.
  */
 final class Reply
 {
     private bool $sessions;
 
-    public function __construct(public readonly Answer $answer)
+    public function __construct(public readonly Response $response)
     {
         $this->sessions = \extension_loaded('session');
     }
@@ -24,13 +24,13 @@ final class Reply
      */
     public function whole(int $status, array $flat, string $body): void
     {
-        if ($this->answer->begun && $status >= 500) {
+        if ($this->response->begun && $status >= 500) {
             // An error in the middle of what it printed: the page about it is no end of that response.
             Output::discard();
-            $this->answer->abort(Wire::APP_ERROR, 'an error after the response had begun');
+            $this->response->abort(Wire::APP_ERROR, 'an error after the response had begun');
             return;
         }
-        if ($this->answer->begun) {
+        if ($this->response->begun) {
             $this->finishPrinted($body); // the application has printed before, and sent that
             return;
         }
@@ -43,7 +43,7 @@ final class Reply
         }
         $body = $this->head($status, $flat, $printed) . $body;
         $this->closeSession();
-        $this->answer->whole($body);
+        $this->response->whole($body);
     }
 
     /**
@@ -54,16 +54,16 @@ final class Reply
      */
     public function pieces(int $status, array $flat, iterable $pieces): void
     {
-        if ($this->answer->begun) {
+        if ($this->response->begun) {
             Output::end();
             $printed = '';
         } else {
             $printed = $this->head($status, $flat, Output::held());
         }
-        $going = $printed === '' || $this->answer->write($printed);
+        $going = $printed === '' || $this->response->write($printed);
         if ($going) {
             foreach ($pieces as $piece) {
-                if ($piece !== '' && !$this->answer->write($piece)) {
+                if ($piece !== '' && !$this->response->write($piece)) {
                     break;
                 }
             }
@@ -71,10 +71,10 @@ final class Reply
         if (Shutdown::isPending()) {
             Output::begin();
             Shutdown::request();
-            $this->answer->write(Output::held());
+            $this->response->write(Output::held());
         }
         $this->closeSession();
-        $this->answer->finish();
+        $this->response->finish();
     }
 
     /**
@@ -84,14 +84,14 @@ final class Reply
      */
     public function printed(int $status, array $flat, callable $print): void
     {
-        if ($this->answer->over) {
+        if ($this->response->over) {
             $print();
             return;
         }
-        $printed = $this->answer->begun ? '' : $this->head($status, $flat, Output::held());
-        Output::pass($this->answer);
+        $printed = $this->response->begun ? '' : $this->head($status, $flat, Output::held());
+        Output::pass($this->response);
         if ($printed !== '') {
-            $this->answer->write($printed);
+            $this->response->write($printed);
         }
         $print();
         if (Shutdown::isPending()) {
@@ -99,7 +99,7 @@ final class Reply
         }
         Output::end();
         $this->closeSession();
-        $this->answer->finish();
+        $this->response->finish();
     }
 
     /** From now on what the application prints is the response, with what it gave to `header()` as its head. */
@@ -107,8 +107,8 @@ final class Reply
     {
         Output::startWith(function (): void {
             $status = $this->printedStatus();
-            $this->answer->head($status, $this->printedFields($status));
-            Output::pass($this->answer);
+            $this->response->head($status, $this->printedFields($status));
+            Output::pass($this->response);
         });
     }
 
@@ -126,12 +126,12 @@ final class Reply
         if ($last) {
             $this->closeSession();
         }
-        if ($this->answer->begun) {
+        if ($this->response->begun) {
             Output::end();
-            if ($more !== '' && !$this->answer->over) {
-                $this->answer->write($more);
+            if ($more !== '' && !$this->response->over) {
+                $this->response->write($more);
             }
-            $this->answer->finish();
+            $this->response->finish();
             return;
         }
         $this->page(Output::held() . $more, $status ?? $this->printedStatus());
@@ -140,8 +140,8 @@ final class Reply
     /** A whole page that was printed. */
     public function page(string $body, int $status): void
     {
-        $this->answer->head($status, $this->printedFields($status));
-        $this->answer->whole($body);
+        $this->response->head($status, $this->printedFields($status));
+        $this->response->whole($body);
     }
 
     /** What the visitor's next request will read is written before this one has its response: not every save handler locks. */
@@ -172,7 +172,7 @@ final class Reply
         if ($printed !== '') {
             $flat = self::without($flat, 'content-length');
         }
-        $this->answer->head($status, self::typed($status, $flat));
+        $this->response->head($status, self::typed($status, $flat));
         return $printed;
     }
 

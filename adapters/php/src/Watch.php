@@ -44,7 +44,7 @@ final class Watch
         $this->before = $this->everything();
     }
 
-    /** The request has been answered, and nothing has been put back yet. */
+    /** The response has been sent, and nothing has been restored yet. */
     public function look(Request $request): void
     {
         $this->route = $request->method . ' ' . preg_replace('~(?<=/)(\d+|[0-9a-f-]{16,})(?=/|$)~i', '{}', $request->rawPath);

@@ -28,7 +28,7 @@ final class Web
 
     /** Whether all of FUNCTIONS are ours. */
     public static bool $complete = false;
-    public static ?Answer $answer = null;
+    public static ?Response $response = null;
     public static ?Connection $connection = null;
     public static ?Request $request = null;
     public static ?Body $body = null;
@@ -143,7 +143,7 @@ final class Web
 
     public static function areSent(): bool
     {
-        return self::$answer !== null && self::$answer->begun;
+        return self::$response !== null && self::$response->begun;
     }
 
     /**

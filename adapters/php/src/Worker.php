@@ -9,7 +9,7 @@ use Keepwarm\Handlers\CallableHandler;
 /** The loop of a worker: a read, the application, a write. */
 final class Worker
 {
-    private readonly Answer $answer;
+    private readonly Response $response;
     private readonly Reply $reply;
     private readonly Reset $reset;
     private readonly ?Watch $watch;
@@ -23,11 +23,11 @@ final class Worker
         private readonly Handler $handler,
         private readonly array $base,
     ) {
-        $this->answer = new Answer($connection);
-        $this->reply = new Reply($this->answer);
+        $this->response = new Response($connection);
+        $this->reply = new Reply($this->response);
         $this->reset = new Reset();
         $this->watch = \in_array(getenv('KEEPWARM_WATCH'), ['', '0', false], true) ? null : new Watch($handler instanceof CallableHandler ? $handler->call : null);
-        $this->end = new End($this, $connection, $handler, $this->answer, $this->reply);
+        $this->end = new End($this, $connection, $handler, $this->response, $this->reply);
         Web::$connection = $connection;
     }
 
@@ -137,7 +137,7 @@ final class Worker
         $connection = $this->connection;
         $connection->beginStream($stream);
         $this->busy = true;
-        $this->answer->begin($stream, $strings[0] === 'HEAD', ($flags & Wire::EARLY_HINTS) !== 0);
+        $this->response->begin($stream, $strings[0] === 'HEAD', ($flags & Wire::EARLY_HINTS) !== 0);
         $ended = ($flags & Wire::END) !== 0;
         $request = new Request($strings, $flags, $length, $ended ? $first : null, $this->base);
         if (!$ended) {
@@ -145,7 +145,7 @@ final class Worker
             $request->body = new Body($connection, $stream, $first, ($flags & Wire::EXPECT) !== 0);
         }
         Web::begin();
-        Web::$answer = $this->answer;
+        Web::$response = $this->response;
         Web::$request = $request;
         Web::$body = $request->body;
         Output::begin();
@@ -171,8 +171,8 @@ final class Worker
             } catch (ContinueFirst) {
                 $this->again($request);
             }
-            if (!$this->answer->over) {
-                $this->answer->finish();
+            if (!$this->response->over) {
+                $this->response->finish();
             }
             $connection->signals->hold();
         } catch (\Throwable $error) {
@@ -203,7 +203,7 @@ final class Worker
         $this->finish();
     }
 
-    /** A request is over, and answered as far as it will be. */
+    /** A request is over; no more of its response will be sent. */
     public function finish(): void
     {
         try {
@@ -220,7 +220,7 @@ final class Worker
         }
     }
 
-    /** The application answered 100 (the convention of Unicorn): the client gets it, and the application is called without the expectation. */
+    /** The application returned 100 (the convention of Unicorn): the client gets it, and the application is called without the expectation. */
     private function again(Request $request): void
     {
         $request->body?->sendContinue();
@@ -255,7 +255,7 @@ final class Worker
             Temporary::unlink(array_keys(Web::$uploads));
             Web::$uploads = [];
         }
-        Web::$answer = Web::$request = Web::$body = Web::$finish = Web::$callback = null;
+        Web::$response = Web::$request = Web::$body = Web::$finish = Web::$callback = null;
         Web::$headers = [];
         if (Input::$filled > 0) {
             Input::forget();
@@ -278,11 +278,11 @@ final class Worker
     {
         Output::discard();
         if ($error instanceof ClientDisconnected && $this->connection->gone) {
-            $this->answer->abort(Wire::CANCELLED, '');
+            $this->response->abort(Wire::CANCELLED, '');
             return;
         }
         Log::exception($error);
-        $this->answer->abort(Wire::APP_ERROR, get_debug_type($error) . ' in the application');
+        $this->response->abort(Wire::APP_ERROR, get_debug_type($error) . ' in the application');
         try {
             $this->handler->failed();
         } catch (\Throwable $second) {

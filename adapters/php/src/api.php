@@ -30,17 +30,17 @@ function early_hints(array $links): void
     foreach ($links as $link) {
         array_push($flat, 'link', $link);
     }
-    Web::$answer?->inform(103, $flat);
+    Web::$response?->inform(103, $flat);
 }
 
 /** Whether nobody waits for this response any more. */
 function client_gone(): bool
 {
     $connection = Web::$connection;
-    if ($connection === null || Web::$answer === null) {
+    if ($connection === null || Web::$response === null) {
         return false;
     }
-    if (!$connection->gone && !Web::$answer->over) {
+    if (!$connection->gone && !Web::$response->over) {
         $connection->poll();
     }
     return $connection->gone;

@@ -43,14 +43,14 @@ function http_response_code(int $response_code = 0): int|bool
 {
     $before = Web::$status;
     if ($response_code === 0) {
-        return $before === false ? (Web::$answer === null ? false : 200) : $before;
+        return $before === false ? (Web::$response === null ? false : 200) : $before;
     }
     if (Web::areSent()) {
         Diagnostics::raise(E_WARNING, 'http_response_code(): Cannot set response code - headers already sent');
         return false;
     }
     Web::$status = $response_code;
-    return $before === false ? (Web::$answer === null ? true : 200) : $before;
+    return $before === false ? (Web::$response === null ? true : 200) : $before;
 }
 
 function setcookie(string $name, string $value = '', $expires_or_options = 0, $path = '', $domain = '', $secure = false, $httponly = false): bool

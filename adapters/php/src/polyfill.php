@@ -43,10 +43,10 @@ if (Web::$complete && !function_exists('headers_send')) {
     /** Sends the headers given so far as an informational response: what Symfony calls for 103 Early Hints. */
     function headers_send(int $status = 200): int
     {
-        if ($status < 100 || $status > 199 || $status === 100 || $status === 101 || Web::$answer === null) {
+        if ($status < 100 || $status > 199 || $status === 100 || $status === 101 || Web::$response === null) {
             return 0;
         }
-        Web::$answer->inform($status, Web::$headers === [] ? [] : array_merge(...Web::$headers));
+        Web::$response->inform($status, Web::$headers === [] ? [] : array_merge(...Web::$headers));
         return $status;
     }
 }

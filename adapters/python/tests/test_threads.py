@@ -12,7 +12,7 @@ from unittest import mock
 
 from keepwarm import threaded as adapter, wire
 from keepwarm.signals import elsewhere
-from keepwarm.wsgi_answer import Answer
+from keepwarm.wsgi_response import Response
 from tests import test_wsgi
 from tests.driver import EXPECT, PATIENCE, Worker, pack
 
@@ -220,7 +220,7 @@ class ClientsThatLeave(unittest.TestCase):
                 stream.lose()
 
         connection.send = heard_at_the_end
-        answer = Answer(stream, 1, head_only=False, gate=elsewhere)
+        answer = Response(stream, 1, head_only=False, gate=elsewhere)
         answer.start_response("200 OK", [("content-length", "6")])
         answer.deliver(iter([b"abc", b"def"]))
         frames, kinds = theirs.recv(4096), []

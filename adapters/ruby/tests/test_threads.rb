@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require "driver"
-require "keepwarm/answer"
+require "keepwarm/response"
 require "keepwarm/threaded"
 require "test_process"
 require "test_rack"
@@ -121,7 +121,7 @@ class LeavingTest < Minitest::Test
       super(data)
       stream.lose if data.getbyte(5) & Keepwarm::Wire::END_BODY != 0
     end
-    answer = Keepwarm::Answer.new(connection, [3, 0])
+    answer = Keepwarm::Response.new(connection, [3, 0])
     answer.begin(stream, false)
     answer.deliver(200, { "content-length" => "6" }, %w[abc def].each, nil)
     frames = theirs.recv(4096)

@@ -68,7 +68,7 @@ final class Psr15Handler implements Handler
             $reply->whole($status, $flat, $text);
             return;
         }
-        $reply->pieces($status, $flat, $reply->answer->bodiless || !$body->isReadable() ? [] : self::readAll($body));
+        $reply->pieces($status, $flat, $reply->response->bodiless || !$body->isReadable() ? [] : self::readAll($body));
         $body->close();
     }
 

@@ -75,9 +75,9 @@ class Lifespan:
 
     async def _ask(self, phase):
         self._messages.put_nowait({"type": f"lifespan.{phase}"})
-        answered = asyncio.ensure_future(self._answers[phase].wait())
-        await asyncio.wait((answered, self._task), return_when=asyncio.FIRST_COMPLETED)
-        answered.cancel()
+        responded = asyncio.ensure_future(self._answers[phase].wait())
+        await asyncio.wait((responded, self._task), return_when=asyncio.FIRST_COMPLETED)
+        responded.cancel()
 
     async def _run(self):
         scope = {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}, "state": self.state}

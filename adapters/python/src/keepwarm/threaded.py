@@ -65,7 +65,7 @@ class Connection:
     # -- the main thread ----------------------------------------------------------------------------------------------
 
     def read_forever(self):
-        """Gives requests to the threads until Keepwarm says DRAIN and all are answered, or the wire ends."""
+        """Gives requests to the threads until Keepwarm says DRAIN and all requests are complete, or the wire ends."""
         try:
             while not self._is_done():
                 self._handle(*self._next_frame())
@@ -222,7 +222,7 @@ class Connection:
 
 
 class Stream:
-    """A request: what `wsgi`, `wsgi_answer` and `wsgi_input` know as the connection.
+    """A request: what `wsgi`, `wsgi_response` and `wsgi_input` know as the connection.
 
     `gone`: nobody waits for its response any more.
     """
@@ -381,7 +381,7 @@ class Thread(Worker):
         self.connection = stream
         try:
             self._serve(flags, stream.stream, strings, body)
-        except BaseException as error:  # of a child, or one that ends the process; what else the application raises is answered
+        except BaseException as error:  # of a child, or one that ends the process; anything else the application raises gets a response
             status = exit_status(error)
             if not isinstance(error, (SystemExit, KeyboardInterrupt)):
                 log.exception(error)

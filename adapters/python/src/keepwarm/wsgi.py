@@ -9,7 +9,7 @@ from keepwarm.blocking import RECV_SIZE, Connection
 from keepwarm.errors import ClientDisconnected, Fault, Lost
 from keepwarm.signals import elsewhere, gate
 from keepwarm.wire import EARLY_HINTS, END, EXPECT, MAX_CHUNK, MAX_PAYLOAD, REQUEST, REQUEST_HEAD
-from keepwarm.wsgi_answer import Answer
+from keepwarm.wsgi_response import Response
 
 
 _BUSY = wire.frame(wire.BUSY, 0, 0)
@@ -22,14 +22,14 @@ class Worker:
     """Serves one application over one connection, a request at a time.
 
     `serve_forever` returns the process's exit status, or raises the `SystemExit` of the application. One that a request raised is raised when
-    Keepwarm says DRAIN: a replacement is asked for, and what is here already is answered, as by a worker with threads.
+    Keepwarm says DRAIN: a replacement is asked for, and requests that are here already are completed, as by a worker with threads.
     """
 
     def __init__(self, connection: Connection, application, pairs, leaks, multithread=False):
         self.leaks = leaks
         self.connection = connection
         self.application = application
-        self.answer = None  # to the request in work
+        self.response = None  # to the request in work
         self.base = environment.base(
             software=pairs.get("software", f"keepwarm/{__version__}"),
             multithread=multithread,
@@ -132,14 +132,14 @@ class Worker:
         self._open(stream, flags & END)
         environ = self.base.copy()
         environment.fill(environ, strings, flags)
-        self.answer = answer = Answer(self.connection, stream, strings[0] == "HEAD", self.gate)
+        self.response = response = Response(self.connection, stream, strings[0] == "HEAD", self.gate)
         if flags & EARLY_HINTS:
-            environ["keepwarm.early_hints"] = answer.early_hints
+            environ["keepwarm.early_hints"] = response.early_hints
         if flags & END:
             environment.whole_body(environ, body)
             self.body = None
         else:
-            self.body = wsgi_input.Body(self.connection, answer, body, flags & EXPECT)
+            self.body = wsgi_input.Body(self.connection, response, body, flags & EXPECT)
             environ["wsgi.input"] = self.body.buffered()
             environ["keepwarm.send_continue"] = self.body.send_continue
         try:
@@ -147,7 +147,7 @@ class Worker:
         except BaseException as error:
             self.gate.closed = True
             self._failed(error)
-        answer.end()
+        response.end()
         self._close()
 
     def _open(self, stream, whole):
@@ -161,17 +161,17 @@ class Worker:
             self.leaks.undo()
 
     def _run(self, environ):
-        answer, gate = self.answer, self.gate
+        response, gate = self.response, self.gate
         gate.closed = False
         if gate.waiting:
             gate.open()
-        result = self.application(environ, answer.start_response)
-        if answer.text is not None and answer.code == 100:
+        result = self.application(environ, response.start_response)
+        if response.text is not None and response.code == 100:
             result = self._run_again(environ, result)
         gate.closed = True
         close = getattr(result, "close", None)
         if close is None:
-            answer.deliver(result)
+            response.deliver(result)
         else:
             self._deliver_and_close(result, close)
 
@@ -185,7 +185,7 @@ class Worker:
         if said:
             self.connection.send(_BUSY)
         try:
-            self.answer.deliver(result)
+            self.response.deliver(result)
         finally:
             begun = monotonic()
             try:
@@ -201,17 +201,17 @@ class Worker:
                     self.connection.send(_FREE)
 
     def _run_again(self, environ, result):
-        """The application answered 100, the convention of Unicorn: let the body come, and call it again."""
-        answer = self.answer
+        """The application returned 100, the convention of Unicorn: let the body come, and call it again."""
+        response = self.response
         close = getattr(result, "close", None)
         if close is not None:
             close()
         environ["keepwarm.send_continue"]()
         environ.pop("HTTP_EXPECT", None)
-        answer.text = None
-        result = self.application(environ, answer.start_response)
-        if answer.code == 100:
-            raise ValueError("the application answered 100 a second time, with the body on its way")
+        response.text = None
+        result = self.application(environ, response.start_response)
+        if response.code == 100:
+            raise ValueError("the application returned 100 a second time, with the body on its way")
         return result
 
     def _failed(self, error):
@@ -220,10 +220,10 @@ class Worker:
         if connection.forked:
             raise error
         if isinstance(error, ClientDisconnected) and connection.gone:
-            self.answer.abort(wire.CANCELLED, "")
+            self.response.abort(wire.CANCELLED, "")
             return
         log.exception(error)
-        self.answer.abort(wire.APP_ERROR, f"{type(error).__name__} in the application")
+        self.response.abort(wire.APP_ERROR, f"{type(error).__name__} in the application")
         if isinstance(error, (SystemExit, KeyboardInterrupt)):
             self._leave(error)
         if isinstance(error, MemoryError):

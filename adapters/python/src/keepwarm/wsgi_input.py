@@ -9,10 +9,10 @@ from keepwarm.errors import ClientDisconnected
 class Body(io.RawIOBase):
     """Reads DATA as the application asks for it. The first read is what sends `100 Continue` (spec/wire.md §4)."""
 
-    def __init__(self, connection, answer, first, expects):
+    def __init__(self, connection, response, first, expects):
         super().__init__()
         self.connection = connection
-        self.answer = answer
+        self.response = response
         self.stream = connection.stream
         self.expects = expects
         self.part = memoryview(first)
@@ -27,8 +27,8 @@ class Body(io.RawIOBase):
 
     def send_continue(self):
         """`environ['keepwarm.send_continue']()`: asks for the body now, before anything reads it; once."""
-        if self.expects and not self.answer.over:
-            gate = self.answer.gate
+        if self.expects and not self.response.over:
+            gate = self.response.gate
             before = gate.close()
             try:
                 self.expects = False
@@ -38,7 +38,7 @@ class Body(io.RawIOBase):
 
     def readinto(self, target):
         """The next bytes of the body into `target`; 0 at its end."""
-        gate = self.answer.gate
+        gate = self.response.gate
         before = gate.close()
         try:
             part = self.part or self._next_part()
@@ -55,7 +55,7 @@ class Body(io.RawIOBase):
 
     def _next_part(self):
         connection = self.connection
-        if connection.stream != self.stream or self.answer.over:
+        if connection.stream != self.stream or self.response.over:
             raise ValueError("wsgi.input is read after the response is complete")
         while True:
             ended = connection.body_ended  # asked first: in a worker with threads, another adds to the body

@@ -10,8 +10,8 @@ module Keepwarm
   #
   # The application may write in a thread of its own. Whoever ends the response first, it or the thread that waits for it, does so alone.
   class BodyStream
-    def initialize(answer, input)
-      @answer = answer
+    def initialize(response, input)
+      @response = response
       @input = input
       @reading = @writing = true
       @on_close = nil
@@ -24,8 +24,8 @@ module Keepwarm
 
       strings.sum do |string|
         string = string.to_s
-        sent = @lock.synchronize { @answer.put(string) }
-        raise ClientDisconnected, "the client has gone" if !sent && @answer.stream.gone
+        sent = @lock.synchronize { @response.put(string) }
+        raise ClientDisconnected, "the client has gone" if !sent && @response.stream.gone
 
         string.bytesize
       end
@@ -67,7 +67,7 @@ module Keepwarm
       return unless @writing
 
       @writing = false
-      @lock.synchronize { @answer.finish }
+      @lock.synchronize { @response.finish }
       closed_now
     end
 
@@ -95,7 +95,7 @@ module Keepwarm
 
     # Nobody waits for the rest.
     def cut
-      @lock.synchronize { @answer.abort(Wire::CANCELLED, "") }
+      @lock.synchronize { @response.abort(Wire::CANCELLED, "") }
     end
 
     # The response is over, however it ended.

@@ -167,7 +167,7 @@ module Keepwarm
 
           stream.held -= size
           back = stream.allowance.pay(size)
-          send(Wire.credit(stream.id, back)) if back.positive? && !stream.body_ended && !stream.answered
+          send(Wire.credit(stream.id, back)) if back.positive? && !stream.body_ended && !stream.responded
           pay_connection(size)
         end
       end

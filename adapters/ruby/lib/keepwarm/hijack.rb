@@ -11,10 +11,10 @@ module Keepwarm
     HEAD_END = "\r\n\r\n"
     private_constant :HEAD_END
 
-    def initialize(connection, answer, env)
+    def initialize(connection, response, env)
       @connection = connection
-      @answer = answer
-      @id = answer.stream.id
+      @response = response
+      @id = response.stream.id
       @env = env
       @io = nil
     end
@@ -30,9 +30,9 @@ module Keepwarm
       ours, theirs = UNIXSocket.pair
       @connection.undivided do
         @connection.synchronize do
-          raise IOError, "the response has begun: it is too late for rack.hijack" unless @answer.open_for?(@id)
+          raise IOError, "the response has begun: it is too late for rack.hijack" unless @response.open_for?(@id)
 
-          @answer.leave
+          @response.leave
           @connection.send(Wire.frame(Wire::HIJACK, 0, @id), theirs)
         end
       end

@@ -63,7 +63,7 @@ module Keepwarm
 
       @connection.undivided do
         @connection.synchronize do
-          next unless @stream.id == @id && !@stream.answered
+          next unless @stream.id == @id && !@stream.responded
 
           @expects = false
           @connection.send(Wire.frame(Wire::WANT, 0, @id))
@@ -181,7 +181,7 @@ module Keepwarm
           next if part
           raise ClientDisconnected, "the client went away before its body was complete" if @stream.body_lost
           return Wire::NOTHING if @stream.body_ended
-          raise IOError, "the rest of rack.input does not come: the response has ended" if @stream.answered
+          raise IOError, "the rest of rack.input does not come: the response has ended" if @stream.responded
 
           send_continue
           @connection.wait(@stream)

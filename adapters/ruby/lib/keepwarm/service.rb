@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require "stringio"
-require "keepwarm/answer"
+require "keepwarm/response"
 require "keepwarm/hijack"
 require "keepwarm/input"
 require "keepwarm/log"
@@ -29,25 +29,25 @@ module Keepwarm
       @app = app
       @environment = environment
       @rack = rack
-      @answer = Answer.new(connection, rack)
+      @response = Response.new(connection, rack)
     end
 
     # A request. Gives the exception that ends the process after it, or nil.
     def serve(flags, stream, strings, body)
-      answer = @answer
-      answer.begin(stream, strings[0] == "HEAD")
+      response = @response
+      response.begin(stream, strings[0] == "HEAD")
       env = @environment.for(strings, flags)
       input = input(env, flags, stream, body)
       env["rack.input"] = input
-      env["rack.hijack"] = Hijack.new(@connection, answer, env)
-      env["rack.early_hints"] = flags & Wire::EARLY_HINTS == 0 ? NO_HINTS : hints(answer, stream)
+      env["rack.hijack"] = Hijack.new(@connection, response, env)
+      env["rack.early_hints"] = flags & Wire::EARLY_HINTS == 0 ? NO_HINTS : hints(response, stream)
       finished = env["rack.response_finished"] = []
       after = env["rack.after_reply"] = []
       run(env, input, finished, after)
     ensure
       # Only a thread that is killed comes here with an open response.
-      answer.abort(Wire::APP_ERROR, "the application ended its thread") unless answer.over
-      @answer = Answer.new(@connection, @rack) if answer.detached
+      response.abort(Wire::APP_ERROR, "the application ended its thread") unless response.over
+      @response = Response.new(@connection, @rack) if response.detached
       free if @busy
     end
 
@@ -84,10 +84,10 @@ module Keepwarm
 
     # `bare`: nothing but the body's `close` follows.
     def deliver(status, headers, body, input, bare)
-      return if @answer.left
+      return if @response.left
 
       stay_busy if @alone && (!bare || slow_to_close?(body))
-      @answer.deliver(checked(status), headers, body, input)
+      @response.deliver(checked(status), headers, body, input)
     end
 
     # The body of the request, as Rack wants to read it.
@@ -110,36 +110,36 @@ module Keepwarm
       @rack[0] < 3 ? RewindableInput.new(input) : input
     end
 
-    # The application answered 100, the convention of Unicorn: let the body come, and call it again.
+    # The application returned 100, the convention of Unicorn: let the body come, and call it again.
     def again(env, body)
       body.close if body.respond_to?(:close)
       env["keepwarm.send_continue"].call
       env.delete("HTTP_EXPECT")
-      answer = @app.call(env)
-      return answer unless answer.is_a?(Array) && answer[0] == 100
+      response = @app.call(env)
+      return response unless response.is_a?(Array) && response[0] == 100
 
-      raise ArgumentError, "the application answered 100 a second time, with the body on its way"
+      raise ArgumentError, "the application returned 100 a second time, with the body on its way"
     end
 
     # The status, as a number that can be sent.
     def checked(status)
       number = status.is_a?(Integer) ? status : status.to_s[/\A\d{3}\z/].to_i
       return number if number.between?(200, 999)
-      raise ArgumentError, "the application answered #{number}, which is not the status of a final response" if number.between?(100, 199)
+      raise ArgumentError, "the application returned #{number}, which is not the status of a final response" if number.between?(100, 199)
 
-      raise ArgumentError, "the application answered #{status.inspect} instead of a status, or no [status, headers, body]"
+      raise ArgumentError, "the application returned #{status.inspect} instead of a status, or no [status, headers, body]"
     end
 
     # The application, or its body, raised. Gives the exception when it is to end this process.
     def failed(error)
       raise error if @connection.forked?
 
-      if error.is_a?(ClientDisconnected) && (@answer.stream.gone || @answer.left)
-        @answer.abort(Wire::CANCELLED, "")
+      if error.is_a?(ClientDisconnected) && (@response.stream.gone || @response.left)
+        @response.abort(Wire::CANCELLED, "")
         return nil
       end
       Log.exception(error)
-      @answer.abort(Wire::APP_ERROR, "#{error.class} in the application")
+      @response.abort(Wire::APP_ERROR, "#{error.class} in the application")
       case error
       when SystemExit, SignalException then error
       when NoMemoryError
@@ -176,10 +176,10 @@ module Keepwarm
     end
 
     # `env["rack.early_hints"].call(headers)`: sends `103 Early Hints` as long as the response has not begun.
-    def hints(answer, stream)
+    def hints(response, stream)
       id = stream.id
       lambda do |headers|
-        next if stream.id != id || answer.begun || answer.over
+        next if stream.id != id || response.begun || response.over
 
         fields = Fields.new(lines: true)
         fields.take(headers, 103)

@@ -13,12 +13,12 @@ module Keepwarm
 
     attr_reader :id, :parts, :allowance
     # `held`: what the connection is to get back for DATA of this stream.
-    attr_accessor :credit, :held, :gone, :answered, :body_ended, :body_lost
+    attr_accessor :credit, :held, :gone, :responded, :body_ended, :body_lost
 
     def initialize
       @id = 0
       @credit = @held = 0
-      @gone = @answered = @body_lost = false
+      @gone = @responded = @body_lost = false
       @body_ended = true
       @parts = nil # payloads of DATA that the application has not read
       @allowance = nil
@@ -29,7 +29,7 @@ module Keepwarm
       @id = id
       @credit = credit
       @held = 0
-      @gone = @answered = @body_lost = false
+      @gone = @responded = @body_lost = false
       @body_ended = true
     end
 

@@ -13,7 +13,7 @@ module Keepwarm
   #
   # `begin`, then `deliver`; `abort` instead when the application fails. `begun`: its fields have left. `over`: the stream has
   # ended.
-  class Answer
+  class Response
     FILE_PIECE = 4 * Wire::MAX_CHUNK
 
     # `detached`: somebody may still hold on to this object; the next request needs another.
@@ -137,7 +137,7 @@ module Keepwarm
 
     # The stream's end leaves next.
     def ends
-      @over = @stream.answered = true
+      @over = @stream.responded = true
     end
 
     # A body that is all here.
@@ -150,7 +150,7 @@ module Keepwarm
         @coding = nil
       end
       if body.instance_of?(String) && body.bytesize <= Wire::MAX_CHUNK && (@length.nil? || @length == body.bytesize)
-        @begun = @over = @stream.answered = true
+        @begun = @over = @stream.responded = true
         return @connection.send_now(response(body, Wire::END_BODY))
       end
       compute_length(body.bytesize) if @length.nil? && body.is_a?(String)
@@ -310,7 +310,7 @@ module Keepwarm
 
     # More of the body, under credit.
     def more(block, last)
-      @stream.answered = last
+      @stream.responded = last
       if @stream.gone || !@connection.send_data(@stream, block, last)
         abort(Wire::CANCELLED, "")
       else

@@ -26,7 +26,7 @@ class _Statuses(dict):
 _code_of = _Statuses().__getitem__
 
 
-class Answer:
+class Response:
     """The response to one request. What the application keeps of it is of no use for another request's: behind its end it raises.
 
     The application calls `start_response` (and `write`), then comes `deliver`, or `abort` when it fails, then `end`.
@@ -161,7 +161,7 @@ class Answer:
                 rest = text + body
             except TypeError:
                 raise _no_bytes(body) from None
-            self.begun = True  # only now: whatever fails before can still be answered with 500
+            self.begun = True  # only now: whatever fails before can still become a 500
             self.over = end != 0
             self.sent = size
             self.connection.send(

@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
-require "keepwarm/answer"
+require "keepwarm/response"
 require "keepwarm/stream"
 
 # What two threads do to one response.
-class AnswerTest < Minitest::Test
+class ResponseTest < Minitest::Test
   # A wire that keeps what is sent. `during`: what happens while a callable body is waited for.
   class Wire
     attr_reader :sent
@@ -33,9 +33,9 @@ class AnswerTest < Minitest::Test
   class Slow < Keepwarm::Stream
     attr_writer :meanwhile
 
-    def answered=(answered)
+    def responded=(responded)
       super
-      return unless answered
+      return unless responded
 
       action = @meanwhile
       @meanwhile = nil
@@ -43,7 +43,7 @@ class AnswerTest < Minitest::Test
     end
   end
 
-  def test_a_writer_and_the_thread_that_waits_for_it_end_a_lost_answer_once
+  def test_a_writer_and_the_thread_that_waits_for_it_end_a_lost_response_once
     wire = Wire.new
     stream = Slow.new
     stream.open(1, 0)
@@ -59,9 +59,9 @@ class AnswerTest < Minitest::Test
       writer = Thread.new { assert_raises(Keepwarm::ClientDisconnected) { body.write("x") } }
       noted.pop
     end
-    answer = Keepwarm::Answer.new(wire, [3, 0])
-    answer.begin(stream, false)
-    answer.deliver(200, {}, ->(_) {}, nil)
+    response = Keepwarm::Response.new(wire, [3, 0])
+    response.begin(stream, false)
+    response.deliver(200, {}, ->(_) {}, nil)
     writer.join
     assert_equal 2, wire.sent.size, "the fields, and one end"
   end

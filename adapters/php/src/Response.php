@@ -9,7 +9,7 @@ namespace Keepwarm;
  *
  * `begin`, then `head`, then `whole`, or `write` as often as there is something and `finish`; `abort` instead when it fails.
  */
-final class Answer
+final class Response
 {
     /** `head` was called. */
     public bool $headed = false;
@@ -242,7 +242,7 @@ final class Answer
     {
         $this->over = true;
         if ($this->connection->stream === $this->stream) {
-            $this->connection->answered = true;
+            $this->connection->responded = true;
         }
     }
 
