@@ -67,10 +67,10 @@ impl Edge {
             app.handle(exchange).await;
             let Some(local) = exchange.request_mut().redirected.take() else { return };
             if redirects == REDIRECTS {
-                return refuse_redirect(exchange, &local, "it has named ten others before");
+                return refuse_redirect(exchange, &local, "it has redirected ten times before");
             }
             if normalize_path(path_of(&local), &mut Vec::new()).is_err() {
-                return refuse_redirect(exchange, &local, "that is no path");
+                return refuse_redirect(exchange, &local, "not a valid path");
             }
             exchange.request_mut().redirect(&local);
             match self.site.load().handle(exchange) {
@@ -84,7 +84,7 @@ impl Edge {
 /// The app's mistake.
 fn refuse_redirect(exchange: &mut Exchange<'_>, local: &[u8], why: &str) {
     let app = exchange.request().target.as_deref();
-    tracing::error!(app, location = %local.escape_ascii(), why, "the app named a path in place of its response that is not followed");
+    tracing::error!(app, location = %local.escape_ascii(), why, "local redirect of the app not followed");
     let detail = "The application named another path in place of its response, which cannot be followed.";
     respond_with_error(exchange, 502, "local_redirect", detail, &[]);
 }

@@ -181,7 +181,7 @@ impl Files {
 
 /// Out of descriptors, a broken disk, a kernel without `openat2`: not the client's fault, and not the file's.
 fn fail(exchange: &mut Exchange<'_>, folder: &Folder, error: &std::io::Error) {
-    tracing::error!(folder = %folder.path().display(), %error, "a file cannot be opened");
+    tracing::error!(folder = %folder.path().display(), %error, "cannot open a file");
     respond_with_error(exchange, 500, "file_failed", "The server could not read the file.", &[]);
 }
 

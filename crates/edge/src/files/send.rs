@@ -146,7 +146,7 @@ impl Sending {
         while at < range.end {
             let max = usize::try_from(range.end - at).unwrap_or(BLOCK).min(BLOCK);
             if let Err(error) = self.file.read(&mut block, at, max).await {
-                tracing::error!(%error, "a file cannot be read");
+                tracing::error!(%error, "cannot read a file");
                 exchange.abort("file_failed");
                 return false;
             }

@@ -125,7 +125,7 @@ impl Forward<'_, '_> {
     pub(super) fn respond_with_failure(&mut self, told: &Told) {
         // What has not left yet need not be cut; nor can what the client has been given whole.
         if !self.exchange.take_back() && self.exchange.is_given() {
-            tracing::warn!(upstream = %self.upstream.name(), reason = told.name, "the upstream {}", told.sentence);
+            tracing::warn!(upstream = %self.upstream.name(), reason = told.name, "upstream {}", told.sentence);
             return self.exchange.end();
         }
         let sentence = format!("The upstream {} {}.", self.upstream.name(), told.sentence);

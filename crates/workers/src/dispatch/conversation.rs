@@ -165,7 +165,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
         match encode_request(&mut frame, self.exchange.request(), &opening) {
             Ok(()) => self.enqueue(frame),
             Err(error) => {
-                tracing::warn!(app = %self.app.name, %error, "a request cannot be put on the wire");
+                tracing::warn!(app = %self.app.name, %error, "cannot encode a request for the wire");
                 response::fail(
                     self.exchange,
                     431,

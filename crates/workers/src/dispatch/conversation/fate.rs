@@ -71,7 +71,7 @@ impl Conversation<'_, '_> {
             }
         };
         tracing::error!(app = %self.app.name, id = %id(self.exchange), route = %self.call.about, responded, reason = name,
-            not_given_again = why_not, "the worker died with this request");
+            not_given_again = why_not, "worker died with this request");
         if responded {
             return self.exchange.abort(name);
         }
@@ -99,7 +99,7 @@ impl Conversation<'_, '_> {
             return Ok(());
         }
         if verdict == Some(Verdict::Memory) {
-            return Err("the worker took too much memory");
+            return Err("the worker used too much memory");
         }
         if !self.exchange.request().head.method.is_safe() {
             return Err("its method is not safe");
@@ -108,10 +108,10 @@ impl Conversation<'_, '_> {
             return Err("its route kills workers");
         }
         if std::mem::replace(&mut self.risked, true) {
-            return Err("it was given twice already");
+            return Err("it was already retried");
         }
         if !self.app.may_retry() {
-            return Err("the budget of retries is used up");
+            return Err("the retry budget is used up");
         }
         Ok(())
     }
@@ -123,7 +123,7 @@ impl Conversation<'_, '_> {
         }
         counters::RETRIES.count(&self.app.name, name);
         tracing::warn!(app = %self.app.name, id = %id(self.exchange), route = %self.call.about, why,
-            "the request is given to another worker");
+            "request retried on another worker");
         let frame = self.call.take_frame();
         self.enqueue(frame);
     }

@@ -224,7 +224,7 @@ impl Conversation<'_, '_> {
                 match may_be_sent(code) {
                     true => self.exchange.send_close(code, &reason),
                     false => {
-                        tracing::error!(app = %self.app.name, id = %id(self.exchange), code, "the application closed a WebSocket with a code that may not be sent");
+                        tracing::error!(app = %self.app.name, id = %id(self.exchange), code, "the application closed a WebSocket with an invalid code");
                         self.exchange.send_close(1011, "");
                     }
                 }
@@ -234,7 +234,7 @@ impl Conversation<'_, '_> {
             }
             Poll::Ready(Item::Goodbye) => self.say_goodbye(),
             Poll::Ready(Item::Reset { .. } | Item::Lost { .. } | Item::Refused(_)) => {
-                tracing::error!(app = %self.app.name, id = %id(self.exchange), "the worker gave a WebSocket up");
+                tracing::error!(app = %self.app.name, id = %id(self.exchange), "the worker dropped a WebSocket");
                 self.completed();
                 // RFC 6455 §7.4.1: 1001, going away; 1011, the server met something that it did not expect.
                 match self.exchange.is_draining() {

@@ -45,7 +45,7 @@ pub(super) async fn hold(app: &Arc<App>, root: Arc<ScriptRoot>, exchange: &mut E
             respond_with_error(exchange, 403, "file_hidden", "This script is not run for clients.", &[])
         }
         Err(error) => {
-            tracing::error!(app = %app.name, root = %root.path().display(), %error, "a script cannot be looked for");
+            tracing::error!(app = %app.name, root = %root.path().display(), %error, "cannot look up a script");
             respond_with_error(
                 exchange,
                 500,

@@ -74,10 +74,10 @@ impl<C: Dialect> Relay<'_, '_, C> {
 
     fn not_connected(&mut self, link: &Arc<Link>, error: &AcquireError) -> Verdict {
         tracing::warn!(app = %self.app.name, worker = link.key.number, pid = link.key.pid, id = %self.id(), %error,
-            "the worker takes no connection");
+            "worker accepts no connection");
         if error.is_refused() {
             self.given = self.given.saturating_sub(1).max(1);
-            link.refuses(format!("takes no connection: {error}"));
+            link.refuses(format!("accepts no connection: {error}"));
         }
         if self.given < GIVEN_AT_MOST && self.is_untouched() {
             return Verdict::Again("not_connected");

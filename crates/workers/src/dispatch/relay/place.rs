@@ -230,7 +230,7 @@ impl Link {
 
     /// It speaks another language.
     pub(in crate::dispatch) fn refuse(self: &Arc<Self>, call: &Call) {
-        call.put(Item::Refused("it has just been replaced by an app of another kind".into()));
+        call.put(Item::Refused("it was just replaced by an app of another kind".into()));
         self.free_place();
     }
 

@@ -290,7 +290,7 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
 
     fn log_wrong_length(&self) {
         if self.relay.exchange.request().reason == Some("body_too_short") {
-            tracing::error!(app = %self.relay.app.name, id = %self.relay.id(), "the response is shorter than announced");
+            tracing::error!(app = %self.relay.app.name, id = %self.relay.id(), "the response body is shorter than announced");
         }
     }
 
@@ -322,7 +322,7 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
 
     /// A part of the response is gone: its client must not take the rest for the whole.
     fn lose_kept(&mut self, error: &SpoolError) -> Verdict {
-        tracing::error!(app = %self.relay.app.name, id = %self.relay.id(), %error, "response cut: what its client had not taken is lost");
+        tracing::error!(app = %self.relay.app.name, id = %self.relay.id(), %error, "response cut: the part that its client had not read is lost");
         self.relay.fail(500, "spool_failed", "The response could not be kept for the client.");
         self.leave_running();
         Verdict::Over
@@ -454,6 +454,6 @@ fn tell_mended(app: &App, head: &ResponseHead) {
     }
     if !app.servers.told_mended.swap(true, Ordering::Relaxed) {
         tracing::warn!(app = %app.name, mended = found.join(", "),
-            "the application's responses have faults of syntax, which are mended (said once)");
+            "fixed syntax faults in the application's responses (logged once)");
     }
 }
