@@ -208,7 +208,7 @@ fn while_a_php_fpm_is_away_the_response_is_503_and_it_is_used_as_soon_as_it_retu
     for _ in 0..3 {
         let away = post();
         assert_eq!((away.status, away.field("retry-after")), (503, Some("1")));
-        assert!(away.text().contains("takes no connection"), "{}", away.text());
+        assert!(away.text().contains("accepts no connections"), "{}", away.text());
         assert!(ready().contains("no server accepts connections at unix:"), "{}", ready());
         assert!(status().contains("no server accepts connections at unix:"), "{}", status());
         let mark = server.mark();

@@ -112,7 +112,8 @@ fn a_broken_version_leaves_the_old_one_and_says_so() {
     // A person sees the error; scripts, pictures and calls go on.
     let shown = page(&server, "document");
     assert_eq!((shown.status, shown.field("content-type")), (500, Some("text/html; charset=utf-8")));
-    for part in ["The application does not start as its files are now", "this is no Python", "SyntaxError: "]
+    for part in
+        ["The application does not start with its current files", "this is no Python", "SyntaxError: "]
     {
         assert!(shown.text().contains(part), "{part}: {}", shown.text());
     }

@@ -287,7 +287,7 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
             self.forward.exchange,
             500,
             "spool_failed",
-            "The response could not be kept for the client.",
+            "The server could not store the response.",
             &[],
         );
         End::Responded

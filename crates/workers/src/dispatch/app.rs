@@ -203,7 +203,7 @@ impl App {
         }
         let printed = Arc::clone(&self.unstarted.lock().unwrap_or_else(PoisonError::into_inner));
         exchange.request_mut().target = Some(Arc::clone(&self.name));
-        let detail = "The application does not start as its files are now. It is tried again when one of them changes.";
+        let detail = "The application does not start with its current files. Keepwarm tries again when one of them changes.";
         keepwarm_net::respond_with_printed(exchange, "not_started", detail, &printed);
         true
     }

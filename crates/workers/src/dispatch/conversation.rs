@@ -170,7 +170,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
                     self.exchange,
                     431,
                     "too_large_for_the_wire",
-                    "The head of the request is too large.",
+                    "The request headers are too large.",
                 );
                 false
             }

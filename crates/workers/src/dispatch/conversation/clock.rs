@@ -98,7 +98,7 @@ impl Conversation<'_, '_> {
         self.call.abandon();
         if self.expecting.is_some() {
             link.reset(stream, ResetCode::INCOMPLETE, "the body did not arrive in time");
-            let sentence = "The body of the request did not come in time.";
+            let sentence = "The request body did not arrive in time.";
             response::fail(self.exchange, 408, "body_too_slow", sentence);
             return true;
         }
@@ -114,7 +114,7 @@ impl Conversation<'_, '_> {
             return false;
         }
         self.stop_waiting();
-        let sentence = "No worker was free in time.";
+        let sentence = "The application is busy: no worker became free in time.";
         response::fail_later(self.exchange, 503, "queue_timeout", sentence, 1);
         true
     }

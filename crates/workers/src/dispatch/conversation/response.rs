@@ -67,7 +67,7 @@ impl Conversation<'_, '_> {
         (self.complete, self.over) = (true, true);
         if socket.is_none() {
             self.forget_hijacked();
-            let sentence = "The socket on which the application answers could not be taken over.";
+            let sentence = "The socket on which the application responds could not be taken over.";
             tracing::error!(app = %self.app.name, id = %id(self.exchange), "{sentence}");
             fail(self.exchange, 502, "hijack_failed", sentence);
         }
@@ -148,7 +148,7 @@ impl Conversation<'_, '_> {
                     self.exchange,
                     502,
                     "bad_field",
-                    "The application's response has a field that cannot be sent.",
+                    "The application's response has a header that cannot be sent.",
                 );
             }
         }
@@ -194,7 +194,7 @@ impl Conversation<'_, '_> {
     fn lose_kept(&mut self, error: &SpoolError) {
         tracing::error!(app = %self.app.name, id = %id(self.exchange), %error, "response cut: the part that its client had not read is lost");
         self.stop_waiting();
-        fail(self.exchange, 500, "spool_failed", "The response could not be kept for the client.");
+        fail(self.exchange, 500, "spool_failed", "The server could not store the response.");
     }
 }
 

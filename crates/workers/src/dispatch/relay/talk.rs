@@ -265,7 +265,7 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
             Ok(()) => Step::Moved,
             Err(bad) => {
                 tracing::error!(app = %relay.app.name, id = %relay.id(), "{bad}");
-                relay.fail(502, "bad_field", "The application's response has a field that cannot be sent.");
+                relay.fail(502, "bad_field", "The application's response has a header that cannot be sent.");
                 Step::Refused
             }
         }
@@ -323,7 +323,7 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
     /// A part of the response is gone: its client must not take the rest for the whole.
     fn lose_kept(&mut self, error: &SpoolError) -> Verdict {
         tracing::error!(app = %self.relay.app.name, id = %self.relay.id(), %error, "response cut: the part that its client had not read is lost");
-        self.relay.fail(500, "spool_failed", "The response could not be kept for the client.");
+        self.relay.fail(500, "spool_failed", "The server could not store the response.");
         self.leave_running();
         Verdict::Over
     }
