@@ -87,7 +87,7 @@ def measure(options, app, preload):
         shutil.rmtree(server.folder, ignore_errors=True)
 
 
-READY = re.compile(r"\bpid=(\d+).*?\bboot_ms=(\d+).*the worker is ready|the worker is ready.*?\bpid=(\d+).*?\bboot_ms=(\d+)")
+READY = re.compile(r"\bpid=(\d+).*?\bboot_ms=(\d+).*worker ready|worker ready.*?\bpid=(\d+).*?\bboot_ms=(\d+)")
 
 
 def ready(log):

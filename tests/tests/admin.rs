@@ -168,7 +168,10 @@ fn a_busy_app_is_ready() {
     });
     let (status, ready) = json(&server, "/readyz");
     assert_eq!((status, &ready["ok"]), (200, &true.into()), "{ready}");
-    assert!(ready["apps"][0]["why"].as_str().is_some_and(|why| why.contains("at work")), "{ready}");
+    assert!(
+        ready["apps"][0]["why"].as_str().is_some_and(|why| why.contains("busy with requests")),
+        "{ready}"
+    );
 }
 
 /// An idle worker that does not answer through the wire would not take a request either.

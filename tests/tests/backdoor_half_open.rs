@@ -118,7 +118,7 @@ fn a_peer_that_vanished_is_left_for_another() {
     // It is noticed, and not for every call anew.
     assert!(vanishing.lost() <= 10, "{} of 30 calls were lost there", vanishing.lost());
     if vanishing.lost() > 0 {
-        server.wait_for_log("did not begin to respond within 1.0 s", LONG);
+        server.wait_for_log("did not start to respond within 1.0 s", LONG);
     }
 }
 
@@ -130,7 +130,7 @@ fn a_call_that_cannot_be_made_again_is_told_why() {
     vanishing.vanish();
     for method in ["POST", "GET"] {
         let response = server.ask(request(method, "/"));
-        assert_told(&response, 504, "first_byte_timeout", "did not begin to respond within 1.0 s");
+        assert_told(&response, 504, "first_byte_timeout", "did not start to respond within 1.0 s");
     }
     assert_eq!(vanishing.lost(), 2, "neither was sent twice");
     vanishing.origin.wait_until("the lost connections are closed", |origin| origin.open() == 0);
@@ -150,7 +150,7 @@ fn a_response_whose_sender_vanishes_is_cut() {
     assert_eq!(client.read_exact(4), b"half");
     let (rest, orderly) = client.read_to_end();
     assert!(rest.is_empty() && !orderly);
-    server.wait_for_log("moved no byte for 1.0 s", LONG);
+    server.wait_for_log("transferred no data for 1.0 s", LONG);
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn an_upload_whose_receiver_vanishes_is_told() {
         // Cut in the middle, as soon as it was answered.
         let _ = sending.write_all(&vec![b'x'; length]);
     });
-    assert_told(&client.response("POST"), 504, "idle_timeout", "moved no byte for 1.0 s");
+    assert_told(&client.response("POST"), 504, "idle_timeout", "transferred no data for 1.0 s");
     drop(client);
     sender.join().unwrap();
 }
@@ -186,7 +186,7 @@ fn an_address_that_responds_to_no_connect_is_left_for_another() {
     }
     let alone = door(&[full.address], "retries = 0\n");
     let response = alone.ask(request("POST", "/"));
-    assert_told(&response, 504, "connect_timeout", "made no connection within 1.0 s");
+    assert_told(&response, 504, "connect_timeout", "accepted no connection within 1.0 s");
 }
 
 /// A real server, stopped and continued.
@@ -202,7 +202,7 @@ fn a_process_that_is_stopped_is_waited_for_no_longer_than_it_may_and_found_again
     // On the kept connection, and on a new one, which its kernel takes.
     for method in ["GET", "POST", "GET"] {
         let response = server.ask(request(method, "/"));
-        assert_told(&response, 504, "first_byte_timeout", "did not begin to respond within 1.0 s");
+        assert_told(&response, 504, "first_byte_timeout", "did not start to respond within 1.0 s");
     }
     process::signal(origin.pid(), Signal::CONT);
     process::wait_until("it responds again", LONG, || server.ask(request("GET", "/")).status == 200);

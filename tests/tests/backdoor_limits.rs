@@ -85,12 +85,12 @@ fn two_keepwarms_share_a_limit_and_outlive_its_store() {
     until_refused(&one);
     until_refused(&two);
     redis.stop();
-    let line = one.wait_for_log("the store of rate limits is not asked for a while", BOUND);
+    let line = one.wait_for_log("rate limit store failed", BOUND);
     assert!(line.contains("store_unreachable"), "{line}");
     assert!(statuses(&one, "/", 10).contains(&429), "it counts by itself");
     redis.start_again();
-    one.wait_for_log("the store of rate limits is asked again", BOUND);
-    two.wait_for_log("the store of rate limits is asked again", BOUND);
+    one.wait_for_log("rate limit store in use again", BOUND);
+    two.wait_for_log("rate limit store in use again", BOUND);
     let all = [statuses(&one, "/", 3), statuses(&two, "/", 3)].concat();
     assert_eq!(all, [200, 200, 200, 429, 429, 429], "it has forgotten, and both ask it");
 }
@@ -122,7 +122,7 @@ fn a_store_is_reached_over_tls_and_only_the_right_one() {
     }
     assert_eq!(seen, [200, 200, 200, 429, 429], "they count together");
     let wrong = start(PASSWORD, "127.0.0.1");
-    let line = wrong.wait_for_log("the store of rate limits is not asked for a while", BOUND);
+    let line = wrong.wait_for_log("rate limit store failed", BOUND);
     assert!(
         line.contains("store_unreachable") && line.contains("127.0.0.1") && line.contains("localhost"),
         "{line}"
@@ -131,7 +131,7 @@ fn a_store_is_reached_over_tls_and_only_the_right_one() {
     assert_eq!(wrong.ask(get("/")).status, 503);
     // It is there, and says no.
     let strange = start("guess", "localhost");
-    let line = strange.wait_for_log("the store of rate limits is not asked for a while", BOUND);
+    let line = strange.wait_for_log("rate limit store failed", BOUND);
     assert!(line.contains("store_refused") && line.contains("Password"), "{line}");
 }
 

@@ -95,7 +95,7 @@ fn a_door_that_is_removed_is_closed_and_a_failed_reload_changes_nothing() {
     let mark = server.mark();
     server.configure(&config(&origin, "ca = \"/nowhere/ca.pem\"", &more));
     server.signal(Signal::HUP);
-    server.wait_for_log_after(mark, "not reloaded", Duration::from_secs(20));
+    server.wait_for_log_after(mark, "reload failed", Duration::from_secs(20));
     assert_eq!(Client::connect(door).ask(get("/")).text(), "other");
     assert_eq!(server.ask(get("/")).text(), "hello");
     assert_eq!(origin.connections(), 1);

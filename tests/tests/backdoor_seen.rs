@@ -420,7 +420,7 @@ fn a_server_that_keeps_no_connection_is_a_stall() {
     // Calls that come at once need as many connections: it takes more than eight in a row to know.
     assert_eq!(admin::wait_for_metric(&server, stalls, 4.0), 4.0);
     let line = server.wait_for_log("handshake_per_call", LONG);
-    assert!(line.contains("search") && line.contains("have its server keep them"), "{line}");
+    assert!(line.contains("search") && line.contains("let its server keep them"), "{line}");
     assert_eq!(server.log().matches("handshake_per_call").count(), 1, "said once");
     closes.store(false, Ordering::SeqCst);
     for _ in 0..12 {

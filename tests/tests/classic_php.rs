@@ -450,9 +450,9 @@ fn what_breaks_the_rules_of_fastcgi_is_a_502_and_the_site_stays_up() {
         ("other", "belongs to another request"),
         ("nothing", "closed_unanswered"),
         ("headless", "no field"),
-        ("empty", "before the head of its response"),
+        ("empty", "before its response head"),
         ("forged", "control character"),
-        ("overloaded", "has no room"),
+        ("overloaded", "has no capacity"),
         ("endless-head", "too large"),
         ("late", "nothing was asked"),
     ] {
@@ -483,7 +483,7 @@ fn a_head_of_a_script_with_an_old_syntax_is_mended() {
             (200, Some("1   2"), "fine")
         );
     }
-    server.wait_for_log("faults of syntax, which are mended", LONG);
+    server.wait_for_log("fixed syntax faults", LONG);
 }
 
 #[test]
@@ -517,7 +517,7 @@ fn a_link_that_leads_out_of_the_site_is_named_in_the_log() {
     for _ in 0..2 {
         assert_eq!(server.ask(get("/out.php")).text(), "pong");
     }
-    server.wait_for_log("a link leads out of the site there", LONG);
+    server.wait_for_log("a link leads out of the site", LONG);
     let link = format!("script={}", server.folder().join("site/out.php").display());
     assert!(server.log().contains(&link) && server.log().contains("leads_to=/"), "{}", server.log());
 }
@@ -526,7 +526,7 @@ fn a_link_that_leads_out_of_the_site_is_named_in_the_log() {
 #[test]
 fn processes_share_apcu_and_opcache_by_default() {
     let server = start_config(&config("", 4).replace("interpreter = \"\"\n", ""));
-    let line = server.wait_for_log("its scripts are run by this server", LONG);
+    let line = server.wait_for_log("this server runs its scripts", LONG);
     assert!(line.contains(&format!("server={}", php_fpm())), "{line}");
     let script = "<?php usleep(5000); echo apcu_inc('hits'), ' ', getmypid(), ' ', (int) opcache_is_script_cached(__FILE__);";
     let file = server.folder().join("site/count.php");

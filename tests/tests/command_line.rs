@@ -270,7 +270,7 @@ fn an_environment_that_is_gone_and_the_interpreter_in_its_place_are_named() {
         said(&tools::run(&mut command, BOUND))
     };
     let text = run(&["run", "nothing:app", "--bind", "127.0.0.1:0", "--workers", "1"]);
-    assert!(text.contains("VIRTUAL_ENV=/nonexistent/venv is not used: it has no bin/python"), "{text}");
+    assert!(text.contains("VIRTUAL_ENV=/nonexistent/venv is ignored: it has no bin/python"), "{text}");
     let failure = text.lines().find(|line| line.contains("could not be started")).unwrap_or_default();
     assert!(failure.contains("its interpreter is /") && failure.contains("python3, because"), "{text}");
 }

@@ -116,7 +116,7 @@ fn nothing_is_listened_on() {
     let output = boot("addresses", &[("keepwarm.toml", &config), ("shop.py", &app)]);
     let (out, err) = texts(&output);
     assert!(output.status.success(), "{out}\n{err}");
-    assert!(out.contains("keepwarm.toml: the configuration is good; apps that load: 1 of 1"), "{out}");
+    assert!(out.contains("keepwarm.toml: the configuration is valid; apps that load: 1 of 1"), "{out}");
     assert!(called.accept().is_err(), "the upstream was called");
     all_have_ended(&err, 1);
 }
@@ -158,5 +158,5 @@ fn boot_alone_is_refused() {
     );
     let (_, err) = texts(&output);
     assert_eq!(output.status.code(), Some(2), "{err}");
-    assert!(err.contains("--boot goes with --dry-run"), "{err}");
+    assert!(err.contains("--boot needs --dry-run"), "{err}");
 }

@@ -125,7 +125,7 @@ fn a_local_redirect_without_end_is_a_502_and_the_site_goes_on() {
     .expect("written");
     let response = server.client().patient(LONG).ask(get(loops));
     assert_eq!(response.status, 502);
-    server.wait_for_log("it has named ten others before", LONG);
+    server.wait_for_log("it has redirected ten times before", LONG);
     assert_eq!(server.ask(get("/?do=local&to=/%25zz")).status, 502, "no path");
     assert_eq!(server.ask(get("/?do=pong")).text(), "pong");
 }
@@ -142,7 +142,7 @@ fn a_reload_lets_a_php_fpm_finish_what_scripts_do_behind_their_responses() {
     // Longer than a worker that has finished gets before it is killed.
     assert_eq!(client.ask(get(&format!("/?do=behind&ms=4000&file={}", file.display()))).text(), "answered");
     server.signal(Signal::HUP);
-    server.wait_for_log("the worker has finished: SIGQUIT", LONG);
+    server.wait_for_log("worker has finished: sending SIGQUIT", LONG);
     wait_until("the script has done its work", LONG, || file.exists());
     wait_until("the old php-fpm has ended", LONG, || !process::alive(master));
     assert_eq!(client.ask(get("/?do=pong")).text(), "pong");
@@ -201,29 +201,29 @@ fn while_a_php_fpm_is_away_the_response_is_503_and_it_is_used_as_soon_as_it_retu
     };
     let socket = server.folder().join("fpm.sock");
     let socket = socket.to_str().expect("UTF-8");
-    server.wait_for_log("the app's server takes no connection", LONG);
+    server.wait_for_log("the app's server accepts no connections", LONG);
     let post = || {
         server.client().patient(LONG).ask("POST /?do=pong HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx")
     };
     for _ in 0..3 {
         let away = post();
         assert_eq!((away.status, away.field("retry-after")), (503, Some("1")));
-        assert!(away.text().contains("takes no connection"), "{}", away.text());
-        assert!(ready().contains("nobody takes connections at unix:"), "{}", ready());
-        assert!(status().contains("nobody takes connections at unix:"), "{}", status());
+        assert!(away.text().contains("accepts no connections"), "{}", away.text());
+        assert!(ready().contains("no server accepts connections at unix:"), "{}", ready());
+        assert!(status().contains("no server accepts connections at unix:"), "{}", status());
         let mark = server.mark();
         let fpm = Fpm::start(server.folder(), socket, 1);
         // At once: the first request after its return, one that could not be repeated.
         assert_eq!(post().text(), "pong");
-        server.wait_for_log_after(mark, "takes connections again", LONG);
+        server.wait_for_log_after(mark, "accepts connections again", LONG);
         assert_eq!(post().text(), "pong");
         assert_eq!(ready().trim(), "ok");
-        assert!(!status().contains("nobody takes"), "{}", status());
+        assert!(!status().contains("no server accepts"), "{}", status());
         drop(fpm);
         // php-fpm removes its socket, or it refuses.
         let mark = server.mark();
         assert_eq!(post().status, 503);
-        server.wait_for_log_after(mark, "takes no connection", LONG);
+        server.wait_for_log_after(mark, "accepts no connections", LONG);
     }
 }
 

@@ -68,7 +68,7 @@ fn a_thread_that_hangs_is_left_behind_and_a_fresh_process_takes_over() {
     let old = server.pid();
     let mut stuck = server.client();
     stuck.send(with_fault("hang"));
-    let line = server.wait_for_log("a thread does not turn", LONG);
+    let line = server.wait_for_log("a bug in Keepwarm: stuck thread", LONG);
     assert!(
         line.contains("stack=\"hang (keepwarm/src/faults.rs:") && line.contains("thread=keepwarm-data-"),
         "{line}"

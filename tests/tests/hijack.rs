@@ -116,7 +116,7 @@ fn a_reload_lets_sockets_go_on_until_the_drain_timeout() {
         wait_until("the new worker serves", BOUND, || server.ask(get("/")).text() != before);
         echoes(&mut client, b"of the old one");
         client.expect_end();
-        server.wait_for_log("the worker has ended: exited with status 0", BOUND);
+        server.wait_for_log("worker stopped: exited with status 0", BOUND);
     }
 }
 

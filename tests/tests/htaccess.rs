@@ -189,17 +189,17 @@ fn rewrites_lead_to_scripts_with_their_query() {
     // No rewrite leads to what is denied, or out.
     responds(&server, "/c/a", 403, "");
     responds(&server, "/c/..%2f..%2fetc/passwd", 200, "site/index.php");
-    assert!(!server.log().contains("is not honoured"), "{}", server.log());
+    assert!(!server.log().contains("unsupported line of an .htaccess file"), "{}", server.log());
 }
 
 #[test]
 fn the_start_says_what_is_denied_and_what_is_not_honoured() {
     let server = serve("entry = \"index.php\"\nkind = \"fastcgi\"");
-    let log = server.wait_for_log("what .htaccess files deny", LONG);
+    let log = server.wait_for_log("paths denied by .htaccess files", LONG);
     assert!(log.contains("folders=\"/ (in part), /conf\""), "{log}");
-    let ignored = server.wait_for_log("is not honoured", LONG);
+    let ignored = server.wait_for_log("unsupported line of an .htaccess file", LONG);
     assert!(ignored.contains("site/.htaccess line=4 ") && ignored.contains("^feed/(.*)"), "{ignored}");
-    assert_eq!(server.log().matches("is not honoured").count(), 1, "{}", server.log());
+    assert_eq!(server.log().matches("unsupported line of an .htaccess file").count(), 1, "{}", server.log());
 }
 
 #[test]

@@ -437,7 +437,7 @@ fn what_is_wrong_in_syntax_is_mended_and_what_is_wrong_in_framing_is_refused() {
             other => panic!("{path}: {other:?}\n{client}"),
         }
     }
-    assert!(server.log().contains("faults of syntax"), "told once");
+    assert!(server.log().contains("fixed syntax faults"), "told once");
 }
 
 /// What nobody asked for is never anybody's answer, and puts the one before it in doubt.
@@ -450,7 +450,7 @@ fn bytes_after_a_response_reach_nobody() {
         assert_eq!(refused.status, 502, "{}", refused.text());
         assert_eq!(client.ask(get("/ok")).text(), "hello", "after it");
     }
-    server.wait_for_log("sent bytes behind the end of its response", LONG);
+    server.wait_for_log("sent bytes after the end of its response", LONG);
     client.send("HEAD /ok HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(client.response("HEAD").status, 200, "a body where there can be none is dropped");
     assert_eq!(client.ask(get("/ok")).text(), "hello", "after it");
@@ -548,7 +548,7 @@ fn a_server_that_listens_on_all_interfaces_is_warned_of() {
         server
     };
     let open = serving("");
-    let line = open.wait_for_log("the worker listens on all interfaces", LONG);
+    let line = open.wait_for_log("worker listens on all interfaces", LONG);
     assert!(line.contains("WARN") && line.contains("address=0.0.0.0:"), "{line}");
     let closed = serving("127.0.0.1");
     assert!(!closed.log().contains("all interfaces"), "{}", closed.log());
@@ -572,7 +572,7 @@ fn a_server_is_ready_when_its_health_says_so() {
     wait_until("it was asked more than once", LONG, || {
         std::fs::read_to_string(&asked).is_ok_and(|lines| lines.lines().count() > 1)
     });
-    assert!(!server.log().contains("the worker is ready"));
+    assert!(!server.log().contains("worker ready"));
     std::fs::write(server.folder().join("flag"), "").expect("a file");
     let server = server.listening();
     assert_eq!(ask(&server, get("/")).text(), "well");
@@ -662,7 +662,7 @@ fn killed_processes_lose_no_get() {
             killed += 1;
             wait_until("it is gone", LONG, || !alive(now[round % 2]));
             // Both serve again before the next goes: else a request can meet two deaths, which is one more than it may.
-            wait_until("another", LONG, || server.log().matches("the worker is ready").count() >= 2 + killed);
+            wait_until("another", LONG, || server.log().matches("worker ready").count() >= 2 + killed);
         }
         load.wait_for(30);
     });

@@ -155,7 +155,7 @@ fn the_one_that_is_to_take_over() {
     let new = others.into_iter().find(|&pid| process::command(pid).contains("keepwarm run"));
     process::signal(new.expect("the new process"), Signal::KILL);
     // The old one goes on as before.
-    victim.server.wait_for_log("not upgraded; this process goes on", LONG);
+    victim.server.wait_for_log("upgrade failed; this process keeps serving", LONG);
     wait_until("its own workers only", LONG, || victim.workers() == 2);
     assert_eq!(victim.server.client().patient(LONG).ask(get("/pong")).text(), "pong");
     assert!(victim.folder("socket").exists() && victim.folder("pid").exists());
@@ -195,7 +195,7 @@ fn a_guardian_that_was_killed_is_replaced_and_knows_everything() {
         .into_iter()
         .find(|&pid| process::command(pid).contains("__guardian"));
     process::signal(guardian.expect("a guardian"), Signal::KILL);
-    victim.server.wait_for_log_after(mark, "the guardian has died; another is started", LONG);
+    victim.server.wait_for_log_after(mark, "guardian died; starting another", LONG);
     wait_until("another guardian", LONG, || {
         process::children(victim.server.pid())
             .into_iter()

@@ -517,7 +517,7 @@ fn without_descriptors_new_connections_wait_until_idle_ones_are_closed() {
         assert_eq!(client.response("GET").status, 200, "{client}");
     }
     let log = server.log();
-    assert!(log.contains("cannot accept connections, they wait"), "{log}");
+    assert!(log.contains("cannot accept connections; they wait"), "{log}");
 }
 
 /// May open so many files.

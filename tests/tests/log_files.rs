@@ -82,7 +82,7 @@ fn sigusr1_opens_the_files_anew_and_no_line_is_lost() {
         }
     });
     every_line_is_there(&server, &outcomes);
-    assert!(text(&server.folder().join("keepwarm.log")).contains("log files are opened anew"));
+    assert!(text(&server.folder().join("keepwarm.log")).contains("log files reopened"));
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_file_that_cannot_be_opened_anew_leaves_the_old_one_in_use() {
     std::fs::rename(server.folder().join("logs"), &away).expect("moved");
     server.signal(Signal::USR1);
     wait_until("it says so", LONG, || {
-        text(&server.folder().join("keepwarm.log")).contains("a log file cannot be opened anew")
+        text(&server.folder().join("keepwarm.log")).contains("cannot reopen a log file")
     });
     server.ask(get("/pong"));
     wait_until("the line is in the old file", LONG, || text(&away.join("access.log")).contains("/pong"));

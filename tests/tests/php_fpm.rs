@@ -165,7 +165,7 @@ fn a_process_that_holds_too_much_memory_is_replaced_after_its_request() {
     std::thread::scope(|scope| {
         let held = scope.spawn(|| ask(&server, &format!("/hold.php?file={}", file.display())));
         wait_until("it holds", LONG, || waiting(&file).len() == 1);
-        let line = server.wait_for_log("over max_memory", LONG);
+        let line = server.wait_for_log("above max_memory", LONG);
         let pid = waiting(&file)[0];
         assert!(line.contains(&format!("process={pid}")), "{line}");
         assert!(process::alive(pid));
@@ -194,7 +194,7 @@ fn a_process_that_holds_far_too_much_memory_is_killed_and_no_other() {
         assert_eq!(other_one.join().expect("a client").status, 200);
     });
     assert_eq!(who(&server).1, master);
-    server.wait_for_log("over kill_memory", LONG);
+    server.wait_for_log("above kill_memory", LONG);
 }
 
 /// As any page that ends its worker time and again.
@@ -234,12 +234,12 @@ fn a_slow_request_is_named_with_its_process() {
     let file = server.folder().join("go");
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| ask(&server, &format!("/waits.php?file={}", file.display())));
-        let line = server.wait_for_log("the request is slow", LONG);
+        let line = server.wait_for_log("slow request", LONG);
         assert!(line.contains(&format!("process={}", waiting(&file)[0])), "{line}");
         fs::write(&file, "").expect("written");
         assert_eq!(waits.join().expect("a client").status, 200);
     });
-    assert_eq!(server.log().matches("the request is slow").count(), 1, "{}", server.log());
+    assert_eq!(server.log().matches("slow request").count(), 1, "{}", server.log());
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn the_status_of_a_worker_is_not_taken_by_the_reaping_of_orphans() {
         server.wait_for_log_after(mark, "exited with status 7", LONG);
         wait_until("two workers", LONG, || server.client().patient(LONG).ask(get("/")).status == 200);
     }
-    assert!(!server.log().contains("nobody knows how"), "{}", server.log());
+    assert!(!server.log().contains("status unknown"), "{}", server.log());
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn an_upgrade_is_refused_with_the_reason() {
     let (server, keepwarm) = start();
     let mark = server.mark();
     process::signal(keepwarm, Signal::USR2);
-    server.wait_for_log_after(mark, "this is process 1, whose end is the end of its container", LONG);
+    server.wait_for_log_after(mark, "process 1 cannot be replaced, because its container ends with it", LONG);
     assert_eq!(server.ask(get("/")).status, 200);
 }
 
@@ -125,7 +125,7 @@ fn with_a_thread_that_hangs_it_finishes_what_the_others_have_and_exits_with_stat
     let all = process::descendants(server.pid());
     let mut stuck = server.client();
     stuck.send("GET / HTTP/1.1\r\nHost: a\r\nKeepwarm-Fault: hang\r\n\r\n");
-    server.wait_for_log("a thread does not turn", LONG);
+    server.wait_for_log("a bug in Keepwarm: stuck thread", LONG);
     let mut slow = server.client().patient(LONG);
     slow.send(get("/slow"));
     server.wait_for_log("process 1 cannot be replaced", LONG);

@@ -184,7 +184,7 @@ fn a_reload_loads_anew_and_leaves_nothing_of_the_old() {
     let mark = server.mark();
     server.signal(Signal::HUP);
     server.wait_for_log_after(mark, "the new version is broken", LONG);
-    server.wait_for_log_after(mark, "not reloaded", LONG);
+    server.wait_for_log_after(mark, "reload failed", LONG);
     assert_eq!(server.ask(get("/")).status, 200);
     wait_until("as many processes as before", LONG, || descendants(server.pid()).len() == before.len());
 }

@@ -66,7 +66,7 @@ fn after_three_deaths_it_is_503_and_says_until_when() {
     assert_eq!(response.json()["reason"], "route_quarantined");
     let after: u32 = response.field("retry-after").expect("Retry-After").parse().expect("seconds");
     assert!(after >= 1, "{after}");
-    let line = server.wait_for_log("the route kills workers", LONG);
+    let line = server.wait_for_log("route kills workers; refused", LONG);
     assert!(line.contains("seconds=5") && line.contains("route=\"POST /die\""), "{line}");
     // Another method, and another path, of the same app.
     std::fs::write(server.folder().join("mended"), "").expect("a file");
@@ -82,7 +82,7 @@ fn it_is_tried_again_and_opened_by_a_response() {
     for _ in 0..5 {
         assert_eq!(ask(&server, "POST", "/die").status, 200);
     }
-    server.wait_for_log("it is open again", LONG);
+    server.wait_for_log("no longer refused", LONG);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn a_safe_request_that_kills_twice_is_no_longer_given() {
     // The third death: not given once more.
     assert_eq!(ask(&server, "GET", "/die?id=x").status, 502);
     assert_eq!(begun(&server), 3);
-    server.wait_for_log("the route kills workers", LONG);
+    server.wait_for_log("route kills workers; refused", LONG);
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn time_outs_count_and_responses_of_other_pages_between_them_do_not_clear() {
         assert_eq!(ask(&server, "POST", "/who").status, 200, "the same route");
     }
     // The client has its response before the worker is dead.
-    wait_until("it is refused", LONG, || server.log().contains("the route kills workers"));
+    wait_until("it is refused", LONG, || server.log().contains("route kills workers; refused"));
     refused(&server, "/hang?id=x");
     assert_eq!(ask(&server, "POST", "/who").status, 200, "the same route, another page");
 }
@@ -172,6 +172,6 @@ fn one_deadly_page_between_good_ones_is_refused_and_takes_nothing_else_away() {
         }
         assert!(refusals > 20, "{workers} workers: {refusals} of 40 were refused");
         let log = server.log();
-        assert!(!log.contains("given up"), "{log}");
+        assert!(!log.contains("gave up"), "{log}");
     }
 }

@@ -40,7 +40,7 @@ fn counts(server: &Server) -> BTreeMap<String, u32> {
 
 /// How many workers were said to be replaced for this.
 fn recycled(server: &Server, why: &str) -> usize {
-    server.log().lines().filter(|line| line.contains(&format!("is to be replaced ({why})"))).count()
+    server.log().lines().filter(|line| line.contains(&format!("replacing worker ({why})"))).count()
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn max_requests_of_a_lone_quick_worker_loses_nothing() {
 fn max_age_replaces_an_idle_worker() {
     let server = start("wsgi_app:application", 1, "max_age = \"1s\"");
     let first = workers(&server);
-    server.wait_for_log("is to be replaced (age)", LONG);
+    server.wait_for_log("replacing worker (age)", LONG);
     wait_until("another worker, and it alone", LONG, || {
         let now = workers(&server);
         now.len() == 1 && now != first
@@ -124,10 +124,10 @@ fn kill_memory_kills_and_the_request_is_not_given_again() {
     let mut client = server.client().patient(LONG);
     client.send(get("/hold?mib=192&ms=60000"));
     assert_eq!(client.response("GET").status, 502);
-    let line = server.wait_for_log("over kill_memory (128 MiB)", LONG);
+    let line = server.wait_for_log("above kill_memory (128 MiB)", LONG);
     assert!(line.contains("SIGKILL"), "{line}");
     wait_until("two workers again", LONG, || workers(&server).len() == 2);
-    let kills = server.log().lines().filter(|line| line.contains("over kill_memory")).count();
+    let kills = server.log().lines().filter(|line| line.contains("above kill_memory")).count();
     // One line for the kill, one for the replacement: a second worker that took it would have been killed, too.
     assert!(kills <= 2, "{}", server.log());
 }
@@ -140,7 +140,7 @@ fn a_worker_whose_replacement_cannot_be_started_goes_on() {
     for _ in 0..5 {
         assert_eq!(server.ask(get("/pong")).status, 200);
     }
-    server.wait_for_log("the worker goes on, and is tried to be replaced later", LONG);
+    server.wait_for_log("worker not replaced; will retry", LONG);
     for _ in 0..20 {
         assert_eq!(server.ask(get("/pong")).status, 200);
     }

@@ -55,10 +55,13 @@ impl Bench {
 
     /// Asks for a reload, and says whether it was done.
     fn reload(&self) -> Result<(), String> {
+        let is_outcome = |line: &str| line.contains("reloaded") || line.contains("reload failed");
         let mark = self.server.mark();
         self.server.signal(Signal::HUP);
-        let line = self.server.wait_for_log_after(mark, "reloaded", LONG);
-        match line.contains("not reloaded") {
+        let said = || self.server.log().lines().skip(mark).find(|line| is_outcome(line)).map(str::to_owned);
+        wait_until("the reload is over", LONG, || said().is_some());
+        let line = said().unwrap_or_default();
+        match line.contains("reload failed") {
             true => Err(line),
             false => {
                 self.server.wait_for_log_after(mark, "reloaded in", LONG);

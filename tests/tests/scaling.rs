@@ -57,7 +57,7 @@ fn requests_that_wait_bring_workers_and_silence_takes_them_away() {
     let mark = server.mark();
     // And again.
     let outcomes = load.again().while_doing(8, 2, || {
-        server.wait_for_log_after(mark, "the number of workers changes: requests wait", LONG);
+        server.wait_for_log_after(mark, "changing the number of workers: requests wait", LONG);
         wait_for_workers(&server, 3);
     });
     all_responded_once(&counts(&server), &outcomes);
@@ -72,7 +72,7 @@ fn a_reload_keeps_the_number_that_the_load_has_made() {
         let old = workers(&server);
         let mark = server.mark();
         server.signal(Signal::HUP);
-        server.wait_for_log_after(mark, "the new workers serve", LONG);
+        server.wait_for_log_after(mark, "new workers serve", LONG);
         wait_until("three others", LONG, || {
             let now = workers(&server);
             now.len() == 3 && now.iter().all(|pid| !old.contains(pid))
@@ -94,7 +94,7 @@ fn signals_add_and_take_away_workers_until_the_next_reload() {
             load.wait_for(20);
         }
         server.signal(Signal::TTOU);
-        server.wait_for_log("no worker more or fewer", LONG);
+        server.wait_for_log("worker count unchanged", LONG);
         assert_eq!(workers(&server).len(), 1);
         server.signal(Signal::HUP);
         wait_for_workers(&server, 2);
@@ -108,7 +108,7 @@ fn signals_move_the_floor_of_an_app_that_follows_its_load() {
     server.signal(Signal::TTIN);
     wait_for_workers(&server, 2);
     server.signal(Signal::TTIN);
-    server.wait_for_log("no worker more or fewer", LONG);
+    server.wait_for_log("worker count unchanged", LONG);
     // Longer than `idle`: what a person asked for stays.
     std::thread::sleep(Duration::from_millis(2500));
     assert_eq!(workers(&server).len(), 2);

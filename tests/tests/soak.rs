@@ -57,7 +57,7 @@ fn nothing_is_left_behind_by_forks_that_come_and_go() {
     let recycles = wanted("SOAK_FORKED", 60);
     let mark = Mark::new();
     let server = start(&format!("{CONFIG}{FORKED}"), &mark);
-    let ended = || logged(&server, "the worker has ended");
+    let ended = || logged(&server, "worker stopped");
     let replace = |wanted: usize| {
         while ended() < wanted {
             let mut client = server.client().patient(LONG);
@@ -110,7 +110,7 @@ fn logged(server: &Server, part: &str) -> usize {
 /// Does it, and waits until so many workers more are ready.
 #[track_caller]
 fn replace(server: &Server, workers: usize, act: impl FnOnce()) {
-    const READY: &str = "the worker is ready";
+    const READY: &str = "worker ready";
     let wanted = logged(server, READY) + workers;
     act();
     wait_until("others in their places", LONG, || logged(server, READY) >= wanted);
@@ -119,7 +119,7 @@ fn replace(server: &Server, workers: usize, act: impl FnOnce()) {
 /// All workers are replaced.
 #[track_caller]
 fn reload(server: &Server) {
-    const ENDED: &str = "the worker has ended";
+    const ENDED: &str = "worker stopped";
     let wanted = logged(server, ENDED) + WORKERS;
     replace(server, WORKERS, || server.signal(Signal::HUP));
     wait_until("the old ones have ended", LONG, || logged(server, ENDED) >= wanted);

@@ -8,7 +8,7 @@ use keepwarm_tests::{ASGI, Client, Failure, Response, Server, WSGI, admin, get, 
 const LARGE: usize = 24 << 20;
 const ADMIN: &str = "[admin]\nbind = \"127.0.0.1:0\"\n";
 const LONG: Duration = Duration::from_secs(30);
-const CUT: &str = "response cut: what its client had not taken is lost";
+const CUT: &str = "response cut: the part that its client had not read is lost";
 
 fn request(server: &Server, request: impl AsRef<[u8]>) -> Client {
     let mut client = server.client().patient(LONG);

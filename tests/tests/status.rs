@@ -139,7 +139,7 @@ fn none_is_1_and_several_are_2() {
     assert_eq!(none.status.code(), Some(1));
     let said = text(&none.stderr);
     assert!(
-        said.contains("no Keepwarm was started in this folder")
+        said.contains("no Keepwarm was started in this directory")
             && said.lines().any(|line| {
                 let folder = std::fs::read_link(format!("/proc/{}/cwd", server.pid())).unwrap_or_default();
                 line.contains(&server.pid().to_string())
@@ -164,7 +164,7 @@ fn none_is_1_and_several_are_2() {
     wait_until("two run", LONG, || run(server.folder(), &["status"]).status.code() == Some(2));
     let several = run(server.folder(), &["status"]);
     assert!(
-        text(&several.stderr).contains("several were started in this folder"),
+        text(&several.stderr).contains("several instances were started in this directory"),
         "{}",
         text(&several.stderr)
     );
@@ -287,6 +287,6 @@ fn a_worker_that_would_die_of_it_is_not_asked() {
         json(&server)["workers"][0]["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).expect("a pid");
     let output = run(server.folder(), &["stack", "liar/1"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("would be ended by SIGQUIT"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("it has no handler for SIGQUIT"), "{}", text(&output.stderr));
     assert!(alive(pid));
 }

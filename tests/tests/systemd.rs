@@ -110,7 +110,7 @@ fn the_watchdog_hears_from_the_process_it_watches_and_from_no_other() {
     });
     other.wait_for("READY=1");
     silent.signal(Signal::TERM);
-    assert_eq!(other.wait_for(""), ["STOPPING=1", "STATUS=finishing what is under way"]);
+    assert_eq!(other.wait_for(""), ["STOPPING=1", "STATUS=finishing requests in progress"]);
     drop(server);
 }
 
@@ -180,6 +180,6 @@ fn sockets_of_a_socket_unit_are_served_and_left_as_they_were() {
 fn a_socket_that_no_listener_binds_is_told() {
     let address = format!("127.0.0.1:{}", keepwarm_tests::tools::free_port());
     let server = Server::start_as(WSGI, |folder| activator(folder, &address, &folder.join("other")));
-    server.wait_for_log(&format!("systemd passes a socket that no listener binds place={address}"), LONG);
+    server.wait_for_log(&format!("systemd passed a socket that no listener binds place={address}"), LONG);
     server.wait_for_log("place=unix:", LONG);
 }

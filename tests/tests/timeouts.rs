@@ -113,7 +113,7 @@ fn a_worker_that_never_comes_back_from_after_a_response_is_replaced() {
     let mut waiting = sent(&server, "POST /who?id=waits HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
     assert_ne!(pid(&mut waiting).to_string(), response.text());
     assert_eq!(begun(&server, "waits"), 1);
-    server.wait_for_log("still at work behind its response", LONG);
+    server.wait_for_log("still busy after its response", LONG);
     let stack = time(&server, "in close");
     assert!(stack <= time(&server, "killed by signal 9"), "{}", server.log());
 }
@@ -157,7 +157,7 @@ fn a_worker_of_many_that_does_not_turn_any_more_is_killed() {
     assert_eq!(blocking.response("GET").status, 504, "{blocking}");
     let stack = time(&server, "in block");
     assert!(stack <= time(&server, "killed by signal 9"), "{}", server.log());
-    server.wait_for_log("says nothing any more", LONG);
+    server.wait_for_log("responds to nothing any more", LONG);
     wait_until("another worker serves", LONG, || {
         server.client().patient(LONG).ask(get("/who")).status == 200
     });
@@ -217,7 +217,7 @@ fn worker_of(server: &Server, id: &str) -> String {
 fn a_slow_request_has_its_workers_stack_in_the_log_and_goes_on() {
     let server = start("hard_app", 1, "slow_log = \"300ms\"");
     let mut slow = sent(&server, &get("/gate?name=gate&id=slow"));
-    let line = server.wait_for_log("the request is slow", LONG);
+    let line = server.wait_for_log("slow request", LONG);
     for part in ["app=app", "worker=1", "route=\"GET /*\"", "id="] {
         assert!(line.contains(part), "{part} in {line}");
     }
@@ -228,7 +228,7 @@ fn a_slow_request_has_its_workers_stack_in_the_log_and_goes_on() {
     open_gate(&server, "gate");
     assert_eq!(slow.response("GET").status, 200, "{slow}");
     assert_eq!(server.ask(ticks).status, 200);
-    assert_eq!(server.log().matches("the request is slow").count(), 1, "{}", server.log());
+    assert_eq!(server.log().matches("slow request").count(), 1, "{}", server.log());
     assert_eq!(begun(&server, "slow"), 1);
 }
 
@@ -240,7 +240,7 @@ fn the_clients_time_makes_no_request_slow() {
     std::thread::sleep(Duration::from_millis(700));
     client.send("56789");
     assert_eq!(client.response("POST").status, 200, "{client}");
-    assert!(!server.log().contains("the request is slow"), "{}", server.log());
+    assert!(!server.log().contains("slow request"), "{}", server.log());
 }
 
 #[test]

@@ -147,9 +147,9 @@ fn what_cannot_take_over_leaves_the_old_process_as_it_was() {
     let service = start("");
     let workers = service.server.workers();
     for (text, told) in [
-        ("#!/bin/sh\nexit 3\n", "the new process ended before it served: exit status: 3"),
-        ("not a program\n", "cannot be started"),
-        ("#!/no/such/interpreter\n", "cannot be started"),
+        ("#!/bin/sh\nexit 3\n", "the new process exited before it served: exit status: 3"),
+        ("not a program\n", "cannot start"),
+        ("#!/no/such/interpreter\n", "cannot start"),
     ] {
         script(&service.binary, text);
         service.server.signal(Signal::USR2);
@@ -192,7 +192,7 @@ fn a_new_process_that_never_serves_is_ended() {
     );
     script(&service.binary, "#!/bin/sh\nexec sleep 1000\n");
     service.server.signal(Signal::USR2);
-    service.wait_for_log("did not serve within 10s, and was ended");
+    service.wait_for_log("did not serve within 10s and was stopped");
     goes_on(&service, &[]);
     end(&service);
 }
@@ -220,7 +220,7 @@ fn a_new_process_that_is_told_nothing_gives_up() {
     let said = std::fs::read_to_string(&log).expect("what it has said");
     let _ = std::fs::remove_file(&log);
     assert!(ended.is_some_and(|status| !status.success()), "{ended:?}: {said}");
-    assert!(said.contains("what is to be taken over cannot be received"), "{said}");
+    assert!(said.contains("cannot receive the sockets of the old process"), "{said}");
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn a_reload_that_is_asked_for_during_an_upgrade_is_done_by_the_new_process() {
     let mut held = service.server.client();
     held.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab");
     process::signal(old, Signal::USR2);
-    service.wait_for_log("another process is started to take over");
+    service.wait_for_log("starting a new process to take over");
     process::signal(old, Signal::HUP);
     service.wait_for_successor(old);
     service.wait_for_log("reloaded in");

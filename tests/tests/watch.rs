@@ -106,13 +106,14 @@ fn a_broken_version_leaves_the_old_one_and_says_so() {
     let before = about(&server, "/");
     let mark = server.mark();
     std::fs::write(file(&server), "this is no Python").expect("broken");
-    server.wait_for_log_after(mark, "not recycled; what ran goes on running", LONG);
+    server.wait_for_log_after(mark, "workers not replaced; the previous ones keep serving", LONG);
     server.wait_for_log_after(mark, "SyntaxError", LONG);
     assert_eq!(about(&server, "/"), before);
     // A person sees the error; scripts, pictures and calls go on.
     let shown = page(&server, "document");
     assert_eq!((shown.status, shown.field("content-type")), (500, Some("text/html; charset=utf-8")));
-    for part in ["The application does not start as its files are now", "this is no Python", "SyntaxError: "]
+    for part in
+        ["The application does not start with its current files", "this is no Python", "SyntaxError: "]
     {
         assert!(shown.text().contains(part), "{part}: {}", shown.text());
     }
@@ -162,7 +163,7 @@ fn a_new_version_serves_as_soon_as_one_worker_has_it() {
     // The second worker does not go on to start with what is broken by then.
     let mark = server.mark();
     std::fs::write(file(&server), "this is no Python").expect("broken");
-    server.wait_for_log_after(mark, "not recycled; what ran goes on running", LONG);
+    server.wait_for_log_after(mark, "workers not replaced; the previous ones keep serving", LONG);
     std::fs::write(&go, "").expect("go");
     std::fs::write(file(&server), code("3", "")).expect("mended");
     wait_for_version(&server, "3");
@@ -195,17 +196,17 @@ fn a_new_folder_and_what_came_with_it_count() {
     std::fs::create_dir_all(&elsewhere).expect("a folder");
     std::fs::write(elsewhere.join("module.py"), "").expect("a module");
     std::fs::rename(server.folder().join("elsewhere"), server.folder().join("a/package")).expect("moved");
-    server.wait_for_log_after(mark, "recycled: the workers run what has changed", LONG);
+    server.wait_for_log_after(mark, "workers replaced: they run the changed files", LONG);
     // And what changes in it later.
     let mark = server.mark();
     std::fs::write(server.folder().join("a/package/deep/module.py"), "x = 1\n").expect("changed");
-    server.wait_for_log_after(mark, "recycled: the workers run what has changed", LONG);
+    server.wait_for_log_after(mark, "workers replaced: they run the changed files", LONG);
     // A folder made in its place, and filled at once.
     let mark = server.mark();
     let place = server.folder().join("a/made/deep");
     std::fs::create_dir_all(&place).expect("a folder");
     std::fs::write(place.join("module.py"), "").expect("a module");
-    server.wait_for_log_after(mark, "recycled: the workers run what has changed", LONG);
+    server.wait_for_log_after(mark, "workers replaced: they run the changed files", LONG);
 }
 
 #[test]

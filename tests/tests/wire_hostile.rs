@@ -236,7 +236,7 @@ fn a_worker_that_gives_no_credit_back_is_replaced() {
     let responded = clients.iter_mut().filter_map(|client| client.try_response("POST").ok());
     let whole = responded.filter(|response| response.status == 200 && response.text() == "whole").count();
     assert_eq!(whole, 7, "all but the one that the old worker could not be sent");
-    let line = server.wait_for_log("is to be replaced (credit)", Duration::from_secs(20));
+    let line = server.wait_for_log("replacing worker (credit)", Duration::from_secs(20));
     assert!(line.contains("nothing can be sent to it"), "{line}");
     keepwarm_tests::process::wait_until("the old one has gone", Duration::from_secs(20), || {
         let now = liar_pids(&server);

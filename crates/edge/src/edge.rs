@@ -67,10 +67,10 @@ impl Edge {
             app.handle(exchange).await;
             let Some(local) = exchange.request_mut().redirected.take() else { return };
             if redirects == REDIRECTS {
-                return refuse_redirect(exchange, &local, "it has named ten others before");
+                return refuse_redirect(exchange, &local, "it has redirected ten times before");
             }
             if normalize_path(path_of(&local), &mut Vec::new()).is_err() {
-                return refuse_redirect(exchange, &local, "that is no path");
+                return refuse_redirect(exchange, &local, "not a valid path");
             }
             exchange.request_mut().redirect(&local);
             match self.site.load().handle(exchange) {
@@ -84,8 +84,8 @@ impl Edge {
 /// The app's mistake.
 fn refuse_redirect(exchange: &mut Exchange<'_>, local: &[u8], why: &str) {
     let app = exchange.request().target.as_deref();
-    tracing::error!(app, location = %local.escape_ascii(), why, "the app named a path in place of its response that is not followed");
-    let detail = "The application named another path in place of its response, which cannot be followed.";
+    tracing::error!(app, location = %local.escape_ascii(), why, "local redirect of the app not followed");
+    let detail = "The application returned a local redirect that cannot be followed.";
     respond_with_error(exchange, 502, "local_redirect", detail, &[]);
 }
 
@@ -120,7 +120,7 @@ impl Site {
         match find(self.routes(), host, request.path(), &request.head.method) {
             Found::Route(route) => self.follow(route, exchange),
             Found::WrongMethod(allow) => {
-                let detail = "The method is not served at this path.";
+                let detail = "This method is not supported at this path.";
                 let fields = [("Allow", allow.as_bytes())];
                 respond_with_error(exchange, 405, "method_not_allowed", detail, &fields);
                 None
@@ -130,7 +130,7 @@ impl Site {
                     exchange,
                     404,
                     "no_route",
-                    "Nothing is served at this host and path.",
+                    "Nothing was found at this host and path.",
                     &[],
                 );
                 None
@@ -146,11 +146,11 @@ impl Site {
             Connect | Trace => {
                 // What follows a CONNECT was meant for a tunnel.
                 exchange.close_after();
-                let detail = "The method is not served here.";
+                let detail = "This method is not supported here.";
                 respond_with_error(exchange, status, name, detail, &[("Allow", self.allow().as_bytes())]);
             }
             Expectation => {
-                let detail = "The only expectation that can be met is 100-continue.";
+                let detail = "The only supported expectation is 100-continue.";
                 respond_with_error(exchange, status, name, detail, &[]);
             }
         }
@@ -228,7 +228,7 @@ fn refused(route: &Route, request: &Request) -> Option<Refusal> {
         return Some(Refusal {
             status: 403,
             name: "address_denied",
-            detail: "Your address may not use this.".to_owned(),
+            detail: "Access from your address is not allowed.".to_owned(),
         });
     }
     match (route.max_body, request.head.body) {

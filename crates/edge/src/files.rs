@@ -82,11 +82,11 @@ impl Files {
             }
             Looked::NeedsSlash => redirect_to_folder(exchange),
             Looked::Denied => {
-                let detail = "The server may not read this file.";
+                let detail = "The server is not allowed to read this file.";
                 respond_with_error(exchange, 403, "file_denied", detail, &[]);
             }
             Looked::Hidden => {
-                let detail = "This file is not served.";
+                let detail = "Access to this file is not allowed.";
                 respond_with_error(exchange, 403, "file_hidden", detail, &[]);
             }
             Looked::Failed => {}
@@ -181,7 +181,7 @@ impl Files {
 
 /// Out of descriptors, a broken disk, a kernel without `openat2`: not the client's fault, and not the file's.
 fn fail(exchange: &mut Exchange<'_>, folder: &Folder, error: &std::io::Error) {
-    tracing::error!(folder = %folder.path().display(), %error, "a file cannot be opened");
+    tracing::error!(folder = %folder.path().display(), %error, "cannot open a file");
     respond_with_error(exchange, 500, "file_failed", "The server could not read the file.", &[]);
 }
 
@@ -194,7 +194,7 @@ impl Handler for Files {
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         Box::pin(async move {
             if !takes(&exchange.request().head.method) {
-                let detail = "A file can only be read.";
+                let detail = "Only GET and HEAD are supported for a file.";
                 respond_with_error(exchange, 405, "method_not_allowed", detail, &[("Allow", b"GET, HEAD")]);
             } else if !self.serve(exchange).await {
                 respond_with_error(exchange, 404, "no_file", "There is no such file.", &[]);

@@ -159,7 +159,7 @@ fn tell_of_unheard_proxy(request: &Request) {
     if is_near && !TOLD.swap(true, Ordering::Relaxed) {
         tracing::warn!(
             %peer,
-            "a peer sends X-Forwarded-For and is not believed: if it is your proxy, add it to server.trusted_proxies"
+            "X-Forwarded-For of an untrusted peer ignored; if the peer is your proxy, add it to server.trusted_proxies"
         );
     }
 }

@@ -102,7 +102,7 @@ impl Redirect {
         let request = exchange.request();
         // Only HTTP/1.0 may name no host, or name it empty; a reference without one would be another.
         if self.to.contains(&LocationPiece::Host) && request.head.authority().is_empty() {
-            let detail = "The redirect of this path needs the request to name its host.";
+            let detail = "The redirect at this path requires a request with a host name.";
             return respond_with_error(exchange, 400, "redirect_without_host", detail, &[]);
         }
         let location = self.location(request);

@@ -128,9 +128,9 @@ impl Discovery {
         let (new, gone) = (list(&mut new.into_iter()), list(&mut gone.into_iter()));
         self.status.note_change();
         if before.is_empty() {
-            tracing::info!(upstream = %self.upstream, endpoints = new, "the upstream's endpoints are known");
+            tracing::info!(upstream = %self.upstream, endpoints = new, "upstream endpoints found");
         } else {
-            tracing::info!(upstream = %self.upstream, new, gone, "the upstream's endpoints have changed");
+            tracing::info!(upstream = %self.upstream, new, gone, "upstream endpoints changed");
         }
     }
 }
@@ -243,7 +243,7 @@ impl Watch {
         match heard.trouble {
             None => {
                 if std::mem::take(&mut self.failures) > 0 {
-                    tracing::info!(upstream = %self.upstream, name, "looking the upstream's name up works again");
+                    tracing::info!(upstream = %self.upstream, name, "upstream name lookup works again");
                 }
                 self.backoff.reset();
                 let ttl = heard.ttl.unwrap_or(self.dns.min_ttl);
@@ -255,7 +255,7 @@ impl Watch {
                 // A response that is merely late is asked for again, quietly.
                 if self.failures == 1 && failure.name != "dns_late" {
                     tracing::warn!(upstream = %self.upstream, name, reason = failure.name,
-                        "looking the upstream's name up fails: {}. What was known of it goes on being used", failure.sentence);
+                        "upstream name lookup failed: {}; the endpoints found before stay in use", failure.sentence);
                 }
                 self.backoff.handle_end(Duration::ZERO, crate::random())
             }

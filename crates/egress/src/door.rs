@@ -90,10 +90,10 @@ fn refused(exchange: &mut Exchange<'_>, names: Option<&[String]>) -> bool {
             Connect | Trace => {
                 // What follows a CONNECT was meant for a tunnel.
                 exchange.close_after();
-                respond_with_error(exchange, status, name, "The method is not served here.", &[ALLOW]);
+                respond_with_error(exchange, status, name, "This method is not supported here.", &[ALLOW]);
             }
             Expectation => {
-                let detail = "The only expectation that can be met is 100-continue.";
+                let detail = "The only supported expectation is 100-continue.";
                 respond_with_error(exchange, status, name, detail, &[]);
             }
         }

@@ -25,8 +25,10 @@ impl Denied {
 
     pub(crate) fn sentence(self) -> &'static str {
         match self {
-            Self::ForeignOrigin => "A page of another site may not use this door.",
-            Self::ForeignHost => "This door does not go by that name: use its address, or localhost.",
+            Self::ForeignOrigin => "Requests from pages of other sites are not allowed here.",
+            Self::ForeignHost => {
+                "This host name is not accepted here: use the address of the upstream's `bind`, or localhost."
+            }
         }
     }
 }

@@ -56,7 +56,7 @@ impl Adapter {
         if let Some(installed) = installed.filter(|folder| folder.join(self.marker).is_file()) {
             return Ok(installed);
         }
-        let mut failure = io::Error::other("there is no folder for a cache");
+        let mut failure = io::Error::other("no directory for a cache");
         for candidate in cache::candidates() {
             match candidate.secure().and_then(|cache| self.unpack(&cache)) {
                 Ok(folder) => return Ok(folder),

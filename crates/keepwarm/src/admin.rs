@@ -248,7 +248,7 @@ impl Door {
             return Response::error(
                 refusal.status(),
                 refusal.name(),
-                "The method is not served here.",
+                "This method is not supported here.",
                 wants_json,
             );
         }
@@ -256,7 +256,7 @@ impl Door {
             return Response::error(
                 404,
                 "no_route",
-                "There is nothing here; / lists what there is.",
+                "Nothing was found at this path; / lists the paths.",
                 wants_json,
             );
         };
@@ -270,7 +270,7 @@ impl Door {
             Act::Write => ("POST", &[Method::POST]),
         };
         if !allowed.contains(&request.head.method) {
-            let sentence = format!("Here the method is {allow}.");
+            let sentence = format!("Use {allow} for this path.");
             return Response::error(405, "method_not_allowed", &sentence, wants_json)
                 .with(Some(("Allow", allow)));
         }
@@ -304,7 +304,7 @@ impl Desk {
                 let name = status::json::puma::app_of(request.head.query().unwrap_or_default());
                 let stats = status::json::puma::json(&self.view.look().await, name);
                 stats.map_or_else(
-                    || Response::error(404, "no_app", "There is no app of Ruby of this name.", wants_json),
+                    || Response::error(404, "no_app", "There is no Ruby app of this name.", wants_json),
                     |stats| Response::json(200, &stats),
                 )
             }
@@ -318,7 +318,9 @@ impl Desk {
         let _ = self.reloads.send(reply);
         let (status, ok, message) = match outcome.await {
             Ok(Ok(message)) => (200, true, message),
-            Ok(Err(message)) => (500, false, format!("not reloaded; what ran goes on running.\n{message}")),
+            Ok(Err(message)) => {
+                (500, false, format!("reload failed; the previous configuration stays active.\n{message}"))
+            }
             Err(_) => (503, false, "Keepwarm is stopping.".to_owned()),
         };
         match wants_json {
@@ -330,12 +332,12 @@ impl Desk {
 
 const INDEX: &str = "Keepwarm
 
-GET  /livez    200 when the threads of the process turn
-GET  /readyz   200 when requests are wanted and each app has a worker for them
-GET  /metrics  for Prometheus
-GET  /status   what runs, as JSON
-GET  /stats    a Ruby app as Puma's `stats` has it; ?app=NAME where there are several
-POST /reload   as `keepwarm reload`; over a Unix socket, or with the token
+GET  /livez    200 when the threads of the process make progress
+GET  /readyz   200 when Keepwarm is ready for requests and each app has a worker for them
+GET  /metrics  metrics for Prometheus
+GET  /status   apps, workers and listeners as JSON
+GET  /stats    a Ruby app in the format of Puma's `stats`; ?app=NAME if there are several
+POST /reload   same as `keepwarm reload`; over a Unix socket, or with the token
 ";
 
 const TEXT: &str = "text/plain; charset=utf-8";

@@ -44,7 +44,7 @@ pub(crate) fn check(options: &Check) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            complain(&format!("the reactor could not be started: {error}"));
+            complain(&format!("cannot start the event loop: {error}"));
             return ExitCode::from(status::UNREACHED);
         }
     };

@@ -13,16 +13,16 @@ use clap::{Args, Parser, Subcommand};
 #[command(
     name = "keepwarm",
     version,
-    about = "Serves an application from long-lived workers, with HTTP exactly right.",
+    about = "Serve an app from long-lived workers, with correct HTTP",
     after_help = "Examples:\n  keepwarm run shop.wsgi:application            serve a Python app (WSGI or ASGI) on 127.0.0.1:8080\n  \
                   keepwarm run shop.wsgi:application --bind 0.0.0.0:80 --workers 4\n  \
-                  keepwarm run                                  serve what keepwarm.toml says\n  \
-                  keepwarm run --dry-run                        only check the configuration\n  \
-                  keepwarm run --dry-run --boot                 also whether each app loads\n  \
-                  keepwarm reload                               new configuration, new workers, no request lost\n  \
-                  keepwarm status                               what runs, and what it does\n  \
-                  keepwarm check https://shop.example/          which of the known stalls a server has, and what to do\n  \
-                  keepwarm explain app.workers                  what a key of the configuration means",
+                  keepwarm run                                  serve what keepwarm.toml configures\n  \
+                  keepwarm run --dry-run                        check the configuration only\n  \
+                  keepwarm run --dry-run --boot                 also check that each app loads\n  \
+                  keepwarm reload                               load new configuration and code, losing no request\n  \
+                  keepwarm status                               show apps, workers and listeners\n  \
+                  keepwarm check https://shop.example/          check a server for known stalls, with fixes\n  \
+                  keepwarm explain app.workers                  explain a configuration key",
     disable_help_subcommand = true
 )]
 pub(crate) struct Cli {
@@ -49,21 +49,21 @@ impl Cli {
 pub(crate) enum Command {
     /// Serve an application
     Run(Run),
-    /// Have the running Keepwarm read its configuration again and replace its workers, losing no request
+    /// Reload configuration and workers without losing a request
     Reload(Which),
-    /// Show what the running Keepwarm does: apps, workers, listeners
+    /// Show apps, workers and listeners of the running instance
     Status(Status),
-    /// Show where a worker stands: the stack of its threads, which also goes to the log
+    /// Print the stacks of a worker's threads, and log them
     Stack(Stack),
-    /// Examine any HTTP server for the known stalls: what it does, what that costs, what to do about it
+    /// Check any HTTP server for known stalls
     #[command(long_about = check::ABOUT)]
     Check(Box<Check>),
-    /// Explain a key of the configuration, or list the keys of a section
+    /// Explain a configuration key, or list the keys of a section
     Explain {
-        /// The key, for example `app.workers`, `queue_timeout` or `listen`
+        /// Key, for example `app.workers`, `queue_timeout` or `listen`
         key: Option<String>,
     },
-    /// Write the reference of the configuration: a page or a JSON schema
+    /// Print the configuration reference: a page or a JSON schema
     Reference {
         /// Print the JSON schema instead of the page
         #[arg(long)]
@@ -73,47 +73,47 @@ pub(crate) enum Command {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Run {
-    /// What to serve: `module:attribute` or `path/file.py:attribute` (Python; WSGI and ASGI are told apart), `config.ru` (Ruby),
-    /// `public/index.php` (PHP). Without it, the configuration file says
+    /// App to serve: `module:attribute` or `path/file.py:attribute` (Python; WSGI or ASGI is detected), `config.ru` (Ruby) or
+    /// `public/index.php` (PHP) [default: the apps of the configuration file]
     pub(crate) target: Option<String>,
-    /// The configuration file
+    /// Configuration file
     #[arg(
         long,
         value_name = "FILE",
         conflicts_with = "target",
-        help = "The configuration file [default: keepwarm.toml]"
+        help = "Configuration file [default: keepwarm.toml]"
     )]
     pub(crate) config: Option<PathBuf>,
-    /// Where to listen: HOST:PORT or unix:PATH; may be given several times
+    /// Address to listen on: HOST:PORT or unix:PATH; may be repeated
     #[arg(
         long,
         value_name = "ADDRESS",
-        help = "Where to listen: HOST:PORT or unix:PATH; may be repeated [default: 127.0.0.1:8080]"
+        help = "Address to listen on: HOST:PORT or unix:PATH; may be repeated [default: 127.0.0.1:8080]"
     )]
     pub(crate) bind: Vec<String>,
-    /// How many worker processes
-    #[arg(long, value_name = "N", help = "How many worker processes [default: one per core]")]
+    /// Number of worker processes
+    #[arg(long, value_name = "N", help = "Number of worker processes [default: one per core]")]
     pub(crate) workers: Option<String>,
-    /// Replace the workers when a source file of the app changes (for development)
+    /// Replace workers when a source file of the app changes (for development)
     #[arg(long)]
     pub(crate) watch: bool,
-    /// Check the configuration and the files it names, and exit
+    /// Check the configuration and the files it names, then exit
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// With --dry-run: also start one worker of each app, until it is ready or fails, and stop it
+    /// With --dry-run: also start one worker of each app, and stop it when it is ready or has failed
     #[arg(long)]
     pub(crate) boot: bool,
-    /// A program that serves HTTP on the port in the variable PORT
+    /// Command to run: a program that serves HTTP on the port in the variable PORT
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Status {
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Again each second, until q or Ctrl-C
+    /// Refresh every second, until q or Ctrl-C
     #[arg(long)]
     pub(crate) watch: bool,
     #[command(flatten)]
@@ -122,26 +122,26 @@ pub(crate) struct Status {
 
 #[derive(Debug, Args)]
 pub(crate) struct Stack {
-    /// The worker: APP/NUMBER as `keepwarm status` shows it, or its process id
+    /// Worker: APP/NUMBER as `keepwarm status` shows it, or its process id
     pub(crate) worker: String,
     #[command(flatten)]
     pub(crate) which: Which,
 }
 
-/// Which of the running Keepwarms is meant.
+/// The running instance to control.
 #[derive(Debug, Args)]
 pub(crate) struct Which {
-    /// The configuration file of the Keepwarm that is meant
+    /// Configuration file of the instance to control
     #[arg(
         long,
         value_name = "FILE",
-        help = "The configuration file of the Keepwarm that is meant [default: the one started in this directory]"
+        help = "Configuration file of the instance to control [default: the one started in this directory]"
     )]
     pub(crate) config: Option<PathBuf>,
-    /// The process id of the Keepwarm that is meant
+    /// Process id of the instance to control
     #[arg(long, value_name = "PID", conflicts_with = "config")]
     pub(crate) pid: Option<u32>,
-    /// The file that its `server.pid_file` names
+    /// Pid file of the instance to control (its `server.pid_file`)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "pid"])]
     pub(crate) pid_file: Option<PathBuf>,
 }

@@ -26,7 +26,7 @@ pub(crate) fn unchecked(config: &Config) -> String {
         config.apps.iter().filter(|app| app.address.is_none()).map(crate::assemble::title).collect();
     match started.is_empty() {
         true => String::new(),
-        false => format!("; not checked: whether the apps load ({}); --boot does", started.join(", ")),
+        false => format!("; not checked: whether the apps load ({}); --boot checks that", started.join(", ")),
     }
 }
 

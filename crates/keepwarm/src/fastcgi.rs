@@ -75,7 +75,7 @@ fn warn_of_apcu(app: &App, configuration: &Path) {
         let app = &app.name;
         tracing::warn!(
             app,
-            "php-apcu is installed, and processes of php-cgi do not share what it keeps: install php-fpm, which is then the default, set app.{app}.interpreter to one, or set app.{app}.workers to 1"
+            "php-apcu is installed, but php-cgi processes do not share its cache; install php-fpm (it is then the default), set app.{app}.interpreter to a php-fpm, or set app.{app}.workers to 1"
         );
     }
 }
@@ -84,7 +84,7 @@ fn warn_of_apcu(app: &App, configuration: &Path) {
 pub(crate) fn announce(app: &App) {
     if app.kind == Some(AppKind::FastCgi) && app.address.is_none() && app.interpreter.is_none() {
         let (name, server) = (&app.name, interpreter(app));
-        tracing::info!(app = %name, server = %server.display(), "classic PHP: app.{name}.interpreter is not set, its scripts are run by this server");
+        tracing::info!(app = %name, server = %server.display(), "classic PHP: app.{name}.interpreter is not set; this server runs its scripts");
     }
 }
 

@@ -39,10 +39,7 @@ impl Instance {
             match control::find(identity, pid) {
                 Ok(more) => found.extend(more),
                 Err(error) => {
-                    return Err(fail(
-                        &format!("the running Keepwarms cannot be listed: {error}"),
-                        exit::FAILED,
-                    ));
+                    return Err(fail(&format!("cannot list the running instances: {error}"), exit::FAILED));
                 }
             }
         }
@@ -57,7 +54,7 @@ impl Instance {
                 let message = match others.is_empty() {
                     true => "no Keepwarm of this user is running".to_owned(),
                     false => format!(
-                        "no Keepwarm was started in this folder; name one with --pid or --config:{}",
+                        "no Keepwarm was started in this directory; select one with --pid or --config:{}",
                         listed(&others)
                     ),
                 };
@@ -65,8 +62,10 @@ impl Instance {
             }
             (Some(last), false) => {
                 found.push(last);
-                let message =
-                    format!("several were started in this folder; name one with --pid:{}", listed(&found));
+                let message = format!(
+                    "several instances were started in this directory; select one with --pid:{}",
+                    listed(&found)
+                );
                 Err(fail(&message, exit::USAGE))
             }
         }
@@ -103,9 +102,9 @@ fn fail(message: &str, status: u8) -> ExitCode {
 }
 
 fn read_pid(file: &Path) -> Result<u32, String> {
-    let text =
-        std::fs::read_to_string(file).map_err(|error| format!("the pid file {}: {error}", file.display()))?;
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| format!("cannot read the pid file {}: {error}", file.display()))?;
     text.trim()
         .parse()
-        .map_err(|_| format!("the pid file {} holds no process id: {:?}", file.display(), text.trim()))
+        .map_err(|_| format!("the pid file {} contains no process id: {:?}", file.display(), text.trim()))
 }

@@ -96,7 +96,7 @@ enum Line {
 fn read(app: &App, file: &Path) -> Result<Vec<Line>, String> {
     let mut command = command(app, file).map_err(|error| error.to_string())?;
     let said = asked::printed(&mut command, REPORT, PATIENCE)
-        .map_err(|error| format!("{} cannot be started: {error}", language::interpreter(app).display()))?
+        .map_err(|error| format!("cannot start {}: {error}", language::interpreter(app).display()))?
         .ok_or_else(|| format!("it was not evaluated within {} s", PATIENCE.as_secs()))?;
     let report = String::from_utf8(said).ok().and_then(|said| parse(&said));
     report.ok_or_else(|| "it could not be evaluated".to_owned())
@@ -210,7 +210,7 @@ fn adopt_one(app: &mut App, directive: &str, value: &str) -> Result<Option<Strin
 fn adopt_time(app: &mut App, directive: &str, key: &str, value: &str) -> Result<String, String> {
     let seconds = value.parse::<u64>().ok().filter(|&number| number <= MOST_SECONDS);
     let seconds = seconds.ok_or_else(|| {
-        format!("`{directive} {value}` is not used: it takes seconds, {MOST_SECONDS} at most")
+        format!("`{directive} {value}` is not used: expected seconds, up to {MOST_SECONDS}")
     })?;
     let (place, least) = match key {
         "request_timeout" => (&mut app.request_timeout, LEAST_REQUEST_TIMEOUT),
@@ -224,7 +224,7 @@ fn adopt_time(app: &mut App, directive: &str, key: &str, value: &str) -> Result<
 
 fn count(name: &str, value: &str, most: u32) -> Result<u32, String> {
     let number = value.parse().ok().filter(|number| (1..=most).contains(number));
-    number.ok_or_else(|| format!("`{name} {value}` is not used: a number from 1 to {most} is needed"))
+    number.ok_or_else(|| format!("`{name} {value}` is not used: expected a number from 1 to {most}"))
 }
 
 /// Where the app is loaded from, unless that is here.
@@ -232,7 +232,7 @@ fn adopt_directory(app: &mut App, value: &str) -> Result<Option<String>, String>
     let there = std::fs::canonicalize(value)
         .map_err(|error| format!("`directory \"{value}\"` is not used: {error}"))?;
     if !there.is_dir() {
-        return Err(format!("`directory \"{value}\"` is not used: it is no directory"));
+        return Err(format!("`directory \"{value}\"` is not used: it is not a directory"));
     }
     if std::fs::canonicalize(&app.directory).is_ok_and(|here| here == there) {
         return Ok(None);
@@ -256,7 +256,7 @@ fn adopt_variables(app: &mut App, remarks: &mut Vec<String>) {
         match adopt_one(app, key, value) {
             Ok(words) => taken.extend(words.map(|words| format!("{name}: {words}"))),
             Err(_) => {
-                remarks.push(format!("the variable {name} is not used: it is {value:?}, and takes a number"))
+                remarks.push(format!("the variable {name} is not used: {value:?} is not a number in range"))
             }
         }
     }

@@ -19,7 +19,7 @@ pub(crate) fn reload(which: &cli::Which) -> ExitCode {
             if response.get("ok") == Some(&Value::Bool(true)) {
                 return crate::print(message);
             }
-            complain(&format!("not reloaded; what ran goes on running.\n{message}"));
+            complain(&format!("reload failed; the previous configuration stays active.\n{message}"));
         }
         Err(message) => complain(&message),
     }

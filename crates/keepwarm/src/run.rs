@@ -50,7 +50,7 @@ pub(crate) fn run(options: &cli::Run) -> ExitCode {
     };
     if takeover.is_none() && matches!(source, Source::CommandLine(_)) && Path::new(DEFAULT_FILE).exists() {
         complain(&format!(
-            "{DEFAULT_FILE} is here and not used, because the command line names what to run; to use it, start `keepwarm run` alone"
+            "{DEFAULT_FILE} in this directory is ignored, because the command line names what to run; to use the file, start `keepwarm run` alone"
         ));
     }
     let config = match source.load() {
@@ -83,7 +83,7 @@ pub(crate) fn run(options: &cli::Run) -> ExitCode {
             return dry_run::boot(&source.name(), config);
         }
         let unchecked = dry_run::unchecked(&config);
-        return crate::print(&format!("{}: the configuration is good{unchecked}", source.name()));
+        return crate::print(&format!("{}: the configuration is valid{unchecked}", source.name()));
     }
     match inherited {
         Ok(inherited) => server::serve(source, config, takeover, inherited),
@@ -99,7 +99,7 @@ fn complain_of_environment(config: &Config) {
     let gone = config.apps.iter().find_map(|app| Some((app, language::missing_environment(app)?)));
     if let Some((app, folder)) = gone {
         complain(&format!(
-            "VIRTUAL_ENV={} is not used: it has no bin/python; {} runs Python apps instead",
+            "VIRTUAL_ENV={} is ignored: it has no bin/python; {} runs Python apps instead",
             folder.display(),
             language::interpreter(app).display()
         ));
@@ -116,7 +116,7 @@ pub(crate) enum Source {
 impl Source {
     fn of(options: &cli::Run) -> Result<Self, String> {
         if options.boot && !options.dry_run {
-            return Err("--boot goes with --dry-run: it starts one worker of each app to see whether it loads, and serves nothing"
+            return Err("--boot needs --dry-run: it starts one worker of each app to check that it loads, and serves nothing"
                 .to_owned());
         }
         if options.target.is_some() || !options.command.is_empty() {
@@ -129,7 +129,7 @@ impl Source {
             }));
         }
         if !options.bind.is_empty() || options.workers.is_some() || options.watch {
-            return Err("--bind, --workers and --watch go with a TARGET; with a configuration file they are its keys `bind`, \
+            return Err("--bind, --workers and --watch need a TARGET; with a configuration file, set its keys `bind`, \
                         `workers` and `watch`"
                 .to_owned());
         }
@@ -137,7 +137,7 @@ impl Source {
             Some(file) => Ok(Self::File(file.clone())),
             None if Path::new(DEFAULT_FILE).exists() => Ok(Self::File(DEFAULT_FILE.into())),
             None => Err(format!(
-                "there is nothing to run: no TARGET was given, and no {DEFAULT_FILE} is here\n\
+                "nothing to run: no TARGET was given, and there is no {DEFAULT_FILE} in this directory\n\
                  for example: keepwarm run shop.wsgi:application"
             )),
         }

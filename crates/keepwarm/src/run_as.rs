@@ -56,7 +56,7 @@ pub(crate) fn choose(app: &App, start: &Start) -> Choice {
     }
     if !process.may_change {
         return Choice::Root(
-            "Keepwarm has no right to become another user (CAP_SETUID, CAP_SETGID)".to_owned(),
+            "Keepwarm cannot change to another user (it lacks CAP_SETUID or CAP_SETGID)".to_owned(),
         );
     }
     let Some(account) = owner(app).or_else(|| users::user(NOBODY)) else {
@@ -80,11 +80,11 @@ pub(crate) fn announce(app: &App, choice: &Choice) {
         Choice::Given => {}
         Choice::Default(account) => tracing::info!(
             app = %app.name, user = %account.name,
-            "workers run as this user: none is configured, and Keepwarm is root"
+            "workers run as this user: no user is configured, and Keepwarm is root"
         ),
         Choice::Root(why) => tracing::warn!(
             app = %app.name, why,
-            "workers run as root: no user is configured; set app.{name}.user to a user who can read the app and write its data, or to \"root\" to leave it so",
+            "workers run as root: no user is configured; set app.{name}.user to a user who can read the app and write its data, or to \"root\" to keep it",
             name = app.name
         ),
     }

@@ -33,7 +33,7 @@ impl ServiceManager {
 
     /// The end begins.
     pub(crate) fn stopping(self) {
-        send("STOPPING=1\nSTATUS=finishing what is under way\n");
+        send("STOPPING=1\nSTATUS=finishing requests in progress\n");
     }
 
     /// Another process is the service from now on.
@@ -87,6 +87,6 @@ fn send(state: &str) {
         socket.send_to_addr(state.as_bytes(), &address)
     });
     if let Err(error) = sent {
-        tracing::warn!(%error, socket = %path.display(), "the service manager cannot be told");
+        tracing::warn!(%error, socket = %path.display(), "cannot notify the service manager");
     }
 }

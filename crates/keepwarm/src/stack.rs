@@ -60,11 +60,11 @@ pub(crate) async fn respond(view: &View, worker: &str) -> Value {
     };
     let name = format!("worker {}/{}", found.app, found.number);
     let Some(pid) = found.pid else {
-        return refused(format!("{name} has no process now: it is {}", found.state));
+        return refused(format!("{name} has no process: it is {}", found.state));
     };
     if !catches_quit(pid) {
         return refused(format!(
-            "{name} (process {pid}) would be ended by SIGQUIT, and is not asked: what runs there prints no stack at it"
+            "{name} (process {pid}) cannot print its stack: it has no handler for SIGQUIT, which would kill it"
         ));
     }
     match view.supervisor.stack(pid).await {
@@ -72,10 +72,10 @@ pub(crate) async fn respond(view: &View, worker: &str) -> Value {
             json!({ "ok": true, "pid": pid, "stack": String::from_utf8_lossy(&printed) })
         }
         Some(_) => refused(format!(
-            "{name} (process {pid}) was asked, and printed nothing in time; what it prints later is in the log"
+            "{name} (process {pid}) printed no stack in time; what it prints later is in the log"
         )),
         None => refused(format!(
-            "{name} (process {pid}) is not asked: it has just ended, or SIGQUIT would end it, as it does a php-fpm"
+            "{name} (process {pid}) cannot print its stack: it has just exited, or SIGQUIT would stop it, as it stops a php-fpm"
         )),
     }
 }
@@ -102,8 +102,8 @@ fn find<'s>(snapshot: &'s Snapshot, wanted: &str) -> Result<&'s WorkerSnapshot, 
     }
     let known: Vec<String> =
         workers.iter().map(|worker| format!("{}/{}", worker.app, worker.number)).collect();
-    let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
-    Err(format!("there is no worker {wanted:?}: a worker is APP/NUMBER or a process id ({known})"))
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    Err(format!("there is no worker {wanted:?}: use APP/NUMBER or a process id (workers: {known})"))
 }
 
 /// Whether the process has a handler for SIGQUIT: it ends one that has none (signal(7)).

@@ -82,9 +82,9 @@ fn endpoint(upstream: &Upstream, endpoint: &UpstreamEndpoint) -> Subject {
     let address = endpoint.address.to_string();
     let reason = match upstream.protocol {
         _ if upstream.dns.srv.is_some() => {
-            Some("its addresses come from SRV records, which are not looked up here")
+            Some("its addresses come from SRV records, which this command does not look up")
         }
-        UpstreamProtocol::Http2 => Some("it is spoken to in HTTP/2 only, and the probes speak HTTP/1.1"),
+        UpstreamProtocol::Http2 => Some("it uses HTTP/2 only, and the probes use HTTP/1.1"),
         _ => None,
     };
     if let Some(reason) = reason {

@@ -92,7 +92,8 @@ impl Upstreams {
         let stores = self.limits.prepare(config)?;
         if self.background.is_none() && (!config.upstreams.is_empty() || !stores.is_empty()) {
             let background = DataPlane::start_named("keepwarm-egress", 1);
-            self.background = Some(background.map_err(|error| format!("no thread for upstreams: {error}"))?);
+            self.background =
+                Some(background.map_err(|error| format!("cannot start the thread for upstreams: {error}"))?);
         }
         let prepare = |upstream: &config::Upstream| {
             let before = self.kept.get(&upstream.name).and_then(|kept| kept.tls.as_ref());

@@ -89,17 +89,18 @@ impl Wanted {
         let Some((_, version)) = line.split_once(self.mark) else {
             let shown: String = line.chars().take(SHOWN).flat_map(char::escape_debug).collect();
             let says = if shown.is_empty() { "nothing".to_owned() } else { format!("\"{shown}\"") };
-            return Some(format!("is no {language}: with {flag} it says {says}"));
+            return Some(format!("is not {language}: with {flag} it prints {says}"));
         };
         let version: String =
             version.chars().take_while(|byte| byte.is_ascii_digit() || *byte == '.').collect();
         let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
         let found = (numbers.next()?, numbers.next().unwrap_or(0));
         if found < self.least {
-            return Some(format!("is {language} {version}, and {major}.{minor} or later is needed"));
+            return Some(format!("is {language} {version}; {major}.{minor} or later is required"));
         }
-        (self.server && line.contains("(cli)"))
-            .then(|| "is PHP's command line, which speaks no FastCGI: name a php-cgi or a php-fpm".to_owned())
+        (self.server && line.contains("(cli)")).then(|| {
+            "is PHP's command line, which does not support FastCGI; set a php-cgi or a php-fpm".to_owned()
+        })
     }
 }
 
@@ -112,21 +113,21 @@ mod tests {
         for (wanted, said, verdict) in [
             (&PHP, "PHP 8.2.36 (cli) (built: Nov 18 2026 20:02:04) (NTS)\nCopyright", None),
             (&PHP, "PHP 8.1.0RC1 (cli)", None),
-            (&PHP, "PHP 7.4.33 (cli) (built: x)", Some("is PHP 7.4.33, and 8.1 or later is needed")),
-            (&PHP, "PHP 8.0.30", Some("is PHP 8.0.30, and 8.1 or later is needed")),
-            (&PHP, "Python 3.11.7\n", Some("is no PHP: with -v it says \"Python 3.11.7\"")),
-            (&PHP, "", Some("is no PHP: with -v it says nothing")),
+            (&PHP, "PHP 7.4.33 (cli) (built: x)", Some("is PHP 7.4.33; 8.1 or later is required")),
+            (&PHP, "PHP 8.0.30", Some("is PHP 8.0.30; 8.1 or later is required")),
+            (&PHP, "Python 3.11.7\n", Some("is not PHP: with -v it prints \"Python 3.11.7\"")),
+            (&PHP, "", Some("is not PHP: with -v it prints nothing")),
             (&RUBY, "ruby 3.1.2p20 (2022-04-12 revision 4491bb740a) [x86_64-linux-gnu]", None),
             (&RUBY, "jruby 9.4.5.0 (3.1.4) 2023-11-02", None),
-            (&RUBY, "ruby 2.7.8p225", Some("is Ruby 2.7.8, and 3.0 or later is needed")),
+            (&RUBY, "ruby 2.7.8p225", Some("is Ruby 2.7.8; 3.0 or later is required")),
             (&PYTHON, "Python 3.11.7", None),
-            (&PYTHON, "Python 3.8.10", Some("is Python 3.8.10, and 3.9 or later is needed")),
+            (&PYTHON, "Python 3.8.10", Some("is Python 3.8.10; 3.9 or later is required")),
             (&PHP_SERVER, "PHP 5.6.40 (cgi-fcgi)", None),
             (&PHP_SERVER, "PHP 8.2.36 (fpm-fcgi) (built: x)", None),
             (
                 &PHP_SERVER,
                 "PHP 8.2.36 (cli)",
-                Some("is PHP's command line, which speaks no FastCGI: name a php-cgi or a php-fpm"),
+                Some("is PHP's command line, which does not support FastCGI; set a php-cgi or a php-fpm"),
             ),
         ] {
             assert_eq!(wanted.judge(said).as_deref(), verdict, "{said}");

@@ -80,7 +80,7 @@ pub(crate) fn start(config: &Config) -> Option<Watch> {
     match started {
         Ok(watcher) => Some(Watch { _watcher: watcher, changes, seen: Vec::new(), watched }),
         Err(error) => {
-            tracing::error!(%error, "files cannot be watched; changes need `keepwarm reload`");
+            tracing::error!(%error, "cannot watch files; run `keepwarm reload` after a change");
             None
         }
     }
@@ -130,7 +130,7 @@ impl Watch {
                 if apps.insert(app.to_owned()) {
                     match path {
                         Some(file) => tracing::info!(app, file = %file.display(), "changed"),
-                        None => tracing::info!(app, "something has changed, the kernel does not say what"),
+                        None => tracing::info!(app, "changed; the kernel does not report which file"),
                     }
                 }
             }

@@ -243,7 +243,7 @@ impl<C: Codec> Client<C> {
         let cut = || {
             let sentence = match unannounced {
                 true => {
-                    "broke off in the middle of its response: the connection was closed without TLS's close_notify"
+                    "broke off in the middle of its response: the connection was closed without TLS close_notify"
                 }
                 false => "broke off in the middle of its response",
             };

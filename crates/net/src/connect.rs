@@ -138,11 +138,11 @@ impl std::fmt::Display for AcquireError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Connect(error) => error.fmt(f),
-            Self::Timeout => f.write_str("connecting took too long"),
+            Self::Timeout => f.write_str("connecting timed out"),
             Self::Tls(error) => error.fmt(f),
-            Self::HandshakeTimeout => f.write_str("the TLS handshake took too long"),
-            Self::NotHttp2 => f.write_str("the server does not choose HTTP/2 in the TLS handshake (ALPN)"),
-            Self::QueueFull => f.write_str("as many wait for a connection as may"),
+            Self::HandshakeTimeout => f.write_str("the TLS handshake timed out"),
+            Self::NotHttp2 => f.write_str("the server did not select HTTP/2 in the TLS handshake (ALPN)"),
+            Self::QueueFull => f.write_str("the queue for a connection is full"),
             Self::NoneFree(waited) => write!(f, "no connection became free within {waited:?}"),
         }
     }

@@ -79,7 +79,7 @@ pub(crate) const PANICKED: &str = "panicked";
 
 /// Answers a request whose handling has panicked, and of whose response nothing has left.
 pub(crate) fn respond_with_panic(exchange: &mut Exchange<'_>) {
-    let detail = "Keepwarm failed while it worked on this request.";
+    let detail = "The server failed while it processed this request.";
     respond_with_error(exchange, 500, PANICKED, detail, &[]);
 }
 

@@ -411,17 +411,17 @@ impl BodyError {
             Self::TooSlow => Some(Refusal {
                 status: 408,
                 name: "body_too_slow",
-                detail: "The body of the request came too slowly.".to_owned(),
+                detail: "The request body arrived too slowly.".to_owned(),
             }),
             Self::NotKept => Some(Refusal {
                 status: 500,
                 name: "spool_failed",
-                detail: "The body of the request could not be kept until it was whole.".to_owned(),
+                detail: "The server could not store the request body.".to_owned(),
             }),
             Self::NoRoom => Some(Refusal {
                 status: 503,
                 name: "spill_full",
-                detail: "The server has no room for the body of the request now.".to_owned(),
+                detail: "The server has no space for the request body at the moment.".to_owned(),
             }),
         }
     }

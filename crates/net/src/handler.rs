@@ -285,7 +285,7 @@ impl Request {
     pub fn misdirection(&self) -> Option<(u16, &'static str, &'static str)> {
         let https = self.head.absolute_scheme()?.eq_ignore_ascii_case(b"https");
         let misdirected = https && self.peer.scheme == Scheme::Http && !self.trusted_peer;
-        let detail = "The request is for an https address, and came over an unencrypted connection.";
+        let detail = "The request is for an https address, but arrived over an unencrypted connection.";
         misdirected.then_some((421, "https_unencrypted", detail))
     }
 

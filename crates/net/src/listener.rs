@@ -165,7 +165,7 @@ async fn watch_listening(mut socket: Socket) -> Watch {
         match watch_socket(socket, Interest::READABLE) {
             Ok(watch) => return watch,
             Err((back, error)) => {
-                tracing::error!(%error, "a listening socket cannot be watched; will retry");
+                tracing::error!(%error, "cannot watch a listening socket; will retry");
                 socket = back;
                 tokio::time::sleep(PAUSE).await;
             }
@@ -269,7 +269,7 @@ impl Listener {
             tracing::warn!(
                 %error,
                 listener = &*self.context.meter.name,
-                "cannot accept connections, they wait; will retry: raise the limit on open files (systemd: LimitNOFILE), \
+                "cannot accept connections; they wait, will retry; raise the limit on open files (systemd: LimitNOFILE), \
                  or lower `server.limits.connections`"
             );
         }

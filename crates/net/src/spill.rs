@@ -93,7 +93,7 @@ impl Spill {
                 disk,
                 limit = self.max(),
                 "spill limit reached: responses wait for their clients, and large request bodies are refused, until slow clients have \
-                 taken theirs; raise server.limits.spill if the disk allows"
+                 read theirs; raise server.limits.spill if the disk allows"
             );
         }
         false

@@ -61,7 +61,7 @@ fn handle(info: &PanicHookInfo<'_>) {
     let place = info.location().map(ToString::to_string).unwrap_or_default();
     let stack = match is_due(&place) {
         true => stack::here(&["panicking::panic", "rust_begin_unwind", "begin_panic"]),
-        false => "as logged before for this place".to_owned(),
+        false => "as logged before for this source location".to_owned(),
     };
     let panic = Panic { message: text(info.payload()), place, stack };
     let Ok(earlier) = PENDING.try_with(RefCell::take) else {
@@ -171,7 +171,7 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Ends the process after a panic that was reported.
 fn abort(what: &'static str, message: &str) -> ! {
-    tracing::error!(task = what, "Keepwarm cannot run without it, and aborts");
+    tracing::error!(task = what, "Keepwarm cannot run without this task; aborting");
     flush_all(LAST_WORDS);
     end_process(what, message)
 }

@@ -44,25 +44,25 @@ impl Stall {
     fn advice(self) -> &'static str {
         match self {
             Self::CloseAdded => {
-                "a client of HTTP/1.0 waits for the end of the connection, and the app's response does not close it: Keepwarm does. \
-                 Have the client (ab, an old proxy, a health check) speak HTTP/1.1 or send `Connection: keep-alive`; another server in front of this app \
+                "an HTTP/1.0 client waits for the connection to close, and the app's response does not close it: Keepwarm does. \
+                 Let the client (ab, an old proxy, a health check) use HTTP/1.1 or send `Connection: keep-alive`; another server in front of this app \
                  would have to close, too"
             }
             Self::ExpectationUnanswered => {
-                "a client holds its body back until it gets `100 Continue`: Keepwarm sends it as soon as the app reads. Where nobody does, curl and PHP wait for \
-                 a second; `Expect:` (an empty field) in the client turns it off"
+                "a client holds its body back until it gets `100 Continue`: Keepwarm sends it as soon as the app reads. Without it, curl and PHP wait for \
+                 a second; `Expect:` (an empty header) in the client turns this off"
             }
             Self::HeadInPieces => {
-                "the app's server writes the head of its response in several pieces, each a packet of its own: Keepwarm sends one. Have it buffer the head, or set \
+                "the app's server writes its response head in several pieces, each a packet of its own: Keepwarm sends one. Let it buffer the head, or set \
                  TCP_NODELAY together with one write"
             }
             Self::BootPerRequest => {
-                "the app's processes end after one request, so that each request pays for a start: keep the process (raise `max_requests`, do not exit after \
+                "the app's processes exit after one request, so that each request pays for a start: keep the process (raise `max_requests`, do not exit after \
                  a response)"
             }
             Self::HandshakePerCall => {
-                "the upstream's connections are closed before the next call comes, so that each call pays for a handshake: have its server keep them (no \
-                 `Connection: close`, more requests for a connection, a longer keep-alive time-out), and look at `pool.idle`, `pool.max_requests` and \
+                "the upstream's connections are closed before the next call, so that each call pays for a handshake: let its server keep them (no \
+                 `Connection: close`, more requests per connection, a longer keep-alive timeout), and check `pool.idle`, `pool.max_requests` and \
                  `pool.idle_timeout` here"
             }
         }
@@ -72,7 +72,7 @@ impl Stall {
 /// Counts a stall of this app; the first of its kind is said in the log.
 pub fn note(app: &str, stall: Stall) {
     if counters::STALLS.count(app, stall.name()) == 1 {
-        tracing::warn!(app, stall = stall.name(), "{} (said once)", stall.advice());
+        tracing::warn!(app, stall = stall.name(), "{} (logged once)", stall.advice());
     }
 }
 

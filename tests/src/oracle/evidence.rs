@@ -59,7 +59,7 @@ impl Rules {
         lost: &["worker_died", "worker_timed_out", "worker_memory"],
         failed: &["app_error"],
         given_again: |record| {
-            record.contains("given to another worker") && record.contains("its worker died")
+            record.contains("retried on another worker") && record.contains("its worker died")
         },
     };
 
@@ -68,7 +68,7 @@ impl Rules {
         lost: &["worker_died", "closed_unanswered", "truncated"],
         failed: &["truncated"],
         given_again: |record| {
-            record.contains("given to a worker once more")
+            record.contains("request retried")
                 && ["closed_unanswered", "closed_idle", "worker_died"].iter().any(|why| record.contains(why))
         },
     };

@@ -161,11 +161,7 @@ fn a_crash_loop_of_an_app_that_never_served_backs_off_gives_up_visibly_and_recov
         Server::start(&config("flag_app:application", 1, "start_retries = 3\nqueue_timeout = \"300ms\""));
     let mark = raise_the_flag(&server);
     // It goes on trying, more and more slowly, and then says that it gives up. Five seconds of a loop without back-off would be some hundred starts.
-    server.wait_for_log_after(
-        mark,
-        "the app has failed to start and is not started again before a reload",
-        LONG,
-    );
+    server.wait_for_log_after(mark, "the app failed to start and is not retried before a reload", LONG);
     assert_eq!(starts(&server), 4, "the first start, and 3 that failed");
     assert_eq!(server.ask(get("/pong")).status, 503);
     std::fs::remove_file(server.folder().join("flag")).expect("the flag goes down");
@@ -181,7 +177,7 @@ fn an_app_that_has_served_is_started_again_until_it_starts() {
     assert_eq!(server.ask(get("/pong")).status, 503);
     std::fs::remove_file(server.folder().join("flag")).expect("the flag goes down");
     wait_until("it serves again", LONG, || server.ask(get("/pong")).status == 200);
-    assert!(!server.log().lines().skip(mark).any(|line| line.contains("given up")), "{}", server.log());
+    assert!(!server.log().lines().skip(mark).any(|line| line.contains("gave up")), "{}", server.log());
 }
 
 #[test]
@@ -214,7 +210,7 @@ fn a_request_whose_client_has_left_is_not_given_to_another_worker() {
     client.reset();
     process::signal(server.pid(), Signal::CONT);
     server.wait_for_log("client_reset", LONG);
-    assert!(!server.log().contains("given to another worker"), "{}", server.log());
+    assert!(!server.log().contains("retried on another worker"), "{}", server.log());
 }
 
 /// Nobody waits for its response any more; what waits for the worker would wait for ever.
@@ -228,5 +224,5 @@ fn a_request_that_hangs_is_over_in_time_though_its_client_has_left() {
         client.reset();
         assert_eq!(server.client().patient(LONG).ask(get("/pong")).text(), "pong");
     }
-    server.wait_for_log("request timed out, its client had left", LONG);
+    server.wait_for_log("request timed out after its client had left", LONG);
 }

@@ -38,7 +38,7 @@ fn a_target_that_does_not_exist_is_exit_1_with_a_clear_word() {
 #[test]
 fn an_app_that_is_loaded_for_long_is_told_of_with_its_stack() {
     let server = Server::spawn(&config("hanging_app:application", 1, ""), |_| {});
-    server.wait_for_log("the worker is still loading after 5s", LONG);
+    server.wait_for_log("worker still loading after 5s", LONG);
     let line = server.wait_for_log("hanging_app.py", LONG);
     assert!(line.contains("line 5"), "{line}");
 }

@@ -238,7 +238,7 @@ impl Service {
 
     fn ends(&self) -> usize {
         let log = self.log();
-        ["reloaded", "not upgraded"].iter().map(|word| log.matches(word).count()).sum()
+        ["reloaded", "reload failed", "upgrade failed"].iter().map(|word| log.matches(word).count()).sum()
     }
 
     fn kill_a_worker(&self, pid: u32, random: &mut Random) {

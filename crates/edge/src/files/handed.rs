@@ -36,7 +36,7 @@ impl SendFiles {
 
     async fn send(&self, exchange: &mut Exchange<'_>, handed: HandedFile) {
         let Some((folder, name)) = self.place(&handed.name) else {
-            return refuse(exchange, &handed.name, "no folder of the route's `send_files` holds it");
+            return refuse(exchange, &handed.name, "no directory of the route's `send_files` contains it");
         };
         match folder.open(&name).await {
             Ok(Found::File(file)) => {
@@ -45,8 +45,8 @@ impl SendFiles {
                 Sending { file, content_type, coding: None, varies: false, fields }.run(exchange).await;
             }
             Ok(Found::Folder | Found::Nothing) => refuse(exchange, &handed.name, "there is no such file"),
-            Ok(Found::Outside) => refuse(exchange, &handed.name, "a link leads out of the folder there"),
-            Ok(Found::Denied) => refuse(exchange, &handed.name, "the file may not be read"),
+            Ok(Found::Outside) => refuse(exchange, &handed.name, "a link leads out of the directory"),
+            Ok(Found::Denied) => refuse(exchange, &handed.name, "no permission to read the file"),
             Err(error) => fail(exchange, folder, &error),
         }
     }

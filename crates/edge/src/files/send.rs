@@ -49,7 +49,7 @@ impl Sending {
             Verdict::Send => {}
             Verdict::NotModified => return self.say_not_modified(exchange, &validators),
             Verdict::Failed => {
-                let detail = "The file is not in the state that the request asks for.";
+                let detail = "The file does not meet the conditions of the request.";
                 return respond_with_error(exchange, 412, "precondition_failed", detail, &[]);
             }
         }
@@ -66,7 +66,7 @@ impl Sending {
             }
             Wanted::Parts(parts) => self.send_parts(exchange, &validators, &parts).await,
             Wanted::Nothing => {
-                let detail = "The file has nothing in this range.";
+                let detail = "The requested range is outside of the file.";
                 let range = format!("bytes */{length}");
                 let fields = [("Content-Range", range.as_bytes()), ("Accept-Ranges", b"bytes".as_slice())];
                 respond_with_error(exchange, 416, "range_not_satisfiable", detail, &fields);
@@ -125,7 +125,7 @@ impl Sending {
         // As a field, so that HEAD has it as well.
         fields.push(b"Content-Length", length.to_string().as_bytes());
         if exchange.head(status, None, false, fields.iter()).is_err() {
-            let detail = "The response has a field that cannot be sent.";
+            let detail = "The response has a header that cannot be sent.";
             return respond_with_error(exchange, 502, "bad_field", detail, &[]);
         }
         if !exchange.is_head() {
@@ -146,7 +146,7 @@ impl Sending {
         while at < range.end {
             let max = usize::try_from(range.end - at).unwrap_or(BLOCK).min(BLOCK);
             if let Err(error) = self.file.read(&mut block, at, max).await {
-                tracing::error!(%error, "a file cannot be read");
+                tracing::error!(%error, "cannot read a file");
                 exchange.abort("file_failed");
                 return false;
             }

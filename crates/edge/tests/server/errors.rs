@@ -31,17 +31,17 @@ fn an_error_is_text_html_or_json_as_the_client_accepts_it() {
              Content-Length: {length}\r\nConnection: close\r\nDate: DATE\r\n\r\n{body}"
         )
     };
-    let text = "404 Not Found\nNothing is served at this host and path.\nRequest id: ID\n";
+    let text = "404 Not Found\nNothing was found at this host and path.\nRequest id: ID\n";
     assert_eq!(server.get("/none", ""), respond("text/plain; charset=utf-8", text));
     let html = "<!doctype html>\n\
                 <html lang=\"en\"><meta charset=\"utf-8\"><title>404 Not Found</title>\n\
                 <h1>404 Not Found</h1>\n\
-                <p>Nothing is served at this host and path.</p>\n\
+                <p>Nothing was found at this host and path.</p>\n\
                 <p>Request id: <code>ID</code></p>\n\
                 </html>\n";
     let browser = "Accept: text/html,application/xhtml+xml;q=0.9,*/*;q=0.8\r\n";
     assert_eq!(server.get("/none", browser), respond("text/html; charset=utf-8", html));
-    let json = "{\"status\":404,\"title\":\"Not Found\",\"detail\":\"Nothing is served at this host and path.\",\
+    let json = "{\"status\":404,\"title\":\"Not Found\",\"detail\":\"Nothing was found at this host and path.\",\
                 \"reason\":\"no_route\",\"request_id\":\"ID\"}\n";
     assert_eq!(server.get("/none", "Accept: application/json\r\n"), respond("application/json", json));
 }

@@ -116,7 +116,7 @@ fn failure<T>(looked: &Looked<T>) -> Option<LookupFailure> {
 }
 
 fn empty() -> LookupFailure {
-    LookupFailure::new("dns_empty", "the name servers know no address of it")
+    LookupFailure::new("dns_empty", "the name servers returned no address")
 }
 
 #[cfg(test)]

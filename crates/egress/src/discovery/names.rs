@@ -117,7 +117,7 @@ impl Names {
         let name = match Name::from_utf8(host) {
             Ok(name) => name,
             Err(error) => {
-                let failure = LookupFailure::new("dns_bad_name", format!("it is no name: {error}"));
+                let failure = LookupFailure::new("dns_bad_name", format!("it is not a valid name: {error}"));
                 return (Looked::Failed(failure.clone()), Looked::Failed(failure));
             }
         };
@@ -152,7 +152,10 @@ impl Names {
         let name = match Name::from_utf8(service) {
             Ok(name) => name,
             Err(error) => {
-                return Looked::Failed(LookupFailure::new("dns_bad_name", format!("it is no name: {error}")));
+                return Looked::Failed(LookupFailure::new(
+                    "dns_bad_name",
+                    format!("it is not a valid name: {error}"),
+                ));
             }
         };
         let question = Question { resolver: &resolver, name: &name, patience: self.patience };
@@ -215,7 +218,7 @@ impl Servers {
         let (config, mut options) = match self {
             Self::File(path) => {
                 let unreadable = |why: &dyn std::fmt::Display| {
-                    let sentence = format!("{} names no server that can be asked: {why}", path.display());
+                    let sentence = format!("{} has no usable name server: {why}", path.display());
                     LookupFailure::new("dns_no_server", sentence)
                 };
                 let text = std::fs::read(path).map_err(|error| unreadable(&error))?;
@@ -251,10 +254,10 @@ impl LookupFailure {
 
     fn of(error: &NetError) -> Self {
         match error {
-            NetError::Timeout => Self::new("dns_timeout", "no name server answered in time"),
+            NetError::Timeout => Self::new("dns_timeout", "no name server responded in time"),
             NetError::NoConnections => Self::new("dns_no_server", "no name server can be reached"),
             NetError::Dns(DnsError::ResponseCode(code)) => {
-                Self::new("dns_refused", format!("the name server answered with an error: {}", words(*code)))
+                Self::new("dns_refused", format!("the name server returned an error: {}", words(*code)))
             }
             other => Self::new("dns_failed", other.to_string()),
         }
@@ -263,8 +266,8 @@ impl LookupFailure {
 
 fn words(code: ResponseCode) -> String {
     match code {
-        ResponseCode::ServFail => "it could not find out (SERVFAIL)".to_owned(),
-        ResponseCode::Refused => "it does not answer questions from here (REFUSED)".to_owned(),
+        ResponseCode::ServFail => "it failed to resolve the name (SERVFAIL)".to_owned(),
+        ResponseCode::Refused => "it refuses queries from this machine (REFUSED)".to_owned(),
         other => other.to_string(),
     }
 }
@@ -319,7 +322,7 @@ async fn first_of(
 }
 
 fn late<T>() -> Looked<T> {
-    Looked::Failed(LookupFailure::new("dns_late", "the answer for one family of addresses is late"))
+    Looked::Failed(LookupFailure::new("dns_late", "the response for one address family is late"))
 }
 
 fn literal(address: IpAddr) -> Addresses {
@@ -351,7 +354,7 @@ fn read_hosts(path: &std::path::Path) -> Hosts {
     if let Err(error) = read
         && error.kind() != io::ErrorKind::NotFound
     {
-        tracing::warn!(file = %path.display(), %error, "the hosts file cannot be read: names are looked up without it");
+        tracing::warn!(file = %path.display(), %error, "cannot read the hosts file; names are looked up without it");
     }
     hosts
 }

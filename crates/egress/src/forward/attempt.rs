@@ -289,31 +289,33 @@ impl Told {
             AcquireError::NoneFree(waited) => return Self::no_connection(*waited),
             AcquireError::Connect(_) if error.is_local() => {
                 let sentence =
-                    format!("could not be connected to, for lack of descriptors or memory here: {error}");
+                    format!("could not be connected to: this machine lacks descriptors or memory: {error}");
                 return Self { is_final: true, ..Self::of(Cause::Connect, error.name(), sentence) };
             }
             AcquireError::Timeout => {
-                (Cause::ConnectTimeout, format!("made no connection within {}", seconds(limit)))
+                (Cause::ConnectTimeout, format!("accepted no connection within {}", seconds(limit)))
             }
             AcquireError::HandshakeTimeout => {
                 (Cause::ConnectTimeout, format!("did not finish the TLS handshake within {}", seconds(limit)))
             }
-            AcquireError::Tls(error) => (Cause::Connect, format!("made no encrypted connection: {error}")),
+            AcquireError::Tls(error) => {
+                (Cause::Connect, format!("could not be connected to over TLS: {error}"))
+            }
             AcquireError::Connect(_) => (Cause::Connect, format!("could not be connected to: {error}")),
             AcquireError::NotHttp2 => {
-                (Cause::Connect, "does not choose HTTP/2 in the TLS handshake".to_owned())
+                (Cause::Connect, "did not select HTTP/2 in the TLS handshake".to_owned())
             }
         };
         Self::of(cause, error.name(), sentence)
     }
 
     fn no_place_in_queue() -> Self {
-        let sentence = "has as many connections as it may, and as many calls wait as may".to_owned();
+        let sentence = "is at its connection limit, and its queue is full".to_owned();
         Self { is_final: true, ..Self::of(Cause::Connect, AcquireError::QueueFull.name(), sentence) }
     }
 
     fn no_connection(waited: Duration) -> Self {
-        let sentence = format!("had no connection free within {}", seconds(waited));
+        let sentence = format!("had no free connection within {}", seconds(waited));
         Self { is_final: true, ..Self::of(Cause::Connect, AcquireError::NoneFree(waited).name(), sentence) }
     }
 
@@ -324,13 +326,13 @@ impl Told {
     fn timed_out(phase: Phase, limit: Duration, sent: bool, heard: bool) -> Self {
         let limit = seconds(limit);
         let (name, sentence) = match phase {
-            Phase::Connect => ("connect_timeout", format!("made no connection within {limit}")),
+            Phase::Connect => ("connect_timeout", format!("accepted no connection within {limit}")),
             Phase::FirstByte if heard => {
-                ("first_byte_timeout", format!("did not finish the head of its response within {limit}"))
+                ("first_byte_timeout", format!("did not finish its response head within {limit}"))
             }
-            Phase::FirstByte => ("first_byte_timeout", format!("did not begin to respond within {limit}")),
-            Phase::Idle => ("idle_timeout", format!("moved no byte for {limit}")),
-            Phase::Whole => ("timeout", format!("was not done within {limit}")),
+            Phase::FirstByte => ("first_byte_timeout", format!("did not start to respond within {limit}")),
+            Phase::Idle => ("idle_timeout", format!("transferred no data for {limit}")),
+            Phase::Whole => ("timeout", format!("did not finish within {limit}")),
         };
         let is_final = phase != Phase::FirstByte;
         Self { sent, heard, is_final, ..Self::of(Cause::FirstByteTimeout, name, sentence) }
@@ -338,7 +340,7 @@ impl Told {
 
     fn status(status: u16, sent: bool) -> Self {
         let cause = Cause::Status(status);
-        Self { sent, ..Self::of(cause, cause.name(), format!("answered {status}")) }
+        Self { sent, ..Self::of(cause, cause.name(), format!("responded with {status}")) }
     }
 
     /// `idle`: how long its connection had lain idle before.

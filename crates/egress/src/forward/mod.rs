@@ -51,7 +51,7 @@ pub(crate) async fn forward(upstream: &Arc<Upstream>, manner: Manner<'_>, exchan
         return respond_as_final_recipient(exchange);
     }
     if hops::is_in_a_circle(&exchange.request().head.fields) {
-        let sentence = "The request has been passed on by Keepwarm 16 times: an upstream leads back here.";
+        let sentence = "The request has passed through Keepwarm 16 times: an upstream leads back to it.";
         // RFC 5842 §7.2.
         return respond_with_error(exchange, 508, "loop", sentence, &[]);
     }

@@ -8,6 +8,7 @@ use keepwarm_policy::retry::Cause;
 use keepwarm_telemetry::{RequestId, counters};
 
 use super::Forward;
+use crate::CallLimits;
 use crate::gate::Refused;
 use crate::seen::SERVER_TIMING;
 
@@ -60,17 +61,18 @@ impl Forward<'_, '_> {
             Refused::OutOfTime => {
                 let limit = self.settings.timeouts.whole.unwrap_or_default();
                 let sentence = format!(
-                    "No place among the calls to the upstream {name} became free within the {limit:?} of a call."
+                    "Upstream {name} is at its limit: no slot became free within the call timeout of {limit:?}."
                 );
                 return self.respond(504, "timeout", &sentence, None);
             }
-            Refused::QueueFull => (
-                "queue_full",
-                format!("The upstream {name} has as many calls as it may, and as many wait as may."),
-            ),
+            Refused::QueueFull => {
+                let CallLimits { in_flight, queue, .. } = self.settings.limits;
+                let calls = in_flight.map_or_else(String::new, |calls| format!("{calls} calls, "));
+                ("queue_full", format!("Upstream {name} is at its limit ({calls}{queue} queued)."))
+            }
             Refused::Waited(limit) => (
                 "queue_timeout",
-                format!("No place among the calls to the upstream {name} became free within {limit:?}."),
+                format!("Upstream {name} is at its limit: no slot became free within {limit:?}."),
             ),
         };
         self.refuse_for_now(reason, &sentence, Duration::from_secs(1));
@@ -78,20 +80,17 @@ impl Forward<'_, '_> {
 
     pub(super) fn refuse_without_endpoint(&mut self) {
         let why = match self.upstream.discovery().trouble() {
-            Some(trouble) => format!("looking its name up fails: {}", trouble.sentence),
+            Some(trouble) => format!("its name lookup failed: {}", trouble.sentence),
             None => "none is known".to_owned(),
         };
-        let sentence =
-            format!("The upstream {} has no endpoint that could be called: {why}.", self.upstream.name());
+        let sentence = format!("Upstream {} has no endpoint to call: {why}.", self.upstream.name());
         self.refuse_for_now("no_endpoint", &sentence, Duration::from_secs(1));
     }
 
     /// The breaker does not let it through.
     pub(super) fn refuse_open(&mut self, retry_after: Duration) {
-        let sentence = format!(
-            "The upstream {} has failed again and again; it is not called for a while.",
-            self.upstream.name()
-        );
+        let sentence =
+            format!("Upstream {} has failed repeatedly, and its breaker is open.", self.upstream.name());
         self.refuse_for_now("breaker_open", &sentence, retry_after);
     }
 
@@ -125,10 +124,10 @@ impl Forward<'_, '_> {
     pub(super) fn respond_with_failure(&mut self, told: &Told) {
         // What has not left yet need not be cut; nor can what the client has been given whole.
         if !self.exchange.take_back() && self.exchange.is_given() {
-            tracing::warn!(upstream = %self.upstream.name(), reason = told.name, "the upstream {}", told.sentence);
+            tracing::warn!(upstream = %self.upstream.name(), reason = told.name, "upstream {}", told.sentence);
             return self.exchange.end();
         }
-        let sentence = format!("The upstream {} {}.", self.upstream.name(), told.sentence);
+        let sentence = format!("Upstream {} {}.", self.upstream.name(), told.sentence);
         match told.response_status() {
             503 => self.refuse_for_now(told.name, &sentence, Duration::from_secs(1)),
             status => self.respond(status, told.name, &sentence, None),
@@ -138,7 +137,7 @@ impl Forward<'_, '_> {
     /// A response that cannot be passed on.
     pub(super) fn refuse_response(&mut self, bad: &BadField) {
         let sentence =
-            format!("The response of the upstream {} cannot be passed on: {bad}.", self.upstream.name());
+            format!("The response of upstream {} cannot be passed on: {bad}.", self.upstream.name());
         self.respond(502, "bad_field", &sentence, None);
     }
 }

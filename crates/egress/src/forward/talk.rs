@@ -282,12 +282,12 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
 
     /// A part of the response is gone: its client must not take the rest for the whole.
     fn lose_kept(&mut self, error: &SpoolError) -> End {
-        tracing::error!(upstream = %self.forward.upstream.name(), %error, "response cut: what its client had not taken is lost");
+        tracing::error!(upstream = %self.forward.upstream.name(), %error, "response cut: the part that its client had not read is lost");
         respond_with_error(
             self.forward.exchange,
             500,
             "spool_failed",
-            "The response could not be kept for the client.",
+            "The server could not store the response.",
             &[],
         );
         End::Responded
@@ -418,6 +418,6 @@ fn tell_mended(upstream: &str, visit: &Visit, mended: Mended) {
     }
     if visit.state().tells_mended() {
         tracing::warn!(upstream, endpoint = %visit.state().name(), mended = found.join(", "),
-            "the upstream's responses have faults of syntax, which are mended (said once)");
+            "fixed syntax faults in the upstream's responses (logged once)");
     }
 }

@@ -119,7 +119,7 @@ impl Attendant {
             }
             Some(Change::Up) => {
                 tracing::info!(upstream = %upstream.name(), endpoint = %self.state().name(),
-                    "the endpoint passes its health checks again");
+                    "endpoint passes its health checks again");
                 self.warming = settings.slow_start.map(|_| Instant::now());
             }
             None => {}
@@ -141,5 +141,5 @@ impl Attendant {
 fn tell_down(upstream: &str, state: &EndpointState, failure: Option<&CheckFailure>) {
     let Some(CheckFailure { name, sentence }) = failure else { return };
     tracing::warn!(upstream, endpoint = %state.name(), reason = name,
-        "the endpoint fails its health checks, and gets no calls as long as others pass: {sentence}");
+        "endpoint fails its health checks, and gets no calls while others pass: {sentence}");
 }

@@ -33,10 +33,9 @@ pub(super) async fn check(
         match calls.acquire(&entry.endpoint, Need::Any).await {
             Ok(call) => Some(ask(call, entry, settings, &health.probe).await),
             Err(error) if error.is_local() => None,
-            Err(error) => Some(Err(CheckFailure {
-                name: error.name(),
-                sentence: format!("no connection can be made: {error}"),
-            })),
+            Err(error) => {
+                Some(Err(CheckFailure { name: error.name(), sentence: format!("cannot connect: {error}") }))
+            }
         }
     };
     let asked = timeout(health.timeout, asked).await;
@@ -58,7 +57,7 @@ async fn ask(
     if !statuses.iter().any(|good| good.contains(&status)) {
         return Err(CheckFailure {
             name: "health_status",
-            sentence: format!("it responds with {status} to {path}"),
+            sentence: format!("it responds to {path} with {status}"),
         });
     }
     end(&mut call).await
@@ -118,7 +117,7 @@ async fn end(call: &mut Call) -> Result<(), CheckFailure> {
 
 impl CheckFailure {
     fn late(limit: Duration) -> Self {
-        Self { name: "health_timeout", sentence: format!("it does not respond, wholly, within {limit:?}") }
+        Self { name: "health_timeout", sentence: format!("no complete response within {limit:?}") }
     }
 
     fn bad(sentence: String) -> Self {

@@ -89,7 +89,7 @@ impl Proxy {
         };
         let authority = String::from_utf8_lossy(head.authority()).to_ascii_lowercase();
         let Some(origin) = Origin::new(scheme, &authority) else {
-            return refuse(exchange, 400, "bad_authority", "The target names no host and port.");
+            return refuse(exchange, 400, "bad_authority", "The request target has no valid host and port.");
         };
         let bare = origin.authority();
         let named = terms.upstreams.iter().filter(|(known, _)| *known == bare);
@@ -147,7 +147,12 @@ impl Proxy {
         let authority = String::from_utf8_lossy(exchange.request().head.authority()).to_ascii_lowercase();
         let origin = Origin::new(Scheme::Https, &authority);
         let Some(origin) = origin.filter(|_| exchange.request().head.body == RequestBody::None) else {
-            return refuse(exchange, 400, "bad_connect", "CONNECT has a host, a port and no body.");
+            return refuse(
+                exchange,
+                400,
+                "bad_connect",
+                "CONNECT requires a host and a port, and must not have a body.",
+            );
         };
         let asked = Asked { host: origin.host(), port: origin.port(), connect: true };
         let addresses = match self.addresses(&terms, asked).await {
@@ -159,11 +164,11 @@ impl Proxy {
         let io = match tokio::time::timeout(CONNECT, connect_any(&addresses)).await {
             Ok(Ok((io, _))) => io,
             Ok(Err(error)) => {
-                let sentence = format!("{authority} could not be connected to: {error}.");
+                let sentence = format!("Cannot connect to {authority}: {error}.");
                 return refuse(exchange, 502, "connect_failed", &sentence);
             }
             Err(_) => {
-                let sentence = format!("{authority} could not be connected to within {CONNECT:?}.");
+                let sentence = format!("Cannot connect to {authority} within {CONNECT:?}.");
                 return refuse(exchange, 504, "connect_timeout", &sentence);
             }
         };
@@ -234,7 +239,7 @@ impl NotCalled {
         match self {
             Self::Denied(host) => {
                 let sentence =
-                    format!("This proxy does not call {host}: forward_proxy.allow does not list it.");
+                    format!("This proxy does not allow {host}: forward_proxy.allow does not list it.");
                 refuse(exchange, 403, "proxy_denied", &sentence);
             }
             Self::Unknown(sentence) => refuse(exchange, 502, "host_unknown", &format!("{sentence}.")),

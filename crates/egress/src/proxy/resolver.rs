@@ -133,7 +133,7 @@ async fn look_up_surely(names: Arc<Names>, host: Box<str>) -> (Box<str>, Resolve
     let looking = pin!(look_up(names, host.clone()));
     caught(looking).await.unwrap_or_else(|panic| {
         panic.report("resolver", None, None);
-        (host, Err("cannot be looked up: a bug in Keepwarm".to_owned()))
+        (host, Err("lookup failed: a bug in Keepwarm".to_owned()))
     })
 }
 
@@ -163,7 +163,7 @@ fn take<T: Into<IpAddr>>(
             *ttl = time.min(*ttl);
         }
         Looked::Empty => {}
-        Looked::Failed(why) => *failure = Some(format!("cannot be looked up: {}", why.sentence)),
+        Looked::Failed(why) => *failure = Some(format!("lookup failed: {}", why.sentence)),
     }
 }
 

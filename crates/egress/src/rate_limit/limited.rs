@@ -58,13 +58,13 @@ impl RateLimiter {
             ("RateLimit", limit.as_bytes()),
         ];
         let detail =
-            format!("Too many requests for the limit {name}; the next one may come in {retry_after} s.");
+            format!("Too many requests: rate limit {name} is reached; try again in {retry_after} s.");
         respond_with_error(exchange, 429, "rate_limited", &detail, &fields);
     }
 
     fn respond_store_away(&self, exchange: &mut Exchange<'_>, failure: StoreFailure) {
         let detail = format!(
-            "Whether the limit {} has been reached is not known: {}, and without it nothing is let through.",
+            "Rate limit {} cannot be checked: {}; requests are refused until it can be.",
             self.name(),
             failure.sentence()
         );

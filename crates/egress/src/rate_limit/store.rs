@@ -197,8 +197,8 @@ impl StoreFailure {
         match self {
             Self::Unreachable => "its store cannot be reached",
             Self::Timeout => "its store did not respond in time",
-            Self::Refused => "its store answered with an error",
-            Self::Busy => "too many questions to its store are under way",
+            Self::Refused => "its store returned an error",
+            Self::Busy => "too many queries to its store are in progress",
         }
     }
 

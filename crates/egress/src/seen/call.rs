@@ -79,7 +79,7 @@ impl Seen<'_> {
         if let Some(entry) = self.endpoint
             && crate::forward::is_failure(record.status)
         {
-            entry.state.seen().note_failure("status", format!("answered {}", record.status));
+            entry.state.seen().note_failure("status", format!("responded with {}", record.status));
         }
     }
 

@@ -47,10 +47,10 @@ impl Candidate {
             let about = std::fs::symlink_metadata(step)?;
             let shared = others_write(&about) && about.mode() & 0o1000 == 0;
             if !about.is_dir() || shared || !(about.uid() == 0 || about.uid() == own_user()) {
-                return Err(refused(step, "another user can change what is in it"));
+                return Err(refused(step, "another user can change its contents"));
             }
             if is_root() && about.mode() & 0o001 == 0 {
-                return Err(refused(step, "workers of other users could not enter it"));
+                return Err(refused(step, "workers that run as other users cannot enter it"));
             }
         }
         let folder = base.join(&self.name);
@@ -59,7 +59,7 @@ impl Candidate {
             true => Ok(folder),
             false => Err(refused(
                 &folder,
-                "it is a link, or belongs to another user, or others may write to it; remove it",
+                "it is a link, belongs to another user, or is writable by others; remove it",
             )),
         }
     }
@@ -100,7 +100,7 @@ fn others_write(about: &Metadata) -> bool {
 }
 
 fn refused(folder: &Path, why: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::PermissionDenied, format!("{} is not used: {why}", folder.display()))
+    io::Error::new(io::ErrorKind::PermissionDenied, format!("cannot use {}: {why}", folder.display()))
 }
 
 #[cfg(test)]

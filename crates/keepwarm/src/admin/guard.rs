@@ -48,13 +48,13 @@ impl Denied {
 
     pub(super) fn sentence(self) -> &'static str {
         match self {
-            Self::ForeignOrigin => "A page of another site may not use this.",
+            Self::ForeignOrigin => "Requests from pages of other sites are not allowed.",
             Self::ForeignHost => {
-                "This is not served under that name: use the address of admin.bind or localhost, or send the token."
+                "This host name is not accepted: use the address of admin.bind or localhost, or send the token."
             }
-            Self::NoToken => "The token of the configuration is needed: Authorization: Bearer TOKEN.",
+            Self::NoToken => "The configured token is required: Authorization: Bearer TOKEN.",
             Self::ReadOnly => {
-                "Changes need a Unix socket (admin.bind = \"unix:...\"), or admin.token and its Authorization field."
+                "Changes need a Unix socket (admin.bind = \"unix:...\"), or admin.token and its Authorization header."
             }
         }
     }

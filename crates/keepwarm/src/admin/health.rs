@@ -44,14 +44,14 @@ pub(super) async fn live(view: &View) -> Health {
 }
 
 fn part(name: &str, turns: bool) -> (String, bool, String) {
-    let words = if turns { "turns" } else { "has not had its turn in 5 s" };
+    let words = if turns { "makes progress" } else { "has made no progress for 5 s" };
     (name.to_owned(), turns, words.to_owned())
 }
 
 /// Whether requests are wanted, and each app has a worker that could take one.
 pub(super) async fn ready(view: &View) -> Health {
     if !view.readiness.is_ready() {
-        let words = "starting, or draining: new requests are not wanted".to_owned();
+        let words = "starting or draining: not ready for requests".to_owned();
         return Health::of(vec![("keepwarm".to_owned(), false, words)]);
     }
     let stuck: Vec<usize> =
@@ -77,7 +77,7 @@ pub(super) async fn ready(view: &View) -> Health {
         Health::of(responses.into_iter().map(|(_, name, good, words)| (name, good, words)).collect());
     health.degraded = stuck
         .iter()
-        .map(|index| format!("data-{index} has not had its turn in 5 s; the other threads serve"))
+        .map(|index| format!("data-{index} has made no progress for 5 s; the other threads serve"))
         .collect();
     health
 }
@@ -85,11 +85,11 @@ pub(super) async fn ready(view: &View) -> Health {
 fn words(pulse: &Pulse) -> String {
     match pulse {
         Pulse::Responded(after) => format!("a worker answered in {:.1} ms", after.as_secs_f64() * 1e3),
-        Pulse::Busy(1) => "its worker is at work on requests".to_owned(),
-        Pulse::Busy(workers) => format!("{workers} workers are at work on requests"),
-        Pulse::Silent(1) => "its worker is idle, and does not respond".to_owned(),
-        Pulse::Silent(workers) => format!("{workers} workers are idle, and none answers"),
-        Pulse::Away(address) => format!("nobody takes connections at {address}"),
+        Pulse::Busy(1) => "its worker is busy with requests".to_owned(),
+        Pulse::Busy(workers) => format!("{workers} workers are busy with requests"),
+        Pulse::Silent(1) => "its worker is idle but does not respond".to_owned(),
+        Pulse::Silent(workers) => format!("{workers} workers are idle but none responds"),
+        Pulse::Away(address) => format!("no server accepts connections at {address}"),
         Pulse::NoWorker(Some(reason)) => format!("given up: {reason}"),
         Pulse::NoWorker(None) => "no worker is ready".to_owned(),
     }

@@ -51,28 +51,28 @@ fn requests(status: &Status) -> Vec<Family> {
     vec![
         counter(
             "keepwarm_requests",
-            "Requests that are over, by the class of their status",
+            "Completed requests, by the class of their status",
             None,
             classes.collect(),
         ),
         seconds(
             "keepwarm_request_duration",
-            "From the first byte of a request to the last byte of its response taken by the socket",
+            "From the first byte of the request until the socket has taken the last byte of its response",
             by_route(|totals| &totals.duration),
         ),
         seconds(
             "keepwarm_request_app",
-            "Part of that in which a worker had the request",
+            "Part of the duration: a worker had the request, until its response was complete",
             by_route(|totals| &totals.app),
         ),
         seconds(
             "keepwarm_request_queue",
-            "Part of that in which the request waited for a worker",
+            "Part of the duration: the wait for a worker",
             by_app(&status.routes, |totals| &totals.queue),
         ),
         seconds(
             "keepwarm_request_write",
-            "Part of that in which the response, complete, was on its way to the client",
+            "Part of the duration: the complete response was on its way to the client",
             by_app(&status.routes, |totals| &totals.write),
         ),
     ]
@@ -113,16 +113,16 @@ fn workers(status: &Status) -> Vec<Family> {
         status.apps.iter().filter_map(row).collect()
     };
     vec![
-        gauge("keepwarm_workers", "Workers by what they do", None, states.collect()),
+        gauge("keepwarm_workers", "Workers by state", None, states.collect()),
         gauge(
             "keepwarm_workers_target",
-            "How many workers the app is to have",
+            "Target number of workers of the app",
             None,
             each(|app| Some(app.counts.as_ref()?.target as u64)),
         ),
         gauge(
             "keepwarm_worker_memory",
-            "Resident memory of each worker, its own anonymous pages and what it shares",
+            "Resident memory of each worker: its own anonymous pages, and shared memory",
             Some(Unit::Bytes),
             memory(&status.workers),
         ),
@@ -134,25 +134,25 @@ fn workers(status: &Status) -> Vec<Family> {
         ),
         gauge(
             "keepwarm_app_failed",
-            "1: the app was given up, and is tried again at the next reload",
+            "1: Keepwarm gave up on the app, until the next reload",
             None,
             each(|app| Some(app.failed.is_some().into())),
         ),
         gauge(
             "keepwarm_generation",
-            "Goes up by one with each reload",
+            "Increases by one with each reload",
             None,
             each(|app| Some(app.counts.as_ref()?.generation)),
         ),
         counter(
             "keepwarm_worker_recycles",
-            "Workers that were replaced on purpose",
+            "Workers replaced on purpose, without a loss",
             None,
             reasons::<Recycled>(&status.apps, |counts| &counts.recycles),
         ),
         counter(
             "keepwarm_worker_deaths",
-            "Workers that ended and should not have",
+            "Workers that died",
             None,
             reasons::<Death>(&status.apps, |counts| &counts.deaths),
         ),
@@ -202,27 +202,17 @@ fn listeners(listeners: &[ListenerStatus]) -> Vec<Family> {
         listeners.iter().map(row).collect()
     };
     vec![
-        gauge(
-            "keepwarm_open_connections",
-            "Connections of clients that are open",
-            None,
-            each(|totals| totals.open),
-        ),
-        counter(
-            "keepwarm_connections",
-            "Connections that were accepted",
-            None,
-            each(|totals| totals.accepted),
-        ),
+        gauge("keepwarm_open_connections", "Open client connections", None, each(|totals| totals.open)),
+        counter("keepwarm_connections", "Accepted connections", None, each(|totals| totals.accepted)),
         counter(
             "keepwarm_connections_refused",
-            "Connections that were closed at once, for their client had too many",
+            "Connections closed at once because their client had too many",
             None,
             each(|totals| totals.refused),
         ),
         counter(
             "keepwarm_connections_evicted",
-            "Idle connections that were closed at the connection limit, to make room",
+            "Idle connections closed to make room at the connection limit",
             None,
             each(|totals| totals.evicted),
         ),
@@ -232,8 +222,18 @@ fn listeners(listeners: &[ListenerStatus]) -> Vec<Family> {
             None,
             each(|totals| totals.waited),
         ),
-        counter("keepwarm_received", "Read from clients", Some(Unit::Bytes), each(|totals| totals.received)),
-        counter("keepwarm_sent", "Written to clients", Some(Unit::Bytes), each(|totals| totals.sent)),
+        counter(
+            "keepwarm_received",
+            "Bytes read from clients, including heads",
+            Some(Unit::Bytes),
+            each(|totals| totals.received),
+        ),
+        counter(
+            "keepwarm_sent",
+            "Bytes written to clients, including heads",
+            Some(Unit::Bytes),
+            each(|totals| totals.sent),
+        ),
     ]
 }
 
@@ -243,33 +243,28 @@ fn words() -> Vec<Family> {
         family.values().iter().map(|(app, word, count)| row(app, label, word, *count)).collect()
     };
     vec![
-        counter(
-            "keepwarm_stalls",
-            "Stalls that were seen and removed",
-            None,
-            rows(&counters::STALLS, "kind"),
-        ),
+        counter("keepwarm_stalls", "Stalls found and removed", None, rows(&counters::STALLS, "kind")),
         counter(
             "keepwarm_retries",
-            "Requests that were given to another worker",
+            "Retried requests, on another worker or on a server",
             None,
             rows(&counters::RETRIES, "reason"),
         ),
         counter(
             "keepwarm_refusals",
-            "Requests that Keepwarm itself answered with an error",
+            "Requests to which Keepwarm itself responded with an error",
             None,
             rows(&counters::REFUSALS, "reason"),
         ),
         counter(
             "keepwarm_answers_mended",
-            "Answers of servers whose syntax was mended",
+            "Responses of servers with a syntax fault in the head that Keepwarm fixed",
             None,
             rows(&counters::MENDED, "fault"),
         ),
         counter(
             "keepwarm_panics",
-            "Bugs in Keepwarm that were survived, by what they cost; the log has each one's stack",
+            "Bugs in Keepwarm that it survived, by what was lost; the log has the stack",
             None,
             panics(),
         ),
@@ -294,19 +289,19 @@ fn spill() -> Vec<Family> {
     vec![
         gauge(
             "keepwarm_spill",
-            "Held for slow clients, of request bodies and responses",
+            "Bytes of request bodies and responses held for slow clients",
             Some(Unit::Bytes),
             vec![kind("memory", held.memory), kind("disk", held.disk)],
         ),
         gauge(
             "keepwarm_spill_limit",
-            "server.limits.spill",
+            "The limit server.limits.spill",
             Some(Unit::Bytes),
             one(keepwarm_net::SPILL.max()),
         ),
         counter(
             "keepwarm_spill_full",
-            "Responses that waited for their clients because the limit was reached",
+            "Responses that waited for their clients because server.limits.spill was reached",
             None,
             one(counters::SPILL_FULL.value()),
         ),
@@ -322,55 +317,55 @@ fn about(status: &Status) -> Vec<Family> {
     vec![
         gauge(
             "keepwarm_ready",
-            "1: requests are wanted; 0: starting or draining",
+            "1: ready for requests; 0: starting or draining",
             None,
             one(Value::Count(status.ready.into())),
         ),
         gauge(
             "keepwarm_threads_stuck",
-            "Data-plane threads that have not turned for 5 s",
+            "Data-plane threads that have made no progress for 5 s",
             None,
             one(Value::Count(status.stuck as u64)),
         ),
-        gauge("keepwarm_build_info", "The version that runs", None, build),
+        gauge("keepwarm_build_info", "The running version; always 1", None, build),
         counter(
             "keepwarm_requests_with_dropped_headers",
-            "Requests of which headers were dropped because their names are not safe in CGI-style environments",
+            "Requests with headers that were dropped because their names are not safe in CGI-style environments",
             None,
             one(Value::Count(counters::UNSAFE_NAMES.value())),
         ),
         counter(
             "keepwarm_log_lines_dropped",
-            "Lines of a log that its output did not take",
+            "Log lines dropped because their output did not take them",
             None,
             one(Value::Count(counters::LOG_LINES_DROPPED.value())),
         ),
         gauge(
             "process_start_time",
-            "When Keepwarm was started, since the beginning of 1970",
+            "Start time, in seconds since the beginning of 1970",
             Some(Unit::Seconds),
             one(Value::Amount(started.as_secs_f64())),
         ),
         counter(
             "process_cpu",
-            "Time on processors, workers apart",
+            "Processor time, without the workers",
             Some(Unit::Seconds),
             one(Value::Amount(process.cpu)),
         ),
         gauge(
             "process_resident_memory",
-            "Memory, workers apart",
+            "Resident memory, without the workers",
             Some(Unit::Bytes),
             one(Value::Count(process.resident)),
         ),
         gauge(
             "process_virtual_memory",
-            "Address space, workers apart",
+            "Address space, without the workers",
             Some(Unit::Bytes),
             one(Value::Count(process.virtual_memory)),
         ),
         gauge("process_open_fds", "Open descriptors", None, one(Value::Count(process.files))),
-        gauge("process_max_fds", "Descriptors there may be", None, one(Value::Count(process.most_files))),
+        gauge("process_max_fds", "Limit on open descriptors", None, one(Value::Count(process.most_files))),
         gauge("process_threads", "Threads", None, one(Value::Count(process.threads))),
     ]
 }

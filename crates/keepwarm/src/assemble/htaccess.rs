@@ -29,13 +29,13 @@ pub(super) fn tell(app: &str, root: &Path) {
         })
         .collect();
     if !denied.is_empty() {
-        tracing::info!(app, folders = %denied.join(", "), "what .htaccess files deny is neither served nor run");
+        tracing::info!(app, folders = %denied.join(", "), "paths denied by .htaccess files are neither served nor run");
     }
     let ignored =
         found.iter().flat_map(|(folder, rules)| rules.ignored.iter().map(move |line| (folder, line)));
     for (folder, (line, text)) in ignored.take(MAX_LINES) {
         let file = folder.join(".htaccess");
-        tracing::warn!(app, file = %file.display(), line, directive = %text, "this line of an .htaccess is not honoured; docs/guide/classic-php.md says what is");
+        tracing::warn!(app, file = %file.display(), line, directive = %text, "unsupported line of an .htaccess file ignored; docs/guide/classic-php.md lists what is supported");
     }
 }
 

@@ -23,8 +23,7 @@ pub(crate) fn check_logs(config: &Config) -> Result<(), String> {
         .chain(upstreams)
         .filter_map(|(section, log)| Some((format!("{section}.access_log"), log.as_ref()?.file.as_deref()?)));
     own.into_iter().chain(logs).try_for_each(|(section, file)| {
-        check_file(file)
-            .map_err(|error| format!("{section}: {} cannot be written to: {error}", file.display()))
+        check_file(file).map_err(|error| format!("{section}: cannot write to {}: {error}", file.display()))
     })
 }
 
@@ -55,7 +54,7 @@ impl Logging {
             // Nobody may read this either.
             let _ = writeln!(
                 io::stderr(),
-                "keepwarm: the last lines of a log could not be written: its output takes nothing"
+                "keepwarm: cannot write the last lines of a log: its output accepts nothing"
             );
         }
     }
@@ -74,7 +73,7 @@ pub(crate) fn start_logging(config: &Config) -> Result<Logging, String> {
     let output = log.file.clone().map_or(Output::Stderr, Output::File);
     match keepwarm_telemetry::log::init(format(log.format), level, output) {
         Ok(_) => Ok(Logging),
-        Err(error) => Err(format!("the log {} cannot be opened: {error}", file_name(log.file.as_deref()))),
+        Err(error) => Err(format!("cannot open the log {}: {error}", file_name(log.file.as_deref()))),
     }
 }
 
@@ -109,9 +108,7 @@ fn open_log(log: &keepwarm_config::AccessLog) -> Result<(Sink, Format), String> 
     let output = log.file.clone().map_or(Output::Stdout, Output::File);
     match Sink::open(output, format) {
         Ok(sink) => Ok((sink, format)),
-        Err(error) => {
-            Err(format!("the access log {} cannot be opened: {error}", file_name(log.file.as_deref())))
-        }
+        Err(error) => Err(format!("cannot open the access log {}: {error}", file_name(log.file.as_deref()))),
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) fn read(options: &Check) -> Result<(Settings, Vec<Subject>), String> 
         ("--pid-file", which.pid_file.is_some()),
     ] {
         if given && !options.own {
-            return Err(format!("{option} says which Keepwarm --self means: pass --self, and no URL"));
+            return Err(format!("{option} selects the instance for --self; pass --self, and no URL"));
         }
     }
     let settings = settings(options)?;
@@ -58,7 +58,7 @@ fn settings(options: &Check) -> Result<Settings, String> {
     let defaults = Settings::default();
     let method = options.method.clone().unwrap_or_else(|| defaults.method.clone());
     if method == "POST" && options.post.is_none() {
-        return Err("--method POST: name the path that may be asked by POST with --post PATH; the safe methods are GET, HEAD and OPTIONS".to_owned());
+        return Err("--method POST: set the path that may be requested with POST by --post PATH; the safe methods are GET, HEAD and OPTIONS".to_owned());
     }
     let via = |url: &String| Target::parse(url).map_err(|error| format!("--via {error}"));
     let mut settings = Settings {

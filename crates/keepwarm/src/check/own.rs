@@ -10,7 +10,7 @@ use crate::cli::Check;
 use crate::find::Instance;
 use crate::{complain, exit, subjects};
 
-/// What the Keepwarm that is meant serves and calls. What cannot be examined is named.
+/// What the selected instance serves and calls. What cannot be examined is named.
 ///
 /// # Errors
 /// There is nothing to examine: said already, with the exit status that says so.
@@ -27,7 +27,7 @@ pub(super) fn subjects(options: &Check, settings: &Settings) -> Result<Vec<Subje
         Err(message) => return refuse(&message),
     };
     let Some(all) = response.as_array() else {
-        return refuse("the Keepwarm that runs is of a version that cannot be examined by this one");
+        return refuse("the running Keepwarm has a version that this one cannot examine");
     };
     let mut subjects = Vec::new();
     for one in all.iter().filter_map(subjects::Subject::from_json) {
@@ -37,7 +37,7 @@ pub(super) fn subjects(options: &Check, settings: &Settings) -> Result<Vec<Subje
         }
     }
     match subjects.is_empty() {
-        true => refuse("the Keepwarm that runs serves nothing that could be examined"),
+        true => refuse("the running Keepwarm serves nothing that can be examined"),
         false => Ok(subjects),
     }
 }

@@ -12,17 +12,14 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
     (&["--reload", "--dev", "--autoreload"], "--watch"),
     (&["--conf", "--configuration", "-c", "-C"], "--config FILE"),
     (&["--check-config", "--test", "--validate", "-t"], "--dry-run"),
-    (
-        &["--threads"],
-        "`threads = N` of [app.NAME] in keepwarm.toml; `keepwarm explain app.threads` says more",
-    ),
+    (&["--threads"], "`threads = N` of [app.NAME] in keepwarm.toml (see `keepwarm explain app.threads`)"),
     (
         &["--timeout"],
-        "`request_timeout` of [app.NAME] in keepwarm.toml; `keepwarm explain app.request_timeout` says more",
+        "`request_timeout` of [app.NAME] in keepwarm.toml (see `keepwarm explain app.request_timeout`)",
     ),
     (
         &["--chdir", "--app-dir", "--directory"],
-        "`directory` of [app.NAME] in keepwarm.toml, or start Keepwarm in that folder",
+        "`directory` of [app.NAME] in keepwarm.toml, or start Keepwarm in that directory",
     ),
     (&["--pid", "--pidfile", "--pid-file"], "`pid_file` of [server] in keepwarm.toml"),
     (&["--user", "--group", "-u", "-g"], "`user` and `group` of [app.NAME] in keepwarm.toml"),

@@ -25,7 +25,8 @@ pub(crate) fn boot(name: &str, mut config: Config) -> ExitCode {
     let result = assemble::start_logging(&config).and_then(|logging| {
         panics::install();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| format!("no reactor for the control thread: {error}"))?;
+        let runtime =
+            runtime.map_err(|error| format!("cannot start the event loop of the control thread: {error}"))?;
         let failed = runtime.block_on(boot_all(&config));
         logging.finish();
         failed
@@ -33,7 +34,7 @@ pub(crate) fn boot(name: &str, mut config: Config) -> ExitCode {
     let apps = config.apps.iter().filter(|app| app.address.is_none()).count();
     match result {
         Ok(0) => {
-            crate::print(&format!("{name}: the configuration is good; apps that load: {apps} of {apps}"))
+            crate::print(&format!("{name}: the configuration is valid; apps that load: {apps} of {apps}"))
         }
         Ok(failed) => {
             complain(&format!("{name}: apps that load: {} of {apps}", apps - failed));
@@ -48,16 +49,16 @@ pub(crate) fn boot(name: &str, mut config: Config) -> ExitCode {
 
 /// Gives how many could not be started.
 async fn boot_all(config: &Config) -> Result<usize, String> {
-    let mut ends = Ends::new().map_err(|error| format!("signals cannot be received: {error}"))?;
+    let mut ends = Ends::new().map_err(|error| format!("cannot receive signals: {error}"))?;
     file_limit::raise(false);
-    let plane = DataPlane::start(1).map_err(|error| format!("no data-plane thread: {error}"))?;
+    let plane = DataPlane::start(1).map_err(|error| format!("cannot start a data-plane thread: {error}"))?;
     let doors =
         config.upstreams.iter().filter_map(|upstream| Some((upstream.variable(), upstream.door_url()?)));
     let doors: DoorVariables = doors.collect();
     let mut failed = 0;
     for app in &config.apps {
         match &app.address {
-            Some(_) => say(&format!("app {:?}: not started, it runs already", app.name)),
+            Some(_) => say(&format!("app {:?}: not started, because it runs already", app.name)),
             None => failed += usize::from(!boot_one(config, app, &doors, &plane, &mut ends).await?),
         }
     }
@@ -76,8 +77,7 @@ async fn boot_one(
     plane: &DataPlane,
     ends: &mut Ends,
 ) -> Result<bool, String> {
-    let spec =
-        assemble::spec(app, doors).map_err(|error| format!("an adapter cannot be unpacked: {error}"))?;
+    let spec = assemble::spec(app, doors).map_err(|error| format!("cannot unpack an adapter: {error}"))?;
     // One try: who waits wants to read why it failed.
     let spec = AppSpec { workers: 1, scaling: None, start_retries: 0, ..spec };
     let links = Arc::new(Links::new(plane.remotes()));
@@ -86,7 +86,7 @@ async fn boot_one(
     let began = Instant::now();
     let supervisor = Supervisor::start(vec![spec], Arc::clone(&links) as _, options)
         .await
-        .map_err(|error| format!("the supervisor cannot be started: {error}"))?;
+        .map_err(|error| format!("cannot start the supervisor: {error}"))?;
     let failures = tokio::select! {
         failures = supervisor.wait_first_boot() => Ok(failures),
         () = ends.heard() => Err(format!("app {:?}: stopped by a signal before its worker was ready", app.name)),

@@ -33,7 +33,7 @@ pub(super) fn warn_of_lowered(config: &Config, limit: usize) {
         tracing::warn!(
             configured,
             limit,
-            "`server.limits.connections` is lowered to what the limit on open files has room for; raise that (systemd: LimitNOFILE)"
+            "`server.limits.connections` lowered to what the limit on open files allows; raise that limit (systemd: LimitNOFILE)"
         );
     }
 }

@@ -88,12 +88,15 @@ impl Server {
             }
         };
         if tokio::time::timeout_at(clients_end, all).await.is_err() {
-            tracing::info!(connections = open.count(), "the grace is over; what is left is cut");
+            tracing::info!(
+                connections = open.count(),
+                "drain timeout reached; cutting the remaining connections"
+            );
         }
         let left = end.saturating_duration_since(Instant::now());
         let workers = self.supervisor.stop(left.saturating_sub(TERMINATION.min(left / 2)));
         if tokio::time::timeout_at(end, workers).await.is_err() {
-            tracing::info!("the grace is over; workers that are left are killed");
+            tracing::info!("drain timeout reached; killing the remaining workers");
         }
         self.listeners.doors_draining.store(true, Ordering::Relaxed);
         self.listeners.end_doors();
@@ -101,7 +104,7 @@ impl Server {
         if tokio::time::timeout_at(end, quiet(&doors, idle, &self.view.remotes)).await.is_err() {
             tracing::info!(
                 connections = doors.count(),
-                "the grace is over; calls through doors that are left are cut"
+                "drain timeout reached; cutting the remaining calls through doors"
             );
         }
     }

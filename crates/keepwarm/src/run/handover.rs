@@ -60,7 +60,8 @@ impl Say {
     }
 
     fn from_bytes(bytes: &[u8]) -> io::Result<Self> {
-        let nonsense = || io::Error::new(io::ErrorKind::InvalidData, "the other process speaks nonsense");
+        let nonsense =
+            || io::Error::new(io::ErrorKind::InvalidData, "the other process sent an unexpected message");
         let value: Value = serde_json::from_slice(bytes).map_err(|_| nonsense())?;
         let text =
             |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned).ok_or_else(nonsense);
@@ -108,14 +109,16 @@ pub(super) fn receive(from: impl AsFd) -> io::Result<Option<(Say, Vec<OwnedFd>)>
         Ok(got) => got,
         // Gone without having read what was sent to it.
         Err(rustix::io::Errno::CONNRESET) => return Ok(None),
-        Err(rustix::io::Errno::AGAIN) => return Err(io::Error::other("the other process says nothing")),
+        Err(rustix::io::Errno::AGAIN) => {
+            return Err(io::Error::other("the other process sent nothing in time"));
+        }
         Err(error) => return Err(error.into()),
     };
     if got.flags.contains(ReturnFlags::CTRUNC) {
-        return Err(io::Error::other("not every socket has arrived: the limit of open files is too low"));
+        return Err(io::Error::other("not all sockets arrived: the limit on open files is too low"));
     }
     if got.flags.contains(ReturnFlags::TRUNC) {
-        return Err(io::Error::other("a packet is too long"));
+        return Err(io::Error::other("the other process sent a packet that is too long"));
     }
     let mut sockets = Vec::new();
     for message in beside.drain() {

@@ -42,9 +42,8 @@ impl Inherited {
         let count = number("LISTEN_FDS").filter(|&count| ours && count > 0).unwrap_or(0);
         let mut inherited = Self::default();
         for fd in FIRST..FIRST.saturating_add(count) {
-            let unusable = |error: std::io::Error| {
-                format!("descriptor {fd}, passed in LISTEN_FDS, cannot be used: {error}")
-            };
+            let unusable =
+                |error: std::io::Error| format!("cannot use descriptor {fd}, passed in LISTEN_FDS: {error}");
             let bound = own(fd).and_then(Bound::adopt).map_err(unusable)?;
             inherited.0.push(Socket { bind: None, bound, owner: Owner::ServiceManager });
         }
@@ -91,7 +90,7 @@ impl Inherited {
                     (None, Some(path)) => format!("unix:{}", path.display()),
                     (None, None) => "a socket without a name".to_owned(),
                 };
-                tracing::warn!(%place, "systemd passes a socket that no listener binds");
+                tracing::warn!(%place, "systemd passed a socket that no listener binds");
             }
         }
     }

@@ -74,7 +74,7 @@ impl Listeners {
             // The checker has refused all others.
             if let Some(other) = seen.insert(bind, section.clone()) {
                 return Err(format!(
-                    "{other} and {section} both listen on {bind}: a free port can be asked for once on an address"
+                    "{other} and {section} both listen on {bind}: a free port can be requested only once per address"
                 ));
             }
             if !self.serving.contains_key(bind) && !self.leaving.contains_key(bind) {

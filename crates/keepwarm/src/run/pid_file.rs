@@ -32,8 +32,7 @@ impl PidFile {
     /// # Errors
     /// A sentence that says why it cannot be written.
     pub(super) fn draft(place: &Path) -> Result<Draft, String> {
-        let failed =
-            |error: io::Error| format!("the pid file {} cannot be written: {error}", place.display());
+        let failed = |error: io::Error| format!("cannot write the pid file {}: {error}", place.display());
         if place.is_dir() {
             return Err(failed(io::ErrorKind::IsADirectory.into()));
         }
@@ -89,7 +88,7 @@ impl Draft {
         };
         match done {
             Ok(()) => Ok(PidFile(self.place.clone())),
-            Err(error) => Err(format!("the pid file {} cannot be written: {error}", self.place.display())),
+            Err(error) => Err(format!("cannot write the pid file {}: {error}", self.place.display())),
         }
     }
 }

@@ -38,7 +38,7 @@ impl Server {
             }
             Err(NotReloaded { message, .. }) => {
                 // What a worker has printed is in the log already.
-                tracing::error!("not reloaded; what ran goes on running: {message}");
+                tracing::error!("reload failed; the previous configuration stays active: {message}");
                 self.service_manager.ready("serving; the last reload failed, see the log");
             }
         }
@@ -122,7 +122,7 @@ impl Server {
         self.admin.apply(config.admin.as_ref(), admin);
         assemble::set_process_limits(&config.server.limits);
         for key in self.config.restart_keys(&config) {
-            tracing::warn!("{key} changes with a restart only");
+            tracing::warn!("{key} has changed and needs a restart");
         }
         if let Some(watch) = watch {
             self.watch = watch;
@@ -162,10 +162,10 @@ impl Server {
             match outcome {
                 Ok(report) => tracing::info!(
                     app = %app.name, took_ms = report.took.as_millis(), generation = report.generation,
-                    "recycled: the workers run what has changed"
+                    "workers replaced: they run the changed files"
                 ),
                 Err(NotReloaded { message, .. }) => tracing::error!(
-                    app = %app.name, "not recycled; what ran goes on running: {message}"
+                    app = %app.name, "workers not replaced; the previous ones keep serving: {message}"
                 ),
             }
         }

@@ -66,7 +66,7 @@ pub(super) fn serve(
                 ExitCode::from(exit::FAILED)
             }
         },
-        Err(error) => failed(&format!("no reactor for the control thread: {error}")),
+        Err(error) => failed(&format!("cannot start the event loop of the control thread: {error}")),
     };
     logging.finish();
     status
@@ -80,9 +80,9 @@ async fn run(
 ) -> Result<ExitCode, Failure> {
     // Before anything is started: a signal during the start ends it too.
     let mut signals =
-        Signals::new().map_err(|error| Failure::Message(format!("signals cannot be received: {error}")))?;
+        Signals::new().map_err(|error| Failure::Message(format!("cannot receive signals: {error}")))?;
     let plane = DataPlane::start(threads(&config))
-        .map_err(|error| Failure::Message(format!("no data-plane thread: {error}")))?;
+        .map_err(|error| Failure::Message(format!("cannot start a data-plane thread: {error}")))?;
     let result = match Server::start(source, config, &plane, inherited, takeover, &mut signals).await {
         Ok(Some(mut server)) => Ok(server.until_end(&mut signals).await),
         Ok(None) => Ok(ExitCode::SUCCESS),
@@ -153,7 +153,7 @@ impl Server {
         match control::listen(self.source.identity(), self.reload_requests.clone(), Arc::clone(&self.view)) {
             Ok(door) => self.door = Some(door),
             Err(error) => {
-                tracing::warn!(%error, "`keepwarm reload` will not find this process; SIGHUP does the same");
+                tracing::warn!(%error, "`keepwarm reload` cannot find this process; use SIGHUP");
             }
         }
     }
@@ -249,7 +249,7 @@ impl Server {
         match upgrade::upgrade(&self.listeners, &self.admin, &self.config, sizes).await {
             Ok(successor) => Some(self.hand_over(&successor)),
             Err(message) => {
-                tracing::error!("not upgraded; this process goes on: {message}");
+                tracing::error!("upgrade failed; this process keeps serving: {message}");
                 if let Some(file) = &self.pid_file {
                     file.restore();
                 }
@@ -265,21 +265,21 @@ impl Server {
         if std::process::id() == 1 {
             tracing::error!(
                 thread,
-                "the thread does not come back, and process 1 cannot be replaced: the others finish what they have, then it exits with \
-                status 1, to be started again"
+                "stuck thread does not respond again, and process 1 cannot be replaced; the other threads finish their requests, then \
+                Keepwarm exits with status 1 to be restarted"
             );
             self.is_broken = true;
             return Some(Ending::Graceful);
         }
-        tracing::error!(thread, "the thread does not come back: a fresh process takes over, as at SIGUSR2");
+        tracing::error!(
+            thread,
+            "stuck thread does not respond again; a new process takes over, as for SIGUSR2"
+        );
         self.upgrade().await
     }
 
     fn hand_over(&mut self, successor: &Successor) -> Ending {
-        tracing::info!(
-            pid = successor.pid,
-            "upgraded: another process serves, this one finishes what it has"
-        );
+        tracing::info!(pid = successor.pid, "upgraded: the new process serves, this one drains");
         self.service_manager.main_process(successor.pid);
         self.forget_files();
         self.door = None;
@@ -294,12 +294,12 @@ impl Server {
         while let Ok(request) = self.reloads.try_recv() {
             asked = true;
             let message = format!(
-                "an upgrade was under way: process {successor} serves now and reloads; its log says how that goes"
+                "an upgrade was in progress: process {successor} serves now and reloads; see its log for the result"
             );
             let _ = request.send(Ok(message));
         }
         if asked {
-            tracing::info!(pid = successor, "the reload is passed on to the process that serves now");
+            tracing::info!(pid = successor, "reload forwarded to the process that serves now");
             signals::hang_up(successor);
         }
     }

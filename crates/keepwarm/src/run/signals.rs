@@ -95,7 +95,7 @@ impl Ends {
             match self.first {
                 Some(first) if first.elapsed() >= SAME => return,
                 Some(_) => tracing::info!(
-                    "signal ignored: it is the one that stops already; a later one stops at once"
+                    "signal ignored: it repeats the one that stops Keepwarm; a later one stops at once"
                 ),
                 // Until now another process was the reason.
                 None => {
@@ -119,7 +119,7 @@ fn reopen_logs(mut asked: Signal) {
     tokio::spawn(async move {
         while asked.recv().await.is_some() {
             keepwarm_telemetry::reopen_all();
-            tracing::info!("log files are opened anew");
+            tracing::info!("log files reopened");
         }
     });
 }

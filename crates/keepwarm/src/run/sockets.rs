@@ -207,7 +207,7 @@ fn explain(bind: &Bind, section: &str, error: &io::Error, own: &Own<'_>) -> Stri
     let what = match error.kind() {
         io::ErrorKind::AddrInUse => in_use(bind, own),
         io::ErrorKind::PermissionDenied => {
-            "not permitted; ports below 1024 need the right CAP_NET_BIND_SERVICE, a Unix socket a folder that can be written".to_owned()
+            "not permitted; ports below 1024 need the capability CAP_NET_BIND_SERVICE, a Unix socket needs a writable directory".to_owned()
         }
         io::ErrorKind::AddrNotAvailable => "this machine has no such address".to_owned(),
         _ => error.to_string(),
@@ -226,7 +226,7 @@ fn in_use(bind: &Bind, own: &Own<'_>) -> String {
     let ours = |(used, _): &&(SocketAddr, String)| addresses.iter().any(|&address| overlap(address, *used));
     if let Some((address, section)) = own.used.iter().find(ours) {
         return format!(
-            "this Keepwarm itself listens on {address}, for {section}, and one of the two includes the other; leave one of them out, or move them in two reloads"
+            "Keepwarm itself listens on {address} for {section}, and one of the two addresses includes the other; remove one of them, or move them in two reloads"
         );
     }
     let occupant = match bind {
@@ -234,5 +234,5 @@ fn in_use(bind: &Bind, own: &Own<'_>) -> String {
         _ => addresses.iter().copied().find_map(occupant::of_tcp),
     };
     let by = occupant.unwrap_or_else(|| "by another process".to_owned());
-    format!("the address is in use, {by}; stop that one, or choose another address")
+    format!("the address is in use, {by}; stop that process, or choose another address")
 }

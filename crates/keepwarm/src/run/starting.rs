@@ -246,7 +246,7 @@ async fn start_supervisor(
     sizes: &BTreeMap<String, usize>,
 ) -> Result<Supervisor, Failure> {
     let mut specs = assemble::specs(config, door_variables)
-        .map_err(|error| format!("an adapter cannot be unpacked: {error}"))?;
+        .map_err(|error| format!("cannot unpack an adapter: {error}"))?;
     for spec in &mut specs {
         if let (Some(&workers), Some(scaling)) = (sizes.get(&*spec.name), spec.scaling) {
             spec.workers = workers.clamp(scaling.min.max(1), scaling.max.max(1).max(scaling.min));
@@ -254,7 +254,7 @@ async fn start_supervisor(
     }
     let options = Options { files, soft_files: file_limit::original(), ..Options::default() };
     let started = Supervisor::start(specs, Arc::clone(links) as _, options).await;
-    Ok(started.map_err(|error| format!("the supervisor cannot be started: {error}"))?)
+    Ok(started.map_err(|error| format!("cannot start the supervisor: {error}"))?)
 }
 
 async fn old_is_gone(takeover: Option<&Takeover>) {

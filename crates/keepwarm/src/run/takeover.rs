@@ -39,7 +39,7 @@ impl Takeover {
         if old.is_none() || old != getppid().map(|parent| parent.as_raw_nonzero().get()) {
             return Ok(None);
         }
-        let failed = |error: io::Error| format!("what is to be taken over cannot be received: {error}");
+        let failed = |error: io::Error| format!("cannot receive the sockets of the old process: {error}");
         let socket = take_stdin().map_err(failed)?;
         set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE)).map_err(|error| failed(error.into()))?;
         let (inherited, sizes) = listeners(&socket).map_err(failed)?;
@@ -60,7 +60,7 @@ impl Takeover {
         handover::send(&self.socket, &Say::Ready { taken }, &[])?;
         let watched = self.watch()?;
         let heard = tokio::time::timeout(PATIENCE, watched.readable()).await;
-        let _ = heard.map_err(|_| io::Error::other("the old process does not agree to be replaced"))??;
+        let _ = heard.map_err(|_| io::Error::other("the old process did not confirm the takeover"))??;
         match handover::receive(&self.socket)? {
             Some((Say::Go, _)) => Ok(()),
             _ => Err(gone()),
@@ -93,15 +93,15 @@ fn listeners(socket: &OwnedFd) -> io::Result<(Inherited, BTreeMap<String, usize>
                 }
             }
             Some((Say::End { sizes }, _)) => return Ok((inherited, sizes)),
-            Some(_) => return Err(io::Error::other("the old process speaks out of turn")),
-            None => return Err(io::Error::other("the old process has gone")),
+            Some(_) => return Err(io::Error::other("the old process sent an unexpected message")),
+            None => return Err(io::Error::other("the old process has exited")),
         }
     }
 }
 
 /// Why a new process ends with its old one.
 pub(super) fn gone() -> io::Error {
-    io::Error::other("the process that was to be taken over from has ended")
+    io::Error::other("the old process exited before the takeover")
 }
 
 /// Moves the socket from standard input, which becomes what a service's is.

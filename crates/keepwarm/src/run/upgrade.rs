@@ -55,22 +55,22 @@ pub(super) async fn upgrade(
     sizes: BTreeMap<String, usize>,
 ) -> Result<Successor, String> {
     if std::process::id() == 1 {
-        return Err("this is process 1, whose end is the end of its container: \
+        return Err("process 1 cannot be replaced, because its container ends with it; \
                     replace the container instead, or run Keepwarm under an init"
             .to_owned());
     }
     let binary = binary()?;
-    tracing::info!(binary = %binary.display(), "upgrading: another process is started to take over");
+    tracing::info!(binary = %binary.display(), "upgrading: starting a new process to take over");
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-        .map_err(|error| format!("no socket for the new process: {error}"))?;
+        .map_err(|error| format!("cannot create a socket for the new process: {error}"))?;
     let mut child =
-        start(&binary, theirs).map_err(|error| format!("{} cannot be started: {error}", binary.display()))?;
+        start(&binary, theirs).map_err(|error| format!("cannot start {}: {error}", binary.display()))?;
     // A process that reads nothing must not hold this one up.
     set_socket_timeout(&ours, Timeout::Send, Some(KILL_AFTER)).map_err(|error| error.to_string())?;
     match hand_over(&ours, listeners, admin, sizes) {
         Err(error) if !is_gone(&error) => {
             child.end().await;
-            return Err(format!("the new process cannot be given the sockets: {error}"));
+            return Err(format!("cannot pass the sockets to the new process: {error}"));
         }
         // One that has ended already is heard of below.
         _ => {}
@@ -87,18 +87,18 @@ pub(super) async fn upgrade(
             child.end().await;
             Err(format!("the new process gave up: {why}"))
         }
-        Ok(Ok(None)) => Err(format!("the new process ended before it served: {}", child.end().await)),
+        Ok(Ok(None)) => Err(format!("the new process exited before it served: {}", child.end().await)),
         Ok(Ok(Some(_))) => {
             child.end().await;
-            Err("the new process speaks nonsense".to_owned())
+            Err("the new process sent an unexpected message".to_owned())
         }
         Ok(Err(error)) => {
             child.end().await;
-            Err(format!("the new process cannot be heard: {error}"))
+            Err(format!("cannot read from the new process: {error}"))
         }
         Err(_elapsed) => {
             child.end().await;
-            Err(format!("the new process did not serve within {limit:?}, and was ended"))
+            Err(format!("the new process did not serve within {limit:?} and was stopped"))
         }
     }
 }
@@ -159,7 +159,7 @@ fn binary() -> Result<PathBuf, String> {
         return Ok(path);
     }
     let own = std::fs::read_link("/proc/self/exe")
-        .map_err(|error| format!("its own binary cannot be found: {error}"))?;
+        .map_err(|error| format!("cannot find Keepwarm's own binary: {error}"))?;
     let own = own.to_string_lossy();
     Ok(own.strip_suffix(" (deleted)").unwrap_or(&own).into())
 }
@@ -180,9 +180,9 @@ impl NewProcess {
 
     /// Ends it, and says how it ended.
     async fn end(&mut self) -> String {
-        let Some(child) = self.0.take() else { return "it was not there".to_owned() };
+        let Some(child) = self.0.take() else { return "no process".to_owned() };
         let ended = tokio::task::spawn_blocking(move || end(child)).await;
-        ended.unwrap_or_else(|_| "its end was not seen".to_owned())
+        ended.unwrap_or_else(|_| "exit status unknown".to_owned())
     }
 }
 

@@ -73,7 +73,7 @@ async fn watch(
                 Finding::GivenUp(_) => drop(given_up.send(index)),
                 Finding::Turns(_, after) => {
                     remote.set_stuck(false);
-                    tracing::warn!(thread = %name(index), ?after, "the thread turns again");
+                    tracing::warn!(thread = %name(index), ?after, "stuck thread responds again");
                 }
             }
         }
@@ -85,14 +85,14 @@ fn report(remote: Remote, links: Arc<Links>, threads: usize, report: Option<Arc<
     let reported = std::thread::Builder::new().name("keepwarm-stuck".to_owned()).spawn(move || {
         let _report = report;
         let stack = remote.stack();
-        let stack = stack.as_deref().unwrap_or("unknown: the thread does not hear signals");
+        let stack = stack.as_deref().unwrap_or("unknown: the thread does not handle signals");
         let others = threads.saturating_sub(1);
         tracing::error!(thread = %name(remote.index), after = ?STUCK, others, stack,
-            "a bug in Keepwarm: a thread does not turn; the others serve, and if it does not come back a fresh process takes over");
+            "a bug in Keepwarm: stuck thread; the others serve, and a new process takes over if it does not respond again");
         links.abandon(remote.index);
     });
     if let Err(error) = reported {
-        tracing::error!(%error, "a thread does not turn, and no thread can be started to look at it");
+        tracing::error!(%error, "stuck thread; cannot start a thread to get its stack");
     }
 }
 
@@ -104,11 +104,11 @@ pub(super) fn name(index: usize) -> String {
 pub(super) fn end_within(after: Duration) {
     let ending = std::thread::Builder::new().name("keepwarm-end".to_owned()).spawn(move || {
         std::thread::sleep(after);
-        tracing::error!("the end of the process is held up by the thread that does not turn: it aborts");
+        tracing::error!("exit held up by the stuck thread; aborting");
         keepwarm_telemetry::flush_all(Duration::from_secs(1));
         std::process::abort();
     });
     if let Err(error) = ending {
-        tracing::error!(%error, "the end of the process may be held up by the thread that does not turn");
+        tracing::error!(%error, "exit may be held up by the stuck thread");
     }
 }

@@ -54,7 +54,7 @@ fn apps(status: &Value) -> Table {
         let death = at(app, "/last_death");
         let last = match (failed, at(death, "/reason").as_str()) {
             (Some(reason), _) => format!("given up: {reason}"),
-            (None, _) if away => format!("nobody takes connections at {}", server.unwrap_or_default()),
+            (None, _) if away => format!("no server accepts connections at {}", server.unwrap_or_default()),
             (None, Some(reason)) => {
                 format!(
                     "worker {} {reason}, {} ago",

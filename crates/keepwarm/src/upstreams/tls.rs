@@ -102,7 +102,7 @@ async fn look_again(
 }
 
 fn tell(upstream: &Upstream, error: &str) {
-    tracing::warn!(upstream = %upstream.name(), "the changed certificates are not used; those of before are: {error}");
+    tracing::warn!(upstream = %upstream.name(), "changed certificates not used; the previous ones stay in use: {error}");
 }
 
 /// When each was changed, and how long it is.
@@ -116,7 +116,7 @@ fn states(files: &[PathBuf]) -> Vec<Option<(SystemTime, u64)>> {
 
 fn read_again(settings: &TlsSettings) -> Result<TlsSettings, String> {
     let read = |pem: &Pem| {
-        Pem::read(&pem.file).map_err(|error| format!("{} cannot be read: {error}", pem.file.display()))
+        Pem::read(&pem.file).map_err(|error| format!("cannot read {}: {error}", pem.file.display()))
     };
     let ca = match &settings.ca {
         CaSource::System => CaSource::System,

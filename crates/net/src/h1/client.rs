@@ -103,7 +103,7 @@ impl Codec for Http1 {
         if self.body == ResponseBody::Chunked && b"\r\n".starts_with(behind) {
             return None;
         }
-        let sentence = "sent bytes behind the end of its response".to_owned();
+        let sentence = "sent bytes after the end of its response".to_owned();
         Some(ServerFault { name: Fault::upstream(FaultKind::Unsolicited).name(), sentence })
     }
 

@@ -257,7 +257,7 @@ impl Stream {
                     return Poll::Ready(Some(Next::Refused(Refusal {
                         status: 408,
                         name: "head_timeout",
-                        detail: "The head of the request did not come in time.".to_owned(),
+                        detail: "The request headers did not arrive in time.".to_owned(),
                     })));
                 }
                 Poll::Pending => return Poll::Pending,

@@ -225,7 +225,7 @@ impl Stream {
         let out = &mut self.storage.out.body;
         if socket.pinged {
             // RFC 6455 §7.4.1: 1001, going away. If it is there after all, it learns why.
-            socket.close(out, 1001, "nothing was heard for too long");
+            socket.close(out, 1001, "idle timeout");
             return Some(Gone::Closed);
         }
         socket.pinged = true;

@@ -164,7 +164,7 @@ impl Driver {
         let now = Instant::now();
         let waited = |since: Instant| now.saturating_duration_since(since) >= self.patience;
         if self.link.crowded_since().is_some_and(waited) {
-            self.link.blame("too_many_heads", "sends informational responses faster than they are taken");
+            self.link.blame("too_many_heads", "sends informational responses faster than they are read");
             return true;
         }
         // SETTINGS is the first thing a server says, asked or not (RFC 9113 §3.4).

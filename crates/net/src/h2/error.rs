@@ -27,14 +27,14 @@ pub(super) fn told(error: h2::Error, link: &Link, known: Known) -> ClientError {
     }
     let unprocessed = known.stream == 0 || link.excludes(known.stream);
     if unprocessed && !known.heard {
-        return ClientError::NotProcessed(fault("goaway", "takes no further requests on this connection"));
+        return ClientError::NotProcessed(fault("goaway", "accepts no further requests on this connection"));
     }
     let reason = error.reason();
     if error.is_reset() {
         return reset(reason.unwrap_or(Reason::NO_ERROR), error.is_remote(), known);
     }
     if error.is_go_away() && error.is_library() {
-        let sentence = format!("broke the rules of HTTP/2: {}", reason.unwrap_or(Reason::PROTOCOL_ERROR));
+        let sentence = format!("violated HTTP/2: {}", reason.unwrap_or(Reason::PROTOCOL_ERROR));
         return ClientError::Fault(ServerFault { name: "http2_fault", sentence });
     }
     match known.heard {
@@ -46,14 +46,15 @@ pub(super) fn told(error: h2::Error, link: &Link, known: Known) -> ClientError {
 /// Why the connection ended before a word of the response.
 fn lost(error: h2::Error, link: &Link) -> Option<io::Error> {
     if link.was_given_up() {
-        let silent = "the server says nothing, and answers no ping";
+        let silent = "the server sends nothing, and does not answer a ping";
         return Some(io::Error::new(io::ErrorKind::TimedOut, silent));
     }
     match Reason::from(link.goodbye()) {
         Reason::NO_ERROR => error.into_io().filter(|error| error.kind() != io::ErrorKind::BrokenPipe),
-        code => {
-            Some(io::Error::new(io::ErrorKind::ConnectionAborted, format!("the server has said {code:?}")))
-        }
+        code => Some(io::Error::new(
+            io::ErrorKind::ConnectionAborted,
+            format!("the server sent GOAWAY with {code:?}"),
+        )),
     }
 }
 
@@ -66,13 +67,11 @@ fn reset(reason: Reason, remote: bool, known: Known) -> ClientError {
                 "refused the request (REFUSED_STREAM)",
             ));
         }
-        (true, _) => {
-            ServerFault { name: name(reason), sentence: format!("called the request off: {reason}") }
-        }
+        (true, _) => ServerFault { name: name(reason), sentence: format!("reset the request: {reason}") },
         // What the `h2` crate found wrong with a message, and does not tell more of.
         (false, Reason::PROTOCOL_ERROR) if known.announced.is_some() => {
             let (received, announced) = (known.received, known.announced.unwrap_or(0));
-            let sentence = format!("sent a body of {received} bytes or more, and had announced {announced}");
+            let sentence = format!("sent a body of {received} bytes or more, but had announced {announced}");
             ServerFault { name: "length_mismatch", sentence }
         }
         (false, _) => ServerFault {

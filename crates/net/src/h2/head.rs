@@ -114,10 +114,10 @@ pub(super) fn fill_response(
 ) -> Result<(), ServerFault> {
     *head = ResponseHead { fields: std::mem::take(&mut head.fields), ..ResponseHead::default() };
     head.status = parts.status;
-    fill(&mut head.fields, &parts.headers, Limits::FIELDS, ("too_many_fields", "fields"))?;
+    fill(&mut head.fields, &parts.headers, Limits::FIELDS, ("too_many_fields", "headers"))?;
     if parts.status.as_u16() == 101 {
         // RFC 9113 §8.6.
-        return Err(fault("unasked_upgrade", "answered 101, which HTTP/2 does not have"));
+        return Err(fault("unasked_upgrade", "sent 101, which HTTP/2 does not have"));
     }
     if parts.status.is_informational() {
         return Ok(());

@@ -91,7 +91,7 @@ impl Http2Call {
             RequestBody::Chunked => None,
         };
         let Some(request) = head::request(head) else {
-            let why = fault("not_sendable", "cannot be told this request in HTTP/2");
+            let why = fault("not_sendable", "cannot be sent this request over HTTP/2");
             self.response.state = State::Over(Some(ClientError::NotProcessed(why)));
             return;
         };
@@ -144,7 +144,10 @@ impl Http2Call {
             stream.send_reset(Reason::CANCEL);
         }
         self.request.out.clear();
-        let why = fault("request_length", "was to be sent a body of another length than announced");
+        let why = fault(
+            "request_length",
+            "would have been sent a body whose length differs from the announced one",
+        );
         self.response.state = State::Over(Some(ClientError::Fault(why)));
     }
 
@@ -182,7 +185,7 @@ impl Http2Call {
             }
             State::Ended => return Poll::Ready(Ok(Event::End)),
             State::Over(error) => {
-                let none = || ClientError::NotProcessed(fault("not_begun", "was asked nothing"));
+                let none = || ClientError::NotProcessed(fault("not_begun", "was sent no request"));
                 return Poll::Ready(Err(error.take().unwrap_or_else(none)));
             }
         };

@@ -24,7 +24,7 @@ impl Bound {
     pub fn adopt(fd: OwnedFd) -> io::Result<Self> {
         let socket = SockRef::from(&fd);
         if !socket.is_listener()? || socket.r#type()? != Type::STREAM {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a listening stream socket"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a listening stream socket"));
         }
         socket.set_nonblocking(true)?;
         socket.set_cloexec(true)?;

@@ -143,7 +143,7 @@ impl OpenConnections {
             tracing::warn!(
                 listener,
                 limit = self.limit.load(Ordering::Relaxed),
-                "connection limit reached: new connections wait until others end; raise `server.limits.connections`, \
+                "connection limit reached; new connections wait until others close; raise `server.limits.connections`, \
                  and the limit on open files (systemd: LimitNOFILE) with it"
             );
         }
@@ -156,7 +156,7 @@ impl OpenConnections {
                 listener,
                 %client,
                 limit,
-                "connections refused: this client has `limits.connections_per_client` open; said once for all clients until there was none for \
+                "connections refused: this client has `limits.connections_per_client` open; logged once for all clients until none was refused for \
                  {QUIET:?}, keepwarm_connections_refused_total counts them"
             );
         }

@@ -185,7 +185,7 @@ async fn run_spare<C: Codec>(making: Making, permit: Permit<C>) {
     match making.await {
         Ok((transport, times)) => permit.keep(transport, &times),
         Err(error) => {
-            tracing::debug!(endpoint = %permit.endpoint, %error, "a connection that was to be kept could not be made");
+            tracing::debug!(endpoint = %permit.endpoint, %error, "cannot make a spare connection");
             permit.give_up();
         }
     }

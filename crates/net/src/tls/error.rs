@@ -36,16 +36,16 @@ impl TlsError {
                 InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
             ) => Self::new(
                 "tls_not_spoken",
-                "the server does not speak TLS on this port: is its url to begin with http://?",
+                "the server does not speak TLS on this port; should its url begin with http://?",
             ),
             Error::PeerIncompatible(reason) => Self::new(
                 "tls_incompatible",
                 format!(
-                    "the server offers no TLS version or cipher that is allowed here ({reason:?}): see min_tls"
+                    "the server offers no TLS version or cipher that is allowed here ({reason:?}); see min_tls"
                 ),
             ),
             Error::NoCertificatesPresented => {
-                Self::new("certificate_missing", "the server shows no certificate")
+                Self::new("certificate_missing", "the server sent no certificate")
             }
             other => Self::new("tls_failed", format!("TLS with the server failed: {other}")),
         }
@@ -58,7 +58,7 @@ fn of_alert(alert: AlertDescription) -> TlsError {
     match alert {
         Alert::CertificateRequired | Alert::NoCertificate => TlsError::new(
             "client_certificate_missing",
-            "the server demands a client certificate: set cert and key",
+            "the server requires a client certificate; set cert and key",
         ),
         Alert::BadCertificate
         | Alert::UnsupportedCertificate
@@ -68,24 +68,22 @@ fn of_alert(alert: AlertDescription) -> TlsError {
         | Alert::UnknownCA
         | Alert::AccessDenied => TlsError::new(
             "client_certificate_refused",
-            format!("the server refuses our client certificate ({alert:?}): see cert and key"),
+            format!("the server refused the client certificate ({alert:?}); see cert and key"),
         ),
         Alert::ProtocolVersion => TlsError::new(
             "tls_incompatible",
-            "the server speaks no TLS version that is allowed here: see min_tls",
+            "the server supports no TLS version that is allowed here; see min_tls",
         ),
-        Alert::UnrecognisedName => TlsError::new(
-            "server_name_unknown",
-            "the server knows no host of the name that it was asked for (SNI)",
-        ),
-        Alert::NoApplicationProtocol => TlsError::new(
-            "protocol_unknown",
-            "the server speaks none of the protocols that were offered (ALPN)",
-        ),
+        Alert::UnrecognisedName => {
+            TlsError::new("server_name_unknown", "the server does not know the requested host name (SNI)")
+        }
+        Alert::NoApplicationProtocol => {
+            TlsError::new("protocol_unknown", "the server supports none of the offered protocols (ALPN)")
+        }
         // With an older server, or one without a certificate of its own.
         Alert::HandshakeFailure => TlsError::new(
             "tls_refused",
-            "the server refuses the TLS handshake: it shares no cipher with us, or demands a client certificate",
+            "the server refused the TLS handshake: no common cipher, or it requires a client certificate",
         ),
         other => TlsError::new("tls_refused", format!("the server ended TLS with the alert {other:?}")),
     }
@@ -115,19 +113,19 @@ fn of_certificate(error: &CertificateError, server: &ServerName<'_>) -> TlsError
         CertificateError::UnknownIssuer => TlsError::new(
             "certificate_unknown_issuer",
             format!(
-                "no trusted authority has signed the certificate of {server}: set ca to the authority's certificate"
+                "no trusted authority has signed the certificate of {server}; set ca to the authority's certificate"
             ),
         ),
         CertificateError::BadSignature => TlsError::new(
             "certificate_unknown_issuer",
             format!(
-                "the certificate of {server} names a trusted authority that did not sign it: check that ca is the authority's current certificate"
+                "the certificate of {server} names a trusted authority that did not sign it; check that ca is the authority's current certificate"
             ),
         ),
         CertificateError::Other(error) if error.to_string().contains("CaUsedAsEndEntity") => TlsError::new(
             "certificate_is_authority",
             format!(
-                "the certificate of {server} is an authority's (CA:TRUE), which no server may show: make one with basicConstraints=CA:FALSE"
+                "the certificate of {server} is an authority's (CA:TRUE), which a server must not use; create one with basicConstraints=CA:FALSE"
             ),
         ),
         other => TlsError::new(
@@ -158,7 +156,7 @@ fn date(time: UnixTime) -> String {
         Some(time) if time.duration_since(SystemTime::UNIX_EPOCH).is_ok_and(|past| past < YEAR_9999) => {
             httpdate::fmt_http_date(time)
         }
-        _ => "a day beyond all calendars".to_owned(),
+        _ => "a date out of range".to_owned(),
     }
 }
 

@@ -55,14 +55,14 @@ impl Session {
             match self.channel.end() {
                 Some(End::Broken(error)) => return Poll::Ready(Err(error.clone())),
                 Some(End::Closed | End::CutOff) => {
-                    let sentence = "the server closed the connection in the middle of the TLS handshake";
+                    let sentence = "the server closed the connection during the TLS handshake";
                     return Poll::Ready(Err(TlsError::new("tls_broken_off", sentence)));
                 }
                 None if !self.channel.is_handshaking() => return Poll::Ready(Ok(())),
                 None => {}
             }
             if let Err(error) = ready!(self.poll_records(cx, None)) {
-                let sentence = format!("the connection was lost in the middle of the TLS handshake: {error}");
+                let sentence = format!("the connection was lost during the TLS handshake: {error}");
                 return Poll::Ready(Err(TlsError::new("tls_broken_off", sentence)));
             }
         }

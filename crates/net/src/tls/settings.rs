@@ -138,7 +138,7 @@ fn server_name(name: &str) -> Result<ServerName<'static>, TlsSetupError> {
     ServerName::try_from(plain.to_owned()).map_err(|_| {
         wrong(
             TlsPart::ServerName,
-            format!("\"{name}\" is neither a DNS name nor an address, so no certificate can be for it"),
+            format!("\"{name}\" is neither a DNS name nor an address, so no certificate can match it"),
         )
     })
 }

@@ -43,14 +43,14 @@ impl Head {
             return Err(Protocol("reserved opcode"));
         }
         if second & 0x80 == 0 {
-            return Err(Protocol("frame of a client without a mask"));
+            return Err(Protocol("client frame without a mask"));
         }
         let is_control = opcode >= CLOSE;
         if is_control && first & RSV1 != 0 {
             return Err(Protocol("reserved bits are set"));
         }
         if is_control && (!fin || usize::from(short) > MAX_CONTROL) {
-            return Err(Protocol("control frame in pieces, or above 125 bytes"));
+            return Err(Protocol("control frame fragmented, or above 125 bytes"));
         }
         let (length, rest, size) = match (short, rest) {
             (126, [a, b, rest @ ..]) => (u64::from(u16::from_be_bytes([*a, *b])), rest, 8),
@@ -62,7 +62,7 @@ impl Head {
         };
         // "the minimal number of bytes MUST be used", and "the most significant bit MUST be 0".
         if (short == 126 && length < 126) || (short == 127 && !(0x1_0000..1 << 63).contains(&length)) {
-            return Err(Protocol("length of a frame in a form that is not allowed"));
+            return Err(Protocol("frame length in an invalid form"));
         }
         let &[a, b, c, d, ..] = rest else { return Ok(None) };
         let mask = Mask { key: [a, b, c, d] };

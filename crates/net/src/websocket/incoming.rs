@@ -133,10 +133,10 @@ impl Incoming {
     fn begin(&mut self, head: &Head) -> Result<(), WebSocketFault> {
         use WebSocketFault::Protocol;
         match (&self.message, head.opcode) {
-            (None, CONTINUATION) => return Err(Protocol("continuation of nothing")),
+            (None, CONTINUATION) => return Err(Protocol("continuation frame without a message")),
             (Some(_), CONTINUATION) if head.rsv1 => return Err(Protocol("reserved bits are set")),
             (Some(_), CONTINUATION) => {}
-            (Some(_), _) => return Err(Protocol("message within another")),
+            (Some(_), _) => return Err(Protocol("message inside another")),
             (None, opcode) => {
                 let inflater = match (&self.inflate, head.rsv1) {
                     (None, true) => return Err(Protocol("reserved bits are set")),
@@ -291,10 +291,10 @@ fn close(payload: &[u8]) -> Result<Step, WebSocketFault> {
     let (code, reason) = match payload {
         [] => return Ok(Step::Close(1005, String::new())),
         [one, other, reason @ ..] => (u16::from_be_bytes([*one, *other]), reason),
-        _ => return Err(WebSocketFault::Protocol("close of one byte")),
+        _ => return Err(WebSocketFault::Protocol("close frame with one byte")),
     };
     if !matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999) {
-        return Err(WebSocketFault::Protocol("close code that may not be sent"));
+        return Err(WebSocketFault::Protocol("invalid close code"));
     }
     let reason = std::str::from_utf8(reason).map_err(|_| WebSocketFault::Utf8)?;
     Ok(Step::Close(code, reason.to_owned()))

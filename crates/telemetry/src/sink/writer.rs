@@ -128,7 +128,7 @@ fn report_dropped(shared: &Shared, file: &mut File) {
     }
     let time = timestamp(SystemTime::now());
     let time = std::str::from_utf8(&time).unwrap_or_default();
-    let message = "log lines were dropped: the output did not take them";
+    let message = "log lines dropped: the output did not take them";
     let line = match shared.format {
         Format::Text => format!("{time} WARN  {message} lines={dropped}\n"),
         Format::Json => {
@@ -147,6 +147,6 @@ fn reopen(shared: &Shared, file: &mut File) {
     let Some(output) = &shared.output else { return };
     match output.open() {
         Ok(opened) => *file = opened,
-        Err(error) => tracing::warn!(?output, %error, "a log file cannot be opened anew"),
+        Err(error) => tracing::warn!(?output, %error, "cannot reopen a log file"),
     }
 }

@@ -203,7 +203,7 @@ impl App {
         }
         let printed = Arc::clone(&self.unstarted.lock().unwrap_or_else(PoisonError::into_inner));
         exchange.request_mut().target = Some(Arc::clone(&self.name));
-        let detail = "The application does not start as its files are now. It is tried again when one of them changes.";
+        let detail = "The application does not start with its current files. Keepwarm tries again when one of them changes.";
         keepwarm_net::respond_with_printed(exchange, "not_started", detail, &printed);
         true
     }
@@ -265,7 +265,7 @@ impl App {
             let id =
                 suspects.iter().find(|suspect| refused.covers(suspect)).map(|suspect| suspect.id.to_string());
             tracing::error!(app = %self.name, route = %refused, scope, id, seconds = time.as_secs(),
-                "the route kills workers; it is refused for a while, then tried with one request at a time");
+                "route kills workers; refused for the given seconds, then tried with one request at a time");
             let waiting = self.state().queue.take_waiting_of(|job| refused.covers(&job.call.about));
             waiting.into_iter().for_each(|job| job.call.put(Item::Quarantined(time)));
         }
@@ -274,7 +274,7 @@ impl App {
     /// A request has been answered to its end.
     pub(super) fn handle_response(&self, about: &About) {
         if self.quarantine.handle_response(about) {
-            tracing::info!(app = %self.name, route = %about, "the route has answered; it is open again");
+            tracing::info!(app = %self.name, route = %about, "route has responded; no longer refused");
         }
     }
 
@@ -344,7 +344,7 @@ impl App {
     /// One warning per app for a field that is the connection's and not the app's.
     pub(super) fn warn_hop_by_hop(&self, field: &str) {
         if !self.warned_hop_by_hop.swap(true, Ordering::Relaxed) {
-            tracing::warn!(app = %self.name, field, "the app sets a field of the connection; it is not sent on (said once)");
+            tracing::warn!(app = %self.name, field, "the app sets a connection header, which is not passed on (logged once)");
         }
     }
 
@@ -356,14 +356,14 @@ impl App {
     /// refused, and the workers, whose places are not known any more, are replaced. Other apps notice nothing.
     #[cold]
     fn begin_anew<'a>(&'a self, poisoned: PoisonError<MutexGuard<'a, State>>) -> MutexGuard<'a, State> {
-        const REASON: &str = "a bug in Keepwarm has broken the queue of its app";
+        const REASON: &str = "a bug in Keepwarm broke the queue of its app";
         let mut state = poisoned.into_inner();
         let waiting = state.queue.take_waiting();
         let queue = std::mem::take(&mut state.queue);
         let links: Vec<Arc<Link>> =
             queue.links().chain(state.early.drain(..).map(|early| early.link)).collect();
         self.state.clear_poison();
-        tracing::error!(app = %self.name, waiting = waiting.len(), workers = links.len(), "{REASON}: all of them are replaced");
+        tracing::error!(app = %self.name, waiting = waiting.len(), workers = links.len(), "{REASON}; replacing all its workers");
         let reason: Arc<str> = REASON.into();
         waiting.into_iter().for_each(|job| job.call.put(Item::Refused(Arc::clone(&reason))));
         links.iter().for_each(|link| link.kill(REASON));

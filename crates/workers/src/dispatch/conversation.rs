@@ -165,12 +165,12 @@ impl<'a, 'c> Conversation<'a, 'c> {
         match encode_request(&mut frame, self.exchange.request(), &opening) {
             Ok(()) => self.enqueue(frame),
             Err(error) => {
-                tracing::warn!(app = %self.app.name, %error, "a request cannot be put on the wire");
+                tracing::warn!(app = %self.app.name, %error, "cannot encode a request for the wire");
                 response::fail(
                     self.exchange,
                     431,
                     "too_large_for_the_wire",
-                    "The head of the request is too large.",
+                    "The request headers are too large.",
                 );
                 false
             }

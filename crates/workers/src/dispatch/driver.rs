@@ -58,7 +58,7 @@ pub(super) async fn drive(link: Arc<Link>, socket: Socket) {
 }
 
 /// Why a worker is killed that nobody reads from any more.
-const PANICKED: &str = "a bug in Keepwarm has broken the link to it";
+const PANICKED: &str = "lost its link through a bug in Keepwarm";
 
 struct Driver {
     link: Arc<Link>,
@@ -212,18 +212,18 @@ impl Driver {
         let about = self.tail.as_ref().and_then(|tail| tail.call.as_ref()).map(|call| &call.about);
         tracing::error!(app = %self.app.name, worker = self.link.key.number, pid = self.link.key.pid,
             id = about.map(|about| tracing::field::display(&about.id)), route = about.map(tracing::field::display),
-            limit = ?self.app.policy().request_timeout, "the worker is still at work behind its response");
-        self.link.give_up(about, "did not come to an end behind a response");
+            limit = ?self.app.policy().request_timeout, "worker still busy after its response");
+        self.link.give_up(about, "did not finish its work after a response");
     }
 
     fn finish(self, end: End) {
         let unprocessed = matches!(end, End::ClosedUnread);
         let reason = match end {
-            End::Closed | End::ClosedUnread => "the wire was closed".to_owned(),
+            End::Closed | End::ClosedUnread => "closed its wire".to_owned(),
             End::Fault(fault) => {
                 tracing::error!(app = %self.link.key.app, worker = self.link.key.number, pid = self.link.key.pid,
                     fault = fault.name(), "{fault}");
-                let reason = format!("broke the rules of the wire: {fault}");
+                let reason = format!("violated the wire protocol: {fault}");
                 self.link.kill(&reason);
                 reason
             }

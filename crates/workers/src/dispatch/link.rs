@@ -166,7 +166,7 @@ impl Link {
         inner.tail = None;
         inner.dead = true;
         self.inner.clear_poison();
-        self.kill("a bug in Keepwarm has broken the link to it");
+        self.kill("lost its link through a bug in Keepwarm");
         inner
     }
 

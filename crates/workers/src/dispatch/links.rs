@@ -121,10 +121,10 @@ impl WorkerLinks for Links {
         events: UnboundedSender<LinkEvent>,
     ) -> Arc<dyn WorkerLink> {
         let (Some(app), Some(remote)) = (self.app(&worker.app), self.remote_for(worker.number)) else {
-            return lost(worker, "the app is not known", &events);
+            return lost(worker, "belongs to an unknown app", &events);
         };
         let Ok(reader) = socket.try_clone() else {
-            return lost(worker, "no descriptor is left for its wire", &events);
+            return lost(worker, "has no descriptor for its wire", &events);
         };
         let link = Arc::new(Link::new(worker, &app, remote.clone(), Some(socket), None, events));
         let driven = Arc::clone(&link);
@@ -139,7 +139,7 @@ impl WorkerLinks for Links {
         events: UnboundedSender<LinkEvent>,
     ) -> Arc<dyn WorkerLink> {
         let (Some(app), Some(remote)) = (self.app(&worker.app), self.remote_for(worker.number)) else {
-            return lost(worker, "the app is not known", &events);
+            return lost(worker, "belongs to an unknown app", &events);
         };
         let server = Some(Server::new(addresses));
         let link = Arc::new(Link::new(worker, &app, remote.clone(), None, server, events));

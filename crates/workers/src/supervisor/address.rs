@@ -168,7 +168,7 @@ fn make(folder: &Path, mode: u32) -> io::Result<()> {
         // Whatever the mask is.
         .and_then(|()| std::fs::set_permissions(folder, std::fs::Permissions::from_mode(mode)))
         .map_err(|error| {
-            told(&error, &format!("the folder {} for its socket cannot be made", folder.display()))
+            told(&error, &format!("cannot create the directory {} for its socket", folder.display()))
         })
 }
 
@@ -180,8 +180,8 @@ fn check_length(path: &Path) -> io::Result<()> {
     Err(io::Error::new(
         io::ErrorKind::InvalidInput,
         format!(
-            "the path of its Unix socket has {length} bytes, of which the system takes {PATH_MAX}: {}; \
-             set XDG_RUNTIME_DIR or TMPDIR to a folder with a shorter path",
+            "the path of its Unix socket has {length} bytes, and the system accepts {PATH_MAX}: {}; \
+             set XDG_RUNTIME_DIR or TMPDIR to a directory with a shorter path",
             path.display()
         ),
     ))

@@ -46,7 +46,7 @@ pub(super) enum Action {
     Recycle { id: WorkerId, why: Recycled, detail: String },
     /// It ought to be replaced for its memory, and there is none for the replacement.
     NoRoom { id: WorkerId, own: u64, available: u64 },
-    /// Its replacements cannot be started: it goes on, and is tried to be replaced later.
+    /// Its replacements cannot be started: it keeps running, and is replaced later.
     Keep { id: WorkerId, number: u32, reason: String },
     /// No new requests to this worker; DRAIN when it has finished.
     Retire { id: WorkerId },

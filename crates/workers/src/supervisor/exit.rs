@@ -50,7 +50,7 @@ impl fmt::Display for Exit {
                 }
                 if core_dumped { f.write_str(", core dumped") } else { Ok(()) }
             }
-            Self::Unknown => f.write_str("ended, nobody knows how"),
+            Self::Unknown => f.write_str("exited, status unknown"),
         }
     }
 }

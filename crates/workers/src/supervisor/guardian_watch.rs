@@ -51,7 +51,7 @@ impl GuardianWatch {
                 let wait = self.backoff.handle_end(lived, random());
                 tracing::warn!(
                     target: "keepwarm::supervisor",
-                    wait_ms = wait.as_millis(), "the guardian has died; another is started"
+                    wait_ms = wait.as_millis(), "guardian died; starting another"
                 );
                 self.start(wait, orders.clone());
             }
@@ -63,7 +63,7 @@ impl GuardianWatch {
                 let wait = self.backoff.handle_end(Duration::ZERO, random());
                 tracing::error!(
                     target: "keepwarm::supervisor",
-                    %error, wait_ms = wait.as_millis(), "no guardian could be started; tried again"
+                    %error, wait_ms = wait.as_millis(), "cannot start a guardian; will retry"
                 );
                 self.start(wait, orders.clone());
             }

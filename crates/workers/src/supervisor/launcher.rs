@@ -59,7 +59,7 @@ fn launch(mut args: impl Iterator<Item = OsString>) -> Failure {
     let (Some(parent), Some(settings), Some(directory), Some(program)) =
         (parent, settings, args.next(), args.next())
     else {
-        return Failure { message: format!("{LAUNCH} is not for use by hand"), status: CANNOT_EXECUTE };
+        return Failure { message: format!("{LAUNCH} is for internal use only"), status: CANNOT_EXECUTE };
     };
     close_inherited();
     let wire = match prepare(&settings, parent) {
@@ -68,7 +68,7 @@ fn launch(mut args: impl Iterator<Item = OsString>) -> Failure {
     };
     // As the worker's user, who may enter less, or more.
     if let Err(error) = std::env::set_current_dir(&directory) {
-        return Failure::new(format_args!("the directory {} cannot be entered", directory.display()), error);
+        return Failure::new(format_args!("cannot enter the directory {}", directory.display()), error);
     }
     // `exec` gives the command an empty signal mask and the default action for SIGPIPE, which Rust programs ignore.
     let _handlers = signals::stop_ignoring();
@@ -82,14 +82,14 @@ fn launch(mut args: impl Iterator<Item = OsString>) -> Failure {
     let status = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_EXECUTE };
     Failure {
         status,
-        ..Failure::new(format_args!("the command {} cannot be executed", program.display()), error)
+        ..Failure::new(format_args!("cannot execute the command {}", program.display()), error)
     }
 }
 
 /// Makes this process what a worker is, and gives the number of the wire, if it has one.
 fn prepare(settings: &ProcessSettings, parent: Pid) -> Result<Option<i32>, Failure> {
     // A session and process group of its own: no terminal signal comes here, and the whole group can be killed.
-    setsid().map_err(|error| Failure::new("no session of its own", error))?;
+    setsid().map_err(|error| Failure::new("cannot create a session", error))?;
     if let Some(nice) = std::env::var_os(QUIET) {
         priority::begin(nice.to_str().and_then(|nice| nice.parse().ok()));
     }
@@ -102,10 +102,10 @@ fn prepare(settings: &ProcessSettings, parent: Pid) -> Result<Option<i32>, Failu
 /// An end with the parent. After the last change of the user, which would undo it.
 fn end_with(parent: Pid) -> Result<(), Failure> {
     set_parent_process_death_signal(Some(Signal::KILL))
-        .map_err(|error| Failure::new("no parent-death signal", error))?;
+        .map_err(|error| Failure::new("cannot set the parent-death signal", error))?;
     // The parent may have died before the signal was asked for; then it will never come.
     if getppid() != Some(parent) {
-        return Err(Failure { message: "Keepwarm has gone".to_owned(), status: CANNOT_EXECUTE });
+        return Err(Failure { message: "Keepwarm has exited".to_owned(), status: CANNOT_EXECUTE });
     }
     Ok(())
 }
@@ -117,7 +117,7 @@ fn has_wire() -> bool {
 
 /// Moves the socket from standard input to a descriptor that the command inherits, and gives its number.
 fn move_wire() -> Result<i32, Failure> {
-    let failed = |error| Failure::new("the wire cannot be moved from standard input", error);
+    let failed = |error| Failure::new("cannot move the wire from standard input", error);
     let wire = fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)
         .and_then(|wire| fcntl_setfd(&wire, FdFlags::empty()).map(|()| wire))
         .map_err(|error| failed(error.into()))?;

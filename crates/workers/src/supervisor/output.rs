@@ -121,7 +121,7 @@ impl Job {
 async fn log_errors(source: &Source, stream: &'static str, reading: impl Future<Output = io::Result<()>>) {
     if let Err(error) = reading.await {
         let Source { app, worker, pid } = source;
-        tracing::error!(target: "keepwarm::supervisor", app = %app, worker, pid, stream, %error, "the output of a worker cannot be read");
+        tracing::error!(target: "keepwarm::supervisor", app = %app, worker, pid, stream, %error, "cannot read the output of a worker");
     }
 }
 

@@ -167,7 +167,7 @@ impl Running {
                 let told = matches!(self.machine.state(id), WorkerState::Draining | WorkerState::Stopping)
                     || self.machine.left_as_asked(id, &end);
                 if let (true, End::Exited(exit)) = (told, &end) {
-                    self.record(id, &format!("the worker has ended: {exit}"));
+                    self.record(id, &format!("worker stopped: {exit}"));
                 }
                 self.note_boots(id);
                 self.note_served();
@@ -214,7 +214,7 @@ impl Running {
                 tracing::info!(
                     target: "keepwarm::supervisor",
                     app = %self.spec.name, worker = process.number, pid, generation = self.generation,
-                    adapter, kind, language, streams, boot_ms = took, "the worker is ready"
+                    adapter, kind, language, streams, boot_ms = took, "worker ready"
                 );
                 self.machine.handle_ready(id, now);
                 self.end_quiet(id, context);

@@ -116,7 +116,7 @@ impl ProcessSettings {
             };
             let both = Rlimit { current: Some(*value), maximum: Some(*value) };
             setrlimit(*resource, both)
-                .map_err(|error| (format!("the limit {name} cannot be set to {value}"), error.into()))?;
+                .map_err(|error| (format!("cannot set the limit {name} to {value}"), error.into()))?;
         }
         if let Some(mask) = self.umask {
             umask(Mode::from_bits_truncate(mask));
@@ -135,11 +135,11 @@ fn become_user(Credentials { uid, gid, groups }: &Credentials) -> Result<(), (St
     let failed = |what: &str, error: nix::Error| (what.to_owned(), io::Error::from(error));
     let groups: Vec<nix::unistd::Gid> =
         groups.iter().map(|&group| nix::unistd::Gid::from_raw(group)).collect();
-    nix::unistd::setgroups(&groups).map_err(|error| failed("the groups cannot be set", error))?;
+    nix::unistd::setgroups(&groups).map_err(|error| failed("cannot set the groups", error))?;
     nix::unistd::setgid(nix::unistd::Gid::from_raw(*gid))
-        .map_err(|error| failed(&format!("the group {gid} cannot be set"), error))?;
+        .map_err(|error| failed(&format!("cannot set the group {gid}"), error))?;
     nix::unistd::setuid(nix::unistd::Uid::from_raw(*uid))
-        .map_err(|error| failed(&format!("the user {uid} cannot be set"), error))
+        .map_err(|error| failed(&format!("cannot set the user {uid}"), error))
 }
 
 #[cfg(test)]

@@ -348,7 +348,11 @@ impl Guardian {
         self.socket.set_read_timeout(Some(GUARDIAN_BOOT))?;
         let mut byte = [0];
         self.socket.read_exact(&mut byte)?;
-        if byte == [READY] { Ok(()) } else { Err(io::Error::other("the guardian speaks nonsense")) }
+        if byte == [READY] {
+            Ok(())
+        } else {
+            Err(io::Error::other("the guardian sent an unexpected message"))
+        }
     }
 }
 

@@ -87,7 +87,7 @@ impl Template {
             let spawned = match rx.await {
                 Ok(Ok(spawned)) => spawned,
                 Ok(Err(error)) => return refuse_all(queue, &End::NotSpawned(error.to_string())),
-                Err(_) => return refuse_all(queue, &End::NotSpawned("Keepwarm ends".to_owned())),
+                Err(_) => return refuse_all(queue, &End::NotSpawned("Keepwarm is stopping".to_owned())),
             };
             let pid = spawned.pid.as_raw_nonzero().get().cast_unsigned();
             let source = Source { app: spec.name.clone(), worker: 0, pid };
@@ -188,7 +188,7 @@ impl Keeper {
                 line = socket.next() => if let Err(error) = line.and_then(|line| self.handle(line)) {
                     tracing::error!(
                         target: "keepwarm::supervisor",
-                        app = %self.source.app, pid = self.source.pid, "the template is ended: {error}"
+                        app = %self.source.app, pid = self.source.pid, "killing the template: {error}"
                     );
                     reap::send_signal(self.pid, &self.pidfd, Signal::KILL);
                     break (&mut ended).await;
@@ -262,14 +262,16 @@ impl Keeper {
                 tracing::info!(
                     target: "keepwarm::supervisor",
                     app = %self.source.app, pid = self.source.pid, generation = self.generation, boot_ms = took,
-                    "the template is ready: the app is loaded, workers are forked from it"
+                    "template ready: the app is loaded, workers fork from it"
                 );
             }
             FromTemplate::Forked { pid } => {
                 let InFlight { wire, pipes, reply } =
-                    self.in_flight.take().ok_or_else(|| nonsense("a worker that nobody has ordered"))?;
-                let pid =
-                    i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or_else(|| nonsense("no process"))?;
+                    self.in_flight.take().ok_or_else(|| nonsense("a worker that was not requested"))?;
+                let pid = i32::try_from(pid)
+                    .ok()
+                    .and_then(Pid::from_raw)
+                    .ok_or_else(|| nonsense("an invalid process id"))?;
                 // The id is the worker's own until the template is told to take its status.
                 reply(match pidfd_open(pid, PidfdFlags::empty()) {
                     Ok(pidfd) => {
@@ -283,14 +285,12 @@ impl Keeper {
                             parent: Some(self.reaps.clone()),
                         })
                     }
-                    Err(error) => {
-                        Err(End::NotSpawned(format!("the worker that was forked is not there: {error}")))
-                    }
+                    Err(error) => Err(End::NotSpawned(format!("the forked worker is gone: {error}"))),
                 });
             }
             FromTemplate::Refused(reason) => {
                 let InFlight { reply, .. } =
-                    self.in_flight.take().ok_or_else(|| nonsense("a refusal that nobody has asked for"))?;
+                    self.in_flight.take().ok_or_else(|| nonsense("a refusal without a request"))?;
                 reply(Err(End::NotSpawned(reason)));
             }
             FromTemplate::Ended { pid, status } => {
@@ -314,15 +314,13 @@ impl Keeper {
         });
         match made {
             Ok((wire, pipes)) => self.in_flight = Some(InFlight { wire, pipes, reply }),
-            Err(error) => {
-                reply(Err(End::NotSpawned(format!("the template cannot be told to fork: {error}"))))
-            }
+            Err(error) => reply(Err(End::NotSpawned(format!("cannot tell the template to fork: {error}")))),
         }
     }
 }
 
 fn nonsense(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("it speaks of {what}"))
+    io::Error::new(io::ErrorKind::InvalidData, format!("it sent an unexpected message: {what}"))
 }
 
 /// The socket to the template.

@@ -60,21 +60,21 @@ async fn a_command_that_cannot_be_executed_is_one_clear_line() {
             ".",
             "/no/such/program",
             127,
-            "keepwarm: the command /no/such/program cannot be executed: No such file or directory (os error 2)\n",
+            "keepwarm: cannot execute the command /no/such/program: No such file or directory (os error 2)\n",
         ),
         (
             "no-right",
             ".",
             "/etc/passwd",
             126,
-            "keepwarm: the command /etc/passwd cannot be executed: Permission denied (os error 13)\n",
+            "keepwarm: cannot execute the command /etc/passwd: Permission denied (os error 13)\n",
         ),
         (
             "no-directory",
             "/no/such/place",
             "true",
             126,
-            "keepwarm: the directory /no/such/place cannot be entered: No such file or directory (os error 2)\n",
+            "keepwarm: cannot enter the directory /no/such/place: No such file or directory (os error 2)\n",
         ),
     ] {
         let mut spec = sh(app, "");

@@ -97,7 +97,7 @@ async fn a_worker_over_kill_memory_is_killed_whatever_it_does() {
     })
     .await;
     assert_eq!(dead.deaths.of(Death::Memory), 1, "{dead:?}");
-    assert!(dead.last_death.unwrap().reason.contains("over kill_memory (64 MiB)"));
+    assert!(dead.last_death.unwrap().reason.contains("above kill_memory (64 MiB)"));
     assert_eq!(bench.wait_ready("greedy", 1).await[0].restarts, 1);
     bench.stop().await;
     std::fs::remove_file(mark).unwrap();
@@ -153,7 +153,7 @@ async fn a_person_adds_and_takes_away_workers() {
     until("one each", async || (bench.supervisor.snapshot().await.workers.len() == 2).then_some(())).await;
     bench.supervisor.shift_workers(-1);
     until("it is said that this is the least", async || {
-        records("shifted").iter().find(|r| r.message().starts_with("no worker more or fewer")).map(|_| ())
+        records("shifted").iter().find(|r| r.message().starts_with("worker count unchanged")).map(|_| ())
     })
     .await;
     assert_eq!(app(&bench, "shifted").await.target, 1);

@@ -39,7 +39,9 @@ async fn a_worker_that_does_not_finish_is_terminated_and_its_children_killed() {
     let child = Process::new(wait_printed("stubborn", "child ").await.parse().unwrap());
     bench.stop().await;
     assert!(
-        records("stubborn").iter().any(|record| record.message().contains("did not finish in time: SIGTERM"))
+        records("stubborn")
+            .iter()
+            .any(|record| record.message().contains("did not finish in time: sending SIGTERM"))
     );
     child.wait_end();
 }

@@ -55,7 +55,7 @@ impl Driver {
         let plain = plain.map(|rest| format!("redis://{rest}"));
         let client = redis::Client::open(plain.as_deref().unwrap_or(&settings.url)).map_err(|error| {
             format!(
-                "the URL of the store at {} cannot be used: {error}. It is to be redis://HOST:PORT/DATABASE, rediss://HOST:PORT/DATABASE or redis+unix:///PATH",
+                "invalid URL of the store at {}: {error}; expected redis://HOST:PORT/DATABASE, rediss://HOST:PORT/DATABASE or redis+unix:///PATH",
                 settings.address
             )
         })?;
@@ -93,7 +93,7 @@ impl Driver {
                     let since = Instant::now();
                     self.state.up.store(true, Ordering::Relaxed);
                     if std::mem::take(&mut told) {
-                        tracing::info!(store = self.address, "the store of rate limits is asked again");
+                        tracing::info!(store = self.address, "rate limit store in use again");
                     }
                     match self.serve(connection).await {
                         Some(failed) => (failed, since.elapsed()),
@@ -107,7 +107,7 @@ impl Driver {
                 tracing::warn!(
                     store = self.address,
                     reason = failed.failure.name(),
-                    "the store of rate limits is not asked for a while: {}",
+                    "rate limit store failed; will retry: {}",
                     failed.detail
                 );
             }
@@ -147,7 +147,7 @@ impl Driver {
     ) -> Result<MultiplexedConnection, Failed> {
         let info = self.client.get_connection_info();
         let ConnectionAddr::Tcp(host, port) = info.addr() else {
-            return Err(Failed::unreachable("TLS goes over TCP alone".to_owned()));
+            return Err(Failed::unreachable("TLS needs TCP".to_owned()));
         };
         let addresses = tokio::net::lookup_host((host.as_str(), *port)).await;
         let addresses = addresses.map_err(|error| Failed::unreachable(error.to_string()))?;

@@ -44,13 +44,13 @@ fn calls() -> Vec<Family> {
     let mut all = vec![
         counter(
             "keepwarm_upstream_calls",
-            "Calls that are over, by the class of the status that the caller got",
+            "Completed calls, by the class of the status that the caller got",
             None,
             classes.collect(),
         ),
         counter(
             "keepwarm_upstream_call_connections",
-            "Calls by their connection: kept from another, or new",
+            "Calls by the connection of their last attempt: reused or new",
             None,
             connections.collect(),
         ),
@@ -76,12 +76,12 @@ fn times(meters: &[Metered]) -> [Family; 2] {
     [
         seconds(
             "keepwarm_upstream_call_duration",
-            "From the first byte of a call to the end of its response",
+            "From the first byte of the call to the end of its response, including every attempt",
             rows(|totals| &totals.duration),
         ),
         seconds(
             "keepwarm_upstream_first_byte",
-            "Part of that: from having a connection to the head of the response",
+            "Part of the duration: from having a connection to the response head",
             rows(|totals| &totals.first_byte),
         ),
     ]
@@ -95,8 +95,18 @@ fn sums(meters: &[Metered]) -> [Family; 3] {
     };
     let bytes = Some(Unit::Bytes);
     [
-        counter("keepwarm_upstream_sent", "Bodies of requests", bytes.clone(), each(|totals| totals.sent)),
-        counter("keepwarm_upstream_received", "Bodies of responses", bytes, each(|totals| totals.received)),
+        counter(
+            "keepwarm_upstream_sent",
+            "Bytes of request bodies",
+            bytes.clone(),
+            each(|totals| totals.sent),
+        ),
+        counter(
+            "keepwarm_upstream_received",
+            "Bytes of response bodies",
+            bytes,
+            each(|totals| totals.received),
+        ),
         counter(
             "keepwarm_upstream_hedges",
             "Calls with a second attempt beside the first",
@@ -117,19 +127,19 @@ fn words() -> Vec<Family> {
     vec![
         counter(
             "keepwarm_upstream_retries",
-            "Attempts that failed and were followed by another",
+            "Failed attempts that were followed by another, by cause",
             None,
             rows(&counters::CALL_RETRIES, "cause"),
         ),
         counter(
             "keepwarm_upstream_failures",
-            "Calls whose last attempt failed",
+            "Calls whose last attempt failed, by cause",
             None,
             rows(&counters::CALL_FAILURES, "cause"),
         ),
         counter(
             "keepwarm_upstream_refusals",
-            "Calls that were answered with an error before any endpoint was tried",
+            "Calls that got an error before any endpoint was tried",
             None,
             rows(&counters::CALL_REFUSALS, "reason"),
         ),
@@ -152,28 +162,23 @@ fn endpoints(upstreams: &[UpstreamStatus]) -> Vec<Family> {
     vec![
         gauge(
             "keepwarm_upstream_endpoint_healthy",
-            "1: health checks go well, or there are none; 0: it is left out",
+            "1: health checks succeed, or there are none; 0: left out",
             None,
             each(|endpoint| endpoint.healthy.into()),
         ),
         gauge(
             "keepwarm_upstream_endpoint_ejected",
-            "1: it is left alone for a while, for the others do better",
+            "1: left out as an outlier because the others do better",
             None,
             each(|endpoint| endpoint.ejected.into()),
         ),
         gauge(
             "keepwarm_upstream_in_flight",
-            "Calls that are with an endpoint",
+            "Calls in flight to the endpoint",
             None,
             each(|endpoint| endpoint.in_flight.into()),
         ),
-        gauge(
-            "keepwarm_upstream_pool_connections",
-            "Connections by what they are doing",
-            None,
-            states.collect(),
-        ),
+        gauge("keepwarm_upstream_pool_connections", "Connections by state", None, states.collect()),
         gauge(
             "keepwarm_upstream_pool_waiting",
             "Calls that wait for a connection",
@@ -191,7 +196,7 @@ fn breakers(upstreams: &[UpstreamStatus]) -> Vec<Family> {
         [breaker::State::Closed, breaker::State::Open, breaker::State::HalfOpen]
             .map(|state| with(labels.clone(), ("state", state.name()), (state == now).into()))
     });
-    vec![gauge("keepwarm_upstream_breaker", "1: the state a breaker is in", None, rows.collect())]
+    vec![gauge("keepwarm_upstream_breaker", "1: the breaker is in this state", None, rows.collect())]
 }
 
 /// Of endpoints that are gone as well.
@@ -220,10 +225,10 @@ fn connections(metered: &[Connections]) -> Vec<Family> {
     let each = |value: fn(&PoolTotals) -> u64| of_connections(metered, |totals| Value::Count(value(totals)));
     let lost = worded(metered, "outcome", |it| [("retried", it.lost_retried), ("failed", it.lost_failed)]);
     vec![
-        counter("keepwarm_upstream_connects", "Connections that were made", None, each(|it| it.dialled)),
+        counter("keepwarm_upstream_connects", "Connections made", None, each(|it| it.dialled)),
         counter(
             "keepwarm_upstream_connect",
-            "What connecting them took, without TLS",
+            "Time spent connecting, without TLS",
             Some(Unit::Seconds),
             of_connections(metered, |totals| Value::Amount(totals.connect_time.as_secs_f64())),
         ),
@@ -239,12 +244,7 @@ fn connections(metered: &[Connections]) -> Vec<Family> {
             None,
             each(|it| it.closed_idle),
         ),
-        counter(
-            "keepwarm_upstream_lost",
-            "Calls lost on a kept connection that was closed meanwhile",
-            None,
-            lost,
-        ),
+        counter("keepwarm_upstream_lost", "Calls lost on a kept connection that had been closed", None, lost),
     ]
 }
 
@@ -257,19 +257,19 @@ fn handshakes(metered: &[Connections]) -> Vec<Family> {
         counter("keepwarm_upstream_handshakes", "TLS handshakes", None, kinds),
         counter(
             "keepwarm_upstream_handshake",
-            "What they took",
+            "Time spent in TLS handshakes",
             Some(Unit::Seconds),
             of_connections(metered, |totals| Value::Amount(totals.handshake_time.as_secs_f64())),
         ),
         counter(
             "keepwarm_upstream_handshakes_avoided",
-            "Calls over TLS that needed no handshake, for their connection was kept",
+            "Calls over TLS that needed no handshake because their connection was kept",
             None,
             each(|it| it.handshakes_avoided),
         ),
         counter(
             "keepwarm_upstream_certificates_avoided",
-            "Certificates that were not sent for that, or for a session was resumed",
+            "Bytes of certificates not sent because a connection was kept or a session was resumed",
             Some(Unit::Bytes),
             each(|it| it.certificate_bytes_avoided),
         ),
@@ -283,26 +283,26 @@ fn whole(upstreams: &[UpstreamStatus]) -> Vec<Family> {
     vec![
         gauge(
             "keepwarm_upstream_queue_length",
-            "Calls that wait for a place among those in flight",
+            "Calls that wait for an in-flight slot (limits.in_flight)",
             None,
             each(|upstream| upstream.queue as u64),
         ),
         gauge(
             "keepwarm_upstream_endpoints",
-            "Endpoints there are",
+            "Number of endpoints",
             None,
             each(|upstream| upstream.found as u64),
         ),
         counter(
             "keepwarm_upstream_endpoint_changes",
-            "How often the set of endpoints has changed",
+            "Changes to the set of endpoints",
             None,
             each(|upstream| upstream.changes),
         ),
-        counter("keepwarm_upstream_lookups", "Names looked up", None, each(|upstream| upstream.lookups)),
+        counter("keepwarm_upstream_lookups", "Name lookups", None, each(|upstream| upstream.lookups)),
         counter(
             "keepwarm_upstream_lookups_failed",
-            "Names that could not be looked up, or had no address",
+            "Name lookups that failed or returned no address",
             None,
             each(|upstream| upstream.lookup_failures),
         ),

@@ -255,7 +255,7 @@ async fn a_goaway_with_an_error_says_which() {
         });
         let error = ask(&pool(), &endpoint).await.unwrap_err();
         assert!(matches!(error, ClientError::NoResponse(Some(_))), "{error:?}");
-        assert!(error.to_string().ends_with("the server has said ENHANCE_YOUR_CALM"), "{error}");
+        assert!(error.to_string().ends_with("the server sent GOAWAY with ENHANCE_YOUR_CALM"), "{error}");
     })
     .await;
 }

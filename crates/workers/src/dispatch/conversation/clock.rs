@@ -72,7 +72,7 @@ impl Conversation<'_, '_> {
         let about = &self.call.about;
         tracing::warn!(app = %self.app.name, worker = link.key.number, pid = link.key.pid, id = %about.id,
             route = %about, seconds = begun.elapsed().as_secs_f32(),
-            "the request is slow; its worker shows where it stands");
+            "slow request; its worker prints its stack");
         link.show_stack();
     }
 
@@ -97,8 +97,8 @@ impl Conversation<'_, '_> {
         self.over = true;
         self.call.abandon();
         if self.expecting.is_some() {
-            link.reset(stream, ResetCode::INCOMPLETE, "the body did not come in time");
-            let sentence = "The body of the request did not come in time.";
+            link.reset(stream, ResetCode::INCOMPLETE, "the body did not arrive in time");
+            let sentence = "The request body did not arrive in time.";
             response::fail(self.exchange, 408, "body_too_slow", sentence);
             return true;
         }
@@ -114,7 +114,7 @@ impl Conversation<'_, '_> {
             return false;
         }
         self.stop_waiting();
-        let sentence = "No worker was free in time.";
+        let sentence = "The application is busy: no worker became free in time.";
         response::fail_later(self.exchange, 503, "queue_timeout", sentence, 1);
         true
     }
@@ -159,7 +159,7 @@ impl Conversation<'_, '_> {
                 }
                 if at_work {
                     tracing::error!(app = %link.key.app, worker = link.key.number, pid = link.key.pid, id = %about.id,
-                        route = %about, ?limit, "request timed out, its client had left");
+                        route = %about, ?limit, "request timed out after its client had left");
                     return link.give_up(Some(&about), "had a request that timed out");
                 }
                 left = limit;
@@ -175,7 +175,10 @@ impl Conversation<'_, '_> {
             let asked = Arc::clone(&link);
             link.once_listened(move || {
                 if asked.heard() == heard {
-                    asked.give_up(Some(&about), "had a request that timed out, and says nothing any more");
+                    asked.give_up(
+                        Some(&about),
+                        "had a request that timed out, and responds to nothing any more",
+                    );
                 }
             });
         });

@@ -33,7 +33,7 @@ impl Conversation<'_, '_> {
         self.completed();
         self.over = true;
         if unprocessed && !self.exchange.responded() {
-            let sentence = "No worker took the request.";
+            let sentence = "No worker accepted the request.";
             return fail_later(self.exchange, 503, "worker_refused", sentence, 1);
         }
         self.app.handle_response(&self.call.about);
@@ -61,17 +61,18 @@ impl Conversation<'_, '_> {
         self.over = true;
         let responded = self.exchange.responded();
         let (name, sentence) = match verdict {
-            None => ("worker_died", "The process that had this request died."),
+            None => ("worker_died", "The process that handled this request died."),
             Some(Verdict::TimedOut) => (
                 "worker_timed_out",
-                "The process that had this request was ended: another request hung in it.",
+                "The process that handled this request was killed because another request hung in it.",
             ),
-            Some(Verdict::Memory) => {
-                ("worker_memory", "The process that had this request was ended: it took too much memory.")
-            }
+            Some(Verdict::Memory) => (
+                "worker_memory",
+                "The process that handled this request was killed because it used too much memory.",
+            ),
         };
         tracing::error!(app = %self.app.name, id = %id(self.exchange), route = %self.call.about, responded, reason = name,
-            not_given_again = why_not, "the worker died with this request");
+            not_given_again = why_not, "worker died with this request");
         if responded {
             return self.exchange.abort(name);
         }
@@ -99,7 +100,7 @@ impl Conversation<'_, '_> {
             return Ok(());
         }
         if verdict == Some(Verdict::Memory) {
-            return Err("the worker took too much memory");
+            return Err("the worker used too much memory");
         }
         if !self.exchange.request().head.method.is_safe() {
             return Err("its method is not safe");
@@ -108,10 +109,10 @@ impl Conversation<'_, '_> {
             return Err("its route kills workers");
         }
         if std::mem::replace(&mut self.risked, true) {
-            return Err("it was given twice already");
+            return Err("it was already retried");
         }
         if !self.app.may_retry() {
-            return Err("the budget of retries is used up");
+            return Err("the retry budget is used up");
         }
         Ok(())
     }
@@ -123,7 +124,7 @@ impl Conversation<'_, '_> {
         }
         counters::RETRIES.count(&self.app.name, name);
         tracing::warn!(app = %self.app.name, id = %id(self.exchange), route = %self.call.about, why,
-            "the request is given to another worker");
+            "request retried on another worker");
         let frame = self.call.take_frame();
         self.enqueue(frame);
     }
@@ -131,8 +132,7 @@ impl Conversation<'_, '_> {
     /// Its route kills workers.
     pub(super) fn refuse_quarantined(&mut self, time: Duration) {
         self.over = true;
-        let sentence =
-            "Requests of this kind have ended the application's processes; they are not tried again yet.";
+        let sentence = "Requests like this one have crashed the application, and are refused for now.";
         let seconds = u32::try_from(time.as_millis().div_ceil(1000)).unwrap_or(u32::MAX);
         fail_later(self.exchange, 503, "route_quarantined", sentence, seconds.max(1));
     }

@@ -67,7 +67,7 @@ impl Conversation<'_, '_> {
         (self.complete, self.over) = (true, true);
         if socket.is_none() {
             self.forget_hijacked();
-            let sentence = "The socket on which the application answers could not be taken over.";
+            let sentence = "The socket on which the application responds could not be taken over.";
             tracing::error!(app = %self.app.name, id = %id(self.exchange), "{sentence}");
             fail(self.exchange, 502, "hijack_failed", sentence);
         }
@@ -88,10 +88,10 @@ impl Conversation<'_, '_> {
         self.over = true;
         if let Some((link, stream)) = self.call.given() {
             self.call.abandon();
-            link.reset(stream, ResetCode::CANCELLED, "the time to finish is over");
+            link.reset(stream, ResetCode::CANCELLED, "drain timeout reached");
         }
         let (app, id) = (&self.app.name, id(self.exchange));
-        tracing::info!(app = %app, %id, reason = "draining", "response cut: it was not over when its worker's time to finish was (drain_timeout)");
+        tracing::info!(app = %app, %id, reason = "draining", "response cut: not complete when its worker reached its drain timeout (drain_timeout)");
         self.exchange.abort("draining");
     }
 
@@ -148,7 +148,7 @@ impl Conversation<'_, '_> {
                     self.exchange,
                     502,
                     "bad_field",
-                    "The application's response has a field that cannot be sent.",
+                    "The application's response has a header that cannot be sent.",
                 );
             }
         }
@@ -176,7 +176,7 @@ impl Conversation<'_, '_> {
     fn log_wrong_length(&self) {
         if let Some(reason @ ("body_too_short" | "body_too_long")) = self.exchange.request().reason {
             tracing::error!(app = %self.app.name, id = %id(self.exchange), reason,
-                "the body of the response is not as long as its Content-Length says");
+                "the length of the response body differs from its Content-Length");
         }
     }
 
@@ -192,9 +192,9 @@ impl Conversation<'_, '_> {
 
     /// A part of the response is gone: its client must not take the rest for the whole.
     fn lose_kept(&mut self, error: &SpoolError) {
-        tracing::error!(app = %self.app.name, id = %id(self.exchange), %error, "response cut: what its client had not taken is lost");
+        tracing::error!(app = %self.app.name, id = %id(self.exchange), %error, "response cut: the part that its client had not read is lost");
         self.stop_waiting();
-        fail(self.exchange, 500, "spool_failed", "The response could not be kept for the client.");
+        fail(self.exchange, 500, "spool_failed", "The server could not store the response.");
     }
 }
 

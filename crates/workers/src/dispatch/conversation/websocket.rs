@@ -92,14 +92,14 @@ pub(super) fn refuse(app: &Arc<App>, exchange: &mut Exchange<'_>) -> bool {
         return false;
     }
     if !has_version_13(exchange) {
-        let sentence = "Of WebSocket, version 13 is spoken here.";
+        let sentence = "Only version 13 of WebSocket is supported.";
         let said: [(&str, &[u8]); 2] = [("Upgrade", b"websocket"), ("Sec-WebSocket-Version", b"13")];
         keepwarm_net::respond_with_error(exchange, 426, "websocket_version", sentence, &said);
     } else if !has_key(exchange) {
-        fail(exchange, 400, "websocket_key", "The key of this WebSocket opening is not one.");
+        fail(exchange, 400, "websocket_key", "The request opens a WebSocket with an invalid key.");
     } else {
         // Its bytes would stand where the first frame is expected.
-        fail(exchange, 400, "websocket_body", "The opening of a WebSocket has no body.");
+        fail(exchange, 400, "websocket_body", "A request that opens a WebSocket must not have a body.");
     }
     true
 }
@@ -133,7 +133,7 @@ pub(super) fn begin(talk: &mut Conversation<'_, '_>, response: &Response<'_>) {
                 talk.exchange,
                 502,
                 "bad_field",
-                "The application's response has a field that cannot be sent.",
+                "The application's response has a header that cannot be sent.",
             );
         }
     }
@@ -224,7 +224,7 @@ impl Conversation<'_, '_> {
                 match may_be_sent(code) {
                     true => self.exchange.send_close(code, &reason),
                     false => {
-                        tracing::error!(app = %self.app.name, id = %id(self.exchange), code, "the application closed a WebSocket with a code that may not be sent");
+                        tracing::error!(app = %self.app.name, id = %id(self.exchange), code, "the application closed a WebSocket with an invalid code");
                         self.exchange.send_close(1011, "");
                     }
                 }
@@ -234,7 +234,7 @@ impl Conversation<'_, '_> {
             }
             Poll::Ready(Item::Goodbye) => self.say_goodbye(),
             Poll::Ready(Item::Reset { .. } | Item::Lost { .. } | Item::Refused(_)) => {
-                tracing::error!(app = %self.app.name, id = %id(self.exchange), "the worker gave a WebSocket up");
+                tracing::error!(app = %self.app.name, id = %id(self.exchange), "the worker dropped a WebSocket");
                 self.completed();
                 // RFC 6455 §7.4.1: 1001, going away; 1011, the server met something that it did not expect.
                 match self.exchange.is_draining() {

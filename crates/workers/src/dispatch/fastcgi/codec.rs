@@ -136,16 +136,20 @@ impl FastCgi {
         let fault = |name, sentence: &str| Err(ServerFault { name, sentence: sentence.to_owned() });
         match protocol {
             ProtocolStatus::Complete => {}
-            ProtocolStatus::Overloaded => return fault("fastcgi_overloaded", "has no room for the request"),
-            ProtocolStatus::CannotMultiplex => {
-                return fault("fastcgi_multiplex", "says that it was given two requests at once");
+            ProtocolStatus::Overloaded => {
+                return fault("fastcgi_overloaded", "has no capacity for the request");
             }
-            ProtocolStatus::UnknownRole => return fault("fastcgi_role", "is no responder"),
+            ProtocolStatus::CannotMultiplex => {
+                return fault("fastcgi_multiplex", "reports two requests at once");
+            }
+            ProtocolStatus::UnknownRole => {
+                return fault("fastcgi_role", "does not support the responder role");
+            }
         }
         if self.state == State::Head {
             let why = if app_status == 0 { "" } else { ", with an error" };
             let name = CgiFault::Truncated.name();
-            return fault(name, &format!("ended the request before the head of its response{why}"));
+            return fault(name, &format!("ended the request before its response head{why}"));
         }
         self.state = State::Over;
         Ok(())
@@ -237,7 +241,7 @@ impl Codec for FastCgi {
     fn fault_behind(&mut self, behind: &[u8]) -> Option<ServerFault> {
         let unasked = || ServerFault {
             name: RecordFault::Unasked.name(),
-            sentence: "broke the rules of FastCGI: bytes behind the end of the request".to_owned(),
+            sentence: "violated FastCGI: bytes after the end of the request".to_owned(),
         };
         Some(self.connection.decode(behind).map_or_else(of_record, |_| unasked()))
     }
@@ -261,11 +265,11 @@ fn is_kept(status: u16, name: &[u8]) -> bool {
 }
 
 fn of_record(fault: FastCgiFault) -> ServerFault {
-    ServerFault { name: fault.name(), sentence: format!("broke the rules of FastCGI: {fault}") }
+    ServerFault { name: fault.name(), sentence: format!("violated FastCGI: {fault}") }
 }
 
 fn of_head(fault: CgiFault) -> ServerFault {
-    ServerFault { name: fault.name(), sentence: format!("sent a response that is none: {fault}") }
+    ServerFault { name: fault.name(), sentence: format!("sent an invalid response: {fault}") }
 }
 
 #[cfg(test)]

@@ -35,22 +35,22 @@ pub(super) async fn hold(app: &Arc<App>, root: Arc<ScriptRoot>, exchange: &mut E
                 exchange,
                 431,
                 "too_large_for_the_wire",
-                "The head of the request is too large.",
+                "The request headers are too large.",
                 &[],
             );
         }
         Ok(Resolved::Script(script)) => relay::hold::<FastCgi>(app, exchange, Aim { root, script }).await,
         Ok(Resolved::NeedsSlash) => redirect_to_folder(exchange),
         Ok(Resolved::Hidden) => {
-            respond_with_error(exchange, 403, "file_hidden", "This script is not run for clients.", &[])
+            respond_with_error(exchange, 403, "file_hidden", "Access to this script is not allowed.", &[])
         }
         Err(error) => {
-            tracing::error!(app = %app.name, root = %root.path().display(), %error, "a script cannot be looked for");
+            tracing::error!(app = %app.name, root = %root.path().display(), %error, "cannot look up a script");
             respond_with_error(
                 exchange,
                 500,
                 "script_failed",
-                "The server could not look for the script.",
+                "The server could not look up the script.",
                 &[],
             );
         }

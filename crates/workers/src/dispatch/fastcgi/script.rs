@@ -88,7 +88,7 @@ impl ScriptRoot {
                     said: AtomicBool::new(false),
                 })
             }
-            _ => Err(io::Error::other("the entry is no file")),
+            _ => Err(io::Error::other("the entry is not a file")),
         }
     }
 
@@ -163,7 +163,7 @@ impl ScriptRoot {
             let link = self.path().join(std::ffi::OsStr::from_bytes(name));
             let leads_to = link.canonicalize().unwrap_or_default();
             let (script, leads_to) = (link.display(), leads_to.display());
-            tracing::warn!(%script, %leads_to, "the script is not run: a link leads out of the site there. Copy what it names into the site, or name another folder by `entry` (said once)");
+            tracing::warn!(%script, %leads_to, "script not run: a link leads out of the site; copy its target into the site, or set another directory with `entry` (logged once)");
         }
     }
 }

@@ -47,7 +47,7 @@ impl Link {
 
     /// Nobody reads from it any more, since its thread does not turn: it gets nothing more, what it holds is lost, and it is replaced.
     pub(in crate::dispatch) fn abandon(self: &Arc<Self>) {
-        const REASON: &str = "the thread that reads from it does not turn";
+        const REASON: &str = "is read by a stuck thread";
         if let Some(app) = self.app.upgrade() {
             app.remove(self);
         }

@@ -45,7 +45,7 @@ impl<C: Dialect> Relay<'_, '_, C> {
             Err(error) if let Some(server) = standing => {
                 drop(place);
                 server.is_away(self.app, &error);
-                let sentence = format!("The application's server at {endpoint} takes no connection.");
+                let sentence = format!("The application's server at {endpoint} accepts no connections.");
                 self.fail_later(503, "not_connected", &sentence, 1);
                 Verdict::Over
             }
@@ -74,15 +74,15 @@ impl<C: Dialect> Relay<'_, '_, C> {
 
     fn not_connected(&mut self, link: &Arc<Link>, error: &AcquireError) -> Verdict {
         tracing::warn!(app = %self.app.name, worker = link.key.number, pid = link.key.pid, id = %self.id(), %error,
-            "the worker takes no connection");
+            "worker accepts no connection");
         if error.is_refused() {
             self.given = self.given.saturating_sub(1).max(1);
-            link.refuses(format!("takes no connection: {error}"));
+            link.refuses(format!("accepts no connection: {error}"));
         }
         if self.given < GIVEN_AT_MOST && self.is_untouched() {
             return Verdict::Again("not_connected");
         }
-        self.fail(502, "not_connected", "The application takes no connection.");
+        self.fail(502, "not_connected", "The application accepts no connections.");
         Verdict::Over
     }
 
@@ -135,7 +135,7 @@ impl<C: Dialect> Relay<'_, '_, C> {
         let sentence = match error {
             ClientError::NoResponse(_) => "The application closed the connection without a response.",
             ClientError::Fault(_) | ClientError::NotProcessed(_) => {
-                "The application's response is not one that can be passed on."
+                "The application's response is invalid and cannot be passed on."
             }
         };
         self.fail(502, error.name(), sentence);

@@ -44,7 +44,7 @@ impl<C: Dialect> Talk<'_, '_, '_, C> {
         if let Some(place) = &self.place {
             let key = &place.link.key;
             tracing::warn!(app = %self.relay.app.name, worker = key.number, pid = key.pid, process, id = %self.relay.id(),
-                route = %self.relay.call.about, seconds = begun.elapsed().as_secs_f32(), "the request is slow");
+                route = %self.relay.call.about, seconds = begun.elapsed().as_secs_f32(), "slow request");
         }
     }
 

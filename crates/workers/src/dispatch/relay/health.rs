@@ -39,7 +39,7 @@ pub(in crate::dispatch) async fn attend_to_end(link: Arc<Link>) {
     let attending = pin!(attend(Arc::clone(&link)));
     if let Err(panic) = caught(attending).await {
         panic.report("worker_health", Some(&link.key.app), None);
-        link.kill("a bug in Keepwarm has ended the checks of its health");
+        link.kill("lost its health checks through a bug in Keepwarm");
     }
 }
 
@@ -77,7 +77,7 @@ async fn attend(link: Arc<Link>) {
 fn warn_if_open(link: &Link, app: &App, address: SocketAddr) {
     if listens_everywhere(address) && !app.said_open.swap(true, Ordering::Relaxed) {
         tracing::warn!(app = %link.key.app, worker = link.key.number, pid = link.key.pid, address = %format_args!("0.0.0.0:{}", address.port()),
-            "the worker listens on all interfaces, so that it can be reached past Keepwarm: have it listen on 127.0.0.1 at the port in PORT, or at KEEPWARM_SOCKET");
+            "worker listens on all interfaces, and can be reached without Keepwarm; let it listen on 127.0.0.1 at the port in PORT, or at KEEPWARM_SOCKET");
     }
 }
 
@@ -107,10 +107,10 @@ async fn boot(link: &Link, app: &App, server: &Server) -> Option<Endpoint> {
             }
         }
         if begun.elapsed() >= HINT_AFTER && !std::mem::replace(&mut hinted, true) {
-            let why = told.unwrap_or_else(|| "nobody listens there".to_owned());
+            let why = told.unwrap_or_else(|| "nothing listens there".to_owned());
             tracing::warn!(app = %link.key.app, worker = link.key.number, pid = link.key.pid,
                 port = addresses.tcp.port(), socket = %addresses.unix.display(), %why,
-                "the worker does not respond yet: it is to listen on 127.0.0.1 at the port in PORT, or at the path in KEEPWARM_SOCKET");
+                "worker does not respond yet; it must listen on 127.0.0.1 at the port in PORT, or at the path in KEEPWARM_SOCKET");
         }
         // Its end is noticed at once.
         let _ = timeout(pause, server.look.notified()).await;
@@ -152,11 +152,11 @@ async fn watch(link: &Arc<Link>, app: &App, server: &Server, endpoint: &Endpoint
             }
             Err(Some(why)) if why == SILENT && !server.owes_response.load(Ordering::Relaxed) => link.ponged(),
             Err(why) => {
-                let why = why.unwrap_or_else(|| "it takes no connection".to_owned());
+                let why = why.unwrap_or_else(|| "it accepts no connection".to_owned());
                 tracing::warn!(app = %link.key.app, worker = link.key.number, pid = link.key.pid, %why,
-                    "the worker does not respond when it is asked for its health");
+                    "worker does not respond to its health check");
                 if let Some(culprit) = suspected {
-                    return link.give_up(Some(&culprit), "does not answer since a request timed out");
+                    return link.give_up(Some(&culprit), "has not responded since a request timed out");
                 }
                 // As long as it owes a response, it is asked for it.
                 tokio::time::sleep(AGAIN).await;
@@ -252,7 +252,7 @@ async fn ask_http(mut client: Client<Http1>, health: Option<&str>) -> Result<(),
     });
     match (status.await?, health) {
         (_, None) | (200..400, Some(_)) => Ok(()),
-        (status, Some(path)) => Err(format!("it responds with {status} to {path}")),
+        (status, Some(path)) => Err(format!("it responds to {path} with {status}")),
     }
 }
 

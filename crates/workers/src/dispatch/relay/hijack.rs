@@ -47,7 +47,7 @@ impl<C: Dialect> Relay<'_, '_, C> {
     pub(super) fn hijacker_failed(&mut self, error: &ClientError) {
         let responded = self.exchange.responded() && !self.exchange.take_back();
         tracing::error!(app = %self.app.name, id = %self.id(), responded, reason = error.name(),
-            "the application had taken the connection over (rack.hijack): {error}");
+            "request failed on a connection that the application had taken over (rack.hijack): {error}");
         match responded {
             true if self.exchange.is_given() => self.exchange.end(),
             true => self.exchange.abort(error.name()),

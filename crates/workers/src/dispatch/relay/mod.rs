@@ -328,7 +328,7 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
     fn tell_again(&self, why: &'static str) {
         keepwarm_telemetry::counters::RETRIES.count(&self.app.name, why);
         tracing::warn!(app = %self.app.name, id = %self.id(), route = %self.call.about, why,
-            "the request is given to a worker once more");
+            "request retried");
     }
 
     /// Where the time went, for those who count it.

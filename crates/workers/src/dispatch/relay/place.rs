@@ -230,7 +230,7 @@ impl Link {
 
     /// It speaks another language.
     pub(in crate::dispatch) fn refuse(self: &Arc<Self>, call: &Call) {
-        call.put(Item::Refused("it has just been replaced by an app of another kind".into()));
+        call.put(Item::Refused("it was just replaced by an app of another kind".into()));
         self.free_place();
     }
 
@@ -325,7 +325,12 @@ impl<C: Dialect> Relay<'_, '_, C> {
                 return Poll::Ready(None);
             }
             if self.exchange.deadlines().poll_passed(Wait::Response, cx) {
-                self.fail_later(503, "queue_timeout", "No worker was free in time.", 1);
+                self.fail_later(
+                    503,
+                    "queue_timeout",
+                    "The application is busy: no worker became free in time.",
+                    1,
+                );
                 return Poll::Ready(None);
             }
             Poll::Pending
@@ -381,8 +386,7 @@ impl<C: Dialect> Relay<'_, '_, C> {
     }
 
     pub(super) fn refuse_quarantined(&mut self, time: Duration) {
-        let sentence =
-            "Requests of this kind have ended the application's processes; they are not tried again yet.";
+        let sentence = "Requests like this one have crashed the application, and are refused for now.";
         let seconds = u32::try_from(time.as_millis().div_ceil(1000)).unwrap_or(u32::MAX);
         self.fail_later(503, "route_quarantined", sentence, seconds.max(1));
     }

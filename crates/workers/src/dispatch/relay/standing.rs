@@ -112,7 +112,7 @@ impl Server {
             && self.away.swap(false, Ordering::Relaxed)
             && let Some(endpoint) = self.endpoint()
         {
-            tracing::info!(app = %app.name, %endpoint, "the app's server takes connections again");
+            tracing::info!(app = %app.name, %endpoint, "the app's server accepts connections again");
         }
     }
 
@@ -123,7 +123,7 @@ impl Server {
             && let Some(endpoint) = self.endpoint()
         {
             tracing::error!(app = %app.name, %endpoint, %error,
-                "the app's server takes no connection; its requests gets 503 until it does");
+                "the app's server accepts no connections; its requests get 503 until it does");
         }
     }
 }

@@ -265,7 +265,7 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
             Ok(()) => Step::Moved,
             Err(bad) => {
                 tracing::error!(app = %relay.app.name, id = %relay.id(), "{bad}");
-                relay.fail(502, "bad_field", "The application's response has a field that cannot be sent.");
+                relay.fail(502, "bad_field", "The application's response has a header that cannot be sent.");
                 Step::Refused
             }
         }
@@ -290,7 +290,7 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
 
     fn log_wrong_length(&self) {
         if self.relay.exchange.request().reason == Some("body_too_short") {
-            tracing::error!(app = %self.relay.app.name, id = %self.relay.id(), "the response is shorter than announced");
+            tracing::error!(app = %self.relay.app.name, id = %self.relay.id(), "the response body is shorter than announced");
         }
     }
 
@@ -322,8 +322,8 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
 
     /// A part of the response is gone: its client must not take the rest for the whole.
     fn lose_kept(&mut self, error: &SpoolError) -> Verdict {
-        tracing::error!(app = %self.relay.app.name, id = %self.relay.id(), %error, "response cut: what its client had not taken is lost");
-        self.relay.fail(500, "spool_failed", "The response could not be kept for the client.");
+        tracing::error!(app = %self.relay.app.name, id = %self.relay.id(), %error, "response cut: the part that its client had not read is lost");
+        self.relay.fail(500, "spool_failed", "The server could not store the response.");
         self.leave_running();
         Verdict::Over
     }
@@ -454,6 +454,6 @@ fn tell_mended(app: &App, head: &ResponseHead) {
     }
     if !app.servers.told_mended.swap(true, Ordering::Relaxed) {
         tracing::warn!(app = %app.name, mended = found.join(", "),
-            "the application's responses have faults of syntax, which are mended (said once)");
+            "fixed syntax faults in the application's responses (logged once)");
     }
 }

@@ -63,7 +63,7 @@ impl Generation {
 
     /// It was killed, and does not end: the kernel waits for something on its behalf. Its place is not lost with it, nor is a reload held up.
     pub(super) fn handle_immortal(&mut self, id: WorkerId, number: u32, now: Instant) {
-        let reason = "was killed and does not end".to_owned();
+        let reason = "was killed but does not exit".to_owned();
         match self.phase {
             Phase::Trial => return self.give_up(id, number, reason, None, now),
             Phase::First | Phase::Serving => {}

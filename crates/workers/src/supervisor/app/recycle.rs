@@ -1,7 +1,7 @@
 //! Workers that do well and are replaced nevertheless: the replacement is ready before the old one finishes.
 //!
-//! At most one worker of an app is replaced at a time; the others wait, and go on meanwhile. When a replacement cannot be started, the old one
-//! goes on, and is tried to be replaced again after [`HOLD`].
+//! At most one worker of an app is replaced at a time; the others wait, and keep running meanwhile. When a replacement cannot be started, the old one
+//! keeps running, and its replacement is tried again after [`HOLD`].
 
 use std::time::{Duration, Instant};
 
@@ -64,7 +64,7 @@ impl Generation {
         if let Some(limit) = over(self.recycling.kill_memory)
             && worker.state != WorkerState::Stopping
         {
-            let reason = format!("holds {} of memory, over kill_memory ({})", mib(own), mib(limit));
+            let reason = format!("holds {} of memory, above kill_memory ({})", mib(own), mib(limit));
             return self.handle_kill(id, Death::Memory, &reason, now);
         }
         let stays = worker.is_ready() && worker.leaving.is_none();
@@ -80,7 +80,7 @@ impl Generation {
                 }
             }
             _ => {
-                let detail = format!("it holds {} of memory, over max_memory ({})", mib(own), mib(limit));
+                let detail = format!("it holds {} of memory, above max_memory ({})", mib(own), mib(limit));
                 self.recycle(id, Recycled::Memory, detail, now);
             }
         }
@@ -115,7 +115,7 @@ impl Generation {
         let held = worker.kept_until.is_some_and(|until| until > now);
         if may_recycle && !held && now.saturating_duration_since(since) >= CREDIT {
             let detail = format!(
-                "it has not given back the credit of requests that are over for {CREDIT:?}: nothing can be sent to it"
+                "it has kept the wire credit of completed requests for {CREDIT:?}; nothing can be sent to it"
             );
             self.recycle(id, Recycled::Credit, detail, now);
         }
@@ -147,7 +147,7 @@ impl Generation {
             .min_by_key(|((at, _), id)| (*at, *id));
         let Some(((_, why), id)) = due else { return };
         let detail = match why {
-            Recycled::Requests => "it has taken max_requests".to_owned(),
+            Recycled::Requests => "it has reached max_requests".to_owned(),
             Recycled::Age => "it has reached max_age".to_owned(),
             why => why.name().to_owned(),
         };

@@ -58,7 +58,7 @@ impl Generation {
         if let Some(worker) = self.workers.get_mut(&id).filter(|worker| worker.shows_stack) {
             worker.shows_stack = false;
             worker.enter_killed(now);
-            let why = "has had its say".to_owned();
+            let why = "had its time to print a stack".to_owned();
             self.actions.push_back(Action::Signal { id, signal: StopSignal::Kill, why });
         }
     }
@@ -95,9 +95,9 @@ impl Generation {
                 }
                 WorkerState::Ready | WorkerState::Stopping | WorkerState::Dead => {
                     if let Fate::Closed(reason) = &worker.fate {
-                        worker.fate = Fate::Faulted(Death::Hang, format!("{reason} and did not end"));
+                        worker.fate = Fate::Faulted(Death::Hang, format!("{reason} and did not exit"));
                     }
-                    (StopSignal::Kill, "did not end in time".to_owned())
+                    (StopSignal::Kill, "did not exit in time".to_owned())
                 }
             };
             worker.shows_stack = false;

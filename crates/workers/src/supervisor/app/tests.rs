@@ -324,7 +324,7 @@ fn a_worker_whose_wire_has_ended_may_end_by_itself_and_is_killed_if_not() {
     bench.pass(secs(2));
     assert_eq!(bench.told(), ["Kill 1"]);
     bench.exit(1, KILLED);
-    let reason = "the wire has ended and did not end; killed by signal 9 (SIGKILL)";
+    let reason = "the wire has ended and did not exit; killed by signal 9 (SIGKILL)";
     assert_eq!(bench.told(), [format!("restart 2 in 100 ms: {reason}")]);
 }
 

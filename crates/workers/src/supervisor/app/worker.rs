@@ -176,7 +176,7 @@ impl Worker {
             }
             WorkerState::Starting => {
                 self.enter(WorkerState::Stopping, Some(now + KILL_AFTER), now);
-                let why = "is not needed any more".to_owned();
+                let why = "is no longer needed".to_owned();
                 actions.push_back(Action::Signal { id, signal: StopSignal::Term, why });
             }
             // It has its deadline already, or was killed.

@@ -108,7 +108,7 @@ impl Control {
         let report = ReloadReport { generation, apps, removed, took: now.saturating_duration_since(asked) };
         tracing::info!(
             target: "keepwarm::supervisor",
-            generation, took_ms = report.took.as_millis(), "reloaded: the new workers serve, the old ones finish"
+            generation, took_ms = report.took.as_millis(), "reloaded: new workers serve, old ones drain"
         );
         let _ = reply.send(Ok(report));
     }

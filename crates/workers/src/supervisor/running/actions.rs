@@ -12,25 +12,25 @@ impl Running {
             Action::Spawn { id, number, quiet } => self.spawn(id, number, quiet, context, now),
             Action::Recycle { id, why, detail } => {
                 let reason = why.name();
-                self.record(id, &format!("the worker is to be replaced ({reason}): {detail}"));
+                self.record(id, &format!("replacing worker ({reason}): {detail}"));
             }
             Action::NoRoom { id, own, available } => {
                 let number = self.processes.get(&id).map(|process| process.number);
                 tracing::warn!(
                     target: "keepwarm::supervisor",
                     app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation, own, available,
-                    "the worker holds more than max_memory, and there is no memory for a replacement: it goes on"
+                    "worker not replaced: it holds more than max_memory, but there is no memory for a replacement"
                 );
             }
             Action::Keep { id, number, reason } => {
                 tracing::error!(
                     target: "keepwarm::supervisor",
                     app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation, reason,
-                    "the worker's replacement {reason}, as those before it: the worker goes on, and is tried to be replaced later"
+                    "worker not replaced; will retry: its replacement {reason}, like those before it"
                 );
             }
             Action::Retire { id } => {
-                self.record(id, "the worker takes no more requests");
+                self.record(id, "draining worker: it takes no more requests");
                 self.set_spares(id, true);
                 if let Some(link) = self.handle(id).and_then(|handle| handle.link.clone()) {
                     link.retire();
@@ -41,14 +41,14 @@ impl Running {
                 tracing::warn!(
                     target: "keepwarm::supervisor",
                     app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation, reason,
-                    wait_ms = wait.as_millis(), "the worker {reason}; another is started"
+                    wait_ms = wait.as_millis(), "worker {reason}; starting another"
                 );
             }
             Action::Lost { id, number, reason } => {
                 tracing::warn!(
                     target: "keepwarm::supervisor",
                     app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation, reason,
-                    "the worker {reason}; another serves in its place"
+                    "worker {reason}; another serves in its place"
                 );
             }
             Action::SlowBoot { id, number } => {
@@ -57,7 +57,7 @@ impl Running {
                     target: "keepwarm::supervisor",
                     app = %self.spec.name, worker = number, pid, generation = self.generation,
                     boot_timeout = ?self.spec.boot_timeout,
-                    "the worker is still loading after {SLOW_BOOT:?}; its stack follows where its adapter can show it"
+                    "worker still loading after {SLOW_BOOT:?}; its stack follows if its adapter can print it"
                 );
                 // An adapter that has not come to itself yet would be ended by the question.
                 if self.spec.contact == Contact::Wire && pid.is_some_and(signals::catches_quit) {
@@ -68,7 +68,7 @@ impl Running {
                 tracing::error!(
                     target: "keepwarm::supervisor",
                     app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation, reason,
-                    "the worker {reason}; its place is given up until the next reload, the app goes on with the others"
+                    "worker {reason}; gave up on its slot until the next reload, the app keeps running with the others"
                 );
             }
             // Whoever has asked for the trial is told, and says it.
@@ -79,7 +79,7 @@ impl Running {
                 tracing::error!(
                     target: "keepwarm::supervisor",
                     app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation, reason,
-                    "the worker {reason}; the app has failed to start and is not started again before a reload"
+                    "worker {reason}; the app failed to start and is not retried before a reload (at startup, Keepwarm exits if no app starts)"
                 );
                 return self.given_up(id, number, reason, exit);
             }
@@ -89,7 +89,7 @@ impl Running {
 
     fn stop(&mut self, id: WorkerId, signal: StopSignal, why: &str, context: &Context) {
         self.condemn(id);
-        self.record(id, &format!("the worker {why}: {}", signal.name()));
+        self.record(id, &format!("worker {why}: sending {}", signal.name()));
         match signal {
             StopSignal::Quit => self.see_stack(id, context),
             StopSignal::Term => {

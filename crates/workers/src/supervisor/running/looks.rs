@@ -93,7 +93,7 @@ impl Running {
             tracing::warn!(
                 target: "keepwarm::supervisor",
                 app = %self.spec.name, worker, pid, process, generation = self.generation,
-                "process {what}: it holds {held}, over {key} ({limit})"
+                "process {what}: it holds {held}, above {key} ({limit})"
             );
         }
     }
@@ -136,14 +136,14 @@ impl Running {
                 tracing::warn!(
                     target: "keepwarm::supervisor",
                     app = %self.spec.name, generation = self.generation, largest, available,
-                    "requests wait, and there is no memory for another worker"
+                    "requests wait, but there is no memory for another worker"
                 );
             }
             return;
         }
         if target != has {
             self.told_no_room = false;
-            self.resize(target, if target > has { "requests wait" } else { "not needed lately" }, now);
+            self.resize(target, if target > has { "requests wait" } else { "not needed recently" }, now);
         }
     }
 
@@ -159,11 +159,11 @@ impl Running {
             scaler.set_floor(target, now);
         }
         if target != has {
-            self.resize(target, "told by a signal", now);
+            self.resize(target, "requested by a signal", now);
         } else {
             tracing::info!(
                 target: "keepwarm::supervisor",
-                app = %self.spec.name, workers = has, "no worker more or fewer: this is the limit"
+                app = %self.spec.name, workers = has, "worker count unchanged: limit reached"
             );
         }
     }
@@ -172,7 +172,7 @@ impl Running {
         let before = self.machine.target();
         tracing::info!(
             target: "keepwarm::supervisor",
-            app = %self.spec.name, generation = self.generation, before, workers = target, "the number of workers changes: {why}"
+            app = %self.spec.name, generation = self.generation, before, workers = target, "changing the number of workers: {why}"
         );
         self.machine.set_target(target, now);
     }

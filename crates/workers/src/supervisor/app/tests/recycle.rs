@@ -180,7 +180,7 @@ fn memory_over_the_soft_limit_replaces_and_over_the_hard_one_kills() {
     bench.holds(1, 201, 0);
     assert_eq!(bench.told(), ["Kill 1"]);
     bench.exit(1, KILLED);
-    let reason = "holds 201 MiB of memory, over kill_memory (200 MiB); killed by signal 9 (SIGKILL)";
+    let reason = "holds 201 MiB of memory, above kill_memory (200 MiB); killed by signal 9 (SIGKILL)";
     assert_eq!(bench.told(), [format!("restart 2 in 100 ms: {reason}")]);
     let tally = bench.machine.tally();
     assert_eq!((tally.deaths.of(Death::Memory), tally.deaths.total()), (2, 2));

@@ -133,7 +133,7 @@ fn a_worker_that_the_kernel_does_not_let_end_loses_its_place_to_another() {
     bench.pass(secs(4));
     assert_eq!(bench.told(), ["Kill 0"]);
     bench.pass(secs(1));
-    assert_eq!(bench.told(), ["restart 1 in 0 ms: was killed and does not end"]);
+    assert_eq!(bench.told(), ["restart 1 in 0 ms: was killed but does not exit"]);
     bench.ready(1);
     assert!(bench.machine.all_ready());
     bench.pass(secs(3600));
@@ -150,6 +150,6 @@ fn a_reload_does_not_wait_for_a_worker_that_the_kernel_does_not_let_end() {
     bench.pass(secs(62));
     assert_eq!(bench.told(), ["Term 0", "Kill 0"]);
     bench.pass(secs(5));
-    assert_eq!(bench.told(), ["give up: was killed and does not end"]);
+    assert_eq!(bench.told(), ["give up: was killed but does not exit"]);
     assert_eq!(bench.machine.poll_timeout(), None);
 }
