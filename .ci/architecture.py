@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds the shape of the code: which crate may depend on which, and that every dependency has a reason.
+"""Holds the shape of the code: which crate may depend on which, that every dependency has a reason, and that the map names what exists.
 
 Reads `cargo metadata` and ARCHITECTURE.md; standard library only. Prints what it finds and ends with status 1 when a rule is broken.
 The lengths of files and functions are reported and never fail: they are a question to a reviewer.
@@ -55,6 +55,7 @@ def main():
     faults += check_sans_io(metadata)
     faults += check_unsafe(metadata)
     faults += check_reasons(metadata)
+    faults += check_places()
     faults += check_adapters()
     report_lengths()
     for fault in faults:
@@ -147,6 +148,19 @@ def check_reasons(metadata):
             yield f"dependency {name} has no reason in ARCHITECTURE.md"
     for name in sorted(rows.keys() - used):
         yield f"ARCHITECTURE.md gives a reason for {name}, which nothing depends on"
+
+
+def check_places():
+    """Every path in backticks in the table `Where do I change …` of ARCHITECTURE.md exists. A path is a word with a slash inside."""
+    section = re.search(r"^## Where do I change[^\n]*\n(.*?)(?=^## |\Z)", (ROOT / "ARCHITECTURE.md").read_text(), re.M | re.S)
+    rows = re.findall(r"^\|.*\|$", section[1] if section else "", re.M)
+    if not rows:
+        yield "ARCHITECTURE.md has no table `Where do I change …`"
+        return
+    for path in re.findall(r"`(\w[^`\s]*/[^`\s]*|\.\w[^`\s]*/[^`\s]*)`", "\n".join(rows)):
+        where = ROOT / path
+        if not where.exists() or path.endswith("/") != where.is_dir():
+            yield f"ARCHITECTURE.md says to change {path}, which is not there"
 
 
 def check_adapters():
