@@ -92,7 +92,7 @@ pub(crate) static RATE_LIMIT: Section<RateLimitDraft> = Section {
         },
         Key {
             name: "key",
-            brief: "What is counted separately",
+            brief: "Property that requests are counted by",
             long: "`\"client\"`: the client's address, or the address that a trusted proxy reports; of an IPv6 address, the first 64 bits, which is what one subscriber has. `\"header:NAME\"` and `\"cookie:NAME\"`: the value of that header or cookie; requests without it are counted together. `\"all\"`: all requests together.",
             default: Preset::Value("\"client\""),
             right: "key = \"header:X-Api-Key\"",

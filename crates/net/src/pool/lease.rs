@@ -68,7 +68,7 @@ impl<C: Codec> Lease<C> {
     /// As if its call had ended well.
     #[cfg(test)]
     pub(super) fn take_client(&mut self) -> Box<Client<C>> {
-        self.client.take().expect("not put back")
+        self.client.take().expect("not returned yet")
     }
 
     fn client(&self) -> &Client<C> {
