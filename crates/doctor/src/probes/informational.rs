@@ -121,7 +121,7 @@ async fn page(patient: &Patient) -> Result<Heard, Failure> {
     let mut line = patient.line().await?;
     let within = patient.settings.timeout.min(LONGEST);
     let response = patient.exchange_within(&mut line, &ask, within).await;
-    Ok(Heard::of(&ask, " as a browser that takes trailers", &response))
+    Ok(Heard::of(&ask, " as a browser that accepts trailers", &response))
 }
 
 /// Asks on a new connection, as far as the head of the response.

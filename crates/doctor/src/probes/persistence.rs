@@ -87,7 +87,10 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
             continue;
         }
         if kept.stalls && ids.contains(&pipelined::ID) {
-            findings.push(Finding::unknown(pipelined::ID, "no connection takes a second request here"));
+            findings.push(Finding::unknown(
+                pipelined::ID,
+                "the server accepts no second request on a connection",
+            ));
             continue;
         }
         findings.extend(match step {
@@ -132,7 +135,7 @@ pub(super) fn turns(patient: &Patient, requests: u32) -> Duration {
 /// Why something was not asked.
 pub(super) fn not_asked(patient: &Patient) -> String {
     format!(
-        "not asked: an ordinary response takes {}, and the time for this probe is used up",
+        "skipped: an ordinary response takes {}, and the time for this probe is used up",
         time(patient.first.took)
     )
 }
