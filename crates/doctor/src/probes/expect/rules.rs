@@ -48,7 +48,7 @@ fn hundred(held: &Held, plain: &Plain, at: Duration, asked: &str) -> Finding {
     let Some(then) = &held.then else {
         return Finding::unknown(CONTINUE, format!("{asked}: 100 after {}", time(at)));
     };
-    let evidence = format!("{asked}: 100 after {}; after the body: {}", time(at), then.words);
+    let evidence = format!("{asked}: 100 after {}; with the body sent: {}", time(at), then.words);
     let decided = if then.status >= Some(400) { ", decided only then" } else { "" };
     let evidence = format!("{evidence}{decided}");
     let Some(status) = then.status else {
@@ -72,7 +72,7 @@ fn nothing(held: &Held, plain: &Plain, waited: Duration, asked: &str) -> Finding
     let mut evidence = format!("{asked}: nothing within {}", time(waited));
     let Some(then) = &held.then else { return Finding::unknown(CONTINUE, evidence) };
     let late = if held.hundreds > 0 { "100, too late, and " } else { "" };
-    evidence.push_str(&format!("; after the body: {late}{}", then.words));
+    evidence.push_str(&format!("; with the body sent: {late}{}", then.words));
     if plain.after > SLOW {
         return Finding::unknown(
             CONTINUE,
