@@ -1,4 +1,4 @@
-//! `boot`: does the application boot for each request, and was the first request slower than those after it?
+//! `boot`: does the application boot on each request, and was the first request slower than those after it?
 //!
 //! A framework that is loaded, run once and thrown away pays for its start with every response: 12.5 ms of which 11 went into booting in one profile of Symfony,
 //! 3.65 ms against 0.48 ms from a worker that stayed.

@@ -1,4 +1,4 @@
-//! `expect`: is `Expect: 100-continue` answered?
+//! `expect`: the response to `Expect: 100-continue`.
 //!
 //! A client that is about to send a large body announces it, and waits: for `100 Continue`, or for a final response that spares it the body. A server that
 //! says nothing costs it that wait on every request; `curl` gives up after one second, so that a `POST` took almost exactly one second, without any error

@@ -1,4 +1,4 @@
-//! `health`: what health checks see.
+//! `health`: health checks of load balancers.
 //!
 //! A balancer takes a server out by a request of its own, which is unlike a browser's: HTTP/1.0 without `Host`, `OPTIONS`, the name of a cluster or an
 //! address as `Host`, one second of patience. A server that is well and answers such a check by an error, late or in pieces is marked down. In 2011 HAProxy

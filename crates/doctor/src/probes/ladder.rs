@@ -1,4 +1,4 @@
-//! `ladder`: do the time-outs of servers behind one another fit?
+//! `ladder`: timeouts of chained servers.
 //!
 //! Two kinds, with opposite rules.
 //!

@@ -1,4 +1,4 @@
-//! `persistence`: does either side wait for the other, for how long, and is it announced?
+//! `persistence`: keep-alive and close of connections: does either side wait for the other, for how long, and is it announced?
 //!
 //! The stall it looks for: a response that is whole, a connection that neither side closes, and nothing in the response that says who will. A client of HTTP/1.0 that
 //! did not ask for `keep-alive` waits for the close (RFC 9112 §9.3); `ab` without `-k` did so for five seconds a request. Its counterparts: a close that nobody

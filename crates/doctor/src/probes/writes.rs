@@ -1,4 +1,4 @@
-//! `writes`: how many packets a response takes, and whether one waits for another.
+//! `writes`: packets per response, and whether one waits for another.
 //!
 //! What it looks for:
 //! * a head that leaves in pieces, as when each field is a `send` of its own: a packet each, and a reader that reads once (an old health check) sees only the

@@ -28,7 +28,7 @@ pub enum Failure {
     Network(String),
     /// The TLS handshake failed.
     Tls(String),
-    /// It failed because the certificate cannot be believed.
+    /// It failed because the certificate is not trusted.
     Certificate(String),
     /// It failed because the server does not speak TLS there: how its response begins.
     NotTls(String),
