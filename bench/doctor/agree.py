@@ -1,4 +1,4 @@
-"""Where the doctor and the independent look answer the same question: do they say the same?"""
+"""Compares the results of the doctor and of the independent look, where both answer the same question."""
 
 import dataclasses
 import re
@@ -22,7 +22,7 @@ class Question:
 def questions():
     return [
         Question(
-            "does a client of HTTP/1.0 wait for the close",
+            "does an HTTP/1.0 client wait for the close",
             lambda look: look.old is None or look.old > STALL,
             lambda look: f"ab without -k: {seconds(look.old)} a request",
             is_worse("persistence.http10", "bad"),
@@ -31,24 +31,24 @@ def questions():
             "is HTTP/1.0 with keep-alive kept",
             lambda look: look.old_kept > 0,
             lambda look: f"ab -k: {look.old_kept} of 10 requests",
-            says("persistence.http10_keep_alive", "the second: 200"),
+            says("persistence.http10_keep_alive", "second request: 200"),
         ),
         Question(
-            "does a connection end with each response",
+            "does each response close its connection",
             lambda look: not look.kept,
             lambda look: f"curl: the second request {'uses the same' if look.kept else 'opens another'} connection",
-            says("persistence.reuse", "the connection ends after every response"),
+            says("persistence.reuse", "the connection closes after every response"),
         ),
         Question(
             "does a body come with HEAD",
             lambda look: look.head > 0,
-            lambda look: f"a plain socket: {look.head} bytes behind the head",
+            lambda look: f"a plain socket: {look.head} bytes after the head",
             is_worse("persistence.head", "warning"),
         ),
         Question(
             "does a body come with 304",
             lambda look: None if look.conditional is None else look.conditional > 0,
-            lambda look: f"a plain socket: {look.conditional} bytes behind the head",
+            lambda look: f"a plain socket: {look.conditional} bytes after the head",
             is_worse("persistence.not_modified", "warning"),
         ),
         Question(
@@ -60,13 +60,13 @@ def questions():
         Question(
             "does Nagle's algorithm wait for a delayed acknowledgement",
             lambda look: None if look.further is None else look.further > DELAYED,
-            lambda look: f"curl on a kept connection: {seconds(look.further)} a request",
+            lambda look: f"curl on a persistent connection: {seconds(look.further)} a request",
             is_worse("writes.nagle", "bad"),
         ),
         Question(
-            "does a response leave in needless pieces",
+            "is a response sent in needless pieces",
             lambda look: look.segments > 3,
-            lambda look: f"tcpdump: {look.segments} segments with data in answer to one request",
+            lambda look: f"tcpdump: {look.segments} segments with data in response to one request",
             is_worse("writes.", "warning", but="writes.nagle"),
         ),
         Question(
@@ -88,14 +88,14 @@ def questions():
             is_worse("health.one_read", "warning"),
         ),
         Question(
-            "is the absolute form refused",
+            "is the absolute form rejected",
             lambda look: look.absolute[0] != "200",
             lambda look: f"curl --request-target URL: {answer(look.absolute)}",
             is_worse("framing.absolute_form", "warning"),
         ),
         *(
             Question(
-                f"is a request taken that has: {name}",
+                f"is a request accepted that has: {name}",
                 lambda look, name=name: look.malformed[name] == "200",
                 lambda look, name=name: f"a plain socket: {look.malformed[name]}",
                 is_worse(id, "warning"),
@@ -110,7 +110,7 @@ MALFORMED = {
     "both lengths": "framing.both_lengths",
     "two lengths": "framing.differing_lengths",
     "bare LF": "framing.bare_lf",
-    "blank before the colon": "framing.blank_before_colon",
+    "space before the colon": "framing.space_before_colon",
     "folded line": "framing.folding",
     "no Host": "framing.no_host",
     "two Hosts": "framing.two_hosts",

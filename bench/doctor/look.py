@@ -8,7 +8,7 @@ import subprocess
 import time
 import typing
 
-# What waits longer than this, waits for a time-out: of curl's expectation (1 s), or of a kept connection (seconds).
+# What waits longer than this waits for a timeout: of curl's expectation (1 s), or of a kept connection (seconds).
 STALL = 0.9
 # The clients' patience, in seconds.
 PATIENCE = 3
@@ -54,7 +54,7 @@ MALFORMED = {
     "both lengths": "GET / HTTP/1.1\r\nHost: {host}\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n0\r\n\r\n",
     "two lengths": "GET / HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\nContent-Length: 6\r\nConnection: close\r\n\r\nhello!",
     "bare LF": "GET / HTTP/1.1\nHost: {host}\nConnection: close\n\n",
-    "blank before the colon": "GET / HTTP/1.1\r\nHost: {host}\r\nX-Name : value\r\nConnection: close\r\n\r\n",
+    "space before the colon": "GET / HTTP/1.1\r\nHost: {host}\r\nX-Name : value\r\nConnection: close\r\n\r\n",
     "folded line": "GET / HTTP/1.1\r\nHost: {host}\r\nX-Name: one\r\n two\r\nConnection: close\r\n\r\n",
     "no Host": "GET / HTTP/1.1\r\nConnection: close\r\n\r\n",
     "two Hosts": "GET / HTTP/1.1\r\nHost: {host}\r\nHost: other.example\r\nConnection: close\r\n\r\n",

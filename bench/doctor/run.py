@@ -78,7 +78,7 @@ def check(binary, url, *options):
 def disagreements(one):
     """What must not be, in words."""
     faults = [f"{what}? {seen} - {said}" for what, seen, said, same in one.compared if not same]
-    known = one.peer.known or "a server that does not say its name"
+    known = one.peer.known or "unrecognized server"
     if one.report["server"] != known:
         faults.append(f"recognised as {one.report['server']}, not as {known}")
     for finding in page.worse(one.report) + page.worse(one.intrusive):

@@ -34,7 +34,7 @@ fn check_responses(bytes: &[u8], method: Method) {
     let said = responses(Limits::default(), &asked, &[bytes]);
     let mended = |head: &str| {
         !head.ends_with(
-        "mended: Mended { folded: false, blank_before_colon: false, bare_lf: false, no_reason_blank: false } }",
+        "mended: Mended { folded: false, space_before_colon: false, bare_lf: false, no_reason_space: false } }",
     )
     };
     let is_mended = said.iter().any(|s| matches!(s, Said::Head(h) | Said::Informational(h) if mended(h)));

@@ -174,7 +174,7 @@ fn an_endpoint_that_fails_its_checks_gets_no_calls() {
 #[test]
 fn a_check_whose_response_does_not_come_whole_has_failed() {
     use std::io::Write;
-    for (after, reason) in [(After::Keep, "health_timeout"), (After::Close, "health_no_answer")] {
+    for (after, reason) in [(After::Keep, "health_timeout"), (After::Close, "health_no_response")] {
         let ill = Origin::start(move |request, stream| match request.target() {
             "/health" => {
                 stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf").unwrap();

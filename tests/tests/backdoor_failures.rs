@@ -71,7 +71,7 @@ fn a_post_is_not_sent_twice() {
     });
     let server = door(&[origin.address()], "");
     let response = server.ask(post("/"));
-    assert_eq!((response.status, reason(&response).as_str()), (502, "closed_unanswered"));
+    assert_eq!((response.status, reason(&response).as_str()), (502, "closed_without_response"));
     // Even on a connection that was used a moment ago.
     let mut client = server.client();
     assert_eq!(client.ask(get("/")).status, 200);
@@ -114,7 +114,7 @@ fn a_body_that_is_too_large_to_be_kept_is_not_tried_again() {
     );
     client.send(vec![b'x'; 200_000]);
     let response = client.response("PUT");
-    assert_eq!((response.status, reason(&response).as_str()), (502, "closed_unanswered"));
+    assert_eq!((response.status, reason(&response).as_str()), (502, "closed_without_response"));
     assert_eq!(origin.connections(), 1);
 }
 

@@ -448,7 +448,7 @@ fn what_breaks_the_rules_of_fastcgi_is_a_502_and_the_site_stays_up() {
     for (response, reason) in [
         ("text", "no FastCGI record"),
         ("other", "belongs to another request"),
-        ("nothing", "closed_unanswered"),
+        ("nothing", "closed_without_response"),
         ("headless", "no field"),
         ("empty", "before its response head"),
         ("forged", "control character"),

@@ -130,7 +130,7 @@ fn the_page_describes_every_metric() {
         r#"keepwarm_retries_total{app="app",reason="worker_died"}"#,
         r#"keepwarm_refusals_total{app="app",reason="worker_died"}"#,
         r#"keepwarm_stalls_total{app="app",kind="close_added"}"#,
-        r#"keepwarm_answers_mended_total{app="faulty",fault="bare_lf"}"#,
+        r#"keepwarm_responses_normalized_total{app="faulty",fault="bare_lf"}"#,
     ] {
         admin::wait_for_metric(&server, name, 1.0);
     }

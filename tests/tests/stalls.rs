@@ -59,8 +59,8 @@ fn an_expectation_that_the_app_alone_would_not_have_met() {
         client.send("hello");
         assert_eq!(client.response("POST").status, 200);
     }
-    admin::wait_for_metric(&server, &stalls("expectation_unanswered"), 2.0);
-    let line = server.wait_for_log("stall=expectation_unanswered", LONG);
+    admin::wait_for_metric(&server, &stalls("expectation_ignored"), 2.0);
+    let line = server.wait_for_log("stall=expectation_ignored", LONG);
     assert!(line.contains("100 Continue"), "{line}");
     // No stall: the body comes unasked, or is not wanted.
     server.ask(format!("{post}Expect: 100-continue\r\n\r\nhello"));
@@ -72,8 +72,8 @@ fn an_expectation_that_the_app_alone_would_not_have_met() {
     assert_eq!(client.response("POST").status, 100);
     client.send("hello");
     client.response("POST");
-    assert_eq!(admin::wait_for_metric(&server, &stalls("expectation_unanswered"), 3.0), 3.0);
-    assert_eq!(lines(&server, "expectation_unanswered"), 1, "said once");
+    assert_eq!(admin::wait_for_metric(&server, &stalls("expectation_ignored"), 3.0), 3.0);
+    assert_eq!(lines(&server, "expectation_ignored"), 1, "said once");
 }
 
 /// As a script would: the process ends when it has answered.
@@ -136,8 +136,8 @@ fn an_expectation_that_a_server_ignores() {
         client.send("hello");
         assert_eq!(client.response("POST").text(), "hello");
     }
-    admin::wait_for_metric(&server, &stalls("expectation_unanswered"), 2.0);
-    server.wait_for_log("stall=expectation_unanswered", LONG);
+    admin::wait_for_metric(&server, &stalls("expectation_ignored"), 2.0);
+    server.wait_for_log("stall=expectation_ignored", LONG);
 }
 
 #[test]

@@ -54,7 +54,7 @@ pub struct Examination {
 pub struct Examined {
     /// The probe's id.
     pub id: &'static str,
-    /// What it asks, in words.
+    /// What it checks, in words.
     pub title: &'static str,
     /// What it found, at least one thing.
     pub findings: Vec<Finding>,
@@ -147,7 +147,7 @@ fn unreached(target: &Target, Unreached { finding, spent }: Unreached, took: Dur
 /// What was found on the way to the server; by the id of the probe whose matter it is.
 fn reach_examined(finding: Finding, took: Duration) -> Examined {
     let probe = finding.id.split('.').next().and_then(Probe::named);
-    let (id, title) = probe.map_or(("reach", "can it be reached"), |probe| (probe.id(), probe.title()));
+    let (id, title) = probe.map_or(("reach", "reachability"), |probe| (probe.id(), probe.title()));
     Examined { id, title, findings: vec![finding], took }
 }
 
@@ -156,12 +156,13 @@ fn gone(patient: &Patient) -> Finding {
     let mut finding = Finding::bad(
         "reach.gone",
         format!(
-            "the first request: {}; later requests got nothing within {}, again and again, and were given up",
+            "the first request: {}; later requests repeatedly got no response within {}, and were given up",
             patient.first.words(),
             time(patient.settings.timeout)
         ),
     );
-    finding.fix = Some("Look what the server was doing then: all of its workers may be stuck.".to_owned());
+    finding.fix =
+        Some("Check what the server was doing at that time: all of its workers may be stuck.".to_owned());
     finding
 }
 
@@ -172,7 +173,7 @@ fn longest(settings: &Settings) -> Duration {
 }
 
 fn unfinished(within: Duration) -> Finding {
-    Finding::unknown("probe.unfinished", format!("the probe was given up after {}", time(within)))
+    Finding::unknown("probe.unfinished", format!("the probe was stopped after {}", time(within)))
 }
 
 impl Watcher for Quiet {

@@ -64,19 +64,19 @@ impl Probe {
         }
     }
 
-    /// What it asks, for people.
+    /// What it checks, for people.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
-            Self::Persistence => "does either side wait for the other",
-            Self::Expect => "is Expect: 100-continue answered",
-            Self::Writes => "how many packets a response takes",
-            Self::Boot => "does the app boot for each request",
-            Self::Connect => "what a new connection costs",
-            Self::Framing => "are messages read as the RFC says",
-            Self::Health => "what health checks see",
-            Self::Informational => "do 103 and trailers pass",
-            Self::Ladder => "are outer time-outs longer than inner ones",
+            Self::Persistence => "connection keep-alive and close",
+            Self::Expect => "response to Expect: 100-continue",
+            Self::Writes => "packets per response",
+            Self::Boot => "app boot on each request",
+            Self::Connect => "cost of a new connection",
+            Self::Framing => "message framing per RFC 9112",
+            Self::Health => "health checks of load balancers",
+            Self::Informational => "103 Early Hints and trailers",
+            Self::Ladder => "timeouts of chained servers",
         }
     }
 

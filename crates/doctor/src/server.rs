@@ -124,7 +124,7 @@ impl Server {
             Self::Werkzeug => "Werkzeug",
             Self::Node => "Node.js",
             Self::Keepwarm => "Keepwarm",
-            Self::Unknown => "a server that does not say its name",
+            Self::Unknown => "unrecognized server",
         }
     }
 }

@@ -78,14 +78,14 @@ impl Settings {
     /// # Errors
     /// It cannot be read, or there is none in it.
     pub fn believe(&mut self, file: &str) -> Result<(), String> {
-        let wrong = |error: &dyn std::fmt::Display| format!("the file of authorities {file}: {error}");
+        let wrong = |error: &dyn std::fmt::Display| format!("CA file {file}: {error}");
         let before = self.authorities.len();
         for certificate in CertificateDer::pem_file_iter(file).map_err(|error| wrong(&error))? {
             self.authorities.push(certificate.map_err(|error| wrong(&error))?);
         }
         match self.authorities.len() > before {
             true => Ok(()),
-            false => Err(wrong(&"there is no certificate in it (-----BEGIN CERTIFICATE-----)")),
+            false => Err(wrong(&"no certificate in it; expected PEM with -----BEGIN CERTIFICATE-----")),
         }
     }
 
@@ -94,11 +94,11 @@ impl Settings {
     /// # Errors
     /// One of them cannot be read, or does not hold what it should.
     pub fn identify(&mut self, cert: &str, key: &str) -> Result<(), String> {
-        let wrong = |file: &str, error: &dyn std::fmt::Display| format!("the file {file}: {error}");
+        let wrong = |file: &str, error: &dyn std::fmt::Display| format!("file {file}: {error}");
         let certificates = CertificateDer::pem_file_iter(cert).map_err(|error| wrong(cert, &error))?;
         let chain = certificates.collect::<Result<Vec<_>, _>>().map_err(|error| wrong(cert, &error))?;
         if chain.is_empty() {
-            return Err(wrong(cert, &"there is no certificate in it (-----BEGIN CERTIFICATE-----)"));
+            return Err(wrong(cert, &"no certificate in it; expected PEM with -----BEGIN CERTIFICATE-----"));
         }
         let key = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, &error))?;
         self.identity = Some(Arc::new(Identity { chain, key }));
@@ -119,10 +119,10 @@ impl Settings {
             text.push_str(&format!(", and POST to {path}"));
         }
         if self.intrusive {
-            text.push_str("; malformed messages and unusual methods, too");
+            text.push_str("; also malformed messages and unusual methods");
         }
         if self.slow {
-            text.push_str("; waits for minutes until idle connections are closed");
+            text.push_str("; waits minutes for idle connections to close");
         }
         text.push('.');
         text
@@ -154,8 +154,8 @@ mod tests {
         for part in [
             "to each server;",
             "OPTIONS, and POST to /echo;",
-            "; malformed messages and",
-            "; waits for minutes",
+            "; also malformed messages and",
+            "; waits minutes for",
         ] {
             assert!(promise.contains(part), "{promise}");
         }

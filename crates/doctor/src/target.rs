@@ -51,12 +51,14 @@ impl Target {
         }
         let refuse = |why: &str| Err(TargetError(format!("{text:?}: {why}")));
         let Some((scheme, _)) = text.split_once("://") else {
-            return refuse(&format!("a URL begins with http:// or https://, for example http://{text}"));
+            return refuse(&format!(
+                "expected a URL that begins with http:// or https://, for example http://{text}"
+            ));
         };
         let scheme = match scheme.to_ascii_lowercase().as_str() {
             "http" => Scheme::Http,
             "https" => Scheme::Https,
-            other => return refuse(&format!("the scheme {other} is not known here: http or https")),
+            other => return refuse(&format!("unknown scheme {other}; use http or https")),
         };
         // A fragment never leaves the client (RFC 9110 §7.1).
         let sent = text.split('#').next().unwrap_or_default();
@@ -64,10 +66,10 @@ impl Target {
             return refuse("not a valid URL");
         };
         let Some(authority) = uri.authority().filter(|authority| !authority.host().is_empty()) else {
-            return refuse("there is no host in it");
+            return refuse("it has no host");
         };
         if authority.as_str().contains('@') {
-            return refuse("user and password do not belong in a URL: pass --header 'Authorization: …'");
+            return refuse("a URL must not contain a user or password; pass --header 'Authorization: …'");
         }
         let port = match authority.port() {
             Some(port) => port.as_u16(),
@@ -88,11 +90,11 @@ impl Target {
             None => (socket, "/".to_owned()),
         };
         if !socket.starts_with('/') {
-            return refuse("a socket is named by its whole path, for example unix:/run/app.sock");
+            return refuse("expected the full path of the socket, for example unix:/run/app.sock");
         }
         let sent = path.split('#').next().unwrap_or_default();
         let Ok(uri) = format!("http://{SOCKET_HOST}{sent}").parse::<Uri>() else {
-            return refuse("what stands behind the socket is not a valid path");
+            return refuse("the part after the socket is not a valid path");
         };
         Ok(Self {
             scheme: Scheme::Http,
@@ -209,13 +211,13 @@ mod tests {
     fn what_is_no_url_is_refused_with_the_reason() {
         for (text, part) in [
             ("shop.example", "http://shop.example"),
-            ("ftp://shop.example/", "ftp is not known"),
+            ("ftp://shop.example/", "unknown scheme ftp"),
             ("http:///path", "valid URL"),
             ("http://user:word@shop.example/", "--header"),
             ("http://shop.example:99999/", "port"),
             ("http://shop.example:0/", "port"),
             ("http://shop example/", "valid URL"),
-            ("unix:run/app.sock", "whole path"),
+            ("unix:run/app.sock", "full path"),
             ("unix:/run/app.sock:/a b", "valid path"),
         ] {
             let error = Target::parse(text).expect_err(text).to_string();

@@ -30,15 +30,15 @@ fn ill() -> Examination {
         examined: vec![
             examined(
                 "reach",
-                "can it be reached",
+                "reachability",
                 vec![Finding::good(
                     "reach.redirects",
-                    "http://shop.example/ led by one redirect to https://shop.example/cart?full=1, which is what was examined",
+                    "one redirect from http://shop.example/ to https://shop.example/cart?full=1, which was checked",
                 )],
             ),
             examined(
                 "persistence",
-                "does either side wait for the other",
+                "connection keep-alive and close",
                 vec![
                     Finding::good(
                         "persistence.http11",
@@ -46,23 +46,23 @@ fn ill() -> Examination {
                     ),
                     Finding::warning(
                         "persistence.requests",
-                        "closed after 1 request on a connection, unannounced",
+                        "closed after 1 request on a connection, without announcement",
                     )
-                    .costs("4.10 ms a call"),
+                    .costs("4.10 ms a request"),
                     with_fix(
                         Finding::bad(
                             "persistence.http10",
                             "GET /cart?full=1 HTTP/1.0: 200 after 1.10 ms, and still open 1.50 s later",
                         )
                         .costs("more than 1.50 s on every request of such a client"),
-                        "Close the connection after a response to HTTP/1.0 without keep-alive, and say Connection: close.",
+                        "Close the connection after a response to HTTP/1.0 without keep-alive, and send Connection: close.",
                     ),
                     Finding::unknown("persistence.idle", "not measured without --slow"),
                 ],
             ),
             examined(
                 "expect",
-                "is Expect: 100-continue answered",
+                "response to Expect: 100-continue",
                 vec![
                     Finding::good(
                         "expect.answered",
@@ -73,16 +73,16 @@ fn ill() -> Examination {
             ),
             examined(
                 "writes",
-                "how many packets a response takes",
+                "packets per response",
                 vec![Finding::warning(
                     "writes.segments",
-                    "a head of 212 bytes and a body of \u{1b}[31m4 bytes came in 7 segments",
+                    "a head of 212 bytes and a body of \u{1b}[31m4 bytes in 7 segments",
                 )],
             ),
             examined(
                 "ladder",
-                "are outer time-outs longer than inner ones",
-                vec![Finding::unknown("ladder.hops", "one hop only: name those behind it with --via")],
+                "timeouts of chained servers",
+                vec![Finding::unknown("ladder.hops", "one hop only: name the inner servers with --via")],
             ),
         ],
         spent: (12, 31),
@@ -100,7 +100,7 @@ fn well() -> Examination {
         reached: true,
         examined: vec![examined(
             "expect",
-            "is Expect: 100-continue answered",
+            "response to Expect: 100-continue",
             vec![Finding::good("expect.answered", "OPTIONS with 14 bytes: 100 after 0.40 ms")],
         )],
         spent: (1, 1),
@@ -118,11 +118,11 @@ fn absent() -> Examination {
         reached: false,
         examined: vec![examined(
             "reach",
-            "can it be reached",
+            "reachability",
             vec![with_fix(
                 Finding::bad(
                     "reach.connection",
-                    "http://10.0.0.7/: nobody listens at 10.0.0.7:80 (connection refused)",
+                    "http://10.0.0.7/: nothing listens on 10.0.0.7:80 (connection refused)",
                 ),
                 "Start the server, or check the port.",
             )],

@@ -95,7 +95,7 @@ kinds! {
     BareLf 400 "bare_lf" "ended a line with LF alone",
     BareCr 400 "bare_cr" "sent a CR that is not followed by LF",
     Folded 400 "folded" "folded a field over several lines",
-    BlankBeforeColon 400 "blank_before_colon" "sent a blank between a field's name and its colon",
+    BlankBeforeColon 400 "space_before_colon" "sent a blank between a field's name and its colon",
     BadFieldName 400 "bad_field_name" "sent a field whose name is empty or not a token",
     BadFieldValue 400 "bad_field_value" "sent a control character in a field's value",
     RequestLineTooLong 414 "request_line_too_long" "sent a start line longer than the limit",
@@ -120,5 +120,5 @@ kinds! {
     BadStatusLine 400 "bad_status_line" "sent a status line that is not `version status reason`",
     Unsolicited 400 "unsolicited" "sent bytes that response no request",
     UnaskedUpgrade 400 "unasked_upgrade" "answered 101 without an upgrade that the request asked for",
-    ClosedWithoutResponse 400 "closed_unanswered" "closed the connection before the first byte of its response",
+    ClosedWithoutResponse 400 "closed_without_response" "closed the connection before the first byte of its response",
 }

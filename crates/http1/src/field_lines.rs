@@ -43,7 +43,7 @@ pub(crate) fn parse(block: &[u8], fields: &mut Fields, syntax: Syntax) -> Result
             Some(_) => {
                 let name_len = fields.lower_token(base + start);
                 let colon = colon_of(line, name_len, syntax)?;
-                mended.blank_before_colon |= colon > name_len;
+                mended.space_before_colon |= colon > name_len;
                 let (at, len) = value_of(line, colon + 1, is_clean)?;
                 fields.add(base + start, name_len, base + start + at, len);
             }

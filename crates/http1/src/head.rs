@@ -308,11 +308,11 @@ pub struct Mended {
     /// A folded field was joined (RFC 9112 §5.2).
     pub folded: bool,
     /// Blanks between a name and its colon were removed (RFC 9112 §5.1).
-    pub blank_before_colon: bool,
+    pub space_before_colon: bool,
     /// A line ended with LF alone (RFC 9112 §2.2).
     pub bare_lf: bool,
     /// The status line ended behind the status, without the blank RFC 9112 §4 wants.
-    pub no_reason_blank: bool,
+    pub no_reason_space: bool,
 }
 
 impl Mended {
@@ -324,12 +324,12 @@ impl Mended {
 
     /// What was, by the names that metrics and logs have for it.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
-        let Self { folded, blank_before_colon, bare_lf, no_reason_blank } = self;
+        let Self { folded, space_before_colon, bare_lf, no_reason_space } = self;
         let faults = [
             ("folded", folded),
-            ("blank_before_colon", blank_before_colon),
+            ("space_before_colon", space_before_colon),
             ("bare_lf", bare_lf),
-            ("no_reason_blank", no_reason_blank),
+            ("no_reason_space", no_reason_space),
         ];
         faults.into_iter().filter_map(|(name, found)| found.then_some(name))
     }

@@ -66,7 +66,7 @@ const FRESH: State =
 struct StatusLine {
     version: Version,
     status: StatusCode,
-    no_reason_blank: bool,
+    no_reason_space: bool,
     /// Where the field lines begin.
     block: usize,
 }
@@ -204,7 +204,7 @@ impl ResponseDecoder {
     ) -> Result<Event, FaultKind> {
         head.fields.clear();
         let mended = field_lines::parse(block, &mut head.fields, Syntax::Mend)?;
-        head.mended = Mended { no_reason_blank: line.no_reason_blank, ..mended };
+        head.mended = Mended { no_reason_space: line.no_reason_space, ..mended };
         head.status = line.status;
         head.version = line.version;
         if line.status.is_informational() && line.status != StatusCode::SWITCHING_PROTOCOLS {
@@ -276,10 +276,10 @@ fn parse_status_line(line: &[u8], block: usize) -> Result<StatusLine, FaultKind>
         [b' ', digits @ ..] => digits.split_at_checked(3).ok_or(FaultKind::BadStatusLine)?,
         _ => return Err(FaultKind::BadStatusLine),
     };
-    let no_reason_blank = reason.is_empty();
-    if !(no_reason_blank || reason.first() == Some(&b' ')) || !is_field_value(reason) {
+    let no_reason_space = reason.is_empty();
+    if !(no_reason_space || reason.first() == Some(&b' ')) || !is_field_value(reason) {
         return Err(FaultKind::BadStatusLine);
     }
     let status = StatusCode::from_bytes(status).map_err(|_| FaultKind::BadStatusLine)?;
-    Ok(StatusLine { version, status, no_reason_blank, block })
+    Ok(StatusLine { version, status, no_reason_space, block })
 }

@@ -9,7 +9,7 @@ pub enum Stall {
     /// A client of HTTP/1.0 reads until the connection ends, and the app's response did not say that it ends.
     CloseAdded,
     /// A client held its body back for a `100 Continue`.
-    ExpectationUnanswered,
+    ExpectationIgnored,
     /// The head of a response came in several pieces: each a packet, and a wake-up, of its own.
     HeadInPieces,
     /// The app's processes end after one request: each request pays for a start.
@@ -21,7 +21,7 @@ pub enum Stall {
 /// All of them.
 pub const ALL: [Stall; 5] = [
     Stall::CloseAdded,
-    Stall::ExpectationUnanswered,
+    Stall::ExpectationIgnored,
     Stall::HeadInPieces,
     Stall::BootPerRequest,
     Stall::HandshakePerCall,
@@ -33,7 +33,7 @@ impl Stall {
     pub fn name(self) -> &'static str {
         match self {
             Self::CloseAdded => "close_added",
-            Self::ExpectationUnanswered => "expectation_unanswered",
+            Self::ExpectationIgnored => "expectation_ignored",
             Self::HeadInPieces => "head_in_pieces",
             Self::BootPerRequest => "boot_per_request",
             Self::HandshakePerCall => "handshake_per_call",
@@ -48,7 +48,7 @@ impl Stall {
                  Let the client (ab, an old proxy, a health check) use HTTP/1.1 or send `Connection: keep-alive`; another server in front of this app \
                  would have to close, too"
             }
-            Self::ExpectationUnanswered => {
+            Self::ExpectationIgnored => {
                 "a client holds its body back until it gets `100 Continue`: Keepwarm sends it as soon as the app reads. Without it, curl and PHP wait for \
                  a second; `Expect:` (an empty header) in the client turns this off"
             }

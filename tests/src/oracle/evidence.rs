@@ -65,11 +65,11 @@ impl Rules {
 
     /// Of an application that is a server by itself, or runs behind one (HTTP, FastCGI).
     pub const SERVER: Self = Self {
-        lost: &["worker_died", "closed_unanswered", "truncated"],
+        lost: &["worker_died", "closed_without_response", "truncated"],
         failed: &["truncated"],
         given_again: |record| {
             record.contains("request retried")
-                && ["closed_unanswered", "closed_idle", "worker_died"].iter().any(|why| record.contains(why))
+                && ["closed_without_response", "closed_idle", "worker_died"].iter().any(|why| record.contains(why))
         },
     };
 }

@@ -1,4 +1,4 @@
-//! `boot`: does the application boot for each request, and was the first request slower than those after it?
+//! `boot`: does the application boot on each request, and was the first request slower than those after it?
 //!
 //! A framework that is loaded, run once and thrown away pays for its start with every response: 12.5 ms of which 11 went into booting in one profile of Symfony,
 //! 3.65 ms against 0.48 ms from a worker that stayed.
@@ -41,19 +41,19 @@ pub(super) fn fix(finding: &str, server: Server) -> Option<&'static str> {
     match finding {
         rules::EVERY => Some(match server {
             Server::PhpBuiltIn => {
-                "php -S starts the script anew for each request: run the application in warm workers (Keepwarm's PHP adapter, or FrankenPHP's worker mode, RoadRunner, Swoole)."
+                "php -S runs the script from scratch for each request: run the application in warm workers (Keepwarm's PHP adapter, or FrankenPHP's worker mode, RoadRunner, Swoole)."
             }
             Server::Nginx | Server::Apache => {
-                "If PHP is behind it: keep the application booted in warm workers (Keepwarm's PHP adapter, or FrankenPHP's worker mode, RoadRunner, Swoole), and until then opcache.enable=1 with opcache.preload. If CGI: FastCGI, or a server of the application's own."
+                "If PHP runs behind it, keep the application booted in warm workers (Keepwarm's PHP adapter, or FrankenPHP's worker mode, RoadRunner, Swoole), and until then set opcache.enable=1 with opcache.preload. If CGI runs behind it, use FastCGI, or the application's own server."
             }
             Server::Gunicorn | Server::Uvicorn | Server::Granian | Server::Waitress => {
-                "Move what is set up for each request (settings, clients, connections, templates) to the module, where it is done once per worker."
+                "Move the setup of each request (settings, clients, connections, templates) to the module level, where it runs once per worker."
             }
             Server::Puma | Server::Unicorn | Server::WebRick => {
-                "Set RAILS_ENV=production (or config.enable_reloading = false), so that code is loaded once, and set clients up in an initializer."
+                "Set RAILS_ENV=production (or config.enable_reloading = false), so that code is loaded once, and create clients in an initializer."
             }
             Server::Node => {
-                "Move what is set up for each request to the module, and set NODE_ENV=production, so that templates are compiled once."
+                "Move the setup of each request to the module level, and set NODE_ENV=production, so that templates are compiled once."
             }
             _ => {
                 "Start the application once, and keep it in long-lived workers: loading, configuration and connections then cost nothing per request."
@@ -61,10 +61,10 @@ pub(super) fn fix(finding: &str, server: Server) -> Option<&'static str> {
         }),
         rules::FIRST => Some(match server {
             Server::Puma | Server::Unicorn => {
-                "Say preload_app! (preload_app true), and send a request through the application before it is put into service."
+                "Set preload_app! (preload_app true), and send a request through the application before it is put into service."
             }
             Server::Gunicorn => {
-                "Say --preload, and send a request through the application before it is put into service."
+                "Use --preload, and send a request through the application before it is put into service."
             }
             _ => {
                 "Warm the application before it takes traffic: load it when a worker starts, and send it a request before it is put into service."

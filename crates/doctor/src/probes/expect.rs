@@ -1,4 +1,4 @@
-//! `expect`: is `Expect: 100-continue` answered?
+//! `expect`: the response to `Expect: 100-continue`.
 //!
 //! A client that is about to send a large body announces it, and waits: for `100 Continue`, or for a final response that spares it the body. A server that
 //! says nothing costs it that wait on every request; `curl` gives up after one second, so that a `POST` took almost exactly one second, without any error
@@ -23,7 +23,7 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
     let Some(plain) = plain.responded() else {
         return vec![Finding::unknown(
             rules::CONTINUE,
-            format!("{}, without any expectation: {}", plain.asked, plain.words),
+            format!("{}, without Expect: {}", plain.asked, plain.words),
         )];
     };
     let mut findings = held(patient, &plain).await;
@@ -116,6 +116,9 @@ async fn confirmed(
     }
     match still_responds(patient).await {
         true => finding,
-        false => Finding::unknown(id, format!("{}; but now nor without it", finding.evidence)),
+        false => Finding::unknown(
+            id,
+            format!("{}; but now it gets no response without Expect either", finding.evidence),
+        ),
     }
 }

@@ -1,4 +1,4 @@
-//! `framing`: are messages read as RFC 9112 says?
+//! `framing`: message framing per RFC 9112.
 //!
 //! By default only what is valid and unusual is asked: a head that comes in two parts, names in small letters, a body that nobody wants, the other forms of a
 //! target. What is read wrongly there fails with some client, some day; a body that is taken for the next request is an attack waiting (§11.2).

@@ -1,4 +1,4 @@
-//! `health`: what health checks see.
+//! `health`: health checks of load balancers.
 //!
 //! A balancer takes a server out by a request of its own, which is unlike a browser's: HTTP/1.0 without `Host`, `OPTIONS`, the name of a cluster or an
 //! address as `Host`, one second of patience. A server that is well and answers such a check by an error, late or in pieces is marked down. In 2011 HAProxy
@@ -36,7 +36,7 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
             }
             None => {
                 // Something else has happened to it: no more is to be learnt about checks.
-                let words = "an ordinary request is not answered at present, either";
+                let words = "an ordinary request gets no response at present, either";
                 findings.push(Finding::unknown(checker.id(), words));
                 return findings;
             }
@@ -143,7 +143,7 @@ pub(super) fn fix(finding: &str, server: Server) -> Option<&'static str> {
     let checker = Checker::ALL.into_iter().find(|checker| checker.id() == finding)?;
     Some(match (checker, server) {
         (Checker::HaProxyDefault | Checker::Nginx, Server::Envoy) => {
-            "http_protocol_options: {accept_http_10: true, default_host_for_http_10: …} has Envoy take HTTP/1.0; or check by HTTP/1.1."
+            "Set http_protocol_options: {accept_http_10: true, default_host_for_http_10: …}, so that Envoy accepts HTTP/1.0; or check with HTTP/1.1."
         }
         _ => checker.fix(),
     })

@@ -1,4 +1,4 @@
-//! `informational`: are 103 and several 1xx passed, and trailers?
+//! `informational`: 103 Early Hints, several 1xx, and trailers.
 //!
 //! A hop that drops `103 Early Hints` costs a browser the time the app thinks, one that sends 1xx to a client of HTTP/1.0 breaks it (RFC 9110 §15.2, RFC
 //! 8297), one that drops trailers breaks gRPC and digests, and trailers that frame or authenticate are a way to smuggle (RFC 9110 §6.5.1). From outside it is
@@ -121,7 +121,7 @@ async fn page(patient: &Patient) -> Result<Heard, Failure> {
     let mut line = patient.line().await?;
     let within = patient.settings.timeout.min(LONGEST);
     let response = patient.exchange_within(&mut line, &ask, within).await;
-    Ok(Heard::of(&ask, " as a browser that takes trailers", &response))
+    Ok(Heard::of(&ask, " as a browser that accepts trailers", &response))
 }
 
 /// Asks on a new connection, as far as the head of the response.

@@ -1,4 +1,4 @@
-//! `ladder`: do the time-outs of servers behind one another fit?
+//! `ladder`: timeouts of chained servers.
 //!
 //! Two kinds, with opposite rules.
 //!
@@ -45,39 +45,39 @@ pub(super) fn fix(finding: &str, server: Server) -> Option<&'static str> {
     match finding {
         rules::IDLE => Some(match server {
             Server::Nginx => {
-                "Have the server behind keep idle connections longer than nginx (60s, keepalive_timeout in the upstream block), or lower that one."
+                "Have the server behind it keep idle connections longer than nginx (60s, keepalive_timeout in the upstream block), or lower that time."
             }
             Server::Apache => {
-                "Say ttl= in ProxyPass, a second less than the server behind keeps idle connections, or disablereuse=on."
+                "Set ttl= in ProxyPass to a second less than the server behind it keeps idle connections, or set disablereuse=on."
             }
             Server::HaProxy => {
-                "Lower pool-purge-delay, or have the server behind keep idle connections longer (and option redispatch, retry-on all-retryable-errors for what may be sent again)."
+                "Lower pool-purge-delay, or have the server behind it keep idle connections longer (and set option redispatch, and retry-on all-retryable-errors for requests that may be sent again)."
             }
             Server::Envoy => {
-                "Set common_http_protocol_options.idle_timeout of the cluster below what the server behind keeps (it is 1h), or raise that one."
+                "Set common_http_protocol_options.idle_timeout of the cluster (1h by default) below the time that the server behind it keeps idle connections, or raise that time."
             }
             Server::Caddy => {
-                "Set transport http { keepalive } of reverse_proxy below what the server behind keeps (it is 2m), or raise that one."
+                "Set transport http { keepalive } of reverse_proxy (2m by default) below the time that the server behind it keeps idle connections, or raise that time."
             }
             _ => {
-                "Have the server behind keep idle connections longer than the one in front does (Node: server.keepAliveTimeout; gunicorn: --keep-alive; Puma: persistent_timeout; uvicorn: --timeout-keep-alive)."
+                "Have the inner server keep idle connections longer than the outer one does (Node: server.keepAliveTimeout; gunicorn: --keep-alive; Puma: persistent_timeout; uvicorn: --timeout-keep-alive)."
             }
         }),
         rules::RESPONSES => Some(match server {
             Server::Nginx => {
-                "Raise proxy_read_timeout (fastcgi_read_timeout), or lower the time-out of the server behind, so that it gives up first."
+                "Raise proxy_read_timeout (fastcgi_read_timeout), or lower the timeout of the server behind it, so that the inner server gives up first."
             }
             Server::Apache => {
-                "Raise ProxyTimeout, or lower the time-out of the server behind, so that it gives up first."
+                "Raise ProxyTimeout, or lower the timeout of the server behind it, so that the inner server gives up first."
             }
             Server::HaProxy => {
-                "Raise timeout server, or lower the time-out of the server behind, so that it gives up first."
+                "Raise timeout server, or lower the timeout of the server behind it, so that the inner server gives up first."
             }
             Server::Envoy => {
-                "Raise the route's timeout (15s by default), or lower the time-out of the server behind, so that it gives up first."
+                "Raise the route's timeout (15s by default), or lower the timeout of the server behind it, so that the inner server gives up first."
             }
             _ => {
-                "Raise the time-out of the server in front, or lower that of the server behind, so that the inner gives up first."
+                "Raise the timeout of the outer server, or lower that of the inner one, so that the inner server gives up first."
             }
         }),
         _ => None,

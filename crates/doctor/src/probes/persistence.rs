@@ -1,4 +1,4 @@
-//! `persistence`: does either side wait for the other, for how long, and is it announced?
+//! `persistence`: keep-alive and close of connections: does either side wait for the other, for how long, and is it announced?
 //!
 //! The stall it looks for: a response that is whole, a connection that neither side closes, and nothing in the response that says who will. A client of HTTP/1.0 that
 //! did not ask for `keep-alive` waits for the close (RFC 9112 §9.3); `ab` without `-k` did so for five seconds a request. Its counterparts: a close that nobody
@@ -87,7 +87,10 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
             continue;
         }
         if kept.stalls && ids.contains(&pipelined::ID) {
-            findings.push(Finding::unknown(pipelined::ID, "no connection takes a second request here"));
+            findings.push(Finding::unknown(
+                pipelined::ID,
+                "the server accepts no second request on a connection",
+            ));
             continue;
         }
         findings.extend(match step {
@@ -132,7 +135,7 @@ pub(super) fn turns(patient: &Patient, requests: u32) -> Duration {
 /// Why something was not asked.
 pub(super) fn not_asked(patient: &Patient) -> String {
     format!(
-        "not asked: an ordinary response takes {}, and the time for this probe is used up",
+        "skipped: an ordinary response takes {}, and the time for this probe is used up",
         time(patient.first.took)
     )
 }

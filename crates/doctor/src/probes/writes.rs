@@ -1,4 +1,4 @@
-//! `writes`: how many packets a response takes, and whether one waits for another.
+//! `writes`: packets per response, and whether one waits for another.
 //!
 //! What it looks for:
 //! * a head that leaves in pieces, as when each field is a `send` of its own: a packet each, and a reader that reads once (an old health check) sees only the
@@ -34,47 +34,51 @@ pub(super) fn fix(finding: &str, server: Server) -> Option<&'static str> {
     match finding {
         rules::NAGLE => Some(match server {
             Server::WebRick => {
-                "WEBrick has no setting for it: call setsockopt(Socket::IPPROTO_TCP, Socket::TCP_NODELAY, 1) on its listeners, or serve by Puma."
+                "WEBrick has no setting for it: call setsockopt(Socket::IPPROTO_TCP, Socket::TCP_NODELAY, 1) on its listeners, or use Puma."
             }
             Server::PythonHttpServer | Server::WsgiRef | Server::Werkzeug | Server::Paste => {
-                "Set disable_nagle_algorithm = True (or wbufsize = -1) in the request handler's class, or serve by gunicorn or another server made for production."
+                "Set disable_nagle_algorithm = True (or wbufsize = -1) in the request handler's class, or use gunicorn or another production server."
             }
-            Server::Nginx => "Say tcp_nodelay on (the default), and tcp_nopush on with sendfile.",
-            Server::Apache => "Look for what writes past httpd's filters: it sets TCP_NODELAY itself.",
+            Server::Nginx => "Set tcp_nodelay on (the default), and tcp_nopush on with sendfile.",
+            Server::Apache => {
+                "Look for a module that writes past httpd's filters: httpd itself sets TCP_NODELAY."
+            }
             Server::Node => {
-                "Leave socket.setNoDelay on (the default since Node 18), or send head and body by one res.end(body)."
+                "Leave socket.setNoDelay on (the default since Node 18), or send head and body with one res.end(body)."
             }
             _ => {
-                "Set TCP_NODELAY on accepted connections, and write head and body by one writev (or under TCP_CORK)."
+                "Set TCP_NODELAY on accepted connections, and write head and body with one writev (or under TCP_CORK)."
             }
         }),
         rules::HEAD => Some(match server {
             Server::WsgiRef | Server::PythonHttpServer => {
-                "Set wbufsize = -1 in the request handler's class, so that writes are gathered, or serve by gunicorn or another server made for production."
+                "Set wbufsize = -1 in the request handler's class, so that writes are buffered, or use gunicorn or another production server."
             }
             _ => {
-                "Gather status line, fields and body in a buffer, and write it once; TCP_NODELAY without that makes it worse."
+                "Collect the status line, headers and body in a buffer, and write it once; TCP_NODELAY without that makes it worse."
             }
         }),
         rules::SEGMENTS => Some(match server {
             Server::Nginx => {
-                "Say tcp_nopush on beside sendfile on; for an application behind nginx leave proxy_buffering (fastcgi_buffering) on."
+                "Set tcp_nopush on together with sendfile on; for an application behind nginx, leave proxy_buffering (fastcgi_buffering) on."
             }
             Server::WsgiRef => {
-                "Set wbufsize = -1 in the class of the request handler (wsgiref writes each part of the head by itself), or serve by gunicorn or another server made for production."
+                "Set wbufsize = -1 in the request handler's class (wsgiref writes each part of the head separately), or use gunicorn or another production server."
             }
-            Server::PhpBuiltIn => "Set output_buffering = 4096 in php.ini, so that echo is gathered.",
+            Server::PhpBuiltIn => {
+                "Set output_buffering = 4096 in php.ini, so that the output of echo is buffered."
+            }
             _ => {
                 "Join the parts of a small body before they are returned, or buffer the output in the server."
             }
         }),
         stream::STREAM => Some(match server {
             Server::Nginx => {
-                "Answer with X-Accel-Buffering: no, or say proxy_buffering off (fastcgi_buffering off) and gzip off for that location."
+                "Send X-Accel-Buffering: no with the response, or set proxy_buffering off (fastcgi_buffering off) and gzip off for that location."
             }
-            Server::Apache => "Say flushpackets=on in ProxyPass, and no mod_deflate for that path.",
+            Server::Apache => "Set flushpackets=on in ProxyPass, and do not use mod_deflate for that path.",
             _ => {
-                "Flush after each event, in the application and in everything before it: output buffers, compression, buffering proxies."
+                "Flush after each event, in the application and in everything in front of it: output buffers, compression, buffering proxies."
             }
         }),
         _ => None,

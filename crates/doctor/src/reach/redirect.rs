@@ -27,7 +27,7 @@ pub(super) enum Redirect {
 pub(super) fn of(target: &Target, response: &Response) -> Redirect {
     let Some(status @ (301 | 302 | 303 | 307 | 308)) = response.status() else { return Redirect::None };
     let Some(location) = response.field("location") else {
-        let evidence = format!("{target}: {status} without a Location: no client can follow it");
+        let evidence = format!("{target}: {status} without a Location header: no client can follow it");
         return Redirect::Elsewhere(mended(Finding::warning(ID, evidence)));
     };
     match resolve(target, &escape(&location)) {
@@ -35,7 +35,7 @@ pub(super) fn of(target: &Target, response: &Response) -> Redirect {
         Err(_) if has_other_scheme(&location) => Redirect::Elsewhere(Finding::good(
             ID,
             format!(
-                "{target}: {status} to {}, which is not HTTP: this response is examined",
+                "{target}: {status} to {}, which is not HTTP; this response was checked",
                 shown(&location)
             ),
         )),
@@ -51,7 +51,7 @@ pub(super) fn of(target: &Target, response: &Response) -> Redirect {
 fn resolve(target: &Target, location: &str) -> Result<Target, String> {
     let path = match location {
         whole if whole.contains("://") && !whole.starts_with(['/', '?', '#']) => {
-            // `unix:` is for those who ask, not for servers that response.
+            // `unix:` is for the command line, not for servers that redirect.
             let parsed = Target::parse(whole).map_err(|why| why.to_string())?;
             return if parsed.socket.is_none() { Ok(parsed) } else { Err("not a valid URL".to_owned()) };
         }
@@ -118,7 +118,7 @@ pub(super) fn keep_secrets(settings: &mut Settings) {
 pub(super) fn led(asked: &Target, hops: usize, to: &Target) -> Option<Finding> {
     (hops > 0).then(|| {
         let words = if hops == 1 { "one redirect".to_owned() } else { format!("{hops} redirects") };
-        Finding::good(ID, format!("{asked} led by {words} to {to}, which is what was examined"))
+        Finding::good(ID, format!("{words} from {asked} to {to}, which was checked"))
     })
 }
 
@@ -134,9 +134,9 @@ pub(super) fn after(way: &[Target], mut finding: Finding) -> Finding {
 /// Redirects that lead back, or on and on.
 pub(super) fn circle(way: &[Target], next: &Target) -> Finding {
     let names: Vec<String> = way.iter().chain([next]).map(Target::to_string).collect();
-    let how = if way.contains(next) { "in a circle" } else { "on and on" };
-    let mut finding = Finding::bad(ID, format!("redirects lead {how}: {}", names.join(" → ")));
-    finding.fix = Some("Have the server, or what stands in front of it, redirect once; behind a proxy that ends TLS, have the app believe X-Forwarded-Proto.".to_owned());
+    let how = if way.contains(next) { "form a circle" } else { "do not end" };
+    let mut finding = Finding::bad(ID, format!("redirects {how}: {}", names.join(" → ")));
+    finding.fix = Some("Have the server, or the proxy in front of it, redirect only once; behind a proxy that terminates TLS, have the app trust X-Forwarded-Proto.".to_owned());
     finding
 }
 

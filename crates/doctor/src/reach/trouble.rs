@@ -24,29 +24,29 @@ pub(super) async fn unreachable(dial: &Dial<'_>, failure: &Failure) -> Finding {
         Failure::Resolve { .. } => "Check the name, or pass --resolve HOST:PORT:ADDRESS.",
         Failure::Refused(_) => "Start the server, or check the port.",
         Failure::Gone(_) | Failure::Network(_) if target.socket.is_some() => {
-            "Check the path of the socket, that its server runs, and that this user may open it."
+            "Check the path of the socket, that its server is running, and that this user may open it."
         }
         Failure::NoRoute(_)
         | Failure::Gone(_)
         | Failure::Network(_)
         | Failure::TimedOut("connecting" | "resolving the name", _) => {
-            "Check that this machine may reach that address (firewall, route), or raise --timeout."
+            "Check that this machine can reach that address (firewall, route), or raise --timeout."
         }
         // From here on there was a connection, and no TLS.
         Failure::NotTls(_) => CLEAR,
         Failure::Certificate(_) => CERTIFICATE,
         Failure::Tls(_) | Failure::Lost(_) | Failure::TimedOut(..) => match speaks_clear(dial).await {
             Some(line) => {
-                evidence = format!("{evidence}; asked in clear it answers \"{line}\"");
+                evidence = format!("{evidence}; without TLS it responds \"{line}\"");
                 CLEAR
             }
             None => match failure {
                 Failure::Tls(_) => {
-                    "Mend the protocol: TLS 1.2 or 1.3 is needed (older ones are not spoken here, nor by browsers), and HTTP/1.1 where ALPN is used; openssl s_client -connect HOST:PORT shows more."
+                    "Enable TLS 1.2 or 1.3 (neither this check nor browsers support older versions), and HTTP/1.1 where ALPN is used; openssl s_client -connect HOST:PORT shows more."
                 }
-                Failure::Lost(_) => "Look into the server's log: it takes connections and drops them.",
+                Failure::Lost(_) => "Check the server's log: it accepts connections and drops them.",
                 _ => {
-                    "Look whether the server hangs: it takes connections and says nothing. Or raise --timeout."
+                    "Check whether the server hangs: it accepts connections and sends nothing. Or raise --timeout."
                 }
             },
         },
@@ -60,9 +60,9 @@ pub(super) async fn unreachable(dial: &Dial<'_>, failure: &Failure) -> Finding {
     fixed(Finding::bad(id, evidence), fix)
 }
 
-const CERTIFICATE: &str = "Install a certificate for this name, with its intermediates (nginx: the whole chain in ssl_certificate), and renew it in time; --ca FILE believes a private authority, --insecure examines the rest all the same.";
+const CERTIFICATE: &str = "Install a certificate for this name, with its intermediates (nginx: the full chain in ssl_certificate), and renew it in time; --ca FILE trusts a private authority, --insecure checks the rest anyway.";
 
-const CLEAR: &str = "Use http:// for this port, or switch TLS on for it (nginx: listen 443 ssl).";
+const CLEAR: &str = "Use http:// for this port, or enable TLS on it (nginx: listen 443 ssl).";
 
 /// What a server that is asked for nothing says in a handshake; nothing if there is none.
 async fn handshake(dial: &Dial<'_>, within: Duration) -> Option<Handshake> {
@@ -132,54 +132,54 @@ fn judge(asked: &str, response: &Response, unread: &[u8]) -> Finding {
         // With TLS 1.3 a server says so only behind the handshake (RFC 8446 §4.4.2.4).
         if matches!(&response.outcome, Outcome::Broken(why) if why.contains("CertificateRequired")) {
             return fixed(
-                Finding::bad("reach.tls", format!("{evidence}: the server wants a client certificate")),
+                Finding::bad("reach.tls", format!("{evidence}: the server requires a client certificate")),
                 "Pass --cert FILE and --key FILE.",
             );
         }
         if is_http2(unread) {
             return fixed(
-                Finding::bad("reach.answer", format!("{evidence}: SETTINGS of HTTP/2")),
-                "The server speaks HTTP/2 alone on this port, which only those understand who know it beforehand: let it speak HTTP/1.1 as well, or examine what stands in front of it.",
+                Finding::bad("reach.answer", format!("{evidence}: an HTTP/2 SETTINGS frame")),
+                "The server speaks only HTTP/2 on this port, which works only for clients that know this in advance: have it speak HTTP/1.1 as well, or check the server in front of it.",
             );
         }
         let is_http = unread.starts_with(b"HTTP/1.") && matches!(response.outcome, Outcome::Malformed(_));
         let id = if is_http { "framing.answer" } else { "reach.answer" };
         return fixed(
             Finding::bad(id, evidence),
-            "An ordinary request gets no whole response, so there is nothing to compare with: mend that first.",
+            "An ordinary request gets no complete response, so there is nothing to compare with: fix that first.",
         );
     };
     let length = response.field("content-length");
     let chunked = head.fields.first("transfer-encoding").is_some();
     let stalls = response.outcome == Outcome::Silence && !is_trickling(response);
     let says = match (&length, chunked) {
-        (Some(length), false) => format!("Content-Length: {length}, {} bytes came", response.body_len),
-        (_, true) => format!("chunked, {} bytes came, and no last chunk", response.body_len),
-        (None, false) => format!("no length, {} bytes came, and no close", response.body_len),
+        (Some(length), false) => format!("Content-Length: {length}, {} bytes received", response.body_len),
+        (_, true) => format!("chunked, {} bytes received, and no last chunk", response.body_len),
+        (None, false) => format!("no length, {} bytes received, and no close", response.body_len),
     };
     let evidence = format!("{evidence} ({says})");
     match &response.outcome {
         _ if is_stream(head) => fixed(
             Finding::unknown("reach.answer", format!("{evidence}: a stream that does not end")),
-            "Examine another path of this server.",
+            "Check another path of this server.",
         ),
         Outcome::Silence if stalls && length.is_none() && !chunked => fixed(
             Finding::bad("persistence.unended", evidence)
                 .costs(format!("more than {} on every such request", time(response.took))),
-            "Give the response its Content-Length, send it chunked, or say Connection: close and close.",
+            "Send the response with a Content-Length, send it chunked, or send Connection: close and close the connection.",
         ),
         Outcome::Silence if stalls => fixed(
             Finding::bad("framing.unended", evidence)
                 .costs(format!("more than {} on every such request", time(response.took))),
-            "Have the app give no Content-Length of its own, or the right one; let the server frame the response.",
+            "Have the app set no Content-Length, or the correct one; let the server frame the response.",
         ),
         Outcome::Closed | Outcome::Reset | Outcome::Malformed(_) => fixed(
             Finding::bad("framing.answer", evidence),
-            "Have the app give no Content-Length of its own, or the right one; look into the server's log for what broke off.",
+            "Have the app set no Content-Length, or the correct one; check the server's log for what broke off the response.",
         ),
         _ => fixed(
             Finding::bad("reach.answer", evidence),
-            "A response that does not end cannot be compared with anything: examine another path, or raise --timeout.",
+            "A response that does not end cannot be compared with anything: check another path, or raise --timeout.",
         ),
     }
 }

@@ -33,7 +33,7 @@ fn heading(examination: &Examination) -> String {
     let target = examination.target.to_string();
     let mut out = format!("{}\n", identity(examination));
     if asked != target {
-        let _ = writeln!(out, "asked for as {}", clean(&asked));
+        let _ = writeln!(out, "redirected from {}", clean(&asked));
     }
     out
 }
@@ -41,7 +41,7 @@ fn heading(examination: &Examination) -> String {
 /// What is examined, and what it says it is.
 pub(super) fn identity(examination: &Examination) -> String {
     let label = examination.label.as_ref().map_or_else(String::new, |label| format!("{label}: "));
-    let server = if examination.reached { examination.server.name() } else { "not examined" };
+    let server = if examination.reached { examination.server.name() } else { "not checked" };
     clean(&format!("{label}{}   {server}", examination.target))
 }
 

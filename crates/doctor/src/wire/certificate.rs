@@ -99,7 +99,7 @@ pub fn distrust(
         return vec![Distrust::Other("no certificate was sent".to_owned())];
     };
     let Some(read) = Certificate::parse(leaf) else {
-        return vec![Distrust::Other("what was sent is no certificate".to_owned())];
+        return vec![Distrust::Other("the server did not send a readable certificate".to_owned())];
     };
     let mut reasons = Vec::new();
     if now > read.until {
@@ -111,7 +111,7 @@ pub fn distrust(
         let words = match read.is_current {
             true => "it is malformed",
             false => {
-                "it is of an old version of X.509 (with openssl x509 -req, -extfile FILE makes one of today)"
+                "it uses an old version of X.509 (with openssl x509 -req, -extfile FILE makes a current one)"
             }
         };
         reasons.push(Distrust::Other(words.to_owned()));
@@ -183,22 +183,22 @@ impl fmt::Display for Distrust {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Expired(ago) => write!(f, "it expired {} ago", span(*ago)),
-            Self::NotYet(ahead) => write!(f, "it counts only in {}", span(*ahead)),
+            Self::NotYet(ahead) => write!(f, "it is not valid for another {}", span(*ahead)),
             Self::WrongName { asked, names } if names.is_empty() => {
-                write!(f, "it is for no name (no subjectAltName), and {asked} was asked for")
+                write!(f, "it names no host (no subjectAltName), but {asked} was requested")
             }
             Self::WrongName { asked, names } => {
                 let shown: Vec<&str> = names.iter().take(5).map(String::as_str).collect();
                 let more = if names.len() > shown.len() { ", …" } else { "" };
-                write!(f, "it is for {}{more}, and {asked} was asked for", shown.join(", "))
+                write!(f, "it is valid for {}{more}, but {asked} was requested", shown.join(", "))
             }
-            Self::SelfSigned(subject) => write!(f, "it is signed by nobody but itself ({subject})"),
+            Self::SelfSigned(subject) => write!(f, "it is self-signed ({subject})"),
             Self::UnknownIssuer(issuer) => write!(
                 f,
-                "its issuer ({issuer}) was not sent along, and is no authority that is believed here: an intermediate certificate is missing, or the authority is a private one"
+                "its issuer ({issuer}) was not sent, and is not a trusted authority here: an intermediate certificate is missing, or the authority is private"
             ),
             Self::UnknownRoot(root) => {
-                write!(f, "its root ({root}) is no authority that is believed here")
+                write!(f, "its root ({root}) is not a trusted authority here")
             }
             Self::Other(why) => f.write_str(why),
         }
@@ -255,16 +255,16 @@ mod tests {
             (&chain[..], "shop.example", &roots, &[][..]),
             (&chain, "192.0.2.1", &roots, &[]),
             (&whole, "shop.example", &roots, &[]),
-            (&chain, "other.example", &roots, &["is for shop.example, 192.0.2.1, and other.example"]),
+            (&chain, "other.example", &roots, &["is valid for shop.example, 192.0.2.1, but other.example"]),
             (&chain[..1], "shop.example", &roots, &["issuer (CN=Middle) was not sent"]),
             (&whole, "shop.example", &none, &["root (CN=Root)"]),
             (&[old.der().clone(), middle.der().clone()], "shop.example", &roots, &["expired 3 days ago"]),
             (&[old.der().clone()], "x.example", &roots, &["3 days", "x.example", "CN=Middle"]),
-            (&[own.der().clone()], "shop.example", &roots, &["nobody but itself (CN=shop)"]),
+            (&[own.der().clone()], "shop.example", &roots, &["self-signed (CN=shop)"]),
             (&[own.der().clone()], "shop.example", &itself, &[]),
             (&[own.der().clone()], "x.example", &itself, &["x.example"]),
             (&[], "shop.example", &roots, &["no certificate"]),
-            (&[CertificateDer::from(vec![0x30, 0x82, 1])], "shop.example", &roots, &["no certificate"]),
+            (&[CertificateDer::from(vec![0x30, 0x82, 1])], "shop.example", &roots, &["readable certificate"]),
         ] {
             let reasons: Vec<String> =
                 distrust(chain, host, roots, NOW).iter().map(Distrust::to_string).collect();

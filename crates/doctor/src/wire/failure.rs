@@ -28,7 +28,7 @@ pub enum Failure {
     Network(String),
     /// The TLS handshake failed.
     Tls(String),
-    /// It failed because the certificate cannot be believed.
+    /// It failed because the certificate is not trusted.
     Certificate(String),
     /// It failed because the server does not speak TLS there: how its response begins.
     NotTls(String),
@@ -51,7 +51,7 @@ impl Failure {
             io::ErrorKind::NetworkUnreachable | io::ErrorKind::AddrNotAvailable => {
                 Self::NoRoute(peer.clone())
             }
-            _ => Self::Network(format!("connecting to {peer}: {error}")),
+            _ => Self::Network(format!("cannot connect to {peer}: {error}")),
         }
     }
 }
@@ -59,20 +59,20 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Resolve { host, why } => write!(f, "the name {host} could not be resolved: {why}"),
-            Self::Refused(peer) => write!(f, "nobody listens at {peer} (connection refused)"),
+            Self::Resolve { host, why } => write!(f, "cannot resolve {host}: {why}"),
+            Self::Refused(peer) => write!(f, "nothing listens on {peer} (connection refused)"),
             Self::NoRoute(peer) => write!(f, "this machine has no route to {peer}"),
-            Self::Gone(times) => write!(f, "nothing came back {times} times in a row"),
+            Self::Gone(times) => write!(f, "no response {times} times in a row"),
             Self::TimedOut(what, after) => {
-                write!(f, "{what}: nothing came back within {:.1} s", after.as_secs_f64())
+                write!(f, "{what} timed out after {:.1} s", after.as_secs_f64())
             }
             Self::Network(why) => f.write_str(why),
-            Self::Tls(why) => write!(f, "the TLS handshake failed: {why}"),
-            Self::Certificate(why) => write!(f, "the certificate cannot be believed: {why}"),
+            Self::Tls(why) => write!(f, "TLS handshake failed: {why}"),
+            Self::Certificate(why) => write!(f, "the certificate is not trusted: {why}"),
             Self::NotTls(first) => {
-                write!(f, "the server does not speak TLS there: its response begins with \"{first}\"")
+                write!(f, "the server does not speak TLS on this port: its response begins with \"{first}\"")
             }
-            Self::Lost(why) => write!(f, "the connection was lost: {why}"),
+            Self::Lost(why) => write!(f, "connection lost: {why}"),
         }
     }
 }

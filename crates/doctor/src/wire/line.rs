@@ -183,7 +183,7 @@ impl Line {
     /// Waits for bytes, for so long at most.
     pub async fn read(&mut self, within: Duration) -> Read {
         if self.inbox.len() >= INBOX {
-            return Read::Broken(format!("more than {} KiB came that nobody asked for", INBOX / 1024));
+            return Read::Broken(format!("more than {} KiB of unrequested bytes received", INBOX / 1024));
         }
         let before = self.inbox.len();
         let read = match tokio::time::timeout(within, self.fill()).await {
@@ -257,7 +257,7 @@ impl Line {
         for line in bytes.split_inclusive(|&byte| byte == b'\n').take(64) {
             let shown = line.get(..TOLD).unwrap_or(line);
             let rest = line.len() - shown.len();
-            let more = if rest > 0 { format!(" … and {rest} bytes more") } else { String::new() };
+            let more = if rest > 0 { format!(" … and {rest} more bytes") } else { String::new() };
             self.watcher.wire(self.number, &format!("{direction} {}{more}", shown.escape_ascii()));
         }
     }

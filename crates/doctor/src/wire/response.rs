@@ -115,20 +115,20 @@ impl Response {
         let came = match (&status, self.informational.len(), bytes) {
             (Some(status), ..) => status.clone(),
             (None, 0, 0) => "nothing".to_owned(),
-            (None, 0, bytes) => format!("{bytes} bytes without a whole head"),
-            (None, count, _) => format!("{count} informational responses without a final one"),
+            (None, 0, bytes) => format!("{bytes} bytes without a complete head"),
+            (None, count, _) => format!("{count} informational but no final response"),
         };
         let nothing = status.is_none() && bytes == 0;
         match &self.outcome {
             Outcome::Complete => format!("{came} after {after}"),
             Outcome::Silence if status.is_none() => format!("{came} within {after}"),
-            Outcome::Silence => format!("{came}, and no end of it within {after}"),
+            Outcome::Silence => format!("{came}, and no end within {after}"),
             Outcome::Closed if nothing => format!("the connection closed without a response after {after}"),
             Outcome::Closed => format!("{came}, cut off by a close after {after}"),
-            Outcome::Reset if nothing => format!("the connection reset without a response after {after}"),
+            Outcome::Reset if nothing => format!("the connection was reset without a response after {after}"),
             Outcome::Reset => format!("{came}, cut off by a reset after {after}"),
             Outcome::Malformed(fault) if status.is_none() => format!("no valid response ({fault})"),
-            Outcome::Malformed(fault) => format!("{came}, and then no valid message ({fault})"),
+            Outcome::Malformed(fault) => format!("{came}, then an invalid message ({fault})"),
             Outcome::Endless => format!("{came}, and no end after {bytes} bytes"),
             Outcome::Broken(why) => format!("a broken connection ({why})"),
         }

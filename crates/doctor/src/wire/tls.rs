@@ -52,7 +52,7 @@ impl Session {
         config: Arc<ClientConfig>,
     ) -> Result<(Self, Handshake), Failure> {
         let name = ServerName::try_from(host.to_owned())
-            .map_err(|_| Failure::Tls(format!("{host:?} is neither a DNS name nor an address")))?;
+            .map_err(|_| Failure::Tls(format!("{host:?} is neither a DNS name nor an IP address")))?;
         let rustls = ClientConnection::new(config, name).map_err(|error| Failure::Tls(error.to_string()))?;
         let mut session = Self { rustls: Box::new(rustls), outbox: Vec::new() };
         let begun = Instant::now();

@@ -86,7 +86,7 @@ pub fn client_config(trust: &Trust) -> Result<Arc<ClientConfig>, Failure> {
         None => builder.with_no_client_auth(),
         Some(identity) => builder
             .with_client_auth_cert(identity.chain.clone(), identity.key.clone_key())
-            .map_err(|error| Failure::Tls(format!("the client certificate cannot be used: {error}")))?,
+            .map_err(|error| Failure::Tls(format!("cannot use the client certificate: {error}")))?,
     };
     config.alpn_protocols.clone_from(&trust.alpn);
     Ok(Arc::new(config))

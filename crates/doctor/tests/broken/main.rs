@@ -171,7 +171,7 @@ fn an_authority_that_nobody_knows_is_named() {
     let target = Target::parse(&server.url()).expect("a target");
     let examination = reactor().block_on(examine(&target, &settings, Arc::new(Quiet)));
     assert_eq!(fault(case, &examination), None, "{}", told(&examination));
-    assert!(told(&examination).contains("no authority that is believed here"), "{}", told(&examination));
+    assert!(told(&examination).contains("is not a trusted authority here"), "{}", told(&examination));
 }
 
 /// Examines them all, and says of which of them the doctor said something else.

@@ -98,7 +98,7 @@ async fn it_responds_with_garbage() {
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n", "framing.answer", "chunked"),
         (b"<html>hello</html>\r\n\r\n", "reach.answer", "<html>"),
         (b"220 mail.example ESMTP\r\n", "reach.answer", "ESMTP"),
-        (b"\0\0\0\x04\0\0\0\0\0", "reach.answer", "SETTINGS of HTTP/2"),
+        (b"\0\0\0\x04\0\0\0\0\0", "reach.answer", "HTTP/2 SETTINGS"),
         (&[0xff; 64], "reach.answer", "\\xff"),
     ];
     let ways = [(0, false), (0, true), (1, false)];

@@ -73,7 +73,7 @@ async fn a_head_without_an_end() {
 #[tokio::test]
 async fn informational_responses_without_an_end() {
     let flood = Flood { asked: true, begins: "", goes_on: "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" };
-    expect(flood, "reach.answer", "informational responses without a final one, and no end").await;
+    expect(flood, "reach.answer", "informational but no final response, and no end").await;
 }
 
 #[tokio::test]
@@ -94,14 +94,14 @@ async fn chunks_without_an_end() {
 async fn a_chunk_extension_without_an_end() {
     let begins = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;";
     let flood = Flood { asked: true, begins, goes_on: "x" };
-    expect(flood, "framing.answer", "200, and then no valid message").await;
+    expect(flood, "framing.answer", "200, then an invalid message").await;
 }
 
 #[tokio::test]
 async fn trailers_without_an_end() {
     let begins = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n";
     let flood = Flood { asked: true, begins, goes_on: "X-Flood: yes\r\n" };
-    expect(flood, "framing.answer", "200, and then no valid message").await;
+    expect(flood, "framing.answer", "200, then an invalid message").await;
 }
 
 #[tokio::test]

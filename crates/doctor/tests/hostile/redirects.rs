@@ -24,7 +24,7 @@ async fn redirecting(location: &'static str) -> String {
 #[tokio::test]
 async fn in_a_circle() {
     let it = check(&redirecting("/").await, &settings()).await;
-    found(&it, "reach.redirects", Verdict::Bad, "in a circle: http://127.0.0.1:");
+    found(&it, "reach.redirects", Verdict::Bad, "form a circle: http://127.0.0.1:");
     assert_eq!(it.examined.len(), 1);
 }
 
@@ -42,7 +42,7 @@ async fn on_and_on() {
     })
     .await;
     let it = check(&format!("http://{address}/"), &settings()).await;
-    found(&it, "reach.redirects", Verdict::Bad, "on and on: http://");
+    found(&it, "reach.redirects", Verdict::Bad, "do not end: http://");
 }
 
 #[tokio::test]
@@ -70,7 +70,7 @@ async fn to_nobody() {
     let location: &'static str = format!("http://{gone}/").leak();
     let it = check(&redirecting(location).await, &settings()).await;
     let finding = found(&it, "reach.connection", Verdict::Bad, "(redirected from http://127.0.0.1:");
-    assert!(finding.evidence.contains(&format!("nobody listens at {gone}")), "{}", finding.evidence);
+    assert!(finding.evidence.contains(&format!("nothing listens on {gone}")), "{}", finding.evidence);
 }
 
 #[tokio::test]

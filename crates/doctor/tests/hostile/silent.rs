@@ -32,7 +32,7 @@ async fn it_sends_half_a_head() {
         .await;
         let it = check(&format!("http://{address}/"), &hasty()).await;
         match well {
-            0 => found(&it, "reach.answer", Verdict::Bad, "27 bytes without a whole head within"),
+            0 => found(&it, "reach.answer", Verdict::Bad, "27 bytes without a complete head within"),
             _ => found(&it, "reach.gone", Verdict::Bad, "200 after"),
         };
     }))
@@ -53,7 +53,7 @@ async fn it_trickles() {
         .await;
         let it = check(&format!("http://{address}/"), &hasty()).await;
         match well {
-            0 => found(&it, "reach.answer", Verdict::Bad, "bytes without a whole head within"),
+            0 => found(&it, "reach.answer", Verdict::Bad, "bytes without a complete head within"),
             _ => found(&it, "reach.gone", Verdict::Bad, "200 after"),
         };
     }))
@@ -63,9 +63,9 @@ async fn it_trickles() {
 #[tokio::test]
 async fn its_body_never_ends() {
     let cases = [
-        ("Content-Length: 100\r\n\r\npong", "framing.unended", "Content-Length: 100, 4 bytes came"),
+        ("Content-Length: 100\r\n\r\npong", "framing.unended", "Content-Length: 100, 4 bytes received"),
         ("Transfer-Encoding: chunked\r\n\r\n4\r\npong\r\n", "framing.unended", "no last chunk"),
-        ("X: y\r\n\r\npong", "persistence.unended", "no length, 4 bytes came, and no close"),
+        ("X: y\r\n\r\npong", "persistence.unended", "no length, 4 bytes received, and no close"),
     ];
     together(cases.into_iter().flat_map(|case| [(case, 0), (case, 1)]).map(|(case, well)| async move {
         let (head, id, words) = case;
@@ -127,7 +127,7 @@ async fn it_closes_its_side_and_keeps_reading() {
         let it = check(&format!("http://{address}/"), &hasty()).await;
         match well {
             0 => {
-                found(&it, "framing.answer", Verdict::Bad, "Content-Length: 100, 4 bytes came");
+                found(&it, "framing.answer", Verdict::Bad, "Content-Length: 100, 4 bytes received");
             }
             _ => every_probe_spoke(&it),
         }

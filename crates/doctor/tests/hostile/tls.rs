@@ -132,7 +132,7 @@ async fn a_good_server_is_good() {
     let it = examine(address, &believing(&root)).await;
     every_probe_spoke(&it);
     nothing_bad_but(&it, "none");
-    found(&it, "connect.reuse", Verdict::Good, "on a kept one");
+    found(&it, "connect.reuse", Verdict::Good, "on a persistent one");
     found(&it, "connect.tls", Verdict::Good, "TLS 1.3 in 1 round trip");
     found(&it, "connect.tls", Verdict::Good, "TLS 1.2 in 2 round trips");
     found(&it, "connect.resumption", Verdict::Good, "3 of 3 connections resumed");
@@ -165,7 +165,7 @@ async fn an_old_version_and_sessions_that_cannot_be_resumed_are_warnings() {
     let it = examine(serve_tls(vec![certificate, root.der()], &key, ways).await, &believing(&root)).await;
     found(&it, "connect.tls", Verdict::Warning, "TLS 1.3 alone is refused");
     found(&it, "connect.resumption", Verdict::Warning, "none of 3");
-    found(&it, "connect.chain", Verdict::Warning, "among them the root (CN=Root)");
+    found(&it, "connect.chain", Verdict::Warning, "including the root (CN=Root)");
     nothing_bad_but(&it, "none");
 }
 
@@ -183,11 +183,11 @@ async fn a_certificate_that_cannot_be_believed() {
         (
             vec![other],
             other_key,
-            "it is for other.example, and shop.example was asked for",
+            "it is valid for other.example, but shop.example was requested",
             ("connect.certificate", Verdict::Warning),
         ),
-        (vec![own], own_key, "signed by nobody but itself", ("connect.certificate", Verdict::Warning)),
-        (vec![lone], lone_key, "(CN=Middle) was not sent along", ("connect.certificate", Verdict::Warning)),
+        (vec![own], own_key, "it is self-signed", ("connect.certificate", Verdict::Warning)),
+        (vec![lone], lone_key, "(CN=Middle) was not sent", ("connect.certificate", Verdict::Warning)),
     ];
     let believing = believing(&root);
     together(cases.map(|(chain, key, words, (id, verdict))| {
@@ -224,7 +224,7 @@ async fn a_server_that_wants_a_client_certificate() {
     let (certificate, key) = root.sign("shop.example", 2099);
     let ways = Ways { asks: true, ..GOOD };
     let it = examine(serve_tls(vec![certificate], &key, ways).await, &believing(&root)).await;
-    found(&it, "reach.tls", Verdict::Bad, "the server wants a client certificate");
+    found(&it, "reach.tls", Verdict::Bad, "the server requires a client certificate");
 }
 
 #[tokio::test]
@@ -270,7 +270,7 @@ async fn https_on_the_port_of_http() {
 #[tokio::test]
 async fn a_handshake_that_goes_nowhere() {
     let cases = [
-        (&b""[..], true, "reach.connection", "the TLS handshake: nothing came back within 1.0 s"),
+        (&b""[..], true, "reach.connection", "the TLS handshake timed out after 1.0 s"),
         (b"", false, "reach.connection", "during the TLS handshake"),
         (b"SSH-2.0-OpenSSH\r\n", true, "reach.tls", "begins with \"SSH-2.0-OpenSSH\""),
         (b"\x15\x03\x03\x00\x02\x02\x28", true, "reach.tls", "HandshakeFailure"),

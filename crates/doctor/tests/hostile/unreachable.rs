@@ -12,7 +12,7 @@ use crate::server::{Well, behave, check, every_probe_spoke, found, serve, settin
 async fn nobody_listens() {
     let address = TcpListener::bind("127.0.0.1:0").await.expect("a free port").local_addr().expect("bound");
     let it = check(&format!("http://{address}/"), &settings()).await;
-    found(&it, "reach.connection", Verdict::Bad, &format!("nobody listens at {address}"));
+    found(&it, "reach.connection", Verdict::Bad, &format!("nothing listens on {address}"));
     let it = check("unix:/nonexistent/app.sock", &settings()).await;
     let finding = found(&it, "reach.connection", Verdict::Bad, "/nonexistent/app.sock");
     assert!(format!("{:?}", finding.fix).contains("path of the socket"), "{:?}", finding.fix);
@@ -46,7 +46,7 @@ impl Hole {
 async fn nothing_comes_back() {
     let hole = Hole::at("127.0.0.1:0".parse().unwrap()).await;
     let it = check(&format!("http://{}/", hole.address), &settings()).await;
-    found(&it, "reach.connection", Verdict::Bad, "connecting: nothing came back within 1.0 s");
+    found(&it, "reach.connection", Verdict::Bad, "connecting timed out after 1.0 s");
 }
 
 #[tokio::test]
@@ -99,5 +99,5 @@ async fn a_socket_of_this_machine_is_examined() {
     let it = check(&format!("unix:{}:/page", path.display()), &settings()).await;
     std::fs::remove_file(&path).expect("it was there");
     every_probe_spoke(&it);
-    found(&it, "connect.reuse", Verdict::Good, "on a kept one");
+    found(&it, "connect.reuse", Verdict::Good, "on a persistent one");
 }

@@ -126,7 +126,7 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
         let expects = asks && !self.visit.state().expectation().is_ignored(Instant::now().into_std());
         if asks && !expects {
             // Known to be ignored: answered for the upstream, at once.
-            forward.exchange.request_mut().stalls.insert(Stall::ExpectationUnanswered);
+            forward.exchange.request_mut().stalls.insert(Stall::ExpectationIgnored);
         }
         let upgrade = offered_protocols(forward.exchange);
         let opening = Opening {
@@ -373,7 +373,7 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
             if timer.as_mut().poll(cx).is_pending() {
                 return false;
             }
-            self.forward.exchange.request_mut().stalls.insert(Stall::ExpectationUnanswered);
+            self.forward.exchange.request_mut().stalls.insert(Stall::ExpectationIgnored);
             self.visit.state().expectation().handle_ignored(Instant::now().into_std());
         }
         self.expects = None;

@@ -121,6 +121,6 @@ impl CheckFailure {
     }
 
     fn bad(sentence: String) -> Self {
-        Self { name: "health_no_answer", sentence }
+        Self { name: "health_no_response", sentence }
     }
 }

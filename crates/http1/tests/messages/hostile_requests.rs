@@ -243,10 +243,10 @@ fn folded() {
 #[test]
 fn blank_before_the_colon() {
     refused_fields(
-        "blank_before_colon",
+        "space_before_colon",
         &[b"Transfer-Encoding : chunked", b"Transfer-Encoding\t: chunked", b"Content-Length \t : 5", b"A :b"],
     );
-    refused_chunks("blank_before_colon", &[b"0\r\nA : b\r\n\r\n"]);
+    refused_chunks("space_before_colon", &[b"0\r\nA : b\r\n\r\n"]);
 }
 
 #[test]

@@ -88,7 +88,7 @@ fn chunks() {
     refused_chunks("bad_chunk_end", &[b"5\r\nhello!\r\n0\r\n\r\n", b"5\r\nhello\n0\r\n\r\n"]);
     refused_chunks("bare_lf", &[b"5\nhello\r\n0\r\n\r\n", b"0\n\n", b"0\r\nA: b\n\r\n"]);
     refused_chunks("folded", &[b"0\r\nA: b\r\n c\r\n\r\n"]);
-    refused_chunks("blank_before_colon", &[b"0\r\nA : b\r\n\r\n"]);
+    refused_chunks("space_before_colon", &[b"0\r\nA : b\r\n\r\n"]);
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn a_switch_to_something_else() {
 
 #[test]
 fn breaking_off() {
-    refused("closed_unanswered", &[b""]);
+    refused("closed_without_response", &[b""]);
     refused(
         "truncated",
         &[
@@ -211,6 +211,6 @@ fn breaking_off() {
             b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell",
         ],
     );
-    refused("closed_unanswered", &[b"HTTP/1.1 100 Continue\r\n\r\n"]);
+    refused("closed_without_response", &[b"HTTP/1.1 100 Continue\r\n\r\n"]);
     refused_chunks("truncated", &[b"", b"5\r\nhello\r\n", b"0\r\n", b"0\r\nA: b\r\n"]);
 }

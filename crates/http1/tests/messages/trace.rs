@@ -248,9 +248,9 @@ fn status_line(head: &ResponseHead) -> String {
     let words = [
         (head.keeps_connection(), "keeps"),
         (head.mended.folded, "folded"),
-        (head.mended.blank_before_colon, "blank"),
+        (head.mended.space_before_colon, "blank"),
         (head.mended.bare_lf, "lf"),
-        (head.mended.no_reason_blank, "no-reason"),
+        (head.mended.no_reason_space, "no-reason"),
     ];
     let words: String = words.into_iter().filter(|(is, _)| *is).map(|(_, word)| format!(" {word}")).collect();
     format!("{} {} {framing}{words}", head.status.as_u16(), version(head.version))

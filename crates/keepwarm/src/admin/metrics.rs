@@ -257,7 +257,7 @@ fn words() -> Vec<Family> {
             rows(&counters::REFUSALS, "reason"),
         ),
         counter(
-            "keepwarm_answers_mended",
+            "keepwarm_responses_normalized",
             "Responses of servers with a syntax fault in the head that Keepwarm fixed",
             None,
             rows(&counters::MENDED, "fault"),

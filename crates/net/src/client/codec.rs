@@ -98,8 +98,8 @@ impl ClientError {
             Self::NoResponse(Some(error)) => error
                 .get_ref()
                 .and_then(|error| error.downcast_ref::<TlsError>())
-                .map_or("closed_unanswered", |error| error.name),
-            Self::NoResponse(None) => "closed_unanswered",
+                .map_or("closed_without_response", |error| error.name),
+            Self::NoResponse(None) => "closed_without_response",
             Self::Fault(fault) | Self::NotProcessed(fault) => fault.name,
         }
     }

@@ -543,7 +543,7 @@ mod client {
     async fn a_close_before_the_response_is_told_from_one_in_its_middle() {
         run(async {
             for (response, name, heard) in
-                [("", "closed_unanswered", false), ("HTTP/1.1 2", "truncated", true), (HELLO, "", true)]
+                [("", "closed_without_response", false), ("HTTP/1.1 2", "truncated", true), (HELLO, "", true)]
             {
                 let (mut client, mut server) = pair().await;
                 let asked = async { ask(&mut client).await };

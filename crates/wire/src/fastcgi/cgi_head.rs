@@ -48,7 +48,7 @@ pub struct CgiMended {
     /// A field went on in a second line.
     pub folded: bool,
     /// A blank stood before a colon.
-    pub blank_before_colon: bool,
+    pub space_before_colon: bool,
 }
 
 /// A field line: name and value in `bytes`.
@@ -182,7 +182,7 @@ impl CgiHead {
             return Err(CgiFault::NotAField);
         }
         let range = value_of(line, colon + 1)?;
-        self.mended.blank_before_colon |= name.len() < colon;
+        self.mended.space_before_colon |= name.len() < colon;
         self.after_status = name.eq_ignore_ascii_case(b"status");
         if self.after_status {
             let status = parse_status(line.get(range).unwrap_or_default())?;

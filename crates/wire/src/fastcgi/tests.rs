@@ -380,11 +380,11 @@ fn folds_and_blanks_before_colons_are_mended() {
         ("A: v\nStatus: 201\n Created\nB: x\n\n", "201 A=v;B=x;", true, false),
         ("A: v\n B: x\n\n", "200 A=v  B: x;", true, false),
     ];
-    for (input, expected, folded, blank_before_colon) in cases {
+    for (input, expected, folded, space_before_colon) in cases {
         let (parsed, used) = head(input.as_bytes()).unwrap_or_else(|fault| panic!("{input:?}: {fault}"));
         assert_eq!(used, input.len(), "{input:?}");
         assert_eq!(parsed.shown(), expected, "{input:?}");
-        assert_eq!(parsed.mended(), CgiMended { folded, blank_before_colon }, "{input:?}");
+        assert_eq!(parsed.mended(), CgiMended { folded, space_before_colon }, "{input:?}");
     }
     assert_eq!(head(b"A: v\n\n").unwrap().0.mended(), CgiMended::default());
 }

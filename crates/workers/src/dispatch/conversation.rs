@@ -304,7 +304,7 @@ impl Drop for Conversation<'_, '_> {
         request.times = Some(times);
         if request.continued {
             // It takes an interface that knows of no 100: whoever served the app would have had to.
-            request.stalls.insert(Stall::ExpectationUnanswered);
+            request.stalls.insert(Stall::ExpectationIgnored);
         }
         self.exchange.deadlines().set(Wait::Slow, None);
         let given = self.call.last_given();

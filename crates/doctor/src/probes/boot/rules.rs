@@ -43,7 +43,7 @@ const COLD: Duration = Duration::from_millis(500);
 /// Does the application boot for each request?
 pub(super) fn every(seen: &Seen) -> Finding {
     let Some(page) = seen.kind(Question::Page).filter(|page| page.times.len() >= 2) else {
-        let why = seen.failure.as_deref().unwrap_or("the page was not answered twice with the same status");
+        let why = seen.failure.as_deref().unwrap_or("the page did not return the same status twice");
         return Finding::unknown(EVERY, why);
     };
     let own = seen.own(page);
@@ -54,17 +54,15 @@ pub(super) fn every(seen: &Seen) -> Finding {
             401 | 403 | 407 | 429 | 500.. => Finding::unknown(
                 EVERY,
                 format!(
-                    "{evidence}: refused so fast, perhaps before the application; pass --header to be let in"
+                    "{evidence}: rejected this fast, perhaps before the application; pass credentials with --header"
                 ),
             ),
             _ => Finding::good(EVERY, format!("{evidence}: no sign of a boot")),
         };
     }
     if seen.first < page.least() / 2 {
-        let words = format!(
-            "{evidence}; the very first response took {}: later ones are held back",
-            time(seen.first)
-        );
+        let words =
+            format!("{evidence}; the very first response took {}: later ones are delayed", time(seen.first));
         return Finding::unknown(EVERY, words);
     }
     if seen.kind(Question::Head).is_some_and(|head| seen.own(head) < FREE.min(least)) {
@@ -75,7 +73,7 @@ pub(super) fn every(seen: &Seen) -> Finding {
     let by_app = |kind: &&Kind| kind.question != Question::Page && kind.by_app && seen.own(kind) < FREE;
     if let Some(fast) = seen.kinds.iter().find(by_app) {
         let words = format!(
-            "{evidence}: {} is the application's, too, and fast: the page takes its own time",
+            "{evidence}: {} also comes from the application, and is fast: the time is the page's own",
             fast.asked
         );
         return Finding::good(EVERY, words);
@@ -93,17 +91,19 @@ pub(super) fn every(seen: &Seen) -> Finding {
 /// Answers that take no work pay as much as `floor`, too.
 fn boots(seen: &Seen, page: &Kind, floor: Duration, evidence: String) -> Finding {
     let words = format!(
-        "{evidence}: no response of the application takes less than {}, whatever it is asked, as if it booted each time",
+        "{evidence}: no response of the application takes less than {}, whatever is requested, as if it booted each time",
         time(floor)
     );
     if floor < CERTAIN && page.median() > page.least().mul_f64(NOISY) {
-        let words =
-            format!("{words}; but the times differ so much that a busy machine may be all there is to it");
+        let words = format!("{words}; but the times vary so much that a busy machine may be the only cause");
         return Finding::unknown(EVERY, words);
     }
     let found = match (&seen.hop, floor < BOOT) {
         // The floor may be the way from the cache to the application.
-        (Some(hop), _) => Finding::warning(EVERY, format!("{words} (or is far behind what says {hop})")),
+        (Some(hop), _) => Finding::warning(
+            EVERY,
+            format!("{words} (or the application is far from the proxy that sends {hop})"),
+        ),
         (None, true) => Finding::warning(EVERY, words),
         (None, false) => Finding::bad(EVERY, words),
     };
@@ -113,13 +113,12 @@ fn boots(seen: &Seen, page: &Kind, floor: Duration, evidence: String) -> Finding
 /// Only the page is slow, and whether what was fast came from the application is not known.
 fn only_the_page(seen: &Seen, page: &Kind, own: Duration, evidence: String) -> Finding {
     if !page.is_constant() {
-        let words =
-            format!("{evidence}: the page takes its time, more or less of it, which may be its own work");
+        let words = format!("{evidence}: the time of the page varies, and may be its own work");
         return Finding::unknown(EVERY, words);
     }
     let who = if seen.php { ", and PHP boots for each request unless it runs in workers" } else { "" };
     let words = format!(
-        "{evidence}: the page takes the same time again and again, as one that is booted for does{who}; the others may have been answered before the application"
+        "{evidence}: the page takes the same time again and again, as it would with a boot{who}; the other responses may come from a server in front of the application"
     );
     match own >= BOOT {
         true => Finding::warning(EVERY, words).costs(format!("if it is a boot: {}", gain(seen, page, own))),
@@ -130,14 +129,14 @@ fn only_the_page(seen: &Seen, page: &Kind, own: Duration, evidence: String) -> F
 /// Was the first response of all slower than those after it?
 pub(super) fn first(seen: &Seen) -> Finding {
     let Some(page) = seen.kind(Question::Page).filter(|page| page.times.len() >= 2) else {
-        return Finding::unknown(FIRST, "there are no later answers to compare the first with");
+        return Finding::unknown(FIRST, "there are no later responses to compare the first with");
     };
     let later = page.median();
     let evidence =
         format!("the first response began after {}, later ones after {}", time(seen.first), time(later));
     if seen.first >= later * 5 && seen.first >= later + COLD {
         return Finding::warning(FIRST, evidence).costs(format!(
-            "whoever comes first after a start, a pause or a recycled worker waits {}",
+            "the first client after a start, a pause or a replaced worker waits {}",
             time(seen.first)
         ));
     }
@@ -154,7 +153,7 @@ fn gain(seen: &Seen, page: &Kind, floor: Duration) -> String {
     };
     let times = now.as_secs_f64() / warm.as_secs_f64().max(1e-6);
     format!(
-        "about {} on every call; from warm workers the page would take about {} in place of {}, up to {times:.0} times as fast",
+        "about {} on every request; from warm workers, the page would take about {} instead of {}, up to {times:.0} times as fast",
         time(now.saturating_sub(warm)),
         time(warm),
         time(now)

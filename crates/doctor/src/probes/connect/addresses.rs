@@ -79,7 +79,7 @@ pub(super) fn judge(tried: &[(SocketAddr, Tried)]) -> Vec<Finding> {
         (true, Some((address, after)), _) => {
             let kind = if address.is_ipv6() { "IPv6" } else { "IPv4" };
             Finding::bad(ID, words).costs(format!(
-                "more than {} for clients that try {kind} first and wait (two minutes by Linux's default), 250 ms for those that race both (RFC 8305 §5)",
+                "more than {} for clients that try {kind} first and wait (by default two minutes on Linux), 250 ms for those that race both (RFC 8305 §5)",
                 time(after)
             ))
         }
@@ -93,7 +93,7 @@ pub(super) fn judge(tried: &[(SocketAddr, Tried)]) -> Vec<Finding> {
 fn say(address: SocketAddr, tried: &Tried) -> String {
     match tried {
         Tried::Responses(after) => format!("{address} responds in {}", time(*after)),
-        Tried::Refuses(after) => format!("{address} refuses after {}", time(*after)),
+        Tried::Refuses(after) => format!("{address} refuses the connection after {}", time(*after)),
         Tried::Silent(after) => format!("{address} does not respond within {}, twice", time(*after)),
         Tried::NoRoute => format!("{address} cannot be tried: this machine has no route to it"),
         Tried::Failed(why) => format!("{address}: {why}"),

@@ -32,7 +32,7 @@ pub(super) async fn examine(patient: &Patient, trust: &Trust) -> Vec<Finding> {
     let reasons = distrust(&chain, &patient.target.host, &trust.authorities, now);
     let read: Vec<Certificate> = chain.iter().filter_map(|der| Certificate::parse(der)).collect();
     let Some(leaf) = read.first() else {
-        return vec![Finding::unknown(ID, "no certificate that can be read")];
+        return vec![Finding::unknown(ID, "no readable certificate")];
     };
     vec![believed(leaf, &reasons), expiry(leaf, now), size(&read)]
 }
@@ -52,9 +52,9 @@ fn believed(leaf: &Certificate, reasons: &[Distrust]) -> Finding {
         }
         false => Finding::warning(
             ID,
-            format!("the certificate cannot be believed, which was allowed: {}", told.join("; ")),
+            format!("the certificate is not trusted, which --insecure allows: {}", told.join("; ")),
         )
-        .costs("every client that verifies certificates refuses it"),
+        .costs("every client that verifies certificates rejects it"),
     }
 }
 
@@ -64,15 +64,16 @@ fn expiry(leaf: &Certificate, now: i64) -> Finding {
     if now > leaf.until {
         let ago = seconds(now.saturating_sub(leaf.until));
         return Finding::bad(ID, format!("the certificate expired {} ago", span(ago)))
-            .costs("every client that verifies certificates refuses it");
+            .costs("every client that verifies certificates rejects it");
     }
     let left = seconds(leaf.until.saturating_sub(now));
     let lifetime = leaf.lifetime();
-    let evidence = format!("the certificate counts for another {}, of {} in all", span(left), span(lifetime));
+    let evidence =
+        format!("the certificate is valid for another {}, of {} in total", span(left), span(lifetime));
     let soon = if lifetime <= SHORT_LIVED { lifetime / 6 } else { SOON };
     match left < soon {
         true => Finding::warning(ID, evidence)
-            .costs(format!("in {} every client that verifies certificates refuses it", span(left))),
+            .costs(format!("in {} every client that verifies certificates rejects it", span(left))),
         false => Finding::good(ID, evidence),
     }
 }
@@ -90,19 +91,25 @@ fn size(chain: &[Certificate]) -> Finding {
         (Some(root), _) => Finding::warning(
             ID,
             format!(
-                "{evidence}, among them the root ({}), which clients have or do not believe",
+                "{evidence}, including the root ({}), which clients either have or do not trust",
                 root.subject
             ),
         )
-        .costs(format!("{} on every new connection that resumes no session", bytes(root.bytes as u64))),
+        .costs(format!(
+            "{} on every new connection that does not resume a session",
+            bytes(root.bytes as u64)
+        )),
         (None, Some(stray)) => Finding::warning(
             ID,
-            format!("{evidence}, among them one that belongs to no other ({})", stray.subject),
+            format!("{evidence}, including one that issued none of the others ({})", stray.subject),
         )
-        .costs(format!("{} on every new connection that resumes no session", bytes(stray.bytes as u64))),
+        .costs(format!(
+            "{} on every new connection that does not resume a session",
+            bytes(stray.bytes as u64)
+        )),
         (None, None) if whole > FIRST_FLIGHT => {
             Finding::warning(ID, format!("{evidence}: more than fits into the first ten segments"))
-                .costs("a round trip more on every new connection that resumes no session")
+                .costs("one more round trip on every new connection that does not resume a session")
         }
         (None, None) => Finding::good(ID, evidence),
     }

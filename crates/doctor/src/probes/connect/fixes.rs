@@ -7,19 +7,19 @@ pub(crate) fn fix(finding: &str, server: Server) -> Option<&'static str> {
         "connect.reuse" => reuse(server),
         "connect.tls" => tls(server),
         "connect.resumption" => resumption(server),
-        "connect.lookup" => "Give the name's records a time to live of a minute or more.",
+        "connect.lookup" => "Set the time to live of the name's records to a minute or more.",
         "connect.addresses" => {
-            "Have the server listen on every address of its name (nginx: listen [::]:443), or take the address out of DNS."
+            "Have the server listen on every address of its name (nginx: listen [::]:443), or remove the address from DNS."
         }
         "connect.certificate" => {
-            "Install a certificate for this name, with its intermediates, of an authority that clients believe."
+            "Install a certificate for this name, with its intermediates, from an authority that clients trust."
         }
-        "connect.expiry" => "Renew the certificate, and have that done by a machine (ACME) from now on.",
+        "connect.expiry" => "Renew the certificate, and automate the renewal (ACME).",
         "connect.chain" => {
-            "Send the server's certificate and its intermediates, nothing else: no root (RFC 8446 §4.4.2)."
+            "Send only the server's certificate and its intermediates, without the root (RFC 8446 §4.4.2)."
         }
-        "connect.http2" if server == Server::Nginx => "http2_max_concurrent_streams 128; (the default)",
-        "connect.http2" => "Allow 100 streams or more at once (RFC 9113 §6.5.2).",
+        "connect.http2" if server == Server::Nginx => "Set http2_max_concurrent_streams 128 (the default).",
+        "connect.http2" => "Allow at least 100 concurrent streams (RFC 9113 §6.5.2).",
         _ => return None,
     })
 }
@@ -28,27 +28,27 @@ pub(crate) fn fix(finding: &str, server: Server) -> Option<&'static str> {
 fn reuse(server: Server) -> &'static str {
     match server {
         Server::Nginx => {
-            "keepalive_timeout above 0 (75s is the default) and keepalive_requests above 1; for calls to it, a pool in the client, or Keepwarm's back door in front of it."
+            "Set keepalive_timeout above 0 (75s is the default) and keepalive_requests above 1; for requests to it, use a pool in the client, or Keepwarm's back door in front of it."
         }
-        Server::Apache => "KeepAlive On, with KeepAliveTimeout 5 and MaxKeepAliveRequests 0.",
+        Server::Apache => "Set KeepAlive On, with KeepAliveTimeout 5 and MaxKeepAliveRequests 0.",
         Server::Gunicorn => {
-            "The sync worker keeps no connection: --worker-class gthread --threads 4, with --keep-alive 5; or a server in front that keeps them."
+            "The sync worker keeps no connection open: use --worker-class gthread --threads 4, with --keep-alive 5; or put a server in front that does."
         }
-        Server::Unicorn => "Unicorn keeps no connection: put a server in front of it that does.",
-        Server::Puma => "enable_keep_alives true (the default).",
-        Server::HaProxy => "option http-keep-alive in place of httpclose or http-server-close.",
-        Server::Uvicorn => "--timeout-keep-alive above 0 (5 is the default).",
+        Server::Unicorn => "Unicorn keeps no connection open: put a server in front of it that does.",
+        Server::Puma => "Set enable_keep_alives true (the default).",
+        Server::HaProxy => "Set option http-keep-alive instead of httpclose or http-server-close.",
+        Server::Uvicorn => "Set --timeout-keep-alive above 0 (5 is the default).",
         Server::Envoy => {
-            "No max_requests_per_connection: 1 in common_http_protocol_options, and an idle_timeout above 0."
+            "Remove max_requests_per_connection: 1 from common_http_protocol_options, and set idle_timeout above 0."
         }
         Server::Node => {
-            "server.keepAliveTimeout above 0 (5000 is the default), and no Connection: close in the app."
+            "Set server.keepAliveTimeout above 0 (5000 is the default), and do not send Connection: close in the app."
         }
         Server::WsgiRef | Server::PythonHttpServer | Server::PhpBuiltIn => {
-            "It is made for development: use a server that keeps connections."
+            "This server is made for development: use one that keeps connections open."
         }
         _ => {
-            "Have the server keep connections: no Connection: close, answers of HTTP/1.1 with a length or chunked, an idle time-out above 0."
+            "Have the server keep connections open: no Connection: close, HTTP/1.1 responses with a length or chunked, an idle timeout above 0."
         }
     }
 }
@@ -56,12 +56,14 @@ fn reuse(server: Server) -> &'static str {
 /// TLS 1.3 is spoken.
 fn tls(server: Server) -> &'static str {
     match server {
-        Server::Nginx => "ssl_protocols TLSv1.2 TLSv1.3;",
-        Server::Apache => "SSLProtocol -all +TLSv1.2 +TLSv1.3",
-        Server::HaProxy => "ssl-default-bind-options ssl-min-ver TLSv1.2, without ssl-max-ver or no-tlsv13.",
-        Server::Caddy => "tls { protocols tls1.2 tls1.3 } (the default).",
-        Server::Envoy => "tls_params: { tls_maximum_protocol_version: TLSv1_3 }",
-        _ => "Switch on TLS 1.3: it saves a round trip on every new connection.",
+        Server::Nginx => "Set ssl_protocols TLSv1.2 TLSv1.3.",
+        Server::Apache => "Set SSLProtocol -all +TLSv1.2 +TLSv1.3.",
+        Server::HaProxy => {
+            "Set ssl-default-bind-options ssl-min-ver TLSv1.2, without ssl-max-ver or no-tlsv13."
+        }
+        Server::Caddy => "Set tls { protocols tls1.2 tls1.3 } (the default).",
+        Server::Envoy => "Set tls_params: { tls_maximum_protocol_version: TLSv1_3 }.",
+        _ => "Enable TLS 1.3: it saves a round trip on every new connection.",
     }
 }
 
@@ -69,13 +71,13 @@ fn tls(server: Server) -> &'static str {
 fn resumption(server: Server) -> &'static str {
     match server {
         Server::Nginx => {
-            "ssl_session_tickets on; and ssl_session_cache shared:TLS:10m; behind a balancer the same ssl_session_ticket_key on every machine."
+            "Set ssl_session_tickets on and ssl_session_cache shared:TLS:10m; behind a load balancer, use the same ssl_session_ticket_key on every machine."
         }
-        Server::Apache => "SSLSessionTickets on and SSLSessionCache shmcb:/run/ssl(512000).",
-        Server::HaProxy => "No no-tls-tickets on the bind line, and tune.ssl.cachesize above 0.",
+        Server::Apache => "Set SSLSessionTickets on and SSLSessionCache shmcb:/run/ssl(512000).",
+        Server::HaProxy => "Remove no-tls-tickets from the bind line, and set tune.ssl.cachesize above 0.",
         Server::Gunicorn => {
-            "It makes a new TLS context for each connection: have a server in front of it end TLS."
+            "gunicorn makes a new TLS context for each connection: have a server in front of it terminate TLS."
         }
-        _ => "Switch on session tickets, with one key for all processes and machines behind the name.",
+        _ => "Enable session tickets, with one key for all processes and machines behind the name.",
     }
 }

@@ -117,30 +117,30 @@ pub(super) fn judge(agreed: &Agreed) -> Finding {
     match agreed {
         Agreed::Failed(why) => Finding::unknown(ID, why.clone()),
         Agreed::Other(Some(protocol)) => {
-            Finding::good(ID, format!("ALPN agrees on {protocol}: the server does not offer HTTP/2"))
+            Finding::good(ID, format!("ALPN selects {protocol}: the server does not offer HTTP/2"))
         }
         Agreed::Other(None) => Finding::good(ID, "no ALPN: the server does not offer HTTP/2"),
         Agreed::Silence(after) => Finding::unknown(
             ID,
-            format!("ALPN agrees on h2, and no SETTINGS came within {}", crate::report::time(*after)),
+            format!("ALPN selects h2, but no SETTINGS arrived within {}", crate::report::time(*after)),
         ),
         Agreed::Garbage(what) => {
-            Finding::bad(ID, format!("ALPN agrees on h2, and in place of SETTINGS came {what}"))
-                .costs("clients that offer HTTP/2, as browsers do, get nothing")
+            Finding::bad(ID, format!("ALPN selects h2, but instead of SETTINGS came {what}"))
+                .costs("clients that offer HTTP/2, as browsers do, get no response")
         }
         Agreed::Http2(settings) => {
             let said = |value: Option<u32>, default: &str| {
                 value.map_or_else(|| default.to_owned(), |value| value.to_string())
             };
             let evidence = format!(
-                "ALPN agrees on h2; streams at once {}, window of a stream {}, largest frame {}",
-                said(settings.streams, "without limit"),
+                "ALPN selects h2; concurrent streams {}, stream window {}, largest frame {}",
+                said(settings.streams, "unlimited"),
                 said(settings.window, "65535 (default)"),
                 said(settings.frame, "16384 (default)"),
             );
             match settings.streams {
                 Some(streams) if streams < STREAMS => Finding::warning(ID, evidence)
-                    .costs(format!("what a page needs beyond {streams} requests at once waits for its turn")),
+                    .costs(format!("the requests of a page beyond {streams} at once wait for their turn")),
                 _ => Finding::good(ID, evidence),
             }
         }

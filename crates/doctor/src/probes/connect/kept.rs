@@ -65,7 +65,7 @@ pub(super) async fn ask(patient: &Patient) -> Calls {
         local: patient.target.socket.is_some(),
         fresh: Vec::new(),
         kept: Vec::new(),
-        reuse: Reuse::Unclear("nothing was asked".to_owned()),
+        reuse: Reuse::Unclear("no request was sent".to_owned()),
     };
     let samples = match patient.first.took {
         quick if quick < SLOW => SAMPLES,
@@ -97,7 +97,7 @@ pub(super) async fn ask(patient: &Patient) -> Calls {
     if let (Reuse::Never(how), Some(status @ 400..)) = (&calls.reuse, patient.first.status()) {
         // Some servers close behind whatever went wrong, and keep the connection otherwise.
         calls.reuse = Reuse::Unclear(format!(
-            "a response of {status} ends its connection ({how}); a path that is answered well may not"
+            "a response with {status} closes its connection ({how}); a path with a successful response may not"
         ));
     }
     if let Reuse::Never(how) = &calls.reuse
@@ -147,7 +147,7 @@ async fn again(
             }
             return match response.outcome {
                 Outcome::Closed | Outcome::Reset if response.head.is_none() => {
-                    Reuse::Never("closed without a word: the second request got nothing".to_owned())
+                    Reuse::Never("closed without announcement: the second request got no response".to_owned())
                 }
                 _ => Reuse::Unclear(format!("a second request on the connection: {}", response.words())),
             };
@@ -166,7 +166,7 @@ fn announced(response: &Response) -> Option<String> {
     match response.field("connection") {
         Some(field) if !head.keeps_connection() => Some(format!("Connection: {field}")),
         None if !head.keeps_connection() && head.version == Version::Http10 => {
-            Some("a response of HTTP/1.0 without Connection: keep-alive".to_owned())
+            Some("an HTTP/1.0 response without Connection: keep-alive".to_owned())
         }
         _ if !head.keeps_connection() => Some("a response without a length".to_owned()),
         _ => None,
@@ -195,24 +195,24 @@ pub(super) fn judge(calls: &Calls) -> Finding {
     let near = calls.fresh.iter().map(|fresh| fresh.connect).min().unwrap_or_default() < NEAR;
     match &calls.reuse {
         Reuse::Unclear(why) => Finding::unknown(ID, why.clone()),
-        Reuse::Kept => Finding::good(ID, evidence).costs(format!("a kept connection saves {}", saving(calls))),
+        Reuse::Kept => Finding::good(ID, evidence).costs(format!("a persistent connection saves {}", saving(calls))),
         Reuse::Never(how) if calls.encrypted => {
-            Finding::bad(ID, format!("every response ends its connection ({how}); {evidence}"))
-                .costs(format!("each call pays {}", saving(calls)))
+            Finding::bad(ID, format!("every response closes its connection ({how}); {evidence}"))
+                .costs(format!("each request costs {}", saving(calls)))
         }
         Reuse::NotHere(how) if calls.encrypted || !near => {
-            Finding::warning(ID, format!("this response ends its connection ({how}), others do not; {evidence}"))
-                .costs(format!("each call pays {}", saving(calls)))
+            Finding::warning(ID, format!("this response closes its connection ({how}), others do not; {evidence}"))
+                .costs(format!("each request costs {}", saving(calls)))
         }
         Reuse::Never(how) if !near => {
-            Finding::warning(ID, format!("every response ends its connection ({how}); {evidence}"))
-                .costs(format!("each call pays {}", saving(calls)))
+            Finding::warning(ID, format!("every response closes its connection ({how}); {evidence}"))
+                .costs(format!("each request costs {}", saving(calls)))
         }
         Reuse::Never(how) | Reuse::NotHere(how) => Finding::good(
             ID,
-            format!("each response ends its connection ({how}), which matters little so near and without TLS; {evidence}"),
+            format!("each response closes its connection ({how}), which costs little at this distance without TLS; {evidence}"),
         )
-        .costs(format!("each call pays {}", saving(calls))),
+        .costs(format!("each request costs {}", saving(calls))),
     }
 }
 
@@ -226,14 +226,14 @@ fn measured(calls: &Calls) -> String {
     let how = if calls.local { "connecting" } else { "TCP" };
     let kept = match calls.kept.is_empty() {
         true => String::new(),
-        false => format!(", {} on a kept one", time(median(calls.kept.iter().copied()))),
+        false => format!(", {} on a persistent one", time(median(calls.kept.iter().copied()))),
     };
     let of_how_many = match calls.fresh.len() {
         1 => "once".to_owned(),
         several => format!("medians of {several}"),
     };
     format!(
-        "a call takes {} on a new connection ({how} {}{tls}, response {}){kept} ({of_how_many})",
+        "a request takes {} on a new connection ({how} {}{tls}, response {}){kept} ({of_how_many})",
         time(whole),
         time(of(|fresh| fresh.connect)),
         time(of(|fresh| fresh.response)),
@@ -245,7 +245,7 @@ fn saving(calls: &Calls) -> String {
     let wait = median(calls.fresh.iter().map(|fresh| fresh.connect + fresh.tls));
     let rates = |of: &dyn Fn(u32) -> String| [1, 10, 1000].map(of).join(", ");
     let mut words = format!(
-        "{} of waiting: at 1, 10 and 1,000 calls/s {} in each second",
+        "{} of waiting: at 1, 10 and 1,000 requests/s, {} in each second",
         time(wait),
         rates(&|rate| time(wait * rate)),
     );
@@ -254,7 +254,7 @@ fn saving(calls: &Calls) -> String {
         let cpu = median(calls.fresh.iter().map(|fresh| fresh.cpu));
         let sent = rates(&|rate| bytes(handshake * u64::from(rate)));
         let spent = rates(&|rate| time(cpu * rate));
-        words = format!("{words}, {sent} of certificates and keys, {spent} of the client's processor");
+        words = format!("{words}, {sent} of certificates and keys, {spent} of the client's CPU time");
     }
     words
 }
@@ -303,12 +303,12 @@ mod tests {
         let finding = judge(&calls(true, 10_000, Reuse::Kept));
         assert_eq!(
             finding.evidence,
-            "a call takes 42.0 ms on a new connection (TCP 10.0 ms, TLS 30.0 ms, response 2.00 ms), 2.00 ms on a kept one (medians of 5)"
+            "a request takes 42.0 ms on a new connection (TCP 10.0 ms, TLS 30.0 ms, response 2.00 ms), 2.00 ms on a persistent one (medians of 5)"
         );
         assert_eq!(
             finding.cost.unwrap(),
-            "a kept connection saves 40.0 ms of waiting: at 1, 10 and 1,000 calls/s 40.0 ms, 400 ms, 40.00 s in each second, \
-             2.1 kB, 21.0 kB, 2.1 MB of certificates and keys, 0.90 ms, 9.00 ms, 900 ms of the client's processor"
+            "a persistent connection saves 40.0 ms of waiting: at 1, 10 and 1,000 requests/s, 40.0 ms, 400 ms, 40.00 s in each second, \
+             2.1 kB, 21.0 kB, 2.1 MB of certificates and keys, 0.90 ms, 9.00 ms, 900 ms of the client's CPU time"
         );
     }
 }

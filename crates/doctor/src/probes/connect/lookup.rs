@@ -54,7 +54,7 @@ pub(super) async fn ask(patient: &Patient) -> Option<Lookup> {
         Err(why) => return Some(Lookup::Failed(why)),
     };
     let patience = PATIENCE.min(patient.settings.timeout);
-    let late = |_| Lookup::Failed(format!("no whole answer within {}", time(patience)));
+    let late = |_| Lookup::Failed(format!("no complete DNS answer within {}", time(patience)));
     Some(tokio::time::timeout(patience, look(&resolver, name)).await.unwrap_or_else(late))
 }
 
@@ -84,7 +84,7 @@ async fn look(resolver: &TokioResolver, name: Name) -> Lookup {
         Err(error) => Err(error.to_string()),
     };
     match (count(four, RecordType::A), count(six, RecordType::AAAA)) {
-        (Ok(0), Ok(0)) => Lookup::Failed("they know no address of it".to_owned()),
+        (Ok(0), Ok(0)) => Lookup::Failed("they have no address for it".to_owned()),
         (Ok(four), Ok(six)) => {
             let ttl = Duration::from_secs(u64::from(ttls.into_iter().min().unwrap_or(0)));
             Lookup::Found { four, six, ttl, took }
@@ -106,11 +106,11 @@ fn resolver() -> Result<TokioResolver, String> {
 
 pub(super) fn judge(lookup: &Lookup) -> Finding {
     match lookup {
-        Lookup::Hosts => Finding::good(ID, "the name stands in /etc/hosts: no name server is asked"),
+        Lookup::Hosts => Finding::good(ID, "the name is in /etc/hosts: no name server is queried"),
         Lookup::Failed(why) => Finding::unknown(ID, format!("the name servers of /etc/resolv.conf: {why}")),
         Lookup::Found { four, six, ttl, took } => {
             let evidence = format!(
-                "{four} IPv4 and {six} IPv6 addresses, learned in {}, good for {} s",
+                "{four} IPv4 and {six} IPv6 addresses, resolved in {}, time to live {} s",
                 time(*took),
                 ttl.as_secs()
             );
@@ -178,9 +178,13 @@ mod tests {
         };
         for (lookup, verdict, part) in [
             (Lookup::Hosts, Verdict::Good, "/etc/hosts"),
-            (found(300), Verdict::Good, "2 IPv4 and 1 IPv6 addresses, learned in 12.0 ms, good for 300 s"),
-            (found(1), Verdict::Good, "1 s"),
-            (found(0), Verdict::Warning, "good for 0 s"),
+            (
+                found(300),
+                Verdict::Good,
+                "2 IPv4 and 1 IPv6 addresses, resolved in 12.0 ms, time to live 300 s",
+            ),
+            (found(1), Verdict::Good, "live 1 s"),
+            (found(0), Verdict::Warning, "live 0 s"),
             (Lookup::Failed("REFUSED".to_owned()), Verdict::Unknown, "REFUSED"),
         ] {
             let finding = judge(&lookup);

@@ -125,7 +125,7 @@ fn versions(shaken: &Shaken) -> Finding {
         (Err(why), Ok(older)) => {
             Finding::warning(ID, format!("{}; TLS 1.3 alone is refused ({why})", older.words())).costs(
                 format!(
-                    "a round trip more than with TLS 1.3 on every new connection, {} from here",
+                    "one round trip more than with TLS 1.3 on every new connection, {} from here",
                     time(shaken.round_trip)
                 ),
             )
@@ -150,14 +150,14 @@ fn resumption(shaken: &Shaken) -> Finding {
         Some(one) => Finding::good(
             ID,
             format!(
-                "{} of {of} connections resumed the session of the one before: {} and {}; {full}",
+                "{} of {of} connections resumed the session of the previous one: {} and {}; {full}",
                 resumed.len(),
                 time(one.took),
                 bytes(one.received as u64),
             ),
         ),
         None => {
-            Finding::warning(ID, format!("none of {of} connections resumed the session of the one before"))
+            Finding::warning(ID, format!("none of {of} connections resumed the session of the previous one"))
                 .costs(format!("{full}, for every new connection of every client"))
         }
     }

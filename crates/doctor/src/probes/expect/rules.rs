@@ -26,22 +26,19 @@ const FAILS: &str = "every such POST fails";
 
 /// Whether the client gets a word before it sends its body.
 pub(super) fn continued(held: &Held, plain: &Plain) -> Finding {
-    let asked = format!("{}, held back", held.asked);
+    let asked = format!("{}, body held back", held.asked);
     match &held.first {
         First::Continue(at) => hundred(held, plain, *at, &asked),
         First::Final { status, after, .. } => {
-            let evidence = format!(
-                "{asked}: {status} after {}, before any of the body{}",
-                time(*after),
-                hint(held, *status)
-            );
+            let evidence =
+                format!("{asked}: {status} after {}, before the body{}", time(*after), hint(held, *status));
             failed(evidence.clone(), *status, *after, plain)
                 .unwrap_or_else(|| Finding::good(CONTINUE, evidence))
         }
         First::Nothing(waited) => nothing(held, plain, *waited, &asked),
         First::Lost(words) => Finding::bad(
             CONTINUE,
-            format!("{asked}: {words}; without the expectation {} after {}", plain.status, time(plain.after)),
+            format!("{asked}: {words}; without Expect: {} after {}", plain.status, time(plain.after)),
         )
         .costs(FAILS),
     }
@@ -51,7 +48,7 @@ fn hundred(held: &Held, plain: &Plain, at: Duration, asked: &str) -> Finding {
     let Some(then) = &held.then else {
         return Finding::unknown(CONTINUE, format!("{asked}: 100 after {}", time(at)));
     };
-    let evidence = format!("{asked}: 100 after {}, then, with the body sent, {}", time(at), then.words);
+    let evidence = format!("{asked}: 100 after {}; with the body sent: {}", time(at), then.words);
     let decided = if then.status >= Some(400) { ", decided only then" } else { "" };
     let evidence = format!("{evidence}{decided}");
     let Some(status) = then.status else {
@@ -72,14 +69,14 @@ fn hundred(held: &Held, plain: &Plain, at: Duration, asked: &str) -> Finding {
 }
 
 fn nothing(held: &Held, plain: &Plain, waited: Duration, asked: &str) -> Finding {
-    let mut evidence = format!("{asked}: nothing in {}", time(waited));
+    let mut evidence = format!("{asked}: nothing within {}", time(waited));
     let Some(then) = &held.then else { return Finding::unknown(CONTINUE, evidence) };
-    let late = if held.hundreds > 0 { "100, which is too late, and " } else { "" };
-    evidence.push_str(&format!("; then, with the body sent, {late}{}", then.words));
+    let late = if held.hundreds > 0 { "100, too late, and " } else { "" };
+    evidence.push_str(&format!("; with the body sent: {late}{}", then.words));
     if plain.after > SLOW {
         return Finding::unknown(
             CONTINUE,
-            format!("{evidence}; but without the expectation it takes {}, too", time(plain.after)),
+            format!("{evidence}; but without Expect it takes {}, too", time(plain.after)),
         );
     }
     let cost = match then.status {
@@ -94,11 +91,11 @@ fn failed(evidence: String, status: u16, after: Duration, plain: &Plain) -> Opti
     if status < 400 || status == plain.status {
         return None;
     }
-    let evidence = format!("{evidence}; without the expectation {}", plain.status);
+    let evidence = format!("{evidence}; without Expect: {}", plain.status);
     Some(match status {
         // Clients repeat the request without the expectation (RFC 9110 §15.5.18), at the price of an exchange.
         417 => Finding::warning(CONTINUE, evidence).costs(format!(
-            "an exchange more on every such POST: {} here, and perhaps a new connection",
+            "one more exchange on every such POST: {} here, and perhaps a new connection",
             time(after)
         )),
         429 | 503 => Finding::unknown(CONTINUE, evidence),
@@ -110,7 +107,7 @@ fn failed(evidence: String, status: u16, after: Duration, plain: &Plain) -> Opti
 /// A response to `OPTIONS` that says nothing about those to `POST`.
 fn hint(held: &Held, status: u16) -> &'static str {
     match held.method == "OPTIONS" && status >= 400 {
-        true => " (--post PATH shows what a POST meets)",
+        true => " (--post PATH shows the response to a POST)",
         false => "",
     }
 }
@@ -122,7 +119,7 @@ pub(super) fn once(held: &Held) -> Option<Finding> {
         0 => None,
         1 => Some(Finding::good(ONCE, evidence("one 100"))),
         many => Some(
-            Finding::bad(ONCE, evidence(&format!("{many} times 100")))
+            Finding::bad(ONCE, evidence(&format!("{many} responses with 100")))
                 .costs("a client that skips only one takes the second for the response"),
         ),
     }
@@ -143,21 +140,21 @@ pub(super) fn is_misread(unread: &Unread, usual: Option<u16>) -> bool {
 /// `without` is what becomes of a body without the expectation, where that matters.
 pub(super) fn unread(asked: &str, unread: &Unread, without: Option<&Unread>, usual: Option<u16>) -> Finding {
     let begun = format!(
-        "{asked}: answered before the body, without Connection: close; then the body and another request were sent"
+        "{asked}: response before the body, without Connection: close; then the body and another request were sent"
     );
     let misread = is_misread(unread, usual);
     if misread && without.is_some_and(|without| is_misread(without, usual)) {
         return Finding::unknown(
             UNREAD,
-            format!("{begun}: that fails, but so it does behind a body without the expectation"),
+            format!("{begun}: that fails, but it also fails after a body without Expect"),
         );
     }
     match unread {
         Unread::Responded(status) if misread => Finding::bad(
             UNREAD,
-            format!("{begun}: {status}; the body was taken for the beginning of the next request"),
+            format!("{begun}: {status}; the body was read as the beginning of the next request"),
         )
-        .costs("the next request on that connection fails, or is another than the client sent"),
+        .costs("the next request on that connection fails, or is not the one that the client sent"),
         Unread::Responded(status) => Finding::good(UNREAD, format!("{begun}: {status}")),
         Unread::Garbled(why) => Finding::bad(UNREAD, format!("{begun}: no valid response ({why})"))
             .costs("the next request on that connection fails"),
@@ -165,7 +162,7 @@ pub(super) fn unread(asked: &str, unread: &Unread, without: Option<&Unread>, usu
             Finding::unknown(UNREAD, format!("{begun}: nothing within {}", time(*waited)))
         }
         Unread::Closed => Finding::warning(UNREAD, format!("{begun}: the connection was closed"))
-            .costs("the next request on that connection may be lost, and must be repeated on another"),
+            .costs("the next request on that connection may be lost, and must be retried on another"),
     }
 }
 
@@ -175,11 +172,11 @@ pub(super) fn http10(asked: &Asked, without: Option<&Asked>) -> Finding {
         (0, Some(_)) => Finding::good(HTTP10, format!("{}: {}, and no 100", asked.asked, asked.words)),
         (0, None) => Finding::unknown(HTTP10, format!("{}: {}", asked.asked, asked.words)),
         _ if without.is_some_and(|without| without.hundreds > 0) => {
-            Finding::unknown(HTTP10, format!("{}: 100, but so without the expectation", asked.asked))
+            Finding::unknown(HTTP10, format!("{}: 100, but also without Expect", asked.asked))
         }
         // Few clients of HTTP/1.0 expect anything, but a proxy may pass the field on: then the 100 is its response (RFC 9110 §15.2).
-        _ => Finding::bad(HTTP10, format!("{}: 100, which HTTP/1.0 does not know", asked.asked))
-            .costs("a client of HTTP/1.0 takes the 100 for the response"),
+        _ => Finding::bad(HTTP10, format!("{}: 100, which HTTP/1.0 does not define", asked.asked))
+            .costs("an HTTP/1.0 client takes the 100 for the response"),
     }
 }
 
@@ -189,7 +186,7 @@ pub(super) fn empty(asked: &Asked, plain: &Plain) -> Finding {
     match asked.status {
         Some(_) => Finding::good(EMPTY, evidence),
         None if asked.silent && plain.after <= SLOW => {
-            Finding::bad(EMPTY, evidence).costs("a request without a body waits for one, until a time-out")
+            Finding::bad(EMPTY, evidence).costs("a request without a body waits for one, until a timeout")
         }
         None => Finding::unknown(EMPTY, evidence),
     }
@@ -200,12 +197,11 @@ pub(super) fn other(asked: &Asked, plain: &Plain) -> Finding {
     let evidence = format!("{}: {}", asked.asked, asked.words);
     match asked.status {
         Some(417) => Finding::good(OTHER, evidence),
-        Some(status) if status >= 500 && status != plain.status => Finding::warning(
-            OTHER,
-            format!("{evidence}, in place of 417; without any expectation {}", plain.status),
-        ),
-        Some(_) => Finding::good(OTHER, format!("{evidence}: ignored, as it may be")),
+        Some(status) if status >= 500 && status != plain.status => {
+            Finding::warning(OTHER, format!("{evidence}, instead of 417; without Expect: {}", plain.status))
+        }
+        Some(_) => Finding::good(OTHER, format!("{evidence}: ignored, which is allowed")),
         None if plain.after > SLOW => Finding::unknown(OTHER, evidence),
-        None => Finding::warning(OTHER, format!("{evidence}, in place of 417 or the response")),
+        None => Finding::warning(OTHER, format!("{evidence}, instead of 417 or the ordinary response")),
     }
 }

@@ -175,7 +175,7 @@ impl Seen {
         self.next.as_ref().is_some_and(|response| taken(response, ordinary) == Taken::Well)
     }
 
-    /// For evidence: `200 after 1.2 ms, then without another request 400 after 0.1 ms`.
+    /// For evidence: `200 after 1.2 ms, then unrequested: 400 after 0.1 ms`.
     pub(super) fn words(&self, then: &str) -> String {
         let responses: Vec<String> = self.responses.iter().map(Response::words).collect();
         responses.join(&format!(", then {then} "))
@@ -183,7 +183,7 @@ impl Seen {
 }
 
 /// Where nothing else was asked.
-pub(super) const UNASKED: &str = "without another request";
+pub(super) const UNASKED: &str = "unrequested:";
 
 pub(super) fn taken(response: &Response, ordinary: Option<u16>) -> Taken {
     match (&response.outcome, response.status()) {

@@ -5,31 +5,31 @@ use crate::server::Server;
 pub(crate) fn fix(finding: &str, server: Server) -> Option<&'static str> {
     Some(match finding {
         "framing.behind_answer" => {
-            "Send exactly what Content-Length says, or what the chunks hold: look for an application that ends its page with a line of its own, or counts characters instead of bytes."
+            "Send exactly the length in Content-Length, or the sizes of the chunks: look for an application that ends its page with an extra line, or counts characters instead of bytes."
         }
         "framing.split_head" => {
-            "Read until the empty line that ends the head, however many reads that takes: networks cut requests where they like."
+            "Read until the empty line that ends the head, however many reads that takes: networks split requests anywhere."
         }
-        "framing.field_names" => "Compare the names of fields without regard to case (RFC 9110 §5.1).",
+        "framing.field_names" => "Compare header names without regard to case (RFC 9110 §5.1).",
         "framing.unwanted_body" | "framing.chunked_body" => unread_body(server),
         "framing.absolute_form" => {
-            "Take a target with scheme and host (RFC 9112 §3.2.2): its host counts, its path is the path."
+            "Accept a target with scheme and host (RFC 9112 §3.2.2): use its host instead of Host, and its path as the path."
         }
         "framing.asterisk" | "framing.unknown_method" => {
-            "Answer every method: 501 where it is not known, 405 where it is not allowed (RFC 9110 §9.1)."
+            "Respond to every method: with 501 if it is unknown, with 405 if it is not allowed (RFC 9110 §9.1)."
         }
         "framing.long_field" => long_field(server),
         "framing.empty_members" => "Skip empty members of lists (RFC 9110 §5.6.1.2).",
         "framing.empty_line" => "Skip an empty line before a request (RFC 9112 §2.2).",
         "framing.percent_encoding" => {
-            "Decode what need not be encoded before paths are compared (RFC 3986 §6.2.2.2)."
+            "Decode needless percent-encoding before comparing paths (RFC 3986 §6.2.2.2)."
         }
-        "framing.no_host" => "Answer 400 to HTTP/1.1 without Host (RFC 9112 §3.2).",
+        "framing.no_host" => "Respond with 400 to HTTP/1.1 without Host (RFC 9112 §3.2).",
         "framing.two_hosts" | "framing.bad_host" => {
-            "Answer 400 to more than one Host, and to one that is none (RFC 9112 §3.2), here or in front."
+            "Respond with 400 to more than one Host, and to an invalid one (RFC 9112 §3.2), here or in front."
         }
         "framing.trace" if server == Server::Apache => "Set TraceEnable off.",
-        "framing.trace" => "Answer 405 to TRACE: it shows a script what it may not read.",
+        "framing.trace" => "Respond with 405 to TRACE: it shows a script what the script may not read.",
         malformed if malformed.starts_with("framing.") => strictness(server),
         _ => return None,
     })
@@ -38,10 +38,10 @@ pub(crate) fn fix(finding: &str, server: Server) -> Option<&'static str> {
 fn unread_body(server: Server) -> &'static str {
     match server {
         Server::PythonHttpServer | Server::WsgiRef | Server::Paste | Server::Werkzeug => {
-            "Read self.rfile to the length of every body, by GET too, before the handler returns; or answer with Connection: close when there is one, and set self.close_connection."
+            "Read self.rfile to the end of every body, also for GET, before the handler returns; or respond with Connection: close when there is one, and set self.close_connection."
         }
         _ => {
-            "Read every body to its end before the next request, by whatever method it came and whether the application wanted it or not; or close the connection after the response."
+            "Read every body to its end before the next request, whatever the method, and whether the application wants it or not; or close the connection after the response."
         }
     }
 }
@@ -53,14 +53,14 @@ fn long_field(server: Server) -> &'static str {
         Server::HaProxy => "Set tune.bufsize 16384 (the default) or more.",
         Server::Gunicorn => "Set --limit-request-field_size 8190 (the default) or more.",
         Server::Node => "Set --max-http-header-size 16384 (the default) or more.",
-        _ => "Take fields of 8,000 bytes at least: cookies and tokens grow.",
+        _ => "Accept headers of at least 8,000 bytes: cookies and tokens grow.",
     }
 }
 
 fn strictness(server: Server) -> &'static str {
     match server {
         Server::Nginx => {
-            "Update nginx (1.21.1 and later refuse more), and set ignore_invalid_headers off only behind something strict."
+            "Update nginx (1.21.1 and later reject more), and set ignore_invalid_headers off only behind a strict server."
         }
         Server::Apache => "Set HttpProtocolOptions Strict (the default since 2.4.25), and update.",
         Server::HaProxy => {
@@ -76,7 +76,7 @@ fn strictness(server: Server) -> &'static str {
         Server::Puma => "Update to the newest Puma of its series; put a strict server in front until then.",
         Server::Waitress => "Update to 3 or later.",
         _ => {
-            "Answer 400 and close (RFC 9112 §2.2, §5, §6.3, §7.1). Until the server does, let something strict stand in front, and keep no connections from it to the server."
+            "Respond with 400 and close (RFC 9112 §2.2, §5, §6.3, §7.1). Until the server does, put a strict server in front, and keep no connections open from it to this one."
         }
     }
 }

@@ -48,16 +48,15 @@ impl Rule {
     /// What a second response is to.
     fn behind(self) -> &'static str {
         match self {
-            Self::Body | Self::LaxBody | Self::BoundaryUnlessSplit => "to the request behind it",
+            Self::Body | Self::LaxBody | Self::BoundaryUnlessSplit => "to the request after it:",
             _ => UNASKED,
         }
     }
 }
 
-const SMUGGLES: &str =
-    "behind or before a server that reads it the other way, one request hides another (request smuggling)";
+const SMUGGLES: &str = "behind or in front of a server that reads it the other way, one request hides another (request smuggling)";
 
-const MISROUTES: &str = "what chooses by one host, and what answers for the other, can be played against each other (caches, access rules)";
+const MISROUTES: &str = "a server that chooses by one host and one that responds for the other can be played off against each other (caches, access rules)";
 
 pub(super) async fn examine(page: &Page<'_>) -> Vec<Finding> {
     let mut findings: Vec<Finding> = Vec::new();
@@ -144,7 +143,7 @@ fn lengths(ask: &Ask) -> Vec<Row> {
         row("framing.differing_lengths", format!("Content-Length: 0, {length}\r\n"), Rule::Boundary),
         row("framing.length_syntax", format!("Content-Length: +{length}\r\n"), Rule::Boundary),
         row("framing.length_syntax", format!("Content-Length: {length}a\r\n"), Rule::Boundary),
-        row("framing.blank_before_colon", format!("Content-Length : {length}\r\n"), Rule::Boundary),
+        row("framing.space_before_colon", format!("Content-Length : {length}\r\n"), Rule::Boundary),
     ]
 }
 
@@ -165,7 +164,7 @@ fn codings(ask: &Ask) -> Vec<Row> {
         row("framing.transfer_coding", ask, "Transfer-Encoding: chunked, identity\r\n", Rule::Boundary),
         row("framing.transfer_coding", ask, "Transfer-Encoding: xchunked\r\n", Rule::Boundary),
         row("framing.transfer_coding", ask, "Transfer-Encoding: \x0bchunked\r\n", Rule::Boundary),
-        row("framing.blank_before_colon", ask, "Transfer-Encoding : chunked\r\n", Rule::Boundary),
+        row("framing.space_before_colon", ask, "Transfer-Encoding : chunked\r\n", Rule::Boundary),
         row("framing.http10_coding", &old, "Transfer-Encoding: chunked\r\n", Rule::BoundaryUnlessClosed),
     ]
 }
@@ -189,7 +188,7 @@ fn chunks(ask: &Ask) -> Vec<Row> {
         ),
         row(
             "framing.chunk_end",
-            "with two other bytes in place of its last CRLF",
+            "with two other bytes instead of its last CRLF",
             "5\r\nhelloXY0\r\n\r\n",
             Rule::Body,
         ),
@@ -216,12 +215,12 @@ fn lines(ask: &Ask) -> Vec<Row> {
     vec![
         row(
             "framing.bare_cr",
-            "a bare CR in a value",
+            "a bare CR in a header value",
             format!("X-Keepwarm-Check: a\rContent-Length: {length}\r\n"),
         ),
         row(
             "framing.folding",
-            "a folded field",
+            "a folded header",
             format!("X-Keepwarm-Check: a\r\n Content-Length: {length}\r\n"),
         ),
         Row {
@@ -247,7 +246,7 @@ fn heads(ask: &Ask, patient: &Patient) -> Vec<Row> {
     vec![
         row(
             "framing.two_hosts",
-            "two Host fields that differ",
+            "two different Host headers",
             with_lines(ask, "Host: keepwarm-check.invalid\r\n", b""),
             Rule::Head,
         ),
@@ -259,13 +258,13 @@ fn heads(ask: &Ask, patient: &Patient) -> Vec<Row> {
         ),
         row(
             "framing.control_byte",
-            "a NUL in a value",
+            "a NUL in a header value",
             with_lines(ask, "X-Keepwarm-Check: a\0b\r\n", b""),
             Rule::LaxHead,
         ),
         row(
             "framing.name_syntax",
-            "a blank within a name",
+            "a space within a header name",
             with_lines(ask, "X Keepwarm Check: a\r\n", b""),
             Rule::LaxHead,
         ),
@@ -283,31 +282,31 @@ fn judge(row: &Row, seen: &Seen, ordinary: Option<u16>, habits: Habits) -> Findi
     let (first, second) = (seen.first(ordinary), seen.second(ordinary));
     match first {
         Taken::Dropped if habits.drops && row.rule.has_more() => {
-            let why = "but so are two proper requests in one piece";
+            let why = "but so are two valid requests sent together";
             return Finding::unknown(row.id, format!("{evidence}, {why}"));
         }
-        Taken::Refused(_) | Taken::Dropped => return Finding::good(row.id, format!("{evidence}: refused")),
+        Taken::Refused(_) | Taken::Dropped => return Finding::good(row.id, format!("{evidence}: rejected")),
         Taken::Otherwise(status @ 400..=499) => {
-            return Finding::good(row.id, format!("{evidence}: refused by {status}"));
+            return Finding::good(row.id, format!("{evidence}: rejected with {status}"));
         }
         Taken::Nothing | Taken::Otherwise(_) => return Finding::unknown(row.id, evidence),
         Taken::Well => {}
     }
     let (verdict, why) = match row.rule {
-        Rule::Head => (Verdict::Bad, "taken, which must be refused"),
-        Rule::LaxHead => (Verdict::Warning, "taken"),
+        Rule::Head => (Verdict::Bad, "accepted, although it must be rejected"),
+        Rule::LaxHead => (Verdict::Warning, "accepted"),
         Rule::Body | Rule::LaxBody => in_body(row.rule, seen, second, habits.goes_on),
         Rule::Boundary | Rule::BoundaryUnlessClosed | Rule::BoundaryUnlessSplit => {
             at_boundary(row.rule, seen, second, ordinary)
         }
-        Rule::Trace => (Verdict::Unknown, "answered"),
+        Rule::Trace => (Verdict::Unknown, "response"),
     };
     let evidence = format!("{evidence}: {why}");
     match verdict {
         Verdict::Bad if row.rule == Rule::Head => Finding::bad(row.id, evidence).costs(MISROUTES),
         Verdict::Bad => Finding::bad(row.id, evidence).costs(SMUGGLES),
         Verdict::Warning => Finding::warning(row.id, evidence)
-            .costs("nothing here; behind a server that reads it differently, a hole"),
+            .costs("nothing here; behind a server that reads it differently, a security hole"),
         Verdict::Unknown => Finding::unknown(row.id, evidence),
         Verdict::Good => Finding::good(row.id, evidence),
     }
@@ -316,15 +315,15 @@ fn judge(row: &Row, seen: &Seen, ordinary: Option<u16>, habits: Habits) -> Findi
 /// The first response may have been given before the body was looked at: the request behind it tells.
 fn in_body(rule: Rule, seen: &Seen, second: Option<Taken>, goes_on: bool) -> (Verdict, &'static str) {
     match second {
-        Some(Taken::Well) if rule == Rule::LaxBody => (Verdict::Warning, "taken"),
-        Some(Taken::Well) => (Verdict::Bad, "taken, and the request behind it answered"),
-        Some(_) => (Verdict::Good, "answered before the body was read, then refused"),
+        Some(Taken::Well) if rule == Rule::LaxBody => (Verdict::Warning, "accepted"),
+        Some(Taken::Well) => (Verdict::Bad, "accepted, and the request after it got a response"),
+        Some(_) => (Verdict::Good, "response before the body was read, then rejected"),
         None if seen.ended && goes_on => (
             Verdict::Good,
-            "answered before the body was read, then closed, as behind a proper chunk it is not",
+            "response before the body was read, then a close, which does not follow a valid chunk",
         ),
-        None if seen.ended => (Verdict::Unknown, "answered and closed, perhaps before the body was read"),
-        None => (Verdict::Unknown, "answered, and then nothing"),
+        None if seen.ended => (Verdict::Unknown, "response and close, perhaps before the body was read"),
+        None => (Verdict::Unknown, "response, then nothing"),
     }
 }
 
@@ -336,24 +335,24 @@ fn at_boundary(
 ) -> (Verdict, &'static str) {
     match (second, rule) {
         (Some(Taken::Well), Rule::BoundaryUnlessSplit) => {
-            (Verdict::Warning, "taken, and what looks like a length not read as one")
+            (Verdict::Warning, "accepted, and what looks like a length was not read as one")
         }
-        (Some(Taken::Well), _) => (Verdict::Bad, "taken, and the request hidden in it answered"),
-        (Some(_), _) => (Verdict::Bad, "taken, and what stands behind it read as a request"),
+        (Some(Taken::Well), _) => (Verdict::Bad, "accepted, and the request hidden in it got a response"),
+        (Some(_), _) => (Verdict::Bad, "accepted, and the bytes after it were read as a request"),
         (None, Rule::BoundaryUnlessClosed) if seen.ended => {
-            (Verdict::Warning, "taken, and the connection closed, which RFC 9112 §6.3 permits")
+            (Verdict::Warning, "accepted, and the connection closed, which RFC 9112 §6.3 permits")
         }
         (None, Rule::BoundaryUnlessSplit) if seen.ended => {
-            (Verdict::Warning, "taken, and the connection closed")
+            (Verdict::Warning, "accepted, and the connection closed")
         }
         // Nothing can hide where the connection ends.
         (None, _) if seen.ended => {
-            (Verdict::Warning, "taken, which must be refused, and the connection closed behind it")
+            (Verdict::Warning, "accepted, although it must be rejected, and the connection closed after it")
         }
         (None, _) if seen.is_in_step(ordinary) => {
-            (Verdict::Bad, "taken, and the request hidden in it swallowed as its body")
+            (Verdict::Bad, "accepted, and the request hidden in it swallowed as its body")
         }
-        (None, _) => (Verdict::Unknown, "taken, and then nothing"),
+        (None, _) => (Verdict::Unknown, "accepted, then nothing"),
     }
 }
 
@@ -363,8 +362,8 @@ fn trace(row: &Row, seen: &Seen) -> Finding {
     let is_echo = |response: &Response| response.body.windows(6).any(|six| six == b"TRACE ");
     match seen.responses.first() {
         Some(response) if response.is_complete() && is_echo(response) => {
-            Finding::warning(row.id, format!("{evidence}, with the request in it"))
-                .costs("a script can read there what it was not to see: cookies, what fronts add")
+            Finding::warning(row.id, format!("{evidence}, which echoes the request"))
+                .costs("a script can read there what it must not see: cookies, headers that proxies add")
         }
         Some(response) if response.is_complete() => Finding::good(row.id, evidence),
         _ => Finding::unknown(row.id, evidence),

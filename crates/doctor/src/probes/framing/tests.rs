@@ -195,7 +195,7 @@ async fn what_is_malformed_is_asked_on_request_and_a_boundary_that_moves_is_bad(
             (Fault::ChunksCount, &["framing.both_lengths"], &[]),
             (Fault::FirstLength, &["framing.differing_lengths"], &[]),
             (Fault::SignedLength, &["framing.length_syntax"], &[]),
-            (Fault::BlankBeforeColon, &["framing.blank_before_colon"], &[]),
+            (Fault::BlankBeforeColon, &["framing.space_before_colon"], &[]),
             (Fault::CodingsThatEndOtherwise, &["framing.transfer_coding"], &[]),
             (Fault::SignedChunk, &["framing.chunk_size"], &[]),
             (Fault::FieldsFromFolds, &["framing.folding"], &[]),

@@ -74,10 +74,11 @@ async fn unread_names(page: &Page<'_>) -> Option<Finding> {
         }
     }
     let evidence =
-        "Connection: close ends the connection, connection: close does not: names are read by their case";
+        "Connection: close ends the connection, connection: close does not: header names are case-sensitive";
     Some(
-        Finding::bad(NAMES, evidence)
-            .costs("fields of clients that write them small (many do, and every HTTP/2 front) are not seen"),
+        Finding::bad(NAMES, evidence).costs(
+            "headers of clients that send lower-case names (many do, and every HTTP/2 proxy) are ignored",
+        ),
     )
 }
 
@@ -108,19 +109,19 @@ fn rows(page: &Page<'_>) -> Vec<Row> {
         },
         Row {
             id: NAMES,
-            what: "all names of fields in small letters",
+            what: "all header names in lower case",
             bytes: Bytes::of(&ask, in_small_letters(&ask)).then(Then::Leave),
             judge: must_be_taken,
         },
         Row {
             id: "framing.unwanted_body",
-            what: "a body of known length that nobody wants, and which looks like a request",
+            what: "an unneeded body of known length that looks like a request",
             bytes: with_lines(&ask, &format!("Content-Length: {}\r\n", ask.bytes().len()), &ask.bytes()),
             judge: body_is_body,
         },
         Row {
             id: "framing.chunked_body",
-            what: "a body in chunks that nobody wants, and which looks like a request",
+            what: "an unneeded chunked body that looks like a request",
             bytes: with_lines(&ask, "Transfer-Encoding: chunked\r\n", &chunked(&ask.bytes())),
             judge: body_is_body,
         },
@@ -146,7 +147,7 @@ fn forms(patient: &Patient, ask: &Ask) -> Vec<Row> {
     let mut rows = vec![
         row("framing.absolute_form", "a target with scheme and host", &absolute, should_be_taken),
         row("framing.asterisk", "OPTIONS *", &asterisk, should_have_response),
-        row("framing.long_field", "a field of 4,000 bytes", &long, should_be_taken),
+        row("framing.long_field", "a header of 4,000 bytes", &long, should_be_taken),
         row("framing.empty_members", "lists with empty members", &list, should_be_taken),
         row("framing.no_host", "HTTP/1.1 without Host", &ask.clone().without("Host"), should_be_refused),
         Row {
@@ -215,15 +216,15 @@ fn nothing_behind(row: &Row, seen: &Seen, ordinary: Option<u16>) -> Finding {
     match (seen.first(ordinary), seen.second(ordinary), seen.behind) {
         (Taken::Dropped | Taken::Nothing | Taken::Refused(_), None, _) => Finding::unknown(
             row.id,
-            format!("{}: {words}; there is nothing to compare with, and no more was asked", row.what),
+            format!("{}: {words}; there is nothing to compare with, so no more was sent", row.what),
         ),
-        (_, None, 0) => Finding::good(row.id, format!("{}: {words}, and nothing behind it", row.what)),
+        (_, None, 0) => Finding::good(row.id, format!("{}: {words}, and nothing after it", row.what)),
         (_, None, behind) => {
-            Finding::bad(row.id, format!("{}: {words}, and {behind} bytes behind its end", row.what))
-                .costs("on a kept connection the next response is misread, or the connection is lost")
+            Finding::bad(row.id, format!("{}: {words}, and {behind} bytes after its end", row.what))
+                .costs("on a persistent connection the next response is misread, or the connection is lost")
         }
         _ => Finding::bad(row.id, format!("{}: {words}", row.what))
-            .costs("the second response is taken for that of the next request"),
+            .costs("the second response is taken for the response to the next request"),
     }
 }
 
@@ -234,7 +235,7 @@ fn must_be_taken(row: &Row, seen: &Seen, ordinary: Option<u16>) -> Finding {
         Taken::Well => Finding::good(row.id, evidence),
         Taken::Otherwise(_) => Finding::unknown(row.id, evidence),
         Taken::Refused(_) | Taken::Dropped | Taken::Nothing => {
-            Finding::bad(row.id, evidence).costs("clients that send it so get an error, or nothing")
+            Finding::bad(row.id, evidence).costs("clients that send this get an error, or no response")
         }
     }
 }
@@ -245,10 +246,10 @@ fn should_be_taken(row: &Row, seen: &Seen, ordinary: Option<u16>) -> Finding {
     match seen.first(ordinary) {
         Taken::Well => Finding::good(row.id, evidence),
         Taken::Otherwise(_) => {
-            Finding::unknown(row.id, format!("{evidence}: the application may see it differently"))
+            Finding::unknown(row.id, format!("{evidence}: the application may treat it differently"))
         }
         Taken::Refused(_) | Taken::Dropped | Taken::Nothing => {
-            Finding::warning(row.id, evidence).costs("clients that send it so get an error, or nothing")
+            Finding::warning(row.id, evidence).costs("clients that send this get an error, or no response")
         }
     }
 }
@@ -257,9 +258,11 @@ fn should_be_taken(row: &Row, seen: &Seen, ordinary: Option<u16>) -> Finding {
 fn should_have_response(row: &Row, seen: &Seen, ordinary: Option<u16>) -> Finding {
     let evidence = format!("{}: {}", row.what, seen.words(UNASKED));
     match seen.first(ordinary) {
-        Taken::Nothing => Finding::warning(row.id, evidence).costs("who sends it waits until it gives up"),
-        Taken::Dropped => Finding::warning(row.id, evidence).costs("who sends it cannot tell why"),
-        Taken::Refused(500) => Finding::warning(row.id, evidence).costs("anybody can fill the log of errors"),
+        Taken::Nothing => {
+            Finding::warning(row.id, evidence).costs("a client that sends it waits until it times out")
+        }
+        Taken::Dropped => Finding::warning(row.id, evidence).costs("a client that sends it cannot tell why"),
+        Taken::Refused(500) => Finding::warning(row.id, evidence).costs("any client can fill the error log"),
         _ => Finding::good(row.id, evidence),
     }
 }
@@ -269,8 +272,10 @@ fn should_be_refused(row: &Row, seen: &Seen, ordinary: Option<u16>) -> Finding {
     let evidence = format!("{}: {}", row.what, seen.words(UNASKED));
     match seen.first(ordinary) {
         Taken::Refused(400..=499) | Taken::Dropped => Finding::good(row.id, evidence),
-        Taken::Well => Finding::warning(row.id, format!("{evidence}: taken, though RFC 9112 §3.2 wants 400"))
-            .costs("a name-based front cannot tell whose request it is"),
+        Taken::Well => {
+            Finding::warning(row.id, format!("{evidence}: accepted, although RFC 9112 §3.2 requires 400"))
+                .costs("a name-based proxy in front cannot tell which site the request is for")
+        }
         _ => Finding::unknown(row.id, evidence),
     }
 }
@@ -278,8 +283,7 @@ fn should_be_refused(row: &Row, seen: &Seen, ordinary: Option<u16>) -> Finding {
 /// A body ends where its framing says, whether anybody reads it or not: what stands in it is no request (RFC 9112 §6).
 fn body_is_body(row: &Row, seen: &Seen, ordinary: Option<u16>) -> Finding {
     let evidence = format!("{}: {}", row.what, seen.words(UNASKED));
-    let smuggles =
-        "whoever can send a body can hide a request in it, past every check in front (request smuggling)";
+    let smuggles = "any client that can send a body can hide a request in it, past every check in front (request smuggling)";
     match (seen.first(ordinary), seen.second(ordinary)) {
         // What is refused first may be followed by the close only.
         (_, Some(_)) => {
@@ -287,11 +291,11 @@ fn body_is_body(row: &Row, seen: &Seen, ordinary: Option<u16>) -> Finding {
         }
         (Taken::Refused(_) | Taken::Dropped, None) if seen.ended => Finding::good(row.id, evidence),
         (Taken::Nothing, None) => {
-            Finding::warning(row.id, evidence).costs("who sends it waits until it gives up")
+            Finding::warning(row.id, evidence).costs("a client that sends it waits until it times out")
         }
         (_, None) => match &seen.next {
             Some(next) => {
-                let evidence = format!("{evidence}; the ordinary request behind it: {}", next.words());
+                let evidence = format!("{evidence}; the ordinary request after it: {}", next.words());
                 match taken(next, ordinary) {
                     // A close that was not announced loses a request, and lets none in.
                     Taken::Well | Taken::Dropped => Finding::good(row.id, evidence),

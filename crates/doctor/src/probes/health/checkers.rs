@@ -74,7 +74,7 @@ impl Checker {
 
     fn name(self) -> &'static str {
         match self {
-            Self::HaProxyDefault => "HAProxy's option httpchk as it is",
+            Self::HaProxyDefault => "HAProxy's default option httpchk",
             Self::HaProxy => "HAProxy's http-check send",
             Self::Nginx => "nginx",
             Self::Envoy => "Envoy",
@@ -144,19 +144,19 @@ impl Checker {
     pub(super) fn fix(self) -> &'static str {
         match self {
             Self::HaProxyDefault => {
-                "Tell HAProxy what to ask: option httpchk, and http-check send meth GET uri /PATH ver HTTP/1.1 hdr Host NAME."
+                "Configure the request in HAProxy: option httpchk, and http-check send meth GET uri /PATH ver HTTP/1.1 hdr Host NAME."
             }
             Self::HaProxy => {
-                "Give the check a path that answers 2xx or 3xx, or say http-check expect status CODE."
+                "Give the check a path that returns 2xx or 3xx, or set http-check expect status CODE."
             }
             Self::Nginx => {
-                "proxy_http_version 1.1; proxy_set_header Host NAME; and, in nginx Plus, health_check uri=/PATH match=NAME;"
+                "Set proxy_http_version 1.1; proxy_set_header Host NAME; and, in nginx Plus, health_check uri=/PATH match=NAME."
             }
             Self::Envoy => {
-                "http_health_check: {host: NAME, path: /PATH, expected_statuses: [{start: 200, end: 400}]}."
+                "Set http_health_check: {host: NAME, path: /PATH, expected_statuses: [{start: 200, end: 400}]}."
             }
             Self::Kubernetes => {
-                "httpGet: {path: /PATH, httpHeaders: [{name: Host, value: NAME}]}, and timeoutSeconds if one second is too short."
+                "Set httpGet: {path: /PATH, httpHeaders: [{name: Host, value: NAME}]}, and timeoutSeconds if one second is too short."
             }
         }
     }

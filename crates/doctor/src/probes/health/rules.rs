@@ -13,7 +13,7 @@ pub(super) const ONE_READ: &str = "health.one_read";
 /// An ordinary request that takes longer than this leaves no room to tell a stall from a slow page.
 const SLOW: Duration = Duration::from_millis(500);
 
-const DOWN: &str = "such a check takes a server out that is well";
+const DOWN: &str = "such a check takes a healthy server out of service";
 
 /// How an ordinary request is answered.
 #[derive(Debug, Clone, Copy)]
@@ -44,7 +44,7 @@ pub(super) fn check(checker: Checker, seen: &Seen, usual: Usual, authority: &str
     let Some(status) = seen.status else { return without_response(id, seen, usual, evidence) };
     if checker.passes(status) {
         let again = match seen.again {
-            Some(again) => format!(", and {again} on the same connection again"),
+            Some(again) => format!(", then {again} on the same connection"),
             None => String::new(),
         };
         return Finding::good(id, format!("{evidence}: healthy{again}"));
@@ -53,21 +53,21 @@ pub(super) fn check(checker: Checker, seen: &Seen, usual: Usual, authority: &str
         Reason::Itself => Finding::unknown(
             id,
             format!(
-                "{evidence}: not healthy, but so is a browser answered; a check needs a path with another response"
+                "{evidence}: unhealthy, but a browser gets no better response; a check needs another path"
             ),
         ),
         Reason::Proper(words) => Finding::good(
             id,
-            format!("{evidence}: not healthy, {words}; such a check is to be told what to ask"),
+            format!("{evidence}: unhealthy, {words}; configure the request of such a check"),
         ),
-        Reason::Busy => Finding::unknown(id, format!("{evidence}: asked too often")),
+        Reason::Busy => Finding::unknown(id, format!("{evidence}: too many requests")),
         // RFC 9112 §3.2 wants a Host of HTTP/1.1 alone: a valid request is called a bad one.
         Reason::None if status == 400 && seen.host.is_none() => {
-            Finding::bad(id, format!("{evidence}: not healthy, though a browser gets {}", usual.status))
+            Finding::bad(id, format!("{evidence}: unhealthy, although a browser gets {}", usual.status))
                 .costs(DOWN)
         }
         Reason::None => {
-            Finding::warning(id, format!("{evidence}: not healthy, though a browser gets {}", usual.status))
+            Finding::warning(id, format!("{evidence}: unhealthy, although a browser gets {}", usual.status))
                 .costs(DOWN)
         }
     }
@@ -92,14 +92,14 @@ fn reason(checker: Checker, status: u16, seen: &Seen, usual: Usual, authority: &
     let options = checker == Checker::HaProxyDefault;
     match status {
         429 => Reason::Busy,
-        200..=399 => Reason::Proper("since it wants 200"),
+        200..=399 => Reason::Proper("because it requires 200"),
         // HTTP/1.0 is to be answered, and needs no Host.
         426 | 505 => Reason::None,
         // Unless it is the name that is not liked: then it is none of the version's business.
         400 if seen.host.is_none() && usual.elsewhere != Some(400) => Reason::None,
-        401..=499 | 501 if options => Reason::Proper("as nobody need support OPTIONS"),
+        401..=499 | 501 if options => Reason::Proper("because support for OPTIONS is optional"),
         400..=499 if seen.host.as_deref() != Some(authority) => {
-            Reason::Proper("as that is not the site's name")
+            Reason::Proper("because that is not the name of the site")
         }
         _ => Reason::None,
     }
@@ -116,8 +116,10 @@ fn without_response(id: &'static str, seen: &Seen, usual: Usual, evidence: Strin
         true if usual.after >= SLOW => {
             Finding::unknown(id, format!("{evidence}; a browser waits for {browser}"))
         }
-        _ => Finding::bad(id, format!("{evidence}, though a browser gets {} after {browser}", usual.status))
-            .costs(DOWN),
+        _ => {
+            Finding::bad(id, format!("{evidence}, although a browser gets {} after {browser}", usual.status))
+                .costs(DOWN)
+        }
     }
 }
 
@@ -126,16 +128,13 @@ pub(super) fn one_read(asked: &str, reads: &[Vec<u8>]) -> Finding {
     let first = |read: &&Vec<u8>| !read.is_empty();
     let Some(least) = reads.iter().filter(first).min_by_key(|read| (has_status_line(read), read.len()))
     else {
-        return Finding::unknown(
-            ONE_READ,
-            format!("{asked}: nothing came to be read within {}", time(PATIENCE)),
-        );
+        return Finding::unknown(ONE_READ, format!("{asked}: nothing received within {}", time(PATIENCE)));
     };
     let evidence = format!("{asked}, read once: {} bytes", least.len());
     if !has_status_line(least) {
         let shown: String = least.iter().take(40).map(|byte| byte.escape_ascii().to_string()).collect();
         return Finding::warning(ONE_READ, format!("{evidence}, not even a status line: \"{shown}\""))
-            .costs("a check that reads once takes a server out that is well");
+            .costs("a check that reads once takes a healthy server out of service");
     }
     match least.windows(4).any(|four| four == b"\r\n\r\n") {
         true => Finding::good(ONE_READ, format!("{evidence}, the whole head")),

@@ -80,8 +80,8 @@ fn one_read_must_bring_a_status_line() {
         (vec![whole, line, b""], Verdict::Good, "17 bytes, the status line"),
         (vec![whole, piece, line], Verdict::Warning, "\"HTTP/1.1 2\""),
         (vec![b"\x15\x03\x01"], Verdict::Warning, "\\x15\\x03\\x01"),
-        (vec![b"", b""], Verdict::Unknown, "nothing came"),
-        (vec![], Verdict::Unknown, "nothing came"),
+        (vec![b"", b""], Verdict::Unknown, "nothing received"),
+        (vec![], Verdict::Unknown, "nothing received"),
     ] {
         let reads: Vec<Vec<u8>> = reads.into_iter().map(<[u8]>::to_vec).collect();
         let finding = rules::one_read("GET / HTTP/1.0", &reads);

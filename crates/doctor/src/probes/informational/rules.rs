@@ -23,8 +23,8 @@ const NOTICEABLE: Duration = Duration::from_millis(10);
 pub(super) fn early_hints(page: &Heard) -> Finding {
     let asked = &page.asked;
     if page.switched {
-        return Finding::bad(EARLY_HINTS, format!("{asked}: {SWITCHED}, which was not asked for"))
-            .costs("the client reads another protocol than it speaks");
+        return Finding::bad(EARLY_HINTS, format!("{asked}: {SWITCHED}, which was not requested"))
+            .costs("the client reads a protocol that it does not speak");
     }
     let Some((status, at)) = page.last else {
         return Finding::unknown(EARLY_HINTS, format!("{asked}: {}", page.words));
@@ -33,23 +33,23 @@ pub(super) fn early_hints(page: &Heard) -> Finding {
     if page.framed_hint {
         return Finding::warning(
             EARLY_HINTS,
-            format!("{seen}; one of them has Content-Length or Transfer-Encoding, but none has a body"),
+            format!("{seen}; one 1xx has Content-Length or Transfer-Encoding, although no 1xx has a body"),
         )
-        .costs("a client that believes it waits for a body");
+        .costs("a client that trusts it waits for a body");
     }
     if page.hints.iter().any(|(status, _)| *status == 100) {
-        return Finding::warning(EARLY_HINTS, format!("{seen}; nobody expected a 100"))
-            .costs("a client that knows no 1xx takes it for the response");
+        return Finding::warning(EARLY_HINTS, format!("{seen}; the 100 was not expected"))
+            .costs("a client that does not know 1xx takes it for the response");
     }
     match page.hints.iter().find(|(status, _)| is_early_hints(*status)) {
         Some((_, first)) => Finding::good(
             EARLY_HINTS,
-            format!("{seen}: a browser begins {} earlier", time(at.saturating_sub(*first))),
+            format!("{seen}: a browser starts {} earlier", time(at.saturating_sub(*first))),
         ),
         None if page.hints.is_empty() => Finding::unknown(
             EARLY_HINTS,
             format!(
-                "{asked}: {status} after {}, and no 103: the app sends none, or a hop drops it (--via URL tells)",
+                "{asked}: {status} after {}, and no 103: the app sends none, or a hop drops it (--via URL shows which)",
                 time(at)
             ),
         ),
@@ -61,11 +61,11 @@ pub(super) fn early_hints(page: &Heard) -> Finding {
 pub(super) fn http10(old: &Heard) -> Finding {
     let asked = &old.asked;
     match (old.switched, old.hints.is_empty(), old.last) {
-        (true, ..) => Finding::bad(HTTP10, format!("{asked}: {SWITCHED}, which was not asked for"))
-            .costs("the client reads another protocol than it speaks"),
+        (true, ..) => Finding::bad(HTTP10, format!("{asked}: {SWITCHED}, which was not requested"))
+            .costs("the client reads a protocol that it does not speak"),
         (_, false, _) => {
-            Finding::bad(HTTP10, format!("{asked}: {}, which HTTP/1.0 does not know", hints(old)))
-                .costs("a client of HTTP/1.0 takes it for the response")
+            Finding::bad(HTTP10, format!("{asked}: {}, which HTTP/1.0 does not define", hints(old)))
+                .costs("an HTTP/1.0 client takes it for the response")
         }
         (_, _, Some((status, _))) => Finding::good(HTTP10, format!("{asked}: {status}, and no 1xx")),
         (_, _, None) => Finding::unknown(HTTP10, format!("{asked}: {}", old.words)),
@@ -77,7 +77,7 @@ pub(super) fn upgrade(heard: &Heard) -> Finding {
     let asked = &heard.asked;
     match (heard.switched, heard.last) {
         (true, _) => Finding::bad(UPGRADE, format!("{asked}: {SWITCHED}, to a protocol that does not exist"))
-            .costs("whatever a client sends next is another protocol, and passes every check of HTTP"),
+            .costs("whatever a client sends next counts as another protocol, and bypasses every HTTP check"),
         (_, Some((status, at))) => {
             Finding::good(UPGRADE, format!("{asked}: {status} after {}, and no 101", time(at)))
         }
@@ -95,14 +95,14 @@ pub(super) fn trailers(page: &Heard) -> Finding {
     let find = |test: fn(&str) -> bool| page.trailers.iter().find(|name| test(name));
     if let Some(name) = find(is_dangerous) {
         return Finding::bad(TRAILERS, format!("{asked}: {status} with {name} among the trailers ({came})"))
-            .costs("who merges it into the head reads another message");
+            .costs("a recipient that merges it into the head reads another message");
     }
     if let Some(name) = find(|name| !is_allowed(name)) {
         return Finding::warning(
             TRAILERS,
             format!("{asked}: {status} with {name} among the trailers ({came})"),
         )
-        .costs("it comes when it is too late for it, and is dropped");
+        .costs("it comes too late to take effect, and is dropped");
     }
     let announced = page.announced.join(", ");
     match (came.as_str(), announced.as_str()) {
@@ -111,19 +111,16 @@ pub(super) fn trailers(page: &Heard) -> Finding {
         }
         ("", _) if !page.whole => Finding::unknown(
             TRAILERS,
-            format!("{asked}: {status} announces {announced}, and was not read to its end"),
+            format!("{asked}: {status} announces {announced}, but was not read to its end"),
         ),
         ("", _) => {
-            let why = if page.chunked {
-                "none came"
-            } else {
-                "a response that is not chunked has no place for any"
-            };
+            let why =
+                if page.chunked { "none came" } else { "a response that is not chunked cannot have any" };
             Finding::warning(
                 LOST_TRAILERS,
                 format!("{asked}: {status} announces the trailers {announced}, but {why}"),
             )
-            .costs("who waits for them (a digest, a gRPC status) never gets them")
+            .costs("a client that waits for them (a digest, a gRPC status) never gets them")
         }
         (came, "") => {
             Finding::good(TRAILERS, format!("{asked}: {status} with the trailers {came}, not announced"))
@@ -142,12 +139,12 @@ pub(super) fn via_hints(inner: &Heard, outer: &Heard, names: (&str, &str)) -> Fi
     };
     let (sent, passed) = (told(inner), told(outer));
     let (Some((_, responded)), Some(_)) = (inner.last, outer.last) else {
-        return Finding::unknown(VIA_HINTS, format!("{behind} and {front} did not both response"));
+        return Finding::unknown(VIA_HINTS, format!("{behind} and {front} did not both respond"));
     };
     let Some((_, first)) = inner.hints.iter().find(|(status, _)| *status != 100) else {
-        return Finding::unknown(VIA_HINTS, format!("{behind} sends no 1xx that {front} could pass"));
+        return Finding::unknown(VIA_HINTS, format!("{behind} sends no 1xx that {front} could pass on"));
     };
-    let evidence = format!("{behind} sends {}; through {front} came {}", hints(inner), hints(outer));
+    let evidence = format!("{behind} sends {}; through {front}: {}", hints(inner), hints(outer));
     let mut rest = passed.iter();
     let all = sent.iter().all(|status| rest.any(|passed| passed == status));
     let gain = responded.saturating_sub(*first);
@@ -155,11 +152,11 @@ pub(super) fn via_hints(inner: &Heard, outer: &Heard, names: (&str, &str)) -> Fi
     match all {
         true if gain >= NOTICEABLE && left < gain / 4 => {
             Finding::warning(VIA_HINTS, format!("{evidence}, which leaves {} until the response", time(left)))
-                .costs(format!("{} in which a browser could have begun", time(gain - left)))
+                .costs(format!("{} in which a browser could have started", time(gain - left)))
         }
         true => Finding::good(VIA_HINTS, evidence),
         false => Finding::warning(VIA_HINTS, evidence)
-            .costs(format!("{} in which a browser could have begun", time(gain))),
+            .costs(format!("{} in which a browser could have started", time(gain))),
     }
 }
 
@@ -173,7 +170,10 @@ fn lead(heard: &Heard) -> Duration {
 pub(super) fn via_trailers(inner: &Heard, outer: &Heard, names: (&str, &str)) -> Finding {
     let (behind, front) = names;
     if inner.trailers.is_empty() {
-        return Finding::unknown(VIA_TRAILERS, format!("{behind} sends no trailers that {front} could pass"));
+        return Finding::unknown(
+            VIA_TRAILERS,
+            format!("{behind} sends no trailers that {front} could pass on"),
+        );
     }
     if outer.last.is_none() || !outer.whole {
         return Finding::unknown(VIA_TRAILERS, format!("through {front}: {}", outer.words));
@@ -187,7 +187,7 @@ pub(super) fn via_trailers(inner: &Heard, outer: &Heard, names: (&str, &str)) ->
             VIA_TRAILERS,
             format!("{behind} sends the trailers {sent}; {front} puts {name} into the head"),
         )
-        .costs("what stands in the head is believed, who may write a trailer writes it");
+        .costs("headers are trusted, and any sender of a trailer can set one");
     }
     let lost: Vec<&str> = inner
         .trailers
@@ -197,13 +197,13 @@ pub(super) fn via_trailers(inner: &Heard, outer: &Heard, names: (&str, &str)) ->
         .collect();
     match lost.is_empty() {
         true => {
-            Finding::good(VIA_TRAILERS, format!("{behind} sends the trailers {sent}; {front} passes them"))
+            Finding::good(VIA_TRAILERS, format!("{behind} sends the trailers {sent}; {front} passes them on"))
         }
         false => Finding::warning(
             VIA_TRAILERS,
             format!("{behind} sends the trailers {sent}; {front} drops {}", lost.join(", ")),
         )
-        .costs("who waits for them (a digest, a gRPC status) never gets them"),
+        .costs("a client that waits for them (a digest, a gRPC status) never gets them"),
     }
 }
 

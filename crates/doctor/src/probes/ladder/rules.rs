@@ -41,9 +41,9 @@ enum Keeps {
 pub(super) fn alone(first: &Response) -> Finding {
     let seen: Vec<String> =
         SIGNS.iter().filter_map(|name| Some(format!("{name}: {}", first.field(name)?))).collect();
-    let advice = "pass --via URL for each server behind, outermost first";
+    let advice = "pass --via URL for each inner server, outermost first";
     let words = match seen.is_empty() {
-        true => format!("no server behind this one shows itself; if there is one, {advice}"),
+        true => format!("no sign of a server behind this one; if there is one, {advice}"),
         false => format!("there is more than one server ({}); {advice}", seen.join(", ")),
     };
     Finding::unknown(HOPS, words)
@@ -51,10 +51,10 @@ pub(super) fn alone(first: &Response) -> Finding {
 
 /// Does the inner server keep idle connections longer than the outer one keeps its own to it?
 pub(super) fn idle(outer: &Hop, inner: &Hop) -> Finding {
-    let evidence = format!("{} keeps an idle connection {}", inner.words(), inner.idle.words());
+    let evidence = format!("{} keeps idle connections {}", inner.words(), inner.idle.words());
     let granted = match inner.idle {
         Idle::Never => {
-            let words = format!("{evidence}: none that {} keeps can be closed under it", outer.words());
+            let words = format!("{evidence}: none can close while {} keeps it", outer.words());
             return Finding::good(IDLE, words);
         }
         Idle::Untold => {
@@ -64,30 +64,46 @@ pub(super) fn idle(outer: &Hop, inner: &Hop) -> Finding {
     };
     let more = matches!(inner.idle, Idle::Longer(_));
     let (kept, how) = match keeps(outer.server) {
-        Keeps::For(kept) => (kept, format!("{} keeps its own for {} by default", outer.words(), time(kept))),
-        Keeps::Always => (Duration::MAX, format!("{} keeps its own until they are closed", outer.words())),
+        Keeps::For(kept) => {
+            (kept, format!("{} keeps its upstream connections for {} by default", outer.words(), time(kept)))
+        }
+        Keeps::Always => {
+            (Duration::MAX, format!("{} keeps its upstream connections until they are closed", outer.words()))
+        }
         Keeps::IfTold(kept) if kept >= granted => {
             return Finding::unknown(
                 IDLE,
                 format!(
-                    "{evidence}; {} keeps none unless told to, and then for {}: too long",
+                    "{evidence}; {} keeps no upstream connections unless configured, and then for {}: too long",
                     outer.words(),
                     time(kept)
                 ),
             );
         }
-        Keeps::IfTold(kept) => {
-            (kept, format!("{} keeps its own, if any, for {} by default", outer.words(), time(kept)))
-        }
+        Keeps::IfTold(kept) => (
+            kept,
+            format!(
+                "{} keeps its upstream connections, if any, for {} by default",
+                outer.words(),
+                time(kept)
+            ),
+        ),
         Keeps::Unknown => match outer.idle {
             Idle::Promised(kept) | Idle::Measured(kept) => (
                 kept,
-                format!("{} grants its clients {}, and its own perhaps as much", outer.words(), time(kept)),
+                format!(
+                    "{} keeps client connections for {}, and perhaps its upstream connections, too",
+                    outer.words(),
+                    time(kept)
+                ),
             ),
             _ => {
                 return Finding::unknown(
                     IDLE,
-                    format!("{evidence}; how long {} keeps its own is not known", outer.words()),
+                    format!(
+                        "{evidence}; how long {} keeps its upstream connections is not known",
+                        outer.words()
+                    ),
                 );
             }
         },
@@ -95,15 +111,15 @@ pub(super) fn idle(outer: &Hop, inner: &Hop) -> Finding {
     match kept < granted {
         true => Finding::good(IDLE, format!("{evidence}; {how}")),
         false if more => Finding::unknown(IDLE, format!("{evidence}; {how}")),
-        false => Finding::warning(IDLE, format!("{evidence}; {how}: a request may be sent on one that is being closed"))
-            .costs("now and then a 502 for what may not be sent twice (POST), most often when there is little traffic"),
+        false => Finding::warning(IDLE, format!("{evidence}; {how}: a request may be sent on a connection that is closing"))
+            .costs("now and then a 502 for a request that must not be sent twice (POST), most often when there is little traffic"),
     }
 }
 
 /// Does the outer server wait longer for a response than the inner?
 pub(super) fn responds(outer: &Hop, inner: &Hop) -> Finding {
     let evidence = format!(
-        "{} responded with {} after {}, {} responded with {} after {}",
+        "{} returned {} after {}, {} returned {} after {}",
         outer.words(),
         outer.status,
         time(outer.took),
@@ -112,20 +128,21 @@ pub(super) fn responds(outer: &Hop, inner: &Hop) -> Finding {
         time(inner.took)
     );
     match (outer.status, inner.status) {
-        (504, ..500) if inner.took > outer.took => {
-            Finding::bad(RESPONSES, format!("{evidence}: the outer gives up while the inner still works"))
-                .costs(format!(
-                    "{} of work for nobody on every such request, and an error in place of a response",
-                    time(inner.took)
-                ))
-        }
+        (504, ..500) if inner.took > outer.took => Finding::bad(
+            RESPONSES,
+            format!("{evidence}: the outer server gives up while the inner one still works"),
+        )
+        .costs(format!(
+            "{} of wasted work on every such request, and an error instead of a response",
+            time(inner.took)
+        )),
         (_, 503 | 504) if outer.status >= 500 && outer.took >= inner.took.mul_f64(0.9) => {
-            Finding::good(RESPONSES, format!("{evidence}: the inner gives up first"))
+            Finding::good(RESPONSES, format!("{evidence}: the inner server gives up first"))
         }
         _ => Finding::unknown(
             RESPONSES,
             format!(
-                "{evidence}: none ran into a time-out; examine the URL of something slow, with a --timeout above theirs"
+                "{evidence}: neither timed out; check the URL of a slow resource, with a --timeout above theirs"
             ),
         ),
     }
@@ -158,11 +175,11 @@ impl Hop {
 impl Idle {
     fn words(self) -> String {
         match self {
-            Self::Never => "not at all".to_owned(),
-            Self::Promised(granted) => format!("for {}, so it says", time(granted)),
+            Self::Never => "for 0 s (it closes after each response)".to_owned(),
+            Self::Promised(granted) => format!("for {}, as it announces", time(granted)),
             Self::Measured(granted) => format!("for {}", time(granted)),
             Self::Longer(granted) => format!("for more than {}", time(granted)),
-            Self::Untold => "for a time that it does not tell".to_owned(),
+            Self::Untold => "for an unknown time".to_owned(),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::wire::{Ask, Outcome, Response};
 pub(super) const HEAD: &str = "persistence.head";
 pub(super) const NOT_MODIFIED: &str = "persistence.not_modified";
 
-const COST: &str = "on a kept connection the next response is misread, or the connection is lost";
+const COST: &str = "on a persistent connection the next response is misread, or the connection is lost";
 
 pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
     vec![head(patient).await, not_modified(patient).await]
@@ -26,19 +26,22 @@ async fn head(patient: &Patient) -> Finding {
 async fn not_modified(patient: &Patient) -> Finding {
     if patient.first.status() != Some(200) {
         let status = patient.first.status().unwrap_or_default();
-        return Finding::unknown(NOT_MODIFIED, format!("the page responds with {status}, which has no 304"));
+        return Finding::unknown(
+            NOT_MODIFIED,
+            format!("the page returns {status}, for which there is no 304"),
+        );
     }
     let Some((name, value)) = condition(&patient.first) else {
-        return Finding::unknown(NOT_MODIFIED, "the page has neither ETag nor Last-Modified to ask with");
+        return Finding::unknown(
+            NOT_MODIFIED,
+            "the page has neither ETag nor Last-Modified for a conditional request",
+        );
     };
     let ask = patient.ask().field(name, &value);
     match asked(patient, ask).await {
         Ok(series) if series.responses.first().and_then(Response::status) != Some(304) => {
             let words = series.responses.first().map(Response::words).unwrap_or_default();
-            Finding::unknown(
-                NOT_MODIFIED,
-                format!("{} with {name}: {words}, so there was no 304", series.asked),
-            )
+            Finding::unknown(NOT_MODIFIED, format!("{} with {name}: {words}, not 304", series.asked))
         }
         Ok(series) => judge(NOT_MODIFIED, &format!(" with {name}"), &series),
         Err(why) => Finding::unknown(NOT_MODIFIED, why),
@@ -73,24 +76,24 @@ pub(super) fn judge(id: &'static str, with: &str, series: &Series) -> Finding {
     let Some(first) = series.responses.first() else { return Finding::unknown(id, series.asked.clone()) };
     let evidence = format!("{}{with}: {}", series.asked, first.words());
     if series.behind > 0 {
-        let evidence = format!("{evidence}, and {} bytes of body behind it", series.behind);
+        let evidence = format!("{evidence}, followed by {} bytes of body", series.behind);
         return match first.head.as_ref().is_some_and(ResponseHead::keeps_connection) {
             true => Finding::bad(id, evidence).costs(COST),
             // Nobody reads on where the connection ends.
-            false => Finding::warning(id, format!("{evidence}, where the connection ends"))
-                .costs("bytes that nobody reads; behind a front that keeps connections, a response misread"),
+            false => Finding::warning(id, format!("{evidence}, and then the connection ends")).costs(
+                "bytes that no client reads; behind a proxy that keeps connections open, a misread response",
+            ),
         };
     }
     match (&first.outcome, series.responses.get(1).map(|second| &second.outcome)) {
         (Outcome::Complete, Some(Outcome::Malformed(fault))) => {
-            let evidence = format!("{evidence}; on the same connection no valid response follows ({fault})");
+            let evidence = format!("{evidence}; the next response on the connection is not valid ({fault})");
             Finding::bad(id, evidence).costs(COST)
         }
-        (Outcome::Complete, Some(Outcome::Complete)) => Finding::good(
-            id,
-            format!("{evidence}, nothing behind it, and the connection is good for the next"),
-        ),
-        (Outcome::Complete, _) => Finding::good(id, format!("{evidence}, nothing behind it")),
+        (Outcome::Complete, Some(Outcome::Complete)) => {
+            Finding::good(id, format!("{evidence}, no body, and the connection serves the next request"))
+        }
+        (Outcome::Complete, _) => Finding::good(id, format!("{evidence}, no body")),
         _ => Finding::unknown(id, evidence),
     }
 }

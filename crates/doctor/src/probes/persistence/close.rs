@@ -59,13 +59,13 @@ fn judge(
     if series.behind > 0 || !series.last().is_some_and(Response::is_complete) {
         return Finding::unknown(id, evidence);
     }
-    let announced = if series.is_kept() { "" } else { " as its Connection: close announces" };
+    let announced = if series.is_kept() { "" } else { " although it announces Connection: close" };
     match series.then {
         Then::Closed(after) if after <= prompt => {
             Finding::good(id, format!("{evidence}, closed {} later", time(after)))
         }
         Then::Closed(after) => otherwise(id, format!("{evidence}, closed only {} later", time(after)))
-            .costs(format!("{} for every client that waits for the close it asked for", time(after))),
+            .costs(format!("{} for every client that waits for the close that it requested", time(after))),
         Then::Open(after) => otherwise(
             id,
             match announced {
@@ -73,7 +73,7 @@ fn judge(
                 _ => format!("{evidence}, not closed{announced}: still open {} later", time(after)),
             },
         )
-        .costs("a client that waits for the close it asked for waits for the server's idle time-out"),
+        .costs("a client that waits for the close that it requested waits until the server's idle timeout"),
     }
 }
 

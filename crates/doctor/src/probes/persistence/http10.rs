@@ -66,7 +66,7 @@ fn not_spoken(series: &Series) -> String {
         Then::Closed(after) => format!("closed {} later", time(after)),
         Then::Open(after) => format!("still open {} later", time(after)),
     };
-    format!("{}: {words}, {then}; HTTP/1.0 is not spoken here", series.asked)
+    format!("{}: {words}, {then}; the server does not support HTTP/1.0", series.asked)
 }
 
 /// A client of HTTP/1.0 that says nothing is closed on.
@@ -75,7 +75,7 @@ pub(super) fn without_keep_alive(series: &Series, prompt: Duration) -> Finding {
     let evidence = format!("{}: {}", series.asked, response.words());
     let stalls = |how: String, cost: String| {
         Finding::bad(PLAIN, format!("{evidence}{}, {how}", said(response)))
-            .costs(format!("{cost} on every request of a client that speaks HTTP/1.0 without keep-alive"))
+            .costs(format!("{cost} on every request of an HTTP/1.0 client without keep-alive"))
     };
     if series.behind > 0 {
         return Finding::unknown(PLAIN, behind(&evidence, series));
@@ -92,7 +92,7 @@ pub(super) fn without_keep_alive(series: &Series, prompt: Duration) -> Finding {
         }
         // Everything but the close came; nothing else ends this body.
         (Outcome::Silence, Then::Open(after)) if ends_by_close(response) && after >= prompt * 4 => stalls(
-            format!("its body ends with the close, which did not come within {}", time(after)),
+            format!("its body ends with the close, which did not happen within {}", time(after)),
             format!("more than {}", time(after)),
         ),
         _ => Finding::unknown(PLAIN, evidence),
@@ -101,7 +101,7 @@ pub(super) fn without_keep_alive(series: &Series, prompt: Duration) -> Finding {
 
 /// What stands behind a response hides what becomes of the connection.
 fn behind(evidence: &str, series: &Series) -> String {
-    format!("{evidence}, and {} bytes behind its end", series.behind)
+    format!("{evidence}, and {} bytes after its end", series.behind)
 }
 
 /// What the response says about the connection.
@@ -112,7 +112,7 @@ fn said(response: &Response) -> String {
     };
     match response.field("connection") {
         Some(value) => format!(" ({version}, Connection: {value})"),
-        None => format!(" ({version}, no Connection)"),
+        None => format!(" ({version}, no Connection header)"),
     }
 }
 
@@ -132,18 +132,18 @@ pub(super) fn with_keep_alive(series: &Series, prompt: Duration) -> Finding {
     let second = series.responses.get(1);
     match (second.map(|response| &response.outcome), series.then) {
         (None, Then::Closed(after)) => {
-            Finding::bad(KEPT, format!("{evidence}, and closed {} later, unannounced", time(after)))
+            Finding::bad(KEPT, format!("{evidence}, and closed {} later without announcement", time(after)))
                 .costs("the next request of such a client meets a closed connection: an error, or a retry")
         }
         (Some(Outcome::Complete), _) => Finding::good(
             KEPT,
-            format!("{evidence}; the second: {}", second.map(Response::words).unwrap_or_default()),
+            format!("{evidence}; second request: {}", second.map(Response::words).unwrap_or_default()),
         ),
         (Some(Outcome::Silence | Outcome::Closed | Outcome::Reset), _) => Finding::bad(
             KEPT,
-            format!("{evidence}; the second: {}", second.map(Response::words).unwrap_or_default()),
+            format!("{evidence}; second request: {}", second.map(Response::words).unwrap_or_default()),
         )
-        .costs("every second request on a kept connection of such a client"),
+        .costs("every second request on a persistent connection of such a client"),
         _ => Finding::unknown(KEPT, evidence),
     }
 }
@@ -154,11 +154,10 @@ fn not_granted(series: &Series, prompt: Duration, evidence: &str) -> Finding {
         Then::Closed(after) if after <= prompt => {
             Finding::good(KEPT, format!("{evidence}, closed {} later", time(after)))
         }
-        Then::Closed(after) => Finding::bad(
-            KEPT,
-            format!("{evidence}, and closed only {} later", time(after)),
-        )
-        .costs(format!("{} on every request of a client that speaks HTTP/1.0 with keep-alive", time(after))),
+        Then::Closed(after) => {
+            Finding::bad(KEPT, format!("{evidence}, and closed only {} later", time(after)))
+                .costs(format!("{} on every request of an HTTP/1.0 client with keep-alive", time(after)))
+        }
         Then::Open(after) => Finding::bad(KEPT, format!("{evidence}, and still open {} later", time(after)))
             .costs(format!("more than {} on every request of such a client", time(after))),
     }
@@ -183,7 +182,7 @@ fn chunked(asked: &[Option<&Series>]) -> Finding {
                 CHUNKED,
                 format!("{}: {}, with Transfer-Encoding: {coding}", series.asked, response.words()),
             )
-            .costs("such a client takes the sizes of the chunks for content, and waits for the close");
+            .costs("such a client reads the chunk sizes as content, and waits for the close");
         }
         seen = Some((series, head.status));
     }
@@ -192,6 +191,6 @@ fn chunked(asked: &[Option<&Series>]) -> Finding {
             CHUNKED,
             format!("{}: {}, without Transfer-Encoding", series.asked, status.as_u16()),
         ),
-        None => Finding::unknown(CHUNKED, "no response to HTTP/1.0"),
+        None => Finding::unknown(CHUNKED, "no response to an HTTP/1.0 request"),
     }
 }

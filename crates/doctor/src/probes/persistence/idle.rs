@@ -39,11 +39,11 @@ fn judge(series: &Series, promised: Option<u64>) -> Finding {
         return Finding::unknown(ID, format!("{}: {words}", series.asked));
     }
     if !series.is_kept() {
-        return Finding::good(ID, "no connection is kept, so none is idle");
+        return Finding::good(ID, "the server keeps no connection open, so none is idle");
     }
     let promise = match promised {
         Some(seconds) => format!("Keep-Alive: timeout={seconds}"),
-        None => "no time-out is promised".to_owned(),
+        None => "no timeout is promised".to_owned(),
     };
     let race =
         "a request that is sent as the connection closes is lost: an error, or a retry where one is safe";
@@ -53,7 +53,7 @@ fn judge(series: &Series, promised: Option<u64>) -> Finding {
             format!("closed {} after the response, before it could be idle", time(after)),
         ),
         (Then::Closed(after), Some(until)) if after + SLACK < until => {
-            Finding::bad(ID, format!("{promise}, and an idle connection is closed after {}", time(after)))
+            Finding::bad(ID, format!("{promise}, but an idle connection is closed after {}", time(after)))
                 .costs(race)
         }
         (Then::Closed(after), _) if after + SLACK / 10 < SHORT => {

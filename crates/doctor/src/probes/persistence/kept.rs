@@ -100,7 +100,7 @@ pub(super) fn reuse(series: &Series, opening: Duration, encrypted: bool) -> Find
         (Outcome::Complete, REQUESTS) => Finding::good(REUSE, evidence),
         (Outcome::Complete, _) if !series.is_kept() => never_kept(series, &evidence, opening, encrypted),
         (Outcome::Silence, 2..) => {
-            Finding::bad(REUSE, evidence).costs("a client that keeps connections waits until it gives up")
+            Finding::bad(REUSE, evidence).costs("a client that reuses connections waits until it times out")
         }
         // The close is unannounced, which is said there; or what came is no response, which is said elsewhere.
         _ => Finding::unknown(REUSE, evidence),
@@ -113,16 +113,16 @@ fn never_kept(series: &Series, evidence: &str, opening: Duration, encrypted: boo
     let old = old.is_some_and(|head| head.version == Version::Http10);
     let why = match series.last().and_then(|response| response.field("connection")) {
         Some(value) => format!("Connection: {value}"),
-        None if old => "a response of HTTP/1.0, without keep-alive".to_owned(),
-        None => "a response whose length is not told".to_owned(),
+        None if old => "an HTTP/1.0 response without keep-alive".to_owned(),
+        None => "a response without a length".to_owned(),
     };
     let count = match series.responses.len() {
         1 => "every response".to_owned(),
         count => format!("{count} responses"),
     };
-    let evidence = format!("{evidence}; the connection ends after {count} ({why})");
+    let evidence = format!("{evidence}; the connection closes after {count} ({why})");
     let what = if encrypted { "connection and TLS handshake" } else { "connection" };
-    let cost = format!("a new {what} for every call: at least {} each from here", time(opening));
+    let cost = format!("a new {what} for every request: at least {} each from here", time(opening));
     match encrypted || opening >= CHEAP {
         true => Finding::warning(REUSE, evidence).costs(cost),
         false => Finding::good(REUSE, evidence).costs(cost),
@@ -135,20 +135,21 @@ pub(super) fn announced(series: &Series) -> Finding {
     let evidence = format!("{}: {}", series.asked, last.words());
     let connection = last
         .field("connection")
-        .map_or_else(|| "no Connection field".to_owned(), |value| format!("Connection: {value}"));
+        .map_or_else(|| "no Connection header".to_owned(), |value| format!("Connection: {value}"));
     match (&last.outcome, series.is_kept(), series.then) {
-        (Outcome::Complete, true, Then::Closed(after)) => Finding::bad(
-            ANNOUNCED,
-            format!("{evidence} ({connection}), and closed {} later all the same", time(after)),
-        )
-        .costs("the next request on such a connection is lost: an error, or a retry where one is safe"),
+        (Outcome::Complete, true, Then::Closed(after)) => {
+            Finding::bad(ANNOUNCED, format!("{evidence} ({connection}), but closed {} later", time(after)))
+                .costs(
+                    "the next request on such a connection is lost: an error, or a retry where one is safe",
+                )
+        }
         (Outcome::Complete, false, Then::Open(after)) => Finding::bad(
             ANNOUNCED,
-            format!("{evidence} ({connection}), and still open {} later", time(after)),
+            format!("{evidence} ({connection}), but still open {} later", time(after)),
         )
         .costs(format!("more than {} for every client that waits for the close", time(after))),
         (Outcome::Complete, true, Then::Open(_)) => {
-            Finding::good(ANNOUNCED, format!("{evidence}, to be kept, and kept"))
+            Finding::good(ANNOUNCED, format!("{evidence}, persistent and kept open"))
         }
         (Outcome::Complete, false, Then::Closed(after)) => {
             Finding::good(ANNOUNCED, format!("{evidence} ({connection}), closed {} later", time(after)))
@@ -157,7 +158,7 @@ pub(super) fn announced(series: &Series) -> Finding {
         (Outcome::Closed | Outcome::Reset, _, _) if last.head.is_none() && series.responses.len() > 1 => {
             Finding::bad(
                 ANNOUNCED,
-                format!("{evidence}, though the response before it let the connection live on"),
+                format!("{evidence}, although the previous response kept the connection open"),
             )
             .costs("the next request on such a connection is lost: an error, or a retry where one is safe")
         }

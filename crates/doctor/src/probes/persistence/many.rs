@@ -78,21 +78,19 @@ async fn counted(patient: &Patient) -> Counted {
 /// The last one is announced, and there are not few.
 fn judge(counted: &Counted) -> Finding {
     let Counted { asked, responded, ended } = counted;
-    let evidence = format!("{asked}, again and again on one connection: {responded} responses");
+    let evidence = format!("{asked}, repeated on one connection: {responded} responses");
     match ended {
-        Ended::No => Finding::good(ID, format!("{evidence}, and it goes on")),
+        Ended::No => Finding::good(ID, format!("{evidence}, and it stays open")),
         Ended::Announced if (2..FEW).contains(responded) => {
-            Finding::warning(ID, format!("{evidence}, the last of which says that the connection ends"))
-                .costs(format!("a new connection for every {responded} calls"))
+            Finding::warning(ID, format!("{evidence}, the last of which announces the close"))
+                .costs(format!("a new connection for every {responded} requests"))
         }
         // What is never kept is told by what it costs, elsewhere.
-        Ended::Announced => {
-            Finding::good(ID, format!("{evidence}, the last of which says that the connection ends"))
-        }
+        Ended::Announced => Finding::good(ID, format!("{evidence}, the last of which announces the close")),
         Ended::Unannounced if *responded > 0 => {
             Finding::bad(ID, format!("{evidence}, then a close that the last of them did not announce"))
                 .costs(format!(
-                    "one request of {responded} meets a close: an error, or a retry where one is safe"
+                    "one request in {responded} meets a close: an error, or a retry where one is safe"
                 ))
         }
         Ended::Unannounced => Finding::unknown(ID, evidence),

@@ -40,18 +40,15 @@ async fn asked(patient: &Patient) -> Finding {
 
 /// Both are answered, unless the first response says that it is the last.
 fn judge(asked: &str, first: &Response, second: Option<&Response>) -> Finding {
-    let evidence = format!("two times {asked} at once: {}", first.words());
+    let evidence = format!("{asked} twice at once: {}", first.words());
     match (&first.outcome, second) {
-        (Outcome::Complete, None) => {
-            Finding::good(ID, format!("{evidence}, which says that the connection ends with it"))
-        }
+        (Outcome::Complete, None) => Finding::good(ID, format!("{evidence}, which announces the close")),
         (Outcome::Complete, Some(second)) => {
             let evidence = format!("{evidence}; then {}", second.words());
             match second.outcome {
                 Outcome::Complete => Finding::good(ID, evidence),
-                Outcome::Silence if second.head.is_none() => Finding::bad(ID, evidence).costs(
-                    "a client or proxy that sends requests ahead waits for a response that never comes",
-                ),
+                Outcome::Silence if second.head.is_none() => Finding::bad(ID, evidence)
+                    .costs("a client or proxy that pipelines requests waits for a response that never comes"),
                 _ => Finding::unknown(ID, evidence),
             }
         }

@@ -32,7 +32,7 @@ pub(super) fn head(seen: &Seen) -> Finding {
     let or_more = if counted.is_none() { " or more" } else { "" };
     if let Some(counted) = counted.or(at_least).filter(|&counted| counted as usize > excused(one.head)) {
         let evidence = format!(
-            "HEAD: the head alone, {} lines and about {} bytes, came in {counted} segments{or_more}; {needed} would do",
+            "HEAD: the head alone ({} lines, about {} bytes) arrived in {counted} segments{or_more}; {needed} would be enough",
             one.lines, one.head
         );
         return in_pieces(evidence, counted as usize - needed);
@@ -46,9 +46,10 @@ pub(super) fn head(seen: &Seen) -> Finding {
             HEAD,
             format!("HEAD: {} lines, about {} bytes, {}", one.lines, one.head, segments_of(counted as usize)),
         ),
-        None => {
-            Finding::good(HEAD, format!("{}: in {} answers the head was read at once", seen.asked, all.len()))
-        }
+        None => Finding::good(
+            HEAD,
+            format!("{}: in {} responses, the head arrived in one read", seen.asked, all.len()),
+        ),
     }
 }
 
@@ -62,7 +63,7 @@ fn torn(seen: &Seen, all: &[&Sample]) -> Option<Finding> {
     let torn: Vec<&&Sample> = all.iter().filter(|one| one.head_reads > excused(one.head)).collect();
     let most = torn.iter().max_by_key(|one| one.head_reads).filter(|_| torn.len() >= 2)?;
     let evidence = format!(
-        "{}: in {} of {} answers the head, {} lines and about {} bytes, came in up to {} reads, so in as many segments or more",
+        "{}: in {} of {} responses, the head ({} lines, about {} bytes) arrived in up to {} reads, so in at least that number of segments",
         seen.asked,
         torn.len(),
         all.len(),
@@ -82,8 +83,8 @@ fn inferred(seen: &Seen) -> Option<Finding> {
     let whole = one.largest == body && count > excused(one.head) + 1;
     let by_line = body < SMALL && one.lines >= 4 && count > one.lines;
     let how = match (whole, by_line) {
-        (true, _) => "of which the body was one",
-        (_, true) => "a line of the head in each",
+        (true, _) => "one of them the body",
+        (_, true) => "one line of the head in each",
         _ => return None,
     };
     let evidence =
@@ -94,7 +95,7 @@ fn inferred(seen: &Seen) -> Option<Finding> {
 fn in_pieces(evidence: String, more: usize) -> Finding {
     let s = if more == 1 { "" } else { "s" };
     Finding::bad(HEAD, evidence).costs(format!(
-        "{more} packet{s} too many on every response, a system call and a wake-up of the client for each; a check that reads once sees a part of the head"
+        "{more} unneeded packet{s} on every response, each with a system call and a wake-up of the client; a check that reads once sees only part of the head"
     ))
 }
 
@@ -110,7 +111,7 @@ pub(super) fn segments(seen: &Seen) -> Finding {
         let reads = samples.into_iter().flatten().map(|one| one.reads).max();
         let words = reads.map(|reads| {
             format!(
-                "{}: up to {reads} reads; segments could not be counted, and several may be read at once",
+                "{}: up to {reads} reads; segments could not be counted, and one read may contain several",
                 seen.asked
             )
         });
@@ -132,7 +133,7 @@ pub(super) fn segments(seen: &Seen) -> Finding {
     let small = (one.bytes - full * one.room()) / (count - full).max(1);
     if count > ordinary && small < SMALL {
         let words = format!(
-            "{evidence}, {} of them of {small} bytes on the average; {needed} would do",
+            "{evidence}, {} of them with {small} bytes on average; {needed} would be enough",
             count - full
         );
         return Finding::warning(SEGMENTS, words).costs(packets(count - needed));
@@ -141,21 +142,21 @@ pub(super) fn segments(seen: &Seen) -> Finding {
         return Finding::good(SEGMENTS, evidence);
     }
     let apart = if one.body == Body::Chunked { "head and chunks" } else { "head and body" };
-    Finding::good(SEGMENTS, format!("{evidence}, {apart} apart; {needed} would do"))
+    Finding::good(SEGMENTS, format!("{evidence}, {apart} separate; {needed} would be enough"))
         .costs(packets(count - needed))
 }
 
 /// Does a write wait for a delayed acknowledgement?
 pub(super) fn nagle(seen: &Seen) -> Finding {
     let (late, at_once) = (pauses(&seen.late), pauses(&seen.at_once));
-    let evidence = |words: &str| format!("{} on a kept connection: {words}", seen.asked);
+    let evidence = |words: &str| format!("{} on a persistent connection: {words}", seen.asked);
     let (Some(usual), Some(prompt)) = (median(late.iter().copied()), median(at_once.iter().copied())) else {
         return match seen.fresh.is_empty() {
             true => Finding::unknown(NAGLE, nothing(seen)),
             false => Finding::unknown(
                 NAGLE,
                 format!(
-                    "{}: no connection was kept; on a new one nothing waits, for it is acknowledged at once",
+                    "{}: no connection was kept open; on a new one nothing waits, because it is acknowledged at once",
                     seen.asked
                 ),
             ),
@@ -169,19 +170,19 @@ pub(super) fn nagle(seen: &Seen) -> Finding {
         return Finding::bad(
             NAGLE,
             evidence(&format!(
-                "the response pauses {} when its first part is acknowledged late, as clients do, and {} when at once ({} of each)",
+                "the response pauses for {} when its first part is acknowledged late, as clients do, and for {} when at once ({} of each)",
                 time(usual),
                 time(prompt),
                 late.len()
             )),
         )
-        .costs(format!("{} on every such response over a kept connection", time(lost)));
+        .costs(format!("{} on every such response over a persistent connection", time(lost)));
     }
     if usual >= DELAYED {
         return Finding::good(
             NAGLE,
             evidence(&format!(
-                "the response pauses {} whether it is acknowledged late or at once: the pause is the application's",
+                "the response pauses for {} whether it is acknowledged late or at once: the application causes the pause",
                 time(usual)
             )),
         );
@@ -198,12 +199,12 @@ pub(super) fn nagle(seen: &Seen) -> Finding {
 fn nothing(seen: &Seen) -> String {
     match &seen.failure {
         Some(why) => format!("{}: {why}", seen.asked),
-        None => format!("{}: no whole response came when asked again", seen.asked),
+        None => format!("{}: no complete response to a repeated request", seen.asked),
     }
 }
 
 fn packets(more: usize) -> String {
-    format!("{more} packet{} more on every response", if more == 1 { "" } else { "s" })
+    format!("{more} extra packet{} on every response", if more == 1 { "" } else { "s" })
 }
 
 fn segments_of(count: usize) -> String {

@@ -23,12 +23,12 @@ const APART: Duration = Duration::from_millis(50);
 
 pub(super) fn stream(first: &Response) -> Finding {
     let (Some(begins), Some(head)) = (first.first_byte(), &first.head) else {
-        return Finding::unknown(STREAM, "no response to look at");
+        return Finding::unknown(STREAM, "no response to examine");
     };
     if head.content_length.is_some() {
         return Finding::unknown(
             STREAM,
-            "the response has a length, so it is no stream; examine the URL of one",
+            "the response has a length, so it is not a stream; check the URL of a stream",
         );
     }
     let ends = first.seen.last().map_or(begins, |last| last.at);
@@ -40,7 +40,7 @@ pub(super) fn stream(first: &Response) -> Finding {
         first.seen.len()
     );
     if ends.saturating_sub(begins) >= APART {
-        return Finding::good(STREAM, format!("{evidence}: passed on as it was made"));
+        return Finding::good(STREAM, format!("{evidence}: passed on as it was produced"));
     }
     let kind = first.field("content-type").unwrap_or_default().to_ascii_lowercase();
     let says_so = STREAMS.iter().any(|known| kind.starts_with(known));
@@ -50,9 +50,10 @@ pub(super) fn stream(first: &Response) -> Finding {
             events(&kind, &first.body),
             time(ends)
         )),
-        false => {
-            Finding::unknown(STREAM, format!("{evidence}: all at once, so computed whole, or held back"))
-        }
+        false => Finding::unknown(
+            STREAM,
+            format!("{evidence}: all at once, so it was computed as a whole, or held back"),
+        ),
     }
 }
 

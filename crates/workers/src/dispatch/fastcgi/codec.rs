@@ -127,8 +127,8 @@ impl FastCgi {
             close: head.fields.has_token("connection", "close"),
             ..ConnectionWish::default()
         };
-        let CgiMended { folded, blank_before_colon } = self.head.mended();
-        head.mended = Mended { folded, blank_before_colon, ..Mended::default() };
+        let CgiMended { folded, space_before_colon } = self.head.mended();
+        head.mended = Mended { folded, space_before_colon, ..Mended::default() };
         Ok(Some(used))
     }
 

@@ -117,7 +117,7 @@ impl<C: Dialect> Relay<'_, '_, C> {
         }
         self.risked = true;
         self.anew = kept;
-        Some(if kept { "closed_idle" } else { "closed_unanswered" })
+        Some(if kept { "closed_idle" } else { "closed_without_response" })
     }
 
     /// No response will come, or not all of it.

@@ -91,7 +91,7 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
         let expects = asks && !relay.app.servers.expectation().is_ignored(Instant::now().into_std());
         if asks && !expects {
             // Known to be ignored: answered for the server, at once.
-            relay.exchange.request_mut().stalls.insert(Stall::ExpectationUnanswered);
+            relay.exchange.request_mut().stalls.insert(Stall::ExpectationIgnored);
         }
         let upgrade = offered_protocols(relay.exchange);
         let opening = Opening {
@@ -385,7 +385,7 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
             if timer.as_mut().poll(cx).is_pending() {
                 return false;
             }
-            self.relay.exchange.request_mut().stalls.insert(Stall::ExpectationUnanswered);
+            self.relay.exchange.request_mut().stalls.insert(Stall::ExpectationIgnored);
             self.relay.app.servers.expectation().handle_ignored(Instant::now().into_std());
         }
         self.expects = None;
