@@ -1,18 +1,11 @@
 #!/usr/bin/env python3
 """Checks the language of what users read: banned words and patterns in the documentation and in the program's messages, and lines of Markdown over the width.
 
-    .ci/words.py            check; ends with status 1 when something is found
-    .ci/words.py --all      also list what is tolerated until it is rewritten
-
-Pages and sources that are not rewritten yet are in TOLERATED with the number of findings they may have. That number only falls: a file with fewer findings than
-it may have fails too, so that the number is lowered with it.
-
-Standard library only.
+Standard library only. Ends with status 1 when something is found.
 """
 
 import pathlib
 import re
-import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -20,7 +13,7 @@ WIDTH = 120
 
 # pattern -> what to write instead. Matched without regard to case, in prose: outside code blocks, `code` and link targets.
 BANNED = {
-    r"(?<!not )(?<!\")\banswer(s|ed|ing)?\b(?!\")(?! (a|to a|the) ping)(?! in \W| with PONG)": "response; to respond, to return (to answer: only of a process that replies to a ping)",
+    r"(?<!not )(?<!DNS )(?<!\")\banswer(s|ed|ing)?\b(?!\")(?! (a|to a|the) ping)(?! in \W| with PONG)": "response; to respond, to return (to answer: only of a process that replies to a ping)",
     r"\b(whoever|whom)\b": "the noun: the client, any caller",
     r"(?-i:(^|[.!?] )(Of (?!course)|Whoever\b|What is\b))": "subject, verb, object",
     r"(?<!there )\bis no (?!longer\b|more\b)[a-z]+": "is not a, there is no",
@@ -49,46 +42,28 @@ PAGES = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "ARCHITECTURE.md", "docs
 SOURCES = ["crates/config/src/**/*.rs", "crates/keepwarm/src/**/*.rs", "crates/doctor/src/**/*.rs", "crates/workers/src/**/*.rs", "crates/egress/src/**/*.rs",
            "crates/net/src/**/*.rs", "crates/edge/src/**/*.rs", "crates/telemetry/src/**/*.rs"]  # fmt: skip
 
-# file -> findings that it may have until it is rewritten.
-TOLERATED = ROOT / ".ci" / "words-tolerated.txt"
-
 
 def main():
-    tolerated = dict(read_tolerated())
     failed = False
-    found = {}
     for path in sorted({page for pattern in PAGES for page in ROOT.glob(pattern)}):
-        found[name(path)] = list(page_findings(path))
+        failed |= report(path, page_findings(path))
     for path in sorted({source for pattern in SOURCES for source in ROOT.glob(pattern)}):
         if "tests" not in path.parts and path.stem not in ("tests", "simulation"):
-            found[name(path)] = list(source_findings(path))
-    for file, findings in found.items():
-        allowed = tolerated.pop(file, 0)
-        if len(findings) > allowed or "--all" in sys.argv:
-            for number, text, advice in findings:
-                print(f"words: {file}:{number}: {text!r}: {advice}", file=sys.stderr)
-        if len(findings) > allowed:
-            failed = True
-        elif len(findings) < allowed:
-            failed = True
-            print(f"words: {file} has {len(findings)} findings left: write that into {name(TOLERATED)}, where {allowed} stands", file=sys.stderr)
-    for file in tolerated:
-        failed = True
-        print(f"words: {name(TOLERATED)} names {file}, which is not there", file=sys.stderr)
-    if "--write" in sys.argv:
-        TOLERATED.write_text("".join(f"{len(findings)} {file}\n" for file, findings in found.items() if findings))
-        return 0
+            failed |= report(path, source_findings(path))
     return 1 if failed else 0
+
+
+def report(path, findings):
+    """Prints them; whether there are any."""
+    found = False
+    for number, text, advice in findings:
+        found = True
+        print(f"words: {name(path)}:{number}: {text!r}: write {advice}", file=sys.stderr)
+    return found
 
 
 def name(path):
     return str(path.relative_to(ROOT))
-
-
-def read_tolerated():
-    for line in TOLERATED.read_text().splitlines():
-        count, file = line.split(" ", 1)
-        yield file, int(count)
 
 
 def page_findings(path):

@@ -69,7 +69,9 @@ impl Rules {
         failed: &["truncated"],
         given_again: |record| {
             record.contains("request retried")
-                && ["closed_without_response", "closed_idle", "worker_died"].iter().any(|why| record.contains(why))
+                && ["closed_without_response", "closed_idle", "worker_died"]
+                    .iter()
+                    .any(|why| record.contains(why))
         },
     };
 }

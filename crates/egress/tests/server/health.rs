@@ -82,7 +82,7 @@ fn an_endpoint_that_fails_its_checks_gets_no_calls_until_it_passes() {
     let failure = checked.state(&one).check_failure().unwrap();
     assert_eq!(
         (failure.name, failure.sentence.as_str()),
-        ("health_status", "it responds with 503 to /health?deep")
+        ("health_status", "it responds to /health?deep with 503")
     );
     let before = one.calls();
     for _ in 0..20 {

@@ -54,7 +54,7 @@ async fn a_certificate_of_an_unknown_authority_is_refused() {
         let (authority, other) = (Authority::new(), Authority::new());
         let error = refused(&authority, &other.identity("a.test"), "a.test").await;
         assert_eq!(error.name, "certificate_unknown_issuer");
-        assert!(error.sentence.contains("a.test: set ca"), "{error}");
+        assert!(error.sentence.contains("a.test; set ca"), "{error}");
     })
     .await;
 }
