@@ -156,7 +156,7 @@ fn an_endpoint_that_fails_its_checks_gets_no_calls() {
     call_until(&mut client, "ill");
     status.store(500, Ordering::SeqCst);
     let line = server.wait_for_log("endpoint fails its health checks", BOUND);
-    assert!(line.contains("health_status") && line.contains("it responds with 500 to /health"), "{line}");
+    assert!(line.contains("health_status") && line.contains("it responds to /health with 500"), "{line}");
     for _ in 0..20 {
         assert_eq!(client.ask(get("/")).text(), "well");
     }
