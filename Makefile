@@ -2,34 +2,34 @@
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint bench matrix fuzz docs
 
-help: ## what can be made
+help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile | expand -t 14
 
-demo: ## build, serve the Flask example on 127.0.0.1:8080, show the five stalls gone (DEMO_ONCE=1: then stop)
+demo: ## build, serve the Flask example on 127.0.0.1:8080, show that the five stalls are gone (DEMO_ONCE=1: then exit)
 	@scripts/demo
 
-test: ## every test: the workspace's and the Python adapter's
+test: ## run every test: the workspace's and the adapters'
 	@scripts/test
 
-lint: ## format, clippy, architecture, licences
+lint: ## check format, clippy, architecture, licences
 	cargo fmt --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	.ci/architecture.py
 	.ci/licences.py
 
-bench: ## Keepwarm and its peers side by side (about ten minutes; nothing else should run)
+bench: ## measure Keepwarm and its peers side by side (about ten minutes; run nothing else)
 	@scripts/setup bench
 	cargo build --release --locked -p keepwarm
 	bench/.venv/bin/python bench/load/run.py
 
-matrix: ## keepwarm check on the servers people use, compared with curl, ab and tcpdump (five minutes; needs root for tcpdump)
+matrix: ## run keepwarm check on widely used servers and compare it with curl, ab and tcpdump (five minutes; needs root)
 	@scripts/doctor-matrix
 
-fuzz: ## every fuzz target for a minute
+fuzz: ## run every fuzz target for a minute
 	@scripts/setup fuzz
 	fuzz/run 60
 
-docs: ## the crates' documentation, and docs/reference from the definitions of the keys
+docs: ## build the crates' documentation, and docs/reference from the definitions of the keys
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
 	cargo run --quiet --locked -p keepwarm -- reference >target/configuration.md
 	cargo run --quiet --locked -p keepwarm -- reference --schema >target/keepwarm.schema.json
