@@ -253,7 +253,7 @@ fn a_file_that_is_not_used_is_named() {
     let folder = Folder::new("unused");
     folder.write("keepwarm.toml", "");
     folder.write("app.py", "def application(environ, start_response): ...\n");
-    let unused = "keepwarm.toml is here and not used";
+    let unused = "keepwarm.toml in this directory is ignored";
     let output = run(&["run", "app.py", "--dry-run"], &folder.0);
     assert!(said(&output).contains(unused), "{}", said(&output));
     let output = run(&["run", "--dry-run"], &folder.0);
