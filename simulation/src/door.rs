@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keepwarm_edge::{Edge, ForwardedFields, Route, Site, Target};
-use keepwarm_egress::{Door as DoorHandler, Place, Source, Upstream, UpstreamRoute, UpstreamSettings};
+use keepwarm_egress::{Door as DoorHandler, SourceAddress, Source, Upstream, UpstreamRoute, UpstreamSettings};
 use keepwarm_net::simulation::{self, Faults, PeerListener, Rng, Settings};
 use keepwarm_net::{ConnectionLimits, Endpoint, Handler, Passing, Protocol, Scheme, StopListening};
 
@@ -137,7 +137,7 @@ impl Scenario for Door {
         let remotes = plan::remotes(self.threads);
         let origin: SocketAddr = ORIGIN.parse().expect("an address");
         let source =
-            Source { place: Place::Address(origin), authority: ORIGIN.into(), weight: 1, priority: 0 };
+            Source { address: SourceAddress::Address(origin), authority: ORIGIN.into(), weight: 1, priority: 0 };
         let scheme = if self.far.tls.is_some() { Scheme::Https } else { Scheme::Http };
         let mut settings = UpstreamSettings::new(scheme, vec![source]);
         settings.protocol = self.far.protocol;

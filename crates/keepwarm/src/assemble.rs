@@ -15,7 +15,7 @@ use keepwarm_edge::{
     Cidr, Files, HostPattern, LocationPiece, PathPattern, Redirect, Respond, Route, SendFiles, Site, Target,
     TryFiles,
 };
-use keepwarm_egress::{RateLimited, UpstreamRoute};
+use keepwarm_egress::{RateLimitHandler, UpstreamRoute};
 use keepwarm_net::{ConnectionLimits, EarlyHints, FieldEdits, Handler, Passing, WebSocketLimits};
 use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links, Protocol, ServerPolicy};
 use keepwarm_workers::supervisor::{
@@ -339,7 +339,7 @@ fn with_limit(
     let Some(name) = &route.rate_limit else { return Ok(handler) };
     let limiter =
         parts.upstreams.limits().get(name).ok_or_else(|| format!("there is no rate limit {name:?}"))?;
-    Ok(Arc::new(RateLimited::new(handler, Arc::clone(limiter))))
+    Ok(Arc::new(RateLimitHandler::new(handler, Arc::clone(limiter))))
 }
 
 /// The app's handler with the files that stand before it and behind it.

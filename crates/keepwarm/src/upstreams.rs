@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use keepwarm_config::{self as config, Config};
-use keepwarm_egress::{CallLog, Discovery, Names, RateLimiter, Upstream};
+use keepwarm_egress::{CallLog, Discovery, DnsResolver, RateLimiter, Upstream};
 use keepwarm_net::{ClientTls, DataPlane, Protocol, Remote, Scheme, restarted};
 use tokio::task::JoinHandle;
 
@@ -24,7 +24,7 @@ pub(crate) struct Upstreams {
     /// Those that a configuration which is about to serve has in their place or beside them.
     next: BTreeMap<String, Kept>,
     /// Who looks names up, by the servers that are asked.
-    names: BTreeMap<Vec<SocketAddr>, Arc<Names>>,
+    names: BTreeMap<Vec<SocketAddr>, Arc<DnsResolver>>,
     limits: RateLimits,
     /// Where checks are made and stores are asked; started with the first upstream or store.
     background: Option<DataPlane>,
@@ -180,7 +180,7 @@ impl Upstreams {
         upstream.set_limiter(self.limiter(config));
         let attended = Arc::downgrade(&upstream);
         if let Some(remote) = self.remote() {
-            remote.spawn(move || keepwarm_egress::attend(attended));
+            remote.spawn(move || keepwarm_egress::run_health_checks(attended));
         }
         Kept {
             discovery: self.discover(&upstream),
@@ -220,7 +220,7 @@ impl Upstreams {
             upstream: Arc::clone(upstream.name()),
             sources: settings.sources.clone(),
             dns: settings.dns.clone(),
-            names: Arc::clone(names.or_insert_with(|| Names::new(&settings.dns.resolver))),
+            names: Arc::clone(names.or_insert_with(|| DnsResolver::new(&settings.dns.resolver))),
             status: Arc::clone(upstream.discovery()),
         };
         let upstream = Arc::clone(upstream);

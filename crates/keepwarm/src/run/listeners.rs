@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use arc_swap::ArcSwap;
 use keepwarm_config::{Bind, Config, ForwardProxy, Upstream, door_url};
-use keepwarm_egress::{CallLog, Names, Resolver};
+use keepwarm_egress::{CallLog, DnsResolver, Resolver};
 use keepwarm_net::{Bound, ConnectionLimits, ListenerContext, OpenConnections, Remote, StopListening};
 
 use super::connection_limit;
@@ -196,7 +196,7 @@ impl Listeners {
         log: Option<CallLog>,
     ) -> Calls {
         let resolver = self.resolver.get_or_insert_with(|| {
-            let (resolver, driver) = Resolver::new(Names::new(&[]));
+            let (resolver, driver) = Resolver::new(DnsResolver::new(&[]));
             tokio::spawn(driver.run());
             resolver
         });
