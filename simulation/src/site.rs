@@ -92,7 +92,8 @@ pub(crate) fn edge(app: &Arc<App>, max_body: Option<u64>) -> Arc<Edge> {
 
 /// In the end nobody has a request of it, and nobody waits for one. A response that its client has may not be over for its worker: HEAD.
 pub(crate) async fn until_idle(app: &App) {
-    let is_idle = || app.waiting() == 0 && app.activity().iter().all(|worker| worker.in_hand.is_empty());
+    let is_idle =
+        || app.waiting() == 0 && app.activity().iter().all(|worker| worker.active_requests.is_empty());
     for _ in 0..900 {
         if is_idle() {
             return;

@@ -19,7 +19,7 @@ use keepwarm_egress::{RateLimitHandler, UpstreamRoute};
 use keepwarm_net::{ConnectionLimits, EarlyHints, FieldEdits, Handler, Passing, WebSocketLimits};
 use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links, Protocol, ServerPolicy};
 use keepwarm_workers::supervisor::{
-    AppSpec, Contact, Credentials, Limit, ProcessSettings, Recycling, Scaling,
+    AppSpec, Credentials, Limit, ProcessSettings, Recycling, Scaling, WorkerInterface,
 };
 
 use crate::run_as::{self, Choice};
@@ -74,9 +74,9 @@ pub(crate) fn spec(app: &App, doors: &DoorVariables) -> io::Result<AppSpec> {
         directory: app.directory.clone(),
         env,
         process: process(app, user),
-        contact: match server(app) {
-            Some(_) => Contact::Server,
-            None => Contact::Wire,
+        interface: match server(app) {
+            Some(_) => WorkerInterface::Server,
+            None => WorkerInterface::Wire,
         },
         ends_at_quit: children.is_some(),
         children,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keepwarm_workers::dispatch::Pulse;
+use keepwarm_workers::dispatch::AppHealth;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -64,11 +64,11 @@ pub(super) async fn ready(view: &View) -> Health {
     for (place, (name, _)) in served.apps.iter().enumerate() {
         let (name, app) = (name.clone(), view.links.app(name));
         asked.spawn(async move {
-            let pulse = match app {
-                Some(app) => app.pulse(RESPONSE).await,
-                None => Pulse::NoWorker(None),
+            let health = match app {
+                Some(app) => app.check_health(RESPONSE).await,
+                None => AppHealth::NoWorker(None),
             };
-            (place, name, pulse.is_good(), words(&pulse))
+            (place, name, health.is_good(), words(&health))
         });
     }
     let mut responses = asked.join_all().await;
@@ -82,16 +82,16 @@ pub(super) async fn ready(view: &View) -> Health {
     health
 }
 
-fn words(pulse: &Pulse) -> String {
-    match pulse {
-        Pulse::Responded(after) => format!("a worker answered in {:.1} ms", after.as_secs_f64() * 1e3),
-        Pulse::Busy(1) => "its worker is at work on requests".to_owned(),
-        Pulse::Busy(workers) => format!("{workers} workers are at work on requests"),
-        Pulse::Silent(1) => "its worker is idle, and does not respond".to_owned(),
-        Pulse::Silent(workers) => format!("{workers} workers are idle, and none answers"),
-        Pulse::Away(address) => format!("nobody takes connections at {address}"),
-        Pulse::NoWorker(Some(reason)) => format!("given up: {reason}"),
-        Pulse::NoWorker(None) => "no worker is ready".to_owned(),
+fn words(health: &AppHealth) -> String {
+    match health {
+        AppHealth::Responded(after) => format!("a worker answered in {:.1} ms", after.as_secs_f64() * 1e3),
+        AppHealth::Busy(1) => "its worker is at work on requests".to_owned(),
+        AppHealth::Busy(workers) => format!("{workers} workers are at work on requests"),
+        AppHealth::Silent(1) => "its worker is idle, and does not respond".to_owned(),
+        AppHealth::Silent(workers) => format!("{workers} workers are idle, and none answers"),
+        AppHealth::Away(address) => format!("nobody takes connections at {address}"),
+        AppHealth::NoWorker(Some(reason)) => format!("given up: {reason}"),
+        AppHealth::NoWorker(None) => "no worker is ready".to_owned(),
     }
 }
 

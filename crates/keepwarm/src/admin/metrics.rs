@@ -8,7 +8,7 @@ use std::time::UNIX_EPOCH;
 use keepwarm_telemetry::cells::Times;
 use keepwarm_telemetry::counters;
 use keepwarm_telemetry::meters::{CLASSES, ListenerTotals, RouteTotals};
-use keepwarm_workers::supervisor::{Death, Reason, Recycled, WorkerState};
+use keepwarm_workers::supervisor::{Death, Reason, RecycleReason, WorkerState};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
@@ -148,7 +148,7 @@ fn workers(status: &Status) -> Vec<Family> {
             "keepwarm_worker_recycles",
             "Workers that were replaced on purpose",
             None,
-            reasons::<Recycled>(&status.apps, |counts| &counts.recycles),
+            reasons::<RecycleReason>(&status.apps, |counts| &counts.recycles),
         ),
         counter(
             "keepwarm_worker_deaths",

@@ -110,7 +110,7 @@ async fn boot_one(
 
 /// What is said of an app whose worker is ready.
 fn ready(app: &App, links: &Links, took: Duration) -> String {
-    let about = links.app(&app.name).and_then(|app| app.about());
+    let about = links.app(&app.name).and_then(|app| app.description());
     let program = language::describe_interpreter(app).map(|program| format!("by {program}"));
     let title = assemble::title(app);
     let details: Vec<_> =

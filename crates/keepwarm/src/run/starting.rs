@@ -206,7 +206,7 @@ impl Server {
                 let _ = writeln!(out, "  failed    {title}: it responds with 503 until {until}");
                 continue;
             }
-            let about = self.links.app(&app.name).and_then(|app| app.about()).unwrap_or_default();
+            let about = self.links.app(&app.name).and_then(|app| app.description()).unwrap_or_default();
             let program = language::describe_interpreter(app).map(|program| format!(", by {program}"));
             let (title, at_once) = (assemble::title(app), at_once(app));
             let _ = writeln!(out, "  serving   {title} ({about}, {at_once}{})", program.unwrap_or_default());

@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use keepwarm_egress::{Upstream, UpstreamStatus};
 use keepwarm_net::Remote;
 use keepwarm_telemetry::meters::{self, ListenerTotals, RouteTotals};
-use keepwarm_workers::dispatch::{InHand, Links, StandingServer, WorkerActivity};
+use keepwarm_workers::dispatch::{ActiveRequest, ExternalServerStatus, Links, WorkerActivity};
 use keepwarm_workers::supervisor::{Snapshot, Supervisor, WorkerSnapshot};
 
 use crate::readiness::Readiness;
@@ -93,7 +93,7 @@ impl View {
         AppStatus {
             name: name.to_owned(),
             threads,
-            about: app.as_ref().and_then(|app| app.about()),
+            about: app.as_ref().and_then(|app| app.description()),
             queue: app.as_ref().map_or(0, |app| app.waiting()),
             counts: snapshot.apps.iter().find(|app| &*app.app == name).cloned(),
             failed: snapshot
@@ -101,7 +101,7 @@ impl View {
                 .iter()
                 .find(|failed| &*failed.app == name)
                 .map(|failed| failed.reason.clone()),
-            standing: app.and_then(|app| app.standing()),
+            external: app.and_then(|app| app.external()),
         }
     }
 }
@@ -134,14 +134,14 @@ pub(crate) struct AppStatus {
     /// Why it was given up.
     pub(crate) failed: Option<String>,
     /// In place of workers.
-    pub(crate) standing: Option<StandingServer>,
+    pub(crate) external: Option<ExternalServerStatus>,
 }
 
 #[derive(Debug)]
 pub(crate) struct WorkerStatus {
     pub(crate) worker: WorkerSnapshot,
     /// The requests it holds, the oldest first.
-    pub(crate) in_hand: Vec<InHand>,
+    pub(crate) active_requests: Vec<ActiveRequest>,
 }
 
 #[derive(Debug)]
@@ -161,8 +161,8 @@ pub(crate) struct RouteStatus {
 fn workers(snapshot: Snapshot, mut activity: Vec<WorkerActivity>) -> Vec<WorkerStatus> {
     let status = |worker: WorkerSnapshot| {
         let at = activity.iter().position(|activity| Some(activity.worker.pid) == worker.pid);
-        let in_hand = at.map(|at| activity.swap_remove(at).in_hand).unwrap_or_default();
-        WorkerStatus { worker, in_hand }
+        let active_requests = at.map(|at| activity.swap_remove(at).active_requests).unwrap_or_default();
+        WorkerStatus { worker, active_requests }
     };
     snapshot.workers.into_iter().map(status).collect()
 }

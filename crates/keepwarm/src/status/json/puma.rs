@@ -39,8 +39,8 @@ fn worker(status: &WorkerStatus, threads: usize, queue: usize) -> Value {
     let now = SystemTime::now();
     let started = worker.started.map(|started| now - Instant::now().saturating_duration_since(started));
     // Those without an age wait there behind another.
-    let busy = status.in_hand.iter().filter(|request| request.age.is_some()).count();
-    let waiting = status.in_hand.len() - busy;
+    let busy = status.active_requests.iter().filter(|request| request.age.is_some()).count();
+    let waiting = status.active_requests.len() - busy;
     json!({
         "started_at": started.map(time),
         "pid": worker.pid,

@@ -124,7 +124,7 @@ pub(super) fn begin(talk: &mut Conversation<'_, '_>, response: &Response<'_>) {
             talk.exchange.deadlines().set(Wait::Response, None);
             talk.messages = Some(Messages::default());
             // It may never end.
-            talk.app.handle_response(&talk.call.about);
+            talk.app.handle_response(&talk.call.summary);
         }
         Err(bad) => {
             tracing::error!(app = %talk.app.name, id = %id(talk.exchange), "{bad}");

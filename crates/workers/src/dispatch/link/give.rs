@@ -39,7 +39,7 @@ impl Link {
             let dead = inner.dead;
             drop(inner);
             job.call.keep_frame(job.frame);
-            job.call.put(Item::Lost { unprocessed: true, verdict: None });
+            job.call.put(Item::Lost { unprocessed: true, kill_reason: None });
             if !dead {
                 self.take_no_more();
             }
@@ -55,7 +55,7 @@ impl Link {
             inner.write(&self.socket, &frames);
             return;
         }
-        if !inner.in_order || (inner.session.open_streams() == 1 && inner.tail.is_none()) {
+        if !inner.in_order || (inner.session.open_streams() == 1 && inner.post_response.is_none()) {
             job.call.begin_work();
         }
         inner.taken += 1;

@@ -69,9 +69,9 @@ fn identity(file: &Path) -> Option<Identity> {
     Some([about.dev().cast_signed(), about.ino().cast_signed(), about.mtime(), about.mtime_nsec()])
 }
 
-/// The groups to kill, the files to remove, and the line that is still coming.
+/// The groups to kill, the files to remove, and the line that is still incomplete.
 #[derive(Default)]
-pub(super) struct List {
+pub(super) struct CleanupList {
     pub(super) groups: HashSet<Pid>,
     files: HashMap<Vec<u8>, Identity>,
     folders: HashSet<Vec<u8>>,
@@ -79,7 +79,7 @@ pub(super) struct List {
     line: Vec<u8>,
 }
 
-impl List {
+impl CleanupList {
     pub(super) fn handle_bytes(&mut self, bytes: &[u8]) {
         for &byte in bytes {
             if byte == b'\n' {
@@ -139,8 +139,8 @@ fn file(rest: &[u8]) -> Option<(Vec<u8>, Identity)> {
 mod tests {
     use super::*;
 
-    fn list(lines: &[Vec<u8>]) -> List {
-        let mut list = List::default();
+    fn list(lines: &[Vec<u8>]) -> CleanupList {
+        let mut list = CleanupList::default();
         lines.iter().for_each(|line| list.handle_bytes(line));
         list
     }
