@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_edge::{Edge, ForwardedFields, Route, Site, Target};
+use keepwarm_edge::{Edge, Route, Site, Target};
 use keepwarm_egress::{
     Door as DoorHandler, Source, SourceAddress, Upstream, UpstreamRoute, UpstreamSettings,
 };
@@ -221,7 +221,6 @@ impl Door {
         let mut route = Route::to(Target::App {
             name: "search".into(),
             handler: Arc::new(UpstreamRoute::new(Arc::clone(upstream))),
-            forwarded: ForwardedFields::default(),
         });
         route.passing = Passing { buffer_request, buffer_response, ..Passing::default() };
         Arc::new(Edge::new(Site::new(vec![route], Vec::new())))

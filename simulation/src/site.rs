@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use keepwarm_edge::{Edge, ForwardedFields, Route, Site, Target};
+use keepwarm_edge::{Edge, Route, Site, Target};
 use keepwarm_net::simulation::{self, Peer};
 use keepwarm_net::{
     BindTo, ConnectionLimits, Handler, ListenerContext, OpenConnections, Remote, StopListening, bind,
@@ -54,11 +54,7 @@ pub(crate) async fn until_closed(open: &OpenConnections, patience: Duration) {
 
 /// A route that gives everything to the app.
 pub(crate) fn route(app: &Arc<App>) -> Route {
-    Route::to(Target::App {
-        name: Arc::clone(&app.name),
-        handler: Arc::new(AppHandler(Arc::clone(app))),
-        forwarded: ForwardedFields::default(),
-    })
+    Route::to(Target::App { name: Arc::clone(&app.name), handler: Arc::new(AppHandler(Arc::clone(app))) })
 }
 
 /// Listens there on these threads, for at most so many connections at once.
