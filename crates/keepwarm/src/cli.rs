@@ -50,7 +50,7 @@ pub(crate) enum Command {
     /// Serve an application
     Run(Run),
     /// Have the running Keepwarm read its configuration again and replace its workers, losing no request
-    Reload(Which),
+    Reload(InstanceSelector),
     /// Show what the running Keepwarm does: apps, workers, listeners
     Status(Status),
     /// Show where a worker stands: the stack of its threads, which also goes to the log
@@ -117,7 +117,7 @@ pub(crate) struct Status {
     #[arg(long)]
     pub(crate) watch: bool,
     #[command(flatten)]
-    pub(crate) which: Which,
+    pub(crate) selector: InstanceSelector,
 }
 
 #[derive(Debug, Args)]
@@ -125,12 +125,12 @@ pub(crate) struct Stack {
     /// The worker: APP/NUMBER as `keepwarm status` shows it, or its process id
     pub(crate) worker: String,
     #[command(flatten)]
-    pub(crate) which: Which,
+    pub(crate) selector: InstanceSelector,
 }
 
 /// Which of the running Keepwarms is meant.
 #[derive(Debug, Args)]
-pub(crate) struct Which {
+pub(crate) struct InstanceSelector {
     /// The configuration file of the Keepwarm that is meant
     #[arg(
         long,

@@ -20,11 +20,11 @@ pub(crate) struct Watch {
     _watcher: RecommendedWatcher,
     changes: mpsc::UnboundedReceiver<Change>,
     /// Changes that wait for the end of those that come with them.
-    seen: Vec<(Instant, Change)>,
-    watched: Watched,
+    pending: Vec<(Instant, Change)>,
+    watched: WatchList,
 }
 
-/// What was seen.
+/// A change of a watched file.
 #[derive(Debug)]
 enum Change {
     /// Something happened to this path.
@@ -35,13 +35,13 @@ enum Change {
     Unknown,
 }
 
-/// What is watched: apps, with their directories and patterns.
+/// The watched apps, with their directories and patterns.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Watched(Vec<(String, PathBuf, Vec<String>)>);
+struct WatchList(Vec<(String, PathBuf, Vec<String>)>);
 
 /// Watches what the configuration says, if it says anything.
 pub(crate) fn start(config: &Config) -> Option<Watch> {
-    let watched = Watched::of(config);
+    let watched = WatchList::of(config);
     if watched.0.is_empty() {
         return None;
     }
@@ -78,7 +78,7 @@ pub(crate) fn start(config: &Config) -> Option<Watch> {
         Ok(watcher)
     });
     match started {
-        Ok(watcher) => Some(Watch { _watcher: watcher, changes, seen: Vec::new(), watched }),
+        Ok(watcher) => Some(Watch { _watcher: watcher, changes, pending: Vec::new(), watched }),
         Err(error) => {
             tracing::error!(%error, "files cannot be watched; changes need `keepwarm reload`");
             None
@@ -88,7 +88,7 @@ pub(crate) fn start(config: &Config) -> Option<Watch> {
 
 /// Whether this watches what the configuration says.
 pub(crate) fn is_same(watch: Option<&Watch>, config: &Config) -> bool {
-    let watched = Watched::of(config);
+    let watched = WatchList::of(config);
     watch.map_or(watched.0.is_empty(), |watch| watch.watched == watched)
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn is_same(watch: Option<&Watch>, config: &Config) -> bool {
 pub(crate) async fn changed(watch: &mut Option<Watch>) -> Vec<String> {
     let Some(watch) = watch else { return std::future::pending().await };
     loop {
-        let change = match watch.seen.first() {
+        let change = match watch.pending.first() {
             None => watch.changes.recv().await,
             Some((first, _)) => {
                 let limit = (Instant::now() + SETTLE).min(*first + SETTLE_LIMIT);
@@ -115,7 +115,7 @@ pub(crate) async fn changed(watch: &mut Option<Watch>) -> Vec<String> {
             }
         };
         match change {
-            Some(change) => watch.seen.push((Instant::now(), change)),
+            Some(change) => watch.pending.push((Instant::now(), change)),
             None => std::future::pending().await,
         }
     }
@@ -125,7 +125,7 @@ impl Watch {
     /// Whose files have changed, by what was seen.
     fn apps(&mut self) -> Vec<String> {
         let mut apps = BTreeSet::new();
-        for (_, change) in self.seen.drain(..) {
+        for (_, change) in self.pending.drain(..) {
             for (app, path) in self.watched.apps_of(&change) {
                 if apps.insert(app.to_owned()) {
                     match path {
@@ -139,7 +139,7 @@ impl Watch {
     }
 }
 
-impl Watched {
+impl WatchList {
     fn of(config: &Config) -> Self {
         let apps = config.apps.iter().filter(|app| !app.watch.is_empty());
         Self(
@@ -251,7 +251,7 @@ mod tests {
         let app = |name: &str, directory: &str| {
             (name.to_owned(), PathBuf::from(directory), vec!["**/*.py".to_owned()])
         };
-        let watched = Watched(vec![app("a", "/a"), app("b", "/b"), app("in-a", "/a/in")]);
+        let watched = WatchList(vec![app("a", "/a"), app("b", "/b"), app("in-a", "/a/in")]);
         let names = |change| watched.apps_of(&change).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
         assert_eq!(names(Change::Path("/a/x.py".into())), ["a"]);
         assert_eq!(names(Change::Path("/a/in/x.py".into())), ["a", "in-a"]);

@@ -60,19 +60,19 @@ pub(super) async fn ready(view: &View) -> Health {
         return Health::of(stuck.into_iter().map(|index| part(&format!("data-{index}"), false)).collect());
     }
     let served = view.served();
-    let mut asked = tokio::task::JoinSet::new();
-    for (place, (name, _)) in served.apps.iter().enumerate() {
+    let mut checks = tokio::task::JoinSet::new();
+    for (index, (name, _)) in served.apps.iter().enumerate() {
         let (name, app) = (name.clone(), view.links.app(name));
-        asked.spawn(async move {
+        checks.spawn(async move {
             let health = match app {
                 Some(app) => app.check_health(RESPONSE).await,
                 None => AppHealth::NoWorker(None),
             };
-            (place, name, health.is_good(), words(&health))
+            (index, name, health.is_good(), words(&health))
         });
     }
-    let mut responses = asked.join_all().await;
-    responses.sort_by_key(|(place, ..)| *place);
+    let mut responses = checks.join_all().await;
+    responses.sort_by_key(|(index, ..)| *index);
     let mut health =
         Health::of(responses.into_iter().map(|(_, name, good, words)| (name, good, words)).collect());
     health.degraded = stuck

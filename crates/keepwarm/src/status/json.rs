@@ -10,10 +10,10 @@ use keepwarm_telemetry::timestamp;
 use keepwarm_workers::dispatch::ActiveRequest;
 use serde_json::{Map, Value, json};
 
-use crate::status::view::{AppStatus, ListenerStatus, Status, WorkerStatus};
+use crate::status::view::{AppStatus, ListenerStatus, StatusSnapshot, WorkerStatus};
 
 /// The whole of it.
-pub(crate) fn json(status: &Status) -> Value {
+pub(crate) fn json(status: &StatusSnapshot) -> Value {
     let open: u64 = status.listeners.iter().map(|listener| listener.totals.open).sum();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -30,7 +30,7 @@ pub(crate) fn json(status: &Status) -> Value {
     })
 }
 
-fn app(app: &AppStatus, status: &Status) -> Value {
+fn app(app: &AppStatus, status: &StatusSnapshot) -> Value {
     let mut classes = [0; CLASSES.len()];
     for route in status.routes.iter().filter(|route| route.app == app.name) {
         classes.iter_mut().zip(route.totals.classes).for_each(|(sum, more)| *sum += more);

@@ -11,7 +11,7 @@ use keepwarm_workers::dispatch::{ActiveRequest, ExternalServerStatus, Links, Wor
 use keepwarm_workers::supervisor::{Snapshot, Supervisor, WorkerSnapshot};
 
 use crate::readiness::Readiness;
-use crate::subjects::Subject;
+use crate::subjects::OwnTarget;
 
 /// The parts.
 #[derive(Debug)]
@@ -23,12 +23,12 @@ pub(crate) struct View {
     pub(crate) readiness: Readiness,
     pub(crate) started: SystemTime,
     begun: Instant,
-    served: ArcSwap<Served>,
+    served: ArcSwap<ServedConfig>,
 }
 
-/// What the present configuration serves.
+/// What the active configuration serves.
 #[derive(Debug, Default)]
-pub(crate) struct Served {
+pub(crate) struct ServedConfig {
     /// The apps, in the order of the configuration; of those of Ruby, how many threads a worker has.
     pub(crate) apps: Vec<(String, Option<usize>)>,
     /// The listeners, with the addresses they have.
@@ -36,7 +36,7 @@ pub(crate) struct Served {
     /// The upstreams.
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     /// What of it can be examined from outside.
-    pub(crate) subjects: Vec<Subject>,
+    pub(crate) subjects: Vec<OwnTarget>,
 }
 
 impl View {
@@ -58,21 +58,21 @@ impl View {
     }
 
     /// The configuration has changed.
-    pub(crate) fn set_served(&self, served: Served) {
+    pub(crate) fn set_served(&self, served: ServedConfig) {
         self.served.store(Arc::new(served));
     }
 
-    pub(crate) fn served(&self) -> Arc<Served> {
+    pub(crate) fn served(&self) -> Arc<ServedConfig> {
         self.served.load_full()
     }
 
     /// Looks at everything, once.
-    pub(crate) async fn look(&self) -> Status {
+    pub(crate) async fn look(&self) -> StatusSnapshot {
         let snapshot = self.supervisor.snapshot().await;
         let served = self.served();
         let routes = meters::routes();
         let apps = served.apps.iter().map(|(name, threads)| self.app(name, *threads, &snapshot)).collect();
-        Status {
+        StatusSnapshot {
             started: self.started,
             uptime: self.begun.elapsed(),
             ready: self.readiness.is_ready(),
@@ -106,9 +106,9 @@ impl View {
     }
 }
 
-/// Everything at one moment.
+/// The status of the process at one moment.
 #[derive(Debug)]
-pub(crate) struct Status {
+pub(crate) struct StatusSnapshot {
     pub(crate) started: SystemTime,
     pub(crate) uptime: Duration,
     pub(crate) ready: bool,
