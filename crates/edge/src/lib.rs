@@ -19,7 +19,7 @@ pub use access::AccessLog;
 pub use cidr::Cidr;
 pub use edge::Edge;
 pub use files::{Files, SendFiles, TryFiles};
-pub use forwarding::{Believed, believe};
+pub use forwarding::{ForwardedInfo, resolve_forwarded};
 pub use pattern::{HostPattern, PathPattern};
 pub use responses::{LocationPiece, Redirect, Respond};
 pub use route::{Route, Target};
