@@ -232,8 +232,12 @@ impl SourceWatcher {
     }
 
     /// What endpoints of the source have in common; `own` is the service's own priority.
-    fn share(&self, weight: u32, own: u16) -> Share {
-        Share { weight, rank: (self.source.priority, own), authority: Arc::clone(&self.source.authority) }
+    fn share(&self, weight: u32, own: u16) -> EndpointDefaults {
+        EndpointDefaults {
+            weight,
+            rank: (self.source.priority, own),
+            authority: Arc::clone(&self.source.authority),
+        }
     }
 
     /// When to ask again.
@@ -277,7 +281,7 @@ impl SourceAddress {
 
 /// What the endpoints of one server have in common.
 #[derive(Debug, Clone)]
-struct Share {
+struct EndpointDefaults {
     weight: u32,
     rank: (u32, u16),
     authority: Arc<str>,
@@ -293,7 +297,12 @@ struct FamilyPreference {
 
 impl FamilyPreference {
     /// The endpoints of a name, the family that works before the other.
-    async fn ranked(&mut self, cache: &CachedAddresses, port: u16, share: Share) -> Vec<RankedEndpoint> {
+    async fn ranked(
+        &mut self,
+        cache: &CachedAddresses,
+        port: u16,
+        share: EndpointDefaults,
+    ) -> Vec<RankedEndpoint> {
         if cache.is_dual() {
             self.race(cache, port).await;
         } else {

@@ -12,7 +12,7 @@ use keepwarm_policy::timeout::Phase;
 use tokio::time::Instant;
 
 use super::refusal::AttemptFailure;
-use super::upstream_request::{End, UpstreamRequest};
+use super::upstream_request::{AttemptEnd, UpstreamRequest};
 use super::{AttemptResult, Forward, while_here};
 use crate::HashKey;
 use crate::breaker::Admission;
@@ -21,8 +21,8 @@ use crate::endpoints::{AttemptSignals, EndpointAttempt, EndpointEntry};
 /// How long the first look-up of an upstream's names is waited for, if connecting has no limit.
 const FIRST_LOOK_UP: Duration = Duration::from_secs(5);
 
-/// The outcome of an attempt: its signals about the endpoint, and its failure.
-struct AttemptOutcome {
+/// The report of an attempt: its signals about the endpoint, and its failure.
+struct AttemptReport {
     signals: AttemptSignals,
     /// It has failed before anything was passed on.
     failed: Option<AttemptFailure>,
@@ -53,14 +53,14 @@ impl<'a> Forward<'a, '_> {
             Ok(Ok(call)) => self.upstream_request(entry, index, attempt, call).await,
             Err(gone) => {
                 self.exchange.abort(gone.name());
-                AttemptOutcome { signals: AttemptSignals::NONE, failed: None }
+                AttemptReport { signals: AttemptSignals::NONE, failed: None }
             }
             Ok(Err(failure)) => {
                 let mut attempt = attempt;
                 let signals =
                     if failure.is_upstreams() { AttemptSignals::SILENT } else { AttemptSignals::NONE };
                 attempt.note(signals, now.elapsed(), Instant::now());
-                AttemptOutcome { signals, failed: Some(failure) }
+                AttemptReport { signals, failed: Some(failure) }
             }
         };
         // A second attempt may have taken the place of this one.
@@ -164,7 +164,7 @@ impl<'a> Forward<'a, '_> {
         index: usize,
         attempt: EndpointAttempt,
         call: Call,
-    ) -> AttemptOutcome {
+    ) -> AttemptReport {
         self.connected.get_or_insert_with(Instant::now);
         self.record.reused = call.idle().filter(|_| call.is_reused());
         let mut upstream_request =
@@ -178,11 +178,11 @@ impl<'a> Forward<'a, '_> {
             let now = Instant::now();
             attempt.note(signals, now.saturating_duration_since(self.sought), now);
         }
-        AttemptOutcome { signals, failed }
+        AttemptReport { signals, failed }
     }
 
     /// Whose doing the end was, and whether something is left to be done about it.
-    fn judge(&mut self, end: End, call: Option<Call>) -> (AttemptSignals, Option<AttemptFailure>) {
+    fn judge(&mut self, end: AttemptEnd, call: Option<Call>) -> (AttemptSignals, Option<AttemptFailure>) {
         let sent = call.as_ref().is_some_and(Call::has_sent);
         let response_started = self.headed.is_some() || call.as_ref().is_some_and(Call::has_heard);
         // It was there, whatever became of the call on our side.
@@ -192,25 +192,27 @@ impl<'a> Forward<'a, '_> {
             AttemptSignals::NONE
         };
         match end {
-            End::Responded => {
+            AttemptEnd::Responded => {
                 let failed = self.record.status == 0 || is_failure(self.record.status);
                 (if failed { AttemptSignals::FAILED } else { AttemptSignals::WELL }, None)
             }
-            End::Gone(gone) => {
+            AttemptEnd::Gone(gone) => {
                 self.exchange.abort(gone.name());
                 (ours, None)
             }
-            End::BadBody(error) => {
+            AttemptEnd::BadBody(error) => {
                 self.refuse_body(&error);
                 (ours, None)
             }
-            End::Status(status) => (AttemptSignals::FAILED, Some(AttemptFailure::status(status, sent))),
-            End::TimedOut(phase, limit) => {
+            AttemptEnd::Status(status) => {
+                (AttemptSignals::FAILED, Some(AttemptFailure::status(status, sent)))
+            }
+            AttemptEnd::TimedOut(phase, limit) => {
                 let signals = if response_started { AttemptSignals::FAILED } else { AttemptSignals::SILENT };
                 let response_started = call.as_ref().is_some_and(Call::has_heard);
                 (signals, Some(AttemptFailure::timed_out(phase, limit, sent, response_started)))
             }
-            End::Failed(error) => {
+            AttemptEnd::Failed(error) => {
                 let idle = call.as_ref().and_then(idle_before);
                 let failure = AttemptFailure::lost(&error, idle, sent);
                 // That it gives up connections that lie idle says nothing about how it does.

@@ -7,7 +7,7 @@ use keepwarm_net::Wait;
 use keepwarm_policy::timeout::Phase;
 use tokio::time::Instant;
 
-use super::upstream_request::{End, UpstreamRequest};
+use super::upstream_request::{AttemptEnd, UpstreamRequest};
 
 /// What is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl PhaseTimer {
 
 impl UpstreamRequest<'_, '_, '_> {
     /// The upstream's time stands still while it waits for the client.
-    pub(super) fn poll_time(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+    pub(super) fn poll_time(&mut self, cx: &mut Context<'_>) -> Poll<AttemptEnd> {
         let turn = self.whose_turn();
         let deadlines = self.forward.exchange.deadlines();
         let timeouts = self.forward.settings.timeouts;
@@ -73,11 +73,11 @@ impl UpstreamRequest<'_, '_, '_> {
             deadlines.set(Wait::Response, left.and_then(|left| now.checked_add(left)));
         }
         if deadlines.poll_passed(Wait::Slow, cx) {
-            return Poll::Ready(End::TimedOut(Phase::Whole, timeouts.whole.unwrap_or_default()));
+            return Poll::Ready(AttemptEnd::TimedOut(Phase::Whole, timeouts.whole.unwrap_or_default()));
         }
         if deadlines.poll_passed(Wait::Response, cx) {
             let phase = if turn == Turn::FirstByte { Phase::FirstByte } else { Phase::Idle };
-            return Poll::Ready(End::TimedOut(phase, limit.unwrap_or_default()));
+            return Poll::Ready(AttemptEnd::TimedOut(phase, limit.unwrap_or_default()));
         }
         Poll::Pending
     }

@@ -64,7 +64,7 @@ const SIGNS_OF_LIFE: u32 = 100;
 
 /// How an attempt ended.
 #[derive(Debug)]
-pub(super) enum End {
+pub(super) enum AttemptEnd {
     /// The response was passed on, or replaced by one of ours, or cut.
     Responded,
     /// No response will come, or not all of it.
@@ -79,13 +79,13 @@ pub(super) enum End {
     BadBody(BodyError),
 }
 
-/// What one part of the response led to.
-enum Step {
+/// The result of handling one part of the response.
+enum ResponseStep {
     Moved,
     /// Something came that is no progress, however often it comes.
     Still,
     Waiting,
-    End(End),
+    End(AttemptEnd),
 }
 
 impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
@@ -145,16 +145,16 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
         self.expects = expects.then(|| Box::pin(tokio::time::sleep(EXPECT)));
     }
 
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<AttemptEnd> {
         loop {
             if self.tunnel.is_some() {
                 return self.poll_tunnel(cx);
             }
             if let Err(error) = self.poll_request(cx) {
-                return Poll::Ready(End::BadBody(error));
+                return Poll::Ready(AttemptEnd::BadBody(error));
             }
             if let Some(end) = self.poll_response(cx) {
-                if matches!(end, End::Failed(_))
+                if matches!(end, AttemptEnd::Failed(_))
                     && self.forward.headed.is_none()
                     && self.continue_with_hedged_attempt()
                 {
@@ -169,10 +169,10 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
                 continue;
             }
             if self.forward.exchange.over() {
-                return Poll::Ready(End::Responded);
+                return Poll::Ready(AttemptEnd::Responded);
             }
             match self.forward.exchange.poll_flush(cx) {
-                Poll::Ready(Err(gone)) => return Poll::Ready(End::Gone(gone)),
+                Poll::Ready(Err(gone)) => return Poll::Ready(AttemptEnd::Gone(gone)),
                 Poll::Ready(Ok(())) if !self.response.is_empty() => {
                     match self.response.poll_move(cx, self.forward.exchange) {
                         Poll::Ready(Ok(_)) => continue,
@@ -185,14 +185,14 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
                 Poll::Ready(Ok(())) | Poll::Pending => {}
             }
             if let Poll::Ready(gone) = self.forward.exchange.poll_gone(cx) {
-                return Poll::Ready(End::Gone(gone));
+                return Poll::Ready(AttemptEnd::Gone(gone));
             }
             return self.poll_time(cx);
         }
     }
 
     /// From the upstream.
-    fn poll_response(&mut self, cx: &mut Context<'_>) -> Option<End> {
+    fn poll_response(&mut self, cx: &mut Context<'_>) -> Option<AttemptEnd> {
         loop {
             match self.response.poll_room(cx, self.forward.exchange) {
                 Ok(room) => self.full = !room,
@@ -202,17 +202,17 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
                 return None;
             }
             match self.poll_part(cx) {
-                Step::Moved if self.tunnel.is_some() || self.call.is_none() => return None,
-                Step::Moved => self.moved = true,
-                Step::Still => {}
-                Step::Waiting => return None,
-                Step::End(end) => return Some(end),
+                ResponseStep::Moved if self.tunnel.is_some() || self.call.is_none() => return None,
+                ResponseStep::Moved => self.moved = true,
+                ResponseStep::Still => {}
+                ResponseStep::Waiting => return None,
+                ResponseStep::End(end) => return Some(end),
             }
         }
     }
 
     /// The second attempt, as long as neither has begun to respond.
-    fn poll_hedged_attempt(&mut self, cx: &mut Context<'_>) -> Option<End> {
+    fn poll_hedged_attempt(&mut self, cx: &mut Context<'_>) -> Option<AttemptEnd> {
         if self.forward.headed.is_some() {
             self.hedged_attempt = HedgedAttempt::None;
             return None;
@@ -220,8 +220,8 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
         let Poll::Ready(won) = self.hedged_attempt.poll(cx, self.forward, self.index) else { return None };
         self.promote_hedged_attempt(won);
         match self.handle_head() {
-            Step::End(end) => Some(end),
-            Step::Moved | Step::Still | Step::Waiting => self.poll_response(cx),
+            ResponseStep::End(end) => Some(end),
+            ResponseStep::Moved | ResponseStep::Still | ResponseStep::Waiting => self.poll_response(cx),
         }
     }
 
@@ -247,12 +247,12 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
         self.hedged_attempt = HedgedAttempt::None;
     }
 
-    fn poll_part(&mut self, cx: &mut Context<'_>) -> Step {
-        let Some(call) = &mut self.call else { return Step::Waiting };
+    fn poll_part(&mut self, cx: &mut Context<'_>) -> ResponseStep {
+        let Some(call) = &mut self.call else { return ResponseStep::Waiting };
         let exchange = &mut *self.forward.exchange;
         match call.poll_response(cx) {
-            Poll::Pending => return Step::Waiting,
-            Poll::Ready(Err(error)) => return Step::End(End::Failed(error)),
+            Poll::Pending => return ResponseStep::Waiting,
+            Poll::Ready(Err(error)) => return ResponseStep::End(AttemptEnd::Failed(error)),
             Poll::Ready(Ok(ResponsePart::Informational(head))) => {
                 match head.status.as_u16() {
                     100 => self.handle_continue(),
@@ -263,11 +263,11 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
                 }
                 self.informed = self.informed.saturating_add(1);
                 if self.informed > SIGNS_OF_LIFE {
-                    return Step::Still;
+                    return ResponseStep::Still;
                 }
             }
             Poll::Ready(Ok(ResponsePart::Head(_))) => return self.handle_head(),
-            Poll::Ready(Ok(ResponsePart::Data([]))) => return Step::Still,
+            Poll::Ready(Ok(ResponsePart::Data([]))) => return ResponseStep::Still,
             Poll::Ready(Ok(ResponsePart::Data(bytes))) => {
                 self.forward.record.received += bytes.len() as u64;
                 self.response.data(exchange, bytes);
@@ -280,11 +280,11 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
                 }
             }
         }
-        Step::Moved
+        ResponseStep::Moved
     }
 
     /// A part of the response is gone: its client must not take the rest for the whole.
-    fn lose_kept(&mut self, error: &SpoolError) -> End {
+    fn lose_kept(&mut self, error: &SpoolError) -> AttemptEnd {
         tracing::error!(upstream = %self.forward.upstream.name(), %error, "response cut: what its client had not taken is lost");
         respond_with_error(
             self.forward.exchange,
@@ -293,7 +293,7 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
             "The response could not be kept for the client.",
             &[],
         );
-        End::Responded
+        AttemptEnd::Responded
     }
 
     /// `100 Continue`: the upstream wants the body. It is passed on to a client that waits for it; nobody else sees it.
@@ -304,7 +304,7 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
         self.forward.exchange.want_body();
     }
 
-    fn handle_head(&mut self) -> Step {
+    fn handle_head(&mut self) -> ResponseStep {
         if self.expects.is_some() {
             // It answers without having asked for the body: that is a response to the expectation too.
             self.attempt.state().expectation().handle_honoured();
@@ -312,19 +312,19 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
         let now = Instant::now();
         let took = now.saturating_duration_since(self.forward.connected.unwrap_or(now));
         let Some(status) = self.call.as_ref().map(|call| call.head().status.as_u16()) else {
-            return Step::Waiting;
+            return ResponseStep::Waiting;
         };
         let failed = is_failure(status);
         if failed && self.continue_with_hedged_attempt() {
-            return Step::Moved;
+            return ResponseStep::Moved;
         }
-        let Some(call) = &mut self.call else { return Step::Waiting };
+        let Some(call) = &mut self.call else { return ResponseStep::Waiting };
         self.attempt.note(if failed { AttemptSignals::FAILED } else { AttemptSignals::WELL }, took, now);
         if !self.forward.record.hedged {
             self.forward.upstream.hedge(|hedge| hedge.handle_response(took));
         }
         if self.forward.may_retry_status(status) {
-            return Step::End(End::Status(status));
+            return ResponseStep::End(AttemptEnd::Status(status));
         }
         let forward = &mut *self.forward;
         forward.headed = Some(now);
@@ -341,11 +341,11 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
         match begun {
             Ok(()) => {
                 forward.record.responded = status;
-                Step::Moved
+                ResponseStep::Moved
             }
             Err(bad) => {
                 forward.refuse_response(&bad);
-                Step::End(End::Responded)
+                ResponseStep::End(AttemptEnd::Responded)
             }
         }
     }
@@ -384,14 +384,14 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
         true
     }
 
-    fn poll_tunnel(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+    fn poll_tunnel(&mut self, cx: &mut Context<'_>) -> Poll<AttemptEnd> {
         let (Some(tunnel), Some(call)) = (&mut self.tunnel, &mut self.call) else {
-            return Poll::Ready(End::Responded);
+            return Poll::Ready(AttemptEnd::Responded);
         };
         self.forward.exchange.deadlines().set(Wait::Slow, None);
         match std::task::ready!(tunnel.poll(cx, self.forward.exchange, call)) {
-            TunnelEnd::Gone(gone) => Poll::Ready(End::Gone(gone)),
-            TunnelEnd::Over | TunnelEnd::Idle => Poll::Ready(End::Responded),
+            TunnelEnd::Gone(gone) => Poll::Ready(AttemptEnd::Gone(gone)),
+            TunnelEnd::Over | TunnelEnd::Idle => Poll::Ready(AttemptEnd::Responded),
         }
     }
 }
