@@ -17,13 +17,13 @@ use super::conversation;
 use super::fastcgi;
 use super::link::Link;
 use super::quarantine::Quarantine;
-use super::queue::{Job, Queue};
+use super::queue::{Queue, QueuedRequest};
 use super::relay::{self, ExternalServer, ExternalServerStatus, Protocol, ServerPolicy, Servers};
 
 mod workers;
 
 use self::workers::PendingWorker;
-pub(super) use self::workers::{WorkerCapabilities, WorkerSlots};
+pub(super) use self::workers::{WorkerCapabilities, WorkerCapacity};
 
 /// The generation that takes requests as soon as it is ready.
 const FIRST_GENERATION: u64 = 1;
@@ -304,7 +304,7 @@ impl App {
     }
 
     /// Gives a request to a worker, or lets it wait for one. `again`: it was taken before, and is not turned away for want of room.
-    pub(super) fn submit(&self, job: Job, again: bool) -> Result<(), SubmitError> {
+    pub(super) fn submit(&self, job: QueuedRequest, again: bool) -> Result<(), SubmitError> {
         let mut state = self.state();
         state.retries.handle_request();
         if let Some(link) = state.queue.take_slot(&job) {

@@ -32,11 +32,11 @@ use super::activity::RequestSummary;
 use super::app::{App, ExpectationPermit};
 use super::call::{Call, CallState, Item};
 use super::quarantine::QuarantineProbe;
-use super::queue::Job;
+use super::queue::QueuedRequest;
 use super::relay;
 use super::request::{RequestOptions, encode_request};
 use body::BodySource;
-use websocket::Messages;
+use websocket::WebSocketState;
 
 /// Memory of a spool, in bytes; beyond it a file is used.
 const SPOOL_MEMORY: usize = 256 * 1024;
@@ -109,7 +109,7 @@ pub(super) struct Conversation<'a, 'c> {
     /// The request opens a WebSocket.
     websocket: bool,
     /// Of an accepted WebSocket.
-    messages: Option<Messages>,
+    messages: Option<WebSocketState>,
     /// The application responds by itself, on this socket.
     hijacked: Option<Socket>,
 }
@@ -181,7 +181,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
         self.since = Instant::now();
         self.given = self.given.saturating_add(1);
         self.half_close_said = false;
-        let job = Job {
+        let job = QueuedRequest {
             call: Arc::clone(&self.call),
             frame,
             websocket: self.websocket,

@@ -15,7 +15,7 @@ use keepwarm_wire::session::SessionEvent;
 use rustix::io::Errno;
 
 use super::activity::RequestSummary;
-use super::app::{App, WorkerCapabilities, WorkerSlots};
+use super::app::{App, WorkerCapabilities, WorkerCapacity};
 use super::call::{Call, Item};
 use super::link::{FlushResult, KillCause, Link, OrphanedRequests, PostResponseWork};
 use crate::supervisor::LinkEvent;
@@ -332,7 +332,7 @@ fn ready_now(link: &Arc<Link>, app: &Arc<App>, hello: Hello<'_>) {
     let kind = text("kind");
     link.lock().in_order = hello.streams == 1;
     link.set_hijacks(hello.hijacks());
-    let slots = WorkerSlots { streams: hello.streams as usize, ahead: hello.ahead() as usize };
+    let slots = WorkerCapacity { streams: hello.streams as usize, ahead: hello.ahead() as usize };
     app.welcome_worker(
         link,
         WorkerCapabilities::new(slots, &kind, &text("language")).hijacking(hello.hijacks()),

@@ -23,7 +23,7 @@ const LOCAL_FIRST: Duration = Duration::from_millis(1);
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     entries: Vec<WorkerEntry>,
-    waiting: VecDeque<Job>,
+    waiting: VecDeque<QueuedRequest>,
     /// Requests that workers hold.
     in_work: usize,
     /// Since the last look.
@@ -50,7 +50,7 @@ struct WorkerEntry {
 
 /// A request on its way to a worker.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct QueuedRequest {
     pub(super) call: Arc<Call>,
     /// The REQUEST frame; its stream id is filled in when it is given.
     pub(super) frame: Vec<u8>,
@@ -110,7 +110,7 @@ impl Queue {
 
     /// Takes a place for a request, if one is free: with the fewest requests first, then one of the same thread, or, of servers, to which every thread has
     /// connections of its own, the one whose turn it is. A patient request may also wait at the worker itself.
-    pub(super) fn take_slot(&mut self, job: &Job) -> Option<Arc<Link>> {
+    pub(super) fn take_slot(&mut self, job: &QueuedRequest) -> Option<Arc<Link>> {
         let now = Instant::now().into_std();
         let free = |entry: &&mut WorkerEntry| !entry.retired && entry.taken < entry.slots;
         let best = |entry: &&mut WorkerEntry| (job.avoids(&entry.link), entry.taken, entry.rank(job.thread));
@@ -137,7 +137,7 @@ impl Queue {
     }
 
     /// A place of `link` is free again. Gives the request that takes it, if one waits. `Err`: the worker is retired and has nothing left.
-    pub(super) fn free_slot(&mut self, link: &Arc<Link>) -> Result<Option<Job>, WorkerDrained> {
+    pub(super) fn free_slot(&mut self, link: &Arc<Link>) -> Result<Option<QueuedRequest>, WorkerDrained> {
         let Some(entry) = self.entry(link) else { return Ok(None) };
         entry.taken = entry.taken.saturating_sub(1);
         entry.pace.handle_response(Instant::now().into_std(), entry.taken > 0);
@@ -162,7 +162,7 @@ impl Queue {
     }
 
     /// The request that takes a free place of `link`, which is then taken.
-    pub(super) fn fill(&mut self, link: &Arc<Link>) -> Option<Job> {
+    pub(super) fn fill(&mut self, link: &Arc<Link>) -> Option<QueuedRequest> {
         let now = Instant::now().into_std();
         let entry = self.entry(link)?;
         if entry.retired {
@@ -171,7 +171,7 @@ impl Queue {
         if entry.taken >= entry.slots {
             self.slot_ahead(now)?;
             // One that cannot wait at the worker holds up those behind it, which are younger.
-            if !self.waiting.front().is_some_and(Job::may_wait_at_worker) {
+            if !self.waiting.front().is_some_and(QueuedRequest::may_wait_at_worker) {
                 return None;
             }
         }
@@ -203,7 +203,7 @@ impl Queue {
         Load { oldest, ..std::mem::replace(&mut self.load, Load { needed, ..Load::default() }) }
     }
 
-    fn next_job(&mut self, thread: usize) -> Option<Job> {
+    fn next_job(&mut self, thread: usize) -> Option<QueuedRequest> {
         while self.waiting.front().is_some_and(|job| job.call.is_abandoned()) {
             self.waiting.pop_front();
         }
@@ -218,7 +218,7 @@ impl Queue {
     }
 
     /// Lets a request wait.
-    pub(super) fn wait(&mut self, job: Job) {
+    pub(super) fn wait(&mut self, job: QueuedRequest) {
         self.waiting.push_back(job);
     }
 
@@ -233,12 +233,15 @@ impl Queue {
     }
 
     /// Removes all that wait.
-    pub(super) fn take_waiting(&mut self) -> VecDeque<Job> {
+    pub(super) fn take_waiting(&mut self) -> VecDeque<QueuedRequest> {
         std::mem::take(&mut self.waiting)
     }
 
     /// Removes those that wait and are meant.
-    pub(super) fn take_waiting_of(&mut self, meant: impl Fn(&Job) -> bool) -> VecDeque<Job> {
+    pub(super) fn take_waiting_of(
+        &mut self,
+        meant: impl Fn(&QueuedRequest) -> bool,
+    ) -> VecDeque<QueuedRequest> {
         let (taken, left) = std::mem::take(&mut self.waiting).into_iter().partition(meant);
         self.waiting = left;
         taken
@@ -293,7 +296,7 @@ impl WorkerEntry {
     }
 }
 
-impl Job {
+impl QueuedRequest {
     fn avoids(&self, link: &Arc<Link>) -> bool {
         self.avoid.as_ref().is_some_and(|avoided| Arc::ptr_eq(avoided, link))
     }

@@ -139,7 +139,7 @@ async fn log_errors(
 /// Reads to the end. `boot_output` is of standard error alone.
 async fn read(pipe: OwnedFd, source: &OutputSource, boot_output: Option<&BootOutput>) -> io::Result<()> {
     let mut pipe = Receiver::from_owned_fd(pipe)?;
-    let mut lines = Lines::default();
+    let mut lines = LineSplitter::default();
     let mut records = Records::default();
     let mut whole_at = None;
     let mut bytes = vec![0; LINE_MAX];
@@ -307,12 +307,12 @@ fn log_all(source: &OutputSource, records: Vec<(Level, Vec<u8>)>) {
 
 /// Cuts a stream of bytes into lines of at most [`LINE_MAX`] bytes; what follows in a longer one is the next line.
 #[derive(Default)]
-struct Lines {
+struct LineSplitter {
     /// The beginning of a line whose end has not come; shorter than `LINE_MAX`.
     rest: Vec<u8>,
 }
 
-impl Lines {
+impl LineSplitter {
     fn handle_bytes(&mut self, mut bytes: &[u8], mut line: impl FnMut(&[u8])) {
         while !bytes.is_empty() {
             let room = LINE_MAX - self.rest.len();

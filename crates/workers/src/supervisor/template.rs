@@ -178,7 +178,7 @@ impl TemplateTask {
         let spares = AtomicBool::new(false);
         let mut ended =
             Box::pin(reap::reap(self.pid, Arc::clone(&self.pidfd), self.orders.clone(), None, &spares));
-        let Ok(mut socket) = Socket::new(socket) else {
+        let Ok(mut socket) = TemplateSocket::new(socket) else {
             reap::send_signal(self.pid, &self.pidfd, Signal::KILL);
             return refuse_all(queue, &WorkerEnd::Exited(ended.await));
         };
@@ -308,7 +308,7 @@ impl TemplateTask {
         Ok(())
     }
 
-    fn fork(&mut self, number: u32, reply: SpawnReply, socket: &Socket) {
+    fn fork(&mut self, number: u32, reply: SpawnReply, socket: &TemplateSocket) {
         let made = super::spawn::worker_ends().and_then(|(ours, theirs)| {
             let descriptors = [theirs.wire.as_fd(), theirs.stdout.as_fd(), theirs.stderr.as_fd()];
             socket.send(&ToTemplate::Fork { number }.encode(), &descriptors)?;
@@ -328,13 +328,13 @@ fn nonsense(what: &str) -> io::Error {
 }
 
 /// The socket to the template.
-struct Socket {
+struct TemplateSocket {
     socket: AsyncFd<OwnedFd>,
     bytes: Vec<u8>,
     ended: bool,
 }
 
-impl Socket {
+impl TemplateSocket {
     fn new(socket: OwnedFd) -> io::Result<Self> {
         Ok(Self {
             #[expect(

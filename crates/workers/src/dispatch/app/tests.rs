@@ -85,7 +85,7 @@ impl Bench {
         again: bool,
     ) -> Result<(), SubmitError> {
         let call = Arc::clone(call);
-        let job = Job { call, frame, websocket: false, thread, avoid: None, since: Instant::now() };
+        let job = QueuedRequest { call, frame, websocket: false, thread, avoid: None, since: Instant::now() };
         self.app.submit(job, again)
     }
 
@@ -231,7 +231,7 @@ fn an_opening_that_waits_for_the_first_worker_is_a_websocket_where_that_is_asgi(
         let call = new_call();
         let mut frame = vec![0; HEADER_LEN + 100];
         frame[5] = flags::END | flags::WEBSOCKET;
-        let job = Job {
+        let job = QueuedRequest {
             call: Arc::clone(&call),
             frame,
             websocket: true,

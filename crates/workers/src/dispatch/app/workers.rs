@@ -34,7 +34,7 @@ impl App {
     /// A worker takes requests from now on, which are treated as its kind wants it.
     fn enter(&self, state: &mut AppState, worker: PendingWorker) {
         let PendingWorker { link, capabilities } = worker;
-        let WorkerSlots { streams, ahead } = capabilities.slots;
+        let WorkerCapacity { streams, ahead } = capabilities.slots;
         *self.description.lock().unwrap_or_else(PoisonError::into_inner) = Some(capabilities.description);
         self.blocking.store(capabilities.blocking, Ordering::Relaxed);
         self.streams.store(streams, Ordering::Relaxed);
@@ -124,7 +124,7 @@ impl AppState {
 /// The capabilities that a worker announces in HELLO.
 #[derive(Debug, Clone)]
 pub(in crate::dispatch) struct WorkerCapabilities {
-    slots: WorkerSlots,
+    slots: WorkerCapacity,
     /// Kind and language, as a person reads them.
     description: String,
     blocking: bool,
@@ -133,7 +133,7 @@ pub(in crate::dispatch) struct WorkerCapabilities {
 }
 
 impl WorkerCapabilities {
-    pub(in crate::dispatch) fn new(slots: WorkerSlots, kind: &str, language: &str) -> Self {
+    pub(in crate::dispatch) fn new(slots: WorkerCapacity, kind: &str, language: &str) -> Self {
         // `rack` is a word, the others are letters.
         let shown = if kind == "rack" { "Rack".to_owned() } else { kind.to_uppercase() };
         Self {
@@ -154,7 +154,7 @@ impl WorkerCapabilities {
 
 /// How many requests a worker takes at once.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::dispatch) struct WorkerSlots {
+pub(in crate::dispatch) struct WorkerCapacity {
     /// Requests it works on.
     pub(in crate::dispatch) streams: usize,
     /// Requests that may wait behind them.

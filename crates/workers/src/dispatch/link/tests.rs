@@ -18,10 +18,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::Instant;
 
 use super::super::activity::RequestSummary;
-use super::super::app::{AppPolicy, WorkerCapabilities, WorkerSlots};
+use super::super::app::{AppPolicy, WorkerCapabilities, WorkerCapacity};
 use super::super::call::Item;
 use super::super::driver::drive;
-use super::super::queue::Job;
+use super::super::queue::QueuedRequest;
 use super::super::tests::hello;
 use super::ping::LISTEN;
 use super::*;
@@ -61,7 +61,7 @@ impl Bench {
             RequestSummary { id: RequestId::new(1), method: Method::GET, route: Some("/*".into()), path: 0 };
         let call = Call::new(summary);
         let frame = vec![0; HEADER_LEN + length];
-        let job = Job {
+        let job = QueuedRequest {
             call: Arc::clone(&call),
             frame,
             websocket: false,
@@ -272,11 +272,11 @@ fn a_panic_in_the_middle_of_a_change_of_the_queue_begins_the_app_anew() {
     let app = Arc::clone(&bench._app);
     app.welcome_worker(
         &bench.link,
-        WorkerCapabilities::new(WorkerSlots { streams: 0, ahead: 0 }, "wsgi", "CPython"),
+        WorkerCapabilities::new(WorkerCapacity { streams: 0, ahead: 0 }, "wsgi", "CPython"),
     );
     let summary = RequestSummary { id: RequestId::new(2), method: Method::GET, route: None, path: 0 };
     let call = Call::new(summary);
-    let job = Job {
+    let job = QueuedRequest {
         call: Arc::clone(&call),
         frame: vec![0; HEADER_LEN],
         websocket: false,

@@ -11,7 +11,7 @@ use keepwarm_net::{AcquireError, Endpoint, Remote};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::super::app::{App, WorkerCapabilities, WorkerSlots};
+use super::super::app::{App, WorkerCapabilities, WorkerCapacity};
 use super::super::link::Link;
 use super::ServerPolicy;
 use super::server::Server;
@@ -60,7 +60,7 @@ impl ExternalServer {
         let language = format!("a server at {endpoint}");
         app.welcome_worker(
             &link,
-            WorkerCapabilities::new(WorkerSlots { streams: slots, ahead: 0 }, "fastcgi", &language),
+            WorkerCapabilities::new(WorkerCapacity { streams: slots, ahead: 0 }, "fastcgi", &language),
         );
         let looking = Arc::downgrade(&link);
         remote.spawn(move || async move {

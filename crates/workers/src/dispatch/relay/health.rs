@@ -16,7 +16,7 @@ use keepwarm_telemetry::panics::caught;
 use tokio::time::{Instant, timeout};
 
 use super::super::activity::RequestSummary;
-use super::super::app::{App, WorkerCapabilities, WorkerSlots};
+use super::super::app::{App, WorkerCapabilities, WorkerCapacity};
 use super::super::fastcgi;
 use super::super::link::Link;
 use super::child::Child;
@@ -57,7 +57,7 @@ async fn attend(link: Arc<Link>) {
         Protocol::Http => "http",
         Protocol::FastCgi(_) => "fastcgi",
     };
-    let slots = WorkerSlots { streams: policy.concurrency.max(1), ahead: 0 };
+    let slots = WorkerCapacity { streams: policy.concurrency.max(1), ahead: 0 };
     app.welcome_worker(&link, WorkerCapabilities::new(slots, kind, "its own server"));
     if let Endpoint::Tcp(address) = &endpoint {
         warn_if_open(&link, &app, *address);

@@ -16,7 +16,7 @@ use super::super::app::{App, SubmitError};
 use super::super::call::{Call, Item};
 use super::super::link::{KillCause, Link, OrphanedRequests};
 use super::super::quarantine::QuarantineProbe;
-use super::super::queue::Job;
+use super::super::queue::QueuedRequest;
 use super::child::{Child, ChildPolicy};
 use super::{Dialect, Relay, ServerPolicy, lock};
 use crate::supervisor::{Addresses, KillReason, LinkEvent, Requests, WorkerLink};
@@ -354,7 +354,7 @@ impl<C: Dialect> Relay<'_, '_, C> {
         } else {
             self.since = Instant::now();
         }
-        let job = Job {
+        let job = QueuedRequest {
             call: Arc::clone(&self.call),
             frame: Vec::new(),
             websocket: false,

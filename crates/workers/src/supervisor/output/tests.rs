@@ -3,7 +3,7 @@ use super::*;
 /// The lines of `input`, fed in pieces of `step` bytes.
 fn lines(input: &[u8], step: usize) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
-    let mut lines = Lines::default();
+    let mut lines = LineSplitter::default();
     for piece in input.chunks(step) {
         lines.handle_bytes(piece, |line| found.push(line.to_vec()));
     }
