@@ -18,15 +18,15 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Watch {
     _watcher: RecommendedWatcher,
-    changes: mpsc::UnboundedReceiver<Change>,
+    changes: mpsc::UnboundedReceiver<FileChange>,
     /// Changes that wait for the end of those that come with them.
-    pending: Vec<(Instant, Change)>,
+    pending: Vec<(Instant, FileChange)>,
     watched: WatchList,
 }
 
 /// A change of a watched file.
 #[derive(Debug)]
-enum Change {
+enum FileChange {
     /// Something happened to this path.
     Path(PathBuf),
     /// This folder is new here: what is in it may have come before the kernel was told to watch it, too.
@@ -49,9 +49,9 @@ pub(crate) fn start(config: &Config) -> Option<Watch> {
     let wanted = watched.clone();
     let report = move |event: notify::Result<notify::Event>| {
         // An error: the kernel could not say what has happened.
-        let Ok(event) = event else { return drop(sender.send(Change::Unknown)) };
+        let Ok(event) = event else { return drop(sender.send(FileChange::Unknown)) };
         if event.need_rescan() {
-            let _ = sender.send(Change::Unknown);
+            let _ = sender.send(FileChange::Unknown);
         }
         if matches!(event.kind, EventKind::Access(_)) {
             return;
@@ -63,8 +63,8 @@ pub(crate) fn start(config: &Config) -> Option<Watch> {
                 EventKind::Create(_) | EventKind::Modify(notify::event::ModifyKind::Name(_))
             );
             let change = match (is_folder, is_new) {
-                (true, true) => Change::Folder(path),
-                (false, _) if wanted.concerns(&path) => Change::Path(path),
+                (true, true) => FileChange::Folder(path),
+                (false, _) if wanted.concerns(&path) => FileChange::Path(path),
                 _ => continue,
             };
             let _ = sender.send(change);
@@ -152,13 +152,13 @@ impl WatchList {
     }
 
     /// The apps that a change concerns, each with a path that shows it.
-    fn apps_of(&self, change: &Change) -> Vec<(&str, Option<PathBuf>)> {
+    fn apps_of(&self, change: &FileChange) -> Vec<(&str, Option<PathBuf>)> {
         let mut apps = Vec::new();
         for (app, directory, patterns) in &self.0 {
             let found = match change {
-                Change::Unknown => Some(None),
-                Change::Path(path) => is_watched(directory, patterns, path).then(|| Some(path.clone())),
-                Change::Folder(path) => find_watched(directory, patterns, path, FOLDERS).map(Some),
+                FileChange::Unknown => Some(None),
+                FileChange::Path(path) => is_watched(directory, patterns, path).then(|| Some(path.clone())),
+                FileChange::Folder(path) => find_watched(directory, patterns, path, FOLDERS).map(Some),
             };
             if let Some(path) = found {
                 apps.push((app.as_str(), path));
@@ -253,10 +253,10 @@ mod tests {
         };
         let watched = WatchList(vec![app("a", "/a"), app("b", "/b"), app("in-a", "/a/in")]);
         let names = |change| watched.apps_of(&change).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
-        assert_eq!(names(Change::Path("/a/x.py".into())), ["a"]);
-        assert_eq!(names(Change::Path("/a/in/x.py".into())), ["a", "in-a"]);
-        assert!(names(Change::Path("/a/x.txt".into())).is_empty());
-        assert_eq!(names(Change::Unknown), ["a", "b", "in-a"]);
+        assert_eq!(names(FileChange::Path("/a/x.py".into())), ["a"]);
+        assert_eq!(names(FileChange::Path("/a/in/x.py".into())), ["a", "in-a"]);
+        assert!(names(FileChange::Path("/a/x.txt".into())).is_empty());
+        assert_eq!(names(FileChange::Unknown), ["a", "b", "in-a"]);
     }
 
     #[test]
