@@ -21,6 +21,6 @@ pub use edge::Edge;
 pub use files::{Files, SendFiles, TryFiles};
 pub use forwarding::{ForwardedInfo, resolve_forwarded};
 pub use pattern::{HostPattern, PathPattern};
-pub use responses::{LocationPiece, Redirect, Respond};
+pub use responses::{FixedResponse, LocationPiece, Redirect};
 pub use route::{Route, Target};
 pub use site::Site;

@@ -9,7 +9,7 @@ use keepwarm_telemetry::meters::{self, RouteMeter};
 
 use crate::cidr::Cidr;
 use crate::pattern::{HostPattern, PathPattern};
-use crate::{Files, Redirect, Respond};
+use crate::{Files, FixedResponse, Redirect};
 
 /// A route: what it takes, its limits, and where it ends.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ pub enum Target {
     /// The files of a folder.
     Files(Arc<Files>),
     /// A fixed response.
-    Respond(Respond),
+    Respond(FixedResponse),
     /// A response that sends the client elsewhere.
     Redirect(Redirect),
 }
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     fn route(status: u16, host: &str, path: PathPattern, methods: &[Method]) -> Route {
-        let mut route = Route::to(Target::Respond(Respond::new(status, None, &[], "").unwrap()));
+        let mut route = Route::to(Target::Respond(FixedResponse::new(status, None, &[], "").unwrap()));
         route.hosts = match host.strip_prefix('*') {
             _ if host.is_empty() => Vec::new(),
             Some(suffix) => vec![HostPattern::Below(suffix.to_owned())],

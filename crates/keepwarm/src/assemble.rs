@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use keepwarm_config::{Account, Action, App, AppKind, Config, Limits, Listen, Program, Workers};
 use keepwarm_edge::{
-    Cidr, Files, HostPattern, LocationPiece, PathPattern, Redirect, Respond, Route, SendFiles, Site, Target,
-    TryFiles,
+    Cidr, Files, FixedResponse, HostPattern, LocationPiece, PathPattern, Redirect, Route, SendFiles, Site,
+    Target, TryFiles,
 };
 use keepwarm_egress::{RateLimitHandler, UpstreamRoute};
 use keepwarm_net::{ConnectionLimits, EarlyHints, FieldEdits, Handler, Passing, WebSocketLimits};
@@ -328,8 +328,13 @@ fn target(
             Target::Files(Arc::new(Files::new(absolute(folder), route.path.mount().len())))
         }
         Action::Respond(respond) => Target::Respond(
-            Respond::new(respond.status, respond.content_type.as_deref(), &respond.headers, &respond.body)
-                .map_err(|bad| bad.to_string())?,
+            FixedResponse::new(
+                respond.status,
+                respond.content_type.as_deref(),
+                &respond.headers,
+                &respond.body,
+            )
+            .map_err(|bad| bad.to_string())?,
         ),
         Action::Redirect(redirect) => {
             let to = redirect.to.iter().map(piece).collect();
