@@ -6,8 +6,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_edge::{Edge, ForwardedFields, Route, Site, Target};
-use keepwarm_egress::{Door as DoorHandler, Place, Source, Upstream, UpstreamRoute, UpstreamSettings};
+use keepwarm_edge::{Edge, Route, Site, Target};
+use keepwarm_egress::{
+    Door as DoorHandler, Source, SourceAddress, Upstream, UpstreamRoute, UpstreamSettings,
+};
 use keepwarm_net::simulation::{self, Faults, PeerListener, Rng, Settings};
 use keepwarm_net::{ConnectionLimits, Endpoint, Handler, Passing, Protocol, Scheme, StopListening};
 
@@ -136,8 +138,12 @@ impl Scenario for Door {
     async fn play(self: Rc<Self>) {
         let remotes = plan::remotes(self.threads);
         let origin: SocketAddr = ORIGIN.parse().expect("an address");
-        let source =
-            Source { place: Place::Address(origin), authority: ORIGIN.into(), weight: 1, priority: 0 };
+        let source = Source {
+            address: SourceAddress::Address(origin),
+            authority: ORIGIN.into(),
+            weight: 1,
+            priority: 0,
+        };
         let scheme = if self.far.tls.is_some() { Scheme::Https } else { Scheme::Http };
         let mut settings = UpstreamSettings::new(scheme, vec![source]);
         settings.protocol = self.far.protocol;
@@ -215,7 +221,6 @@ impl Door {
         let mut route = Route::to(Target::App {
             name: "search".into(),
             handler: Arc::new(UpstreamRoute::new(Arc::clone(upstream))),
-            forwarded: ForwardedFields::default(),
         });
         route.passing = Passing { buffer_request, buffer_response, ..Passing::default() };
         Arc::new(Edge::new(Site::new(vec![route], Vec::new())))

@@ -293,7 +293,7 @@ impl Relay {
         assert_eq!(app.waiting(), 0, "requests that nobody waits for");
         // A script that nobody can call off is left to end.
         let idle = async {
-            while app.activity().iter().any(|worker| !worker.in_hand.is_empty()) {
+            while app.activity().iter().any(|worker| !worker.active_requests.is_empty()) {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         };

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use keepwarm_edge::{Edge, ForwardedFields, Route, Site, Target};
+use keepwarm_edge::{Edge, Route, Site, Target};
 use keepwarm_net::simulation::{self, Peer};
 use keepwarm_net::{
     BindTo, ConnectionLimits, Handler, ListenerContext, OpenConnections, Remote, StopListening, bind,
@@ -54,11 +54,7 @@ pub(crate) async fn until_closed(open: &OpenConnections, patience: Duration) {
 
 /// A route that gives everything to the app.
 pub(crate) fn route(app: &Arc<App>) -> Route {
-    Route::to(Target::App {
-        name: Arc::clone(&app.name),
-        handler: Arc::new(AppHandler(Arc::clone(app))),
-        forwarded: ForwardedFields::default(),
-    })
+    Route::to(Target::App { name: Arc::clone(&app.name), handler: Arc::new(AppHandler(Arc::clone(app))) })
 }
 
 /// Listens there on these threads, for at most so many connections at once.
@@ -92,7 +88,8 @@ pub(crate) fn edge(app: &Arc<App>, max_body: Option<u64>) -> Arc<Edge> {
 
 /// In the end nobody has a request of it, and nobody waits for one. A response that its client has may not be over for its worker: HEAD.
 pub(crate) async fn until_idle(app: &App) {
-    let is_idle = || app.waiting() == 0 && app.activity().iter().all(|worker| worker.in_hand.is_empty());
+    let is_idle =
+        || app.waiting() == 0 && app.activity().iter().all(|worker| worker.active_requests.is_empty());
     for _ in 0..900 {
         if is_idle() {
             return;

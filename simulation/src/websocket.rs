@@ -123,7 +123,10 @@ impl Scenario for WebSocket {
             site::until_closed(&open, TALK).await;
             assert_eq!(app.waiting(), 0, "requests that nobody waits for");
             for worker in app.activity() {
-                assert!(worker.in_hand.is_empty(), "a worker has requests that nobody waits for: {worker:?}");
+                assert!(
+                    worker.active_requests.is_empty(),
+                    "a worker has requests that nobody waits for: {worker:?}"
+                );
             }
         }
         for (number, outcome) in outcomes.iter().enumerate() {

@@ -14,7 +14,7 @@ use keepwarm_net::{
 use crate::access::measure;
 use crate::forwarding::{LOCAL, judge, set_fields};
 use crate::pattern::host_of;
-use crate::route::{Found, Route, Target, find};
+use crate::route::{Route, RouteMatch, Target, find};
 use crate::site::Site;
 
 /// Answers the requests of a listener by its [`Site`].
@@ -40,7 +40,7 @@ impl Handler for Edge {
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         match self.site.load().handle(exchange) {
             // No size, so that its box is no allocation.
-            None => Box::pin(Responded),
+            None => Box::pin(ReadyResponse),
             Some(app) => Box::pin(self.respond(app, exchange)),
         }
     }
@@ -118,14 +118,14 @@ impl Site {
         }
         let host = host_of(request.head.authority());
         match find(self.routes(), host, request.path(), &request.head.method) {
-            Found::Route(route) => self.follow(route, exchange),
-            Found::WrongMethod(allow) => {
+            RouteMatch::Route(route) => self.follow(route, exchange),
+            RouteMatch::WrongMethod(allow) => {
                 let detail = "This method is not supported at this path.";
                 let fields = [("Allow", allow.as_bytes())];
                 respond_with_error(exchange, 405, "method_not_allowed", detail, &fields);
                 None
             }
-            Found::Nothing => {
+            RouteMatch::Nothing => {
                 respond_with_error(
                     exchange,
                     404,
@@ -238,10 +238,10 @@ fn refused(route: &Route, request: &Request) -> Option<Refusal> {
     }
 }
 
-/// The future of a response that is complete already.
-struct Responded;
+/// The future of a response that is already complete.
+struct ReadyResponse;
 
-impl Future for Responded {
+impl Future for ReadyResponse {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<()> {

@@ -5,11 +5,11 @@
 //! written without one.
 
 mod conditions;
-mod handed;
 mod precompressed;
 mod ranges;
 mod scripts;
 mod send;
+mod send_files;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -25,7 +25,7 @@ use keepwarm_net::{
     Exchange, Folder, Found, Guard, Handler, OpenFile, Refusal, file_name, respond_with_error,
 };
 
-pub use handed::SendFiles;
+pub use send_files::SendFiles;
 
 /// What a folder's address shows.
 const INDEX: &[u8] = b"index.html";
@@ -46,8 +46,8 @@ pub struct TryFiles {
     app: Arc<dyn Handler>,
 }
 
-/// What a path leads to.
-enum Looked {
+/// The result of looking up a path.
+enum PathLookup {
     File(OpenFile, Vec<u8>),
     /// A folder with an index, asked for without its slash.
     NeedsSlash,
@@ -77,72 +77,72 @@ impl Files {
     /// Answers with the file that the path names, or says that there is none.
     async fn serve(&self, exchange: &mut Exchange<'_>) -> bool {
         match self.look(exchange).await {
-            Looked::File(file, name) => {
+            PathLookup::File(file, name) => {
                 self.choose(file, name, exchange).await.run(exchange).await;
             }
-            Looked::NeedsSlash => redirect_to_folder(exchange),
-            Looked::Denied => {
+            PathLookup::NeedsSlash => redirect_to_folder(exchange),
+            PathLookup::Denied => {
                 let detail = "The server is not allowed to read this file.";
                 respond_with_error(exchange, 403, "file_denied", detail, &[]);
             }
-            Looked::Hidden => {
+            PathLookup::Hidden => {
                 let detail = "Access to this file is not allowed.";
                 respond_with_error(exchange, 403, "file_hidden", detail, &[]);
             }
-            Looked::Failed => {}
-            Looked::Nothing => return false,
+            PathLookup::Failed => {}
+            PathLookup::Nothing => return false,
         }
         true
     }
 
-    async fn look(&self, exchange: &mut Exchange<'_>) -> Looked {
+    async fn look(&self, exchange: &mut Exchange<'_>) -> PathLookup {
         let path = exchange.request().path();
         let rest = path.get(self.prefix.max(exchange.request().mount)..);
         if rest.is_some_and(<[u8]>::is_empty) && self.prefix > 0 {
-            return Looked::NeedsSlash;
+            return PathLookup::NeedsSlash;
         }
         let Some(mut name) = rest.and_then(file_name) else {
-            return Looked::Nothing;
+            return PathLookup::Nothing;
         };
         if scripts::holds_source(&name) {
-            return Looked::Nothing;
+            return PathLookup::Nothing;
         }
         let whole = name.is_empty() || name.ends_with(b"/");
         if !whole {
             match self.open(&name, exchange).await {
                 Some(Found::File(file)) => return self.shown(file, name, exchange).await,
                 Some(Found::Folder) => name.push(b'/'),
-                Some(Found::Nothing | Found::Outside) => return Looked::Nothing,
-                Some(Found::Denied) => return Looked::Denied,
-                None => return Looked::Failed,
+                Some(Found::Nothing | Found::Outside) => return PathLookup::Nothing,
+                Some(Found::Denied) => return PathLookup::Denied,
+                None => return PathLookup::Failed,
             }
         }
         name.extend_from_slice(INDEX);
         match self.open(&name, exchange).await {
-            Some(Found::File(_)) if !whole => Looked::NeedsSlash,
+            Some(Found::File(_)) if !whole => PathLookup::NeedsSlash,
             Some(Found::File(file)) => self.shown(file, name, exchange).await,
-            Some(Found::Denied) => Looked::Denied,
-            Some(Found::Folder | Found::Nothing | Found::Outside) => Looked::Nothing,
-            None => Looked::Failed,
+            Some(Found::Denied) => PathLookup::Denied,
+            Some(Found::Folder | Found::Nothing | Found::Outside) => PathLookup::Nothing,
+            None => PathLookup::Failed,
         }
     }
 
-    async fn shown(&self, file: OpenFile, name: Vec<u8>, exchange: &mut Exchange<'_>) -> Looked {
-        let Some(guard) = &self.guard else { return Looked::File(file, name) };
+    async fn shown(&self, file: OpenFile, name: Vec<u8>, exchange: &mut Exchange<'_>) -> PathLookup {
+        let Some(guard) = &self.guard else { return PathLookup::File(file, name) };
         match guard.hides(&name).await {
-            Ok(false) => Looked::File(file, name),
-            Ok(true) => Looked::Hidden,
+            Ok(false) => PathLookup::File(file, name),
+            Ok(true) => PathLookup::Hidden,
             Err(error) => {
                 fail(exchange, &self.folder, &error);
-                Looked::Failed
+                PathLookup::Failed
             }
         }
     }
 
     /// The file, or what lies compressed beside it, if anything does and the client takes it.
-    async fn choose(&self, file: OpenFile, mut name: Vec<u8>, exchange: &Exchange<'_>) -> send::Sending {
+    async fn choose(&self, file: OpenFile, mut name: Vec<u8>, exchange: &Exchange<'_>) -> send::FileResponse {
         let content_type = types::of_name(&name);
-        let mut chosen = send::Sending { file, content_type, coding: None, varies: false, fields: None };
+        let mut chosen = send::FileResponse { file, content_type, coding: None, varies: false, fields: None };
         if !precompressed::is_compressible(content_type) {
             return chosen;
         }

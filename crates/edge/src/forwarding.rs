@@ -27,9 +27,9 @@ use crate::cidr::Cidr;
 /// A client on a Unix socket counts as this one.
 pub(crate) const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// What trusted proxies say, as far as it can be believed.
+/// What trusted proxies say about the client.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Believed<'a> {
+pub struct ForwardedInfo<'a> {
     /// The client's address.
     pub client: Option<IpAddr>,
     /// The scheme the client used.
@@ -39,26 +39,26 @@ pub struct Believed<'a> {
 }
 
 /// Judges the fields of a request that a trusted peer sent.
-pub fn believe(fields: &Fields, is_trusted: impl Fn(IpAddr) -> bool) -> Believed<'_> {
+pub fn resolve_forwarded(fields: &Fields, is_trusted: impl Fn(IpAddr) -> bool) -> ForwardedInfo<'_> {
     let hops: Vec<&[u8]> = members(fields, "x-forwarded-for").collect();
     if hops.is_empty() && fields.first("forwarded").is_some() {
-        return believe_elements(fields, is_trusted);
+        return resolve_elements(fields, is_trusted);
     }
     let client = find_client(hops.iter().map(|hop| parse_address(hop)), is_trusted);
     let schemes = members(fields, "x-forwarded-proto").count();
-    let place = match client {
-        Some((place, _)) if schemes == hops.len() => place,
+    let index = match client {
+        Some((index, _)) if schemes == hops.len() => index,
         _ => schemes.saturating_sub(1),
     };
-    Believed {
+    ForwardedInfo {
         client: client.map(|(_, address)| address),
-        scheme: members(fields, "x-forwarded-proto").nth(place).and_then(parse_scheme),
+        scheme: members(fields, "x-forwarded-proto").nth(index).and_then(parse_scheme),
         host: members(fields, "x-forwarded-host").last().map(Cow::Borrowed),
     }
 }
 
 /// The same of `Forwarded`.
-fn believe_elements(fields: &Fields, is_trusted: impl Fn(IpAddr) -> bool) -> Believed<'_> {
+fn resolve_elements(fields: &Fields, is_trusted: impl Fn(IpAddr) -> bool) -> ForwardedInfo<'_> {
     let elements: Vec<&[u8]> = fields
         .all("forwarded")
         .flat_map(|line| split_unquoted(line, b','))
@@ -66,9 +66,9 @@ fn believe_elements(fields: &Fields, is_trusted: impl Fn(IpAddr) -> bool) -> Bel
         .collect();
     let addresses = elements.iter().map(|element| parse_address(&parameter(element, b"for")?));
     let client = find_client(addresses, is_trusted);
-    let place = client.map_or(elements.len().saturating_sub(1), |(place, _)| place);
-    let of_client = |name: &[u8]| parameter(elements.get(place)?, name);
-    Believed {
+    let index = client.map_or(elements.len().saturating_sub(1), |(index, _)| index);
+    let of_client = |name: &[u8]| parameter(elements.get(index)?, name);
+    ForwardedInfo {
         client: client.map(|(_, address)| address),
         scheme: of_client(b"proto").and_then(|proto| parse_scheme(&proto)),
         host: of_client(b"host").filter(|host| !host.is_empty()),
@@ -81,9 +81,9 @@ fn find_client(
     is_trusted: impl Fn(IpAddr) -> bool,
 ) -> Option<(usize, IpAddr)> {
     let mut client = None;
-    for (place, hop) in hops.enumerate().rev() {
+    for (index, hop) in hops.enumerate().rev() {
         let Some(address) = hop else { break };
-        client = Some((place, address));
+        client = Some((index, address));
         if !is_trusted(address) {
             break;
         }
@@ -99,11 +99,11 @@ pub(crate) fn judge(request: &mut Request, trusted: &[Cidr]) {
     if !request.trusted_peer {
         return;
     }
-    let believed = believe(&request.head.fields, is_trusted);
-    if believed.client.is_some() || believed.scheme.is_some() {
+    let info = resolve_forwarded(&request.head.fields, is_trusted);
+    if info.client.is_some() || info.scheme.is_some() {
         request.forwarded = Some(Box::new(Forwarded {
-            client: believed.client.unwrap_or_else(|| peer.to_canonical()),
-            scheme: believed.scheme.unwrap_or(request.peer.scheme),
+            client: info.client.unwrap_or_else(|| peer.to_canonical()),
+            scheme: info.scheme.unwrap_or(request.peer.scheme),
         }));
     }
 }
@@ -115,11 +115,11 @@ pub(crate) fn set_fields(request: &mut Request, trusted: &[Cidr]) {
     }
     let client = request.client_address().unwrap_or(LOCAL).to_string();
     let scheme = request.scheme().as_str().as_bytes();
-    let believed_host = match request.trusted_peer {
-        true => believe(&request.head.fields, |address| Cidr::any_contains(trusted, address)).host,
+    let forwarded_host = match request.trusted_peer {
+        true => resolve_forwarded(&request.head.fields, |address| Cidr::any_contains(trusted, address)).host,
         false => None,
     };
-    let host = believed_host.unwrap_or_else(|| Cow::Borrowed(request.head.authority()));
+    let host = forwarded_host.unwrap_or_else(|| Cow::Borrowed(request.head.authority()));
 
     let mut forwarded = Vec::with_capacity(64);
     // RFC 7239 §6: an IPv6 address is in brackets, and with its colons in quotes. Writing into memory cannot fail.

@@ -5,7 +5,7 @@ use keepwarm_net::{Exchange, FieldEdits, Request, respond_with_error};
 
 /// A fixed response.
 #[derive(Debug, Clone)]
-pub struct Respond {
+pub struct FixedResponse {
     status: u16,
     fields: Vec<Field>,
     body: Box<[u8]>,
@@ -13,7 +13,7 @@ pub struct Respond {
 
 type Field = (Box<[u8]>, Box<[u8]>);
 
-impl Respond {
+impl FixedResponse {
     /// `status` (200 to 599), `fields` and a `body`, which is left out where the status has none.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use keepwarm_telemetry::meters::{self, RouteMeter};
 
 use crate::cidr::Cidr;
 use crate::pattern::{HostPattern, PathPattern};
-use crate::{Files, Redirect, Respond};
+use crate::{Files, FixedResponse, Redirect};
 
 /// A route: what it takes, its limits, and where it ends.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ pub enum Target {
     /// The files of a folder.
     Files(Arc<Files>),
     /// A fixed response.
-    Respond(Respond),
+    Respond(FixedResponse),
     /// A response that sends the client elsewhere.
     Redirect(Redirect),
 }
@@ -143,9 +143,9 @@ impl Route {
     }
 }
 
-/// What became of looking for a route.
+/// The result of matching a request against the routes.
 #[derive(Debug)]
-pub(crate) enum Found<'r> {
+pub(crate) enum RouteMatch<'r> {
     Route(&'r Route),
     /// Routes cover the host and the path, none of them the method: these are the methods they take.
     WrongMethod(String),
@@ -153,17 +153,17 @@ pub(crate) enum Found<'r> {
 }
 
 /// The first route that takes the request.
-pub(crate) fn find<'r>(routes: &'r [Route], host: &[u8], path: &[u8], method: &Method) -> Found<'r> {
+pub(crate) fn find<'r>(routes: &'r [Route], host: &[u8], path: &[u8], method: &Method) -> RouteMatch<'r> {
     let mut covers = false;
     for route in routes.iter().filter(|route| route.covers(host, path)) {
         if route.takes_method(method) {
-            return Found::Route(route);
+            return RouteMatch::Route(route);
         }
         covers = true;
     }
     match covers {
-        true => Found::WrongMethod(allow(routes.iter().filter(|route| route.covers(host, path)))),
-        false => Found::Nothing,
+        true => RouteMatch::WrongMethod(allow(routes.iter().filter(|route| route.covers(host, path)))),
+        false => RouteMatch::Nothing,
     }
 }
 
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     fn route(status: u16, host: &str, path: PathPattern, methods: &[Method]) -> Route {
-        let mut route = Route::to(Target::Respond(Respond::new(status, None, &[], "").unwrap()));
+        let mut route = Route::to(Target::Respond(FixedResponse::new(status, None, &[], "").unwrap()));
         route.hosts = match host.strip_prefix('*') {
             _ if host.is_empty() => Vec::new(),
             Some(suffix) => vec![HostPattern::Below(suffix.to_owned())],
@@ -204,12 +204,12 @@ mod tests {
 
     fn found(routes: &[Route], host: &str, path: &str, method: Method) -> String {
         match find(routes, host.as_bytes(), path.as_bytes(), &method) {
-            Found::Route(route) => match &route.target {
+            RouteMatch::Route(route) => match &route.target {
                 Target::Respond(respond) => respond.status().to_string(),
                 other => format!("{other:?}"),
             },
-            Found::WrongMethod(allow) => allow,
-            Found::Nothing => "nothing".to_owned(),
+            RouteMatch::WrongMethod(allow) => allow,
+            RouteMatch::Nothing => "nothing".to_owned(),
         }
     }
 

@@ -59,7 +59,7 @@ impl UpstreamBreaker {
         let (pass, change) = breaker.try_pass(now.into_std())?;
         drop(slot);
         if let Some(change) = &change {
-            crate::told::breaker(&self.upstream, change);
+            crate::events::breaker(&self.upstream, change);
         }
         Ok(Admission { of: self, pass: Some(pass) })
     }
@@ -96,7 +96,7 @@ impl UpstreamBreaker {
         let is_awaited = change.is_some() || !breaker.is_closed();
         drop(slot);
         if let Some(change) = &change {
-            crate::told::breaker(&self.upstream, change);
+            crate::events::breaker(&self.upstream, change);
         }
         if is_awaited {
             self.changed.notify_waiters();

@@ -4,11 +4,11 @@
 //! does not answer holds up no other.
 //!
 //! * **When.** A response is asked for again when its time to live is over, within a floor and a ceiling, up to a tenth earlier at random. After a failure: after a second, then less and less often.
-//! * **What counts.** The last good response, until there is a better one ([`known`]).
+//! * **What counts.** The last good response, until there is a better one ([`cache`]).
 //! * **Changes.** Only a set that differs is published. What stays keeps its connections and all that was learnt of it; what is gone gets no further calls, and what it carries ends in peace.
 //! * **Two families.** One is used, the other stands by ([`race`]).
 
-mod known;
+mod cache;
 mod names;
 mod race;
 mod service;
@@ -28,13 +28,13 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-pub(crate) use names::Looked;
-pub use names::{LookupFailure, Names};
+pub(crate) use names::LookupResult;
+pub use names::{DnsResolver, LookupFailure};
 pub use status::DiscoveryStatus;
 
-use self::known::{Heard, KnownAddresses, KnownService};
+use self::cache::{CachedAddresses, CachedService, LookupOutcome};
 use self::race::Family;
-use crate::{DnsSettings, Found, Place, Source};
+use crate::{DiscoveredEndpoint, DnsSettings, Source, SourceAddress};
 
 /// The first set waits at most so long for names that do not respond, once there is an endpoint.
 const FIRST_SET: Duration = Duration::from_secs(1);
@@ -54,14 +54,14 @@ pub struct Discovery {
     /// How names are looked up.
     pub dns: DnsSettings,
     /// Who looks them up.
-    pub names: Arc<Names>,
+    pub names: Arc<DnsResolver>,
     /// Where it tells how it goes.
     pub status: Arc<DiscoveryStatus>,
 }
 
-/// An endpoint with what orders it: the source's priority, the service's own, and the family.
+/// An endpoint with its rank: the priority of the source, that of the SRV record, and the address family.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Ranked {
+struct RankedEndpoint {
     endpoint: Endpoint,
     weight: u32,
     rank: Rank,
@@ -72,19 +72,19 @@ type Rank = (u32, u16, u8);
 
 impl Discovery {
     /// Finds endpoints, and publishes each set that differs from the one before. Never ends, unless everything is a literal address; drop it to end it.
-    pub async fn run(&self, publish: impl Fn(&[Found])) {
+    pub async fn run(&self, publish: impl Fn(&[DiscoveredEndpoint])) {
         self.status.restart(self.sources.len());
         let (sender, mut receiver) = mpsc::channel(16);
         let mut tasks = JoinSet::new();
-        let mut parts: Vec<Option<Vec<Ranked>>> = Vec::with_capacity(self.sources.len());
+        let mut parts: Vec<Option<Vec<RankedEndpoint>>> = Vec::with_capacity(self.sources.len());
         for (number, source) in self.sources.iter().enumerate() {
             parts.push(source.literal());
             if parts.last().is_some_and(Option::is_none) {
-                tasks.spawn(Watch::new(self, number, sender.clone()).run());
+                tasks.spawn(SourceWatcher::new(self, number, sender.clone()).run());
             }
         }
         drop(sender);
-        let mut published: Option<Vec<Found>> = None;
+        let mut published: Option<Vec<DiscoveredEndpoint>> = None;
         let mut wait_for_all = Some(Instant::now() + FIRST_SET);
         loop {
             let complete = parts.iter().all(Option::is_some);
@@ -119,10 +119,10 @@ impl Discovery {
     }
 
     /// What has changed, for the log.
-    fn tell(&self, before: &[Found], after: &[Found]) {
+    fn tell(&self, before: &[DiscoveredEndpoint], after: &[DiscoveredEndpoint]) {
         let new = after.iter().filter(|found| !before.iter().any(|it| it.endpoint == found.endpoint));
         let gone = before.iter().filter(|found| !after.iter().any(|it| it.endpoint == found.endpoint));
-        let list = |found: &mut dyn Iterator<Item = &Found>| {
+        let list = |found: &mut dyn Iterator<Item = &DiscoveredEndpoint>| {
             found.map(|it| it.endpoint.to_string()).collect::<Vec<_>>().join(", ")
         };
         let (new, gone) = (list(&mut new.into_iter()), list(&mut gone.into_iter()));
@@ -137,22 +137,22 @@ impl Discovery {
 
 impl Source {
     /// What needs no looking up.
-    fn literal(&self) -> Option<Vec<Ranked>> {
-        let endpoint = match &self.place {
-            Place::Address(address) => Endpoint::Tcp(*address),
-            Place::Unix(path) => Endpoint::Unix(path.clone()),
-            Place::Name { .. } | Place::Srv(_) => return None,
+    fn literal(&self) -> Option<Vec<RankedEndpoint>> {
+        let endpoint = match &self.address {
+            SourceAddress::Address(address) => Endpoint::Tcp(*address),
+            SourceAddress::Unix(path) => Endpoint::Unix(path.clone()),
+            SourceAddress::Name { .. } | SourceAddress::Srv(_) => return None,
         };
         let (rank, authority) = ((self.priority, 0, 0), Arc::clone(&self.authority));
-        Some(vec![Ranked { endpoint, weight: self.weight, rank, authority }])
+        Some(vec![RankedEndpoint { endpoint, weight: self.weight, rank, authority }])
     }
 }
 
 /// One set of all parts, in an order of its own; priorities are numbered from 0 without gaps.
-fn combine<'a>(parts: impl Iterator<Item = &'a Ranked> + Clone) -> Vec<Found> {
+fn combine<'a>(parts: impl Iterator<Item = &'a RankedEndpoint> + Clone) -> Vec<DiscoveredEndpoint> {
     let ranks: BTreeSet<Rank> = parts.clone().map(|part| part.rank).collect();
-    let mut found: Vec<Found> = parts
-        .map(|part| Found {
+    let mut found: Vec<DiscoveredEndpoint> = parts
+        .map(|part| DiscoveredEndpoint {
             endpoint: part.endpoint.clone(),
             weight: part.weight,
             priority: u32::try_from(ranks.iter().take_while(|rank| **rank < part.rank).count())
@@ -164,25 +164,25 @@ fn combine<'a>(parts: impl Iterator<Item = &'a Ranked> + Clone) -> Vec<Found> {
     found
 }
 
-/// One name that is looked up again and again.
-struct Watch {
+/// Looks up the name of one source whenever its time to live ends.
+struct SourceWatcher {
     upstream: Arc<str>,
     source: Source,
     number: usize,
     dns: DnsSettings,
-    names: Arc<Names>,
+    names: Arc<DnsResolver>,
     status: Arc<DiscoveryStatus>,
-    sender: mpsc::Sender<(usize, Vec<Ranked>)>,
+    sender: mpsc::Sender<(usize, Vec<RankedEndpoint>)>,
     backoff: Backoff,
     jitter: Jitter,
     /// Failures since the last success.
     failures: u32,
     /// By name and port.
-    preferences: BTreeMap<(String, u16), Preferences>,
+    preferences: BTreeMap<(String, u16), FamilyPreference>,
 }
 
-impl Watch {
-    fn new(discovery: &Discovery, number: usize, sender: mpsc::Sender<(usize, Vec<Ranked>)>) -> Self {
+impl SourceWatcher {
+    fn new(discovery: &Discovery, number: usize, sender: mpsc::Sender<(usize, Vec<RankedEndpoint>)>) -> Self {
         let source = discovery.sources.get(number).cloned();
         let settings = backoff::Settings {
             base: FIRST_PAUSE,
@@ -205,22 +205,22 @@ impl Watch {
     }
 
     async fn run(mut self) {
-        let (mut addresses, mut service) = (KnownAddresses::default(), KnownService::default());
+        let (mut addresses, mut service) = (CachedAddresses::default(), CachedService::default());
         let mut told = None;
         loop {
-            let (part, heard) = match self.source.place.clone() {
-                Place::Name { host, port } => {
+            let (part, outcome) = match self.source.address.clone() {
+                SourceAddress::Name { host, port } => {
                     let hurry = told.is_none();
-                    let heard = addresses.handle(self.names.addresses(&host, hurry).await);
+                    let outcome = addresses.handle(self.names.addresses(&host, hurry).await);
                     let share = self.share(self.source.weight, 0);
                     let preferences = self.preferences.entry((host, port)).or_default();
                     let part = preferences.ranked(&addresses, port, share).await;
-                    (part, heard)
+                    (part, outcome)
                 }
-                Place::Srv(name) => service::refresh(&mut self, &name, &mut service).await,
-                Place::Address(_) | Place::Unix(_) => return,
+                SourceAddress::Srv(name) => service::refresh(&mut self, &name, &mut service).await,
+                SourceAddress::Address(_) | SourceAddress::Unix(_) => return,
             };
-            let pause = self.pause(heard);
+            let pause = self.pause(outcome);
             if told.as_ref() != Some(&part) {
                 told = Some(part.clone());
                 if self.sender.send((self.number, part)).await.is_err() {
@@ -232,21 +232,25 @@ impl Watch {
     }
 
     /// What endpoints of the source have in common; `own` is the service's own priority.
-    fn share(&self, weight: u32, own: u16) -> Share {
-        Share { weight, rank: (self.source.priority, own), authority: Arc::clone(&self.source.authority) }
+    fn share(&self, weight: u32, own: u16) -> EndpointDefaults {
+        EndpointDefaults {
+            weight,
+            rank: (self.source.priority, own),
+            authority: Arc::clone(&self.source.authority),
+        }
     }
 
     /// When to ask again.
-    fn pause(&mut self, heard: Heard) -> Duration {
-        self.status.note_lookup(self.number, heard.trouble.as_ref());
-        let name = self.source.place.name();
-        match heard.trouble {
+    fn pause(&mut self, outcome: LookupOutcome) -> Duration {
+        self.status.note_lookup(self.number, outcome.trouble.as_ref());
+        let name = self.source.address.name();
+        match outcome.trouble {
             None => {
                 if std::mem::take(&mut self.failures) > 0 {
                     tracing::info!(upstream = %self.upstream, name, "upstream name lookup works again");
                 }
                 self.backoff.reset();
-                let ttl = heard.ttl.unwrap_or(self.dns.min_ttl);
+                let ttl = outcome.ttl.unwrap_or(self.dns.min_ttl);
                 // A floor above the ceiling is a floor.
                 self.jitter.lower_duration(ttl.min(self.dns.max_ttl).max(self.dns.min_ttl))
             }
@@ -263,7 +267,7 @@ impl Watch {
     }
 }
 
-impl Place {
+impl SourceAddress {
     /// The name to look up, or what it is otherwise.
     fn name(&self) -> String {
         match self {
@@ -277,33 +281,38 @@ impl Place {
 
 /// What the endpoints of one server have in common.
 #[derive(Debug, Clone)]
-struct Share {
+struct EndpointDefaults {
     weight: u32,
     rank: (u32, u16),
     authority: Arc<str>,
 }
 
-/// Which family of a name is used.
+/// The address family that is preferred for a name.
 #[derive(Debug, Default)]
-struct Preferences {
-    finding: race::Finding,
+struct FamilyPreference {
+    race_result: race::RaceResult,
     /// What it was found for, and when.
-    raced: Option<(KnownAddresses, Instant)>,
+    raced: Option<(CachedAddresses, Instant)>,
 }
 
-impl Preferences {
+impl FamilyPreference {
     /// The endpoints of a name, the family that works before the other.
-    async fn ranked(&mut self, known: &KnownAddresses, port: u16, share: Share) -> Vec<Ranked> {
-        if known.is_dual() {
-            self.race(known, port).await;
+    async fn ranked(
+        &mut self,
+        cache: &CachedAddresses,
+        port: u16,
+        share: EndpointDefaults,
+    ) -> Vec<RankedEndpoint> {
+        if cache.is_dual() {
+            self.race(cache, port).await;
         } else {
             self.raced = None;
-            self.finding = race::Finding::default();
+            self.race_result = race::RaceResult::default();
         }
-        let race::Finding { first, no_route } = self.finding;
-        let ranked = known.iter().filter_map(|address| {
+        let race::RaceResult { first, no_route } = self.race_result;
+        let ranked = cache.iter().filter_map(|address| {
             let second = first.is_some_and(|first| first != Family::of(address));
-            (!(second && no_route)).then(|| Ranked {
+            (!(second && no_route)).then(|| RankedEndpoint {
                 endpoint: Endpoint::Tcp(SocketAddr::new(address, port)),
                 weight: share.weight,
                 rank: (share.rank.0, share.rank.1, u8::from(second)),
@@ -313,18 +322,18 @@ impl Preferences {
         ranked.collect()
     }
 
-    async fn race(&mut self, known: &KnownAddresses, port: u16) {
-        let is_good = |(raced, at): &(KnownAddresses, Instant)| {
-            raced == known && self.finding.first.is_some() && at.elapsed() < RACE_AGAIN
+    async fn race(&mut self, cache: &CachedAddresses, port: u16) {
+        let is_good = |(raced, at): &(CachedAddresses, Instant)| {
+            raced == cache && self.race_result.first.is_some() && at.elapsed() < RACE_AGAIN
         };
         if self.raced.as_ref().is_some_and(is_good) {
             return;
         }
-        let finding = race::run(known, port).await;
+        let race_result = race::run(cache, port).await;
         // Nobody there: what worked before is the better guess.
-        if finding.first.is_some() {
-            self.finding = finding;
+        if race_result.first.is_some() {
+            self.race_result = race_result;
         }
-        self.raced = Some((known.clone(), Instant::now()));
+        self.raced = Some((cache.clone(), Instant::now()));
     }
 }

@@ -11,18 +11,18 @@ use keepwarm_net::{
     respond_with_refusal, sentence,
 };
 
-use crate::forward::{HostOf, Manner, forward};
+use crate::forward::{ForwardOptions, HostSource, forward};
 use crate::{Upstream, guard};
 
 /// The handler of a local address that stands for an upstream: the app calls it in place of the service.
 #[derive(Debug)]
 pub struct Door {
-    leads: ArcSwap<Leads>,
+    target: ArcSwap<DoorTarget>,
 }
 
-/// Where a door leads, and for whom.
+/// The upstream of a door, and the host names it accepts.
 #[derive(Debug)]
-struct Leads {
+struct DoorTarget {
     upstream: Arc<Upstream>,
     /// Names it goes by; `None`: any.
     names: Option<Vec<String>>,
@@ -32,22 +32,22 @@ impl Door {
     /// A door to `upstream`. `names`: those it goes by beside loopback's and its own address; `None`: it is public on purpose, and any name will do.
     #[must_use]
     pub fn new(upstream: Arc<Upstream>, names: Option<Vec<String>>) -> Self {
-        Self { leads: ArcSwap::from_pointee(Leads { upstream, names }) }
+        Self { target: ArcSwap::from_pointee(DoorTarget { upstream, names }) }
     }
 
     /// Leads to another upstream, under other names, from the next call on. Calls under way end where they began.
     pub fn replace(&self, upstream: Arc<Upstream>, names: Option<Vec<String>>) {
-        self.leads.store(Arc::new(Leads { upstream, names }));
+        self.target.store(Arc::new(DoorTarget { upstream, names }));
     }
 }
 
 impl Handler for Door {
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
-        let leads = self.leads.load();
-        if refused(exchange, leads.names.as_deref()) {
+        let target = self.target.load();
+        if refused(exchange, target.names.as_deref()) {
             return Box::pin(std::future::ready(()));
         }
-        let upstream = Arc::clone(&leads.upstream);
+        let upstream = Arc::clone(&target.upstream);
         Box::pin(async move {
             if let Some(limiter) = upstream.limiter()
                 && limiter.refuses(exchange).await
@@ -56,15 +56,15 @@ impl Handler for Door {
             }
             let settings = upstream.settings();
             let host = settings.host.as_deref();
-            let manner = Manner {
-                host: host.map_or(HostOf::Endpoint, |host| HostOf::Fixed(host.as_bytes())),
+            let options = ForwardOptions {
+                host: host.map_or(HostSource::Endpoint, |host| HostSource::Fixed(host.as_bytes())),
                 routed: false,
                 via: false,
                 returns_redirects: true,
                 forwards_expectation: settings.forwards_expectation,
                 says_timing: settings.server_timing,
             };
-            forward(&upstream, manner, exchange).await;
+            forward(&upstream, options, exchange).await;
         })
     }
 
@@ -75,7 +75,7 @@ impl Handler for Door {
     fn finished(&self, request: &Request, outcome: &Outcome) {
         // Calls have been recorded.
         if request.call.is_none() {
-            self.leads.load().upstream.note_refused(request, outcome);
+            self.target.load().upstream.note_refused(request, outcome);
         }
     }
 }
@@ -141,15 +141,15 @@ impl Handler for UpstreamRoute {
         Box::pin(async move {
             let settings = self.upstream.settings();
             let host = settings.host.as_deref();
-            let manner = Manner {
-                host: host.map_or(HostOf::Client, |host| HostOf::Fixed(host.as_bytes())),
+            let options = ForwardOptions {
+                host: host.map_or(HostSource::Client, |host| HostSource::Fixed(host.as_bytes())),
                 routed: true,
                 via: false,
                 returns_redirects: false,
                 forwards_expectation: true,
                 says_timing: false,
             };
-            forward(&self.upstream, manner, exchange).await;
+            forward(&self.upstream, options, exchange).await;
         })
     }
 

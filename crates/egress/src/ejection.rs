@@ -92,7 +92,7 @@ fn records(endpoints: &EndpointSet) -> Vec<&Record> {
 fn tell(upstream: &str, endpoints: &EndpointSet, ejected: impl IntoIterator<Item = Ejection>) {
     for Ejection { index, cause, length } in ejected {
         let Some(entry) = endpoints.endpoints.get(index) else { continue };
-        crate::told::ejection(upstream, entry.state.name(), &cause, length);
+        crate::events::ejection(upstream, entry.state.name(), &cause, length);
     }
 }
 

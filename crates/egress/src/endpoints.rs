@@ -13,7 +13,7 @@ use keepwarm_policy::breaker::{Outcome, Pass};
 use keepwarm_policy::{Balancer, Breaker, Expectation, balance, breaker, outlier, stable_hash};
 use tokio::time::Instant;
 
-use crate::seen::EndpointSeen;
+use crate::stats::EndpointStats;
 use crate::{CheckFailure, LastFailure};
 
 /// What an upstream consists of at one time.
@@ -41,9 +41,9 @@ pub struct EndpointEntry {
     pub state: Arc<EndpointState>,
 }
 
-/// An endpoint that is to be in a set.
+/// An endpoint that discovery found, before it has state.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct DiscoveredEndpoint {
     /// Where.
     pub endpoint: Endpoint,
     /// Its share of the calls among those of its priority.
@@ -63,9 +63,9 @@ impl Default for EndpointSet {
 impl EndpointSet {
     /// Of what was found; endpoints that are in `before` as well keep their state. One that was found twice is one endpoint, with both shares.
     #[must_use]
-    pub fn of(found: &[Found], before: &Self, settings: balance::Settings) -> Self {
+    pub fn of(found: &[DiscoveredEndpoint], before: &Self, settings: balance::Settings) -> Self {
         let mut endpoints: Vec<EndpointEntry> = Vec::with_capacity(found.len());
-        for Found { endpoint, weight, priority, authority } in found {
+        for DiscoveredEndpoint { endpoint, weight, priority, authority } in found {
             if let Some(twin) =
                 endpoints.iter_mut().find(|it| it.endpoint == *endpoint && it.priority == *priority)
             {
@@ -128,12 +128,12 @@ impl EndpointSet {
     }
 
     /// A call is given to this one.
-    pub(crate) fn enter(&self, entry: &EndpointEntry, now: Instant) -> Visit {
+    pub(crate) fn enter(&self, entry: &EndpointEntry, now: Instant) -> EndpointAttempt {
         entry.state.enter(self.is_single, now)
     }
 
     /// Where an endpoint is among them.
-    pub(crate) fn place_of(&self, state: &Arc<EndpointState>) -> Option<usize> {
+    pub(crate) fn position_of(&self, state: &Arc<EndpointState>) -> Option<usize> {
         self.endpoints.iter().position(|entry| Arc::ptr_eq(&entry.state, state))
     }
 
@@ -161,7 +161,7 @@ pub struct EndpointState {
     expectation: Mutex<Expectation>,
     /// It was said that its responses have to be mended.
     told_mended: AtomicBool,
-    seen: EndpointSeen,
+    stats: EndpointStats,
 }
 
 impl EndpointState {
@@ -178,7 +178,7 @@ impl EndpointState {
             record: outlier::Record::new(Instant::now().into_std()),
             expectation: Mutex::default(),
             told_mended: AtomicBool::new(false),
-            seen: EndpointSeen::default(),
+            stats: EndpointStats::default(),
         }
     }
 
@@ -197,12 +197,12 @@ impl EndpointState {
     /// How a call to it failed, the last time; none has since it is known.
     #[must_use]
     pub fn last_failure(&self) -> Option<LastFailure> {
-        self.seen.last_failure()
+        self.stats.last_failure()
     }
 
     /// What counts its calls.
-    pub(crate) fn seen(&self) -> &EndpointSeen {
-        &self.seen
+    pub(crate) fn stats(&self) -> &EndpointStats {
+        &self.stats
     }
 
     /// What active health checks say; true without any.
@@ -284,16 +284,16 @@ impl EndpointState {
     }
 
     /// A call is given to it, although its breaker may be open: then there is no other.
-    fn enter(self: &Arc<Self>, is_single: bool, now: Instant) -> Visit {
+    fn enter(self: &Arc<Self>, is_single: bool, now: Instant) -> EndpointAttempt {
         let pass = match &mut *lock(&self.breaker) {
             Some(breaker) => breaker.try_pass(now.into_std()).ok(),
             None => None,
         };
         if let Some((_, Some(change))) = &pass {
-            crate::told::breaker(&self.name, change);
+            crate::events::breaker(&self.name, change);
         }
         self.load.handle_begin();
-        Visit { state: Arc::clone(self), pass: pass.map(|(pass, _)| pass), is_single }
+        EndpointAttempt { state: Arc::clone(self), pass: pass.map(|(pass, _)| pass), is_single }
     }
 }
 
@@ -307,9 +307,9 @@ impl fmt::Debug for EndpointState {
     }
 }
 
-/// An attempt that is with an endpoint.
+/// An attempt in flight at an endpoint; it holds the pass of the endpoint's breaker.
 #[derive(Debug)]
-pub(crate) struct Visit {
+pub(crate) struct EndpointAttempt {
     state: Arc<EndpointState>,
     /// What its breaker gave; none when that is off, or refuses and the call went all the same.
     pass: Option<Pass>,
@@ -317,9 +317,9 @@ pub(crate) struct Visit {
     is_single: bool,
 }
 
-/// What a call says of an endpoint.
+/// What an attempt shows about its endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Signs {
+pub(crate) struct AttemptSignals {
     /// Whether it did its part.
     pub(crate) outcome: Outcome,
     /// Whether it is there at all: a response of any status is a sign of life, and so is a connection that it closes. Where there is nowhere else to go, nothing else counts
@@ -327,7 +327,7 @@ pub(crate) struct Signs {
     pub(crate) alive: Outcome,
 }
 
-impl Signs {
+impl AttemptSignals {
     /// Nothing is known.
     pub(crate) const NONE: Self = Self { outcome: Outcome::Unknown, alive: Outcome::Unknown };
     /// It could not be reached, or said nothing in time.
@@ -338,19 +338,19 @@ impl Signs {
     pub(crate) const WELL: Self = Self { outcome: Outcome::Success, alive: Outcome::Success };
 }
 
-impl Visit {
+impl EndpointAttempt {
     /// At which endpoint.
     pub(crate) fn state(&self) -> &Arc<EndpointState> {
         &self.state
     }
 
     /// The head of a response came, or the endpoint has failed.
-    pub(crate) fn note(&mut self, signs: Signs, took: std::time::Duration, now: Instant) {
-        let failed = signs.outcome == Outcome::Failure;
-        if signs.outcome != Outcome::Unknown {
+    pub(crate) fn note(&mut self, signals: AttemptSignals, took: std::time::Duration, now: Instant) {
+        let failed = signals.outcome == Outcome::Failure;
+        if signals.outcome != Outcome::Unknown {
             self.state.load.handle_response(took, failed, now.into_std());
         }
-        self.give_back(if self.is_single { signs.alive } else { signs.outcome }, now);
+        self.give_back(if self.is_single { signals.alive } else { signals.outcome }, now);
     }
 
     fn give_back(&mut self, outcome: Outcome, now: Instant) {
@@ -360,12 +360,12 @@ impl Visit {
             None => None,
         };
         if let Some(change) = &change {
-            crate::told::breaker(&self.state.name, change);
+            crate::events::breaker(&self.state.name, change);
         }
     }
 }
 
-impl Drop for Visit {
+impl Drop for EndpointAttempt {
     fn drop(&mut self) {
         if self.pass.is_some() {
             self.give_back(Outcome::Unknown, Instant::now());

@@ -13,26 +13,27 @@ use crate::endpoints::lock;
 /// Lets calls through, in the order they came.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    state: Mutex<State>,
+    state: Mutex<GateState>,
     /// Those who wait, here and for connections.
     queue: Arc<Queue>,
 }
 
+/// The limits, and the calls in flight and queued.
 #[derive(Debug)]
-struct State {
+struct GateState {
     limits: CallLimits,
     in_work: u32,
     /// The oldest first. One that is told has its place.
     waiting: VecDeque<oneshot::Sender<()>>,
 }
 
-/// A call that is in work, until it is dropped.
+/// The right of a call to be in flight; dropping it frees the slot.
 #[derive(Debug)]
-pub(crate) struct Entered<'g>(&'g Gate);
+pub(crate) struct Permit<'g>(&'g Gate);
 
-/// Why a call is not let through.
+/// Why the gate rejects a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum GateError {
     /// As many wait as may.
     QueueFull,
     /// It has waited this long.
@@ -44,7 +45,7 @@ pub(crate) enum Refused {
 impl Gate {
     pub(crate) fn new(limits: CallLimits, queue: Arc<Queue>) -> Self {
         queue.set(limits.queue as usize, limits.queue_timeout);
-        Self { state: Mutex::new(State { limits, in_work: 0, waiting: VecDeque::new() }), queue }
+        Self { state: Mutex::new(GateState { limits, in_work: 0, waiting: VecDeque::new() }), queue }
     }
 
     /// Other limits from now on. Calls above a lower one end in their own time.
@@ -63,35 +64,35 @@ impl Gate {
     }
 
     /// A place at once, or `None`: it has to be waited for.
-    pub(crate) fn try_enter(&self) -> Option<Entered<'_>> {
+    pub(crate) fn try_enter(&self) -> Option<Permit<'_>> {
         let mut state = lock(&self.state);
         // Those who wait were here first.
         if !state.has_place() || !state.waiting.is_empty() {
             return None;
         }
         state.in_work += 1;
-        Some(Entered(self))
+        Some(Permit(self))
     }
 
     /// A place; waits for one if need be, for at most `most`.
-    pub(crate) async fn enter(&self, most: Option<Duration>) -> Result<Entered<'_>, Refused> {
-        let (mut place, limit) = {
+    pub(crate) async fn enter(&self, most: Option<Duration>) -> Result<Permit<'_>, GateError> {
+        let (mut waiter, limit) = {
             let mut state = lock(&self.state);
             state.waiting.retain(|waiting| !waiting.is_closed());
             if state.has_place() && state.waiting.is_empty() {
                 state.in_work += 1;
-                return Ok(Entered(self));
+                return Ok(Permit(self));
             }
-            let queued = self.queue.join().ok_or(Refused::QueueFull)?;
-            let (told, place) = oneshot::channel();
-            state.waiting.push_back(told);
+            let queued = self.queue.join().ok_or(GateError::QueueFull)?;
+            let (sender, permit) = oneshot::channel();
+            state.waiting.push_back(sender);
             let limit = state.limits.queue_timeout;
-            (Waiting { gate: self, place, _queued: queued }, most.map_or(limit, |most| most.min(limit)))
+            (Waiter { gate: self, permit, _queued: queued }, most.map_or(limit, |most| most.min(limit)))
         };
-        match tokio::time::timeout(limit, &mut place.place).await {
-            Ok(_) => Ok(Entered(self)),
-            Err(_) if most.is_some_and(|most| most <= limit) => Err(Refused::OutOfTime),
-            Err(_) => Err(Refused::Waited(limit)),
+        match tokio::time::timeout(limit, &mut waiter.permit).await {
+            Ok(_) => Ok(Permit(self)),
+            Err(_) if most.is_some_and(|most| most <= limit) => Err(GateError::OutOfTime),
+            Err(_) => Err(GateError::Waited(limit)),
         }
     }
 
@@ -104,7 +105,7 @@ impl Gate {
     }
 }
 
-impl State {
+impl GateState {
     fn has_place(&self) -> bool {
         self.limits.in_flight.is_none_or(|most| self.in_work < most)
     }
@@ -121,24 +122,24 @@ impl State {
     }
 }
 
-impl Drop for Entered<'_> {
+impl Drop for Permit<'_> {
     fn drop(&mut self) {
         self.0.leave();
     }
 }
 
-/// Whoever waits. One that has given up when it was told gives its place back.
-struct Waiting<'g> {
+/// A queued call. Dropping it after it received a slot returns the slot.
+struct Waiter<'g> {
     gate: &'g Gate,
-    place: oneshot::Receiver<()>,
+    permit: oneshot::Receiver<()>,
     _queued: Queued,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        self.place.close();
-        // Not one that was received already: `Entered` has that.
-        if self.place.try_recv().is_ok() {
+        self.permit.close();
+        // Not one that was received already: `Permit` has that.
+        if self.permit.try_recv().is_ok() {
             self.gate.leave();
         }
     }
@@ -167,12 +168,12 @@ mod tests {
             std::future::poll_fn(|cx| std::task::Poll::Ready(second.as_mut().poll(cx).is_pending())).await
         );
         assert_eq!(gate.counts(), (1, 1));
-        assert_eq!(gate.enter(None).await.unwrap_err(), Refused::QueueFull);
+        assert_eq!(gate.enter(None).await.unwrap_err(), GateError::QueueFull);
         drop(first);
         let second = second.await.unwrap();
         assert_eq!(gate.counts(), (1, 0));
         let waited = gate.enter(None).await.unwrap_err();
-        assert_eq!(waited, Refused::Waited(Duration::from_secs(1)));
+        assert_eq!(waited, GateError::Waited(Duration::from_secs(1)));
         drop(second);
         assert_eq!(gate.counts(), (0, 0));
     }
@@ -207,7 +208,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn in_any_order_no_place_is_lost_and_nobody_waits_beside_a_free_one() {
         use std::pin::Pin;
-        type Waiter<'g> = Pin<Box<dyn Future<Output = Result<Entered<'g>, Refused>> + 'g>>;
+        type PermitFuture<'g> = Pin<Box<dyn Future<Output = Result<Permit<'g>, GateError>> + 'g>>;
         for seed in 0..300_u64 {
             let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
             let mut draw = |below: usize| {
@@ -218,8 +219,8 @@ mod tests {
             };
             let gate = gate(2, 4);
             let mut limit = 2;
-            let mut waiters: Vec<Waiter<'_>> = Vec::new();
-            let mut inside: Vec<Entered<'_>> = Vec::new();
+            let mut waiters: Vec<PermitFuture<'_>> = Vec::new();
+            let mut inside: Vec<Permit<'_>> = Vec::new();
             for _ in 0..200 {
                 match draw(7) {
                     0..3 => waiters.push(Box::pin(gate.enter(None))),

@@ -6,16 +6,16 @@ use keepwarm_net::{Request, Scheme};
 
 use crate::origin::split_authority;
 
-/// Why a request is refused.
+/// Why the guard of a door rejects a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Denied {
+pub(crate) enum GuardError {
     /// A page of another site sent it.
     ForeignOrigin,
     /// It was sent to a name that is not this door's.
     ForeignHost,
 }
 
-impl Denied {
+impl GuardError {
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::ForeignOrigin => "foreign_origin",
@@ -35,11 +35,11 @@ impl Denied {
 
 /// Whether a request may use a door. `names`: those it goes by beside loopback's and the address that was connected to; none: any name will do (a door that is
 /// public on purpose, or a Unix socket, which no browser reaches).
-pub(crate) fn check(request: &Request, names: Option<&[String]>) -> Result<(), Denied> {
+pub(crate) fn check(request: &Request, names: Option<&[String]>) -> Result<(), GuardError> {
     let fields = &request.head.fields;
     let authority = request.head.authority();
     if request.is_cross_origin() || fields.all("origin").any(|origin| !is_own_origin(origin, authority)) {
-        return Err(Denied::ForeignOrigin);
+        return Err(GuardError::ForeignOrigin);
     }
     let Some(names) = names else { return Ok(()) };
     let Some(local) = request.peer.local else { return Ok(()) };
@@ -47,7 +47,7 @@ pub(crate) fn check(request: &Request, names: Option<&[String]>) -> Result<(), D
     let is_unnamed = authority.is_empty() && fields.first("host").is_none();
     match is_unnamed || is_own_host(authority, names, local.ip()) {
         true => Ok(()),
-        false => Err(Denied::ForeignHost),
+        false => Err(GuardError::ForeignHost),
     }
 }
 

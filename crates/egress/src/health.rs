@@ -1,6 +1,6 @@
 //! Active health checks and slow start: who looks after the endpoints of an upstream.
 //!
-//! [`attend`] runs for as long as there is the upstream, on a thread that carries no calls, and follows what is published and configured. Each endpoint has a task of its own, so that one which
+//! [`run_health_checks`] runs for as long as there is the upstream, on a thread that carries no calls, and follows what is published and configured. Each endpoint has a task of its own, so that one which
 //! does not answer holds up no other. When an endpoint goes down or comes up again is decided by [`keepwarm_policy::health`]; [`EndpointState`] tells everybody.
 //!
 //! * A check makes a connection of its own: it is to show whether connections can be made, and it must not wait for a place among those of calls. Over TLS the sessions are resumed.
@@ -9,8 +9,8 @@
 //! * When one goes down, names are looked up again: it may have moved.
 //! * One that is new in a set, or comes up again, begins with a tenth of its weight ([`keepwarm_policy::health::warmth`]). Those of the first set do not: all of them are new.
 
-mod attendant;
 mod check;
+mod checker;
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -24,8 +24,8 @@ use keepwarm_telemetry::panics::caught;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use self::attendant::Attendant;
 pub use self::check::CheckFailure;
+use self::checker::HealthChecker;
 use crate::{Upstream, UpstreamSettings};
 
 /// How the endpoints of an upstream are checked.
@@ -54,9 +54,9 @@ pub enum Probe {
 }
 
 /// Looks after the endpoints of an upstream until it is dropped. To be run as a task of a [`keepwarm_net::Remote`]: a connection of HTTP/2 needs tasks of its thread.
-pub async fn attend(upstream: Weak<Upstream>) {
+pub async fn run_health_checks(upstream: Weak<Upstream>) {
     let Some(mut news) = upstream.upgrade().map(|upstream| upstream.news()) else { return };
-    let mut attendants: HashMap<Endpoint, Task> = HashMap::new();
+    let mut checkers: HashMap<Endpoint, Task> = HashMap::new();
     let mut calls: Option<Arc<Calls>> = None;
     let mut is_first = true;
     let ended = Arc::new(Notify::new());
@@ -69,16 +69,16 @@ pub async fn attend(upstream: Weak<Upstream>) {
             calls.set_settings(settings.check_pool());
             calls.set_tls(known.tls());
             // One that has panicked is made anew.
-            attendants.retain(|endpoint, task| set.has(endpoint) && !task.0.is_finished());
+            checkers.retain(|endpoint, task| set.has(endpoint) && !task.0.is_finished());
             for entry in &set.endpoints {
-                attendants.entry(entry.endpoint.clone()).or_insert_with(|| {
+                checkers.entry(entry.endpoint.clone()).or_insert_with(|| {
                     let calls = Arc::clone(calls);
-                    let attendant = Attendant::new(&known, entry, calls, is_first);
-                    Task(keepwarm_net::spawn_local(run_surely(attendant, Arc::clone(&ended))))
+                    let checker = HealthChecker::new(&known, entry, calls, is_first);
+                    Task(keepwarm_net::spawn_local(run_surely(checker, Arc::clone(&ended))))
                 });
             }
         } else {
-            attendants.clear();
+            checkers.clear();
             set.endpoints.iter().for_each(|entry| entry.state.forget_health());
         }
         is_first &= set.endpoints.is_empty();
@@ -92,8 +92,8 @@ pub async fn attend(upstream: Weak<Upstream>) {
     }
 }
 
-async fn run_surely(attendant: Attendant, ended: Arc<Notify>) {
-    let running = pin!(attendant.run());
+async fn run_surely(checker: HealthChecker, ended: Arc<Notify>) {
+    let running = pin!(checker.run());
     if let Err(panic) = caught(running).await {
         panic.report("health_check", None, None);
         restart_pause().await;

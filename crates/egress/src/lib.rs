@@ -6,6 +6,7 @@ mod discovery;
 mod door;
 mod ejection;
 mod endpoints;
+mod events;
 mod forward;
 mod gate;
 mod guard;
@@ -13,26 +14,25 @@ mod health;
 mod origin;
 mod proxy;
 mod rate_limit;
-mod seen;
 mod settings;
-mod told;
+mod stats;
 mod upstream;
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
 
-pub use discovery::{Discovery, DiscoveryStatus, LookupFailure, Names};
+pub use discovery::{Discovery, DiscoveryStatus, DnsResolver, LookupFailure};
 pub use door::{Door, UpstreamRoute};
-pub use endpoints::{EndpointEntry, EndpointSet, EndpointState, Found};
-pub use health::{CheckFailure, HealthSettings, Probe, attend};
+pub use endpoints::{DiscoveredEndpoint, EndpointEntry, EndpointSet, EndpointState};
+pub use health::{CheckFailure, HealthSettings, Probe, run_health_checks};
 pub use origin::Origin;
-pub use proxy::{AllowHost, Allowed, Proxy, ProxyRules, Resolver, ResolverDriver};
+pub use proxy::{AllowEntry, AllowHost, Proxy, ProxyRules, Resolver, ResolverDriver};
 pub use rate_limit::{
-    Decision, LimitKey, OnStoreFailure, RateLimitSettings, RateLimited, RateLimiter, Store, StoreDriver,
+    Decision, LimitKey, OnStoreFailure, RateLimitHandler, RateLimitSettings, RateLimiter, Store, StoreDriver,
     StoreFailure, StoreSettings,
 };
-pub use seen::{CallLog, EndpointStatus, LastFailure, UpstreamStatus};
-pub use settings::{CallLimits, DnsSettings, HashKey, Place, Source, UpstreamSettings};
+pub use settings::{CallLimits, DnsSettings, HashKey, Source, SourceAddress, UpstreamSettings};
+pub use stats::{CallLog, EndpointStatus, LastFailure, UpstreamStatus};
 pub use upstream::Upstream;
 
 /// Randomness for decisions: not for secrets.

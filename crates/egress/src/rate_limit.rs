@@ -5,10 +5,10 @@
 //!   slow or away costs the requests that are under way its time-out, once; after that it is not asked until it has proved itself in the background ([`store`]). Meanwhile each process counts by
 //!   itself, or everything is refused, as configured.
 //!
-//! [`RateLimited`] puts a limit in front of any handler.
+//! [`RateLimitHandler`] puts a limit in front of any handler.
 
+mod handler;
 mod key;
-mod limited;
 mod local;
 mod store;
 
@@ -19,8 +19,8 @@ use keepwarm_net::Request;
 use keepwarm_policy::Gcra;
 use keepwarm_policy::gcra::{Quota, Verdict};
 
+pub use handler::RateLimitHandler;
 pub use key::LimitKey;
-pub use limited::RateLimited;
 pub use store::{Driver as StoreDriver, Store, StoreFailure, StoreSettings};
 
 use self::local::Tables;
@@ -69,7 +69,7 @@ pub enum Decision {
     /// It is one too many.
     Limited(Verdict),
     /// Nobody knows, and then nobody may.
-    StoreAway(StoreFailure),
+    StoreUnavailable(StoreFailure),
 }
 
 impl RateLimiter {
@@ -140,7 +140,7 @@ impl RateLimiter {
             OnStoreFailure::Open => {
                 rule.settings.key.with(request, |key| Decision::of(self.tables.decide(key)))
             }
-            OnStoreFailure::Closed => Decision::StoreAway(failure),
+            OnStoreFailure::Closed => Decision::StoreUnavailable(failure),
         }
     }
 }

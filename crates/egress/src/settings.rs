@@ -8,7 +8,7 @@ use std::time::Duration;
 use keepwarm_net::{Endpoint, PoolSettings, Protocol, Scheme};
 use keepwarm_policy::{BudgetSettings, Timeouts, balance, breaker, hedge, outlier, retry};
 
-use crate::{Found, HealthSettings};
+use crate::{DiscoveredEndpoint, HealthSettings};
 
 /// How an upstream is called.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,7 +57,7 @@ pub struct UpstreamSettings {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Source {
     /// The address, or a name to look up.
-    pub place: Place,
+    pub address: SourceAddress,
     /// `host[:port]`, for `Host`.
     pub authority: Arc<str>,
     /// The share of each of its endpoints; SRV has its own.
@@ -68,20 +68,20 @@ pub struct Source {
 
 impl Source {
     /// The endpoint of one that needs no looking up.
-    pub(crate) fn found(&self) -> Option<Found> {
-        let endpoint = match &self.place {
-            Place::Address(address) => Endpoint::Tcp(*address),
-            Place::Unix(path) => Endpoint::Unix(path.clone()),
-            Place::Name { .. } | Place::Srv(_) => return None,
+    pub(crate) fn found(&self) -> Option<DiscoveredEndpoint> {
+        let endpoint = match &self.address {
+            SourceAddress::Address(address) => Endpoint::Tcp(*address),
+            SourceAddress::Unix(path) => Endpoint::Unix(path.clone()),
+            SourceAddress::Name { .. } | SourceAddress::Srv(_) => return None,
         };
         let authority = Arc::clone(&self.authority);
-        Some(Found { endpoint, weight: self.weight, priority: self.priority, authority })
+        Some(DiscoveredEndpoint { endpoint, weight: self.weight, priority: self.priority, authority })
     }
 }
 
-/// An address, or a name to look up.
+/// A literal address, or a name to look up.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum SourceAddress {
     /// A literal address.
     Address(SocketAddr),
     /// The path of a Unix socket.

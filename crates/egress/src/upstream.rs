@@ -15,8 +15,10 @@ use crate::breaker::UpstreamBreaker;
 use crate::ejection::Ejections;
 use crate::endpoints::lock;
 use crate::gate::Gate;
-use crate::seen::UpstreamSeen;
-use crate::{CallLog, DiscoveryStatus, EndpointSet, Found, RateLimiter, Source, UpstreamSettings};
+use crate::stats::UpstreamStats;
+use crate::{
+    CallLog, DiscoveredEndpoint, DiscoveryStatus, EndpointSet, RateLimiter, Source, UpstreamSettings,
+};
 
 /// A service that is called.
 #[derive(Debug)]
@@ -36,7 +38,7 @@ pub struct Upstream {
     published: watch::Sender<bool>,
     tls: ArcSwapOption<ClientTls>,
     limiter: ArcSwapOption<RateLimiter>,
-    seen: UpstreamSeen,
+    stats: UpstreamStats,
 }
 
 impl Upstream {
@@ -63,7 +65,7 @@ impl Upstream {
             published: watch::Sender::new(false),
             tls: ArcSwapOption::empty(),
             limiter: ArcSwapOption::empty(),
-            seen: UpstreamSeen::default(),
+            stats: UpstreamStats::default(),
         })
     }
 
@@ -104,11 +106,11 @@ impl Upstream {
 
     /// Records calls there from now on; none are without.
     pub fn set_log(&self, log: Option<CallLog>) {
-        self.seen.set_log(log);
+        self.stats.set_log(log);
     }
 
-    pub(crate) fn seen(&self) -> &UpstreamSeen {
-        &self.seen
+    pub(crate) fn stats(&self) -> &UpstreamStats {
+        &self.stats
     }
 
     /// What calls through its doors are held to.
@@ -160,7 +162,7 @@ impl Upstream {
     }
 
     /// Discovery has found these. Endpoints that stay keep what is known of them; connections to those that are gone end with what they carry.
-    pub fn publish(&self, found: &[Found]) {
+    pub fn publish(&self, found: &[DiscoveredEndpoint]) {
         let before = self.endpoints.load_full();
         let settings = self.settings.load();
         let after = Arc::new(EndpointSet::of(found, &before, settings.balance));
@@ -182,7 +184,7 @@ impl Upstream {
     /// Publishes what needs no looking up. `true`: that is all there is.
     pub fn publish_literal(&self) -> bool {
         let settings = self.settings.load();
-        let found: Vec<Found> = settings.sources.iter().filter_map(Source::found).collect();
+        let found: Vec<DiscoveredEndpoint> = settings.sources.iter().filter_map(Source::found).collect();
         let complete = found.len() == settings.sources.len();
         if complete {
             self.publish(&found);

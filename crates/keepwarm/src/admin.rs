@@ -29,9 +29,9 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use self::exposition::Format;
-use self::guard::{Act, Guard};
+use self::guard::{Guard, Operation};
 use crate::control::ReloadRequest;
-use crate::run::sockets::{Copies, Opened, Own, Sockets};
+use crate::run::sockets::{OpenedSockets, OwnSockets, SocketCopies, Sockets};
 use crate::status;
 use crate::status::view::View;
 
@@ -43,19 +43,20 @@ pub(crate) struct Admin {
     /// None before there is anything to serve.
     plane: Option<DataPlane>,
     open: Arc<OpenConnections>,
-    desk: Arc<Desk>,
-    serving: BTreeMap<Bind, Serving>,
+    service: Arc<AdminService>,
+    serving: BTreeMap<Bind, AdminListener>,
 }
 
 /// What `[admin]` needs to be served as a configuration says.
 pub(crate) struct PreparedAdmin {
-    opened: Opened,
-    copies: BTreeMap<Bind, Copies>,
+    opened: OpenedSockets,
+    copies: BTreeMap<Bind, SocketCopies>,
 }
 
-struct Serving {
+/// One address that is served.
+struct AdminListener {
     sockets: Sockets,
-    door: Arc<Door>,
+    handler: Arc<AdminHandler>,
     stops: Vec<StopListening>,
 }
 
@@ -65,7 +66,7 @@ impl Admin {
         Self {
             plane: None,
             open: Arc::new(OpenConnections::new(CONNECTIONS)),
-            desk: Arc::new(Desk { view: Arc::clone(view), reloads: reloads.clone() }),
+            service: Arc::new(AdminService { view: Arc::clone(view), reloads: reloads.clone() }),
             serving: BTreeMap::new(),
         }
     }
@@ -82,7 +83,7 @@ impl Admin {
     pub(crate) fn prepare(
         &mut self,
         settings: Option<&Settings>,
-        opened: Opened,
+        opened: OpenedSockets,
     ) -> Result<PreparedAdmin, String> {
         let mut prepared = PreparedAdmin { opened, copies: BTreeMap::new() };
         for bind in settings.iter().flat_map(|settings| &settings.bind) {
@@ -94,7 +95,7 @@ impl Admin {
         Ok(prepared)
     }
 
-    fn make_ready(&mut self, bind: &Bind, sockets: &Sockets) -> io::Result<Copies> {
+    fn make_ready(&mut self, bind: &Bind, sockets: &Sockets) -> io::Result<SocketCopies> {
         if let (Bind::Unix(path), false) = (bind, sockets.inherited) {
             // Whoever reaches it may change things: the user and the group of this process.
             std::fs::set_permissions(path, Permissions::from_mode(0o660))?;
@@ -103,27 +104,27 @@ impl Admin {
             Some(plane) => plane,
             None => DataPlane::start_named("keepwarm-admin", 1)?,
         };
-        Copies::of(sockets, self.plane.insert(plane).remotes())
+        SocketCopies::of(sockets, self.plane.insert(plane).remotes())
     }
 
     /// Serves what the settings say, and no more.
     pub(crate) fn apply(&mut self, settings: Option<&Settings>, mut prepared: PreparedAdmin) {
         let wanted = settings.map_or(&[][..], |settings| &settings.bind);
-        let gone: Vec<(Bind, Serving)> =
+        let gone: Vec<(Bind, AdminListener)> =
             self.serving.extract_if(.., |bind, _| !wanted.contains(bind)).collect();
         let guard =
             |bind: &Bind| Guard::new(bind.clone(), settings.and_then(|settings| settings.token.clone()));
         for bind in wanted {
             if let Some(serving) = self.serving.get(bind) {
-                serving.door.guard.store(Arc::new(guard(bind)));
+                serving.handler.guard.store(Arc::new(guard(bind)));
             } else if let (Some(sockets), Some(copies)) =
                 (prepared.opened.take(bind), prepared.copies.remove(bind))
             {
-                let door = Arc::new(Door {
+                let handler = Arc::new(AdminHandler {
                     guard: ArcSwap::from_pointee(guard(bind)),
-                    desk: Arc::clone(&self.desk),
+                    service: Arc::clone(&self.service),
                 });
-                let serving = self.serve(sockets, copies, door);
+                let serving = self.serve(sockets, copies, handler);
                 self.serving.insert(bind.clone(), serving);
             }
         }
@@ -131,15 +132,15 @@ impl Admin {
         gone.iter().for_each(|(bind, serving)| serving.end(bind, &kept));
     }
 
-    fn serve(&self, sockets: Sockets, copies: Copies, door: Arc<Door>) -> Serving {
+    fn serve(&self, sockets: Sockets, copies: SocketCopies, handler: Arc<AdminHandler>) -> AdminListener {
         let context = Arc::new(ListenerContext {
-            handler: Arc::clone(&door) as _,
+            handler: Arc::clone(&handler) as _,
             limits: ConnectionLimits { idle: Duration::from_secs(120), ..ConnectionLimits::default() },
             draining: Arc::default(),
             open: Arc::clone(&self.open),
             meter: keepwarm_telemetry::meters::unlisted(),
         });
-        Serving { stops: copies.serve(&context), sockets, door }
+        AdminListener { stops: copies.serve(&context), sockets, handler }
     }
 
     fn bounds(&self) -> impl Iterator<Item = &Bound> {
@@ -147,8 +148,8 @@ impl Admin {
     }
 
     /// Where it listens, and which of that the settings do not have any more.
-    pub(crate) fn own(&self, settings: Option<&Settings>) -> Own<'_> {
-        let mut own = Own::default();
+    pub(crate) fn own(&self, settings: Option<&Settings>) -> OwnSockets<'_> {
+        let mut own = OwnSockets::default();
         for (bind, serving) in &self.serving {
             let kept = settings.is_some_and(|settings| settings.bind.contains(bind));
             own.add(&serving.sockets, "admin", kept);
@@ -213,25 +214,25 @@ impl Drop for Admin {
     }
 }
 
-impl Serving {
+impl AdminListener {
     fn end(&self, bind: &Bind, kept: &[SocketAddr]) {
         self.sockets.end(bind, &self.stops, kept);
     }
 }
 
-/// One address.
-struct Door {
+/// The handler of one address of `[admin]`.
+struct AdminHandler {
     guard: ArcSwap<Guard>,
-    desk: Arc<Desk>,
+    service: Arc<AdminService>,
 }
 
-/// Who answers.
-struct Desk {
+/// Responds to the requests that the guard admits.
+struct AdminService {
     view: Arc<View>,
     reloads: mpsc::UnboundedSender<ReloadRequest>,
 }
 
-impl Handler for Door {
+impl Handler for AdminHandler {
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         Box::pin(async move { self.respond(exchange.request()).await.write(exchange) })
     }
@@ -241,7 +242,7 @@ impl Handler for Door {
     }
 }
 
-impl Door {
+impl AdminHandler {
     async fn respond(&self, request: &Request) -> Response {
         let wants_json = wants_json(request);
         if let Some(refusal) = request.head.refusal {
@@ -252,7 +253,8 @@ impl Door {
                 wants_json,
             );
         }
-        let Some((_, act)) = PATHS.iter().find(|(path, _)| path.as_bytes() == request.head.path()) else {
+        let Some((_, operation)) = PATHS.iter().find(|(path, _)| path.as_bytes() == request.head.path())
+        else {
             return Response::error(
                 404,
                 "no_route",
@@ -260,36 +262,36 @@ impl Door {
                 wants_json,
             );
         };
-        if let Err(denied) = self.guard.load().check(request, *act) {
+        if let Err(denied) = self.guard.load().check(request, *operation) {
             let response = Response::error(denied.status(), denied.reason(), denied.sentence(), wants_json);
             return response
                 .with((denied.status() == 401).then_some(("WWW-Authenticate", "Bearer realm=\"keepwarm\"")));
         }
-        let (allow, allowed): (&str, &[Method]) = match act {
-            Act::Read => ("GET, HEAD", &[Method::GET, Method::HEAD]),
-            Act::Write => ("POST", &[Method::POST]),
+        let (allow, allowed): (&str, &[Method]) = match operation {
+            Operation::Read => ("GET, HEAD", &[Method::GET, Method::HEAD]),
+            Operation::Write => ("POST", &[Method::POST]),
         };
         if !allowed.contains(&request.head.method) {
             let sentence = format!("Use {allow} for this path.");
             return Response::error(405, "method_not_allowed", &sentence, wants_json)
                 .with(Some(("Allow", allow)));
         }
-        self.desk.respond(request, wants_json).await
+        self.service.respond(request, wants_json).await
     }
 }
 
 /// What is served, and what it does.
-const PATHS: [(&str, Act); 7] = [
-    ("/", Act::Read),
-    ("/livez", Act::Read),
-    ("/readyz", Act::Read),
-    ("/metrics", Act::Read),
-    ("/status", Act::Read),
-    ("/stats", Act::Read),
-    ("/reload", Act::Write),
+const PATHS: [(&str, Operation); 7] = [
+    ("/", Operation::Read),
+    ("/livez", Operation::Read),
+    ("/readyz", Operation::Read),
+    ("/metrics", Operation::Read),
+    ("/status", Operation::Read),
+    ("/stats", Operation::Read),
+    ("/reload", Operation::Write),
 ];
 
-impl Desk {
+impl AdminService {
     async fn respond(&self, request: &Request, wants_json: bool) -> Response {
         match request.head.path() {
             b"/livez" => Response::health(&health::live(&self.view).await, "threads", wants_json),

@@ -12,17 +12,17 @@ use std::time::Duration;
 
 use keepwarm_config::{Account, Action, App, AppKind, Config, Limits, Listen, Program, Workers};
 use keepwarm_edge::{
-    Cidr, Files, HostPattern, LocationPiece, PathPattern, Redirect, Respond, Route, SendFiles, Site, Target,
-    TryFiles,
+    Cidr, Files, FixedResponse, HostPattern, LocationPiece, PathPattern, Redirect, Route, SendFiles, Site,
+    Target, TryFiles,
 };
-use keepwarm_egress::{RateLimited, UpstreamRoute};
+use keepwarm_egress::{RateLimitHandler, UpstreamRoute};
 use keepwarm_net::{ConnectionLimits, EarlyHints, FieldEdits, Handler, Passing, WebSocketLimits};
 use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links, Protocol, ServerPolicy};
 use keepwarm_workers::supervisor::{
-    AppSpec, Contact, Credentials, Limit, ProcessSettings, Recycling, Scaling,
+    AppSpec, Credentials, Limit, ProcessSettings, Recycling, Scaling, WorkerInterface,
 };
 
-use crate::run_as::{self, Choice};
+use crate::run_as::{self, UserChoice};
 use crate::upstreams::Upstreams;
 use crate::{fastcgi, language};
 
@@ -51,8 +51,8 @@ pub(crate) fn spec(app: &App, doors: &DoorVariables) -> io::Result<AppSpec> {
     run_as::announce(app, &choice);
     fastcgi::announce(app);
     let user = match &choice {
-        Choice::Default(account) => Some(account),
-        Choice::Given | Choice::Root(_) => app.run_as.as_ref(),
+        UserChoice::Default(account) => Some(account),
+        UserChoice::Given | UserChoice::Root(_) => app.run_as.as_ref(),
     };
     let mut env: Vec<(OsString, OsString)> = Vec::new();
     if let Some(user) = user {
@@ -74,9 +74,9 @@ pub(crate) fn spec(app: &App, doors: &DoorVariables) -> io::Result<AppSpec> {
         directory: app.directory.clone(),
         env,
         process: process(app, user),
-        contact: match server(app) {
-            Some(_) => Contact::Server,
-            None => Contact::Wire,
+        interface: match server(app) {
+            Some(_) => WorkerInterface::Server,
+            None => WorkerInterface::Wire,
         },
         ends_at_quit: children.is_some(),
         children,
@@ -241,9 +241,9 @@ pub(crate) fn connection_limits(limits: &Limits) -> ConnectionLimits {
     }
 }
 
-/// The running parts that routes lead to.
+/// The apps and upstreams that routes lead to.
 #[derive(Clone, Copy)]
-pub(crate) struct Parts<'p> {
+pub(crate) struct RouteTargets<'p> {
     pub(crate) links: &'p Links,
     pub(crate) upstreams: &'p Upstreams,
 }
@@ -252,9 +252,9 @@ pub(crate) struct Parts<'p> {
 ///
 /// # Errors
 /// A field of a route that cannot be sent; the configuration has checked them before.
-pub(crate) fn site(config: &Config, listen: &Listen, parts: Parts<'_>) -> Result<Site, String> {
+pub(crate) fn site(config: &Config, listen: &Listen, targets: RouteTargets<'_>) -> Result<Site, String> {
     let routes =
-        listen.routes.iter().map(|route| self::route(route, config, parts)).collect::<Result<_, _>>()?;
+        listen.routes.iter().map(|route| self::route(route, config, targets)).collect::<Result<_, _>>()?;
     let site = Site::new(routes, config.server.trusted_proxies.iter().filter_map(cidr).collect());
     Ok(match logs::access_log(listen)? {
         Some(log) => site.with_access_log(log),
@@ -262,7 +262,11 @@ pub(crate) fn site(config: &Config, listen: &Listen, parts: Parts<'_>) -> Result
     })
 }
 
-fn route(route: &keepwarm_config::Route, config: &Config, parts: Parts<'_>) -> Result<Route, String> {
+fn route(
+    route: &keepwarm_config::Route,
+    config: &Config,
+    targets: RouteTargets<'_>,
+) -> Result<Route, String> {
     let rules = &route.headers;
     let edits = match rules.remove.is_empty() && rules.set.is_empty() {
         true => None,
@@ -293,35 +297,44 @@ fn route(route: &keepwarm_config::Route, config: &Config, parts: Parts<'_>) -> R
             any_names: route.any_header_names,
             via: route.via,
         },
-        ..Route::to(target(route, config, parts)?)
+        ..Route::to(target(route, config, targets)?)
     })
 }
 
-fn target(route: &keepwarm_config::Route, config: &Config, parts: Parts<'_>) -> Result<Target, String> {
+fn target(
+    route: &keepwarm_config::Route,
+    config: &Config,
+    targets: RouteTargets<'_>,
+) -> Result<Target, String> {
     Ok(match &route.action {
         Action::App(name) => {
-            let app = parts.links.app(name).ok_or_else(|| format!("there is no app {name:?}"))?;
+            let app = targets.links.app(name).ok_or_else(|| format!("there is no app {name:?}"))?;
             let is_php = |app: &&App| matches!(app.kind, Some(AppKind::Php | AppKind::FastCgi));
             let php = config.app(name).filter(is_php);
             Target::App {
                 name: Arc::clone(&app.name),
-                handler: with_limit(with_files(Arc::new(AppHandler(app)), route, php), route, parts)?,
+                handler: with_limit(with_files(Arc::new(AppHandler(app)), route, php), route, targets)?,
             }
         }
         Action::Upstream(name) => {
             let upstream =
-                parts.upstreams.get(name).ok_or_else(|| format!("there is no upstream {name:?}"))?;
+                targets.upstreams.get(name).ok_or_else(|| format!("there is no upstream {name:?}"))?;
             Target::App {
                 name: Arc::clone(upstream.name()),
-                handler: with_limit(Arc::new(UpstreamRoute::new(Arc::clone(upstream))), route, parts)?,
+                handler: with_limit(Arc::new(UpstreamRoute::new(Arc::clone(upstream))), route, targets)?,
             }
         }
         Action::Files(folder) => {
             Target::Files(Arc::new(Files::new(absolute(folder), route.path.mount().len())))
         }
         Action::Respond(respond) => Target::Respond(
-            Respond::new(respond.status, respond.content_type.as_deref(), &respond.headers, &respond.body)
-                .map_err(|bad| bad.to_string())?,
+            FixedResponse::new(
+                respond.status,
+                respond.content_type.as_deref(),
+                &respond.headers,
+                &respond.body,
+            )
+            .map_err(|bad| bad.to_string())?,
         ),
         Action::Redirect(redirect) => {
             let to = redirect.to.iter().map(piece).collect();
@@ -334,12 +347,12 @@ fn target(route: &keepwarm_config::Route, config: &Config, parts: Parts<'_>) -> 
 fn with_limit(
     handler: Arc<dyn Handler>,
     route: &keepwarm_config::Route,
-    parts: Parts<'_>,
+    targets: RouteTargets<'_>,
 ) -> Result<Arc<dyn Handler>, String> {
     let Some(name) = &route.rate_limit else { return Ok(handler) };
     let limiter =
-        parts.upstreams.limits().get(name).ok_or_else(|| format!("there is no rate limit {name:?}"))?;
-    Ok(Arc::new(RateLimited::new(handler, Arc::clone(limiter))))
+        targets.upstreams.limits().get(name).ok_or_else(|| format!("there is no rate limit {name:?}"))?;
+    Ok(Arc::new(RateLimitHandler::new(handler, Arc::clone(limiter))))
 }
 
 /// The app's handler with the files that stand before it and behind it.

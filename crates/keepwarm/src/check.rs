@@ -13,7 +13,7 @@ use keepwarm_doctor::{Examination, Settings, Verdict, examine};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use self::options::Subject;
+use self::options::CheckTarget;
 use self::progress::Progress;
 use crate::cli::{Check, FailOn};
 use crate::{complain, print, wants_colours};
@@ -71,12 +71,12 @@ fn announce(settings: &Settings, json: bool, subjects: usize) {
 /// One after the other, so that none disturbs what is measured at another.
 fn examine_all(
     runtime: &Runtime,
-    subjects: &[Subject],
+    subjects: &[CheckTarget],
     settings: &Settings,
     verbose: bool,
 ) -> Vec<Examination> {
     let progress = Arc::new(Progress::new(verbose, settings.probes.len()));
-    let examine_one = |subject: &Subject| {
+    let examine_one = |subject: &CheckTarget| {
         progress.subject(&subject.name());
         let settings = subject.settings.as_ref().unwrap_or(settings);
         let mut examination = runtime.block_on(examine(&subject.target, settings, progress.clone()));

@@ -50,7 +50,7 @@ pub(crate) enum Command {
     /// Serve an application
     Run(Run),
     /// Reload configuration and workers without losing a request
-    Reload(Which),
+    Reload(InstanceSelector),
     /// Show apps, workers and listeners of the running instance
     Status(Status),
     /// Print the stacks of a worker's threads, and log them
@@ -117,7 +117,7 @@ pub(crate) struct Status {
     #[arg(long)]
     pub(crate) watch: bool,
     #[command(flatten)]
-    pub(crate) which: Which,
+    pub(crate) selector: InstanceSelector,
 }
 
 #[derive(Debug, Args)]
@@ -125,12 +125,12 @@ pub(crate) struct Stack {
     /// Worker: APP/NUMBER as `keepwarm status` shows it, or its process id
     pub(crate) worker: String,
     #[command(flatten)]
-    pub(crate) which: Which,
+    pub(crate) selector: InstanceSelector,
 }
 
 /// The running instance to control.
 #[derive(Debug, Args)]
-pub(crate) struct Which {
+pub(crate) struct InstanceSelector {
     /// Configuration file of the instance to control
     #[arg(
         long,

@@ -16,7 +16,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::status::view::View;
-use crate::subjects::Subject;
+use crate::subjects::OwnTarget;
 use crate::{stack, status};
 
 /// A request to reload, and where its outcome goes.
@@ -44,11 +44,11 @@ impl Identity {
     }
 }
 
-/// Takes requests until it is dropped.
+/// The control socket; it accepts requests until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Door(tokio::task::AbortHandle);
+pub(crate) struct ControlSocket(tokio::task::AbortHandle);
 
-impl Drop for Door {
+impl Drop for ControlSocket {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -62,7 +62,7 @@ pub(crate) fn listen(
     identity: Identity,
     reloads: mpsc::UnboundedSender<ReloadRequest>,
     view: Arc<View>,
-) -> io::Result<Door> {
+) -> io::Result<ControlSocket> {
     let name = format!("{}{:016x}/{}", prefix(), identity.0, std::process::id());
     let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
     listener.set_nonblocking(true)?;
@@ -70,7 +70,7 @@ pub(crate) fn listen(
     let task = tokio::spawn(async move {
         restarted("control_socket", || accept(&listener, &reloads, &view)).await;
     });
-    Ok(Door(task.abort_handle()))
+    Ok(ControlSocket(task.abort_handle()))
 }
 
 async fn accept(
@@ -100,7 +100,7 @@ async fn serve(
     let (word, rest) = line.trim_end().split_once(' ').unwrap_or((line.trim_end(), ""));
     let response = match word {
         "status" => status::json::json(&view.look().await),
-        "subjects" => view.served().subjects.iter().map(Subject::json).collect(),
+        "subjects" => view.served().subjects.iter().map(OwnTarget::json).collect(),
         "stack" => stack::respond(&view, rest).await,
         "reload" => {
             let (reply, outcome) = oneshot::channel();

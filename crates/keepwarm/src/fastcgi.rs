@@ -12,7 +12,7 @@ use keepwarm_workers::supervisor::ChildLimits;
 
 use crate::adapter::Adapter;
 use crate::assemble::scaling;
-use crate::language::{Start, interpreter};
+use crate::language::{StartCommand, interpreter};
 use crate::php_fpm::{self, is_fpm};
 
 /// What php-fpm is configured by.
@@ -30,7 +30,7 @@ const LISTEN: &str = r#"exec "$@" -b "$KEEPWARM_SOCKET""#;
 ///
 /// # Errors
 /// The configuration of php-fpm could not be put in its place.
-pub(crate) fn start(app: &App, requests: usize) -> io::Result<Start> {
+pub(crate) fn start(app: &App, requests: usize) -> io::Result<StartCommand> {
     let program = interpreter(app);
     let mut command: Vec<OsString>;
     let mut env: Vec<(OsString, OsString)> = Vec::new();
@@ -61,7 +61,7 @@ pub(crate) fn start(app: &App, requests: usize) -> io::Result<Start> {
         env.push(("PHP_FCGI_CHILDREN".into(), "0".into()));
         env.push(("PHP_FCGI_MAX_REQUESTS".into(), "0".into()));
     }
-    Ok(Start { command, env })
+    Ok(StartCommand { command, env })
 }
 
 /// A site that keeps its sessions in APCu, as MediaWiki does where it finds it, logs its visitors out at random when each process has an APCu of its own.

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use keepwarm_net::{Exchange, Handler, Outcome, Refusal, Request};
 
 /// A handler, with faults in front of it.
-pub(crate) struct Faulty(pub(crate) Arc<dyn Handler>);
+pub(crate) struct FaultyHandler(pub(crate) Arc<dyn Handler>);
 
-impl Handler for Faulty {
+impl Handler for FaultyHandler {
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         let fault = exchange.request().head.fields.all("keepwarm-fault").next().map(<[u8]>::to_vec);
         match fault {

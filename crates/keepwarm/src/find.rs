@@ -20,13 +20,13 @@ impl Instance {
     ///
     /// # Errors
     /// None or several: said already, with the exit code that says so.
-    pub(crate) fn meant(which: &cli::Which) -> Result<Self, ExitCode> {
-        let pid = match which.pid_file.as_deref().map(read_pid) {
+    pub(crate) fn meant(selector: &cli::InstanceSelector) -> Result<Self, ExitCode> {
+        let pid = match selector.pid_file.as_deref().map(read_pid) {
             Some(Ok(pid)) => Some(pid),
             Some(Err(message)) => return Err(fail(&message, exit::USAGE)),
-            None => which.pid,
+            None => selector.pid,
         };
-        let identities = match (&which.config, pid) {
+        let identities = match (&selector.config, pid) {
             (Some(config), _) => vec![Some(Identity::of_config(config))],
             (None, Some(_)) => vec![None],
             (None, None) => vec![

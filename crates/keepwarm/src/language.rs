@@ -8,8 +8,8 @@ use keepwarm_config::{App, AppKind, Program, PumaConfig};
 
 use crate::adapter;
 
-/// How a worker is started.
-pub(crate) struct Start {
+/// The command and the variables that start a worker.
+pub(crate) struct StartCommand {
     pub(crate) command: Vec<OsString>,
     /// On top of the app's own variables.
     pub(crate) env: Vec<(OsString, OsString)>,
@@ -19,23 +19,25 @@ pub(crate) struct Start {
 ///
 /// # Errors
 /// The adapter could not be put in its place.
-pub(crate) fn start(app: &App) -> io::Result<Start> {
+pub(crate) fn start(app: &App) -> io::Result<StartCommand> {
     match app.kind {
         None | Some(AppKind::Wsgi | AppKind::Asgi) => python(app),
         Some(AppKind::Rack) => ruby(app),
         Some(AppKind::Php) => php(app),
         Some(AppKind::FastCgi) => crate::fastcgi::start(app, crate::assemble::most(app)),
         // A program that serves by itself.
-        Some(AppKind::Http) => Ok(Start { command: own_command(app).unwrap_or_default(), env: Vec::new() }),
+        Some(AppKind::Http) => {
+            Ok(StartCommand { command: own_command(app).unwrap_or_default(), env: Vec::new() })
+        }
     }
 }
 
-fn python(app: &App) -> io::Result<Start> {
+fn python(app: &App) -> io::Result<StartCommand> {
     let adapter = adapter::PYTHON.folder()?.join("src");
     let others = app.env.get("PYTHONPATH").map(OsString::from).or_else(|| std::env::var_os("PYTHONPATH"));
     let env = vec![("PYTHONPATH".into(), path_before(&adapter, others))];
     if let Some(command) = own_command(app) {
-        return Ok(Start { command, env });
+        return Ok(StartCommand { command, env });
     }
     let mut command = vec![interpreter(app).into_os_string()];
     command.extend(app.options.iter().map(OsString::from));
@@ -58,13 +60,13 @@ fn python(app: &App) -> io::Result<Start> {
     for (option, word) in [("--loop", app.event_loop), ("--lifespan", app.lifespan)] {
         command.extend(word.into_iter().flat_map(|word| [option, word]).map(OsString::from));
     }
-    Ok(Start { command, env })
+    Ok(StartCommand { command, env })
 }
 
 /// The worker's program finds the bundle of an app with a Gemfile by itself (see `adapters/ruby/exe/keepwarm-worker`).
-fn ruby(app: &App) -> io::Result<Start> {
+fn ruby(app: &App) -> io::Result<StartCommand> {
     if let Some(command) = own_command(app) {
-        return Ok(Start { command, env: Vec::new() });
+        return Ok(StartCommand { command, env: Vec::new() });
     }
     let mut command = vec![interpreter(app).into_os_string()];
     command.extend(app.options.iter().map(OsString::from));
@@ -81,7 +83,7 @@ fn ruby(app: &App) -> io::Result<Start> {
     if let PumaConfig::File(file) = &app.puma_config {
         command.extend(["--puma".into(), std::path::absolute(file)?.into_os_string()]);
     }
-    Ok(Start { command, env: Vec::new() })
+    Ok(StartCommand { command, env: Vec::new() })
 }
 
 /// The functions of the web that do nothing in the command line's PHP: switched off, they can be defined by the adapter
@@ -91,7 +93,7 @@ const PHP_FUNCTIONS: &str = "header,header_remove,headers_list,headers_sent,head
     ob_end_flush,ob_get_clean,ini_set,session_name,filter_input,filter_has_var,filter_input_array,register_shutdown_function,session_write_close,\
     libxml_disable_entity_loader,set_include_path,iconv_set_encoding";
 
-fn php(app: &App) -> io::Result<Start> {
+fn php(app: &App) -> io::Result<StartCommand> {
     let adapter = adapter::PHP.folder()?;
     // What the adapter reports of leaked state costs milliseconds a request: it is for development.
     let env = match app.watch.is_empty() {
@@ -99,7 +101,7 @@ fn php(app: &App) -> io::Result<Start> {
         false => vec![("KEEPWARM_WATCH".into(), "1".into())],
     };
     if let Some(command) = own_command(app) {
-        return Ok(Start { command, env });
+        return Ok(StartCommand { command, env });
     }
     let mut command = vec![interpreter(app).into_os_string()];
     let functions = format!("disable_functions={PHP_FUNCTIONS}");
@@ -109,7 +111,7 @@ fn php(app: &App) -> io::Result<Start> {
     if let Program::Entry(entry) = &app.program {
         command.push(entry.into());
     }
-    Ok(Start { command, env })
+    Ok(StartCommand { command, env })
 }
 
 /// An `open_basedir` allows the adapter's own files too: nobody could start with it otherwise.

@@ -4,7 +4,6 @@
 
 mod adapter;
 mod admin;
-mod asked;
 mod assemble;
 mod check;
 mod cli;
@@ -17,6 +16,7 @@ mod file_limit;
 mod find;
 mod language;
 mod php_fpm;
+mod program_output;
 mod puma;
 mod rate_limits;
 mod readiness;
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
     }
     match Cli::read().command {
         Command::Run(options) => run::run(&options),
-        Command::Reload(which) => reload::reload(&which),
+        Command::Reload(selector) => reload::reload(&selector),
         Command::Status(options) => status::command::status(&options),
         Command::Stack(options) => stack::stack(&options),
         Command::Check(options) => check::check(&options),

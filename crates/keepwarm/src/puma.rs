@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use keepwarm_config::{App, AppKind, Config, Program, PumaConfig, Workers};
 
-use crate::run_as::{self, Choice};
-use crate::{adapter, asked, language};
+use crate::run_as::{self, UserChoice};
+use crate::{adapter, language, program_output};
 
 /// How long the file may take. It defines blocks and reads variables: this is a hundred times what Ruby itself takes to start, on a busy machine too.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -84,18 +84,18 @@ fn variable(app: &App, name: &str) -> Option<String> {
     value.filter(|value| !value.is_empty())
 }
 
-/// One thing that the file says.
+/// One entry of the report on a Puma configuration.
 #[derive(Debug, PartialEq, Eq)]
-enum Line {
+enum PumaEntry {
     Set(String, String),
     Hooks(usize),
     Remark(String),
 }
 
 /// Has the app's Ruby evaluate the file.
-fn read(app: &App, file: &Path) -> Result<Vec<Line>, String> {
+fn read(app: &App, file: &Path) -> Result<Vec<PumaEntry>, String> {
     let mut command = command(app, file).map_err(|error| error.to_string())?;
-    let said = asked::printed(&mut command, REPORT, PATIENCE)
+    let said = program_output::printed(&mut command, REPORT, PATIENCE)
         .map_err(|error| format!("cannot start {}: {error}", language::interpreter(app).display()))?
         .ok_or_else(|| format!("it was not evaluated within {} s", PATIENCE.as_secs()))?;
     let report = String::from_utf8(said).ok().and_then(|said| parse(&said));
@@ -105,13 +105,13 @@ fn read(app: &App, file: &Path) -> Result<Vec<Line>, String> {
 /// As a worker of the app would be started.
 fn command(app: &App, file: &Path) -> std::io::Result<Command> {
     let start = language::start(app)?;
-    let mut command = asked::command(&language::interpreter(app), app);
+    let mut command = program_output::command(&language::interpreter(app), app);
     command.args(&app.options).arg(adapter::RUBY.folder()?.join("exe/keepwarm-worker"));
     command.arg("--read-puma").arg(std::path::absolute(file)?);
     let choice = run_as::choose(app, &start);
     let user = match &choice {
-        Choice::Default(account) => Some(account),
-        Choice::Given | Choice::Root(_) => app.run_as.as_ref(),
+        UserChoice::Default(account) => Some(account),
+        UserChoice::Given | UserChoice::Root(_) => app.run_as.as_ref(),
     };
     if let Some(user) = user {
         command.env("HOME", &user.home).env("USER", &user.name).env("LOGNAME", &user.name);
@@ -123,15 +123,15 @@ fn command(app: &App, file: &Path) -> std::io::Result<Command> {
 }
 
 /// `None`: it did not come to its end.
-fn parse(report: &str) -> Option<Vec<Line>> {
+fn parse(report: &str) -> Option<Vec<PumaEntry>> {
     let mut lines = Vec::new();
     for line in report.lines() {
         let parts: Vec<&str> = line.split('\t').collect();
         match parts.as_slice() {
-            ["set", key, value] => lines.push(Line::Set((*key).to_owned(), (*value).to_owned())),
-            ["hooks", count] => lines.push(Line::Hooks(count.parse().ok()?)),
-            ["remark", file, "0", text] => lines.push(Line::Remark(format!("{file}: {text}"))),
-            ["remark", file, line, text] => lines.push(Line::Remark(format!("{file}:{line}: {text}"))),
+            ["set", key, value] => lines.push(PumaEntry::Set((*key).to_owned(), (*value).to_owned())),
+            ["hooks", count] => lines.push(PumaEntry::Hooks(count.parse().ok()?)),
+            ["remark", file, "0", text] => lines.push(PumaEntry::Remark(format!("{file}: {text}"))),
+            ["remark", file, line, text] => lines.push(PumaEntry::Remark(format!("{file}:{line}: {text}"))),
             ["end"] => return Some(lines),
             _ => return None,
         }
@@ -140,16 +140,16 @@ fn parse(report: &str) -> Option<Vec<Line>> {
 }
 
 /// Takes what the configuration does not say by itself.
-fn adopt(app: &mut App, file: &Path, report: &[Line], remarks: &mut Vec<String>) {
+fn adopt(app: &mut App, file: &Path, report: &[PumaEntry], remarks: &mut Vec<String>) {
     let shown = file.strip_prefix(&app.directory).unwrap_or(file).display().to_string();
     let mut taken = Vec::new();
     for line in report {
         match line {
-            Line::Remark(text) => remarks.push(text.clone()),
-            Line::Hooks(0) => {}
-            Line::Hooks(1) => taken.push("1 hook".to_owned()),
-            Line::Hooks(count) => taken.push(format!("{count} hooks")),
-            Line::Set(directive, value) => match adopt_one(app, directive, value) {
+            PumaEntry::Remark(text) => remarks.push(text.clone()),
+            PumaEntry::Hooks(0) => {}
+            PumaEntry::Hooks(1) => taken.push("1 hook".to_owned()),
+            PumaEntry::Hooks(count) => taken.push(format!("{count} hooks")),
+            PumaEntry::Set(directive, value) => match adopt_one(app, directive, value) {
                 Ok(words) => taken.extend(words),
                 Err(why) => remarks.push(format!("{}: {why}", file.display())),
             },
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_report_without_an_end_is_not_believed() {
-        let line = Line::Set("threads".to_owned(), "3".to_owned());
+        let line = PumaEntry::Set("threads".to_owned(), "3".to_owned());
         assert_eq!(parse("set\tthreads\t3\nend\n"), Some(vec![line]));
         for report in ["", "set\tthreads\t3\n", "set\tthreads\nend\n", "what\nend\n"] {
             assert_eq!(parse(report), None, "{report:?}");

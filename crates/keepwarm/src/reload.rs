@@ -8,8 +8,8 @@ use crate::find::Instance;
 use crate::{cli, complain, exit};
 
 /// Asks the running Keepwarm to reload, waits until it has, and says how it went.
-pub(crate) fn reload(which: &cli::Which) -> ExitCode {
-    let instance = match Instance::meant(which) {
+pub(crate) fn reload(selector: &cli::InstanceSelector) -> ExitCode {
+    let instance = match Instance::meant(selector) {
         Ok(instance) => instance,
         Err(status) => return status,
     };

@@ -6,6 +6,7 @@ mod connection_limit;
 mod drain;
 mod handover;
 mod inherited;
+mod listener_handler;
 mod listeners;
 mod occupant;
 mod pid_file;
@@ -18,17 +19,16 @@ mod starting;
 mod takeover;
 mod upgrade;
 mod watchdog;
-mod way;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use keepwarm_config::{Config, Report, Target};
 
-use self::inherited::Inherited;
+use self::inherited::InheritedSockets;
 use self::takeover::Takeover;
 use crate::control::Identity;
-use crate::sources::World;
+use crate::sources::SystemSources;
 use crate::{assemble, cli, colours, complain, dry_run, exit, language, puma, upstreams};
 
 /// The configuration file that is looked for.
@@ -36,7 +36,7 @@ const DEFAULT_FILE: &str = "keepwarm.toml";
 
 /// Runs until a signal ends it.
 pub(crate) fn run(options: &cli::Run) -> ExitCode {
-    let source = match Source::of(options) {
+    let source = match ConfigSource::of(options) {
         Ok(source) => source,
         Err(message) => {
             complain(&message);
@@ -45,10 +45,13 @@ pub(crate) fn run(options: &cli::Run) -> ExitCode {
     };
     let (takeover, inherited) = match if options.dry_run { Ok(None) } else { Takeover::receive() } {
         Ok(Some((takeover, inherited))) => (Some(takeover), Ok(inherited)),
-        Ok(None) => (None, Inherited::from_service_manager()),
+        Ok(None) => (None, InheritedSockets::from_service_manager()),
         Err(message) => (None, Err(message)),
     };
-    if takeover.is_none() && matches!(source, Source::CommandLine(_)) && Path::new(DEFAULT_FILE).exists() {
+    if takeover.is_none()
+        && matches!(source, ConfigSource::CommandLine(_))
+        && Path::new(DEFAULT_FILE).exists()
+    {
         complain(&format!(
             "{DEFAULT_FILE} in this directory is ignored, because the command line names what to run; to use the file, start `keepwarm run` alone"
         ));
@@ -108,12 +111,12 @@ fn complain_of_environment(config: &Config) {
 
 /// Where the configuration comes from, at the start and at every reload.
 #[derive(Debug, Clone)]
-pub(crate) enum Source {
+pub(crate) enum ConfigSource {
     File(PathBuf),
     CommandLine(Target),
 }
 
-impl Source {
+impl ConfigSource {
     fn of(options: &cli::Run) -> Result<Self, String> {
         if options.boot && !options.dry_run {
             return Err("--boot needs --dry-run: it starts one worker of each app to check that it loads, and serves nothing"
@@ -146,8 +149,8 @@ impl Source {
     /// The configuration, with what Ruby apps have elsewhere, and warnings. May take as long as Ruby takes to start.
     pub(crate) fn load(&self) -> Result<(Config, Vec<String>), Report> {
         let (mut config, warnings) = match self {
-            Self::File(file) => keepwarm_config::load(&World, &file.to_string_lossy()),
-            Self::CommandLine(target) => Config::for_target(&World, target),
+            Self::File(file) => keepwarm_config::load(&SystemSources, &file.to_string_lossy()),
+            Self::CommandLine(target) => Config::for_target(&SystemSources, target),
         }?;
         let mut warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
         warnings.extend(puma::settle(&mut config));

@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 use keepwarm_config::{Account, App, Program};
 
-use crate::language::{Start, interpreter};
+use crate::language::{StartCommand, interpreter};
 use crate::users::{self, Access};
 
 /// Who takes the place of root for files of root.
@@ -37,9 +37,9 @@ const WRITTEN: [&str; 14] = [
 /// Endings of files that are databases.
 const DATABASES: [&str; 4] = ["db", "sqlite", "sqlite2", "sqlite3"];
 
-/// What has been decided.
+/// The user that an app runs as.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Choice {
+pub(crate) enum UserChoice {
     /// As configured, or as Keepwarm itself, which is not root.
     Given,
     /// Nobody is configured: this user.
@@ -49,27 +49,27 @@ pub(crate) enum Choice {
 }
 
 /// Whom the workers of an app run as, which are started so.
-pub(crate) fn choose(app: &App, start: &Start) -> Choice {
+pub(crate) fn choose(app: &App, start: &StartCommand) -> UserChoice {
     let process = users::process();
     if app.run_as.is_some() || process.uid != 0 {
-        return Choice::Given;
+        return UserChoice::Given;
     }
     if !process.may_change {
-        return Choice::Root(
+        return UserChoice::Root(
             "Keepwarm cannot change to another user (it lacks CAP_SETUID or CAP_SETGID)".to_owned(),
         );
     }
     let Some(account) = owner(app).or_else(|| users::user(NOBODY)) else {
-        return Choice::Root(format!("there is no user `{NOBODY}`"));
+        return UserChoice::Root(format!("there is no user `{NOBODY}`"));
     };
     match obstacle(app, start, &account) {
-        None => Choice::Default(account),
-        Some(obstacle) => Choice::Root(format!("`{}` {obstacle}", account.name)),
+        None => UserChoice::Default(account),
+        Some(obstacle) => UserChoice::Root(format!("`{}` {obstacle}", account.name)),
     }
 }
 
 /// Says in the log what was decided, where nobody was configured; not again as long as it stays the same.
-pub(crate) fn announce(app: &App, choice: &Choice) {
+pub(crate) fn announce(app: &App, choice: &UserChoice) {
     static SAID: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
     let words = format!("{choice:?}");
@@ -77,12 +77,12 @@ pub(crate) fn announce(app: &App, choice: &Choice) {
         return;
     }
     match choice {
-        Choice::Given => {}
-        Choice::Default(account) => tracing::info!(
+        UserChoice::Given => {}
+        UserChoice::Default(account) => tracing::info!(
             app = %app.name, user = %account.name,
             "workers run as this user: no user is configured, and Keepwarm is root"
         ),
-        Choice::Root(why) => tracing::warn!(
+        UserChoice::Root(why) => tracing::warn!(
             app = %app.name, why,
             "workers run as root: no user is configured; set app.{name}.user to a user who can read the app and write its data, or to \"root\" to keep it",
             name = app.name
@@ -106,7 +106,7 @@ fn entry(app: &App) -> Option<PathBuf> {
 }
 
 /// What keeps this user from running the app.
-fn obstacle(app: &App, start: &Start, account: &Account) -> Option<String> {
+fn obstacle(app: &App, start: &StartCommand, account: &Account) -> Option<String> {
     let may = |path: &Path, access: Access| users::may(path, account, access);
     let shown = |path: &Path, what: &str| Some(format!("cannot {what} {}", path.display()));
     for path in needed(app, start).iter().filter(|path| path.exists()) {
@@ -126,7 +126,7 @@ fn obstacle(app: &App, start: &Start, account: &Account) -> Option<String> {
 }
 
 /// What a worker is started from.
-fn needed(app: &App, start: &Start) -> Vec<PathBuf> {
+fn needed(app: &App, start: &StartCommand) -> Vec<PathBuf> {
     let mut needed = vec![app.directory.clone()];
     needed.extend(entry(app));
     let lists = start.env.iter().map(|(_, value)| value);

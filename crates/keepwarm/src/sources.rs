@@ -8,11 +8,11 @@ use keepwarm_config::{Account, Found, Process, Resource, Sources};
 
 use crate::users;
 
-/// The file system and this process's environment.
+/// The file system and the environment of this process.
 #[derive(Debug)]
-pub(crate) struct World;
+pub(crate) struct SystemSources;
 
-impl Sources for World {
+impl Sources for SystemSources {
     fn read(&self, path: &str) -> io::Result<Vec<u8>> {
         std::fs::read(path)
     }

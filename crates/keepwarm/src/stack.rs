@@ -13,7 +13,7 @@ use crate::{cli, complain, exit};
 
 /// Asks for the stack of a worker and prints it.
 pub(crate) fn stack(options: &cli::Stack) -> ExitCode {
-    let instance = match Instance::meant(&options.which) {
+    let instance = match Instance::meant(&options.selector) {
         Ok(instance) => instance,
         Err(status) => return status,
     };

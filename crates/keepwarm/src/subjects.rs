@@ -8,9 +8,9 @@ use keepwarm_config::{
 };
 use serde_json::{Value, json};
 
-/// One of them.
+/// A listener, door or upstream of the running Keepwarm, as a target of `keepwarm check --self`.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Subject {
+pub(crate) struct OwnTarget {
     /// What it is in the configuration: `listen.main`, `upstream.search door`, `upstream.search`.
     pub(crate) label: String,
     /// By which it is examined.
@@ -33,7 +33,7 @@ pub(crate) struct Subject {
 type Addresses = [(String, Vec<String>)];
 
 /// All of them.
-pub(crate) fn of(config: &Config, listeners: &Addresses, doors: &Addresses) -> Vec<Subject> {
+pub(crate) fn of(config: &Config, listeners: &Addresses, doors: &Addresses) -> Vec<OwnTarget> {
     let mut subjects = Vec::new();
     for (name, addresses) in listeners {
         let Some(listen) = config.listen(name) else { continue };
@@ -50,10 +50,10 @@ pub(crate) fn of(config: &Config, listeners: &Addresses, doors: &Addresses) -> V
 }
 
 /// As a client whose request the first route takes.
-fn listener(listen: &Listen, address: &str) -> Subject {
+fn listener(listen: &Listen, address: &str) -> OwnTarget {
     let label = format!("listen.{}", listen.name);
     let Some(first) = listen.routes.first() else {
-        return Subject { label, ..skipped(address, "it is a forward proxy and serves nothing itself") };
+        return OwnTarget { label, ..skipped(address, "it is a forward proxy and serves nothing itself") };
     };
     let host = first.hosts.first().map(|host| match host {
         HostPattern::Exact(host) => host.clone(),
@@ -66,17 +66,17 @@ fn listener(listen: &Listen, address: &str) -> Subject {
         PathPattern::Exact(path) | PathPattern::Prefix(path) if !takes("/") => path,
         _ => "/",
     };
-    Subject { label, is_ours: true, ..at(address, host.as_deref(), path) }
+    OwnTarget { label, is_ours: true, ..at(address, host.as_deref(), path) }
 }
 
 /// As a process of this machine, by the door's own address.
-fn door(upstream: &Upstream, address: &str) -> Subject {
+fn door(upstream: &Upstream, address: &str) -> OwnTarget {
     let label = format!("upstream.{} door", upstream.name);
-    Subject { label, is_ours: true, ..at(address, None, health_path(upstream)) }
+    OwnTarget { label, is_ours: true, ..at(address, None, health_path(upstream)) }
 }
 
 /// As Keepwarm calls it.
-fn endpoint(upstream: &Upstream, endpoint: &UpstreamEndpoint) -> Subject {
+fn endpoint(upstream: &Upstream, endpoint: &UpstreamEndpoint) -> OwnTarget {
     let label = format!("upstream.{}", upstream.name);
     let path = health_path(upstream);
     let address = endpoint.address.to_string();
@@ -88,7 +88,7 @@ fn endpoint(upstream: &Upstream, endpoint: &UpstreamEndpoint) -> Subject {
         _ => None,
     };
     if let Some(reason) = reason {
-        return Subject { label, ..skipped(&address, reason) };
+        return OwnTarget { label, ..skipped(&address, reason) };
     }
     let host = upstream.host.clone().unwrap_or_else(|| endpoint.authority.clone());
     let scheme = if upstream.tls.is_some() { "https" } else { "http" };
@@ -99,7 +99,7 @@ fn endpoint(upstream: &Upstream, endpoint: &UpstreamEndpoint) -> Subject {
     };
     let (port, connect) = match &endpoint.address {
         EndpointAddress::Unix(path_of_socket) => {
-            return Subject {
+            return OwnTarget {
                 label,
                 host: Some(host),
                 ..at(&format!("unix:{}", path_of_socket.display()), None, path)
@@ -117,14 +117,14 @@ fn endpoint(upstream: &Upstream, endpoint: &UpstreamEndpoint) -> Subject {
             (identity.cert.path.display().to_string(), identity.key.path.display().to_string())
         });
     let url = format!("{scheme}://{}:{port}{path}", bracketed(&called));
-    Subject { label, url, connect, host: Some(host), ca, identity, is_ours: false, skipped: None }
+    OwnTarget { label, url, connect, host: Some(host), ca, identity, is_ours: false, skipped: None }
 }
 
 /// What listens at `http://ADDRESS` or `unix:PATH`, as a client of this machine reaches it.
-fn at(address: &str, host: Option<&str>, path: &str) -> Subject {
+fn at(address: &str, host: Option<&str>, path: &str) -> OwnTarget {
     if address.starts_with("unix:") {
         let host = host.map(str::to_owned);
-        return Subject { url: format!("{address}:{path}"), host, ..Subject::default() };
+        return OwnTarget { url: format!("{address}:{path}"), host, ..OwnTarget::default() };
     }
     let bare = address.trim_start_matches("http://");
     // What listens on every address of the machine listens on loopback, too.
@@ -133,17 +133,17 @@ fn at(address: &str, host: Option<&str>, path: &str) -> Subject {
         None => bare.replacen("[::]:", "[::1]:", 1),
     };
     match (host, bare.rsplit_once(':')) {
-        (Some(host), Some((_, port))) => Subject {
+        (Some(host), Some((_, port))) => OwnTarget {
             url: format!("http://{host}:{port}{path}"),
             connect: Some(bare.clone()),
-            ..Subject::default()
+            ..OwnTarget::default()
         },
-        _ => Subject { url: format!("http://{bare}{path}"), ..Subject::default() },
+        _ => OwnTarget { url: format!("http://{bare}{path}"), ..OwnTarget::default() },
     }
 }
 
-fn skipped(address: &str, why: &str) -> Subject {
-    Subject { url: address.to_owned(), skipped: Some(why.to_owned()), ..Subject::default() }
+fn skipped(address: &str, why: &str) -> OwnTarget {
+    OwnTarget { url: address.to_owned(), skipped: Some(why.to_owned()), ..OwnTarget::default() }
 }
 
 /// What its health checks ask is what may be asked often.
@@ -167,7 +167,7 @@ fn bracketed(host: &str) -> String {
     if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
 }
 
-impl Subject {
+impl OwnTarget {
     /// For the control socket.
     pub(crate) fn json(&self) -> Value {
         json!({
@@ -203,8 +203,8 @@ impl Subject {
 mod tests {
     use super::*;
 
-    fn subject(url: &str, connect: Option<&str>) -> Subject {
-        Subject { url: url.to_owned(), connect: connect.map(str::to_owned), ..Subject::default() }
+    fn subject(url: &str, connect: Option<&str>) -> OwnTarget {
+        OwnTarget { url: url.to_owned(), connect: connect.map(str::to_owned), ..OwnTarget::default() }
     }
 
     #[test]
@@ -220,7 +220,7 @@ mod tests {
         }
         let socket = at("unix:/run/x.sock", Some("shop.example"), "/a");
         assert_eq!((&*socket.url, socket.host.as_deref()), ("unix:/run/x.sock:/a", Some("shop.example")));
-        assert_eq!(Subject::from_json(&socket.json()), Some(socket));
+        assert_eq!(OwnTarget::from_json(&socket.json()), Some(socket));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use keepwarm_config::{self as config, Config};
-use keepwarm_egress::{CallLog, Discovery, Names, RateLimiter, Upstream};
+use keepwarm_egress::{CallLog, Discovery, DnsResolver, RateLimiter, Upstream};
 use keepwarm_net::{ClientTls, DataPlane, Protocol, Remote, Scheme, restarted};
 use tokio::task::JoinHandle;
 
@@ -20,18 +20,19 @@ use crate::rate_limits::{NewStores, RateLimits};
 pub(crate) struct Upstreams {
     /// The threads that call them.
     threads: Vec<Remote>,
-    kept: BTreeMap<String, Kept>,
+    entries: BTreeMap<String, UpstreamEntry>,
     /// Those that a configuration which is about to serve has in their place or beside them.
-    next: BTreeMap<String, Kept>,
+    next: BTreeMap<String, UpstreamEntry>,
     /// Who looks names up, by the servers that are asked.
-    names: BTreeMap<Vec<SocketAddr>, Arc<Names>>,
+    names: BTreeMap<Vec<SocketAddr>, Arc<DnsResolver>>,
     limits: RateLimits,
     /// Where checks are made and stores are asked; started with the first upstream or store.
     background: Option<DataPlane>,
 }
 
+/// An upstream with its configuration and its tasks.
 #[derive(Debug)]
-struct Kept {
+struct UpstreamEntry {
     upstream: Arc<Upstream>,
     config: config::Upstream,
     tls: Option<Arc<ClientTls>>,
@@ -39,9 +40,9 @@ struct Kept {
     watch: Option<Task>,
 }
 
-/// What a configuration needs and may not get.
+/// The parts of a new configuration that can fail, prepared before it applies.
 #[derive(Default)]
-pub(crate) struct Prepared {
+pub(crate) struct PreparedUpstreams {
     /// What its upstreams are encrypted with, by name.
     tls: BTreeMap<String, Option<Arc<ClientTls>>>,
     /// Where their calls are recorded, by name.
@@ -51,7 +52,7 @@ pub(crate) struct Prepared {
 
 /// What cannot change while connections are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Nature(Scheme, Protocol);
+struct ConnectionKind(Scheme, Protocol);
 
 /// A task that ends with its handle.
 #[derive(Debug)]
@@ -76,7 +77,7 @@ impl Upstreams {
     pub(crate) fn new(threads: &[Remote]) -> Self {
         Self {
             threads: threads.to_vec(),
-            kept: BTreeMap::new(),
+            entries: BTreeMap::new(),
             next: BTreeMap::new(),
             names: BTreeMap::new(),
             limits: RateLimits::default(),
@@ -88,7 +89,7 @@ impl Upstreams {
     ///
     /// # Errors
     /// Which file or store cannot be used, and why.
-    pub(crate) fn prepare(&mut self, config: &Config) -> Result<Prepared, String> {
+    pub(crate) fn prepare(&mut self, config: &Config) -> Result<PreparedUpstreams, String> {
         let stores = self.limits.prepare(config)?;
         if self.background.is_none() && (!config.upstreams.is_empty() || !stores.is_empty()) {
             let background = DataPlane::start_named("keepwarm-egress", 1);
@@ -96,31 +97,32 @@ impl Upstreams {
                 Some(background.map_err(|error| format!("cannot start the thread for upstreams: {error}"))?);
         }
         let prepare = |upstream: &config::Upstream| {
-            let before = self.kept.get(&upstream.name).and_then(|kept| kept.tls.as_ref());
+            let before = self.entries.get(&upstream.name).and_then(|entry| entry.tls.as_ref());
             let tls = tls::prepare(upstream, before)?;
             Ok((upstream.name.clone(), tls))
         };
         let tls = config.upstreams.iter().map(prepare).collect::<Result<_, String>>()?;
         let log = |upstream: &config::Upstream| Ok((upstream.name.clone(), assemble::call_log(upstream)?));
         let logs = config.upstreams.iter().map(log).collect::<Result<_, String>>()?;
-        Ok(Prepared { tls, logs, stores })
+        Ok(PreparedUpstreams { tls, logs, stores })
     }
 
     /// Calls them as the configuration says: those that stay keep their connections, others come and go.
-    pub(crate) fn apply(&mut self, config: &Config, prepared: &mut Prepared) {
+    pub(crate) fn apply(&mut self, config: &Config, prepared: &mut PreparedUpstreams) {
         self.connect(&mut prepared.stores);
         self.limits.apply(config);
-        let mut before = std::mem::take(&mut self.kept);
+        let mut before = std::mem::take(&mut self.entries);
         for upstream in &config.upstreams {
             let tls = prepared.tls.get(&upstream.name).cloned().flatten();
-            let same = |kept: &Kept| Nature::of(&kept.config) == Nature::of(upstream);
-            let kept = match (before.remove(&upstream.name).filter(same), self.next.remove(&upstream.name)) {
-                (Some(kept), _) => self.changed(kept, upstream, tls),
+            let same =
+                |entry: &UpstreamEntry| ConnectionKind::of(&entry.config) == ConnectionKind::of(upstream);
+            let entry = match (before.remove(&upstream.name).filter(same), self.next.remove(&upstream.name)) {
+                (Some(entry), _) => self.changed(entry, upstream, tls),
                 (None, Some(made)) => made,
                 (None, None) => self.made(upstream, tls),
             };
-            kept.upstream.set_log(prepared.logs.get(&upstream.name).cloned().flatten());
-            self.kept.insert(upstream.name.clone(), kept);
+            entry.upstream.set_log(prepared.logs.get(&upstream.name).cloned().flatten());
+            self.entries.insert(upstream.name.clone(), entry);
         }
         let wanted =
             |servers: &Vec<SocketAddr>| config.upstreams.iter().any(|it| it.dns.resolver == *servers);
@@ -129,12 +131,13 @@ impl Upstreams {
     }
 
     /// Those of a configuration that is about to serve, beside those that are there.
-    pub(crate) fn add(&mut self, config: &Config, prepared: &mut Prepared) {
+    pub(crate) fn add(&mut self, config: &Config, prepared: &mut PreparedUpstreams) {
         self.connect(&mut prepared.stores);
         self.limits.add(config);
         for upstream in &config.upstreams {
-            let same = |kept: &Kept| Nature::of(&kept.config) == Nature::of(upstream);
-            if !self.kept.get(&upstream.name).is_some_and(same) {
+            let same =
+                |entry: &UpstreamEntry| ConnectionKind::of(&entry.config) == ConnectionKind::of(upstream);
+            if !self.entries.get(&upstream.name).is_some_and(same) {
                 let made = self.made(upstream, prepared.tls.get(&upstream.name).cloned().flatten());
                 made.upstream.set_log(prepared.logs.get(&upstream.name).cloned().flatten());
                 self.next.insert(upstream.name.clone(), made);
@@ -150,12 +153,12 @@ impl Upstreams {
 
     /// The upstream of this name, of a configuration that is about to serve if there is one.
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<Upstream>> {
-        self.next.get(name).or_else(|| self.kept.get(name)).map(|kept| &kept.upstream)
+        self.next.get(name).or_else(|| self.entries.get(name)).map(|entry| &entry.upstream)
     }
 
     /// All of them, in the order of their names.
     pub(crate) fn all(&self) -> Vec<Arc<Upstream>> {
-        self.kept.values().map(|kept| Arc::clone(&kept.upstream)).collect()
+        self.entries.values().map(|entry| Arc::clone(&entry.upstream)).collect()
     }
 
     /// The rate limits.
@@ -174,16 +177,16 @@ impl Upstreams {
         self.background.as_ref()?.remotes().first()
     }
 
-    fn made(&mut self, config: &config::Upstream, tls: Option<Arc<ClientTls>>) -> Kept {
+    fn made(&mut self, config: &config::Upstream, tls: Option<Arc<ClientTls>>) -> UpstreamEntry {
         let upstream = Upstream::new(config.name.as_str(), assemble::upstream(config));
         upstream.set_tls(tls.clone());
         upstream.calls().warm_on(&self.threads);
         upstream.set_limiter(self.limiter(config));
         let attended = Arc::downgrade(&upstream);
         if let Some(remote) = self.remote() {
-            remote.spawn(move || keepwarm_egress::attend(attended));
+            remote.spawn(move || keepwarm_egress::run_health_checks(attended));
         }
-        Kept {
+        UpstreamEntry {
             discovery: self.discover(&upstream),
             watch: tls::watch(config, &upstream, tls.as_ref()).map(Task),
             upstream,
@@ -192,18 +195,23 @@ impl Upstreams {
         }
     }
 
-    fn changed(&mut self, mut kept: Kept, config: &config::Upstream, tls: Option<Arc<ClientTls>>) -> Kept {
-        let moved = kept.config.endpoints != config.endpoints || kept.config.dns != config.dns;
-        kept.upstream.set_settings(assemble::upstream(config));
-        kept.upstream.set_limiter(self.limiter(config));
+    fn changed(
+        &mut self,
+        mut entry: UpstreamEntry,
+        config: &config::Upstream,
+        tls: Option<Arc<ClientTls>>,
+    ) -> UpstreamEntry {
+        let moved = entry.config.endpoints != config.endpoints || entry.config.dns != config.dns;
+        entry.upstream.set_settings(assemble::upstream(config));
+        entry.upstream.set_limiter(self.limiter(config));
         if moved {
-            kept.discovery = None;
-            kept.discovery = self.discover(&kept.upstream);
+            entry.discovery = None;
+            entry.discovery = self.discover(&entry.upstream);
         }
         // The watch may have read files anew: what was configured is compared, what is in use is replaced.
-        kept.upstream.set_tls(tls.clone());
-        kept.watch = tls::watch(config, &kept.upstream, tls.as_ref()).map(Task);
-        Kept { config: config.clone(), tls, ..kept }
+        entry.upstream.set_tls(tls.clone());
+        entry.watch = tls::watch(config, &entry.upstream, tls.as_ref()).map(Task);
+        UpstreamEntry { config: config.clone(), tls, ..entry }
     }
 
     fn limiter(&self, config: &config::Upstream) -> Option<Arc<RateLimiter>> {
@@ -221,7 +229,7 @@ impl Upstreams {
             upstream: Arc::clone(upstream.name()),
             sources: settings.sources.clone(),
             dns: settings.dns.clone(),
-            names: Arc::clone(names.or_insert_with(|| Names::new(&settings.dns.resolver))),
+            names: Arc::clone(names.or_insert_with(|| DnsResolver::new(&settings.dns.resolver))),
             status: Arc::clone(upstream.discovery()),
         };
         let upstream = Arc::clone(upstream);
@@ -231,7 +239,7 @@ impl Upstreams {
     }
 }
 
-impl Nature {
+impl ConnectionKind {
     fn of(upstream: &config::Upstream) -> Self {
         Self(assemble::scheme(upstream), assemble::protocol(upstream))
     }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use keepwarm_config::{App, AppKind, Config, Program};
 use keepwarm_workers::supervisor::StartFailure;
 
-use crate::asked;
 use crate::language::{self, interpreter};
-use crate::run_as::{self, Choice};
+use crate::program_output;
+use crate::run_as::{self, UserChoice};
 
 /// How long an interpreter may take to say its version. This number is arbitrary: a hundred times what it takes.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -16,8 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const READ: u64 = 4_096;
 const SHOWN: usize = 80;
 
-/// What an app's interpreter has to be.
-struct Wanted {
+/// The interpreter version that an app requires.
+struct Requirement {
     language: &'static str,
     /// What it is asked with.
     flag: &'static str,
@@ -28,23 +28,26 @@ struct Wanted {
     server: bool,
 }
 
-const PHP: Wanted = Wanted { language: "PHP", flag: "-v", mark: "PHP ", least: (8, 1), server: false };
-const RUBY: Wanted = Wanted { language: "Ruby", flag: "-v", mark: "ruby ", least: (3, 0), server: false };
-const PYTHON: Wanted =
-    Wanted { language: "Python", flag: "-V", mark: "Python ", least: (3, 9), server: false };
+const PHP: Requirement =
+    Requirement { language: "PHP", flag: "-v", mark: "PHP ", least: (8, 1), server: false };
+const RUBY: Requirement =
+    Requirement { language: "Ruby", flag: "-v", mark: "ruby ", least: (3, 0), server: false };
+const PYTHON: Requirement =
+    Requirement { language: "Python", flag: "-V", mark: "Python ", least: (3, 9), server: false };
 /// Classic scripts want what they want: no version is too old for Keepwarm.
-const PHP_SERVER: Wanted = Wanted { language: "PHP", flag: "-v", mark: "PHP ", least: (0, 0), server: true };
+const PHP_SERVER: Requirement =
+    Requirement { language: "PHP", flag: "-v", mark: "PHP ", least: (0, 0), server: true };
 
 /// Adds to the failure of an app what is wrong with its interpreter, if it is that; else which one it is: a module that is missing there may be installed
 /// for another.
 pub(crate) async fn explain(failure: &mut StartFailure, config: &Config) {
     let Some(app) = config.app(&failure.app).cloned() else { return };
-    let asked = tokio::task::spawn_blocking(move || {
+    let outcome = tokio::task::spawn_blocking(move || {
         complaint(&app).or_else(|| {
             language::describe_interpreter(&app).map(|program| format!("its interpreter is {program}"))
         })
     });
-    if let Ok(Some(words)) = asked.await {
+    if let Ok(Some(words)) = outcome.await {
         failure.reason = format!("{}; {words}", failure.reason);
     }
 }
@@ -54,7 +57,7 @@ fn complaint(app: &App) -> Option<String> {
     if runs_as_another(app) || app.address.is_some() || !matches!(app.program, Program::Entry(_)) {
         return None;
     }
-    let wanted = match app.kind {
+    let requirement = match app.kind {
         Some(AppKind::Http) => return None,
         Some(AppKind::FastCgi) => PHP_SERVER,
         Some(AppKind::Php) => PHP,
@@ -62,26 +65,26 @@ fn complaint(app: &App) -> Option<String> {
         None | Some(AppKind::Wsgi | AppKind::Asgi) => PYTHON,
     };
     let program = interpreter(app);
-    let said = ask(asked::command(&program, app).envs(&app.env), wanted.flag)?;
-    wanted.judge(&said).map(|verdict| format!("{} {verdict}", program.display()))
+    let said = ask(program_output::command(&program, app).envs(&app.env), requirement.flag)?;
+    requirement.judge(&said).map(|verdict| format!("{} {verdict}", program.display()))
 }
 
 fn runs_as_another(app: &App) -> bool {
     let own = rustix::process::geteuid().as_raw();
     let by_default = || {
         let start = language::start(app);
-        start.is_ok_and(|start| matches!(run_as::choose(app, &start), Choice::Default(_)))
+        start.is_ok_and(|start| matches!(run_as::choose(app, &start), UserChoice::Default(_)))
     };
     app.run_as.as_ref().map_or_else(by_default, |user| user.uid != own)
 }
 
 /// What a program prints when it is asked with `flag`. `None`: it cannot be started, or does not respond.
 fn ask(program: &mut Command, flag: &str) -> Option<String> {
-    let said = asked::printed(program.arg(flag).stderr(Stdio::null()), READ, PATIENCE).ok()??;
+    let said = program_output::printed(program.arg(flag).stderr(Stdio::null()), READ, PATIENCE).ok()??;
     Some(String::from_utf8_lossy(&said).into_owned())
 }
 
-impl Wanted {
+impl Requirement {
     /// What is wrong with a program that says this of itself.
     fn judge(&self, said: &str) -> Option<String> {
         let Self { language, flag, least: (major, minor), .. } = self;
@@ -110,7 +113,7 @@ mod tests {
 
     #[test]
     fn what_interpreters_say_of_themselves() {
-        for (wanted, said, verdict) in [
+        for (requirement, said, verdict) in [
             (&PHP, "PHP 8.2.36 (cli) (built: Nov 18 2026 20:02:04) (NTS)\nCopyright", None),
             (&PHP, "PHP 8.1.0RC1 (cli)", None),
             (&PHP, "PHP 7.4.33 (cli) (built: x)", Some("is PHP 7.4.33; 8.1 or later is required")),
@@ -130,7 +133,7 @@ mod tests {
                 Some("is PHP's command line, which does not support FastCGI; set a php-cgi or a php-fpm"),
             ),
         ] {
-            assert_eq!(wanted.judge(said).as_deref(), verdict, "{said}");
+            assert_eq!(requirement.judge(said).as_deref(), verdict, "{said}");
         }
     }
 

@@ -18,15 +18,15 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Watch {
     _watcher: RecommendedWatcher,
-    changes: mpsc::UnboundedReceiver<Change>,
+    changes: mpsc::UnboundedReceiver<FileChange>,
     /// Changes that wait for the end of those that come with them.
-    seen: Vec<(Instant, Change)>,
-    watched: Watched,
+    pending: Vec<(Instant, FileChange)>,
+    watched: WatchList,
 }
 
-/// What was seen.
+/// A change of a watched file.
 #[derive(Debug)]
-enum Change {
+enum FileChange {
     /// Something happened to this path.
     Path(PathBuf),
     /// This folder is new here: what is in it may have come before the kernel was told to watch it, too.
@@ -35,13 +35,13 @@ enum Change {
     Unknown,
 }
 
-/// What is watched: apps, with their directories and patterns.
+/// The watched apps, with their directories and patterns.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Watched(Vec<(String, PathBuf, Vec<String>)>);
+struct WatchList(Vec<(String, PathBuf, Vec<String>)>);
 
 /// Watches what the configuration says, if it says anything.
 pub(crate) fn start(config: &Config) -> Option<Watch> {
-    let watched = Watched::of(config);
+    let watched = WatchList::of(config);
     if watched.0.is_empty() {
         return None;
     }
@@ -49,9 +49,9 @@ pub(crate) fn start(config: &Config) -> Option<Watch> {
     let wanted = watched.clone();
     let report = move |event: notify::Result<notify::Event>| {
         // An error: the kernel could not say what has happened.
-        let Ok(event) = event else { return drop(sender.send(Change::Unknown)) };
+        let Ok(event) = event else { return drop(sender.send(FileChange::Unknown)) };
         if event.need_rescan() {
-            let _ = sender.send(Change::Unknown);
+            let _ = sender.send(FileChange::Unknown);
         }
         if matches!(event.kind, EventKind::Access(_)) {
             return;
@@ -63,8 +63,8 @@ pub(crate) fn start(config: &Config) -> Option<Watch> {
                 EventKind::Create(_) | EventKind::Modify(notify::event::ModifyKind::Name(_))
             );
             let change = match (is_folder, is_new) {
-                (true, true) => Change::Folder(path),
-                (false, _) if wanted.concerns(&path) => Change::Path(path),
+                (true, true) => FileChange::Folder(path),
+                (false, _) if wanted.concerns(&path) => FileChange::Path(path),
                 _ => continue,
             };
             let _ = sender.send(change);
@@ -78,7 +78,7 @@ pub(crate) fn start(config: &Config) -> Option<Watch> {
         Ok(watcher)
     });
     match started {
-        Ok(watcher) => Some(Watch { _watcher: watcher, changes, seen: Vec::new(), watched }),
+        Ok(watcher) => Some(Watch { _watcher: watcher, changes, pending: Vec::new(), watched }),
         Err(error) => {
             tracing::error!(%error, "cannot watch files; run `keepwarm reload` after a change");
             None
@@ -88,7 +88,7 @@ pub(crate) fn start(config: &Config) -> Option<Watch> {
 
 /// Whether this watches what the configuration says.
 pub(crate) fn is_same(watch: Option<&Watch>, config: &Config) -> bool {
-    let watched = Watched::of(config);
+    let watched = WatchList::of(config);
     watch.map_or(watched.0.is_empty(), |watch| watch.watched == watched)
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn is_same(watch: Option<&Watch>, config: &Config) -> bool {
 pub(crate) async fn changed(watch: &mut Option<Watch>) -> Vec<String> {
     let Some(watch) = watch else { return std::future::pending().await };
     loop {
-        let change = match watch.seen.first() {
+        let change = match watch.pending.first() {
             None => watch.changes.recv().await,
             Some((first, _)) => {
                 let limit = (Instant::now() + SETTLE).min(*first + SETTLE_LIMIT);
@@ -115,7 +115,7 @@ pub(crate) async fn changed(watch: &mut Option<Watch>) -> Vec<String> {
             }
         };
         match change {
-            Some(change) => watch.seen.push((Instant::now(), change)),
+            Some(change) => watch.pending.push((Instant::now(), change)),
             None => std::future::pending().await,
         }
     }
@@ -125,7 +125,7 @@ impl Watch {
     /// Whose files have changed, by what was seen.
     fn apps(&mut self) -> Vec<String> {
         let mut apps = BTreeSet::new();
-        for (_, change) in self.seen.drain(..) {
+        for (_, change) in self.pending.drain(..) {
             for (app, path) in self.watched.apps_of(&change) {
                 if apps.insert(app.to_owned()) {
                     match path {
@@ -139,7 +139,7 @@ impl Watch {
     }
 }
 
-impl Watched {
+impl WatchList {
     fn of(config: &Config) -> Self {
         let apps = config.apps.iter().filter(|app| !app.watch.is_empty());
         Self(
@@ -152,13 +152,13 @@ impl Watched {
     }
 
     /// The apps that a change concerns, each with a path that shows it.
-    fn apps_of(&self, change: &Change) -> Vec<(&str, Option<PathBuf>)> {
+    fn apps_of(&self, change: &FileChange) -> Vec<(&str, Option<PathBuf>)> {
         let mut apps = Vec::new();
         for (app, directory, patterns) in &self.0 {
             let found = match change {
-                Change::Unknown => Some(None),
-                Change::Path(path) => is_watched(directory, patterns, path).then(|| Some(path.clone())),
-                Change::Folder(path) => find_watched(directory, patterns, path, FOLDERS).map(Some),
+                FileChange::Unknown => Some(None),
+                FileChange::Path(path) => is_watched(directory, patterns, path).then(|| Some(path.clone())),
+                FileChange::Folder(path) => find_watched(directory, patterns, path, FOLDERS).map(Some),
             };
             if let Some(path) = found {
                 apps.push((app.as_str(), path));
@@ -251,12 +251,12 @@ mod tests {
         let app = |name: &str, directory: &str| {
             (name.to_owned(), PathBuf::from(directory), vec!["**/*.py".to_owned()])
         };
-        let watched = Watched(vec![app("a", "/a"), app("b", "/b"), app("in-a", "/a/in")]);
+        let watched = WatchList(vec![app("a", "/a"), app("b", "/b"), app("in-a", "/a/in")]);
         let names = |change| watched.apps_of(&change).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
-        assert_eq!(names(Change::Path("/a/x.py".into())), ["a"]);
-        assert_eq!(names(Change::Path("/a/in/x.py".into())), ["a", "in-a"]);
-        assert!(names(Change::Path("/a/x.txt".into())).is_empty());
-        assert_eq!(names(Change::Unknown), ["a", "b", "in-a"]);
+        assert_eq!(names(FileChange::Path("/a/x.py".into())), ["a"]);
+        assert_eq!(names(FileChange::Path("/a/in/x.py".into())), ["a", "in-a"]);
+        assert!(names(FileChange::Path("/a/x.txt".into())).is_empty());
+        assert_eq!(names(FileChange::Unknown), ["a", "b", "in-a"]);
     }
 
     #[test]

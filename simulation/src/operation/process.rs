@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use keepwarm_net::simulation::Rng;
 use keepwarm_workers::supervisor::Exit;
-use keepwarm_workers::supervisor::simulation::{End, Process};
+use keepwarm_workers::supervisor::simulation::{Process, ProcessEnd};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -63,7 +63,7 @@ pub(super) struct Processes {
     pub(super) plan: Rc<Operation>,
     pub(super) seen: Rc<RefCell<Seen>>,
     /// Those that may be running.
-    pub(super) running: RefCell<Vec<End>>,
+    pub(super) running: RefCell<Vec<ProcessEnd>>,
     /// The generation that each version of the app has become, once a reload has said so.
     pub(super) generations: RefCell<HashMap<usize, u64>>,
     /// The one that serves, and that served when each request was begun.

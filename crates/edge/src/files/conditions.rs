@@ -18,9 +18,9 @@ pub(super) struct Validators {
     date_is_strong: bool,
 }
 
-/// What the request's conditions make of it.
+/// The result of evaluating the conditions of a request (RFC 9110 §13.2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum ConditionResult {
     /// They hold, or there are none.
     Send,
     /// 304: the client has it.
@@ -46,32 +46,32 @@ impl Validators {
     }
 
     /// In the order of RFC 9110 §13.2.2.
-    pub(super) fn judge(&self, method: &Method, fields: &Fields) -> Verdict {
+    pub(super) fn judge(&self, method: &Method, fields: &Fields) -> ConditionResult {
         // 1. and 2.
         if fields.first("if-match").is_some() {
             if !fields.all("if-match").any(|list| self.is_in(list, Comparison::Strong)) {
-                return Verdict::Failed;
+                return ConditionResult::Failed;
             }
         } else if let Some(date) = date(fields, "if-unmodified-since")
             && self.modified > date
         {
-            return Verdict::Failed;
+            return ConditionResult::Failed;
         }
         // 3. and 4.
         if fields.first("if-none-match").is_some() {
             if fields.all("if-none-match").any(|list| self.is_in(list, Comparison::Weak)) {
                 return match *method {
-                    Method::GET | Method::HEAD => Verdict::NotModified,
-                    _ => Verdict::Failed,
+                    Method::GET | Method::HEAD => ConditionResult::NotModified,
+                    _ => ConditionResult::Failed,
                 };
             }
         } else if matches!(*method, Method::GET | Method::HEAD)
             && let Some(date) = date(fields, "if-modified-since")
             && self.modified <= date
         {
-            return Verdict::NotModified;
+            return ConditionResult::NotModified;
         }
-        Verdict::Send
+        ConditionResult::Send
     }
 
     /// Whether a range is of the file as it is now (§13.1.5): without `If-Range`, and with one that names this state by a strong validator.

@@ -5,9 +5,9 @@ use std::ops::Range;
 /// Parts that are sent at most; a request for more gets the whole file (§14.2 lets a server ignore what looks like an attack).
 const MAX_PARTS: usize = 16;
 
-/// What a `Range` asks for, of a file of a known length.
+/// The parts of a file that a `Range` field selects.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum RangeRequest {
     /// All of it: there is no `Range`, or one that is not understood, or one that is not worth it.
     Whole,
     /// These parts, none of them empty, in the client's order.
@@ -17,12 +17,12 @@ pub(super) enum Wanted {
 }
 
 /// Reads a `Range`.
-pub(super) fn wanted(field: Option<&[u8]>, length: u64) -> Wanted {
-    let Some(specs) = field.and_then(|field| strip_unit(field)) else { return Wanted::Whole };
+pub(super) fn parse_range(field: Option<&[u8]>, length: u64) -> RangeRequest {
+    let Some(specs) = field.and_then(|field| strip_unit(field)) else { return RangeRequest::Whole };
     let mut parts: Vec<Range<u64>> = Vec::new();
     let mut any = false;
     for spec in specs.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|spec| !spec.is_empty()) {
-        let Some(part) = parse(spec, length) else { return Wanted::Whole };
+        let Some(part) = parse(spec, length) else { return RangeRequest::Whole };
         any = true;
         if part.is_empty() {
             continue;
@@ -30,14 +30,14 @@ pub(super) fn wanted(field: Option<&[u8]>, length: u64) -> Wanted {
         // Overlapping parts only make the response larger than the file.
         let overlaps = parts.iter().any(|other| part.start < other.end && other.start < part.end);
         if overlaps || parts.len() == MAX_PARTS {
-            return Wanted::Whole;
+            return RangeRequest::Whole;
         }
         parts.push(part);
     }
     match (any, parts.is_empty()) {
-        (false, _) => Wanted::Whole,
-        (true, true) => Wanted::Nothing,
-        (true, false) => Wanted::Parts(parts),
+        (false, _) => RangeRequest::Whole,
+        (true, true) => RangeRequest::Nothing,
+        (true, false) => RangeRequest::Parts(parts),
     }
 }
 

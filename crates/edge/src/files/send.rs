@@ -8,15 +8,15 @@ use http::Method;
 use keepwarm_http1::Fields;
 use keepwarm_net::{Exchange, OpenFile, respond_with_error};
 
-use super::conditions::{Validators, Verdict};
+use super::conditions::{ConditionResult, Validators};
 use super::precompressed::Coding;
-use super::ranges::{Wanted, wanted};
+use super::ranges::{RangeRequest, parse_range};
 
 /// Read and sent at a time: bounds the memory of a response.
 const BLOCK: usize = 128 * 1024;
 
-/// A file on its way to a client.
-pub(super) struct Sending {
+/// A response that sends a file.
+pub(super) struct FileResponse {
     pub(super) file: OpenFile,
     /// Its type, where the fields give none.
     pub(super) content_type: &'static str,
@@ -28,44 +28,44 @@ pub(super) struct Sending {
     pub(super) fields: Option<(u16, Fields)>,
 }
 
-/// Bytes before a part of the file, and the part.
-struct Part {
+/// A part of the file, and the bytes that precede it.
+struct RangePart {
     before: Vec<u8>,
     range: Range<u64>,
 }
 
-impl Sending {
+impl FileResponse {
     /// Answers.
     pub(super) async fn run(self, exchange: &mut Exchange<'_>) {
         let validators = Validators::of(&self.file.about, SystemTime::now());
         let conditional = self.fields.as_ref().is_none_or(|(status, _)| *status == 200);
         if !conditional {
             let whole = 0..self.file.len();
-            return self.send(exchange, &validators, None, vec![Part::plain(whole)]).await;
+            return self.send(exchange, &validators, None, vec![RangePart::plain(whole)]).await;
         }
         let request = exchange.request();
         let (method, fields) = (&request.head.method, &request.head.fields);
         match validators.judge(method, fields) {
-            Verdict::Send => {}
-            Verdict::NotModified => return self.say_not_modified(exchange, &validators),
-            Verdict::Failed => {
+            ConditionResult::Send => {}
+            ConditionResult::NotModified => return self.say_not_modified(exchange, &validators),
+            ConditionResult::Failed => {
                 let detail = "The file does not meet the conditions of the request.";
                 return respond_with_error(exchange, 412, "precondition_failed", detail, &[]);
             }
         }
         // Only GET has ranges (RFC 9110 §14.2).
         let range = match *method == Method::GET && validators.range_is_current(fields) {
-            true => wanted(fields.first("range"), self.file.len()),
-            false => Wanted::Whole,
+            true => parse_range(fields.first("range"), self.file.len()),
+            false => RangeRequest::Whole,
         };
         let length = self.file.len();
         match range {
-            Wanted::Whole => {
+            RangeRequest::Whole => {
                 let whole = 0..length;
-                self.send(exchange, &validators, None, vec![Part::plain(whole)]).await;
+                self.send(exchange, &validators, None, vec![RangePart::plain(whole)]).await;
             }
-            Wanted::Parts(parts) => self.send_parts(exchange, &validators, &parts).await,
-            Wanted::Nothing => {
+            RangeRequest::Parts(parts) => self.send_parts(exchange, &validators, &parts).await,
+            RangeRequest::Nothing => {
                 let detail = "The requested range is outside of the file.";
                 let range = format!("bytes */{length}");
                 let fields = [("Content-Range", range.as_bytes()), ("Accept-Ranges", b"bytes".as_slice())];
@@ -79,23 +79,23 @@ impl Sending {
         let length = self.file.len();
         let content_range = |part: &Range<u64>| format!("bytes {}-{}/{length}", part.start, part.end - 1);
         if let [part] = parts {
-            let kind = Partial { content_range: Some(content_range(part)), content_type: None };
-            return self.send(exchange, validators, Some(kind), vec![Part::plain(part.clone())]).await;
+            let kind = PartialHead { content_range: Some(content_range(part)), content_type: None };
+            return self.send(exchange, validators, Some(kind), vec![RangePart::plain(part.clone())]).await;
         }
         let boundary = format!("keepwarm-{:016x}", exchange.request().number ^ length.rotate_left(32));
         let content_type = self.content_type();
-        let mut all: Vec<Part> = Vec::with_capacity(parts.len() + 1);
+        let mut all: Vec<RangePart> = Vec::with_capacity(parts.len() + 1);
         for part in parts {
             let mut before = if all.is_empty() { Vec::new() } else { b"\r\n".to_vec() };
             before.extend_from_slice(format!("--{boundary}\r\nContent-Type: ").as_bytes());
             before.extend_from_slice(&content_type);
             before
                 .extend_from_slice(format!("\r\nContent-Range: {}\r\n\r\n", content_range(part)).as_bytes());
-            all.push(Part { before, range: part.clone() });
+            all.push(RangePart { before, range: part.clone() });
         }
-        all.push(Part { before: format!("\r\n--{boundary}--\r\n").into_bytes(), range: 0..0 });
+        all.push(RangePart { before: format!("\r\n--{boundary}--\r\n").into_bytes(), range: 0..0 });
         let content_type = format!("multipart/byteranges; boundary={boundary}");
-        let kind = Partial { content_range: None, content_type: Some(content_type) };
+        let kind = PartialHead { content_range: None, content_type: Some(content_type) };
         self.send(exchange, validators, Some(kind), all).await;
     }
 
@@ -103,8 +103,8 @@ impl Sending {
         &self,
         exchange: &mut Exchange<'_>,
         validators: &Validators,
-        partial: Option<Partial>,
-        parts: Vec<Part>,
+        partial: Option<PartialHead>,
+        parts: Vec<RangePart>,
     ) {
         let length: u64 =
             parts.iter().map(|part| part.before.len() as u64 + part.range.end - part.range.start).sum();
@@ -206,13 +206,13 @@ impl Sending {
     }
 }
 
-/// What a 206 says of itself.
-struct Partial {
+/// The fields of a 206 response.
+struct PartialHead {
     content_range: Option<String>,
     content_type: Option<String>,
 }
 
-impl Part {
+impl RangePart {
     fn plain(range: Range<u64>) -> Self {
         Self { before: Vec::new(), range }
     }

@@ -5,12 +5,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use http::Method;
 use keepwarm_http1::Fields;
 
-use super::conditions::{Validators, Verdict};
-use super::ranges::{Wanted, wanted};
+use super::conditions::{ConditionResult, Validators};
+use super::ranges::{RangeRequest, parse_range};
 
 #[test]
 fn ranges() {
-    let parts = |parts: &[(u64, u64)]| Wanted::Parts(parts.iter().map(|&(from, to)| from..to).collect());
+    let parts =
+        |parts: &[(u64, u64)]| RangeRequest::Parts(parts.iter().map(|&(from, to)| from..to).collect());
     let cases = [
         ("bytes=0-4", parts(&[(0, 5)])),
         ("bytes=0-0", parts(&[(0, 1)])),
@@ -23,30 +24,30 @@ fn ranges() {
         ("bytes= 0-1 , 3-4 ", parts(&[(0, 2), (3, 5)])),
         ("bytes=5-6,0-1", parts(&[(5, 7), (0, 2)])),
         ("bytes=0-1,20-30", parts(&[(0, 2)])),
-        ("bytes=10-", Wanted::Nothing),
-        ("bytes=10-20,30-", Wanted::Nothing),
-        ("bytes=-0", Wanted::Nothing),
-        ("bytes=0-5,3-7", Wanted::Whole),
-        ("bytes=0-5,0-5", Wanted::Whole),
-        ("bytes=4-0", Wanted::Whole),
-        ("bytes=a-b", Wanted::Whole),
-        ("bytes=-", Wanted::Whole),
-        ("bytes=1", Wanted::Whole),
-        ("bytes=", Wanted::Whole),
-        ("bytes=0-1,x", Wanted::Whole),
-        ("bytes=+1-2", Wanted::Whole),
-        ("bytes=0x1-2", Wanted::Whole),
-        ("lines=0-4", Wanted::Whole),
-        ("bytes", Wanted::Whole),
-        ("", Wanted::Whole),
+        ("bytes=10-", RangeRequest::Nothing),
+        ("bytes=10-20,30-", RangeRequest::Nothing),
+        ("bytes=-0", RangeRequest::Nothing),
+        ("bytes=0-5,3-7", RangeRequest::Whole),
+        ("bytes=0-5,0-5", RangeRequest::Whole),
+        ("bytes=4-0", RangeRequest::Whole),
+        ("bytes=a-b", RangeRequest::Whole),
+        ("bytes=-", RangeRequest::Whole),
+        ("bytes=1", RangeRequest::Whole),
+        ("bytes=", RangeRequest::Whole),
+        ("bytes=0-1,x", RangeRequest::Whole),
+        ("bytes=+1-2", RangeRequest::Whole),
+        ("bytes=0x1-2", RangeRequest::Whole),
+        ("lines=0-4", RangeRequest::Whole),
+        ("bytes", RangeRequest::Whole),
+        ("", RangeRequest::Whole),
     ];
     for (field, expected) in cases {
-        assert_eq!(wanted(Some(field.as_bytes()), 10), expected, "{field}");
+        assert_eq!(parse_range(Some(field.as_bytes()), 10), expected, "{field}");
     }
-    assert_eq!(wanted(None, 10), Wanted::Whole);
-    assert_eq!(wanted(Some(b"bytes=0-"), 0), Wanted::Nothing);
+    assert_eq!(parse_range(None, 10), RangeRequest::Whole);
+    assert_eq!(parse_range(Some(b"bytes=0-"), 0), RangeRequest::Nothing);
     let many: Vec<String> = (0..17).map(|n| format!("{n}-{n}")).collect();
-    assert_eq!(wanted(Some(format!("bytes={}", many.join(",")).as_bytes()), 100), Wanted::Whole);
+    assert_eq!(parse_range(Some(format!("bytes={}", many.join(",")).as_bytes()), 100), RangeRequest::Whole);
 }
 
 const TAG: &str = "\"3e8.5-7\"";
@@ -67,11 +68,11 @@ fn at(seconds: u64) -> String {
 
 #[test]
 fn conditions() {
-    use Verdict::{Failed, NotModified, Send};
+    use ConditionResult::{Failed, NotModified, Send};
     let (before, same, after) = (at(999), at(1000), at(1001));
     let weak = format!("W/{TAG}");
     let listed = format!("\"a\", \"b,c\" ,{TAG}");
-    let cases: [(&[(&str, &str)], Verdict); 24] = [
+    let cases: [(&[(&str, &str)], ConditionResult); 24] = [
         (&[], Send),
         (&[("if-none-match", TAG)], NotModified),
         (&[("if-none-match", &weak)], NotModified),

@@ -13,7 +13,7 @@ fn believed(lines: &[(&str, &str)]) -> String {
         Cidr::new("2001:db8::".parse().unwrap(), 32).unwrap(),
     ];
     let fields = fields(lines);
-    let believed = believe(&fields, |address| Cidr::any_contains(&trusted, address));
+    let believed = resolve_forwarded(&fields, |address| Cidr::any_contains(&trusted, address));
     let client = believed.client.map_or("-".to_owned(), |client| client.to_string());
     let scheme = believed.scheme.map_or("-", Scheme::as_str);
     let host = believed.host.map_or("-".to_owned(), |host| host.escape_ascii().to_string());

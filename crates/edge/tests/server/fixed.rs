@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use http::Method;
-use keepwarm_edge::{LocationPiece, Redirect, Respond, Route, Site, Target};
+use keepwarm_edge::{FixedResponse, LocationPiece, Redirect, Route, Site, Target};
 use keepwarm_net::FieldEdits;
 
 use crate::harness::{Server, at, on_host, read_response, respond, status_of};
@@ -12,7 +12,7 @@ use crate::harness::{Server, at, on_host, read_response, respond, status_of};
 #[test]
 fn a_fixed_response_is_what_was_configured_and_no_more() {
     let fields = [("X-One".to_owned(), "1".to_owned()), ("Link".to_owned(), "</a>".to_owned())];
-    let response = Respond::new(200, Some("text/plain; charset=utf-8"), &fields, "pong").unwrap();
+    let response = FixedResponse::new(200, Some("text/plain; charset=utf-8"), &fields, "pong").unwrap();
     let server = Server::start(Site::new(vec![Route::to(Target::Respond(response))], Vec::new()));
     let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nX-One: 1\r\nLink: </a>\r\n\
                 Content-Length: 4\r\nConnection: close\r\nDate: DATE\r\n\r\n";
@@ -112,7 +112,7 @@ fn redirects_build_their_location_from_the_request() {
 fn a_routes_edits_are_in_its_responses_and_in_its_errors() {
     let edits = FieldEdits::new(["X-Remove"], [("X-Set", "edge")]).unwrap();
     let fields = [("x-remove".to_owned(), "me".to_owned()), ("X-Set".to_owned(), "app".to_owned())];
-    let mut route = Route::to(Target::Respond(Respond::new(200, None, &fields, "").unwrap()));
+    let mut route = Route::to(Target::Respond(FixedResponse::new(200, None, &fields, "").unwrap()));
     route.edits = Some(Arc::new(edits));
     route.max_body = Some(1);
     let server = Server::start(Site::new(vec![route], Vec::new()));

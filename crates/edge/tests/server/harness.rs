@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use keepwarm_edge::{Cidr, Edge, HostPattern, PathPattern, Respond, Route, Site, Target};
+use keepwarm_edge::{Cidr, Edge, FixedResponse, HostPattern, PathPattern, Route, Site, Target};
 use keepwarm_net::{
     BindTo, ConnectionLimits, DataPlane, ListenerContext, OpenConnections, StopListening, bind, serve,
     stop_listening,
@@ -122,7 +122,7 @@ pub(crate) fn status_of(response: &str) -> &str {
 
 pub(crate) fn respond(status: u16, body: &str) -> Target {
     let content_type = (!body.is_empty()).then_some("text/plain; charset=utf-8");
-    Target::Respond(Respond::new(status, content_type, &[], body).unwrap())
+    Target::Respond(FixedResponse::new(status, content_type, &[], body).unwrap())
 }
 
 pub(crate) fn at(path: &str, target: Target) -> Route {

@@ -33,33 +33,34 @@ const HOSTS_TTL: Duration = Duration::from_secs(5);
 /// Of one answer; what is beyond is not used.
 const MOST_RECORDS: usize = 256;
 
-/// Looks names up. Shared by all upstreams that ask the same servers; to be used on the control thread, whose runtime drives its connections.
+/// Resolves names by DNS and the hosts file. Shared by all upstreams that ask the same servers; to be used on the control thread, whose runtime drives its connections.
 #[derive(Debug)]
-pub struct Names {
-    servers: Servers,
+pub struct DnsResolver {
+    servers: NameServers,
     hosts_file: PathBuf,
-    patience: Duration,
-    loaded: Mutex<Option<Loaded>>,
+    timeout: Duration,
+    loaded: Mutex<Option<LoadedConfig>>,
 }
 
+/// The name servers to query.
 #[derive(Debug, Clone)]
-enum Servers {
+enum NameServers {
     /// Those in this file.
     File(PathBuf),
     Named(Vec<SocketAddr>),
 }
 
-/// What the files said when they were as `stamp`.
+/// The resolver configuration and hosts file, as loaded at `stamp`.
 #[derive(Debug, Clone)]
-struct Loaded {
+struct LoadedConfig {
     stamp: [Option<SystemTime>; 2],
     hosts: Arc<Hosts>,
     resolver: Result<TokioResolver, LookupFailure>,
 }
 
-/// What a lookup of one type of record has brought.
+/// The result of a lookup of one record type.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Looked<T> {
+pub(crate) enum LookupResult<T> {
     /// Records, and how long they count.
     Found(Vec<T>, Duration),
     /// For certain there are none.
@@ -69,7 +70,7 @@ pub(crate) enum Looked<T> {
 }
 
 /// The addresses of a name, by family.
-pub(crate) type Addresses = (Looked<Ipv4Addr>, Looked<Ipv6Addr>);
+pub(crate) type Addresses = (LookupResult<Ipv4Addr>, LookupResult<Ipv6Addr>);
 
 /// A record of a service (RFC 2782).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,22 +90,22 @@ pub struct LookupFailure {
     pub sentence: String,
 }
 
-impl Names {
+impl DnsResolver {
     /// Asks these servers, or those of the system when there are none; the system's hosts file before them.
     #[must_use]
     pub fn new(servers: &[SocketAddr]) -> Arc<Self> {
         let servers = match servers {
-            [] => Servers::File("/etc/resolv.conf".into()),
-            servers => Servers::Named(servers.to_vec()),
+            [] => NameServers::File("/etc/resolv.conf".into()),
+            servers => NameServers::Named(servers.to_vec()),
         };
         let hosts_file = "/etc/hosts".into();
-        Arc::new(Self { servers, hosts_file, patience: PATIENCE, loaded: Mutex::new(None) })
+        Arc::new(Self { servers, hosts_file, timeout: PATIENCE, loaded: Mutex::new(None) })
     }
 
     #[cfg(test)]
-    pub(crate) fn of_test(server: SocketAddr, hosts_file: PathBuf, patience: Duration) -> Arc<Self> {
-        let servers = Servers::Named(vec![server]);
-        Arc::new(Self { servers, hosts_file, patience, loaded: Mutex::new(None) })
+    pub(crate) fn of_test(server: SocketAddr, hosts_file: PathBuf, timeout: Duration) -> Arc<Self> {
+        let servers = NameServers::Named(vec![server]);
+        Arc::new(Self { servers, hosts_file, timeout, loaded: Mutex::new(None) })
     }
 
     /// The addresses of a name, of both families at the same time. `hurry`: somebody waits for a first address; a family that is much later than the
@@ -118,7 +119,7 @@ impl Names {
             Ok(name) => name,
             Err(error) => {
                 let failure = LookupFailure::new("dns_bad_name", format!("it is not a valid name: {error}"));
-                return (Looked::Failed(failure.clone()), Looked::Failed(failure));
+                return (LookupResult::Failed(failure.clone()), LookupResult::Failed(failure));
             }
         };
         if let Some(addresses) = loaded.listed(&name) {
@@ -126,14 +127,14 @@ impl Names {
         }
         let resolver = match loaded.resolver {
             Ok(resolver) => resolver,
-            Err(failure) => return (Looked::Failed(failure.clone()), Looked::Failed(failure)),
+            Err(failure) => return (LookupResult::Failed(failure.clone()), LookupResult::Failed(failure)),
         };
-        let question = Question { resolver: &resolver, name: &name, patience: self.patience };
-        let v4 = question.ask(RecordType::A, |data| match data {
+        let query = DnsQuery { resolver: &resolver, name: &name, timeout: self.timeout };
+        let v4 = query.ask(RecordType::A, |data| match data {
             RData::A(address) => Some(address.0),
             _ => None,
         });
-        let v6 = question.ask(RecordType::AAAA, |data| match data {
+        let v6 = query.ask(RecordType::AAAA, |data| match data {
             RData::AAAA(address) => Some(address.0),
             _ => None,
         });
@@ -144,22 +145,22 @@ impl Names {
     }
 
     /// The records of a service.
-    pub(crate) async fn service(&self, service: &str) -> Looked<ServiceRecord> {
+    pub(crate) async fn service(&self, service: &str) -> LookupResult<ServiceRecord> {
         let resolver = match self.load().resolver {
             Ok(resolver) => resolver,
-            Err(failure) => return Looked::Failed(failure),
+            Err(failure) => return LookupResult::Failed(failure),
         };
         let name = match Name::from_utf8(service) {
             Ok(name) => name,
             Err(error) => {
-                return Looked::Failed(LookupFailure::new(
+                return LookupResult::Failed(LookupFailure::new(
                     "dns_bad_name",
                     format!("it is not a valid name: {error}"),
                 ));
             }
         };
-        let question = Question { resolver: &resolver, name: &name, patience: self.patience };
-        let looked = question.ask(RecordType::SRV, |data| match data {
+        let query = DnsQuery { resolver: &resolver, name: &name, timeout: self.timeout };
+        let result = query.ask(RecordType::SRV, |data| match data {
             // RFC 2782: a target "." says that the service is decidedly not available here.
             RData::SRV(record) if record.target.is_root() => None,
             RData::SRV(record) => Some(ServiceRecord {
@@ -170,11 +171,11 @@ impl Names {
             }),
             _ => None,
         });
-        looked.await
+        result.await
     }
 
     /// What the files say, read again if they have changed.
-    fn load(&self) -> Loaded {
+    fn load(&self) -> LoadedConfig {
         let stamp = [self.changed(), modified(&self.hosts_file)];
         let mut loaded = lock(&self.loaded);
         if let Some(known) = loaded.as_ref().filter(|known| known.stamp == stamp) {
@@ -182,18 +183,18 @@ impl Names {
         }
         let hosts = read_hosts(&self.hosts_file);
         let resolver = self.servers.resolver();
-        loaded.insert(Loaded { stamp, hosts: Arc::new(hosts), resolver }).clone()
+        loaded.insert(LoadedConfig { stamp, hosts: Arc::new(hosts), resolver }).clone()
     }
 
     fn changed(&self) -> Option<SystemTime> {
         match &self.servers {
-            Servers::File(path) => modified(path),
-            Servers::Named(_) => None,
+            NameServers::File(path) => modified(path),
+            NameServers::Named(_) => None,
         }
     }
 }
 
-impl Loaded {
+impl LoadedConfig {
     /// What the hosts file says about a name, if anything.
     fn listed(&self, name: &Name) -> Option<Addresses> {
         let of = |kind| self.hosts.lookup_static_host(&Query::query(name.clone(), kind));
@@ -209,11 +210,11 @@ impl Loaded {
             RData::AAAA(address) => Some(address.0),
             _ => None,
         });
-        Some((Looked::of(v4, HOSTS_TTL), Looked::of(v6, HOSTS_TTL)))
+        Some((LookupResult::of(v4, HOSTS_TTL), LookupResult::of(v6, HOSTS_TTL)))
     }
 }
 
-impl Servers {
+impl NameServers {
     fn resolver(&self) -> Result<TokioResolver, LookupFailure> {
         let (config, mut options) = match self {
             Self::File(path) => {
@@ -238,7 +239,7 @@ impl Servers {
     }
 }
 
-impl<T> Looked<T> {
+impl<T> LookupResult<T> {
     fn of(records: Vec<T>, ttl: Duration) -> Self {
         match records.is_empty() {
             true => Self::Empty,
@@ -272,48 +273,48 @@ fn words(code: ResponseCode) -> String {
     }
 }
 
-/// A question about a name.
-struct Question<'a> {
+/// A DNS query for one name.
+struct DnsQuery<'a> {
     resolver: &'a TokioResolver,
     name: &'a Name,
-    patience: Duration,
+    timeout: Duration,
 }
 
-impl Question<'_> {
+impl DnsQuery<'_> {
     /// Asks for one type of record, with every attempt at every server.
-    async fn ask<T>(&self, kind: RecordType, pick: impl Fn(&RData) -> Option<T>) -> Looked<T> {
+    async fn ask<T>(&self, kind: RecordType, pick: impl Fn(&RData) -> Option<T>) -> LookupResult<T> {
         // A cache of no size keeps what was put in for a moment.
         self.resolver.clear_cache();
-        match timeout(self.patience, self.resolver.lookup(self.name.clone(), kind)).await {
+        match timeout(self.timeout, self.resolver.lookup(self.name.clone(), kind)).await {
             Ok(Ok(lookup)) => {
                 // Those of aliases on the way count as well.
                 let ttl = lookup.answers().iter().map(|record| record.ttl).min().unwrap_or(0);
-                Looked::of(records(Some(&lookup), pick), Duration::from_secs(u64::from(ttl)))
+                LookupResult::of(records(Some(&lookup), pick), Duration::from_secs(u64::from(ttl)))
             }
-            Ok(Err(error)) if error.is_no_records_found() => Looked::Empty,
-            Ok(Err(error)) => Looked::Failed(LookupFailure::of(&error)),
-            Err(_) => Looked::Failed(LookupFailure::of(&NetError::Timeout)),
+            Ok(Err(error)) if error.is_no_records_found() => LookupResult::Empty,
+            Ok(Err(error)) => LookupResult::Failed(LookupFailure::of(&error)),
+            Err(_) => LookupResult::Failed(LookupFailure::of(&NetError::Timeout)),
         }
     }
 }
 
 /// Both, or the first that has found something when the other is much later.
 async fn first_of(
-    v4: impl Future<Output = Looked<Ipv4Addr>>,
-    v6: impl Future<Output = Looked<Ipv6Addr>>,
+    v4: impl Future<Output = LookupResult<Ipv4Addr>>,
+    v6: impl Future<Output = LookupResult<Ipv6Addr>>,
 ) -> Addresses {
     let (mut v4, mut v6) = (std::pin::pin!(v4), std::pin::pin!(v6));
     tokio::select! {
         first = &mut v4 => {
             let second = match first {
-                Looked::Found(..) => timeout(RESOLUTION_DELAY, v6).await.unwrap_or_else(|_| late()),
+                LookupResult::Found(..) => timeout(RESOLUTION_DELAY, v6).await.unwrap_or_else(|_| late()),
                 _ => v6.await,
             };
             (first, second)
         }
         first = &mut v6 => {
             let second = match first {
-                Looked::Found(..) => timeout(RESOLUTION_DELAY, v4).await.unwrap_or_else(|_| late()),
+                LookupResult::Found(..) => timeout(RESOLUTION_DELAY, v4).await.unwrap_or_else(|_| late()),
                 _ => v4.await,
             };
             (second, first)
@@ -321,14 +322,14 @@ async fn first_of(
     }
 }
 
-fn late<T>() -> Looked<T> {
-    Looked::Failed(LookupFailure::new("dns_late", "the response for one address family is late"))
+fn late<T>() -> LookupResult<T> {
+    LookupResult::Failed(LookupFailure::new("dns_late", "the response for one address family is late"))
 }
 
 fn literal(address: IpAddr) -> Addresses {
     match address {
-        IpAddr::V4(address) => (Looked::Found(vec![address], Duration::MAX), Looked::Empty),
-        IpAddr::V6(address) => (Looked::Empty, Looked::Found(vec![address], Duration::MAX)),
+        IpAddr::V4(address) => (LookupResult::Found(vec![address], Duration::MAX), LookupResult::Empty),
+        IpAddr::V6(address) => (LookupResult::Empty, LookupResult::Found(vec![address], Duration::MAX)),
     }
 }
 

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::known::KnownAddresses;
+use super::cache::CachedAddresses;
 
 /// Between the starts of two connects (RFC 8305 §5).
 const STAGGER: Duration = Duration::from_millis(250);
@@ -38,9 +38,9 @@ impl Family {
     }
 }
 
-/// What a race has shown.
+/// The result of a connection race between the two address families.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Finding {
+pub(super) struct RaceResult {
     /// The family that connected first; `None`: nobody did, and both are as good.
     pub(super) first: Option<Family>,
     /// There is no way to the other from here at all.
@@ -48,8 +48,8 @@ pub(super) struct Finding {
 }
 
 /// Races connects to the first addresses of both families, the sixth version a step ahead.
-pub(super) async fn run(known: &KnownAddresses, port: u16) -> Finding {
-    let mut waiting = interleaved(known, port).into_iter();
+pub(super) async fn run(cached: &CachedAddresses, port: u16) -> RaceResult {
+    let mut waiting = interleaved(cached, port).into_iter();
     let deadline = Instant::now() + PATIENCE;
     let mut connects = JoinSet::new();
     let mut unreachable = None;
@@ -65,7 +65,7 @@ pub(super) async fn run(known: &KnownAddresses, port: u16) -> Finding {
         match timeout_at(until, connects.join_next()).await {
             Ok(Some(Ok((address, Ok(_))))) => {
                 let first = Family::of(address.ip());
-                return Finding {
+                return RaceResult {
                     first: Some(first),
                     no_route: unreachable.is_some_and(|other| other != first),
                 };
@@ -78,18 +78,18 @@ pub(super) async fn run(known: &KnownAddresses, port: u16) -> Finding {
                 step = Instant::now();
             }
             Ok(Some(Err(_))) => {}
-            Ok(None) if waiting.len() == 0 => return Finding::default(),
+            Ok(None) if waiting.len() == 0 => return RaceResult::default(),
             Ok(None) => step = Instant::now(),
-            Err(_) if Instant::now() >= deadline => return Finding::default(),
+            Err(_) if Instant::now() >= deadline => return RaceResult::default(),
             Err(_) => {}
         }
     }
 }
 
-fn interleaved(known: &KnownAddresses, port: u16) -> Vec<SocketAddr> {
-    let mut v4 = known.v4.iter().take(TRIED);
+fn interleaved(cached: &CachedAddresses, port: u16) -> Vec<SocketAddr> {
+    let mut v4 = cached.v4.iter().take(TRIED);
     let mut addresses = Vec::with_capacity(2 * TRIED);
-    for six in known.v6.iter().take(TRIED) {
+    for six in cached.v6.iter().take(TRIED) {
         addresses.push(SocketAddr::new(IpAddr::V6(*six), port));
         addresses.extend(v4.next().map(|four| SocketAddr::new(IpAddr::V4(*four), port)));
     }
@@ -127,30 +127,30 @@ pub(super) mod tests {
         }
     }
 
-    fn both(v4: Ipv4Addr, v6: Ipv6Addr) -> KnownAddresses {
-        KnownAddresses { v4: vec![v4], v6: vec![v6] }
+    fn both(v4: Ipv4Addr, v6: Ipv6Addr) -> CachedAddresses {
+        CachedAddresses { v4: vec![v4], v6: vec![v6] }
     }
 
     #[test]
     fn the_sixth_version_goes_first_and_they_take_turns() {
-        let known = KnownAddresses {
+        let cached = CachedAddresses {
             v4: vec![Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2), Ipv4Addr::new(192, 0, 2, 3)],
             v6: vec![Ipv6Addr::LOCALHOST],
         };
-        let addresses: Vec<String> = interleaved(&known, 80).iter().map(ToString::to_string).collect();
+        let addresses: Vec<String> = interleaved(&cached, 80).iter().map(ToString::to_string).collect();
         assert_eq!(addresses, ["[::1]:80", "192.0.2.1:80", "192.0.2.2:80"]);
     }
 
     #[tokio::test]
     async fn the_family_that_answers_is_first() {
         let (port, _six, _four) = port(true).await;
-        let finding = run(&both(Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST), port).await;
-        assert_eq!(finding.first, Some(Family::V4), "nobody listens at the other: {finding:?}");
+        let race_result = run(&both(Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST), port).await;
+        assert_eq!(race_result.first, Some(Family::V4), "nobody listens at the other: {race_result:?}");
     }
 
     #[tokio::test]
     async fn nobody_there_decides_nothing() {
         let (port, _six, _four) = port(false).await;
-        assert_eq!(run(&both(Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST), port).await, Finding::default());
+        assert_eq!(run(&both(Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST), port).await, RaceResult::default());
     }
 }

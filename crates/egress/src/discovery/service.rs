@@ -2,42 +2,46 @@
 
 use tokio::task::JoinSet;
 
-use super::known::{Heard, KnownService};
-use super::{Ranked, Watch};
+use super::cache::{CachedService, LookupOutcome};
+use super::{RankedEndpoint, SourceWatcher};
 
 /// Looks the service up, and then its servers, all at the same time.
-pub(super) async fn refresh(watch: &mut Watch, name: &str, known: &mut KnownService) -> (Vec<Ranked>, Heard) {
-    let hurry = known.records.is_empty();
-    let mut heard = match known.handle(watch.names.service(name).await) {
-        Ok(ttl) => Heard { ttl: Some(ttl), trouble: None },
-        Err(failure) => Heard { ttl: None, trouble: Some(failure) },
+pub(super) async fn refresh(
+    watch: &mut SourceWatcher,
+    name: &str,
+    cached: &mut CachedService,
+) -> (Vec<RankedEndpoint>, LookupOutcome) {
+    let hurry = cached.records.is_empty();
+    let mut outcome = match cached.handle(watch.names.service(name).await) {
+        Ok(ttl) => LookupOutcome { ttl: Some(ttl), trouble: None },
+        Err(failure) => LookupOutcome { ttl: None, trouble: Some(failure) },
     };
     let mut lookups = JoinSet::new();
-    for target in known.targets() {
+    for target in cached.targets() {
         let names = std::sync::Arc::clone(&watch.names);
         lookups.spawn(async move {
             let addresses = names.addresses(&target, hurry).await;
             (target, addresses)
         });
     }
-    while let Some(looked) = lookups.join_next().await {
-        let Ok((target, addresses)) = looked else { continue };
-        let of_target = known.addresses.entry(target).or_default().handle(addresses);
-        heard.ttl = heard.ttl.min(of_target.ttl.or(heard.ttl));
-        heard.trouble = heard.trouble.or(of_target.trouble);
+    while let Some(result) = lookups.join_next().await {
+        let Ok((target, addresses)) = result else { continue };
+        let of_target = cached.addresses.entry(target).or_default().handle(addresses);
+        outcome.ttl = outcome.ttl.min(of_target.ttl.or(outcome.ttl));
+        outcome.trouble = outcome.trouble.or(of_target.trouble);
     }
-    (endpoints(watch, known).await, heard)
+    (endpoints(watch, cached).await, outcome)
 }
 
 /// The endpoints, with their shares. The weight of a record is that of its server, however many addresses it has.
-async fn endpoints(watch: &mut Watch, known: &KnownService) -> Vec<Ranked> {
-    let some_weigh = known.records.iter().any(|record| record.weight > 0);
+async fn endpoints(watch: &mut SourceWatcher, cached: &CachedService) -> Vec<RankedEndpoint> {
+    let some_weigh = cached.records.iter().any(|record| record.weight > 0);
     let mut before = std::mem::take(&mut watch.preferences);
     let mut servers = JoinSet::new();
-    for record in &known.records {
+    for record in &cached.records {
         let key = (record.target.clone(), record.port);
         let mut preferences = before.remove(&key).unwrap_or_default();
-        let addresses = known.addresses.get(&record.target).cloned().unwrap_or_default();
+        let addresses = cached.addresses.get(&record.target).cloned().unwrap_or_default();
         let share = watch.share(weight(record.weight, some_weigh), record.priority);
         servers.spawn(async move {
             let mut ranked = preferences.ranked(&addresses, key.1, share).await;
@@ -53,7 +57,7 @@ async fn endpoints(watch: &mut Watch, known: &KnownService) -> Vec<Ranked> {
         watch.preferences.insert(key, preferences);
         all.extend(ranked);
     }
-    let divisor = all.iter().fold(0, |divisor, ranked: &Ranked| gcd(divisor, ranked.weight));
+    let divisor = all.iter().fold(0, |divisor, ranked: &RankedEndpoint| gcd(divisor, ranked.weight));
     all.iter_mut().for_each(|ranked| ranked.weight = ranked.weight.checked_div(divisor).unwrap_or(1));
     all.sort_by_cached_key(|ranked| (ranked.rank, ranked.endpoint.to_string()));
     all

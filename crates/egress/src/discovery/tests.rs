@@ -28,20 +28,24 @@ fn settings(min_ttl: Duration, max_ttl: Duration) -> DnsSettings {
 /// A discovery that runs, and what it publishes.
 struct Running {
     status: Arc<DiscoveryStatus>,
-    published: UnboundedReceiver<Vec<Found>>,
+    published: UnboundedReceiver<Vec<DiscoveredEndpoint>>,
     task: JoinHandle<()>,
 }
 
 impl Running {
-    fn start(server: &DnsServer, places: &[Place], dns: DnsSettings) -> Self {
-        Self::with(Names::of_test(server.address, "/dev/null".into(), Duration::from_secs(5)), places, dns)
+    fn start(server: &DnsServer, addresses: &[SourceAddress], dns: DnsSettings) -> Self {
+        Self::with(
+            DnsResolver::of_test(server.address, "/dev/null".into(), Duration::from_secs(5)),
+            addresses,
+            dns,
+        )
     }
 
-    fn with(names: Arc<Names>, places: &[Place], dns: DnsSettings) -> Self {
+    fn with(names: Arc<DnsResolver>, addresses: &[SourceAddress], dns: DnsSettings) -> Self {
         let status = Arc::<DiscoveryStatus>::default();
         let discovery = Discovery {
             upstream: "search".into(),
-            sources: places.iter().map(source).collect(),
+            sources: addresses.iter().map(source).collect(),
             dns,
             names,
             status: Arc::clone(&status),
@@ -79,12 +83,12 @@ impl Drop for Running {
     }
 }
 
-fn source(place: &Place) -> Source {
-    Source { place: place.clone(), authority: "search".into(), weight: 1, priority: 0 }
+fn source(address: &SourceAddress) -> Source {
+    Source { address: address.clone(), authority: "search".into(), weight: 1, priority: 0 }
 }
 
-fn named(host: &str) -> Place {
-    Place::Name { host: host.to_owned(), port: 80 }
+fn named(host: &str) -> SourceAddress {
+    SourceAddress::Name { host: host.to_owned(), port: 80 }
 }
 
 #[tokio::test]
@@ -133,7 +137,7 @@ async fn a_server_that_says_nothing_holds_up_nobody_else() {
     for kind in [RecordType::A, RecordType::AAAA] {
         server.set("silent.test", kind, Reply::Silence);
     }
-    let names = Names::of_test(server.address, "/dev/null".into(), Duration::from_secs(2));
+    let names = DnsResolver::of_test(server.address, "/dev/null".into(), Duration::from_secs(2));
     let mut running = Running::with(names, &[named("silent.test"), named("search.test")], quick());
     assert_eq!(running.next().await, ["192.0.2.1:80 1 0"], "published without the other");
     running.in_trouble(Some("dns_timeout")).await;
@@ -158,7 +162,7 @@ async fn the_hosts_file_goes_before_the_servers_and_is_read_again() {
     server.set("search.test", RecordType::AAAA, Reply::Records(vec![(v6(Ipv6Addr::LOCALHOST), 1)]));
     let hosts = scratch("hosts");
     std::fs::write(&hosts, "127.0.0.7 other.test Search.Test # here\n").unwrap();
-    let names = Names::of_test(server.address, hosts.clone(), Duration::from_secs(5));
+    let names = DnsResolver::of_test(server.address, hosts.clone(), Duration::from_secs(5));
     let mut running = Running::with(names, &[named("search.test")], quick());
     assert_eq!(running.next().await, ["127.0.0.7:80 1 0"], "nothing of the name server's");
     std::fs::write(&hosts, "127.0.0.8 search.test\n").unwrap();
@@ -181,10 +185,14 @@ async fn a_long_answer_comes_over_tcp_and_an_alias_is_followed() {
     let found = running.next().await;
     assert_eq!(found.len(), 101);
     assert!(found.contains(&"192.0.2.200:80 1 0".to_owned()));
-    let names = Names::of_test(server.address, "/dev/null".into(), Duration::from_secs(5));
+    let names = DnsResolver::of_test(server.address, "/dev/null".into(), Duration::from_secs(5));
     let (addresses, _) = names.addresses("alias.test", false).await;
     let expected = vec![Ipv4Addr::new(192, 0, 2, 200)];
-    assert_eq!(addresses, names::Looked::Found(expected, Duration::from_secs(1)), "the alias's time counts");
+    assert_eq!(
+        addresses,
+        names::LookupResult::Found(expected, Duration::from_secs(1)),
+        "the alias's time counts"
+    );
 }
 
 #[tokio::test]
@@ -201,7 +209,7 @@ async fn a_service_has_ports_weights_and_priorities() {
     server.set_v4("a.test", 1, &[[192, 0, 2, 1], [192, 0, 2, 2]]);
     server.set_v4("b.test", 1, &[[192, 0, 2, 3]]);
     server.set_v4("c.test", 1, &[[192, 0, 2, 4]]);
-    let mut running = Running::start(&server, &[Place::Srv("_search._tcp.test".to_owned())], quick());
+    let mut running = Running::start(&server, &[SourceAddress::Srv("_search._tcp.test".to_owned())], quick());
     let expected =
         ["192.0.2.1:8001 90 0", "192.0.2.2:8001 90 0", "192.0.2.3:8002 60 0", "192.0.2.4:8003 1 1"];
     assert_eq!(running.next().await, expected);
@@ -223,8 +231,8 @@ async fn of_two_families_the_one_that_works_comes_first() {
     let server = DnsServer::start().await;
     server.set("search.test", RecordType::A, Reply::Records(vec![(v4([127, 0, 0, 1]), 60)]));
     server.set("search.test", RecordType::AAAA, Reply::Records(vec![(v6(Ipv6Addr::LOCALHOST), 60)]));
-    let place = Place::Name { host: "search.test".to_owned(), port };
-    let mut running = Running::start(&server, &[place], quick());
+    let address = SourceAddress::Name { host: "search.test".to_owned(), port };
+    let mut running = Running::start(&server, &[address], quick());
     let found = running.next().await;
     assert_eq!(found.first(), Some(&format!("127.0.0.1:{port} 1 0")));
     // The other stands by, unless this machine has no sixth version at all.
@@ -233,9 +241,9 @@ async fn of_two_families_the_one_that_works_comes_first() {
 
 #[tokio::test]
 async fn literal_places_need_no_name_server() {
-    let unix = Place::Unix("/run/search.sock".into());
-    let literal = Place::Address("192.0.2.1:80".parse().unwrap());
-    let nobody = Names::new(&["127.0.0.1:1".parse().unwrap()]);
+    let unix = SourceAddress::Unix("/run/search.sock".into());
+    let literal = SourceAddress::Address("192.0.2.1:80".parse().unwrap());
+    let nobody = DnsResolver::new(&["127.0.0.1:1".parse().unwrap()]);
     let host = named("192.0.2.7");
     let mut running = Running::with(nobody, &[unix, literal, host], quick());
     assert_eq!(running.next().await, ["192.0.2.1:80 1 0", "192.0.2.7:80 1 0", "unix:/run/search.sock 1 0"]);
@@ -267,19 +275,19 @@ fn a_time_to_live_has_a_floor_and_a_ceiling_and_a_little_chance() {
         upstream: "search".into(),
         sources: vec![source(&named("search.test"))],
         dns: settings(Duration::from_secs(10), Duration::from_secs(100)),
-        names: Names::new(&[]),
+        names: DnsResolver::new(&[]),
         status: Arc::default(),
     };
-    let mut watch = Watch::new(&discovery, 0, mpsc::channel(1).0);
+    let mut watch = SourceWatcher::new(&discovery, 0, mpsc::channel(1).0);
     let mut pause =
-        |ttl| watch.pause(Heard { ttl: Some(Duration::from_secs(ttl)), trouble: None }).as_millis();
+        |ttl| watch.pause(LookupOutcome { ttl: Some(Duration::from_secs(ttl)), trouble: None }).as_millis();
     for _ in 0..100 {
         assert!((9_000..=10_000).contains(&pause(0)));
         assert!((45_000..=50_000).contains(&pause(50)));
         assert!((90_000..=100_000).contains(&pause(u64::from(u32::MAX))));
     }
     let mut failing =
-        || watch.pause(Heard { ttl: None, trouble: Some(LookupFailure::new("dns_timeout", "")) });
+        || watch.pause(LookupOutcome { ttl: None, trouble: Some(LookupFailure::new("dns_timeout", "")) });
     let pauses: Vec<u128> = (0..8).map(|_| failing().as_millis()).collect();
     assert!((500..=1_000).contains(&pauses[0]), "{pauses:?}");
     assert!((15_000..=30_000).contains(&pauses[7]), "{pauses:?}");

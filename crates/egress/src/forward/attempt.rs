@@ -11,31 +11,31 @@ use keepwarm_policy::stable_hash;
 use keepwarm_policy::timeout::Phase;
 use tokio::time::Instant;
 
-use super::refusal::Told;
-use super::talk::{End, Talk};
-use super::{Forward, Verdict, while_here};
+use super::refusal::AttemptFailure;
+use super::upstream_request::{AttemptEnd, UpstreamRequest};
+use super::{AttemptResult, Forward, while_here};
 use crate::HashKey;
 use crate::breaker::Admission;
-use crate::endpoints::{EndpointEntry, Signs, Visit};
+use crate::endpoints::{AttemptSignals, EndpointAttempt, EndpointEntry};
 
 /// How long the first look-up of an upstream's names is waited for, if connecting has no limit.
 const FIRST_LOOK_UP: Duration = Duration::from_secs(5);
 
-/// How an attempt ended, for those who count on the endpoint.
-struct Ended {
-    signs: Signs,
+/// The report of an attempt: its signals about the endpoint, and its failure.
+struct AttemptReport {
+    signals: AttemptSignals,
     /// It has failed before anything was passed on.
-    failed: Option<Told>,
+    failed: Option<AttemptFailure>,
 }
 
 impl<'a> Forward<'a, '_> {
-    pub(super) async fn attempt(&mut self) -> Verdict {
+    pub(super) async fn attempt(&mut self) -> AttemptResult {
         let now = Instant::now();
         (self.sought, self.connected, self.headed, self.ended) = (now, None, None, None);
         if self.endpoints.endpoints.is_empty() {
             self.find_endpoints().await;
         }
-        let Some((admission, now)) = self.admit(now).await else { return Verdict::Over };
+        let Some((admission, now)) = self.admit(now).await else { return AttemptResult::Over };
         self.sought = now;
         let endpoints = Arc::clone(&self.endpoints);
         let picked = endpoints.pick(self.hash(), &self.tried, &self.silent, now, crate::random());
@@ -43,23 +43,24 @@ impl<'a> Forward<'a, '_> {
             picked.and_then(|pick| Some((pick.index, endpoints.endpoints.get(pick.index)?)))
         else {
             self.refuse_without_endpoint();
-            return Verdict::Over;
+            return AttemptResult::Over;
         };
         self.record.attempts += 1;
         (self.at, self.record.reused) = (Some(index), None);
         self.record.endpoint = Some(Arc::clone(entry.state.name()));
-        let visit = endpoints.enter(entry, now);
+        let attempt = endpoints.enter(entry, now);
         let ended = match self.connect(&entry.endpoint).await {
-            Ok(Ok(call)) => self.talk(entry, index, visit, call).await,
+            Ok(Ok(call)) => self.upstream_request(entry, index, attempt, call).await,
             Err(gone) => {
                 self.exchange.abort(gone.name());
-                Ended { signs: Signs::NONE, failed: None }
+                AttemptReport { signals: AttemptSignals::NONE, failed: None }
             }
-            Ok(Err(told)) => {
-                let mut visit = visit;
-                let signs = if told.is_upstreams() { Signs::SILENT } else { Signs::NONE };
-                visit.note(signs, now.elapsed(), Instant::now());
-                Ended { signs, failed: Some(told) }
+            Ok(Err(failure)) => {
+                let mut attempt = attempt;
+                let signals =
+                    if failure.is_upstreams() { AttemptSignals::SILENT } else { AttemptSignals::NONE };
+                attempt.note(signals, now.elapsed(), Instant::now());
+                AttemptReport { signals, failed: Some(failure) }
             }
         };
         // A second attempt may have taken the place of this one.
@@ -67,17 +68,17 @@ impl<'a> Forward<'a, '_> {
         let entry = endpoints.endpoints.get(index).unwrap_or(entry);
         let now = Instant::now();
         self.ended = Some(now);
-        self.upstream.note_outcome(&endpoints, index, ended.signs.outcome, now);
-        let is_silent = ended.signs.alive == Outcome::Failure;
+        self.upstream.note_outcome(&endpoints, index, ended.signals.outcome, now);
+        let is_silent = ended.signals.alive == Outcome::Failure;
         if is_silent {
             self.silent.push(index);
         }
         // As long as another can be called, one that is silent bears that alone.
         let has_another = is_silent && endpoints.has_another(index, now);
-        admission.finish(if has_another { Outcome::Unknown } else { ended.signs.alive }, now);
+        admission.finish(if has_another { Outcome::Unknown } else { ended.signals.alive }, now);
         match ended.failed {
-            None => Verdict::Over,
-            Some(told) => self.follow(told, entry, index).await,
+            None => AttemptResult::Over,
+            Some(failure) => self.follow(failure, entry, index).await,
         }
     }
 
@@ -123,7 +124,7 @@ impl<'a> Forward<'a, '_> {
         }
     }
 
-    async fn connect(&mut self, endpoint: &Endpoint) -> Result<Result<Call, Told>, Gone> {
+    async fn connect(&mut self, endpoint: &Endpoint) -> Result<Result<Call, AttemptFailure>, Gone> {
         let (calls, need) = (self.upstream.calls(), self.need());
         let switches = self.exchange.request().head.upgrade;
         if !switches && let Some(call) = calls.take(endpoint, need) {
@@ -150,82 +151,107 @@ impl<'a> Forward<'a, '_> {
                     // Its addresses may be of yesterday.
                     self.upstream.discovery().look_again();
                 }
-                Err(Told::not_connected(&error, connect))
+                Err(AttemptFailure::not_connected(&error, connect))
             }
-            Err(_) if limit < wait => Err(Told::whole(self.settings.timeouts.whole)),
-            Err(_) => Err(Told::no_connection(limit)),
+            Err(_) if limit < wait => Err(AttemptFailure::whole(self.settings.timeouts.whole)),
+            Err(_) => Err(AttemptFailure::no_connection(limit)),
         })
     }
 
-    async fn talk(&mut self, entry: &EndpointEntry, index: usize, visit: Visit, call: Call) -> Ended {
+    async fn upstream_request(
+        &mut self,
+        entry: &EndpointEntry,
+        index: usize,
+        attempt: EndpointAttempt,
+        call: Call,
+    ) -> AttemptReport {
         self.connected.get_or_insert_with(Instant::now);
         self.record.reused = call.idle().filter(|_| call.is_reused());
-        let mut talk = Talk::new(self, visit, call, Arc::clone(&entry.authority), index);
-        talk.begin();
-        let end = poll_fn(|cx| talk.poll(cx)).await;
-        let Talk { mut visit, call, .. } = talk;
-        let (signs, failed) = self.judge(end, call);
+        let mut upstream_request =
+            UpstreamRequest::new(self, attempt, call, Arc::clone(&entry.authority), index);
+        upstream_request.begin();
+        let end = poll_fn(|cx| upstream_request.poll(cx)).await;
+        let UpstreamRequest { mut attempt, call, .. } = upstream_request;
+        let (signals, failed) = self.judge(end, call);
         // The head of a response has said it already, if one came.
-        if self.headed.is_none() || signs.outcome == Outcome::Failure {
+        if self.headed.is_none() || signals.outcome == Outcome::Failure {
             let now = Instant::now();
-            visit.note(signs, now.saturating_duration_since(self.sought), now);
+            attempt.note(signals, now.saturating_duration_since(self.sought), now);
         }
-        Ended { signs, failed }
+        AttemptReport { signals, failed }
     }
 
     /// Whose doing the end was, and whether something is left to be done about it.
-    fn judge(&mut self, end: End, call: Option<Call>) -> (Signs, Option<Told>) {
+    fn judge(&mut self, end: AttemptEnd, call: Option<Call>) -> (AttemptSignals, Option<AttemptFailure>) {
         let sent = call.as_ref().is_some_and(Call::has_sent);
-        let heard = self.headed.is_some() || call.as_ref().is_some_and(Call::has_heard);
+        let response_started = self.headed.is_some() || call.as_ref().is_some_and(Call::has_heard);
         // It was there, whatever became of the call on our side.
-        let ours = if heard { Signs { alive: Outcome::Success, ..Signs::NONE } } else { Signs::NONE };
+        let ours = if response_started {
+            AttemptSignals { alive: Outcome::Success, ..AttemptSignals::NONE }
+        } else {
+            AttemptSignals::NONE
+        };
         match end {
-            End::Responded => {
+            AttemptEnd::Responded => {
                 let failed = self.record.status == 0 || is_failure(self.record.status);
-                (if failed { Signs::FAILED } else { Signs::WELL }, None)
+                (if failed { AttemptSignals::FAILED } else { AttemptSignals::WELL }, None)
             }
-            End::Gone(gone) => {
+            AttemptEnd::Gone(gone) => {
                 self.exchange.abort(gone.name());
                 (ours, None)
             }
-            End::BadBody(error) => {
+            AttemptEnd::BadBody(error) => {
                 self.refuse_body(&error);
                 (ours, None)
             }
-            End::Status(status) => (Signs::FAILED, Some(Told::status(status, sent))),
-            End::TimedOut(phase, limit) => {
-                let signs = if heard { Signs::FAILED } else { Signs::SILENT };
-                let heard = call.as_ref().is_some_and(Call::has_heard);
-                (signs, Some(Told::timed_out(phase, limit, sent, heard)))
+            AttemptEnd::Status(status) => {
+                (AttemptSignals::FAILED, Some(AttemptFailure::status(status, sent)))
             }
-            End::Failed(error) => {
+            AttemptEnd::TimedOut(phase, limit) => {
+                let signals = if response_started { AttemptSignals::FAILED } else { AttemptSignals::SILENT };
+                let response_started = call.as_ref().is_some_and(Call::has_heard);
+                (signals, Some(AttemptFailure::timed_out(phase, limit, sent, response_started)))
+            }
+            AttemptEnd::Failed(error) => {
                 let idle = call.as_ref().and_then(idle_before);
-                let told = Told::lost(&error, idle, sent);
+                let failure = AttemptFailure::lost(&error, idle, sent);
                 // That it gives up connections that lie idle says nothing about how it does.
-                (if told.cause == Cause::LostIdle { Signs::NONE } else { Signs::FAILED }, Some(told))
+                (
+                    if failure.cause == Cause::LostIdle {
+                        AttemptSignals::NONE
+                    } else {
+                        AttemptSignals::FAILED
+                    },
+                    Some(failure),
+                )
             }
         }
     }
 
     /// After a failed attempt: another, or the failure is the response.
-    async fn follow(&mut self, told: Told, entry: &EndpointEntry, index: usize) -> Verdict {
+    async fn follow(
+        &mut self,
+        failure: AttemptFailure,
+        entry: &EndpointEntry,
+        index: usize,
+    ) -> AttemptResult {
         let decision = match self.decided.take() {
             Some(decision) => decision,
-            None => self.decide(&told),
+            None => self.decide(&failure),
         };
-        entry.state.seen().note_failure(told.name, told.sentence.as_str());
+        entry.state.stats().note_failure(failure.name, failure.sentence.as_str());
         self.record.failures.push(FailedAttempt {
             endpoint: Arc::clone(entry.state.name()),
-            cause: told.name,
-            sentence: told.sentence.clone(),
+            cause: failure.name,
+            sentence: failure.sentence.clone(),
         });
-        if told.cause == Cause::LostIdle {
+        if failure.cause == Cause::LostIdle {
             self.upstream.calls().count_lost(&entry.endpoint, !matches!(decision, Decision::GiveUp(_)));
         }
         match decision {
             Decision::AnewConnection => {
                 (self.anew, self.lost_before) = (true, true);
-                Verdict::Again
+                AttemptResult::Again
             }
             Decision::Retry(wait) => {
                 self.anew = false;
@@ -236,23 +262,23 @@ impl<'a> Forward<'a, '_> {
                     && let Err(gone) = while_here(self.exchange, tokio::time::sleep(wait)).await
                 {
                     self.exchange.abort(gone.name());
-                    return Verdict::Over;
+                    return AttemptResult::Over;
                 }
-                Verdict::Again
+                AttemptResult::Again
             }
             Decision::GiveUp(_) => {
-                self.respond_with_failure(&told);
-                Verdict::Over
+                self.respond_with_failure(&failure);
+                AttemptResult::Over
             }
         }
     }
 
-    fn decide(&mut self, told: &Told) -> Decision {
+    fn decide(&mut self, attempt: &AttemptFailure) -> Decision {
         let failure = Failure {
-            cause: told.cause,
+            cause: attempt.cause,
             idempotent: self.exchange.request().head.method.is_idempotent(),
-            sent: told.sent,
-            heard: told.heard || self.exchange.responded() || told.is_final,
+            sent: attempt.sent,
+            heard: attempt.response_started || self.exchange.responded() || attempt.is_final,
             body_kept: self.body.can_be_sent_again(),
             lost_before: self.lost_before,
             retries: self.retries,
@@ -266,7 +292,7 @@ impl<'a> Forward<'a, '_> {
         if !is_failure(status) {
             return false;
         }
-        let decision = self.decide(&Told::status(status, true));
+        let decision = self.decide(&AttemptFailure::status(status, true));
         let again = matches!(decision, Decision::Retry(_) | Decision::AnewConnection);
         self.decided = again.then_some(decision);
         again
@@ -278,9 +304,9 @@ pub(crate) fn is_failure(status: u16) -> bool {
     status >= 500 && status != 501
 }
 
-impl Told {
+impl AttemptFailure {
     fn of(cause: Cause, name: &'static str, sentence: String) -> Self {
-        Self { cause, name, sentence, sent: false, heard: false, is_final: false }
+        Self { cause, name, sentence, sent: false, response_started: false, is_final: false }
     }
 
     fn not_connected(error: &AcquireError, limit: Duration) -> Self {
@@ -323,11 +349,11 @@ impl Told {
         Self::timed_out(Phase::Whole, limit.unwrap_or_default(), false, false)
     }
 
-    fn timed_out(phase: Phase, limit: Duration, sent: bool, heard: bool) -> Self {
+    fn timed_out(phase: Phase, limit: Duration, sent: bool, response_started: bool) -> Self {
         let limit = seconds(limit);
         let (name, sentence) = match phase {
             Phase::Connect => ("connect_timeout", format!("accepted no connection within {limit}")),
-            Phase::FirstByte if heard => {
+            Phase::FirstByte if response_started => {
                 ("first_byte_timeout", format!("did not finish its response head within {limit}"))
             }
             Phase::FirstByte => ("first_byte_timeout", format!("did not start to respond within {limit}")),
@@ -335,7 +361,7 @@ impl Told {
             Phase::Whole => ("timeout", format!("did not finish within {limit}")),
         };
         let is_final = phase != Phase::FirstByte;
-        Self { sent, heard, is_final, ..Self::of(Cause::FirstByteTimeout, name, sentence) }
+        Self { sent, response_started, is_final, ..Self::of(Cause::FirstByteTimeout, name, sentence) }
     }
 
     fn status(status: u16, sent: bool) -> Self {
@@ -362,9 +388,11 @@ impl Told {
             (ClientError::NotProcessed(fault), _) => {
                 Self::of(Cause::RefusedStream, fault.name, fault.sentence.clone())
             }
-            (ClientError::Fault(fault), _) => {
-                Self { sent, heard: true, ..Self::of(Cause::BadResponse, fault.name, fault.sentence.clone()) }
-            }
+            (ClientError::Fault(fault), _) => Self {
+                sent,
+                response_started: true,
+                ..Self::of(Cause::BadResponse, fault.name, fault.sentence.clone())
+            },
         }
     }
 }
@@ -391,13 +419,15 @@ mod tests {
 
     #[test]
     fn a_lack_of_descriptors_says_nothing_of_the_upstream() {
-        let told = |errno: Errno| {
+        let failure = |errno: Errno| {
             let error = AcquireError::Connect(std::io::Error::from_raw_os_error(errno.raw_os_error()));
-            Told::not_connected(&error, Duration::from_secs(1))
+            AttemptFailure::not_connected(&error, Duration::from_secs(1))
         };
-        assert!(!told(Errno::MFILE).is_upstreams());
-        assert!(told(Errno::CONNREFUSED).is_upstreams() && told(Errno::HOSTUNREACH).is_upstreams());
-        assert!(Told::not_connected(&AcquireError::Timeout, Duration::from_secs(1)).is_upstreams());
-        assert!(!Told::not_connected(&AcquireError::QueueFull, Duration::from_secs(1)).is_upstreams());
+        assert!(!failure(Errno::MFILE).is_upstreams());
+        assert!(failure(Errno::CONNREFUSED).is_upstreams() && failure(Errno::HOSTUNREACH).is_upstreams());
+        assert!(AttemptFailure::not_connected(&AcquireError::Timeout, Duration::from_secs(1)).is_upstreams());
+        assert!(
+            !AttemptFailure::not_connected(&AcquireError::QueueFull, Duration::from_secs(1)).is_upstreams()
+        );
     }
 }

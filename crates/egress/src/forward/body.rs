@@ -35,9 +35,9 @@ pub(super) struct Body {
     received: u64,
 }
 
-/// What giving a part of the body led to.
+/// The result of sending a part of the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Gave {
+pub(super) enum BodyStep {
     /// Some, or its end.
     Some,
     /// Nothing: the connection has enough to do.
@@ -159,12 +159,12 @@ impl Body {
         cx: &mut Context<'_>,
         exchange: &mut Exchange<'_>,
         call: &mut Call,
-    ) -> Result<Gave, BodyError> {
+    ) -> Result<BodyStep, BodyError> {
         if self.ended {
-            return Ok(Gave::Nothing);
+            return Ok(BodyStep::Nothing);
         }
         if call.unsent() >= UNSENT_ENOUGH {
-            return Ok(Gave::Full);
+            return Ok(BodyStep::Full);
         }
         if self.given == self.kept.len() && (!self.complete || self.rest.is_some()) {
             let read = match self.rest.is_some() {
@@ -172,12 +172,12 @@ impl Body {
                 false => self.poll_read(cx, exchange),
             };
             match read {
-                Poll::Pending => return Ok(Gave::Starved),
+                Poll::Pending => return Ok(BodyStep::Starved),
                 Poll::Ready(read) => read?,
             }
         }
         self.give_kept(call, exchange.trailers());
-        Ok(Gave::Some)
+        Ok(BodyStep::Some)
     }
 
     fn poll_read(

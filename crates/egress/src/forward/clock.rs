@@ -7,7 +7,7 @@ use keepwarm_net::Wait;
 use keepwarm_policy::timeout::Phase;
 use tokio::time::Instant;
 
-use super::talk::{End, Talk};
+use super::upstream_request::{AttemptEnd, UpstreamRequest};
 
 /// What is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,9 +24,9 @@ pub(super) enum Turn {
     Responding,
 }
 
-/// How much of its time the upstream has used, while its turn and the client's take turns.
+/// Time the upstream has used of the current phase, without the time spent waiting for the client.
 #[derive(Debug, Default)]
-pub(super) struct Clock {
+pub(super) struct PhaseTimer {
     /// The last turn that was the upstream's, and what it took without a byte that moved.
     last: Option<Turn>,
     used: Duration,
@@ -34,7 +34,7 @@ pub(super) struct Clock {
     since: Option<Instant>,
 }
 
-impl Clock {
+impl PhaseTimer {
     /// It is this one's turn now; gives what is used of its time.
     fn turn_to(&mut self, turn: Turn, moved: bool, now: Instant) -> Duration {
         if let Some(since) = self.since.take() {
@@ -54,9 +54,9 @@ impl Clock {
     }
 }
 
-impl Talk<'_, '_, '_> {
+impl UpstreamRequest<'_, '_, '_> {
     /// The upstream's time stands still while it waits for the client.
-    pub(super) fn poll_time(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+    pub(super) fn poll_time(&mut self, cx: &mut Context<'_>) -> Poll<AttemptEnd> {
         let turn = self.whose_turn();
         let deadlines = self.forward.exchange.deadlines();
         let timeouts = self.forward.settings.timeouts;
@@ -73,11 +73,11 @@ impl Talk<'_, '_, '_> {
             deadlines.set(Wait::Response, left.and_then(|left| now.checked_add(left)));
         }
         if deadlines.poll_passed(Wait::Slow, cx) {
-            return Poll::Ready(End::TimedOut(Phase::Whole, timeouts.whole.unwrap_or_default()));
+            return Poll::Ready(AttemptEnd::TimedOut(Phase::Whole, timeouts.whole.unwrap_or_default()));
         }
         if deadlines.poll_passed(Wait::Response, cx) {
             let phase = if turn == Turn::FirstByte { Phase::FirstByte } else { Phase::Idle };
-            return Poll::Ready(End::TimedOut(phase, limit.unwrap_or_default()));
+            return Poll::Ready(AttemptEnd::TimedOut(phase, limit.unwrap_or_default()));
         }
         Poll::Pending
     }
@@ -105,7 +105,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_turn_of_the_clients_gives_the_upstream_no_new_time() {
-        let (mut clock, start) = (Clock::default(), Instant::now());
+        let (mut clock, start) = (PhaseTimer::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut used = |turn, moved, seconds| clock.turn_to(turn, moved, at(seconds)).as_secs();
         assert_eq!(used(Turn::Responding, false, 0), 0);

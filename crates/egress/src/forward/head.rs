@@ -8,13 +8,13 @@ use keepwarm_net::{
 };
 
 use crate::origin::Origin;
-use crate::seen::{SERVER_TIMING, ServerTiming, Trace};
+use crate::stats::{SERVER_TIMING, ServerTiming, Trace};
 
-/// How calls of one way in are carried: a door, a route, a forward proxy.
+/// How a door, a route or a forward proxy forwards its calls.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Manner<'m> {
+pub(crate) struct ForwardOptions<'m> {
     /// What goes as `Host`.
-    pub(crate) host: HostOf<'m>,
+    pub(crate) host: HostSource<'m>,
     /// The path goes as a route has normalised it, instead of as it came; and fields say who the client is.
     pub(crate) routed: bool,
     /// `Via` is added to answers; to requests, too, and there also where a route has it so.
@@ -27,9 +27,9 @@ pub(crate) struct Manner<'m> {
     pub(crate) says_timing: bool,
 }
 
-/// Whose name goes as `Host`.
+/// Where the value of `Host` comes from.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum HostOf<'m> {
+pub(crate) enum HostSource<'m> {
     /// The endpoint's own.
     Endpoint,
     /// The client's, as it came.
@@ -43,8 +43,8 @@ pub(crate) const VIA: (&[u8], &[u8]) = (b"via", b"1.1 keepwarm");
 /// Where the route has stripped a prefix, what it was.
 const PREFIX: &[u8] = b"x-forwarded-prefix";
 
-/// What a request's head says beyond what the client said.
-pub(super) struct Opening<'o> {
+/// What an attempt adds to the head of the client's request.
+pub(super) struct HeadContext<'o> {
     pub(super) scheme: Scheme,
     /// The endpoint's.
     pub(super) authority: &'o [u8],
@@ -54,21 +54,21 @@ pub(super) struct Opening<'o> {
     pub(super) trace: Trace,
 }
 
-impl Manner<'_> {
+impl ForwardOptions<'_> {
     /// Begins the call.
-    pub(super) fn begin(&self, call: &mut Call, request: &Request, opening: &Opening<'_>) {
+    pub(super) fn begin(&self, call: &mut Call, request: &Request, context: &HeadContext<'_>) {
         let head = &request.head;
         let authority = match self.host {
-            HostOf::Fixed(host) => host,
-            HostOf::Endpoint => opening.authority,
+            HostSource::Fixed(host) => host,
+            HostSource::Endpoint => context.authority,
             // HTTP/1.0 may have none, and 1.1 must.
-            HostOf::Client if head.authority().is_empty() => opening.authority,
-            HostOf::Client => head.authority(),
+            HostSource::Client if head.authority().is_empty() => context.authority,
+            HostSource::Client => head.authority(),
         };
         let target = if self.routed { Cow::Owned(request_target(request)) } else { received_target(request) };
         let hop_by_hop = HopByHop::of(&head.fields);
         let (routed, mounted) = (self.routed, self.routed && request.mount > 0);
-        let (trace, traceparent) = (opening.trace, opening.trace.field());
+        let (trace, traceparent) = (context.trace, context.trace.field());
         let forwards = forwards_left(head);
         let counts = forwards.is_some();
         let dropped = move |name: &[u8]| {
@@ -86,14 +86,14 @@ impl Manner<'_> {
         let fields = theirs.chain(request.extra_fields.iter()).chain(ours.into_iter().flatten());
         call.begin(CallHead {
             method: &head.method,
-            scheme: opening.scheme,
+            scheme: context.scheme,
             authority,
             target: &target,
             fields,
-            framing: opening.framing,
-            expect: opening.expects,
+            framing: context.framing,
+            expect: context.expects,
             te_trailers: head.fields.has_token("te", "trailers"),
-            upgrade: opening.upgrade,
+            upgrade: context.upgrade,
         });
     }
 
@@ -131,8 +131,8 @@ impl Manner<'_> {
         let location = head.fields.first("location")?;
         // It goes by the name it was called by, too.
         let called = match self.host {
-            HostOf::Fixed(host) => std::str::from_utf8(host).ok(),
-            HostOf::Endpoint | HostOf::Client => None,
+            HostSource::Fixed(host) => std::str::from_utf8(host).ok(),
+            HostSource::Endpoint | HostSource::Client => None,
         };
         let its_own = |authority: &str| Origin::new(scheme, authority)?.strip_from(location);
         let rest = its_own(authority).or_else(|| its_own(called?))?;

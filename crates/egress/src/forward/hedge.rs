@@ -12,34 +12,34 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::Forward;
 use super::attempt::is_failure;
-use super::head::Opening;
-use crate::endpoints::{Signs, Visit};
-use crate::gate::Entered;
+use super::head::HeadContext;
+use crate::endpoints::{AttemptSignals, EndpointAttempt};
+use crate::gate::Permit;
 
-/// The second attempt.
-pub(super) enum Rival<'a> {
+/// The hedged attempt: a second one beside a slow first one.
+pub(super) enum HedgedAttempt<'a> {
     /// There is none, or none any more.
     None,
     /// It is not yet time.
     Waiting(Pin<Box<Sleep>>),
-    Connecting(Connecting, Runner<'a>),
-    Running(Box<Call>, Runner<'a>),
+    Connecting(Connecting, HedgeTarget<'a>),
+    Running(Box<Call>, HedgeTarget<'a>),
 }
 
 type Connecting = Pin<Box<dyn Future<Output = Result<Call, AcquireError>>>>;
 
-/// At which endpoint it runs.
-pub(super) struct Runner<'a> {
+/// The endpoint of a hedged attempt.
+pub(super) struct HedgeTarget<'a> {
     /// In the call's endpoints.
     index: usize,
     began: Instant,
     /// It counts among the calls in work, beside the first.
-    _place: Entered<'a>,
-    pub(super) visit: Visit,
+    _permit: Permit<'a>,
+    pub(super) attempt: EndpointAttempt,
     pub(super) authority: Arc<str>,
 }
 
-impl<'a> Rival<'a> {
+impl<'a> HedgedAttempt<'a> {
     /// For a call that begins now: whether there may be one, and when.
     pub(super) fn for_call(forward: &Forward<'a, '_>, now: Instant) -> Self {
         let due = forward.upstream.hedge(|hedge| {
@@ -58,7 +58,7 @@ impl<'a> Rival<'a> {
         cx: &mut Context<'_>,
         forward: &mut Forward<'a, '_>,
         index: usize,
-    ) -> Poll<(Call, Runner<'a>)> {
+    ) -> Poll<(Call, HedgeTarget<'a>)> {
         loop {
             match self {
                 Self::None => return Poll::Pending,
@@ -68,10 +68,10 @@ impl<'a> Rival<'a> {
                 }
                 Self::Connecting(connecting, _) => {
                     let connected = std::task::ready!(connecting.as_mut().poll(cx));
-                    let Self::Connecting(_, runner) = std::mem::replace(self, Self::None) else { continue };
+                    let Self::Connecting(_, target) = std::mem::replace(self, Self::None) else { continue };
                     if let Ok(mut call) = connected {
-                        begin(forward, &mut call, &runner.authority);
-                        *self = Self::Running(Box::new(call), runner);
+                        begin(forward, &mut call, &target.authority);
+                        *self = Self::Running(Box::new(call), target);
                     }
                 }
                 Self::Running(call, _) => {
@@ -83,8 +83,8 @@ impl<'a> Rival<'a> {
                         // It was quicker to fail: that is no better response. The first attempt goes on alone.
                         responded => {
                             let failed = matches!(responded, Ok(_) | Err(ClientError::Fault(_)));
-                            if let (true, Some((_, runner))) = (failed, self.take()) {
-                                runner.fail(forward);
+                            if let (true, Some((_, target))) = (failed, self.take()) {
+                                target.fail(forward);
                             }
                             *self = Self::None;
                             continue;
@@ -99,49 +99,49 @@ impl<'a> Rival<'a> {
     }
 
     /// The attempt that runs, in place of a first one that has failed.
-    pub(super) fn take(&mut self) -> Option<(Call, Runner<'a>)> {
+    pub(super) fn take(&mut self) -> Option<(Call, HedgeTarget<'a>)> {
         match std::mem::replace(self, Self::None) {
-            Self::Running(call, runner) => Some((*call, runner)),
+            Self::Running(call, target) => Some((*call, target)),
             _ => None,
         }
     }
 }
 
-impl Runner<'_> {
+impl HedgeTarget<'_> {
     /// Its endpoint has failed, and bears that.
     fn fail(mut self, forward: &Forward<'_, '_>) {
         let now = Instant::now();
-        self.visit.note(Signs::FAILED, now.saturating_duration_since(self.began), now);
+        self.attempt.note(AttemptSignals::FAILED, now.saturating_duration_since(self.began), now);
         forward.upstream.note_outcome(&forward.endpoints, self.index, Outcome::Failure, now);
     }
 }
 
 /// Chooses an endpoint and begins to connect, if the budget allows it, there is a place for it among the calls in work without waiting, and the upstream is not under suspicion.
-fn start<'a>(forward: &mut Forward<'a, '_>, index: usize) -> Rival<'a> {
+fn start<'a>(forward: &mut Forward<'a, '_>, index: usize) -> HedgedAttempt<'a> {
     let now = Instant::now();
     let mut tried = forward.tried;
     tried.push(index);
     let Some(picked) = forward.endpoints.pick(None, &tried, &forward.silent, now, crate::random()) else {
-        return Rival::None;
+        return HedgedAttempt::None;
     };
-    let Some(entry) = forward.endpoints.endpoints.get(picked.index) else { return Rival::None };
+    let Some(entry) = forward.endpoints.endpoints.get(picked.index) else { return HedgedAttempt::None };
     let upstream = forward.upstream;
     if upstream.breaker() != breaker::State::Closed {
-        return Rival::None;
+        return HedgedAttempt::None;
     }
-    let Some(place) = upstream.gate().try_enter() else { return Rival::None };
+    let Some(permit) = upstream.gate().try_enter() else { return HedgedAttempt::None };
     if upstream.hedge(keepwarm_policy::Hedge::try_send) != Some(true) {
-        return Rival::None;
+        return HedgedAttempt::None;
     }
     forward.record.hedged = true;
-    let (visit, authority) = (forward.endpoints.enter(entry, now), Arc::clone(&entry.authority));
-    let runner = Runner { index: picked.index, began: now, _place: place, visit, authority };
+    let (attempt, authority) = (forward.endpoints.enter(entry, now), Arc::clone(&entry.authority));
+    let target = HedgeTarget { index: picked.index, began: now, _permit: permit, attempt, authority };
     let (calls, endpoint) = (Arc::clone(forward.upstream.calls()), entry.endpoint.clone());
-    Rival::Connecting(Box::pin(async move { calls.acquire(&endpoint, Need::Any).await }), runner)
+    HedgedAttempt::Connecting(Box::pin(async move { calls.acquire(&endpoint, Need::Any).await }), target)
 }
 
 fn begin(forward: &Forward<'_, '_>, call: &mut Call, authority: &str) {
-    let opening = Opening {
+    let context = HeadContext {
         scheme: forward.settings.scheme,
         authority: authority.as_bytes(),
         framing: forward.body.framing(),
@@ -149,7 +149,7 @@ fn begin(forward: &Forward<'_, '_>, call: &mut Call, authority: &str) {
         upgrade: None,
         trace: forward.trace,
     };
-    forward.manner.begin(call, forward.exchange.request(), &opening);
+    forward.options.begin(call, forward.exchange.request(), &context);
     let none = Fields::new();
     let trailers = if forward.exchange.body_done() { forward.exchange.trailers() } else { &none };
     forward.body.give_all(call, trailers);

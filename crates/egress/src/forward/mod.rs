@@ -6,7 +6,7 @@
 //!                               └─────── retry ──────┴──────────┘
 //! ```
 //!
-//! * `attempt`: one try at one endpoint, and whether another may follow.  `talk`: the two messages between client and upstream.
+//! * `attempt`: one try at one endpoint, and whether another may follow.  `upstream_request`: the two messages between client and upstream.
 //! * `body`: the request's body, and whether it can be sent again.  `head`: the request's head as it is sent, the response's as it is passed on.
 //! * `clock`: whose turn it is, and how long that may take.  `hedge`: a second attempt beside a slow first one.
 //! * `hops`: a request that has been here too often.
@@ -21,7 +21,7 @@ mod head;
 mod hedge;
 mod hops;
 mod refusal;
-mod talk;
+mod upstream_request;
 
 pub(crate) use self::attempt::is_failure;
 
@@ -40,13 +40,17 @@ use keepwarm_policy::retry::Decision;
 use tokio::time::Instant;
 
 use self::body::Body;
-pub(crate) use self::head::{HostOf, Manner, VIA};
-use crate::gate::Entered;
-use crate::seen::{Seen, ServerTiming, Trace};
+pub(crate) use self::head::{ForwardOptions, HostSource, VIA};
+use crate::gate::Permit;
+use crate::stats::{CompletedCall, ServerTiming, Trace};
 use crate::{EndpointSet, Upstream, UpstreamSettings};
 
 /// Carries the call to `upstream`, and its response back.
-pub(crate) async fn forward(upstream: &Arc<Upstream>, manner: Manner<'_>, exchange: &mut Exchange<'_>) {
+pub(crate) async fn forward(
+    upstream: &Arc<Upstream>,
+    options: ForwardOptions<'_>,
+    exchange: &mut Exchange<'_>,
+) {
     if max_forwards(&exchange.request().head) == Some(0) {
         return respond_as_final_recipient(exchange);
     }
@@ -56,14 +60,14 @@ pub(crate) async fn forward(upstream: &Arc<Upstream>, manner: Manner<'_>, exchan
         return respond_with_error(exchange, 508, "loop", sentence, &[]);
     }
     exchange.request_mut().target = Some(Arc::clone(upstream.name()));
-    let mut forward = Forward::new(upstream, manner, exchange);
+    let mut forward = Forward::new(upstream, options, exchange);
     forward.run().await;
     forward.record();
 }
 
-/// How an attempt ended.
+/// Whether an attempt ends the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum AttemptResult {
     /// The call is answered, or nobody waits for it.
     Over,
     /// It goes on with another attempt.
@@ -75,7 +79,7 @@ struct Forward<'a, 'c> {
     upstream: &'a Arc<Upstream>,
     settings: Arc<UpstreamSettings>,
     endpoints: Arc<EndpointSet>,
-    manner: Manner<'a>,
+    options: ForwardOptions<'a>,
     exchange: &'a mut Exchange<'c>,
     body: Body,
     record: Box<CallRecord>,
@@ -105,13 +109,13 @@ struct Forward<'a, 'c> {
 }
 
 impl<'a, 'c> Forward<'a, 'c> {
-    fn new(upstream: &'a Arc<Upstream>, manner: Manner<'a>, exchange: &'a mut Exchange<'c>) -> Self {
+    fn new(upstream: &'a Arc<Upstream>, options: ForwardOptions<'a>, exchange: &'a mut Exchange<'c>) -> Self {
         let body = Body::of(exchange);
         Self {
             upstream,
             settings: upstream.settings(),
             endpoints: upstream.endpoints(),
-            manner,
+            options,
             body,
             record: Box::new(CallRecord { upstream: Arc::clone(upstream.name()), ..CallRecord::default() }),
             sought: exchange.received(),
@@ -141,17 +145,17 @@ impl<'a, 'c> Forward<'a, 'c> {
         let upstream = self.upstream;
         let Some(_place) = self.enter(upstream).await else { return };
         upstream.budget().handle_request();
-        while self.attempt().await == Verdict::Again && !self.exchange.abort_if_gone() {}
+        while self.attempt().await == AttemptResult::Again && !self.exchange.abort_if_gone() {}
     }
 
     /// A place among the calls in flight.
-    async fn enter(&mut self, upstream: &'a Upstream) -> Option<Entered<'a>> {
-        if let Some(place) = upstream.gate().try_enter() {
-            return Some(place);
+    async fn enter(&mut self, upstream: &'a Upstream) -> Option<Permit<'a>> {
+        if let Some(permit) = upstream.gate().try_enter() {
+            return Some(permit);
         }
         let waiting = upstream.gate().enter(self.time_left());
         match while_here(self.exchange, waiting).await {
-            Ok(Ok(place)) => return Some(place),
+            Ok(Ok(permit)) => return Some(permit),
             Ok(Err(refused)) => self.refuse_entrance(refused),
             Err(gone) => self.exchange.abort(gone.name()),
         }
@@ -167,7 +171,7 @@ impl<'a, 'c> Forward<'a, 'c> {
     async fn collect(&mut self) -> Result<(), BodyError> {
         let whole = self.exchange.request().passing.buffer_request == Some(true);
         if self.exchange.awaits_continue() {
-            if self.manner.forwards_expectation && !whole {
+            if self.options.forwards_expectation && !whole {
                 return Ok(());
             }
             self.exchange.want_body();
@@ -213,7 +217,7 @@ impl<'a, 'c> Forward<'a, 'c> {
         };
         self.record.sent = self.body.received();
         let record = std::mem::take(&mut self.record);
-        let seen = Seen {
+        let stats = CompletedCall {
             upstream: self.upstream,
             endpoint: self.at.and_then(|at| self.endpoints.endpoints.get(at)),
             connected: self.connected.is_some(),
@@ -221,14 +225,14 @@ impl<'a, 'c> Forward<'a, 'c> {
             trace_id: self.trace.id(),
             elapsed: ended.saturating_duration_since(self.exchange.received()),
         };
-        seen.keep(self.exchange.request_mut());
+        stats.keep(self.exchange.request_mut());
         refusal::tell_story(&record, self.exchange);
         self.exchange.request_mut().call = Some(record);
     }
 
     /// What a response of now says about its cost.
     fn timing(&self, what: &str) -> Option<ServerTiming> {
-        self.manner.says_timing.then(|| ServerTiming::new(self.exchange.received().elapsed(), what))
+        self.options.says_timing.then(|| ServerTiming::new(self.exchange.received().elapsed(), what))
     }
 }
 

@@ -1,4 +1,4 @@
-//! What Keepwarm answers itself, and how failures are told.
+//! Responses of Keepwarm itself, and descriptions of failures.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use keepwarm_telemetry::{RequestId, counters};
 
 use super::Forward;
 use crate::CallLimits;
-use crate::gate::Refused;
-use crate::seen::SERVER_TIMING;
+use crate::gate::GateError;
+use crate::stats::SERVER_TIMING;
 
-/// Why an attempt failed: the cause for those who decide, and the sentence for people.
+/// Why an attempt failed: the cause for the retry policy, and a sentence for people.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct AttemptFailure {
     pub(super) cause: Cause,
     /// A stable name, for counters and logs.
     pub(super) name: &'static str,
@@ -23,12 +23,12 @@ pub(super) struct Told {
     /// A byte of the request was sent.
     pub(super) sent: bool,
     /// A byte of a response came.
-    pub(super) heard: bool,
+    pub(super) response_started: bool,
     /// Another attempt is of no use.
     pub(super) is_final: bool,
 }
 
-impl Told {
+impl AttemptFailure {
     /// Whether it says something of the upstream.
     pub(super) fn is_upstreams(&self) -> bool {
         !(self.is_final && self.cause == Cause::Connect)
@@ -55,22 +55,22 @@ impl Forward<'_, '_> {
         }
     }
 
-    pub(super) fn refuse_entrance(&mut self, refused: Refused) {
+    pub(super) fn refuse_entrance(&mut self, refused: GateError) {
         let name = self.upstream.name();
         let (reason, sentence) = match refused {
-            Refused::OutOfTime => {
+            GateError::OutOfTime => {
                 let limit = self.settings.timeouts.whole.unwrap_or_default();
                 let sentence = format!(
                     "Upstream {name} is at its limit: no slot became free within the call timeout of {limit:?}."
                 );
                 return self.respond(504, "timeout", &sentence, None);
             }
-            Refused::QueueFull => {
+            GateError::QueueFull => {
                 let CallLimits { in_flight, queue, .. } = self.settings.limits;
                 let calls = in_flight.map_or_else(String::new, |calls| format!("{calls} calls, "));
                 ("queue_full", format!("Upstream {name} is at its limit ({calls}{queue} queued)."))
             }
-            Refused::Waited(limit) => (
+            GateError::Waited(limit) => (
                 "queue_timeout",
                 format!("Upstream {name} is at its limit: no slot became free within {limit:?}."),
             ),
@@ -121,16 +121,16 @@ impl Forward<'_, '_> {
     }
 
     /// The failure is the response; what was begun is cut.
-    pub(super) fn respond_with_failure(&mut self, told: &Told) {
+    pub(super) fn respond_with_failure(&mut self, failure: &AttemptFailure) {
         // What has not left yet need not be cut; nor can what the client has been given whole.
         if !self.exchange.take_back() && self.exchange.is_given() {
-            tracing::warn!(upstream = %self.upstream.name(), reason = told.name, "upstream {}", told.sentence);
+            tracing::warn!(upstream = %self.upstream.name(), reason = failure.name, "upstream {}", failure.sentence);
             return self.exchange.end();
         }
-        let sentence = format!("Upstream {} {}.", self.upstream.name(), told.sentence);
-        match told.response_status() {
-            503 => self.refuse_for_now(told.name, &sentence, Duration::from_secs(1)),
-            status => self.respond(status, told.name, &sentence, None),
+        let sentence = format!("Upstream {} {}.", self.upstream.name(), failure.sentence);
+        match failure.response_status() {
+            503 => self.refuse_for_now(failure.name, &sentence, Duration::from_secs(1)),
+            status => self.respond(status, failure.name, &sentence, None),
         }
     }
 

@@ -7,7 +7,7 @@
 //!
 //! What is connected to is the address that was checked ([`ProxyRules`]), whatever its name leads to a moment later.
 
-mod others;
+mod origin_cache;
 mod resolver;
 mod rules;
 
@@ -24,11 +24,11 @@ use keepwarm_net::{
     respond_with_error, respond_with_refusal,
 };
 
-use self::others::Others;
+use self::origin_cache::OriginCache;
 pub use self::resolver::{Resolver, ResolverDriver};
-use self::rules::Asked;
-pub use self::rules::{AllowHost, Allowed, ProxyRules};
-use crate::forward::{HostOf, Manner, VIA, forward};
+use self::rules::ProxyTarget;
+pub use self::rules::{AllowEntry, AllowHost, ProxyRules};
+use crate::forward::{ForwardOptions, HostSource, VIA, forward};
 use crate::origin::Origin;
 use crate::{CallLog, Upstream};
 
@@ -40,16 +40,16 @@ pub struct Proxy {
     /// Answers what is asked of the listener itself.
     inner: Arc<dyn Handler>,
     resolver: Resolver,
-    terms: ArcSwap<Terms>,
+    config: ArcSwap<ProxyConfig>,
 }
 
-/// What the configuration says.
+/// The configuration of a forward proxy.
 #[derive(Debug)]
-struct Terms {
+struct ProxyConfig {
     rules: ProxyRules,
     /// By authority, without the port where that is the scheme's own.
     upstreams: Vec<(String, Arc<Upstream>)>,
-    others: Arc<Others>,
+    origin_cache: Arc<OriginCache>,
 }
 
 impl Proxy {
@@ -62,26 +62,26 @@ impl Proxy {
         upstreams: Vec<(String, Arc<Upstream>)>,
         log: Option<CallLog>,
     ) -> Self {
-        let others = Arc::<Others>::default();
-        others.set_log(log);
-        let terms = ArcSwap::from_pointee(Terms { rules, upstreams, others });
-        Self { inner, resolver, terms }
+        let origin_cache = Arc::<OriginCache>::default();
+        origin_cache.set_log(log);
+        let config = ArcSwap::from_pointee(ProxyConfig { rules, upstreams, origin_cache });
+        Self { inner, resolver, config }
     }
 
     /// What counts from the next call on. Under other rules connections to what is no upstream are made anew, as its addresses are to be checked.
     pub fn replace(&self, rules: ProxyRules, upstreams: Vec<(String, Arc<Upstream>)>, log: Option<CallLog>) {
-        let before = self.terms.load();
-        let others = match before.rules.allow == rules.allow {
-            true => Arc::clone(&before.others),
+        let before = self.config.load();
+        let origin_cache = match before.rules.allow == rules.allow {
+            true => Arc::clone(&before.origin_cache),
             false => Arc::default(),
         };
-        others.set_log(log);
-        self.terms.store(Arc::new(Terms { rules, upstreams, others }));
+        origin_cache.set_log(log);
+        self.config.store(Arc::new(ProxyConfig { rules, upstreams, origin_cache }));
     }
 
     /// A call for somebody else's host.
     async fn call(&self, exchange: &mut Exchange<'_>) {
-        let terms = self.terms.load_full();
+        let config = self.config.load_full();
         let head = &exchange.request().head;
         let scheme = match head.absolute_scheme() {
             Some(scheme) if scheme.eq_ignore_ascii_case(b"https") => Scheme::Https,
@@ -92,58 +92,58 @@ impl Proxy {
             return refuse(exchange, 400, "bad_authority", "The request target has no valid host and port.");
         };
         let bare = origin.authority();
-        let named = terms.upstreams.iter().filter(|(known, _)| *known == bare);
+        let named = config.upstreams.iter().filter(|(get, _)| *get == bare);
         // From clear to TLS, never back.
         let mut carries =
             named.filter(|(_, it)| scheme == Scheme::Http || it.settings().scheme == Scheme::Https);
         if let Some((_, upstream)) = carries.next() {
             let settings = upstream.settings();
             let host = settings.host.as_deref();
-            let host = host.map_or(HostOf::Endpoint, |host| HostOf::Fixed(host.as_bytes()));
-            return forward(upstream, manner(host, settings.forwards_expectation), exchange).await;
+            let host = host.map_or(HostSource::Endpoint, |host| HostSource::Fixed(host.as_bytes()));
+            return forward(upstream, options(host, settings.forwards_expectation), exchange).await;
         }
-        let upstream = match terms.others.known(&origin) {
+        let upstream = match config.origin_cache.get(&origin) {
             Some(upstream) => upstream,
-            None => match self.learn(&terms, &origin, &bare).await {
+            None => match self.learn(&config, &origin, &bare).await {
                 Ok(upstream) => upstream,
                 Err(why) => return why.respond(exchange),
             },
         };
-        forward(&upstream, manner(HostOf::Client, false), exchange).await;
+        forward(&upstream, options(HostSource::Client, false), exchange).await;
     }
 
     async fn learn(
         &self,
-        terms: &Terms,
+        config: &ProxyConfig,
         origin: &Origin,
         authority: &str,
-    ) -> Result<Arc<Upstream>, NotCalled> {
-        let asked = Asked { host: origin.host(), port: origin.port(), connect: false };
-        let (addresses, until) = self.addresses(terms, asked).await?;
-        terms.others.learn(origin, authority, &addresses, until).map_err(NotCalled::Unusable)
+    ) -> Result<Arc<Upstream>, ProxyError> {
+        let target = ProxyTarget { host: origin.host(), port: origin.port(), connect: false };
+        let (addresses, until) = self.addresses(config, target).await?;
+        config.origin_cache.learn(origin, authority, &addresses, until).map_err(ProxyError::Unusable)
     }
 
     /// The addresses of a host that may be connected to.
     async fn addresses(
         &self,
-        terms: &Terms,
-        asked: Asked<'_>,
-    ) -> Result<(Vec<IpAddr>, tokio::time::Instant), NotCalled> {
-        let denied = || NotCalled::Denied(format!("{}:{}", asked.host, asked.port));
-        if !terms.rules.may_permit(asked) {
+        config: &ProxyConfig,
+        target: ProxyTarget<'_>,
+    ) -> Result<(Vec<IpAddr>, tokio::time::Instant), ProxyError> {
+        let denied = || ProxyError::Denied(format!("{}:{}", target.host, target.port));
+        if !config.rules.may_permit(target) {
             return Err(denied());
         }
-        let response = self.resolver.ask(asked.host).await;
+        let response = self.resolver.ask(target.host).await;
         let (addresses, until) =
-            response.map_err(|why| NotCalled::Unknown(format!("{} {why}", asked.host)))?;
+            response.map_err(|why| ProxyError::Unknown(format!("{} {why}", target.host)))?;
         let permitted: Vec<IpAddr> =
-            addresses.iter().copied().filter(|address| terms.rules.permits(asked, *address)).collect();
+            addresses.iter().copied().filter(|address| config.rules.permits(target, *address)).collect();
         if permitted.is_empty() { Err(denied()) } else { Ok((permitted, until)) }
     }
 
     /// `CONNECT`.
     async fn tunnel(&self, exchange: &mut Exchange<'_>) {
-        let terms = self.terms.load_full();
+        let config = self.config.load_full();
         let authority = String::from_utf8_lossy(exchange.request().head.authority()).to_ascii_lowercase();
         let origin = Origin::new(Scheme::Https, &authority);
         let Some(origin) = origin.filter(|_| exchange.request().head.body == RequestBody::None) else {
@@ -154,8 +154,8 @@ impl Proxy {
                 "CONNECT requires a host and a port, and must not have a body.",
             );
         };
-        let asked = Asked { host: origin.host(), port: origin.port(), connect: true };
-        let addresses = match self.addresses(&terms, asked).await {
+        let target = ProxyTarget { host: origin.host(), port: origin.port(), connect: true };
+        let addresses = match self.addresses(&config, target).await {
             Ok((addresses, _)) => addresses,
             Err(why) => return why.respond(exchange),
         };
@@ -209,12 +209,12 @@ impl Handler for Proxy {
 
 impl std::fmt::Debug for Proxy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Proxy").field("terms", &self.terms).finish_non_exhaustive()
+        f.debug_struct("Proxy").field("terms", &self.config).finish_non_exhaustive()
     }
 }
 
-fn manner(host: HostOf<'_>, forwards_expectation: bool) -> Manner<'_> {
-    Manner {
+fn options(host: HostSource<'_>, forwards_expectation: bool) -> ForwardOptions<'_> {
+    ForwardOptions {
         host,
         routed: false,
         via: true,
@@ -224,8 +224,8 @@ fn manner(host: HostOf<'_>, forwards_expectation: bool) -> Manner<'_> {
     }
 }
 
-/// Why a host is not called.
-enum NotCalled {
+/// Why the proxy does not call a host.
+enum ProxyError {
     /// The rules forbid it.
     Denied(String),
     /// It cannot be looked up.
@@ -234,7 +234,7 @@ enum NotCalled {
     Unusable(String),
 }
 
-impl NotCalled {
+impl ProxyError {
     fn respond(&self, exchange: &mut Exchange<'_>) {
         match self {
             Self::Denied(host) => {

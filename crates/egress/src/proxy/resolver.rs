@@ -12,8 +12,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::Names;
-use crate::discovery::Looked;
+use crate::DnsResolver;
+use crate::discovery::LookupResult;
 
 /// Questions that wait to be looked at; more are refused.
 const QUESTIONS: usize = 256;
@@ -25,37 +25,38 @@ const NAMES: usize = 1024;
 const LEAST: Duration = Duration::from_secs(5);
 const MOST: Duration = Duration::from_secs(300);
 
-/// Asks for addresses.
+/// Sends lookups to the control thread.
 #[derive(Debug, Clone)]
-pub struct Resolver(mpsc::Sender<Question>);
+pub struct Resolver(mpsc::Sender<ResolverQuery>);
 
 #[derive(Debug)]
-struct Question {
+/// A lookup of one host, and where its result goes.
+struct ResolverQuery {
     host: Box<str>,
-    response: oneshot::Sender<Resolved>,
+    response: oneshot::Sender<ResolvedAddresses>,
 }
 
 /// Addresses, and until when they count; or a sentence that goes on from the name.
-pub(super) type Resolved = Result<(Arc<[IpAddr]>, Instant), String>;
+pub(super) type ResolvedAddresses = Result<(Arc<[IpAddr]>, Instant), String>;
 
-/// Answers; to be run on the control thread.
+/// Runs the lookups, on the control thread.
 #[derive(Debug)]
 pub struct ResolverDriver {
-    questions: mpsc::Receiver<Question>,
-    names: Arc<Names>,
+    queries: mpsc::Receiver<ResolverQuery>,
+    names: Arc<DnsResolver>,
 }
 
 impl Resolver {
     /// Both ends.
     #[must_use]
-    pub fn new(names: Arc<Names>) -> (Self, ResolverDriver) {
-        let (sender, questions) = mpsc::channel(QUESTIONS);
-        (Self(sender), ResolverDriver { questions, names })
+    pub fn new(names: Arc<DnsResolver>) -> (Self, ResolverDriver) {
+        let (sender, queries) = mpsc::channel(QUESTIONS);
+        (Self(sender), ResolverDriver { queries, names })
     }
 
-    pub(super) async fn ask(&self, host: &str) -> Resolved {
+    pub(super) async fn ask(&self, host: &str) -> ResolvedAddresses {
         let (response, responded) = oneshot::channel();
-        if self.0.try_send(Question { host: host.into(), response }).is_err() {
+        if self.0.try_send(ResolverQuery { host: host.into(), response }).is_err() {
             return Err(too_many());
         }
         responded.await.unwrap_or_else(|_| Err("lookup skipped: shutting down".to_owned()))
@@ -77,12 +78,12 @@ impl ResolverDriver {
 
     async fn reply_to_all(&mut self) {
         let mut known: HashMap<Box<str>, (Arc<[IpAddr]>, Instant)> = HashMap::new();
-        let mut waiting: HashMap<Box<str>, Vec<oneshot::Sender<Resolved>>> = HashMap::new();
-        let mut lookups: JoinSet<(Box<str>, Resolved)> = JoinSet::new();
+        let mut waiting: HashMap<Box<str>, Vec<oneshot::Sender<ResolvedAddresses>>> = HashMap::new();
+        let mut lookups: JoinSet<(Box<str>, ResolvedAddresses)> = JoinSet::new();
         loop {
             tokio::select! {
-                question = self.questions.recv() => {
-                    let Some(Question { host, response }) = question else { return };
+                query = self.queries.recv() => {
+                    let Some(ResolverQuery { host, response }) = query else { return };
                     if let Some(found) = known.get(&host).filter(|(_, until)| *until > Instant::now()) {
                         let _ = response.send(Ok(found.clone()));
                         continue;
@@ -121,7 +122,7 @@ fn too_many() -> String {
 }
 
 /// One more who waits for the same name. Those who have gone are swept out each time their number doubles: there are never more than twice as many as really wait.
-fn join(waiters: &mut Vec<oneshot::Sender<Resolved>>, waiter: oneshot::Sender<Resolved>) {
+fn join(waiters: &mut Vec<oneshot::Sender<ResolvedAddresses>>, waiter: oneshot::Sender<ResolvedAddresses>) {
     if waiters.len().is_power_of_two() {
         waiters.retain(|waiter| !waiter.is_closed());
     }
@@ -129,7 +130,7 @@ fn join(waiters: &mut Vec<oneshot::Sender<Resolved>>, waiter: oneshot::Sender<Re
 }
 
 /// Those who wait hear of its end, however it ends.
-async fn look_up_surely(names: Arc<Names>, host: Box<str>) -> (Box<str>, Resolved) {
+async fn look_up_surely(names: Arc<DnsResolver>, host: Box<str>) -> (Box<str>, ResolvedAddresses) {
     let looking = pin!(look_up(names, host.clone()));
     caught(looking).await.unwrap_or_else(|panic| {
         panic.report("resolver", None, None);
@@ -137,7 +138,7 @@ async fn look_up_surely(names: Arc<Names>, host: Box<str>) -> (Box<str>, Resolve
     })
 }
 
-async fn look_up(names: Arc<Names>, host: Box<str>) -> (Box<str>, Resolved) {
+async fn look_up(names: Arc<DnsResolver>, host: Box<str>) -> (Box<str>, ResolvedAddresses) {
     let (v4, v6) = names.addresses(&host, true).await;
     let mut addresses: Vec<IpAddr> = Vec::new();
     let (mut ttl, mut failure) = (MOST, None);
@@ -152,18 +153,18 @@ async fn look_up(names: Arc<Names>, host: Box<str>) -> (Box<str>, Resolved) {
 }
 
 fn take<T: Into<IpAddr>>(
-    looked: Looked<T>,
+    looked: LookupResult<T>,
     addresses: &mut Vec<IpAddr>,
     ttl: &mut Duration,
     failure: &mut Option<String>,
 ) {
     match looked {
-        Looked::Found(found, time) => {
+        LookupResult::Found(found, time) => {
             addresses.extend(found.into_iter().map(Into::into));
             *ttl = time.min(*ttl);
         }
-        Looked::Empty => {}
-        Looked::Failed(why) => *failure = Some(format!("lookup failed: {}", why.sentence)),
+        LookupResult::Empty => {}
+        LookupResult::Failed(why) => *failure = Some(format!("lookup failed: {}", why.sentence)),
     }
 }
 
@@ -180,16 +181,16 @@ mod tests {
     async fn calls_that_are_given_up_do_not_leave_lookups_without_bound() {
         let silent = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let address = silent.local_addr().unwrap();
-        let names = Names::of_test(address, "/dev/null".into(), Duration::from_secs(600));
+        let names = DnsResolver::of_test(address, "/dev/null".into(), Duration::from_secs(600));
         let (resolver, driver) = Resolver::new(names);
         let running = tokio::spawn(driver.run());
         let metrics = tokio::runtime::Handle::current().metrics();
         for number in 0..3 * LOOKUPS {
             let host = format!("host-{number}.test");
-            let mut asked = pin!(resolver.ask(&host));
+            let mut target = pin!(resolver.ask(&host));
             // As long as it takes to be begun, or refused.
             for _ in 0..3 {
-                if let Poll::Ready(response) = poll_fn(|cx| Poll::Ready(asked.as_mut().poll(cx))).await {
+                if let Poll::Ready(response) = poll_fn(|cx| Poll::Ready(target.as_mut().poll(cx))).await {
                     assert!(number >= LOOKUPS && response.unwrap_err().contains("too many"), "{number}");
                     break;
                 }

@@ -10,16 +10,16 @@ use arc_swap::ArcSwap;
 #[derive(Debug, Clone, Default)]
 pub struct ProxyRules {
     /// What may be called. Empty: every host but those that are special, and no `CONNECT` at all.
-    pub allow: Vec<Allowed>,
+    pub allow: Vec<AllowEntry>,
     /// Ports of `CONNECT` where the entry names none.
     pub connect_ports: Vec<u16>,
     /// Where this process listens.
     pub own: Arc<ArcSwap<Vec<SocketAddr>>>,
 }
 
-/// One entry of what may be called.
+/// One entry of `forward_proxy.allow`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Allowed {
+pub struct AllowEntry {
     /// Which hosts.
     pub host: AllowHost,
     /// Which port; `None`: any, of `CONNECT` those of [`ProxyRules::connect_ports`].
@@ -39,9 +39,9 @@ pub enum AllowHost {
     Block(IpAddr, u8),
 }
 
-/// What is asked for.
+/// The host and port that a client requests.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asked<'a> {
+pub(super) struct ProxyTarget<'a> {
     /// In lower case, an IPv6 address without brackets.
     pub(super) host: &'a str,
     pub(super) port: u16,
@@ -50,44 +50,46 @@ pub(super) struct Asked<'a> {
 
 impl ProxyRules {
     /// Whether looking the host up can be worth it.
-    pub(super) fn may_permit(&self, asked: Asked<'_>) -> bool {
+    pub(super) fn may_permit(&self, target: ProxyTarget<'_>) -> bool {
         let has_block = self
             .allow
             .iter()
-            .any(|entry| matches!(entry.host, AllowHost::Block(..)) && self.fits_port(entry, asked));
-        self.permits_name(asked) || has_block
+            .any(|entry| matches!(entry.host, AllowHost::Block(..)) && self.fits_port(entry, target));
+        self.permits_name(target) || has_block
     }
 
     /// Whether this address of the host may be connected to.
-    pub(super) fn permits(&self, asked: Asked<'_>, address: IpAddr) -> bool {
+    pub(super) fn permits(&self, target: ProxyTarget<'_>, address: IpAddr) -> bool {
         let address = canonical(address);
         let by_block = self.allow.iter().any(|entry| match entry.host {
-            AllowHost::Block(base, prefix) => contains(base, prefix, address) && self.fits_port(entry, asked),
+            AllowHost::Block(base, prefix) => {
+                contains(base, prefix, address) && self.fits_port(entry, target)
+            }
             _ => false,
         });
-        if is_special(address) || self.is_own(address, asked.port) {
+        if is_special(address) || self.is_own(address, target.port) {
             return by_block
-                || (asked.host == "localhost" && address.is_loopback() && self.lists_localhost(asked));
+                || (target.host == "localhost" && address.is_loopback() && self.lists_localhost(target));
         }
-        by_block || self.permits_name(asked)
+        by_block || self.permits_name(target)
     }
 
-    fn permits_name(&self, asked: Asked<'_>) -> bool {
+    fn permits_name(&self, target: ProxyTarget<'_>) -> bool {
         if self.allow.is_empty() {
-            return !asked.connect;
+            return !target.connect;
         }
-        self.allow.iter().any(|entry| self.fits_port(entry, asked) && entry.host.is_name_of(asked.host))
+        self.allow.iter().any(|entry| self.fits_port(entry, target) && entry.host.is_name_of(target.host))
     }
 
-    fn lists_localhost(&self, asked: Asked<'_>) -> bool {
-        let lists = |entry: &Allowed| matches!(&entry.host, AllowHost::Exact(host) if host == "localhost");
-        self.allow.iter().any(|entry| lists(entry) && self.fits_port(entry, asked))
+    fn lists_localhost(&self, target: ProxyTarget<'_>) -> bool {
+        let lists = |entry: &AllowEntry| matches!(&entry.host, AllowHost::Exact(host) if host == "localhost");
+        self.allow.iter().any(|entry| lists(entry) && self.fits_port(entry, target))
     }
 
-    fn fits_port(&self, entry: &Allowed, asked: Asked<'_>) -> bool {
+    fn fits_port(&self, entry: &AllowEntry, target: ProxyTarget<'_>) -> bool {
         match entry.port {
-            Some(port) => port == asked.port,
-            None => !asked.connect || self.connect_ports.contains(&asked.port),
+            Some(port) => port == target.port,
+            None => !target.connect || self.connect_ports.contains(&target.port),
         }
     }
 
@@ -195,16 +197,16 @@ fn contains(base: IpAddr, prefix: u8, address: IpAddr) -> bool {
 mod tests {
     use super::*;
 
-    fn rules(allow: Vec<Allowed>) -> ProxyRules {
+    fn rules(allow: Vec<AllowEntry>) -> ProxyRules {
         ProxyRules { allow, connect_ports: vec![443], own: Arc::default() }
     }
 
-    fn asked(host: &str, port: u16, connect: bool) -> Asked<'_> {
-        Asked { host, port, connect }
+    fn target(host: &str, port: u16, connect: bool) -> ProxyTarget<'_> {
+        ProxyTarget { host, port, connect }
     }
 
-    fn any() -> Allowed {
-        Allowed { host: AllowHost::Any, port: None }
+    fn any() -> AllowEntry {
+        AllowEntry { host: AllowHost::Any, port: None }
     }
 
     #[test]
@@ -244,40 +246,41 @@ mod tests {
             "2002:6464:64c8::1",
         ] {
             let closed = rules(Vec::new());
-            assert!(!closed.permits(asked("x.example", 80, false), address.parse().unwrap()), "{address}");
-            assert!(!open.permits(asked("x.example", 80, false), address.parse().unwrap()), "{address}");
+            assert!(!closed.permits(target("x.example", 80, false), address.parse().unwrap()), "{address}");
+            assert!(!open.permits(target("x.example", 80, false), address.parse().unwrap()), "{address}");
         }
         for address in
             ["10.0.0.1", "93.184.216.34", "100.64.0.1", "2001:db8::1", "fd12::1", "::ffff:10.0.0.1"]
         {
-            assert!(open.permits(asked("x.example", 80, false), address.parse().unwrap()), "{address}");
+            assert!(open.permits(target("x.example", 80, false), address.parse().unwrap()), "{address}");
         }
-        let block = Allowed { host: AllowHost::Block("127.0.0.0".parse().unwrap(), 8), port: Some(8080) };
+        let block = AllowEntry { host: AllowHost::Block("127.0.0.0".parse().unwrap(), 8), port: Some(8080) };
         let listed = rules(vec![any(), block]);
         for address in ["127.0.0.1", "::ffff:127.0.0.1"] {
-            assert!(listed.permits(asked("x", 8080, false), address.parse().unwrap()), "{address}");
-            assert!(!listed.permits(asked("x", 8081, false), address.parse().unwrap()), "{address}");
+            assert!(listed.permits(target("x", 8080, false), address.parse().unwrap()), "{address}");
+            assert!(!listed.permits(target("x", 8081, false), address.parse().unwrap()), "{address}");
         }
-        let metadata = Allowed { host: AllowHost::Block("100.100.100.200".parse().unwrap(), 32), port: None };
-        assert!(rules(vec![metadata]).permits(asked("x", 80, false), "100.100.100.200".parse().unwrap()));
+        let metadata =
+            AllowEntry { host: AllowHost::Block("100.100.100.200".parse().unwrap(), 32), port: None };
+        assert!(rules(vec![metadata]).permits(target("x", 80, false), "100.100.100.200".parse().unwrap()));
     }
 
     #[test]
     fn localhost_is_listed_by_name_and_leads_to_loopback_only() {
-        let rules = rules(vec![Allowed { host: AllowHost::Exact("localhost".into()), port: None }]);
-        assert!(rules.permits(asked("localhost", 80, false), "127.0.0.1".parse().unwrap()));
-        assert!(rules.permits(asked("localhost", 80, false), "::1".parse().unwrap()));
-        assert!(!rules.permits(asked("localhost", 80, false), "169.254.169.254".parse().unwrap()));
-        assert!(!rules.permits(asked("rebound.example", 80, false), "127.0.0.1".parse().unwrap()));
+        let rules = rules(vec![AllowEntry { host: AllowHost::Exact("localhost".into()), port: None }]);
+        assert!(rules.permits(target("localhost", 80, false), "127.0.0.1".parse().unwrap()));
+        assert!(rules.permits(target("localhost", 80, false), "::1".parse().unwrap()));
+        assert!(!rules.permits(target("localhost", 80, false), "169.254.169.254".parse().unwrap()));
+        assert!(!rules.permits(target("rebound.example", 80, false), "127.0.0.1".parse().unwrap()));
     }
 
     #[test]
     fn tunnels_go_to_listed_hosts_and_ports_only() {
         let public = "93.184.216.34".parse().unwrap();
-        assert!(rules(Vec::new()).permits(asked("a.example", 80, false), public));
-        assert!(!rules(Vec::new()).permits(asked("a.example", 443, true), public));
-        let below = Allowed { host: AllowHost::Below(".example".into()), port: None };
-        let other = Allowed { host: AllowHost::Exact("b.test".into()), port: Some(8443) };
+        assert!(rules(Vec::new()).permits(target("a.example", 80, false), public));
+        assert!(!rules(Vec::new()).permits(target("a.example", 443, true), public));
+        let below = AllowEntry { host: AllowHost::Below(".example".into()), port: None };
+        let other = AllowEntry { host: AllowHost::Exact("b.test".into()), port: Some(8443) };
         let rules = rules(vec![below, other]);
         for (host, port, connect, yes) in [
             ("a.example", 443, true, true),
@@ -288,7 +291,7 @@ mod tests {
             ("b.test", 443, true, false),
             ("c.test", 443, true, false),
         ] {
-            assert_eq!(rules.permits(asked(host, port, connect), public), yes, "{host}:{port}");
+            assert_eq!(rules.permits(target(host, port, connect), public), yes, "{host}:{port}");
         }
     }
 
@@ -296,8 +299,8 @@ mod tests {
     fn own_addresses_are_no_way_around() {
         let rules = rules(vec![any()]);
         rules.own.store(Arc::new(vec!["10.1.2.3:6102".parse().unwrap()]));
-        assert!(!rules.permits(asked("door", 6102, false), "10.1.2.3".parse().unwrap()));
-        assert!(!rules.permits(asked("door", 6102, false), "::ffff:10.1.2.3".parse().unwrap()));
-        assert!(rules.permits(asked("door", 6103, false), "10.1.2.3".parse().unwrap()));
+        assert!(!rules.permits(target("door", 6102, false), "10.1.2.3".parse().unwrap()));
+        assert!(!rules.permits(target("door", 6102, false), "::ffff:10.1.2.3".parse().unwrap()));
+        assert!(rules.permits(target("door", 6103, false), "10.1.2.3".parse().unwrap()));
     }
 }

@@ -48,13 +48,13 @@ pub struct StoreSettings {
 #[derive(Debug)]
 pub struct Store {
     settings: StoreSettings,
-    questions: mpsc::Sender<Question>,
-    state: Arc<State>,
+    queries: mpsc::Sender<StoreQuery>,
+    state: Arc<StoreState>,
 }
 
-/// What the threads and the driver know of the store.
+/// The state of a store, shared by the threads and the driver.
 #[derive(Debug, Default)]
-struct State {
+struct StoreState {
     up: AtomicBool,
     /// Why it is not, as [`StoreFailure`] numbers it.
     failure: AtomicU8,
@@ -64,18 +64,18 @@ struct State {
     failed: AtomicU64,
 }
 
-/// One request of one key.
+/// A query to the store: one request of one key.
 #[derive(Debug)]
-struct Question {
+struct StoreQuery {
     key: Vec<u8>,
     interval: u64,
     tolerance: u64,
-    response: oneshot::Sender<Result<Counted, StoreFailure>>,
+    response: oneshot::Sender<Result<StoreReply, StoreFailure>>,
 }
 
-/// What the script responds with.
+/// The reply of the script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Counted {
+struct StoreReply {
     admitted: bool,
     /// Microseconds that the TAT is ahead.
     ahead: u64,
@@ -100,10 +100,10 @@ impl Store {
     /// # Errors
     /// A URL that is none, in words.
     pub fn open(settings: StoreSettings) -> Result<(Arc<Self>, Driver), String> {
-        let (questions, receiver) = mpsc::channel(MOST_UNDER_WAY);
-        let state = Arc::<State>::default();
+        let (queries, receiver) = mpsc::channel(MOST_UNDER_WAY);
+        let state = Arc::<StoreState>::default();
         let driver = Driver::new(&settings, receiver, Arc::clone(&state))?;
-        Ok((Arc::new(Self { settings, questions, state }), driver))
+        Ok((Arc::new(Self { settings, queries, state }), driver))
     }
 
     /// What it was opened with.
@@ -140,17 +140,17 @@ impl Store {
         if counted.is_err() {
             self.state.failed.fetch_add(1, Ordering::Relaxed);
         }
-        counted.map(|Counted { admitted, ahead }| match admitted {
+        counted.map(|StoreReply { admitted, ahead }| match admitted {
             true => gcra.admitted(ahead),
             false => gcra.refused(ahead),
         })
     }
 
-    async fn ask(&self, key: Vec<u8>, gcra: &Gcra) -> Result<Counted, StoreFailure> {
-        let Some(_under_way) = UnderWay::begin(&self.state) else { return Err(StoreFailure::Busy) };
+    async fn ask(&self, key: Vec<u8>, gcra: &Gcra) -> Result<StoreReply, StoreFailure> {
+        let Some(_under_way) = InFlightQuery::begin(&self.state) else { return Err(StoreFailure::Busy) };
         let (response, responded) = oneshot::channel();
-        let question = Question { key, interval: gcra.interval(), tolerance: gcra.tolerance(), response };
-        if self.questions.try_send(question).is_err() {
+        let query = StoreQuery { key, interval: gcra.interval(), tolerance: gcra.tolerance(), response };
+        if self.queries.try_send(query).is_err() {
             return Err(StoreFailure::Busy);
         }
         match timeout(self.settings.timeout, responded).await {
@@ -165,7 +165,7 @@ impl Store {
     }
 }
 
-impl State {
+impl StoreState {
     /// Takes the store out. Whether it was in.
     fn trip(&self, failure: StoreFailure) -> bool {
         self.failure.store(failure.number(), Ordering::Relaxed);
@@ -211,17 +211,17 @@ impl StoreFailure {
     }
 }
 
-/// A question that is under way, until it is dropped.
-struct UnderWay<'a>(&'a State);
+/// Counts a query as in flight until it is dropped.
+struct InFlightQuery<'a>(&'a StoreState);
 
-impl<'a> UnderWay<'a> {
-    fn begin(state: &'a State) -> Option<Self> {
+impl<'a> InFlightQuery<'a> {
+    fn begin(state: &'a StoreState) -> Option<Self> {
         let under_way = Self(state);
         (state.under_way.fetch_add(1, Ordering::Relaxed) < MOST_UNDER_WAY).then_some(under_way)
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for InFlightQuery<'_> {
     fn drop(&mut self) {
         self.0.under_way.fetch_sub(1, Ordering::Relaxed);
     }

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::time::Duration;
 
 use keepwarm_egress::{
-    Door, EndpointState, Found, HealthSettings, Place, Probe, Source, Upstream, UpstreamSettings, attend,
+    DiscoveredEndpoint, Door, EndpointState, HealthSettings, Probe, Source, SourceAddress, Upstream,
+    UpstreamSettings, run_health_checks,
 };
 use keepwarm_net::{CaSource, ClientTls, Endpoint, Pem, Protocol, Scheme, TlsSettings, TlsVersion};
 use keepwarm_policy::health;
@@ -16,14 +17,14 @@ use crate::harness::{BOUND, Server, status, wait_until};
 use crate::origin::Origin;
 
 /// An upstream of these servers, its door, and who looks after its endpoints.
-struct Checked {
+struct CheckedUpstream {
     upstream: Arc<Upstream>,
     door: Server,
 }
 
-impl Checked {
+impl CheckedUpstream {
     fn start(origins: &[&Origin], change: impl FnOnce(&mut UpstreamSettings)) -> Self {
-        let places = origins.iter().map(|origin| source(Place::Address(origin.address))).collect();
+        let places = origins.iter().map(|origin| source(SourceAddress::Address(origin.address))).collect();
         let mut settings = UpstreamSettings::new(Scheme::Http, places);
         settings.health = Some(health());
         change(&mut settings);
@@ -31,7 +32,7 @@ impl Checked {
         assert!(upstream.publish_literal());
         let door = Server::start(Arc::new(Door::new(Arc::clone(&upstream), None)));
         let watched = Arc::downgrade(&upstream);
-        door.remote().spawn(move || attend(watched));
+        door.remote().spawn(move || run_health_checks(watched));
         Self { upstream, door }
     }
 
@@ -66,14 +67,14 @@ fn health() -> HealthSettings {
     }
 }
 
-fn source(place: Place) -> Source {
-    Source { place, authority: "search.test:81".into(), weight: 1, priority: 0 }
+fn source(address: SourceAddress) -> Source {
+    Source { address, authority: "search.test:81".into(), weight: 1, priority: 0 }
 }
 
 #[test]
 fn an_endpoint_that_fails_its_checks_gets_no_calls_until_it_passes() {
     let (one, two) = (Origin::start(None), Origin::start(None));
-    let checked = Checked::start(&[&one, &two], |_| ());
+    let checked = CheckedUpstream::start(&[&one, &two], |_| ());
     wait_until(|| one.checks() >= 2 && two.checks() >= 2, "checks of both");
     assert!(checked.state(&one).is_healthy() && checked.state(&two).is_healthy());
     assert_eq!(one.host_of_checks(), "search.test:81");
@@ -98,7 +99,7 @@ fn an_endpoint_that_fails_its_checks_gets_no_calls_until_it_passes() {
 #[test]
 fn when_all_fail_all_are_called() {
     let (one, two) = (Origin::start(None), Origin::start(None));
-    let checked = Checked::start(&[&one, &two], |_| ());
+    let checked = CheckedUpstream::start(&[&one, &two], |_| ());
     for origin in [&one, &two] {
         origin.respond_to_checks_with(500);
     }
@@ -112,7 +113,7 @@ fn a_server_that_hangs_or_is_gone_fails_and_one_that_is_back_passes() {
     let hanging = Origin::start(None);
     let gone = Origin::start(None);
     let gone_at = gone.address;
-    let checked = Checked::start(&[&hanging, &gone], |settings| {
+    let checked = CheckedUpstream::start(&[&hanging, &gone], |settings| {
         settings.health.as_mut().unwrap().timeout = Duration::from_millis(100);
     });
     let state = checked.state(&gone);
@@ -140,7 +141,7 @@ fn a_server_that_hangs_or_is_gone_fails_and_one_that_is_back_passes() {
 fn a_connection_is_enough_where_only_that_is_asked() {
     let origin = Origin::start(None);
     origin.respond_to_checks_with(500);
-    let checked = Checked::start(&[&origin], |settings| {
+    let checked = CheckedUpstream::start(&[&origin], |settings| {
         settings.health.as_mut().unwrap().probe = Probe::Connect;
     });
     let state = checked.state(&origin);
@@ -152,7 +153,7 @@ fn a_connection_is_enough_where_only_that_is_asked() {
 #[test]
 fn settings_that_change_are_followed_and_without_checks_all_are_healthy() {
     let origin = Origin::start(None);
-    let checked = Checked::start(&[&origin], |settings| settings.health = None);
+    let checked = CheckedUpstream::start(&[&origin], |settings| settings.health = None);
     origin.respond_to_checks_with(500);
     assert_eq!(checked.call(), 200);
     assert_eq!(origin.checks(), 0);
@@ -166,10 +167,10 @@ fn settings_that_change_are_followed_and_without_checks_all_are_healthy() {
 fn endpoints_that_come_are_checked_and_begin_slowly() {
     let (one, two) = (Origin::start(None), Origin::start(None));
     let hour = Some(Duration::from_secs(3600));
-    let checked = Checked::start(&[&one], |settings| settings.slow_start = hour);
+    let checked = CheckedUpstream::start(&[&one], |settings| settings.slow_start = hour);
     wait_until(|| one.checks() > 0, "a check");
     assert_eq!(checked.state(&one).warmth(), 1000, "it was there from the beginning");
-    let found = |origin: &Origin| Found {
+    let found = |origin: &Origin| DiscoveredEndpoint {
         endpoint: Endpoint::Tcp(origin.address),
         weight: 1,
         priority: 0,
@@ -198,7 +199,7 @@ fn endpoints_that_come_are_checked_and_begin_slowly() {
 fn checks_are_encrypted_where_calls_are() {
     let (server, ca) = certificates("search.test");
     let origin = Origin::start(Some(server));
-    let checked = Checked::start(&[&origin], |settings| settings.scheme = Scheme::Https);
+    let checked = CheckedUpstream::start(&[&origin], |settings| settings.scheme = Scheme::Https);
     let state = checked.state(&origin);
     // In clear it is no server at all.
     wait_until(|| !state.is_healthy(), "a check in clear");
@@ -239,14 +240,14 @@ fn certificates(name: &str) -> (Arc<ServerConfig>, String) {
 fn checks_speak_the_protocol_of_calls() {
     let status = Arc::new(AtomicU16::new(200));
     let (address, checks) = http2_origin(Arc::clone(&status));
-    let mut settings = UpstreamSettings::new(Scheme::Http, vec![source(Place::Address(address))]);
+    let mut settings = UpstreamSettings::new(Scheme::Http, vec![source(SourceAddress::Address(address))]);
     settings.protocol = Protocol::Http2;
     settings.health = Some(health());
     let upstream = Upstream::new("search", settings);
     assert!(upstream.publish_literal());
     let plane = keepwarm_net::DataPlane::start_named("checks", 1).unwrap();
     let watched = Arc::downgrade(&upstream);
-    plane.remotes()[0].spawn(move || attend(watched));
+    plane.remotes()[0].spawn(move || run_health_checks(watched));
     let state = Arc::clone(&upstream.endpoints().endpoints[0].state);
     wait_until(|| checks.load(Ordering::SeqCst) >= 2, "checks");
     assert!(state.is_healthy());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keepwarm_egress::{
-    LimitKey, OnStoreFailure, RateLimitSettings, RateLimited, RateLimiter, Store, StoreSettings,
+    LimitKey, OnStoreFailure, RateLimitHandler, RateLimitSettings, RateLimiter, Store, StoreSettings,
 };
 use keepwarm_net::{Exchange, Handler, Refusal, respond_with_refusal};
 use keepwarm_policy::gcra::Quota;
@@ -65,7 +65,7 @@ impl Keepwarm {
         let quota = Quota { count: limit.burst, period: limit.period, burst: limit.burst };
         let settings = RateLimitSettings { quota, key: limit.key, on_store_failure: limit.on_store_failure };
         let limiter = RateLimiter::new(limit.name, settings, store.clone());
-        let server = Server::start(Arc::new(RateLimited::new(Arc::new(Hello), Arc::clone(&limiter))));
+        let server = Server::start(Arc::new(RateLimitHandler::new(Arc::new(Hello), Arc::clone(&limiter))));
         let it = Self { limiter, store, server };
         if it.store.is_some() {
             it.wait_for_store(true);

@@ -7,18 +7,18 @@ use std::net::IpAddr;
 use keepwarm_config::{Bind, Secret};
 use keepwarm_net::Request;
 
-/// What a request would do.
+/// Whether a request reads or changes something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Act {
+pub(super) enum Operation {
     /// It looks.
     Read,
     /// It changes something.
     Write,
 }
 
-/// Why a request is refused.
+/// Why the guard rejects a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Denied {
+pub(super) enum GuardError {
     /// A page of another site sent it.
     ForeignOrigin,
     /// It was sent to a name that is not this listener's.
@@ -29,7 +29,7 @@ pub(super) enum Denied {
     ReadOnly,
 }
 
-impl Denied {
+impl GuardError {
     pub(super) fn status(self) -> u16 {
         match self {
             Self::NoToken => 401,
@@ -73,17 +73,17 @@ impl Guard {
     }
 
     /// Whether a request may do what it would do.
-    pub(super) fn check(&self, request: &Request, act: Act) -> Result<(), Denied> {
+    pub(super) fn check(&self, request: &Request, operation: Operation) -> Result<(), GuardError> {
         let fields = &request.head.fields;
         let authority = request.head.authority();
         if request.is_cross_origin() || fields.all("origin").any(|origin| !is_own_origin(origin, authority)) {
-            return Err(Denied::ForeignOrigin);
+            return Err(GuardError::ForeignOrigin);
         }
         if matches!(self.bind, Bind::Unix(_)) {
             return Ok(());
         }
         let knows = match (&self.token, fields.first("authorization")) {
-            (Some(token), Some(given)) if !is_token(given, token) => return Err(Denied::NoToken),
+            (Some(token), Some(given)) if !is_token(given, token) => return Err(GuardError::NoToken),
             (Some(_), given) => given.is_some(),
             // A field for nobody: some proxies and clients always send one.
             (None, _) => false,
@@ -95,13 +95,13 @@ impl Guard {
         // No browser leaves it out; load balancers that check by HTTP/1.0 do.
         let is_unnamed = authority.is_empty() && fields.first("host").is_none();
         if !is_unnamed && !self.is_own_host(host_of(authority), local) {
-            return Err(Denied::ForeignHost);
+            return Err(GuardError::ForeignHost);
         }
-        match (act, &self.token) {
-            (Act::Write, None) => Err(Denied::ReadOnly),
-            (Act::Write, Some(_)) => Err(Denied::NoToken),
-            (Act::Read, _) if !self.bind.is_local() => Err(Denied::NoToken),
-            (Act::Read, _) => Ok(()),
+        match (operation, &self.token) {
+            (Operation::Write, None) => Err(GuardError::ReadOnly),
+            (Operation::Write, Some(_)) => Err(GuardError::NoToken),
+            (Operation::Read, _) if !self.bind.is_local() => Err(GuardError::NoToken),
+            (Operation::Read, _) => Ok(()),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keepwarm_workers::dispatch::Pulse;
+use keepwarm_workers::dispatch::AppHealth;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -60,19 +60,19 @@ pub(super) async fn ready(view: &View) -> Health {
         return Health::of(stuck.into_iter().map(|index| part(&format!("data-{index}"), false)).collect());
     }
     let served = view.served();
-    let mut asked = tokio::task::JoinSet::new();
-    for (place, (name, _)) in served.apps.iter().enumerate() {
+    let mut checks = tokio::task::JoinSet::new();
+    for (index, (name, _)) in served.apps.iter().enumerate() {
         let (name, app) = (name.clone(), view.links.app(name));
-        asked.spawn(async move {
-            let pulse = match app {
-                Some(app) => app.pulse(RESPONSE).await,
-                None => Pulse::NoWorker(None),
+        checks.spawn(async move {
+            let health = match app {
+                Some(app) => app.check_health(RESPONSE).await,
+                None => AppHealth::NoWorker(None),
             };
-            (place, name, pulse.is_good(), words(&pulse))
+            (index, name, health.is_good(), words(&health))
         });
     }
-    let mut responses = asked.join_all().await;
-    responses.sort_by_key(|(place, ..)| *place);
+    let mut responses = checks.join_all().await;
+    responses.sort_by_key(|(index, ..)| *index);
     let mut health =
         Health::of(responses.into_iter().map(|(_, name, good, words)| (name, good, words)).collect());
     health.degraded = stuck
@@ -82,16 +82,16 @@ pub(super) async fn ready(view: &View) -> Health {
     health
 }
 
-fn words(pulse: &Pulse) -> String {
-    match pulse {
-        Pulse::Responded(after) => format!("a worker answered in {:.1} ms", after.as_secs_f64() * 1e3),
-        Pulse::Busy(1) => "its worker is busy with requests".to_owned(),
-        Pulse::Busy(workers) => format!("{workers} workers are busy with requests"),
-        Pulse::Silent(1) => "its worker is idle but does not respond".to_owned(),
-        Pulse::Silent(workers) => format!("{workers} workers are idle but none responds"),
-        Pulse::Away(address) => format!("no server accepts connections at {address}"),
-        Pulse::NoWorker(Some(reason)) => format!("given up: {reason}"),
-        Pulse::NoWorker(None) => "no worker is ready".to_owned(),
+fn words(health: &AppHealth) -> String {
+    match health {
+        AppHealth::Responded(after) => format!("a worker answered in {:.1} ms", after.as_secs_f64() * 1e3),
+        AppHealth::Busy(1) => "its worker is busy with requests".to_owned(),
+        AppHealth::Busy(workers) => format!("{workers} workers are busy with requests"),
+        AppHealth::Silent(1) => "its worker is idle but does not respond".to_owned(),
+        AppHealth::Silent(workers) => format!("{workers} workers are idle but none responds"),
+        AppHealth::Away(address) => format!("no server accepts connections at {address}"),
+        AppHealth::NoWorker(Some(reason)) => format!("given up: {reason}"),
+        AppHealth::NoWorker(None) => "no worker is ready".to_owned(),
     }
 }
 

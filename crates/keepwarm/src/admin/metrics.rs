@@ -8,16 +8,16 @@ use std::time::UNIX_EPOCH;
 use keepwarm_telemetry::cells::Times;
 use keepwarm_telemetry::counters;
 use keepwarm_telemetry::meters::{CLASSES, ListenerTotals, RouteTotals};
-use keepwarm_workers::supervisor::{Death, Reason, Recycled, WorkerState};
+use keepwarm_workers::supervisor::{Death, Reason, RecycleReason, WorkerState};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
 use super::exposition::{Family, Row, Value};
 use super::process;
-use crate::status::view::{AppStatus, ListenerStatus, RouteStatus, Status, WorkerStatus};
+use crate::status::view::{AppStatus, ListenerStatus, RouteStatus, StatusSnapshot, WorkerStatus};
 
 /// All of them.
-pub(super) fn families(status: &Status) -> Vec<Family> {
+pub(super) fn families(status: &StatusSnapshot) -> Vec<Family> {
     let mut all = requests(status);
     all.extend(workers(status));
     all.extend(listeners(&status.listeners));
@@ -28,7 +28,7 @@ pub(super) fn families(status: &Status) -> Vec<Family> {
     all
 }
 
-fn requests(status: &Status) -> Vec<Family> {
+fn requests(status: &StatusSnapshot) -> Vec<Family> {
     let classes = status.routes.iter().flat_map(|route| {
         CLASSES.iter().zip(route.totals.classes).map(|(class, count)| {
             let mut labels = of_route(route);
@@ -99,7 +99,7 @@ fn of_app(app: &str) -> Vec<(&'static str, String)> {
     vec![("app", app.to_owned())]
 }
 
-fn workers(status: &Status) -> Vec<Family> {
+fn workers(status: &StatusSnapshot) -> Vec<Family> {
     let states = status.apps.iter().flat_map(|app| {
         WorkerState::ALL.iter().map(|state| {
             let here =
@@ -148,7 +148,7 @@ fn workers(status: &Status) -> Vec<Family> {
             "keepwarm_worker_recycles",
             "Workers replaced on purpose, without a loss",
             None,
-            reasons::<Recycled>(&status.apps, |counts| &counts.recycles),
+            reasons::<RecycleReason>(&status.apps, |counts| &counts.recycles),
         ),
         counter(
             "keepwarm_worker_deaths",
@@ -308,7 +308,7 @@ fn spill() -> Vec<Family> {
     ]
 }
 
-fn about(status: &Status) -> Vec<Family> {
+fn about(status: &StatusSnapshot) -> Vec<Family> {
     let one = |value| vec![Row { labels: Vec::new(), value }];
     let started = status.started.duration_since(UNIX_EPOCH).unwrap_or_default();
     let process = process::look();

@@ -7,8 +7,8 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use keepwarm_config as config;
 use keepwarm_egress::{
-    AllowHost, Allowed, CallLimits, DnsSettings, HashKey, HealthSettings, Place, Probe, ProxyRules, Source,
-    UpstreamSettings,
+    AllowEntry, AllowHost, CallLimits, DnsSettings, HashKey, HealthSettings, Probe, ProxyRules, Source,
+    SourceAddress, UpstreamSettings,
 };
 use keepwarm_net::{PoolSettings, Protocol, Scheme};
 use keepwarm_policy::{BudgetSettings, Timeouts, balance, breaker, health, hedge, outlier, retry};
@@ -79,7 +79,7 @@ pub(crate) fn protocol(upstream: &config::Upstream) -> Protocol {
 
 /// What a forward proxy may call.
 pub(crate) fn proxy_rules(proxy: &config::ForwardProxy, own: Arc<ArcSwap<Vec<SocketAddr>>>) -> ProxyRules {
-    let allowed = |target: &config::ProxyTarget| Allowed {
+    let allowed = |target: &config::ProxyTarget| AllowEntry {
         host: match &target.host {
             config::ProxyHost::Any => AllowHost::Any,
             config::ProxyHost::Name(config::HostPattern::Exact(host)) => AllowHost::Exact(host.clone()),
@@ -110,12 +110,12 @@ pub(crate) fn by_authority(
 
 fn sources(upstream: &config::Upstream) -> Vec<Source> {
     let source = |endpoint: &config::UpstreamEndpoint| Source {
-        place: match (&upstream.dns.srv, &endpoint.address) {
-            (Some(name), _) => Place::Srv(name.clone()),
-            (None, config::EndpointAddress::Ip(address)) => Place::Address(*address),
-            (None, config::EndpointAddress::Unix(path)) => Place::Unix(path.clone()),
+        address: match (&upstream.dns.srv, &endpoint.address) {
+            (Some(name), _) => SourceAddress::Srv(name.clone()),
+            (None, config::EndpointAddress::Ip(address)) => SourceAddress::Address(*address),
+            (None, config::EndpointAddress::Unix(path)) => SourceAddress::Unix(path.clone()),
             (None, config::EndpointAddress::Name { host, port }) => {
-                Place::Name { host: host.clone(), port: *port }
+                SourceAddress::Name { host: host.clone(), port: *port }
             }
         },
         authority: endpoint.authority.as_str().into(),

@@ -4,9 +4,9 @@ use keepwarm_doctor::{Probe, Settings, Target};
 
 use crate::cli::Check;
 
-/// What is examined.
+/// A server to check.
 #[derive(Debug)]
-pub(super) struct Subject {
+pub(super) struct CheckTarget {
     /// What it is, besides its URL.
     pub(super) label: Option<String>,
     pub(super) target: Target,
@@ -14,7 +14,7 @@ pub(super) struct Subject {
     pub(super) settings: Option<Settings>,
 }
 
-impl Subject {
+impl CheckTarget {
     /// As it is called while it is examined.
     pub(super) fn name(&self) -> String {
         self.label.clone().unwrap_or_else(|| self.target.to_string())
@@ -25,12 +25,12 @@ impl Subject {
 ///
 /// # Errors
 /// What is wrong, and what was expected.
-pub(super) fn read(options: &Check) -> Result<(Settings, Vec<Subject>), String> {
-    let which = &options.which;
+pub(super) fn read(options: &Check) -> Result<(Settings, Vec<CheckTarget>), String> {
+    let selector = &options.selector;
     for (option, given) in [
-        ("--config", which.config.is_some()),
-        ("--pid", which.pid.is_some()),
-        ("--pid-file", which.pid_file.is_some()),
+        ("--config", selector.config.is_some()),
+        ("--pid", selector.pid.is_some()),
+        ("--pid-file", selector.pid_file.is_some()),
     ] {
         if given && !options.own {
             return Err(format!("{option} selects the instance for --self; pass --self, and no URL"));
@@ -41,7 +41,7 @@ pub(super) fn read(options: &Check) -> Result<(Settings, Vec<Subject>), String> 
     for url in &options.urls {
         let target = Target::parse(url).map_err(|error| error.to_string())?;
         let target = allowed(target, &settings);
-        subjects.push(Subject { label: None, target, settings: None });
+        subjects.push(CheckTarget { label: None, target, settings: None });
     }
     Ok((settings, subjects))
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use keepwarm_doctor::{Server, Settings, Target};
 
-use super::Subject;
+use super::CheckTarget;
 use crate::cli::Check;
 use crate::find::Instance;
 use crate::{complain, exit, subjects};
@@ -14,13 +14,13 @@ use crate::{complain, exit, subjects};
 ///
 /// # Errors
 /// There is nothing to examine: said already, with the exit status that says so.
-pub(super) fn subjects(options: &Check, settings: &Settings) -> Result<Vec<Subject>, ExitCode> {
+pub(super) fn subjects(options: &Check, settings: &Settings) -> Result<Vec<CheckTarget>, ExitCode> {
     let unreached = ExitCode::from(super::status::UNREACHED);
     let refuse = |message: &str| {
         complain(message);
         Err(unreached)
     };
-    let instance = Instance::meant(&options.which)
+    let instance = Instance::meant(&options.selector)
         .map_err(|status| if status == ExitCode::from(exit::FAILED) { unreached } else { status })?;
     let response = match instance.ask("subjects") {
         Ok(response) => response,
@@ -30,7 +30,7 @@ pub(super) fn subjects(options: &Check, settings: &Settings) -> Result<Vec<Subje
         return refuse("the running Keepwarm has a version that this one cannot examine");
     };
     let mut subjects = Vec::new();
-    for one in all.iter().filter_map(subjects::Subject::from_json) {
+    for one in all.iter().filter_map(subjects::OwnTarget::from_json) {
         match subject(&one, settings) {
             Ok(subject) => subjects.push(subject),
             Err(why) => complain(&format!("{} ({}) is not examined: {why}", one.label, one.url)),
@@ -42,7 +42,7 @@ pub(super) fn subjects(options: &Check, settings: &Settings) -> Result<Vec<Subje
     }
 }
 
-fn subject(one: &subjects::Subject, settings: &Settings) -> Result<Subject, String> {
+fn subject(one: &subjects::OwnTarget, settings: &Settings) -> Result<CheckTarget, String> {
     if let Some(why) = &one.skipped {
         return Err(why.clone());
     }
@@ -66,5 +66,5 @@ fn subject(one: &subjects::Subject, settings: &Settings) -> Result<Subject, Stri
     if let Some((cert, key)) = &one.identity {
         settings.identify(cert, key)?;
     }
-    Ok(Subject { label: Some(one.label.clone()), target, settings: Some(settings) })
+    Ok(CheckTarget { label: Some(one.label.clone()), target, settings: Some(settings) })
 }

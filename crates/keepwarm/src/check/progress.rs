@@ -12,11 +12,11 @@ pub(super) struct Progress {
     /// Whether there is a line to rewrite.
     line: bool,
     probes: usize,
-    state: Mutex<State>,
+    state: Mutex<ProgressState>,
 }
 
 #[derive(Default)]
-struct State {
+struct ProgressState {
     subject: String,
     begun: usize,
 }
@@ -31,7 +31,7 @@ impl Progress {
     /// Another server is examined.
     pub(super) fn subject(&self, name: &str) {
         let mut state = self.state();
-        *state = State { subject: clean(name), begun: 0 };
+        *state = ProgressState { subject: clean(name), begun: 0 };
         if self.wire {
             say(&format!("* {}\n", state.subject));
         }
@@ -55,7 +55,7 @@ impl Progress {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ProgressState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

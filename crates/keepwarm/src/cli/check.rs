@@ -8,7 +8,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use keepwarm_doctor::{Probe, REQUESTS_PER_SECOND};
 
-use super::Which;
+use super::InstanceSelector;
 
 /// What it does, in full.
 pub(super) const ABOUT: &str = "Check any HTTP server for known stalls, by its behavior on the wire. For each probe, the report has a verdict \
@@ -32,7 +32,7 @@ pub(crate) struct Check {
     #[arg(long = "self", conflicts_with = "urls")]
     pub(crate) own: bool,
     #[command(flatten)]
-    pub(crate) which: Which,
+    pub(crate) selector: InstanceSelector,
     /// Print JSON: an object for one URL, an array for several
     #[arg(long)]
     pub(crate) json: bool,

@@ -15,7 +15,7 @@ use keepwarm_workers::dispatch::Links;
 use keepwarm_workers::supervisor::{AppSpec, Options, StartFailure, Supervisor};
 
 use crate::assemble::{self, DoorVariables};
-use crate::run::signals::Ends;
+use crate::run::signals::StopSignals;
 use crate::{complain, exit, file_limit, language, version};
 
 /// Boots the apps one after another, so that each has the machine for itself and what it prints stands together. `name` is that of the configuration.
@@ -49,7 +49,7 @@ pub(crate) fn boot(name: &str, mut config: Config) -> ExitCode {
 
 /// Gives how many could not be started.
 async fn boot_all(config: &Config) -> Result<usize, String> {
-    let mut ends = Ends::new().map_err(|error| format!("cannot receive signals: {error}"))?;
+    let mut stop_signals = StopSignals::new().map_err(|error| format!("cannot receive signals: {error}"))?;
     file_limit::raise(false);
     let plane = DataPlane::start(1).map_err(|error| format!("cannot start a data-plane thread: {error}"))?;
     let doors =
@@ -59,7 +59,7 @@ async fn boot_all(config: &Config) -> Result<usize, String> {
     for app in &config.apps {
         match &app.address {
             Some(_) => say(&format!("app {:?}: not started, because it runs already", app.name)),
-            None => failed += usize::from(!boot_one(config, app, &doors, &plane, &mut ends).await?),
+            None => failed += usize::from(!boot_one(config, app, &doors, &plane, &mut stop_signals).await?),
         }
     }
     plane.stop();
@@ -75,7 +75,7 @@ async fn boot_one(
     app: &App,
     doors: &DoorVariables,
     plane: &DataPlane,
-    ends: &mut Ends,
+    stop_signals: &mut StopSignals,
 ) -> Result<bool, String> {
     let spec = assemble::spec(app, doors).map_err(|error| format!("cannot unpack an adapter: {error}"))?;
     // One try: who waits wants to read why it failed.
@@ -89,7 +89,7 @@ async fn boot_one(
         .map_err(|error| format!("cannot start the supervisor: {error}"))?;
     let failures = tokio::select! {
         failures = supervisor.wait_first_boot() => Ok(failures),
-        () = ends.heard() => Err(format!("app {:?}: stopped by a signal before its worker was ready", app.name)),
+        () = stop_signals.heard() => Err(format!("app {:?}: stopped by a signal before its worker was ready", app.name)),
     };
     let took = began.elapsed();
     if let Ok([]) = failures.as_deref() {
@@ -98,7 +98,7 @@ async fn boot_one(
     let grace = if failures.is_ok() { config.server.shutdown_grace } else { Duration::ZERO };
     tokio::select! {
         () = supervisor.stop(grace) => {}
-        () = ends.heard() => supervisor.stop(Duration::ZERO).await,
+        () = stop_signals.heard() => supervisor.stop(Duration::ZERO).await,
     }
     let failures = failures?;
     let is_ready = failures.is_empty();
@@ -110,7 +110,7 @@ async fn boot_one(
 
 /// What is said of an app whose worker is ready.
 fn ready(app: &App, links: &Links, took: Duration) -> String {
-    let about = links.app(&app.name).and_then(|app| app.about());
+    let about = links.app(&app.name).and_then(|app| app.description());
     let program = language::describe_interpreter(app).map(|program| format!("by {program}"));
     let title = assemble::title(app);
     let details: Vec<_> =

@@ -12,11 +12,11 @@ use keepwarm_net::{OpenConnections, Remote};
 use tokio::time::Instant;
 
 use super::server::Server;
-use super::signals::Ends;
+use super::signals::StopSignals;
 
-/// How much an end waits for.
+/// How a process shuts down.
 #[derive(Debug, Clone)]
-pub(super) enum Ending {
+pub(super) enum ShutdownMode {
     /// SIGTERM: also for the next requests of idle connections, for a little.
     Graceful,
     /// Ctrl-C: for requests only.
@@ -36,17 +36,17 @@ const LOOK: Duration = Duration::from_millis(100);
 
 impl Server {
     /// Ends what is served; a second signal ends it at once.
-    pub(super) async fn stop(&mut self, ends: &mut Ends, ending: Ending) -> ExitCode {
+    pub(super) async fn stop(&mut self, stop_signals: &mut StopSignals, mode: ShutdownMode) -> ExitCode {
         let grace = self.config.server.shutdown_grace;
         let end = Instant::now() + grace;
         self.readiness.set(false);
-        if !matches!(ending, Ending::HandedOver { .. }) {
+        if !matches!(mode, ShutdownMode::HandedOver { .. }) {
             self.service_manager.stopping();
         }
         tracing::info!(connections = self.listeners.open.count(), ?grace, "stopping");
         tokio::select! {
-            () = self.drain(ending, end) => {}
-            () = ends.again() => tracing::warn!("stopping at once"),
+            () = self.drain(mode, end) => {}
+            () = stop_signals.again() => tracing::warn!("stopping at once"),
         }
         self.supervisor.stop(Duration::ZERO).await;
         self.listeners.end_doors();
@@ -60,10 +60,10 @@ impl Server {
 
     /// Lets what is under way end, in this order: new connections are refused, requests answered with `Connection: close`, streams and
     /// WebSockets told goodbye, workers drained; and last the doors, which workers call to their end.
-    async fn drain(&mut self, ending: Ending, end: Instant) {
-        match &ending {
-            Ending::HandedOver { taken, .. } => self.listeners.hand_over(taken),
-            Ending::Graceful | Ending::Interactive => {
+    async fn drain(&mut self, mode: ShutdownMode, end: Instant) {
+        match &mode {
+            ShutdownMode::HandedOver { taken, .. } => self.listeners.hand_over(taken),
+            ShutdownMode::Graceful | ShutdownMode::Interactive => {
                 // Readiness has failed: a load balancer has this time to notice, and meets open doors until then.
                 let delay = tokio::time::sleep(self.config.server.drain_delay);
                 let _ = tokio::time::timeout_at(end, delay).await;
@@ -74,9 +74,9 @@ impl Server {
         let left = end.saturating_duration_since(Instant::now());
         let clients_end = end - WORKERS.min(left / 4);
         let left = clients_end.saturating_duration_since(Instant::now());
-        let idle = match ending {
-            Ending::Interactive => None,
-            Ending::Graceful | Ending::HandedOver { .. } => Some(self.config.server.drain_idle),
+        let idle = match mode {
+            ShutdownMode::Interactive => None,
+            ShutdownMode::Graceful | ShutdownMode::HandedOver { .. } => Some(self.config.server.drain_idle),
         };
         let open = Arc::clone(&self.listeners.open);
         let clients = quiet(&open, idle, &self.view.remotes);

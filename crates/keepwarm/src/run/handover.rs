@@ -30,9 +30,9 @@ pub(super) const SOCKETS: usize = 64;
 /// The longest packet. A failure is told in fewer bytes, a listener in far fewer.
 pub(super) const PACKET: usize = 32 * 1024;
 
-/// One packet.
+/// A message between the old and the new process of an upgrade: one packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Say {
+pub(super) enum HandoverMessage {
     /// The sockets of this `bind` are beside this packet; `lent`: systemd keeps them, too.
     Listener { bind: String, lent: bool },
     /// No more listeners. Beside it how many workers each app has whose number follows its load.
@@ -45,7 +45,7 @@ pub(super) enum Say {
     Go,
 }
 
-impl Say {
+impl HandoverMessage {
     fn to_bytes(&self) -> Vec<u8> {
         let value = match self {
             Self::Listener { bind, lent } => json!({ "say": "listener", "bind": bind, "lent": lent }),
@@ -89,7 +89,7 @@ fn sizes(value: &Value) -> BTreeMap<String, usize> {
 }
 
 /// Sends a packet, with the sockets beside it: at most [`SOCKETS`].
-pub(super) fn send(to: impl AsFd, say: &Say, sockets: &[&Bound]) -> io::Result<()> {
+pub(super) fn send(to: impl AsFd, say: &HandoverMessage, sockets: &[&Bound]) -> io::Result<()> {
     let descriptors: Vec<BorrowedFd<'_>> = sockets.iter().map(|socket| socket.as_fd()).collect();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(SOCKETS))];
     let mut beside = SendAncillaryBuffer::new(&mut space);
@@ -101,7 +101,7 @@ pub(super) fn send(to: impl AsFd, say: &Say, sockets: &[&Bound]) -> io::Result<(
 }
 
 /// The next packet and what was beside it; `None`: the other process has gone.
-pub(super) fn receive(from: impl AsFd) -> io::Result<Option<(Say, Vec<OwnedFd>)>> {
+pub(super) fn receive(from: impl AsFd) -> io::Result<Option<(HandoverMessage, Vec<OwnedFd>)>> {
     let mut bytes = vec![0; PACKET];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(SOCKETS))];
     let mut beside = RecvAncillaryBuffer::new(&mut space);
@@ -127,7 +127,7 @@ pub(super) fn receive(from: impl AsFd) -> io::Result<Option<(Say, Vec<OwnedFd>)>
         }
     }
     match bytes.get(..got.bytes).filter(|bytes| !bytes.is_empty()) {
-        Some(bytes) => Ok(Some((Say::from_bytes(bytes)?, sockets))),
+        Some(bytes) => Ok(Some((HandoverMessage::from_bytes(bytes)?, sockets))),
         None => Ok(None),
     }
 }
@@ -145,11 +145,11 @@ mod tests {
     fn packets_arrive_as_they_were_sent() {
         let (ours, theirs) = pair();
         let all = [
-            Say::Listener { bind: "unix:/a b".to_owned(), lent: true },
-            Say::End { sizes: [("shop".to_owned(), 3)].into() },
-            Say::Ready { taken: ["127.0.0.1:80".to_owned()].into() },
-            Say::Failed("because\n\"so\"".to_owned()),
-            Say::Go,
+            HandoverMessage::Listener { bind: "unix:/a b".to_owned(), lent: true },
+            HandoverMessage::End { sizes: [("shop".to_owned(), 3)].into() },
+            HandoverMessage::Ready { taken: ["127.0.0.1:80".to_owned()].into() },
+            HandoverMessage::Failed("because\n\"so\"".to_owned()),
+            HandoverMessage::Go,
         ];
         for say in all {
             send(&ours, &say, &[]).unwrap();
@@ -165,7 +165,7 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let bound = Bound::adopt(listener.into()).unwrap();
-        let say = Say::Listener { bind: "127.0.0.1:0".to_owned(), lent: false };
+        let say = HandoverMessage::Listener { bind: "127.0.0.1:0".to_owned(), lent: false };
         send(&ours, &say, &[&bound; SOCKETS]).unwrap();
         drop(bound);
         let (_, sockets) = receive(&theirs).unwrap().unwrap();
@@ -185,7 +185,7 @@ mod tests {
         let mut beside = SendAncillaryBuffer::new(&mut space);
         let descriptors = [listener.as_fd(); 2 * SOCKETS];
         assert!(beside.push(SendAncillaryMessage::ScmRights(&descriptors)));
-        let say = Say::Listener { bind: "127.0.0.1:0".to_owned(), lent: false }.to_bytes();
+        let say = HandoverMessage::Listener { bind: "127.0.0.1:0".to_owned(), lent: false }.to_bytes();
         sendmsg(&ours, &[IoSlice::new(&say)], &mut beside, SendFlags::NOSIGNAL).unwrap();
         assert!(receive(&theirs).unwrap_err().to_string().contains("open files"));
     }
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn a_failure_of_any_length_fits_a_packet() {
         let (ours, theirs) = pair();
-        send(&ours, &Say::Failed("é\u{1}".repeat(PACKET)), &[]).unwrap();
-        assert!(matches!(receive(&theirs).unwrap().unwrap().0, Say::Failed(_)));
+        send(&ours, &HandoverMessage::Failed("é\u{1}".repeat(PACKET)), &[]).unwrap();
+        assert!(matches!(receive(&theirs).unwrap().unwrap().0, HandoverMessage::Failed(_)));
     }
 }

@@ -7,21 +7,22 @@ use keepwarm_config::Bind;
 use keepwarm_net::Bound;
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 
-/// Sockets that wait for the listeners they belong to.
+/// Inherited sockets that no listener has claimed yet.
 #[derive(Debug, Default)]
-pub(super) struct Inherited(Vec<Socket>);
+pub(super) struct InheritedSockets(Vec<InheritedSocket>);
 
+/// One inherited socket.
 #[derive(Debug)]
-struct Socket {
+struct InheritedSocket {
     /// The `bind` it was made for; none from systemd, which knows addresses only.
     bind: Option<String>,
     bound: Bound,
-    owner: Owner,
+    owner: SocketOwner,
 }
 
 /// Who keeps a socket when this process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Owner {
+pub(super) enum SocketOwner {
     /// Nobody: it ends with Keepwarm.
     Keepwarm,
     /// systemd, which accepts for it until the next start.
@@ -31,7 +32,7 @@ pub(super) enum Owner {
 /// The first descriptor of those that systemd passes (`sd_listen_fds(3)`).
 const FIRST: i32 = 3;
 
-impl Inherited {
+impl InheritedSockets {
     /// What systemd has passed to this process, if it has.
     ///
     /// # Errors
@@ -45,18 +46,18 @@ impl Inherited {
             let unusable =
                 |error: std::io::Error| format!("cannot use descriptor {fd}, passed in LISTEN_FDS: {error}");
             let bound = own(fd).and_then(Bound::adopt).map_err(unusable)?;
-            inherited.0.push(Socket { bind: None, bound, owner: Owner::ServiceManager });
+            inherited.0.push(InheritedSocket { bind: None, bound, owner: SocketOwner::ServiceManager });
         }
         Ok(inherited)
     }
 
     /// One more, made for this `bind`.
-    pub(super) fn add(&mut self, bind: String, bound: Bound, owner: Owner) {
-        self.0.push(Socket { bind: Some(bind), bound, owner });
+    pub(super) fn add(&mut self, bind: String, bound: Bound, owner: SocketOwner) {
+        self.0.push(InheritedSocket { bind: Some(bind), bound, owner });
     }
 
     /// The sockets for a `bind`; none: they are to be made.
-    pub(super) fn take(&mut self, bind: &Bind) -> Option<(Vec<Bound>, Owner)> {
+    pub(super) fn take(&mut self, bind: &Bind) -> Option<(Vec<Bound>, SocketOwner)> {
         let name = bind.to_string();
         let mut addresses: Vec<SocketAddr> = Vec::new();
         if self.0.iter().any(|socket| socket.bind.is_none()) {
@@ -68,7 +69,7 @@ impl Inherited {
                 Bind::Unix(_) => Vec::new(),
             };
         }
-        let fits = |socket: &Socket| match (&socket.bind, bind) {
+        let fits = |socket: &InheritedSocket| match (&socket.bind, bind) {
             (Some(made_for), _) => *made_for == name,
             (None, Bind::Unix(path)) => socket
                 .bound
@@ -76,7 +77,7 @@ impl Inherited {
                 .is_some_and(|bound| std::path::absolute(path).is_ok_and(|path| path == bound)),
             (None, _) => socket.bound.address.is_some_and(|address| addresses.contains(&address)),
         };
-        let taken: Vec<Socket> = self.0.extract_if(.., |socket| fits(socket)).collect();
+        let taken: Vec<InheritedSocket> = self.0.extract_if(.., |socket| fits(socket)).collect();
         let owner = taken.first()?.owner;
         Some((taken.into_iter().map(|socket| socket.bound).collect(), owner))
     }
@@ -84,7 +85,7 @@ impl Inherited {
     /// Says of each that nobody has asked for it, and closes it.
     pub(super) fn drop_rest(&mut self) {
         for socket in self.0.drain(..) {
-            if socket.owner == Owner::ServiceManager {
+            if socket.owner == SocketOwner::ServiceManager {
                 let place = match (socket.bound.address, socket.bound.path()) {
                     (Some(address), _) => address.to_string(),
                     (None, Some(path)) => format!("unix:{}", path.display()),

@@ -8,16 +8,16 @@ use std::sync::atomic::AtomicBool;
 
 use arc_swap::ArcSwap;
 use keepwarm_config::{Bind, Config, ForwardProxy, Upstream, door_url};
-use keepwarm_egress::{CallLog, Names, Resolver};
+use keepwarm_egress::{CallLog, DnsResolver, Resolver};
 use keepwarm_net::{Bound, ConnectionLimits, ListenerContext, OpenConnections, Remote, StopListening};
 
 use super::connection_limit;
-use super::inherited::{Inherited, Owner};
-use super::plan::{Plan, Planned};
-use super::sockets::{Copies, Opened, Own, Sockets};
-use super::way::{Calls, Terms, Wanted, Way};
+use super::inherited::{InheritedSockets, SocketOwner};
+use super::listener_handler::{ListenerHandler, ListenerSettings, ListenerTarget, ProxySettings};
+use super::plan::{ListenPlan, PlannedListener};
+use super::sockets::{OpenedSockets, OwnSockets, SocketCopies, Sockets};
 use crate::admin::Admin;
-use crate::assemble::{self, DoorVariables, Parts};
+use crate::assemble::{self, DoorVariables, RouteTargets};
 use crate::upstreams::Upstreams;
 
 /// All that listens.
@@ -29,26 +29,27 @@ pub(super) struct Listeners {
     pub(super) doors_open: Arc<OpenConnections>,
     pub(super) doors_draining: Arc<AtomicBool>,
     /// By the `bind` of the configuration.
-    serving: BTreeMap<Bind, Serving>,
+    serving: BTreeMap<Bind, ActiveListener>,
     /// Doors that the configuration does not have any more, and the first generation of workers that does not know of them.
-    leaving: BTreeMap<Bind, (Serving, u64)>,
+    leaving: BTreeMap<Bind, (ActiveListener, u64)>,
     /// Sockets that were bound before this process began.
-    inherited: Inherited,
+    inherited: InheritedSockets,
     /// Where is listened, for forward proxies that are not to call that.
     own: Arc<ArcSwap<Vec<SocketAddr>>>,
     /// Looks names up for forward proxies, once there is one.
     resolver: Option<Resolver>,
 }
 
-struct Serving {
+/// One address that is served.
+struct ActiveListener {
     sockets: Sockets,
-    way: Way,
-    terms: Terms,
+    handler: ListenerHandler,
+    settings: ListenerSettings,
     stops: Vec<StopListening>,
 }
 
 impl Listeners {
-    pub(super) fn new(remotes: &[Remote], connections: usize, inherited: Inherited) -> Self {
+    pub(super) fn new(remotes: &[Remote], connections: usize, inherited: InheritedSockets) -> Self {
         Self {
             remotes: remotes.to_vec(),
             open: Arc::new(OpenConnections::new(connections)),
@@ -64,11 +65,11 @@ impl Listeners {
     }
 
     /// Binds what the configuration has and this does not, unless it was inherited.
-    pub(super) fn open(&mut self, config: &Config, admin: Option<&Admin>) -> Result<Opened, String> {
-        let mut opened = Opened::default();
+    pub(super) fn open(&mut self, config: &Config, admin: Option<&Admin>) -> Result<OpenedSockets, String> {
+        let mut opened = OpenedSockets::default();
         let mut seen: BTreeMap<&Bind, String> = BTreeMap::new();
         let mut own = own(&self.serving, config);
-        self.leaving.values().for_each(|(door, _)| own.add(&door.sockets, &door.terms.name, false));
+        self.leaving.values().for_each(|(door, _)| own.add(&door.sockets, &door.settings.name, false));
         own.used.extend(admin.into_iter().flat_map(Admin::used));
         for (bind, section) in binds(config) {
             // The checker has refused all others.
@@ -86,11 +87,15 @@ impl Listeners {
     }
 
     /// The same for `[admin]`; to be called before [`open`](Self::open), which closes what nobody has asked for.
-    pub(super) fn open_admin(&mut self, config: &Config, admin: Option<&Admin>) -> Result<Opened, String> {
-        let mut opened = Opened::default();
+    pub(super) fn open_admin(
+        &mut self,
+        config: &Config,
+        admin: Option<&Admin>,
+    ) -> Result<OpenedSockets, String> {
+        let mut opened = OpenedSockets::default();
         let binds = config.admin.iter().flat_map(|admin| &admin.bind);
         let mut own = admin.map(|admin| admin.own(config.admin.as_ref())).unwrap_or_default();
-        let names = self.serving.values().map(|serving| (&serving.sockets, &serving.terms.name));
+        let names = self.serving.values().map(|serving| (&serving.sockets, &serving.settings.name));
         names.for_each(|(sockets, name)| own.add(sockets, name, true));
         for bind in binds.filter(|bind| !admin.is_some_and(|admin| admin.serves(bind))) {
             opened.open(bind, "admin", &mut self.inherited, &mut own)?;
@@ -102,43 +107,58 @@ impl Listeners {
     ///
     /// # Errors
     /// In words: a log cannot be opened, or the system gives no descriptor.
-    pub(super) fn plan(&mut self, config: &Config, opened: Opened, parts: Parts<'_>) -> Result<Plan, String> {
-        let mut plan = Plan::new(opened);
+    pub(super) fn plan(
+        &mut self,
+        config: &Config,
+        opened: OpenedSockets,
+        targets: RouteTargets<'_>,
+    ) -> Result<ListenPlan, String> {
+        let mut plan = ListenPlan::new(opened);
         for listen in &config.listens {
             for bind in &listen.bind {
-                let site = assemble::site(config, listen, parts)?;
+                let site = assemble::site(config, listen, targets)?;
                 let wanted = match &listen.forward_proxy {
-                    None => Wanted::Site(site),
+                    None => ListenerTarget::Site(site),
                     Some(proxy) => {
                         let log = assemble::proxy_call_log(listen)?;
-                        Wanted::Proxy(site, self.calls(config, proxy, parts.upstreams, log))
+                        ListenerTarget::Proxy(
+                            site,
+                            self.proxy_settings(config, proxy, targets.upstreams, log),
+                        )
                     }
                 };
-                self.plan_address(&mut plan, bind, wanted, Terms::of_listener(listen))?;
+                self.plan_address(&mut plan, bind, wanted, ListenerSettings::of_listener(listen))?;
             }
         }
-        for (bind, door, terms) in doors(config, parts.upstreams) {
-            self.plan_address(&mut plan, bind, door, terms)?;
+        for (bind, door, settings) in doors(config, targets.upstreams) {
+            self.plan_address(&mut plan, bind, door, settings)?;
         }
         Ok(plan)
     }
 
-    fn plan_address(&self, plan: &mut Plan, bind: &Bind, wanted: Wanted, terms: Terms) -> Result<(), String> {
+    fn plan_address(
+        &self,
+        plan: &mut ListenPlan,
+        bind: &Bind,
+        wanted: ListenerTarget,
+        settings: ListenerSettings,
+    ) -> Result<(), String> {
         let sockets = match self.at(bind) {
             // What accepts there goes on.
-            Some(kept) if kept.terms == terms => None,
+            Some(kept) if kept.settings == settings => None,
             Some(kept) => Some(&kept.sockets),
             None => plan.opened.get(bind),
         };
-        let copies = sockets.map(|sockets| Copies::of(sockets, &self.remotes)).transpose();
-        let copies = copies.map_err(|error| format!("cannot listen on {bind} ({}): {error}", terms.name))?;
-        plan.addresses.insert(bind.clone(), Planned { wanted, terms, copies });
+        let copies = sockets.map(|sockets| SocketCopies::of(sockets, &self.remotes)).transpose();
+        let copies =
+            copies.map_err(|error| format!("cannot listen on {bind} ({}): {error}", settings.name))?;
+        plan.addresses.insert(bind.clone(), PlannedListener { wanted, settings, copies });
         Ok(())
     }
 
     /// Serves what was planned: kept addresses with their new routes, new ones, and no others.
     /// Workers of generations before this one may still need a door that is gone: it stays until [`Self::end_left`].
-    pub(super) fn apply(&mut self, config: &Config, mut plan: Plan, generation: u64) {
+    pub(super) fn apply(&mut self, config: &Config, mut plan: ListenPlan, generation: u64) {
         let connections = connection_limit::derive(config);
         connection_limit::warn_of_lowered(config, connections);
         self.open.set_limit(connections);
@@ -148,7 +168,7 @@ impl Listeners {
         }
         let wanted: HashSet<&Bind> = binds(config).map(|(bind, _)| bind).collect();
         let doors =
-            self.serving.extract_if(.., |bind, serving| serving.terms.is_door && !wanted.contains(bind));
+            self.serving.extract_if(.., |bind, serving| serving.settings.is_door && !wanted.contains(bind));
         self.leaving.extend(doors.map(|(bind, door)| (bind, (door, generation))));
         self.end_where(|bind, _| !wanted.contains(bind));
         self.note_own();
@@ -168,39 +188,39 @@ impl Listeners {
     }
 
     /// What accepts at an address now.
-    fn at(&self, bind: &Bind) -> Option<&Serving> {
+    fn at(&self, bind: &Bind) -> Option<&ActiveListener> {
         self.serving.get(bind).or_else(|| self.leaving.get(bind).map(|(door, _)| door))
     }
 
-    fn all(&self) -> impl Iterator<Item = (&Bind, &Serving)> {
+    fn all(&self) -> impl Iterator<Item = (&Bind, &ActiveListener)> {
         self.serving.iter().chain(self.leaving.iter().map(|(bind, (door, _))| (bind, door)))
     }
 
     /// Ends what listens there, unless its sockets have been taken over by others.
-    fn end_where(&mut self, which: impl Fn(&Bind, &Serving) -> bool) {
+    fn end_where(&mut self, which: impl Fn(&Bind, &ActiveListener) -> bool) {
         let gone = self.serving.extract_if(.., |bind, serving| which(bind, serving)).collect();
         self.end_all(gone);
     }
 
-    fn end_all(&self, gone: Vec<(Bind, Serving)>) {
+    fn end_all(&self, gone: Vec<(Bind, ActiveListener)>) {
         let left = self.all().flat_map(|(_, serving)| &serving.sockets.bounds);
         let kept: Vec<SocketAddr> = left.filter_map(|bound| bound.address).collect();
         gone.iter().for_each(|(bind, serving)| serving.end(bind, &kept));
     }
 
-    fn calls(
+    fn proxy_settings(
         &mut self,
         config: &Config,
         proxy: &ForwardProxy,
         upstreams: &Upstreams,
         log: Option<CallLog>,
-    ) -> Calls {
+    ) -> ProxySettings {
         let resolver = self.resolver.get_or_insert_with(|| {
-            let (resolver, driver) = Resolver::new(Names::new(&[]));
+            let (resolver, driver) = Resolver::new(DnsResolver::new(&[]));
             tokio::spawn(driver.run());
             resolver
         });
-        Calls {
+        ProxySettings {
             resolver: resolver.clone(),
             rules: assemble::proxy_rules(proxy, Arc::clone(&self.own)),
             upstreams: assemble::by_authority(config, upstreams),
@@ -215,9 +235,10 @@ impl Listeners {
     }
 
     /// Serves doors that are not served yet: workers that start may call them.
-    pub(super) fn serve_new_doors(&mut self, plan: &mut Plan) {
-        let is_new = |bind: &Bind, planned: &mut Planned| planned.terms.is_door && self.at(bind).is_none();
-        let new: Vec<(Bind, Planned)> = plan.addresses.extract_if(.., is_new).collect();
+    pub(super) fn serve_new_doors(&mut self, plan: &mut ListenPlan) {
+        let is_new =
+            |bind: &Bind, planned: &mut PlannedListener| planned.settings.is_door && self.at(bind).is_none();
+        let new: Vec<(Bind, PlannedListener)> = plan.addresses.extract_if(.., is_new).collect();
         for (bind, planned) in new {
             self.serve(bind, planned, &mut plan.opened);
         }
@@ -231,24 +252,24 @@ impl Listeners {
         self.note_own();
     }
 
-    fn serve(&mut self, bind: Bind, planned: Planned, opened: &mut Opened) {
-        let Planned { wanted, terms, copies } = planned;
+    fn serve(&mut self, bind: Bind, planned: PlannedListener, opened: &mut OpenedSockets) {
+        let PlannedListener { wanted, settings, copies } = planned;
         let kept = self.serving.remove(&bind).or_else(|| self.leaving.remove(&bind).map(|(door, _)| door));
-        let way = match &kept {
-            Some(kept) => kept.way.replaced(wanted, &terms),
-            None => Way::of(wanted, &terms),
+        let handler = match &kept {
+            Some(kept) => kept.handler.replaced(wanted, &settings),
+            None => ListenerHandler::of(wanted, &settings),
         };
         let serving = match (kept, copies) {
-            (Some(kept), None) => Serving { way, terms, ..kept },
+            (Some(kept), None) => ActiveListener { handler, settings, ..kept },
             // New connections get the new terms; the socket stays.
             (Some(kept), Some(copies)) => {
-                let stops = self.start(copies, &way, &terms);
+                let stops = self.start(copies, &handler, &settings);
                 kept.stops.iter().for_each(StopListening::hand_over);
-                Serving { sockets: kept.sockets, way, terms, stops }
+                ActiveListener { sockets: kept.sockets, handler, settings, stops }
             }
             (None, Some(copies)) => {
                 let Some(sockets) = opened.take(&bind) else { return };
-                Serving { sockets, stops: self.start(copies, &way, &terms), way, terms }
+                ActiveListener { sockets, stops: self.start(copies, &handler, &settings), handler, settings }
             }
             // It was opened by nobody.
             (None, None) => return,
@@ -256,21 +277,29 @@ impl Listeners {
         self.serving.insert(bind, serving);
     }
 
-    fn start(&self, copies: Copies, way: &Way, terms: &Terms) -> Vec<StopListening> {
-        let (draining, open) = match terms.is_door {
+    fn start(
+        &self,
+        copies: SocketCopies,
+        handler: &ListenerHandler,
+        settings: &ListenerSettings,
+    ) -> Vec<StopListening> {
+        let (draining, open) = match settings.is_door {
             true => (&self.doors_draining, &self.doors_open),
             false => (&self.draining, &self.open),
         };
         copies.serve(&Arc::new(ListenerContext {
             #[cfg(not(feature = "fault-injection"))]
-            handler: way.handler(),
+            handler: handler.handler(),
             #[cfg(feature = "fault-injection")]
-            handler: Arc::new(crate::faults::Faulty(way.handler())),
+            handler: Arc::new(crate::faults::FaultyHandler(handler.handler())),
             // An app beside us may speak it (gRPC does), and need not say so.
-            limits: ConnectionLimits { http2: terms.is_door, ..assemble::connection_limits(&terms.limits) },
+            limits: ConnectionLimits {
+                http2: settings.is_door,
+                ..assemble::connection_limits(&settings.limits)
+            },
             draining: Arc::clone(draining),
             open: Arc::clone(open),
-            meter: keepwarm_telemetry::meters::listener(&terms.name),
+            meter: keepwarm_telemetry::meters::listener(&settings.name),
         }))
     }
 
@@ -278,7 +307,7 @@ impl Listeners {
     pub(super) fn offers(&self) -> impl Iterator<Item = (String, bool, &[Bound])> {
         self.serving.iter().map(|(bind, serving)| {
             let sockets = &serving.sockets;
-            (bind.to_string(), sockets.owner == Owner::ServiceManager, sockets.bounds.as_slice())
+            (bind.to_string(), sockets.owner == SocketOwner::ServiceManager, sockets.bounds.as_slice())
         })
     }
 
@@ -300,14 +329,14 @@ impl Listeners {
     /// Ends all listening because this process does not come to serve: what it inherited is not touched.
     pub(super) fn abandon(&mut self) {
         let inherited =
-            |(bind, serving): (&Bind, &Serving)| serving.sockets.inherited.then(|| bind.to_string());
+            |(bind, serving): (&Bind, &ActiveListener)| serving.sockets.inherited.then(|| bind.to_string());
         self.hand_over(&self.serving.iter().filter_map(inherited).collect());
         self.end_doors();
     }
 
     /// The names of sockets in the file system that end with this process.
     pub(super) fn files(&self) -> Vec<PathBuf> {
-        let own = self.all().filter(|(_, serving)| serving.sockets.owner == Owner::Keepwarm);
+        let own = self.all().filter(|(_, serving)| serving.sockets.owner == SocketOwner::Keepwarm);
         own.filter_map(|(bind, _)| match bind {
             Bind::Unix(path) => Some(path.clone()),
             _ => None,
@@ -317,19 +346,19 @@ impl Listeners {
 
     /// Ends all listening for clients; connections that were made are still accepted first. Doors go on: what workers have still to do may need them.
     pub(super) fn end(&mut self) {
-        self.end_where(|_, serving| !serving.terms.is_door);
+        self.end_where(|_, serving| !serving.settings.is_door);
     }
 
     /// Ends the doors as well.
     pub(super) fn end_doors(&mut self) {
-        let mut gone: Vec<(Bind, Serving)> = std::mem::take(&mut self.serving).into_iter().collect();
+        let mut gone: Vec<(Bind, ActiveListener)> = std::mem::take(&mut self.serving).into_iter().collect();
         gone.extend(std::mem::take(&mut self.leaving).into_iter().map(|(bind, (door, _))| (bind, door)));
         self.end_all(gone);
     }
 
     /// What is listened on for clients, as a person writes it.
     pub(super) fn addresses(&self) -> Vec<String> {
-        let listeners = self.serving.iter().filter(|(_, serving)| !serving.terms.is_door);
+        let listeners = self.serving.iter().filter(|(_, serving)| !serving.settings.is_door);
         listeners.flat_map(|(bind, serving)| serving.sockets.shown(bind)).collect()
     }
 
@@ -345,7 +374,7 @@ impl Listeners {
     }
 
     /// What workers are told about doors; some of these are open already and not yet served.
-    pub(super) fn door_variables(&self, config: &Config, opened: &Opened) -> DoorVariables {
+    pub(super) fn door_variables(&self, config: &Config, opened: &OpenedSockets) -> DoorVariables {
         let url = |upstream: &Upstream| {
             let bind = upstream.bind.first()?;
             let sockets = self.at(bind).map(|serving| &serving.sockets).or(opened.get(bind))?;
@@ -370,11 +399,11 @@ impl Listeners {
 }
 
 /// Where is listened, and which of that the configuration does not have any more.
-fn own<'s>(serving: &'s BTreeMap<Bind, Serving>, config: &Config) -> Own<'s> {
+fn own<'s>(serving: &'s BTreeMap<Bind, ActiveListener>, config: &Config) -> OwnSockets<'s> {
     let wanted: HashSet<&Bind> = binds(config).map(|(bind, _)| bind).collect();
-    let mut own = Own::default();
+    let mut own = OwnSockets::default();
     for (bind, serving) in serving {
-        own.add(&serving.sockets, &serving.terms.name, wanted.contains(bind));
+        own.add(&serving.sockets, &serving.settings.name, wanted.contains(bind));
     }
     own
 }
@@ -391,19 +420,19 @@ fn binds(config: &Config) -> impl Iterator<Item = (&Bind, String)> {
 fn doors<'c>(
     config: &'c Config,
     upstreams: &'c Upstreams,
-) -> impl Iterator<Item = (&'c Bind, Wanted, Terms)> {
+) -> impl Iterator<Item = (&'c Bind, ListenerTarget, ListenerSettings)> {
     config.upstreams.iter().flat_map(move |upstream| {
         let called = upstreams.get(&upstream.name);
         called.into_iter().flat_map(move |called| {
             upstream.bind.iter().map(move |bind| {
-                let terms = Terms::of_door(upstream, bind, &config.server.limits);
-                (bind, Wanted::Door(Arc::clone(called)), terms)
+                let settings = ListenerSettings::of_door(upstream, bind, &config.server.limits);
+                (bind, ListenerTarget::Door(Arc::clone(called)), settings)
             })
         })
     })
 }
 
-impl Serving {
+impl ActiveListener {
     fn end(&self, bind: &Bind, kept: &[SocketAddr]) {
         self.sockets.end(bind, &self.stops, kept);
     }

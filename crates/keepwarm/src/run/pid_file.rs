@@ -11,15 +11,16 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(super) struct PidFile(PathBuf);
 
-/// One that can be put in its place, and is not there yet. Dropped so, it leaves nothing.
+/// A pid file that is ready to be put in its place. Dropping it leaves nothing behind.
 #[derive(Debug)]
-pub(super) struct Draft {
-    place: PathBuf,
-    how: How,
+pub(super) struct PreparedPidFile {
+    path: PathBuf,
+    method: WriteMethod,
 }
 
+/// How the pid file is written.
 #[derive(Debug)]
-enum How {
+enum WriteMethod {
     /// This file is moved there.
     Move(PathBuf),
     /// Its folder takes no new file: this one is overwritten.
@@ -31,21 +32,21 @@ impl PidFile {
     ///
     /// # Errors
     /// A sentence that says why it cannot be written.
-    pub(super) fn draft(place: &Path) -> Result<Draft, String> {
-        let failed = |error: io::Error| format!("cannot write the pid file {}: {error}", place.display());
-        if place.is_dir() {
+    pub(super) fn prepare(path: &Path) -> Result<PreparedPidFile, String> {
+        let failed = |error: io::Error| format!("cannot write the pid file {}: {error}", path.display());
+        if path.is_dir() {
             return Err(failed(io::ErrorKind::IsADirectory.into()));
         }
-        let how = match write_beside(place) {
-            Ok(beside) => How::Move(beside),
+        let method = match write_beside(path) {
+            Ok(beside) => WriteMethod::Move(beside),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 let mut options = OpenOptions::new();
-                let file = options.write(true).custom_flags(NO_FOLLOW).open(place);
-                How::Overwrite(file.map_err(|_| failed(error))?)
+                let file = options.write(true).custom_flags(NO_FOLLOW).open(path);
+                WriteMethod::Overwrite(file.map_err(|_| failed(error))?)
             }
             Err(error) => return Err(failed(error)),
         };
-        Ok(Draft { place: place.to_path_buf(), how })
+        Ok(PreparedPidFile { path: path.to_path_buf(), method })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -55,7 +56,7 @@ impl PidFile {
     /// Writes it once more: a process that was to take over may have left its own id.
     pub(super) fn restore(&self) {
         if !self.is_ours()
-            && let Err(message) = Self::draft(&self.0).and_then(Draft::put)
+            && let Err(message) = Self::prepare(&self.0).and_then(PreparedPidFile::put)
         {
             tracing::warn!("{message}");
         }
@@ -76,26 +77,26 @@ impl PidFile {
     }
 }
 
-impl Draft {
+impl PreparedPidFile {
     /// Puts it in its place.
     ///
     /// # Errors
     /// A sentence that says why that cannot be done.
     pub(super) fn put(mut self) -> Result<PidFile, String> {
-        let done = match &mut self.how {
-            How::Move(beside) => std::fs::rename(beside, &self.place),
-            How::Overwrite(file) => file.set_len(0).and_then(|()| file.write_all(text().as_bytes())),
+        let done = match &mut self.method {
+            WriteMethod::Move(beside) => std::fs::rename(beside, &self.path),
+            WriteMethod::Overwrite(file) => file.set_len(0).and_then(|()| file.write_all(text().as_bytes())),
         };
         match done {
-            Ok(()) => Ok(PidFile(self.place.clone())),
-            Err(error) => Err(format!("cannot write the pid file {}: {error}", self.place.display())),
+            Ok(()) => Ok(PidFile(self.path.clone())),
+            Err(error) => Err(format!("cannot write the pid file {}: {error}", self.path.display())),
         }
     }
 }
 
-impl Drop for Draft {
+impl Drop for PreparedPidFile {
     fn drop(&mut self) {
-        if let How::Move(beside) = &self.how {
+        if let WriteMethod::Move(beside) = &self.method {
             // An error: it has been moved.
             let _ = std::fs::remove_file(beside);
         }
@@ -108,10 +109,10 @@ fn text() -> String {
     format!("{}\n", std::process::id())
 }
 
-fn write_beside(place: &Path) -> io::Result<PathBuf> {
-    let mut name = place.file_name().unwrap_or_default().to_owned();
+fn write_beside(path: &Path) -> io::Result<PathBuf> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}", std::process::id()));
-    let beside = place.with_file_name(name);
+    let beside = path.with_file_name(name);
     // What a process with the same id has left.
     let _ = std::fs::remove_file(&beside);
     let mut file = OpenOptions::new().write(true).create_new(true).open(&beside)?;
@@ -131,13 +132,13 @@ mod tests {
     #[test]
     fn a_link_is_replaced_and_not_followed() {
         let folder = folder("link");
-        let (place, victim) = (folder.join("pid"), folder.join("victim"));
+        let (path, victim) = (folder.join("pid"), folder.join("victim"));
         std::fs::write(&victim, "precious").unwrap();
-        std::os::unix::fs::symlink(&victim, &place).unwrap();
-        let file = PidFile::draft(&place).unwrap().put().unwrap();
+        std::os::unix::fs::symlink(&victim, &path).unwrap();
+        let file = PidFile::prepare(&path).unwrap().put().unwrap();
         assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
-        assert!(std::fs::symlink_metadata(&place).unwrap().is_file());
-        assert_eq!(std::fs::read_to_string(&place).unwrap(), text());
+        assert!(std::fs::symlink_metadata(&path).unwrap().is_file());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text());
         file.remove();
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "the victim alone");
         std::fs::remove_dir_all(folder).unwrap();
@@ -146,13 +147,13 @@ mod tests {
     #[test]
     fn before_it_is_put_there_the_one_of_another_process_stays() {
         let folder = folder("draft");
-        let place = folder.join("pid");
-        std::fs::write(&place, "1\n").unwrap();
-        drop(PidFile::draft(&place).unwrap());
-        assert_eq!(std::fs::read_to_string(&place).unwrap(), "1\n");
+        let path = folder.join("pid");
+        std::fs::write(&path, "1\n").unwrap();
+        drop(PidFile::prepare(&path).unwrap());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "1\n");
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "nothing is left beside it");
-        PidFile(place.clone()).remove();
-        assert!(place.exists(), "it is another's");
+        PidFile(path.clone()).remove();
+        assert!(path.exists(), "it is another's");
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

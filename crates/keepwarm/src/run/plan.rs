@@ -4,26 +4,26 @@ use std::collections::BTreeMap;
 
 use keepwarm_config::Bind;
 
-use super::sockets::{Copies, Opened};
-use super::way::{Terms, Wanted};
+use super::listener_handler::{ListenerSettings, ListenerTarget};
+use super::sockets::{OpenedSockets, SocketCopies};
 
-/// What is to be served, by address.
-pub(super) struct Plan {
+/// What a configuration serves, by address.
+pub(super) struct ListenPlan {
     /// The sockets of addresses that are new.
-    pub(super) opened: Opened,
-    pub(super) addresses: BTreeMap<Bind, Planned>,
+    pub(super) opened: OpenedSockets,
+    pub(super) addresses: BTreeMap<Bind, PlannedListener>,
 }
 
-/// What is to be served at one address.
-pub(super) struct Planned {
-    pub(super) wanted: Wanted,
-    pub(super) terms: Terms,
+/// What a configuration serves at one address.
+pub(super) struct PlannedListener {
+    pub(super) wanted: ListenerTarget,
+    pub(super) settings: ListenerSettings,
     /// Of its sockets; none where what accepts there goes on.
-    pub(super) copies: Option<Copies>,
+    pub(super) copies: Option<SocketCopies>,
 }
 
-impl Plan {
-    pub(super) fn new(opened: Opened) -> Self {
+impl ListenPlan {
+    pub(super) fn new(opened: OpenedSockets) -> Self {
         Self { opened, addresses: BTreeMap::new() }
     }
 }

@@ -3,20 +3,20 @@
 use keepwarm_config::Config;
 use keepwarm_workers::supervisor::{AppSpec, StartFailure};
 
-use super::plan::Plan;
+use super::plan::ListenPlan;
 use super::server::{Server, set_apps};
 use crate::admin::PreparedAdmin;
-use crate::assemble::{DoorVariables, Parts};
+use crate::assemble::{DoorVariables, RouteTargets};
 use crate::control::ReloadRequest;
-use crate::upstreams::Prepared;
+use crate::upstreams::PreparedUpstreams;
 use crate::watch::Watch;
 use crate::{assemble, version, watch};
 
-/// What a reload needs beside its workers, once that cannot fail any more.
-struct Next {
-    upstreams: Prepared,
+/// The parts of a reload that can fail, prepared before anything changes.
+struct PreparedReload {
+    upstreams: PreparedUpstreams,
     admin: PreparedAdmin,
-    plan: Plan,
+    plan: ListenPlan,
     /// `None`: what is watched is the same.
     watch: Option<Option<Watch>>,
     doors: DoorVariables,
@@ -36,7 +36,7 @@ impl Server {
                 tracing::info!("{message}");
                 self.service_manager.ready("serving");
             }
-            Err(NotReloaded { message, .. }) => {
+            Err(ReloadError { message, .. }) => {
                 // What a worker has printed is in the log already.
                 tracing::error!("reload failed; the previous configuration stays active: {message}");
                 self.service_manager.ready("serving; the last reload failed, see the log");
@@ -47,19 +47,19 @@ impl Server {
         }
     }
 
-    async fn try_reload(&mut self) -> Result<String, NotReloaded> {
+    async fn try_reload(&mut self) -> Result<String, ReloadError> {
         // Not on this thread, which looks after the workers: a Ruby app's configuration is evaluated.
         let source = self.source.clone();
         let loaded = tokio::task::spawn_blocking(move || source.load().map_err(|report| report.to_string()));
         let (config, warnings) =
-            loaded.await.unwrap_or_else(|error| Err(error.to_string())).map_err(NotReloaded::from)?;
+            loaded.await.unwrap_or_else(|error| Err(error.to_string())).map_err(ReloadError::from)?;
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let tried = match self.make_ready(&config) {
             Ok(next) => match self.supervisor.reload(next.specs.clone()).await {
                 Ok(report) => Ok((next, report)),
                 Err(mut failure) => {
                     version::explain(&mut failure, &config).await;
-                    Err(NotReloaded::from(failure))
+                    Err(ReloadError::from(failure))
                 }
             },
             Err(message) => Err(message.into()),
@@ -83,7 +83,7 @@ impl Server {
     }
 
     /// All that can fail, but for the workers. Nothing of it changes how a request is served; what is added beside that, [`Self::take_back`] removes.
-    fn make_ready(&mut self, config: &Config) -> Result<Next, String> {
+    fn make_ready(&mut self, config: &Config) -> Result<PreparedReload, String> {
         let mut upstreams = self.upstreams.prepare(config)?;
         let admin = self.listeners.open_admin(config, Some(&self.admin))?;
         let admin = self.admin.prepare(config.admin.as_ref(), admin)?;
@@ -96,10 +96,10 @@ impl Server {
         config.apps.iter().for_each(|app| self.links.add_app(&app.name, assemble::policy(app)));
         self.prepare(config);
         self.upstreams.add(config, &mut upstreams);
-        let parts = Parts { links: &self.links, upstreams: &self.upstreams };
-        let mut plan = self.listeners.plan(config, opened, parts)?;
+        let targets = RouteTargets { links: &self.links, upstreams: &self.upstreams };
+        let mut plan = self.listeners.plan(config, opened, targets)?;
         self.listeners.serve_new_doors(&mut plan);
-        Ok(Next { upstreams, admin, plan, watch, doors, specs })
+        Ok(PreparedReload { upstreams, admin, plan, watch, doors, specs })
     }
 
     /// The configuration did not come to serve: nothing of it remains.
@@ -111,8 +111,8 @@ impl Server {
     }
 
     /// The new workers serve, and from now on all else is as the configuration says. Nothing here can fail.
-    fn commit(&mut self, config: Config, next: Next, generation: u64) {
-        let Next { mut upstreams, admin, plan, watch, doors, .. } = next;
+    fn commit(&mut self, config: Config, next: PreparedReload, generation: u64) {
+        let PreparedReload { mut upstreams, admin, plan, watch, doors, .. } = next;
         set_apps(&config, &self.links);
         self.links.keep_only(|name| config.app(name).is_some());
         self.upstreams.apply(&config, &mut upstreams);
@@ -153,18 +153,18 @@ impl Server {
     pub(super) async fn recycle(&mut self, names: &[String]) {
         for app in self.config.apps.iter().filter(|app| names.contains(&app.name)) {
             let outcome = match assemble::spec(app, &self.door_variables) {
-                Ok(spec) => self.supervisor.recycle(spec).await.map_err(NotReloaded::from),
+                Ok(spec) => self.supervisor.recycle(spec).await.map_err(ReloadError::from),
                 Err(error) => Err(error.to_string().into()),
             };
             if let Some(links) = self.links.app(&app.name) {
-                links.set_unstarted(outcome.as_ref().err().map(NotReloaded::whole).as_deref());
+                links.set_unstarted(outcome.as_ref().err().map(ReloadError::whole).as_deref());
             }
             match outcome {
                 Ok(report) => tracing::info!(
                     app = %app.name, took_ms = report.took.as_millis(), generation = report.generation,
                     "workers replaced: they run the changed files"
                 ),
-                Err(NotReloaded { message, .. }) => tracing::error!(
+                Err(ReloadError { message, .. }) => tracing::error!(
                     app = %app.name, "workers not replaced; the previous ones keep serving: {message}"
                 ),
             }
@@ -172,15 +172,15 @@ impl Server {
     }
 }
 
-/// Why what ran goes on.
+/// Why a reload failed; the previous configuration stays active.
 #[derive(Debug)]
-pub(super) struct NotReloaded {
+pub(super) struct ReloadError {
     message: String,
     /// What the worker that did not start has printed.
     printed: String,
 }
 
-impl NotReloaded {
+impl ReloadError {
     /// For somebody who does not read the log.
     pub(super) fn whole(&self) -> String {
         match self.printed.is_empty() {
@@ -190,13 +190,13 @@ impl NotReloaded {
     }
 }
 
-impl From<String> for NotReloaded {
+impl From<String> for ReloadError {
     fn from(message: String) -> Self {
         Self { message, printed: String::new() }
     }
 }
 
-impl From<StartFailure> for NotReloaded {
+impl From<StartFailure> for ReloadError {
     fn from(failure: StartFailure) -> Self {
         let printed = String::from_utf8_lossy(&failure.stderr).trim_end().to_owned();
         Self { message: failure.to_string(), printed }

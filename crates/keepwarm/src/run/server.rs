@@ -12,31 +12,31 @@ use keepwarm_workers::dispatch::Links;
 use keepwarm_workers::supervisor::{StartFailure, Supervisor};
 use tokio::sync::mpsc;
 
-use super::Source;
-use super::drain::Ending;
-use super::inherited::Inherited;
+use super::ConfigSource;
+use super::drain::ShutdownMode;
+use super::inherited::InheritedSockets;
 use super::listeners::Listeners;
 use super::pid_file::PidFile;
-use super::signals::{self, Ends, Signals};
+use super::signals::{self, Signals, StopSignals};
 use super::takeover::Takeover;
 use super::upgrade::{self, Successor};
 use super::watchdog::{self, Watchdog};
 use crate::admin::Admin;
 use crate::assemble::DoorVariables;
-use crate::control::{self, Door, ReloadRequest};
+use crate::control::{self, ControlSocket, ReloadRequest};
 use crate::readiness::Readiness;
 use crate::service_manager::ServiceManager;
-use crate::status::view::{Served, View};
+use crate::status::view::{ServedConfig, View};
 use crate::upstreams::Upstreams;
 use crate::watch::{self, Watch};
 use crate::{assemble, complain, exit, subjects};
 
 /// Serves until a signal ends it. With a `takeover` this process is to take the place of another.
 pub(super) fn serve(
-    source: Source,
+    source: ConfigSource,
     config: Config,
     takeover: Option<Takeover>,
-    inherited: Inherited,
+    inherited: InheritedSockets,
 ) -> ExitCode {
     let failed = |message: &str| {
         complain(message);
@@ -57,8 +57,8 @@ pub(super) fn serve(
             runtime.block_on(run(source, config, takeover.as_ref(), inherited))
         }) {
             Ok(status) => status,
-            Err(Failure::Message(message)) => failed(&message),
-            Err(Failure::App(failure)) => {
+            Err(StartError::Message(message)) => failed(&message),
+            Err(StartError::App(failure)) => {
                 let _ = failure.write_to(&mut std::io::stderr().lock());
                 if let Some(takeover) = &takeover {
                     takeover.fail(&failure.to_string());
@@ -73,16 +73,16 @@ pub(super) fn serve(
 }
 
 async fn run(
-    source: Source,
+    source: ConfigSource,
     config: Config,
     takeover: Option<&Takeover>,
-    inherited: Inherited,
-) -> Result<ExitCode, Failure> {
+    inherited: InheritedSockets,
+) -> Result<ExitCode, StartError> {
     // Before anything is started: a signal during the start ends it too.
     let mut signals =
-        Signals::new().map_err(|error| Failure::Message(format!("cannot receive signals: {error}")))?;
+        Signals::new().map_err(|error| StartError::Message(format!("cannot receive signals: {error}")))?;
     let plane = DataPlane::start(threads(&config))
-        .map_err(|error| Failure::Message(format!("cannot start a data-plane thread: {error}")))?;
+        .map_err(|error| StartError::Message(format!("cannot start a data-plane thread: {error}")))?;
     let result = match Server::start(source, config, &plane, inherited, takeover, &mut signals).await {
         Ok(Some(mut server)) => Ok(server.until_end(&mut signals).await),
         Ok(None) => Ok(ExitCode::SUCCESS),
@@ -99,12 +99,12 @@ fn threads(config: &Config) -> usize {
 }
 
 /// Why a start failed.
-pub(super) enum Failure {
+pub(super) enum StartError {
     Message(String),
     App(StartFailure),
 }
 
-impl From<String> for Failure {
+impl From<String> for StartError {
     fn from(message: String) -> Self {
         Self::Message(message)
     }
@@ -112,7 +112,7 @@ impl From<String> for Failure {
 
 /// Everything that serves.
 pub(super) struct Server {
-    pub(super) source: Source,
+    pub(super) source: ConfigSource,
     pub(super) config: Config,
     pub(super) links: Arc<Links>,
     pub(super) upstreams: Upstreams,
@@ -130,7 +130,7 @@ pub(super) struct Server {
     pub(super) admin: Admin,
     pub(super) service_manager: ServiceManager,
     /// Closed as soon as another process has taken over: what is asked of the service is asked of that one then.
-    pub(super) door: Option<Door>,
+    pub(super) control_socket: Option<ControlSocket>,
     pub(super) reloads: mpsc::UnboundedReceiver<ReloadRequest>,
     pub(super) reload_requests: mpsc::UnboundedSender<ReloadRequest>,
     /// The generations of workers before this one are over.
@@ -138,8 +138,8 @@ pub(super) struct Server {
     pub(super) over_news: mpsc::UnboundedSender<u64>,
 }
 
-/// What a serving process is asked to do.
-enum Work {
+/// A command to the serving process.
+enum ServerCommand {
     Reload(Option<ReloadRequest>),
     /// Source files of these apps have changed.
     Recycle(Vec<String>),
@@ -149,9 +149,9 @@ enum Work {
 }
 
 impl Server {
-    pub(super) fn open_door(&mut self) {
+    pub(super) fn open_control_socket(&mut self) {
         match control::listen(self.source.identity(), self.reload_requests.clone(), Arc::clone(&self.view)) {
-            Ok(door) => self.door = Some(door),
+            Ok(socket) => self.control_socket = Some(socket),
             Err(error) => {
                 tracing::warn!(%error, "`keepwarm reload` cannot find this process; use SIGHUP");
             }
@@ -176,7 +176,7 @@ impl Server {
     /// Tells those who look what is served.
     pub(super) fn show(&self) {
         let listeners = self.listeners.by_name(&self.config);
-        self.view.set_served(Served {
+        self.view.set_served(ServedConfig {
             apps: shown_apps(&self.config),
             subjects: subjects::of(&self.config, &listeners, &self.listeners.doors(&self.config)),
             listeners,
@@ -187,10 +187,10 @@ impl Server {
     async fn until_end(&mut self, signals: &mut Signals) -> ExitCode {
         loop {
             let work = tokio::select! {
-                ending = signals.ends.next() => return self.leave(&mut signals.ends, ending).await,
-                thread = self.watchdog.given_up() => Work::LeaveBehind(thread),
-                _ = signals.hangup.recv() => Work::Reload(None),
-                _ = signals.upgrade.recv() => Work::Upgrade,
+                mode = signals.stop_signals.next() => return self.leave(&mut signals.stop_signals, mode).await,
+                thread = self.watchdog.given_up() => ServerCommand::LeaveBehind(thread),
+                _ = signals.hangup.recv() => ServerCommand::Reload(None),
+                _ = signals.upgrade.recv() => ServerCommand::Upgrade,
                 _ = signals.more.recv() => {
                     self.supervisor.shift_workers(1);
                     continue;
@@ -203,46 +203,46 @@ impl Server {
                     self.listeners.end_left(generation);
                     continue;
                 }
-                Some(request) = self.reloads.recv() => Work::Reload(Some(request)),
-                apps = watch::changed(&mut self.watch) => Work::Recycle(apps),
+                Some(request) = self.reloads.recv() => ServerCommand::Reload(Some(request)),
+                apps = watch::changed(&mut self.watch) => ServerCommand::Recycle(apps),
             };
             // What takes long is given up for the end: a worker that does not boot must not hold it up.
-            let ending = tokio::select! {
-                ending = signals.ends.next() => Some(ending),
-                ending = self.perform(work) => ending,
+            let mode = tokio::select! {
+                mode = signals.stop_signals.next() => Some(mode),
+                mode = self.perform(work) => mode,
             };
-            if let Some(ending) = ending {
-                if let Ending::HandedOver { successor, .. } = ending {
+            if let Some(mode) = mode {
+                if let ShutdownMode::HandedOver { successor, .. } = mode {
                     self.pass_on_reloads(signals, successor);
                 }
-                return self.leave(&mut signals.ends, ending).await;
+                return self.leave(&mut signals.stop_signals, mode).await;
             }
         }
     }
 
     /// Ends what is served; within the grace even where a thread that does not turn holds what the end waits for.
-    async fn leave(&mut self, ends: &mut Ends, ending: Ending) -> ExitCode {
+    async fn leave(&mut self, stop_signals: &mut StopSignals, mode: ShutdownMode) -> ExitCode {
         let grace = self.config.server.shutdown_grace;
         if self.view.remotes.iter().any(Remote::is_stuck) {
             watchdog::end_within(grace + HELD_UP);
         }
-        let status = self.stop(ends, ending).await;
+        let status = self.stop(stop_signals, mode).await;
         let _ = tokio::time::timeout(grace, self.watchdog.reported()).await;
         if self.is_broken { ExitCode::from(exit::FAILED) } else { status }
     }
 
     /// `Some`: this process is to end.
-    async fn perform(&mut self, work: Work) -> Option<Ending> {
+    async fn perform(&mut self, work: ServerCommand) -> Option<ShutdownMode> {
         match work {
-            Work::Reload(request) => self.reload(request).await,
-            Work::Recycle(apps) => self.recycle(&apps).await,
-            Work::Upgrade => return self.upgrade().await,
-            Work::LeaveBehind(thread) => return self.leave_behind(thread).await,
+            ServerCommand::Reload(request) => self.reload(request).await,
+            ServerCommand::Recycle(apps) => self.recycle(&apps).await,
+            ServerCommand::Upgrade => return self.upgrade().await,
+            ServerCommand::LeaveBehind(thread) => return self.leave_behind(thread).await,
         }
         None
     }
 
-    async fn upgrade(&mut self) -> Option<Ending> {
+    async fn upgrade(&mut self) -> Option<ShutdownMode> {
         self.service_manager.status("upgrading");
         let scaled = self.supervisor.snapshot().await.apps.into_iter().filter(|app| app.scaling.is_some());
         let sizes = scaled.map(|app| (app.app.to_string(), app.target)).collect();
@@ -260,7 +260,7 @@ impl Server {
     }
 
     /// Has a fresh process of itself take over, since a thread of this one is lost.
-    async fn leave_behind(&mut self, thread: usize) -> Option<Ending> {
+    async fn leave_behind(&mut self, thread: usize) -> Option<ShutdownMode> {
         let thread = watchdog::name(thread);
         if std::process::id() == 1 {
             tracing::error!(
@@ -269,7 +269,7 @@ impl Server {
                 Keepwarm exits with status 1 to be restarted"
             );
             self.is_broken = true;
-            return Some(Ending::Graceful);
+            return Some(ShutdownMode::Graceful);
         }
         tracing::error!(
             thread,
@@ -278,14 +278,14 @@ impl Server {
         self.upgrade().await
     }
 
-    fn hand_over(&mut self, successor: &Successor) -> Ending {
+    fn hand_over(&mut self, successor: &Successor) -> ShutdownMode {
         tracing::info!(pid = successor.pid, "upgraded: the new process serves, this one drains");
         self.service_manager.main_process(successor.pid);
         self.forget_files();
-        self.door = None;
+        self.control_socket = None;
         self.admin.hand_over(&successor.taken);
         successor.go();
-        Ending::HandedOver { taken: successor.taken.clone(), successor: successor.pid }
+        ShutdownMode::HandedOver { taken: successor.taken.clone(), successor: successor.pid }
     }
 
     /// A reload that was asked for during the upgrade, or is asked of this process from now on, is the successor's.

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, kill_process};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::drain::Ending;
+use super::drain::ShutdownMode;
 
 /// What a serving process listens for; each has its line in `docs/operate/signals.md`.
 pub(super) struct Signals {
-    pub(super) ends: Ends,
+    pub(super) stop_signals: StopSignals,
     pub(super) hangup: Signal,
     /// Another binary is to take over.
     pub(super) upgrade: Signal,
@@ -27,7 +27,7 @@ impl Signals {
         // workers do not inherit one.
         drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
         Ok(Self {
-            ends: Ends::new()?,
+            stop_signals: StopSignals::new()?,
             hangup: signal(SignalKind::hangup())?,
             upgrade: signal(SignalKind::user_defined2())?,
             more: signal(SignalKind::from_raw(rustix::process::Signal::TTIN.as_raw()))?,
@@ -59,8 +59,8 @@ pub(super) fn hang_up(process: u32) {
     }
 }
 
-/// Those that end the process.
-pub(crate) struct Ends {
+/// The signals that stop the process.
+pub(crate) struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
     /// When the first one came.
@@ -70,7 +70,7 @@ pub(crate) struct Ends {
 /// A wrapper that signals its child and the child's group, or passes on what the terminal has sent to all, makes two signals of one.
 const SAME: Duration = Duration::from_secs(1);
 
-impl Ends {
+impl StopSignals {
     pub(crate) fn new() -> std::io::Result<Self> {
         let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         Ok(Self { terminate, interrupt, first: None })
@@ -82,10 +82,10 @@ impl Ends {
     }
 
     /// Waits for the first.
-    pub(super) async fn next(&mut self) -> Ending {
-        let ending = self.recv().await;
+    pub(super) async fn next(&mut self) -> ShutdownMode {
+        let mode = self.recv().await;
         self.first.get_or_insert_with(Instant::now);
-        ending
+        mode
     }
 
     /// Waits for one that asks again, while the process ends already: after more than a second.
@@ -106,10 +106,10 @@ impl Ends {
         }
     }
 
-    async fn recv(&mut self) -> Ending {
+    async fn recv(&mut self) -> ShutdownMode {
         tokio::select! {
-            _ = self.terminate.recv() => Ending::Graceful,
-            _ = self.interrupt.recv() => Ending::Interactive,
+            _ = self.terminate.recv() => ShutdownMode::Graceful,
+            _ = self.interrupt.recv() => ShutdownMode::Interactive,
         }
     }
 }

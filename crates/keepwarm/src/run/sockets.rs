@@ -9,37 +9,37 @@ use std::sync::Arc;
 use keepwarm_config::Bind;
 use keepwarm_net::{BindTo, Bound, ListenerContext, Remote, StopListening};
 
-use super::inherited::{Inherited, Owner};
+use super::inherited::{InheritedSockets, SocketOwner};
 use super::occupant;
 
 /// The sockets of one `bind`.
 pub(crate) struct Sockets {
     pub(crate) bounds: Vec<Bound>,
-    pub(super) owner: Owner,
+    pub(super) owner: SocketOwner,
     /// Bound before it was asked for under this `bind`: by another process, which may still serve, or by this one.
     pub(crate) inherited: bool,
 }
 
-/// Sockets that are not yet served. Dropped so, those that are this process's own leave nothing behind.
+/// Sockets that are not served yet. Dropping them leaves nothing of this process behind.
 #[derive(Default)]
-pub(crate) struct Opened(BTreeMap<Bind, Sockets>);
+pub(crate) struct OpenedSockets(BTreeMap<Bind, Sockets>);
 
 /// The sockets that this process has while others are opened.
 #[derive(Default)]
-pub(crate) struct Own<'s> {
+pub(crate) struct OwnSockets<'s> {
     /// Those whose `bind` the configuration no longer has: another may take them over.
     pub(crate) free: Vec<&'s Bound>,
     /// Where the others listen, and for which section.
     pub(crate) used: Vec<(SocketAddr, String)>,
 }
 
-impl Drop for Opened {
+impl Drop for OpenedSockets {
     fn drop(&mut self) {
         self.files().for_each(|path| drop(std::fs::remove_file(path)));
     }
 }
 
-impl Opened {
+impl OpenedSockets {
     /// The names in the file system that were made for them.
     pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
         self.0.iter().filter_map(|(bind, sockets)| match bind {
@@ -53,8 +53,8 @@ impl Opened {
         &mut self,
         bind: &Bind,
         section: &str,
-        inherited: &mut Inherited,
-        own: &mut Own<'_>,
+        inherited: &mut InheritedSockets,
+        own: &mut OwnSockets<'_>,
     ) -> Result<(), String> {
         let sockets = match inherited.take(bind) {
             Some((bounds, owner)) => Sockets { bounds, owner, inherited: true },
@@ -76,7 +76,7 @@ impl Opened {
     }
 }
 
-impl<'s> Own<'s> {
+impl<'s> OwnSockets<'s> {
     /// Those of a `bind` that stays (`kept`) or goes. What the service manager keeps is nobody's to take over.
     pub(crate) fn add(&mut self, sockets: &'s Sockets, section: &str, kept: bool) {
         match !kept && sockets.is_own() {
@@ -123,10 +123,10 @@ fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
         && (one.ip().is_unspecified() || other.ip().is_unspecified() || one.ip() == other.ip())
 }
 
-/// Descriptors for each thread that is to accept, made while nothing is changed yet.
-pub(crate) struct Copies(Vec<(Remote, Bound)>);
+/// Descriptors for each thread that will accept, made before anything changes.
+pub(crate) struct SocketCopies(Vec<(Remote, Bound)>);
 
-impl Copies {
+impl SocketCopies {
     /// # Errors
     /// No descriptor is left.
     pub(crate) fn of(sockets: &Sockets, remotes: &[Remote]) -> io::Result<Self> {
@@ -151,7 +151,7 @@ impl Copies {
 impl Sockets {
     /// Whether the name of a socket in the file system ends with this process.
     pub(crate) fn is_own(&self) -> bool {
-        self.owner == Owner::Keepwarm
+        self.owner == SocketOwner::Keepwarm
     }
 
     /// The address as a person writes it: with the port that it has, and each that a name stands for.
@@ -162,9 +162,9 @@ impl Sockets {
         }
     }
 
-    /// Ends the listening by `stops`, which [`Copies::serve`] gave; what had connected is still accepted. `kept` have been taken over under another `bind`.
+    /// Ends the listening by `stops`, which [`SocketCopies::serve`] gave; what had connected is still accepted. `kept` have been taken over under another `bind`.
     pub(crate) fn end(&self, bind: &Bind, stops: &[StopListening], kept: &[SocketAddr]) {
-        if self.owner == Owner::ServiceManager {
+        if self.owner == SocketOwner::ServiceManager {
             // It keeps the socket open, for the next start to accept what comes meanwhile.
             return stops.iter().for_each(StopListening::hand_over);
         }
@@ -185,13 +185,13 @@ impl Sockets {
 }
 
 /// A host name can have several addresses; each is listened on.
-fn bind_all(bind: &Bind, own: &Own<'_>) -> io::Result<Sockets> {
+fn bind_all(bind: &Bind, own: &OwnSockets<'_>) -> io::Result<Sockets> {
     let addresses: Vec<SocketAddr> = match bind {
         Bind::Tcp(address) => vec![*address],
         Bind::Host { host, port } => (host.as_str(), *port).to_socket_addrs()?.collect(),
         Bind::Unix(path) => {
             let bounds = vec![keepwarm_net::bind(BindTo::Unix(path))?];
-            return Ok(Sockets { bounds, owner: Owner::Keepwarm, inherited: false });
+            return Ok(Sockets { bounds, owner: SocketOwner::Keepwarm, inherited: false });
         }
     };
     let (mut bounds, mut all) = (Vec::new(), true);
@@ -200,10 +200,10 @@ fn bind_all(bind: &Bind, own: &Own<'_>) -> io::Result<Sockets> {
         bounds.extend(some);
         all &= inherited;
     }
-    Ok(Sockets { bounds, owner: Owner::Keepwarm, inherited: all })
+    Ok(Sockets { bounds, owner: SocketOwner::Keepwarm, inherited: all })
 }
 
-fn explain(bind: &Bind, section: &str, error: &io::Error, own: &Own<'_>) -> String {
+fn explain(bind: &Bind, section: &str, error: &io::Error, own: &OwnSockets<'_>) -> String {
     let what = match error.kind() {
         io::ErrorKind::AddrInUse => in_use(bind, own),
         io::ErrorKind::PermissionDenied => {
@@ -215,7 +215,7 @@ fn explain(bind: &Bind, section: &str, error: &io::Error, own: &Own<'_>) -> Stri
     format!("cannot listen on {bind} ({section}): {what}")
 }
 
-fn in_use(bind: &Bind, own: &Own<'_>) -> String {
+fn in_use(bind: &Bind, own: &OwnSockets<'_>) -> String {
     let addresses: Vec<SocketAddr> = match bind {
         Bind::Tcp(address) => vec![*address],
         Bind::Host { host, port } => {

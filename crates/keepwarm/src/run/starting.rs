@@ -12,23 +12,23 @@ use keepwarm_workers::dispatch::Links;
 use keepwarm_workers::supervisor::{Options, StartFailure, Supervisor};
 use tokio::sync::mpsc;
 
-use super::Source;
+use super::ConfigSource;
 use super::connection_limit;
-use super::inherited::Inherited;
+use super::inherited::InheritedSockets;
 use super::listeners::Listeners;
-use super::pid_file::{Draft, PidFile};
-use super::plan::Plan;
-use super::reloading::NotReloaded;
-use super::server::{Failure, Server, absolute, set_apps, shown_apps};
+use super::pid_file::{PidFile, PreparedPidFile};
+use super::plan::ListenPlan;
+use super::reloading::ReloadError;
+use super::server::{Server, StartError, absolute, set_apps, shown_apps};
 use super::signals::Signals;
-use super::sockets::Opened;
+use super::sockets::OpenedSockets;
 use super::takeover::{self, Takeover};
 use super::watchdog::Watchdog;
 use crate::admin::Admin;
-use crate::assemble::{self, DoorVariables, Parts};
+use crate::assemble::{self, DoorVariables, RouteTargets};
 use crate::readiness::Readiness;
 use crate::service_manager::ServiceManager;
-use crate::status::view::{Served, View};
+use crate::status::view::{ServedConfig, View};
 use crate::upstreams::Upstreams;
 use crate::version;
 use crate::watch;
@@ -37,13 +37,13 @@ use crate::{file_limit, language};
 impl Server {
     /// `None`: it was told to end before it served.
     pub(super) async fn start(
-        source: Source,
+        source: ConfigSource,
         config: Config,
         plane: &DataPlane,
-        inherited: Inherited,
+        inherited: InheritedSockets,
         takeover: Option<&Takeover>,
         signals: &mut Signals,
-    ) -> Result<Option<Self>, Failure> {
+    ) -> Result<Option<Self>, StartError> {
         file_limit::raise(takeover.is_some());
         let links = Arc::new(Links::new(plane.remotes()));
         let mut upstreams = Upstreams::new(plane.remotes());
@@ -58,8 +58,10 @@ impl Server {
         let mut prepared = upstreams.prepare(&config)?;
         upstreams.apply(&config, &mut prepared);
         // Guarded from the first moment: also a start that is killed leaves nothing.
-        let files = opened.files().chain(opened_admin.iter().flat_map(Opened::files)).map(absolute).collect();
-        let mut plan = listeners.plan(&config, opened, Parts { links: &links, upstreams: &upstreams })?;
+        let files =
+            opened.files().chain(opened_admin.iter().flat_map(OpenedSockets::files)).map(absolute).collect();
+        let mut plan =
+            listeners.plan(&config, opened, RouteTargets { links: &links, upstreams: &upstreams })?;
         listeners.serve_new_doors(&mut plan);
         // As many workers as the load of the process before had come to need.
         let none = BTreeMap::new();
@@ -67,7 +69,7 @@ impl Server {
         let supervisor = start_supervisor(&config, &door_variables, &links, files, sizes).await?;
         let readiness = Readiness::default();
         let view = Arc::new(View::new(&links, &supervisor, plane.remotes(), &readiness));
-        view.set_served(Served { apps: shown_apps(&config), ..Served::default() });
+        view.set_served(ServedConfig { apps: shown_apps(&config), ..ServedConfig::default() });
         let (reload_requests, reloads) = mpsc::unbounded_channel();
         let (over_news, over) = mpsc::unbounded_channel();
         let admin = Admin::new(&view, &reload_requests);
@@ -86,7 +88,7 @@ impl Server {
             view,
             admin,
             service_manager: ServiceManager,
-            door: None,
+            control_socket: None,
             reloads,
             reload_requests,
             over,
@@ -111,11 +113,11 @@ impl Server {
     /// Waits until every worker is ready, then serves: the other apps too if some could not be started. `false`: the process was told to end before.
     async fn boot(
         &mut self,
-        plan: Plan,
-        admin: &mut Option<Opened>,
+        plan: ListenPlan,
+        admin: &mut Option<OpenedSockets>,
         takeover: Option<&Takeover>,
         signals: &mut Signals,
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, StartError> {
         // A start that takes long can be looked at; beside another process that one answers until it has gone.
         if takeover.is_none()
             && let Some(opened) = admin.take()
@@ -124,8 +126,8 @@ impl Server {
         }
         tokio::select! {
             failures = self.supervisor.wait_first_boot() => self.go_on_without(failures, takeover).await?,
-            _ = signals.ends.next() => return Ok(false),
-            () = old_is_gone(takeover) => return Err(Failure::Message(takeover::gone().to_string())),
+            _ = signals.stop_signals.next() => return Ok(false),
+            () = old_is_gone(takeover) => return Err(StartError::Message(takeover::gone().to_string())),
         }
         // Nothing was served before: no generation has to end first.
         self.listeners.apply(&self.config, plan, 0);
@@ -133,7 +135,7 @@ impl Server {
         Ok(true)
     }
 
-    fn serve_admin(&mut self, opened: Opened) -> Result<(), String> {
+    fn serve_admin(&mut self, opened: OpenedSockets) -> Result<(), String> {
         let settings = self.config.admin.as_ref();
         let prepared = self.admin.prepare(settings, opened)?;
         self.admin.apply(settings, prepared);
@@ -145,7 +147,7 @@ impl Server {
         &self,
         mut failures: Vec<StartFailure>,
         takeover: Option<&Takeover>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StartError> {
         for failure in &mut failures {
             version::explain(failure, &self.config).await;
         }
@@ -158,29 +160,29 @@ impl Server {
         for failure in failures.iter().filter(|failure| waits(failure)) {
             let app = self.links.app(&failure.app);
             app.into_iter()
-                .for_each(|app| app.set_unstarted(Some(&NotReloaded::from(failure.clone()).whole())));
+                .for_each(|app| app.set_unstarted(Some(&ReloadError::from(failure.clone()).whole())));
         }
         for failure in failures {
             // Nobody reads it.
             let _ = failure.write_to(&mut std::io::stderr().lock());
         }
-        last.map_or(Ok(()), |failure| Err(Failure::App(failure)))
+        last.map_or(Ok(()), |failure| Err(StartError::App(failure)))
     }
 
     /// Everything is served: says so to whoever waits for it.
     async fn become_the_service(
         &mut self,
         takeover: Option<&Takeover>,
-        admin: Option<Opened>,
-    ) -> Result<(), Failure> {
-        let pid_file = self.config.server.pid_file.as_deref().map(PidFile::draft).transpose()?;
+        admin: Option<OpenedSockets>,
+    ) -> Result<(), StartError> {
+        let pid_file = self.config.server.pid_file.as_deref().map(PidFile::prepare).transpose()?;
         if let Some(takeover) = takeover {
             let mut taken = self.listeners.binds();
             taken.extend(Admin::binds(self.config.admin.as_ref()));
             takeover.finish(taken).await.map_err(|error| error.to_string())?;
         }
         // Not before: it is the other process's as long as that one may still be the service.
-        match pid_file.map(Draft::put).transpose() {
+        match pid_file.map(PreparedPidFile::put).transpose() {
             Ok(file) => self.pid_file = file,
             Err(message) if takeover.is_some() => tracing::error!("{message}"),
             Err(message) => return Err(message.into()),
@@ -189,7 +191,7 @@ impl Server {
             self.serve_admin(admin)?;
         }
         self.guard_files();
-        self.open_door();
+        self.open_control_socket();
         self.readiness.set(true);
         self.service_manager.ready("serving");
         Ok(())
@@ -206,7 +208,7 @@ impl Server {
                 let _ = writeln!(out, "  failed    {title}: it responds with 503 until {until}");
                 continue;
             }
-            let about = self.links.app(&app.name).and_then(|app| app.about()).unwrap_or_default();
+            let about = self.links.app(&app.name).and_then(|app| app.description()).unwrap_or_default();
             let program = language::describe_interpreter(app).map(|program| format!(", by {program}"));
             let (title, at_once) = (assemble::title(app), at_once(app));
             let _ = writeln!(out, "  serving   {title} ({about}, {at_once}{})", program.unwrap_or_default());
@@ -244,7 +246,7 @@ async fn start_supervisor(
     links: &Arc<Links>,
     files: Vec<PathBuf>,
     sizes: &BTreeMap<String, usize>,
-) -> Result<Supervisor, Failure> {
+) -> Result<Supervisor, StartError> {
     let mut specs = assemble::specs(config, door_variables)
         .map_err(|error| format!("cannot unpack an adapter: {error}"))?;
     for spec in &mut specs {

@@ -12,8 +12,8 @@ use rustix::process::getppid;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use super::handover::{self, Say};
-use super::inherited::{Inherited, Owner};
+use super::handover::{self, HandoverMessage};
+use super::inherited::{InheritedSockets, SocketOwner};
 
 /// Names, in the new process's environment, the process that started it to take over.
 pub(crate) const VARIABLE: &str = "KEEPWARM_UPGRADE";
@@ -33,7 +33,7 @@ impl Takeover {
     ///
     /// # Errors
     /// A sentence that says what was wrong.
-    pub(super) fn receive() -> Result<Option<(Self, Inherited)>, String> {
+    pub(super) fn receive() -> Result<Option<(Self, InheritedSockets)>, String> {
         // Also in the environment of whatever a worker starts: what counts is whose child this is.
         let old = std::env::var(VARIABLE).ok().and_then(|pid| pid.parse::<i32>().ok());
         if old.is_none() || old != getppid().map(|parent| parent.as_raw_nonzero().get()) {
@@ -49,7 +49,7 @@ impl Takeover {
     /// Says that this process gives up: the old one goes on.
     pub(super) fn fail(&self, why: &str) {
         // An error: the old process has gone, and nobody is left to be told.
-        let _ = handover::send(&self.socket, &Say::Failed(why.to_owned()), &[]);
+        let _ = handover::send(&self.socket, &HandoverMessage::Failed(why.to_owned()), &[]);
     }
 
     /// Says that this process serves, and waits until the old one has stopped accepting.
@@ -57,12 +57,12 @@ impl Takeover {
     /// # Errors
     /// The old process has ended before it agreed, and took the service with it.
     pub(super) async fn finish(&self, taken: BTreeSet<String>) -> io::Result<()> {
-        handover::send(&self.socket, &Say::Ready { taken }, &[])?;
+        handover::send(&self.socket, &HandoverMessage::Ready { taken }, &[])?;
         let watched = self.watch()?;
         let heard = tokio::time::timeout(PATIENCE, watched.readable()).await;
         let _ = heard.map_err(|_| io::Error::other("the old process did not confirm the takeover"))??;
         match handover::receive(&self.socket)? {
-            Some((Say::Go, _)) => Ok(()),
+            Some((HandoverMessage::Go, _)) => Ok(()),
             _ => Err(gone()),
         }
     }
@@ -82,17 +82,17 @@ impl Takeover {
 }
 
 /// All that the old process hands over.
-fn listeners(socket: &OwnedFd) -> io::Result<(Inherited, BTreeMap<String, usize>)> {
-    let mut inherited = Inherited::default();
+fn listeners(socket: &OwnedFd) -> io::Result<(InheritedSockets, BTreeMap<String, usize>)> {
+    let mut inherited = InheritedSockets::default();
     loop {
         match handover::receive(socket)? {
-            Some((Say::Listener { bind, lent }, sockets)) => {
-                let owner = if lent { Owner::ServiceManager } else { Owner::Keepwarm };
+            Some((HandoverMessage::Listener { bind, lent }, sockets)) => {
+                let owner = if lent { SocketOwner::ServiceManager } else { SocketOwner::Keepwarm };
                 for socket in sockets {
                     inherited.add(bind.clone(), Bound::adopt(socket)?, owner);
                 }
             }
-            Some((Say::End { sizes }, _)) => return Ok((inherited, sizes)),
+            Some((HandoverMessage::End { sizes }, _)) => return Ok((inherited, sizes)),
             Some(_) => return Err(io::Error::other("the old process sent an unexpected message")),
             None => return Err(io::Error::other("the old process has exited")),
         }

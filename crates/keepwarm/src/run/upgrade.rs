@@ -15,7 +15,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::io::Interest;
 
-use super::handover::{self, SOCKETS, Say};
+use super::handover::{self, HandoverMessage, SOCKETS};
 use super::listeners::Listeners;
 use super::takeover::VARIABLE;
 use crate::admin::Admin;
@@ -38,7 +38,7 @@ impl Successor {
     /// Leaves the service to it.
     pub(super) fn go(&self) {
         // An error: it has ended since; what supervises this process learns that as it learns every end.
-        let _ = handover::send(&self.socket, &Say::Go, &[]);
+        let _ = handover::send(&self.socket, &HandoverMessage::Go, &[]);
     }
 }
 
@@ -79,11 +79,11 @@ pub(super) async fn upgrade(
     let limit = boot.saturating_add(MARGIN);
     let said = tokio::time::timeout(limit, read_reply(&ours)).await;
     match said {
-        Ok(Ok(Some(Say::Ready { taken }))) => {
+        Ok(Ok(Some(HandoverMessage::Ready { taken }))) => {
             let pid = child.release();
             Ok(Successor { pid, taken, socket: ours })
         }
-        Ok(Ok(Some(Say::Failed(why)))) => {
+        Ok(Ok(Some(HandoverMessage::Failed(why)))) => {
             child.end().await;
             Err(format!("the new process gave up: {why}"))
         }
@@ -107,7 +107,7 @@ fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
-async fn read_reply(socket: &OwnedFd) -> io::Result<Option<Say>> {
+async fn read_reply(socket: &OwnedFd) -> io::Result<Option<HandoverMessage>> {
     let watched = keepwarm_net::watch(socket.try_clone()?, Interest::READABLE).map_err(|(_, error)| error)?;
     let _ = watched.readable().await?;
     Ok(handover::receive(socket)?.map(|(say, _)| say))
@@ -122,10 +122,10 @@ fn hand_over(
     for (bind, lent, bounds) in listeners.offers().chain(admin.offers()) {
         let bounds: Vec<_> = bounds.iter().collect();
         for some in bounds.chunks(SOCKETS) {
-            handover::send(socket, &Say::Listener { bind: bind.clone(), lent }, some)?;
+            handover::send(socket, &HandoverMessage::Listener { bind: bind.clone(), lent }, some)?;
         }
     }
-    handover::send(socket, &Say::End { sizes }, &[])
+    handover::send(socket, &HandoverMessage::End { sizes }, &[])
 }
 
 fn start(binary: &Path, socket: OwnedFd) -> io::Result<NewProcess> {

@@ -102,13 +102,13 @@ pub(super) fn name(index: usize) -> String {
 
 /// Ends the process `after` this time at the latest, whatever the rest of it waits for: a lock in the hands of the thread that is stuck, for example.
 pub(super) fn end_within(after: Duration) {
-    let ending = std::thread::Builder::new().name("keepwarm-end".to_owned()).spawn(move || {
+    let mode = std::thread::Builder::new().name("keepwarm-end".to_owned()).spawn(move || {
         std::thread::sleep(after);
         tracing::error!("exit held up by the stuck thread; aborting");
         keepwarm_telemetry::flush_all(Duration::from_secs(1));
         std::process::abort();
     });
-    if let Err(error) = ending {
+    if let Err(error) = mode {
         tracing::error!(%error, "exit may be held up by the stuck thread");
     }
 }

@@ -17,7 +17,7 @@ const EACH: Duration = Duration::from_secs(1);
 
 /// Shows what the running Keepwarm does, once or again and again.
 pub(crate) fn status(options: &cli::Status) -> ExitCode {
-    let instance = match Instance::meant(&options.which) {
+    let instance = match Instance::meant(&options.selector) {
         Ok(instance) => instance,
         Err(status) => return status,
     };

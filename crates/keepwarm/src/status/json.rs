@@ -7,13 +7,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use keepwarm_telemetry::meters::CLASSES;
 use keepwarm_telemetry::timestamp;
-use keepwarm_workers::dispatch::InHand;
+use keepwarm_workers::dispatch::ActiveRequest;
 use serde_json::{Map, Value, json};
 
-use crate::status::view::{AppStatus, ListenerStatus, Status, WorkerStatus};
+use crate::status::view::{AppStatus, ListenerStatus, StatusSnapshot, WorkerStatus};
 
 /// The whole of it.
-pub(crate) fn json(status: &Status) -> Value {
+pub(crate) fn json(status: &StatusSnapshot) -> Value {
     let open: u64 = status.listeners.iter().map(|listener| listener.totals.open).sum();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -30,7 +30,7 @@ pub(crate) fn json(status: &Status) -> Value {
     })
 }
 
-fn app(app: &AppStatus, status: &Status) -> Value {
+fn app(app: &AppStatus, status: &StatusSnapshot) -> Value {
     let mut classes = [0; CLASSES.len()];
     for route in status.routes.iter().filter(|route| route.app == app.name) {
         classes.iter_mut().zip(route.totals.classes).for_each(|(sum, more)| *sum += more);
@@ -45,7 +45,7 @@ fn app(app: &AppStatus, status: &Status) -> Value {
         "name": app.name,
         "about": app.about,
         "failed": app.failed,
-        "server": app.standing.as_ref().map(|server| json!({ "address": server.address.to_string(), "away": server.away })),
+        "server": app.external.as_ref().map(|server| json!({ "address": server.address.to_string(), "away": server.away })),
         "generation": counts.map(|counts| counts.generation),
         "workers": { "serving": serving, "target": counts.map(|counts| counts.target) },
         "queue": app.queue,
@@ -86,15 +86,15 @@ fn worker(status: &WorkerStatus) -> Value {
         "restarts": worker.restarts,
         "memory": worker.memory.map(|memory| json!({ "own_bytes": memory.own, "shared_bytes": memory.shared })),
         "leaving": worker.leaving.map(name),
-        "doing": status.in_hand.iter().map(doing).collect::<Vec<_>>(),
+        "doing": status.active_requests.iter().map(doing).collect::<Vec<_>>(),
     })
 }
 
-fn doing(request: &InHand) -> Value {
+fn doing(request: &ActiveRequest) -> Value {
     json!({
-        "request_id": request.about.id.to_string(),
-        "method": request.about.method.as_str(),
-        "route": request.about.route.as_deref(),
+        "request_id": request.summary.id.to_string(),
+        "method": request.summary.method.as_str(),
+        "route": request.summary.route.as_deref(),
         "seconds": request.age.map(seconds),
     })
 }

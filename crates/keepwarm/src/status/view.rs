@@ -7,11 +7,11 @@ use arc_swap::ArcSwap;
 use keepwarm_egress::{Upstream, UpstreamStatus};
 use keepwarm_net::Remote;
 use keepwarm_telemetry::meters::{self, ListenerTotals, RouteTotals};
-use keepwarm_workers::dispatch::{InHand, Links, StandingServer, WorkerActivity};
+use keepwarm_workers::dispatch::{ActiveRequest, ExternalServerStatus, Links, WorkerActivity};
 use keepwarm_workers::supervisor::{Snapshot, Supervisor, WorkerSnapshot};
 
 use crate::readiness::Readiness;
-use crate::subjects::Subject;
+use crate::subjects::OwnTarget;
 
 /// The parts.
 #[derive(Debug)]
@@ -23,12 +23,12 @@ pub(crate) struct View {
     pub(crate) readiness: Readiness,
     pub(crate) started: SystemTime,
     begun: Instant,
-    served: ArcSwap<Served>,
+    served: ArcSwap<ServedConfig>,
 }
 
-/// What the present configuration serves.
+/// What the active configuration serves.
 #[derive(Debug, Default)]
-pub(crate) struct Served {
+pub(crate) struct ServedConfig {
     /// The apps, in the order of the configuration; of those of Ruby, how many threads a worker has.
     pub(crate) apps: Vec<(String, Option<usize>)>,
     /// The listeners, with the addresses they have.
@@ -36,7 +36,7 @@ pub(crate) struct Served {
     /// The upstreams.
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     /// What of it can be examined from outside.
-    pub(crate) subjects: Vec<Subject>,
+    pub(crate) subjects: Vec<OwnTarget>,
 }
 
 impl View {
@@ -58,21 +58,21 @@ impl View {
     }
 
     /// The configuration has changed.
-    pub(crate) fn set_served(&self, served: Served) {
+    pub(crate) fn set_served(&self, served: ServedConfig) {
         self.served.store(Arc::new(served));
     }
 
-    pub(crate) fn served(&self) -> Arc<Served> {
+    pub(crate) fn served(&self) -> Arc<ServedConfig> {
         self.served.load_full()
     }
 
     /// Looks at everything, once.
-    pub(crate) async fn look(&self) -> Status {
+    pub(crate) async fn look(&self) -> StatusSnapshot {
         let snapshot = self.supervisor.snapshot().await;
         let served = self.served();
         let routes = meters::routes();
         let apps = served.apps.iter().map(|(name, threads)| self.app(name, *threads, &snapshot)).collect();
-        Status {
+        StatusSnapshot {
             started: self.started,
             uptime: self.begun.elapsed(),
             ready: self.readiness.is_ready(),
@@ -93,7 +93,7 @@ impl View {
         AppStatus {
             name: name.to_owned(),
             threads,
-            about: app.as_ref().and_then(|app| app.about()),
+            about: app.as_ref().and_then(|app| app.description()),
             queue: app.as_ref().map_or(0, |app| app.waiting()),
             counts: snapshot.apps.iter().find(|app| &*app.app == name).cloned(),
             failed: snapshot
@@ -101,14 +101,14 @@ impl View {
                 .iter()
                 .find(|failed| &*failed.app == name)
                 .map(|failed| failed.reason.clone()),
-            standing: app.and_then(|app| app.standing()),
+            external: app.and_then(|app| app.external()),
         }
     }
 }
 
-/// Everything at one moment.
+/// The status of the process at one moment.
 #[derive(Debug)]
-pub(crate) struct Status {
+pub(crate) struct StatusSnapshot {
     pub(crate) started: SystemTime,
     pub(crate) uptime: Duration,
     pub(crate) ready: bool,
@@ -134,14 +134,14 @@ pub(crate) struct AppStatus {
     /// Why it was given up.
     pub(crate) failed: Option<String>,
     /// In place of workers.
-    pub(crate) standing: Option<StandingServer>,
+    pub(crate) external: Option<ExternalServerStatus>,
 }
 
 #[derive(Debug)]
 pub(crate) struct WorkerStatus {
     pub(crate) worker: WorkerSnapshot,
     /// The requests it holds, the oldest first.
-    pub(crate) in_hand: Vec<InHand>,
+    pub(crate) active_requests: Vec<ActiveRequest>,
 }
 
 #[derive(Debug)]
@@ -161,8 +161,8 @@ pub(crate) struct RouteStatus {
 fn workers(snapshot: Snapshot, mut activity: Vec<WorkerActivity>) -> Vec<WorkerStatus> {
     let status = |worker: WorkerSnapshot| {
         let at = activity.iter().position(|activity| Some(activity.worker.pid) == worker.pid);
-        let in_hand = at.map(|at| activity.swap_remove(at).in_hand).unwrap_or_default();
-        WorkerStatus { worker, in_hand }
+        let active_requests = at.map(|at| activity.swap_remove(at).active_requests).unwrap_or_default();
+        WorkerStatus { worker, active_requests }
     };
     snapshot.workers.into_iter().map(status).collect()
 }

@@ -18,21 +18,21 @@ pub struct WorkerActivity {
     /// Requests it was given since it is ready.
     pub taken: u64,
     /// Those that it holds, the oldest first.
-    pub in_hand: Vec<InHand>,
+    pub active_requests: Vec<ActiveRequest>,
 }
 
 /// A request that a worker holds.
 #[derive(Debug, Clone)]
-pub struct InHand {
+pub struct ActiveRequest {
     /// What it is.
-    pub about: About,
+    pub summary: RequestSummary,
     /// How long the worker has been at it; `None`: it waits there behind another.
     pub age: Option<Duration>,
 }
 
-/// What a request is, in the few words that a log or a status has room for.
+/// The id, method and route of a request, for logs and the status.
 #[derive(Debug, Clone)]
-pub struct About {
+pub struct RequestSummary {
     /// Its id.
     pub id: RequestId,
     /// Its method.
@@ -43,7 +43,7 @@ pub struct About {
     pub(super) path: u64,
 }
 
-impl About {
+impl RequestSummary {
     pub(super) fn of(request: &Request) -> Self {
         let (method, route) = (request.head.method.clone(), request.route.clone());
         Self { id: RequestId::new(request.number), method, route, path: path_number(request.path()) }
@@ -57,7 +57,7 @@ fn path_number(path: &[u8]) -> u64 {
     KEY.get_or_init(RandomState::new).hash_one(path)
 }
 
-impl std::fmt::Display for About {
+impl std::fmt::Display for RequestSummary {
     /// `GET /assets/*`
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}", self.method, self.route.as_deref().unwrap_or("-"))

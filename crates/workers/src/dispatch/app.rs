@@ -11,19 +11,19 @@ use keepwarm_net::{Exchange, Handler, Refusal, Remote};
 use keepwarm_policy::RetryBudget;
 use keepwarm_policy::scale::Load;
 
-use super::activity::{About, WorkerActivity};
+use super::activity::{RequestSummary, WorkerActivity};
 use super::call::{Call, Item};
 use super::conversation;
 use super::fastcgi;
 use super::link::Link;
 use super::quarantine::Quarantine;
-use super::queue::{Job, Queue};
-use super::relay::{self, Protocol, ServerPolicy, Servers, Standing, StandingServer};
+use super::queue::{Queue, QueuedRequest};
+use super::relay::{self, ExternalServer, ExternalServerStatus, Protocol, ServerPolicy, Servers};
 
 mod workers;
 
-use self::workers::Early;
-pub(super) use self::workers::{Places, Traits};
+use self::workers::PendingWorker;
+pub(super) use self::workers::{WorkerCapabilities, WorkerCapacity};
 
 /// The generation that takes requests as soon as it is ready.
 const FIRST_GENERATION: u64 = 1;
@@ -67,7 +67,7 @@ pub struct App {
     /// The name in the configuration.
     pub name: Arc<str>,
     policy: ArcSwap<AppPolicy>,
-    state: Mutex<State>,
+    state: Mutex<AppState>,
     pub(super) quarantine: Quarantine,
     /// A request holds up a worker, or a thread of one: it is read, and its response taken, for the worker.
     blocking: AtomicBool,
@@ -90,18 +90,19 @@ pub struct App {
     /// How workers that are being started for a reload are to be spoken to, if they are servers.
     next_server: Mutex<Option<Option<ServerPolicy>>>,
     /// What its workers say about themselves.
-    about: Mutex<Option<String>>,
+    description: Mutex<Option<String>>,
     /// In place of workers: a server that runs already.
-    standing: Mutex<Option<Standing>>,
+    external: Mutex<Option<ExternalServer>>,
 }
 
+/// The queue of an app, its workers and its failure, under one lock.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct AppState {
     pub(super) queue: Queue,
     /// Workers up to this generation take requests.
     generation: u64,
     /// Workers of a later one that are ready.
-    early: Vec<Early>,
+    pending: Vec<PendingWorker>,
     pub(super) failed: Option<Arc<str>>,
     retries: RetryBudget,
 }
@@ -114,10 +115,10 @@ impl App {
         Arc::new(Self {
             name: name.into(),
             policy: ArcSwap::from_pointee(policy),
-            state: Mutex::new(State {
+            state: Mutex::new(AppState {
                 queue: Queue::default(),
                 generation: FIRST_GENERATION,
-                early: Vec::new(),
+                pending: Vec::new(),
                 failed: None,
                 retries: RetryBudget::default(),
             }),
@@ -133,8 +134,8 @@ impl App {
             unstarted: Mutex::new("".into()),
             servers,
             next_server: Mutex::default(),
-            about: Mutex::default(),
-            standing: Mutex::default(),
+            description: Mutex::default(),
+            external: Mutex::default(),
         })
     }
 
@@ -142,15 +143,15 @@ impl App {
     pub(super) fn stand(self: &Arc<Self>, remote: &Remote) {
         let policy = self.policy();
         let named = policy.server.as_ref().and_then(|server| Some((server.address.as_ref()?, server)));
-        let places = named.map_or(1, |(_, server)| server.concurrency);
-        let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
-        if standing.as_ref().is_some_and(|standing| standing.is(named.map(|(at, _)| at), places)) {
+        let slots = named.map_or(1, |(_, server)| server.concurrency);
+        let mut external = self.external.lock().unwrap_or_else(PoisonError::into_inner);
+        if external.as_ref().is_some_and(|external| external.is(named.map(|(at, _)| at), slots)) {
             return;
         }
         // The new one first: at every moment somebody takes requests.
-        let new = named.map(|(endpoint, server)| Standing::begin(self, endpoint, server, remote));
-        let old = std::mem::replace(&mut *standing, new);
-        drop(standing);
+        let new = named.map(|(endpoint, server)| ExternalServer::begin(self, endpoint, server, remote));
+        let old = std::mem::replace(&mut *external, new);
+        drop(external);
         if let Some(old) = old {
             old.end();
         }
@@ -158,15 +159,15 @@ impl App {
 
     /// Gives requests to no server that runs already.
     pub(super) fn leave_standing(&self) {
-        let old = self.standing.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let old = self.external.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(old) = old {
             old.end();
         }
     }
 
     /// Its server, if it has one that runs already in place of workers.
-    pub fn standing(&self) -> Option<StandingServer> {
-        Some(self.standing.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.state())
+    pub fn external(&self) -> Option<ExternalServerStatus> {
+        Some(self.external.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.state())
     }
 
     /// How requests are treated.
@@ -230,13 +231,13 @@ impl App {
     /// Its workers.
     pub(super) fn links(&self) -> Vec<Arc<Link>> {
         let state = self.state();
-        let early = state.early.iter().map(|early| Arc::clone(&early.link));
-        state.queue.links().chain(early).collect()
+        let pending = state.pending.iter().map(|pending| Arc::clone(&pending.link));
+        state.queue.links().chain(pending).collect()
     }
 
     /// The kind of app and the language, as its workers say (`wsgi, CPython 3.11.7`).
-    pub fn about(&self) -> Option<String> {
-        self.about.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn description(&self) -> Option<String> {
+        self.description.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(super) fn is_blocking(&self) -> bool {
@@ -258,7 +259,7 @@ impl App {
     }
 
     /// A worker has died of one of these requests; which one, nobody knows if there are several.
-    pub(super) fn handle_death(&self, suspects: &[About]) {
+    pub(super) fn handle_death(&self, suspects: &[RequestSummary]) {
         for (refused, time) in self.quarantine.handle_death(suspects) {
             let scope = if refused.is_page() { "page" } else { "route" };
             // The path itself stands in the access log, beside this id.
@@ -266,15 +267,15 @@ impl App {
                 suspects.iter().find(|suspect| refused.covers(suspect)).map(|suspect| suspect.id.to_string());
             tracing::error!(app = %self.name, route = %refused, scope, id, seconds = time.as_secs(),
                 "route kills workers; refused for the given seconds, then tried with one request at a time");
-            let waiting = self.state().queue.take_waiting_of(|job| refused.covers(&job.call.about));
+            let waiting = self.state().queue.take_waiting_of(|job| refused.covers(&job.call.summary));
             waiting.into_iter().for_each(|job| job.call.put(Item::Quarantined(time)));
         }
     }
 
     /// A request has been answered to its end.
-    pub(super) fn handle_response(&self, about: &About) {
-        if self.quarantine.handle_response(about) {
-            tracing::info!(app = %self.name, route = %about, "route has responded; no longer refused");
+    pub(super) fn handle_response(&self, summary: &RequestSummary) {
+        if self.quarantine.handle_response(summary) {
+            tracing::info!(app = %self.name, route = %summary, "route has responded; no longer refused");
         }
     }
 
@@ -303,19 +304,19 @@ impl App {
     }
 
     /// Gives a request to a worker, or lets it wait for one. `again`: it was taken before, and is not turned away for want of room.
-    pub(super) fn submit(&self, job: Job, again: bool) -> Result<(), Overload> {
+    pub(super) fn submit(&self, job: QueuedRequest, again: bool) -> Result<(), SubmitError> {
         let mut state = self.state();
         state.retries.handle_request();
-        if let Some(link) = state.queue.take_place(&job) {
+        if let Some(link) = state.queue.take_slot(&job) {
             drop(state);
             link.give(job);
             return Ok(());
         }
         if let (Some(reason), 0) = (&state.failed, state.queue.workers()) {
-            return Err(Overload::Failed(Arc::clone(reason)));
+            return Err(SubmitError::Failed(Arc::clone(reason)));
         }
         if !again && state.queue.waiting() >= self.policy().queue {
-            return Err(Overload::QueueFull);
+            return Err(SubmitError::QueueFull);
         }
         state.queue.wait(job);
         Ok(())
@@ -332,13 +333,13 @@ impl App {
 
     /// Takes one of the places for requests whose body the app itself asks for (`spec/http.md` §2): at most half of those that all workers have, at
     /// least one.
-    pub(super) fn enter_expecting(self: &Arc<Self>) -> Option<Expecting> {
-        let places = self.state().queue.workers().saturating_mul(self.streams.load(Ordering::Relaxed));
-        let limit = (places / 2).max(1);
+    pub(super) fn enter_expecting(self: &Arc<Self>) -> Option<ExpectationPermit> {
+        let slots = self.state().queue.workers().saturating_mul(self.streams.load(Ordering::Relaxed));
+        let limit = (slots / 2).max(1);
         let entered = self
             .expecting
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| (count < limit).then_some(count + 1));
-        entered.is_ok().then(|| Expecting(Arc::clone(self)))
+        entered.is_ok().then(|| ExpectationPermit(Arc::clone(self)))
     }
 
     /// One warning per app for a field that is the connection's and not the app's.
@@ -348,20 +349,20 @@ impl App {
         }
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, AppState> {
         self.state.lock().unwrap_or_else(|poisoned| self.begin_anew(poisoned))
     }
 
     /// A panic has left queue and places in the middle of a change: a place may be counted twice or never, and a request be lost. Both begin anew: what waits is
     /// refused, and the workers, whose places are not known any more, are replaced. Other apps notice nothing.
     #[cold]
-    fn begin_anew<'a>(&'a self, poisoned: PoisonError<MutexGuard<'a, State>>) -> MutexGuard<'a, State> {
+    fn begin_anew<'a>(&'a self, poisoned: PoisonError<MutexGuard<'a, AppState>>) -> MutexGuard<'a, AppState> {
         const REASON: &str = "a bug in Keepwarm broke the queue of its app";
         let mut state = poisoned.into_inner();
         let waiting = state.queue.take_waiting();
         let queue = std::mem::take(&mut state.queue);
         let links: Vec<Arc<Link>> =
-            queue.links().chain(state.early.drain(..).map(|early| early.link)).collect();
+            queue.links().chain(state.pending.drain(..).map(|pending| pending.link)).collect();
         self.state.clear_poison();
         tracing::error!(app = %self.name, waiting = waiting.len(), workers = links.len(), "{REASON}; replacing all its workers");
         let reason: Arc<str> = REASON.into();
@@ -371,18 +372,18 @@ impl App {
     }
 }
 
-/// Why a request was not taken.
+/// Why a request is not queued.
 #[derive(Debug)]
-pub(super) enum Overload {
+pub(super) enum SubmitError {
     QueueFull,
     Failed(Arc<str>),
 }
 
-/// A counted request that may hold a worker while its client sends.
+/// Counts a request that may hold a worker while its client sends; dropping it frees the slot.
 #[derive(Debug)]
-pub(super) struct Expecting(Arc<App>);
+pub(super) struct ExpectationPermit(Arc<App>);
 
-impl Drop for Expecting {
+impl Drop for ExpectationPermit {
     fn drop(&mut self) {
         self.0.expecting.fetch_sub(1, Ordering::Relaxed);
     }

@@ -9,26 +9,27 @@ use keepwarm_net::Socket;
 use keepwarm_wire::frame::{ResetCode, message_cost};
 use tokio::time::Instant;
 
-use super::activity::{About, InHand};
+use super::activity::{ActiveRequest, RequestSummary};
 use super::link::Link;
-use crate::supervisor::Verdict;
+use crate::supervisor::KillReason;
 
 /// What the driver and the client's task share about a request. The driver puts [`Item`]s in, the client's task takes them out.
 #[derive(Debug)]
 pub(super) struct Call {
     /// What it is.
-    pub(super) about: About,
-    inner: Mutex<Inner>,
+    pub(super) summary: RequestSummary,
+    inner: Mutex<CallInner>,
 }
 
+/// The state of a call, under its lock.
 #[derive(Debug, Default)]
-struct Inner {
+struct CallInner {
     /// The next item; nearly always the only one, and so not worth a queue's allocation.
     first: Option<Item>,
     /// Those behind it.
     more: VecDeque<Item>,
     waker: Option<Waker>,
-    place: Place,
+    state: CallState,
     /// The client has closed its writing side: whoever gets the request is to be told.
     half_closed: bool,
     /// The worker that last had it, and its stream.
@@ -42,9 +43,9 @@ struct Inner {
 /// Items that may lie here before informational responses are dropped. The number is arbitrary: far above what an application gives hints in.
 const HINTS: usize = 64;
 
-/// Where a request is.
+/// Where a request is: queued, with a worker, or abandoned.
 #[derive(Debug, Default, Clone)]
-pub(super) enum Place {
+pub(super) enum CallState {
     /// In the app's queue, or not yet given.
     #[default]
     Waiting,
@@ -95,7 +96,7 @@ pub(super) enum Item {
         /// It certainly had not begun with this request: its bytes were never read.
         unprocessed: bool,
         /// Why it was killed, if we did it.
-        verdict: Option<Verdict>,
+        kill_reason: Option<KillReason>,
     },
     /// The route is refused for this long: it kills workers.
     Quarantined(Duration),
@@ -117,8 +118,8 @@ impl Item {
 }
 
 impl Call {
-    pub(super) fn new(about: About) -> Arc<Self> {
-        Arc::new(Self { about, inner: Mutex::default() })
+    pub(super) fn new(summary: RequestSummary) -> Arc<Self> {
+        Arc::new(Self { summary, inner: Mutex::default() })
     }
 
     /// The driver's side: adds an item, and wakes the client's task.
@@ -129,14 +130,14 @@ impl Call {
     /// The same, if the client's task is there to take it. `false`: it was dropped.
     pub(super) fn put_if_waiting(&self, item: Item) -> bool {
         let inner = self.lock();
-        let waiting = !matches!(inner.place, Place::Abandoned);
+        let waiting = !matches!(inner.state, CallState::Abandoned);
         if waiting {
             Self::add(inner, item);
         }
         waiting
     }
 
-    fn add(mut inner: MutexGuard<'_, Inner>, item: Item) {
+    fn add(mut inner: MutexGuard<'_, CallInner>, item: Item) {
         if inner.first.is_none() && inner.more.is_empty() {
             inner.first = Some(item);
         } else {
@@ -181,10 +182,10 @@ impl Call {
     /// Notes which worker has it. `false`: nobody waits for it any more.
     pub(super) fn give_to(&self, link: &Arc<Link>, stream: u32) -> bool {
         let mut inner = self.lock();
-        if matches!(inner.place, Place::Abandoned) {
+        if matches!(inner.state, CallState::Abandoned) {
             return false;
         }
-        inner.place = Place::Given(Arc::clone(link), stream);
+        inner.state = CallState::Given(Arc::clone(link), stream);
         inner.last = Some((Arc::clone(link), stream));
         inner.begun = None;
         true
@@ -199,12 +200,12 @@ impl Call {
     }
 
     pub(super) fn is_abandoned(&self) -> bool {
-        matches!(self.lock().place, Place::Abandoned)
+        matches!(self.lock().state, CallState::Abandoned)
     }
 
     /// The client's side: it stops waiting. Tells where the request is.
-    pub(super) fn abandon(&self) -> Place {
-        std::mem::replace(&mut self.lock().place, Place::Abandoned)
+    pub(super) fn abandon(&self) -> CallState {
+        std::mem::replace(&mut self.lock().state, CallState::Abandoned)
     }
 
     /// The client's side: it has closed its writing side. Tells who has the request; whoever gets it later has the client's task woken ([`Self::is_half_closed`]).
@@ -219,9 +220,9 @@ impl Call {
 
     /// The worker that has it, and the stream.
     pub(super) fn given(&self) -> Option<(Arc<Link>, u32)> {
-        match &self.lock().place {
-            Place::Given(link, stream) => Some((Arc::clone(link), *stream)),
-            Place::Waiting | Place::Abandoned => None,
+        match &self.lock().state {
+            CallState::Given(link, stream) => Some((Arc::clone(link), *stream)),
+            CallState::Waiting | CallState::Abandoned => None,
         }
     }
 
@@ -246,8 +247,11 @@ impl Call {
     }
 
     /// As a status shows it.
-    pub(super) fn in_hand(&self) -> InHand {
-        InHand { about: self.about.clone(), age: self.in_work_since().map(|since| since.elapsed()) }
+    pub(super) fn active_requests(&self) -> ActiveRequest {
+        ActiveRequest {
+            summary: self.summary.clone(),
+            age: self.in_work_since().map(|since| since.elapsed()),
+        }
     }
 
     /// Keeps the frame that was sent.
@@ -258,12 +262,12 @@ impl Call {
     /// Takes the frame back, to send it once more to another worker.
     pub(super) fn take_frame(&self) -> Vec<u8> {
         let mut inner = self.lock();
-        inner.place = Place::Waiting;
+        inner.state = CallState::Waiting;
         inner.begun = None;
         std::mem::take(&mut inner.frame)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, CallInner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -12,8 +12,8 @@
 
 pub(super) mod body;
 mod clock;
-mod fate;
 mod response;
+mod retry;
 mod websocket;
 
 use std::future::poll_fn;
@@ -28,15 +28,15 @@ use keepwarm_telemetry::stalls::Stall;
 use keepwarm_wire::frame::ResetCode;
 use tokio::time::Instant;
 
-use super::activity::About;
-use super::app::{App, Expecting};
-use super::call::{Call, Item, Place};
-use super::quarantine::Trial;
-use super::queue::Job;
+use super::activity::RequestSummary;
+use super::app::{App, ExpectationPermit};
+use super::call::{Call, CallState, Item};
+use super::quarantine::QuarantineProbe;
+use super::queue::QueuedRequest;
 use super::relay;
-use super::request::{Opening, encode_request};
-use body::Source;
-use websocket::Messages;
+use super::request::{RequestOptions, encode_request};
+use body::BodySource;
+use websocket::WebSocketState;
 
 /// Memory of a spool, in bytes; beyond it a file is used.
 const SPOOL_MEMORY: usize = 256 * 1024;
@@ -51,19 +51,19 @@ pub(super) async fn hold(app: &Arc<App>, exchange: &mut Exchange<'_>) {
     if websocket::refuse(app, exchange) {
         return;
     }
-    let mut talk = Conversation::new(app, exchange);
-    if let Some(time) = app.quarantine.refuses(&talk.call.about) {
-        return talk.refuse_quarantined(time);
+    let mut conversation = Conversation::new(app, exchange);
+    if let Some(time) = app.quarantine.refuses(&conversation.call.summary) {
+        return conversation.refuse_quarantined(time);
     }
-    if let Err(error) = talk.collect().await {
-        return talk.refuse_body(error);
+    if let Err(error) = conversation.collect().await {
+        return conversation.refuse_body(error);
     }
-    if !talk.submit() {
+    if !conversation.submit() {
         return;
     }
-    poll_fn(|cx| talk.poll(cx)).await;
-    let (hijacked, call) = (talk.hijacked.take(), Arc::clone(&talk.call));
-    drop(talk);
+    poll_fn(|cx| conversation.poll(cx)).await;
+    let (hijacked, call) = (conversation.hijacked.take(), Arc::clone(&conversation.call));
+    drop(conversation);
     if let Some(socket) = hijacked {
         relay::hold_hijacked(app, exchange, call, socket).await;
     }
@@ -74,9 +74,9 @@ pub(super) struct Conversation<'a, 'c> {
     app: &'a Arc<App>,
     exchange: &'a mut Exchange<'c>,
     call: Arc<Call>,
-    source: Source,
+    source: BodySource,
     /// Holds one of the places for workers that wait for a client.
-    expecting: Option<Expecting>,
+    expecting: Option<ExpectationPermit>,
     /// The application has asked for the body.
     wanted: bool,
     /// A byte of the body has been sent to a worker.
@@ -86,7 +86,7 @@ pub(super) struct Conversation<'a, 'c> {
     /// It was given again although its first worker may have begun with it.
     risked: bool,
     /// It was let through to see whether its route still kills workers.
-    trial: Option<Trial>,
+    probe: Option<QuarantineProbe>,
     /// How often the request was given to a worker.
     given: u8,
     /// When it was last given, or left to wait.
@@ -109,7 +109,7 @@ pub(super) struct Conversation<'a, 'c> {
     /// The request opens a WebSocket.
     websocket: bool,
     /// Of an accepted WebSocket.
-    messages: Option<Messages>,
+    messages: Option<WebSocketState>,
     /// The application responds by itself, on this socket.
     hijacked: Option<Socket>,
 }
@@ -120,15 +120,15 @@ impl<'a, 'c> Conversation<'a, 'c> {
         Self {
             app,
             response: ResponseBuffer::new(wanted.unwrap_or(app.is_blocking())),
-            call: Call::new(About::of(exchange.request())),
+            call: Call::new(RequestSummary::of(exchange.request())),
             exchange,
-            source: Source::Client,
+            source: BodySource::Client,
             expecting: None,
             wanted: false,
             body_sent: false,
             begun: false,
             risked: false,
-            trial: None,
+            probe: None,
             given: 0,
             since: now(),
             slow_said: false,
@@ -146,8 +146,8 @@ impl<'a, 'c> Conversation<'a, 'c> {
 
     /// Gives the request to a worker or the queue. `false`: it was refused, and answered.
     fn submit(&mut self) -> bool {
-        match Trial::ask(self.app, &self.call.about) {
-            Ok(trial) => self.trial = trial,
+        match QuarantineProbe::ask(self.app, &self.call.summary) {
+            Ok(probe) => self.probe = probe,
             Err(time) => {
                 self.refuse_quarantined(time);
                 return false;
@@ -155,14 +155,14 @@ impl<'a, 'c> Conversation<'a, 'c> {
         }
         // What the app speaks may be unknown yet: [`Link::give`] knows.
         self.websocket = self.exchange.request().head.upgrade && websocket::is_opening(self.exchange);
-        let opening = Opening {
-            body: self.source.opening(),
+        let options = RequestOptions {
+            body: self.source.options(),
             websocket: self.websocket,
             expects: self.exchange.awaits_continue(),
             cgi_names: self.app.builds_cgi_names(),
         };
         let mut frame = Vec::with_capacity(1024);
-        match encode_request(&mut frame, self.exchange.request(), &opening) {
+        match encode_request(&mut frame, self.exchange.request(), &options) {
             Ok(()) => self.enqueue(frame),
             Err(error) => {
                 tracing::warn!(app = %self.app.name, %error, "cannot encode a request for the wire");
@@ -181,7 +181,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
         self.since = Instant::now();
         self.given = self.given.saturating_add(1);
         self.half_close_said = false;
-        let job = Job {
+        let job = QueuedRequest {
             call: Arc::clone(&self.call),
             frame,
             websocket: self.websocket,
@@ -255,7 +255,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
     fn client_gone(&mut self, gone: Gone) -> Poll<()> {
         if self.exchange.responded() {
             // A stream without an end is answered as far as it can be.
-            self.app.handle_response(&self.call.about);
+            self.app.handle_response(&self.call.summary);
         }
         self.exchange.abort(gone.name());
         self.keep_time_of_abandoned();
@@ -276,9 +276,11 @@ impl<'a, 'c> Conversation<'a, 'c> {
     fn stop_waiting(&mut self) {
         if !std::mem::replace(&mut self.over, true) && !self.complete {
             match self.call.abandon() {
-                Place::Given(link, stream) => link.reset(stream, ResetCode::CANCELLED, "the client has gone"),
-                Place::Waiting => self.app.forget(&self.call),
-                Place::Abandoned => {}
+                CallState::Given(link, stream) => {
+                    link.reset(stream, ResetCode::CANCELLED, "the client has gone")
+                }
+                CallState::Waiting => self.app.forget(&self.call),
+                CallState::Abandoned => {}
             }
         }
     }

@@ -14,10 +14,10 @@ use keepwarm_wire::frame::{FromWorker, HEADER_LEN, Hello};
 use keepwarm_wire::session::SessionEvent;
 use rustix::io::Errno;
 
-use super::activity::About;
-use super::app::{App, Places, Traits};
+use super::activity::RequestSummary;
+use super::app::{App, WorkerCapabilities, WorkerCapacity};
 use super::call::{Call, Item};
-use super::link::{Condemned, Left, Link, Remains, Tail};
+use super::link::{FlushResult, KillCause, Link, OrphanedRequests, PostResponseWork};
 use crate::supervisor::LinkEvent;
 
 /// Read at a time: a whole largest frame, so that a body block costs one read.
@@ -38,7 +38,7 @@ pub(super) async fn drive(link: Arc<Link>, socket: Socket) {
         buffer: ReadBuffer::default(),
         room: READ_SMALL,
         deadlines: Deadlines::new(),
-        tail: None,
+        post_response: None,
         sockets: Vec::new(),
     };
     let served = {
@@ -47,7 +47,7 @@ pub(super) async fn drive(link: Arc<Link>, socket: Socket) {
     };
     let end = served.unwrap_or_else(|panic| {
         panic.report("worker_link", Some(&link.key.app), None);
-        End::Panicked
+        DisconnectReason::Panicked
     });
     if let Err(panic) = catch(|| driver.finish(end)) {
         panic.report("worker_link", Some(&link.key.app), None);
@@ -68,13 +68,13 @@ struct Driver {
     room: usize,
     deadlines: Deadlines,
     /// What the worker is at work on behind a response.
-    tail: Option<Tail>,
+    post_response: Option<PostResponseWork>,
     /// Those that the worker has passed, for HIJACK frames that have not come whole.
     sockets: Vec<Socket>,
 }
 
-/// Why a worker's socket is of no further use.
-enum End {
+/// Why the socket of a worker is closed.
+enum DisconnectReason {
     /// It was closed.
     Closed,
     /// It was closed with bytes of ours unread: the process died before it had looked at them.
@@ -86,7 +86,7 @@ enum End {
 }
 
 impl Driver {
-    async fn serve(&mut self) -> End {
+    async fn serve(&mut self) -> DisconnectReason {
         self.welcome();
         poll_fn(|cx| self.poll(cx)).await
     }
@@ -95,51 +95,51 @@ impl Driver {
         let number = self.link.key.number.to_string();
         let workers = self.app.policy().workers.to_string();
         let software = concat!("keepwarm/", env!("CARGO_PKG_VERSION"));
-        let about: [(&str, &str); 4] =
+        let fields: [(&str, &str); 4] =
             [("app", &self.link.key.app), ("worker", &number), ("workers", &workers), ("software", software)];
         let mut frame = Vec::new();
-        let pairs = about.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let pairs = fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         if self.link.lock().session.welcome(pairs, &mut frame).is_ok() {
             self.link.write(&frame);
         }
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<DisconnectReason> {
         loop {
             // Room to write is one of the two things waited for; the other is the read below.
             match self.link.flush(cx.waker()) {
-                Left::Nothing => self.io.forget_writable(),
-                Left::ForRoom => match self.io.poll_writable(cx) {
+                FlushResult::Nothing => self.io.forget_writable(),
+                FlushResult::ForRoom => match self.io.poll_writable(cx) {
                     Poll::Ready(Ok(())) => continue,
                     // The reactor takes no watch, not even in the place of the one that there is: it may later.
                     Poll::Ready(Err(_)) => self.try_later(cx),
                     Poll::Pending => {}
                 },
-                Left::ForLater => self.try_later(cx),
+                FlushResult::ForLater => self.try_later(cx),
             }
-            if self.tail.is_some() && self.deadlines.poll_passed(Wait::Response, cx) {
+            if self.post_response.is_some() && self.deadlines.poll_passed(Wait::Response, cx) {
                 self.tail_is_late();
             }
             let room = self.room;
             match ready!(self.poll_read(cx, room)) {
-                Ok(0) => return Poll::Ready(End::Closed),
+                Ok(0) => return Poll::Ready(DisconnectReason::Closed),
                 Ok(got) => {
                     self.link.lock().heard += 1;
                     self.room = if got >= READ_SMALL { READ } else { READ_SMALL };
                     if let Err(fault) = self.read_frames() {
-                        return Poll::Ready(End::Fault(fault));
+                        return Poll::Ready(DisconnectReason::Fault(fault));
                     }
                 }
                 // Linux: the peer of a Unix socket that dies with bytes unread leaves ECONNRESET.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
-                    return Poll::Ready(End::ClosedUnread);
+                    return Poll::Ready(DisconnectReason::ClosedUnread);
                 }
                 // The reactor takes no watch for now. The worker is well.
                 Err(error) if error.raw_os_error() == Some(Errno::NOSPC.raw_os_error()) => {
                     self.try_later(cx);
                     return Poll::Pending;
                 }
-                Err(_) => return Poll::Ready(End::Closed),
+                Err(_) => return Poll::Ready(DisconnectReason::Closed),
             }
         }
     }
@@ -189,66 +189,70 @@ impl Driver {
         let mut frames = Vec::new();
         let mut inner = self.link.lock();
         inner.session.poll_credit(&mut frames);
-        let tail = inner.tail.clone();
+        let post_response = inner.post_response.clone();
         drop(inner);
         self.link.write(&frames);
-        self.keep_time_of(tail);
+        self.keep_time_of(post_response);
         result
     }
 
     /// What a worker does behind a response has the time of a request, too: nobody else would notice that it never ends.
-    fn keep_time_of(&mut self, tail: Option<Tail>) {
-        match (&self.tail, &tail) {
+    fn keep_time_of(&mut self, post_response: Option<PostResponseWork>) {
+        match (&self.post_response, &post_response) {
             (None, None) => return,
-            (Some(known), Some(tail)) if known.stream == tail.stream => return,
+            (Some(known), Some(post_response)) if known.stream == post_response.stream => return,
             (_, Some(_)) => self.deadlines.set_after(Wait::Response, self.app.policy().request_timeout),
             (Some(_), None) => self.deadlines.set(Wait::Response, None),
         }
-        self.tail = tail;
+        self.post_response = post_response;
     }
 
     fn tail_is_late(&mut self) {
         self.deadlines.set(Wait::Response, None);
-        let about = self.tail.as_ref().and_then(|tail| tail.call.as_ref()).map(|call| &call.about);
+        let summary = self
+            .post_response
+            .as_ref()
+            .and_then(|post_response| post_response.call.as_ref())
+            .map(|call| &call.summary);
         tracing::error!(app = %self.app.name, worker = self.link.key.number, pid = self.link.key.pid,
-            id = about.map(|about| tracing::field::display(&about.id)), route = about.map(tracing::field::display),
+            id = summary.map(|summary| tracing::field::display(&summary.id)), route = summary.map(tracing::field::display),
             limit = ?self.app.policy().request_timeout, "worker still busy after its response");
-        self.link.give_up(about, "did not finish its work after a response");
+        self.link.give_up(summary, "did not finish its work after a response");
     }
 
-    fn finish(self, end: End) {
-        let unprocessed = matches!(end, End::ClosedUnread);
+    fn finish(self, end: DisconnectReason) {
+        let unprocessed = matches!(end, DisconnectReason::ClosedUnread);
         let reason = match end {
-            End::Closed | End::ClosedUnread => "closed its wire".to_owned(),
-            End::Fault(fault) => {
+            DisconnectReason::Closed | DisconnectReason::ClosedUnread => "closed its wire".to_owned(),
+            DisconnectReason::Fault(fault) => {
                 tracing::error!(app = %self.link.key.app, worker = self.link.key.number, pid = self.link.key.pid,
                     fault = fault.name(), "{fault}");
                 let reason = format!("violated the wire protocol: {fault}");
                 self.link.kill(&reason);
                 reason
             }
-            End::Panicked => {
+            DisconnectReason::Panicked => {
                 self.link.kill(PANICKED);
                 PANICKED.to_owned()
             }
         };
         self.app.remove(&self.link);
-        let Remains { calls, unread, condemned, planned } = self.link.die(unprocessed);
+        let OrphanedRequests { calls, unread, kill_cause, planned } = self.link.die(unprocessed);
         // Those that waited behind another had not begun (`spec/wire.md` §4).
         let begun = |(stream, call): &(u32, Arc<Call>)| call.is_in_work() && unread != Some(*stream);
-        let suspects: Vec<About> = match &condemned {
-            Some(Condemned { culprit: Some(culprit), .. }) => vec![culprit.clone()],
+        let suspects: Vec<RequestSummary> = match &kill_cause {
+            Some(KillCause { culprit: Some(culprit), .. }) => vec![culprit.clone()],
             // It was ended, after all the time that it had to finish.
             _ if planned => Vec::new(),
-            _ => calls.iter().filter(|call| begun(call)).map(|(_, call)| call.about.clone()).collect(),
+            _ => calls.iter().filter(|call| begun(call)).map(|(_, call)| call.summary.clone()).collect(),
         };
         // Before anybody gives one of them again.
         if !suspects.is_empty() {
             self.app.handle_death(&suspects);
         }
-        let verdict = condemned.map(|condemned| condemned.verdict);
+        let kill_reason = kill_cause.map(|kill_cause| kill_cause.kill_reason);
         for held in calls {
-            held.1.put(Item::Lost { unprocessed: !begun(&held), verdict });
+            held.1.put(Item::Lost { unprocessed: !begun(&held), kill_reason });
         }
         self.link.report(LinkEvent::Closed { worker: self.link.key.clone(), reason });
     }
@@ -272,7 +276,7 @@ fn handle(
             let call = inner.calls.remove(&stream);
             // One that was withdrawn while it waited behind that response has ended before it.
             if inner.busy && !inner.session.is_open_before(stream) {
-                inner.tail = Some(Tail { stream, call: call.clone() });
+                inner.post_response = Some(PostResponseWork { stream, call: call.clone() });
                 freed = false;
             } else if !inner.busy {
                 inner.begin_next();
@@ -328,8 +332,11 @@ fn ready_now(link: &Arc<Link>, app: &Arc<App>, hello: Hello<'_>) {
     let kind = text("kind");
     link.lock().in_order = hello.streams == 1;
     link.set_hijacks(hello.hijacks());
-    let places = Places { streams: hello.streams as usize, ahead: hello.ahead() as usize };
-    app.welcome_worker(link, Traits::new(places, &kind, &text("language")).hijacking(hello.hijacks()));
+    let slots = WorkerCapacity { streams: hello.streams as usize, ahead: hello.ahead() as usize };
+    app.welcome_worker(
+        link,
+        WorkerCapabilities::new(slots, &kind, &text("language")).hijacking(hello.hijacks()),
+    );
     link.report(LinkEvent::Ready {
         worker: link.key.clone(),
         adapter: text("adapter"),

@@ -22,9 +22,9 @@ use super::app::App;
 use super::call::Call;
 use super::relay::Server;
 use crate::supervisor::{LinkEvent, Requests, WorkerKey};
-pub(super) use death::{Condemned, Remains};
+pub(super) use death::{KillCause, OrphanedRequests};
 pub(super) use stream::BodyKind;
-pub(super) use write::Left;
+pub(super) use write::FlushResult;
 
 /// What Keepwarm holds of one worker's responses ahead of their clients: per stream, and in all. The second bounds memory; it is
 /// large, so that a few clients which read slowly cannot hold up the others of an ASGI worker.
@@ -69,26 +69,26 @@ pub(super) struct LinkInner {
     /// The worker has something to do behind the response that ends next, or has ended (`spec/wire.md` §8).
     pub(super) busy: bool,
     /// That response has ended: its place is free once the worker is.
-    pub(super) tail: Option<Tail>,
+    pub(super) post_response: Option<PostResponseWork>,
     /// The socket is dead: nothing can be given to this worker.
     pub(super) dead: bool,
     /// Requests it was given.
     pub(super) taken: u64,
     /// Those who wait for the PONG.
-    pulses: Vec<mpsc::Sender<()>>,
+    pong_waiters: Vec<mpsc::Sender<()>>,
     /// Reads that brought something from it.
     pub(super) heard: u64,
     /// The stream whose REQUEST is the last that was written to it.
     last_written: Option<u32>,
     /// It is about to be killed.
-    pub(super) condemned: Option<Condemned>,
+    pub(super) kill_cause: Option<KillCause>,
     /// The time it had to finish is over.
     said_goodbye: bool,
 }
 
-/// What a worker does behind a response.
+/// Work that a worker continues after the end of its response.
 #[derive(Debug, Clone)]
-pub(super) struct Tail {
+pub(super) struct PostResponseWork {
     pub(super) stream: u32,
     /// The request; none when its client had gone.
     pub(super) call: Option<Arc<Call>>,
@@ -112,13 +112,13 @@ impl Link {
             driver: None,
             in_order: false,
             busy: false,
-            tail: None,
+            post_response: None,
             dead: false,
             taken: 0,
-            pulses: Vec::new(),
+            pong_waiters: Vec::new(),
             heard: 0,
             last_written: None,
-            condemned: None,
+            kill_cause: None,
             said_goodbye: false,
         };
         Self {
@@ -163,7 +163,7 @@ impl Link {
         let mut inner = poisoned.into_inner();
         inner.session = Session::new(CREDIT);
         inner.unsent.clear();
-        inner.tail = None;
+        inner.post_response = None;
         inner.dead = true;
         self.inner.clear_poison();
         self.kill("lost its link through a bug in Keepwarm");
@@ -179,7 +179,7 @@ impl Link {
     /// Whether it holds a request.
     pub(super) fn is_at_work(&self) -> bool {
         let inner = self.lock();
-        !inner.calls.is_empty() || inner.tail.is_some()
+        !inner.calls.is_empty() || inner.post_response.is_some()
     }
 
     /// What it is doing.
@@ -194,8 +194,8 @@ impl Link {
         let taken = inner.taken;
         drop(inner);
         calls.sort_unstable_by_key(|(stream, _)| *stream);
-        let in_hand = calls.iter().map(|(_, call)| call.in_hand()).collect();
-        WorkerActivity { worker: self.key.clone(), taken, in_hand }
+        let active_requests = calls.iter().map(|(_, call)| call.active_requests()).collect();
+        WorkerActivity { worker: self.key.clone(), taken, active_requests }
     }
 }
 
@@ -212,7 +212,7 @@ impl LinkInner {
     /// Whether the worker is busy behind its response. `true`: the place of that answer is free now.
     pub(super) fn set_busy(&mut self, busy: bool) -> bool {
         self.busy = busy && self.in_order;
-        let freed = !self.busy && self.tail.take().is_some();
+        let freed = !self.busy && self.post_response.take().is_some();
         if freed {
             self.begin_next();
         }

@@ -166,14 +166,14 @@ impl WorkerLinks for Links {
 
 fn lost(worker: WorkerKey, reason: &str, events: &UnboundedSender<LinkEvent>) -> Arc<dyn WorkerLink> {
     let _ = events.send(LinkEvent::Closed { worker, reason: reason.to_owned() });
-    Arc::new(Nowhere::default())
+    Arc::new(DeadLink::default())
 }
 
 /// The link of a worker that could not be adopted.
 #[derive(Default)]
-struct Nowhere(Requests);
+struct DeadLink(Requests);
 
-impl WorkerLink for Nowhere {
+impl WorkerLink for DeadLink {
     fn retire(&self) {}
 
     fn say_goodbye(&self) {}
@@ -193,7 +193,7 @@ impl WorkerLink for Nowhere {
 mod tests {
     use keepwarm_telemetry::RequestId;
 
-    use super::super::activity::About;
+    use super::super::activity::RequestSummary;
     use super::*;
 
     /// A watched file of one app has changed: nothing is known to be better about the others.
@@ -201,11 +201,15 @@ mod tests {
     fn what_is_known_of_an_app_is_not_forgotten_when_another_is_replaced() {
         let links = Links::new(&[]);
         let apps = ["shop", "blog"].map(|name| links.set_app(name, AppPolicy::of_one_worker()));
-        let about =
-            About { id: RequestId::new(1), method: http::Method::GET, route: Some("/*".into()), path: 0 };
-        let refused = |app: &App| app.quarantine.refuses(&about).is_some();
+        let summary = RequestSummary {
+            id: RequestId::new(1),
+            method: http::Method::GET,
+            route: Some("/*".into()),
+            path: 0,
+        };
+        let refused = |app: &App| app.quarantine.refuses(&summary).is_some();
         for app in &apps {
-            (0..20).for_each(|_| app.handle_death(std::slice::from_ref(&about)));
+            (0..20).for_each(|_| app.handle_death(std::slice::from_ref(&summary)));
             assert!(refused(app));
         }
         links.promote(&BTreeSet::from(["shop".into()]), 2);

@@ -16,9 +16,9 @@ mod call;
 mod conversation;
 mod driver;
 mod fastcgi;
+mod health;
 mod link;
 mod links;
-mod pulse;
 mod quarantine;
 mod queue;
 mod relay;
@@ -26,9 +26,9 @@ mod request;
 #[cfg(test)]
 mod tests;
 
-pub use activity::{About, InHand, WorkerActivity};
+pub use activity::{ActiveRequest, RequestSummary, WorkerActivity};
 pub use app::{App, AppHandler, AppPolicy};
 pub use fastcgi::ScriptRoot;
+pub use health::AppHealth;
 pub use links::Links;
-pub use pulse::Pulse;
-pub use relay::{ChildPolicy, Protocol, ServerPolicy, StandingServer};
+pub use relay::{ChildPolicy, ExternalServerStatus, Protocol, ServerPolicy};

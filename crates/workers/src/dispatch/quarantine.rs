@@ -8,7 +8,7 @@ use http::Method;
 use keepwarm_policy::vigil::{Admission, Page, Scope, Vigil};
 use tokio::time::Instant;
 
-use super::activity::About;
+use super::activity::RequestSummary;
 use super::app::App;
 
 /// A route and a method. Their number is bounded by the configuration: methods that nobody has registered count as one.
@@ -26,19 +26,19 @@ pub(super) struct Quarantine {
     vigil: Mutex<Vigil<RouteKey>>,
 }
 
-/// A request that is let through to see whether its page or route still kills.
+/// A request that is let through to see whether its page or route still kills workers.
 #[derive(Debug)]
-pub(super) struct Trial {
+pub(super) struct QuarantineProbe {
     app: Arc<App>,
-    scope: Refused,
+    scope: QuarantineScope,
 }
 
-/// What is refused: one page, or a route with all of its pages.
+/// The scope of a quarantine: one page, or a route with all of its pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Refused(Scope<RouteKey>);
+pub(super) struct QuarantineScope(Scope<RouteKey>);
 
 impl RouteKey {
-    pub(super) fn of(about: &About) -> Self {
+    pub(super) fn of(summary: &RequestSummary) -> Self {
         const REGISTERED: [Method; 8] = [
             Method::GET,
             Method::HEAD,
@@ -49,19 +49,19 @@ impl RouteKey {
             Method::OPTIONS,
             Method::TRACE,
         ];
-        let method = REGISTERED.contains(&about.method).then(|| about.method.clone());
-        Self { route: about.route.clone(), method }
+        let method = REGISTERED.contains(&summary.method).then(|| summary.method.clone());
+        Self { route: summary.route.clone(), method }
     }
 }
 
-fn page(about: &About) -> Page<RouteKey> {
-    Page { route: RouteKey::of(about), path: about.path }
+fn page(summary: &RequestSummary) -> Page<RouteKey> {
+    Page { route: RouteKey::of(summary), path: summary.path }
 }
 
-impl Refused {
+impl QuarantineScope {
     /// Whether this request is one of those.
-    pub(super) fn covers(&self, about: &About) -> bool {
-        self.0.covers(&page(about))
+    pub(super) fn covers(&self, summary: &RequestSummary) -> bool {
+        self.0.covers(&page(summary))
     }
 
     /// One page of a route, and not all.
@@ -72,36 +72,36 @@ impl Refused {
 
 impl Quarantine {
     /// Whether a request would be refused now, and for how long.
-    pub(super) fn refuses(&self, about: &About) -> Option<Duration> {
+    pub(super) fn refuses(&self, summary: &RequestSummary) -> Option<Duration> {
         if !self.watches() {
             return None;
         }
-        self.vigil().refuses(&page(about), now())
+        self.vigil().refuses(&page(summary), now())
     }
 
     /// A request has been answered to its end. `true`: its route was refused until now.
-    pub(super) fn handle_response(&self, about: &About) -> bool {
+    pub(super) fn handle_response(&self, summary: &RequestSummary) -> bool {
         if !self.watches() {
             return false;
         }
         let mut vigil = self.vigil();
-        let opened = vigil.handle_response(&page(about));
+        let opened = vigil.handle_response(&page(summary));
         self.watches.store(!vigil.is_quiet(), Ordering::Relaxed);
         opened
     }
 
     /// A worker has died of these. Gives what is refused from now on.
-    pub(super) fn handle_death(&self, suspects: &[About]) -> Vec<(Refused, Duration)> {
+    pub(super) fn handle_death(&self, suspects: &[RequestSummary]) -> Vec<(QuarantineScope, Duration)> {
         let pages: Vec<Page<RouteKey>> = suspects.iter().map(page).collect();
         let mut vigil = self.vigil();
         let refused = vigil.handle_death(&pages, now());
         self.watches.store(!vigil.is_quiet(), Ordering::Relaxed);
-        refused.into_iter().map(|(scope, time)| (Refused(scope), time)).collect()
+        refused.into_iter().map(|(scope, time)| (QuarantineScope(scope), time)).collect()
     }
 
-    fn admit(&self, about: &About) -> Admission<RouteKey> {
+    fn admit(&self, summary: &RequestSummary) -> Admission<RouteKey> {
         let mut vigil = self.vigil();
-        let admission = vigil.admit(&page(about), now());
+        let admission = vigil.admit(&page(summary), now());
         self.watches.store(!vigil.is_quiet(), Ordering::Relaxed);
         admission
     }
@@ -121,21 +121,21 @@ impl Quarantine {
     }
 }
 
-impl Trial {
+impl QuarantineProbe {
     /// Asks whether a request may be given to a worker. `Err`: not before this time has passed.
-    pub(super) fn ask(app: &Arc<App>, about: &About) -> Result<Option<Self>, Duration> {
+    pub(super) fn ask(app: &Arc<App>, summary: &RequestSummary) -> Result<Option<Self>, Duration> {
         if !app.quarantine.watches() {
             return Ok(None);
         }
-        match app.quarantine.admit(about) {
+        match app.quarantine.admit(summary) {
             Admission::Free => Ok(None),
-            Admission::Trial(scope) => Ok(Some(Self { app: Arc::clone(app), scope: Refused(scope) })),
+            Admission::Trial(scope) => Ok(Some(Self { app: Arc::clone(app), scope: QuarantineScope(scope) })),
             Admission::Refused(time) => Err(time),
         }
     }
 }
 
-impl Drop for Trial {
+impl Drop for QuarantineProbe {
     fn drop(&mut self) {
         self.app.quarantine.vigil().handle_trial_over(&self.scope.0, now());
     }
@@ -149,7 +149,7 @@ impl std::fmt::Display for RouteKey {
     }
 }
 
-impl std::fmt::Display for Refused {
+impl std::fmt::Display for QuarantineScope {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.0 {
             Scope::Page(page) => page.route.fmt(f),
@@ -173,14 +173,14 @@ mod tests {
         App::new("shop", AppPolicy::of_one_worker())
     }
 
-    fn about(method: &str, route: &str) -> About {
+    fn summary(method: &str, route: &str) -> RequestSummary {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
-        About { id: RequestId::new(1), method, route: Some(route.into()), path: 0 }
+        RequestSummary { id: RequestId::new(1), method, route: Some(route.into()), path: 0 }
     }
 
     #[test]
     fn a_route_is_told_by_pattern_and_method_and_unknown_methods_are_one() {
-        let key = |method, route| RouteKey::of(&about(method, route));
+        let key = |method, route| RouteKey::of(&summary(method, route));
         assert_eq!(key("GET", "/*"), key("GET", "/*"));
         assert_ne!(key("GET", "/*"), key("POST", "/*"));
         assert_ne!(key("GET", "/*"), key("GET", "/a"));
@@ -190,28 +190,28 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_at_a_time_is_tried_and_one_that_leaves_makes_room() {
-        let (app, deadly) = (app(), about("GET", "/deadly"));
-        assert!(Trial::ask(&app, &deadly).unwrap().is_none());
+        let (app, deadly) = (app(), summary("GET", "/deadly"));
+        assert!(QuarantineProbe::ask(&app, &deadly).unwrap().is_none());
         (0..3).for_each(|_| app.handle_death(std::slice::from_ref(&deadly)));
         assert_eq!(app.quarantine.refuses(&deadly), Some(Duration::from_secs(5)));
-        assert!(Trial::ask(&app, &deadly).is_err());
-        assert!(Trial::ask(&app, &about("GET", "/other")).unwrap().is_none());
+        assert!(QuarantineProbe::ask(&app, &deadly).is_err());
+        assert!(QuarantineProbe::ask(&app, &summary("GET", "/other")).unwrap().is_none());
         tokio::time::advance(Duration::from_secs(5)).await;
-        let trial = Trial::ask(&app, &deadly).unwrap().unwrap();
-        assert!(Trial::ask(&app, &deadly).is_err());
-        drop(trial);
-        let trial = Trial::ask(&app, &deadly).unwrap().unwrap();
+        let probe = QuarantineProbe::ask(&app, &deadly).unwrap().unwrap();
+        assert!(QuarantineProbe::ask(&app, &deadly).is_err());
+        drop(probe);
+        let probe = QuarantineProbe::ask(&app, &deadly).unwrap().unwrap();
         app.handle_response(&deadly);
-        drop(trial);
-        assert!(Trial::ask(&app, &deadly).unwrap().is_none());
+        drop(probe);
+        assert!(QuarantineProbe::ask(&app, &deadly).unwrap().is_none());
         assert!(!app.quarantine.watches());
     }
 
     #[tokio::test(start_paused = true)]
     async fn other_code_begins_anew() {
-        let (app, deadly) = (app(), about("GET", "/deadly"));
+        let (app, deadly) = (app(), summary("GET", "/deadly"));
         (0..3).for_each(|_| app.handle_death(std::slice::from_ref(&deadly)));
         app.promote(2);
-        assert!(Trial::ask(&app, &deadly).unwrap().is_none());
+        assert!(QuarantineProbe::ask(&app, &deadly).unwrap().is_none());
     }
 }

@@ -22,8 +22,8 @@ const LOCAL_FIRST: Duration = Duration::from_millis(1);
 /// The workers of an app and the requests that wait for them.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    seats: Vec<Seat>,
-    waiting: VecDeque<Job>,
+    entries: Vec<WorkerEntry>,
+    waiting: VecDeque<QueuedRequest>,
     /// Requests that workers hold.
     in_work: usize,
     /// Since the last look.
@@ -32,12 +32,12 @@ pub(super) struct Queue {
     turn: u64,
 }
 
-/// A worker's places.
+/// A worker in the queue, with its slots.
 #[derive(Debug)]
-struct Seat {
+struct WorkerEntry {
     link: Arc<Link>,
     taken: usize,
-    places: usize,
+    slots: usize,
     /// Requests that may wait at the worker, behind those that have a place.
     ahead: usize,
     pace: Pace,
@@ -50,7 +50,7 @@ struct Seat {
 
 /// A request on its way to a worker.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct QueuedRequest {
     pub(super) call: Arc<Call>,
     /// The REQUEST frame; its stream id is filled in when it is given.
     pub(super) frame: Vec<u8>,
@@ -64,11 +64,11 @@ pub(super) struct Job {
 
 impl Queue {
     /// A worker is ready, with this many places.
-    pub(super) fn enter(&mut self, link: Arc<Link>, places: usize, ahead: usize) {
-        self.seats.push(Seat {
+    pub(super) fn enter(&mut self, link: Arc<Link>, slots: usize, ahead: usize) {
+        self.entries.push(WorkerEntry {
             link,
             taken: 0,
-            places,
+            slots,
             ahead,
             pace: Pace::default(),
             retired: false,
@@ -79,68 +79,69 @@ impl Queue {
 
     /// A worker is gone.
     pub(super) fn leave(&mut self, link: &Arc<Link>) {
-        self.leave_where(|seat| Arc::ptr_eq(&seat.link, link));
+        self.leave_where(|entry| Arc::ptr_eq(&entry.link, link));
     }
 
     /// A worker is as good as gone.
     pub(super) fn leave_key(&mut self, key: &WorkerKey) {
-        self.leave_where(|seat| seat.link.key == *key);
+        self.leave_where(|entry| entry.link.key == *key);
     }
 
-    fn leave_where(&mut self, leaves: impl Fn(&Seat) -> bool) {
-        for seat in self.seats.extract_if(.., |seat| leaves(seat)) {
-            self.in_work = self.in_work.saturating_sub(seat.taken);
+    fn leave_where(&mut self, leaves: impl Fn(&WorkerEntry) -> bool) {
+        for entry in self.entries.extract_if(.., |entry| leaves(entry)) {
+            self.in_work = self.in_work.saturating_sub(entry.taken);
         }
     }
 
     /// A worker gets no more requests. `true`: it has none, and can drain now.
     pub(super) fn retire(&mut self, key: &WorkerKey) -> bool {
-        let Some(seat) = self.seats.iter_mut().find(|seat| seat.link.key == *key) else { return true };
-        seat.retired = true;
-        seat.taken == 0
+        let Some(entry) = self.entries.iter_mut().find(|entry| entry.link.key == *key) else { return true };
+        entry.retired = true;
+        entry.taken == 0
     }
 
     /// The same for one whose worker has asked for it.
     pub(super) fn close(&mut self, key: &WorkerKey) -> bool {
-        if let Some(seat) = self.seats.iter_mut().find(|seat| seat.link.key == *key) {
-            seat.closed = true;
+        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.link.key == *key) {
+            entry.closed = true;
         }
         self.retire(key)
     }
 
     /// Takes a place for a request, if one is free: with the fewest requests first, then one of the same thread, or, of servers, to which every thread has
     /// connections of its own, the one whose turn it is. A patient request may also wait at the worker itself.
-    pub(super) fn take_place(&mut self, job: &Job) -> Option<Arc<Link>> {
+    pub(super) fn take_slot(&mut self, job: &QueuedRequest) -> Option<Arc<Link>> {
         let now = Instant::now().into_std();
-        let free = |seat: &&mut Seat| !seat.retired && seat.taken < seat.places;
-        let best = |seat: &&mut Seat| (job.avoids(&seat.link), seat.taken, seat.rank(job.thread));
+        let free = |entry: &&mut WorkerEntry| !entry.retired && entry.taken < entry.slots;
+        let best = |entry: &&mut WorkerEntry| (job.avoids(&entry.link), entry.taken, entry.rank(job.thread));
         self.turn += 1;
         let turn = self.turn;
-        let seat = match self.seats.iter_mut().filter(free).min_by_key(best) {
-            Some(seat) => seat,
-            None if job.is_patient() && self.waiting.is_empty() => self.place_ahead(now)?,
+        let entry = match self.entries.iter_mut().filter(free).min_by_key(best) {
+            Some(entry) => entry,
+            None if job.may_wait_at_worker() && self.waiting.is_empty() => self.slot_ahead(now)?,
             None => return None,
         };
-        seat.take(now);
-        seat.turn = turn;
-        let (link, places) = (Arc::clone(&seat.link), seat.places);
-        self.count_begun(places);
+        entry.take(now);
+        entry.turn = turn;
+        let (link, slots) = (Arc::clone(&entry.link), entry.slots);
+        self.count_begun(slots);
         Some(link)
     }
 
     /// A worker behind whose present request another may wait. Only where there is one worker: with several, it would have to be taken back when
     /// another becomes free first.
-    fn place_ahead(&mut self, now: std::time::Instant) -> Option<&mut Seat> {
-        let [seat] = self.seats.as_mut_slice() else { return None };
-        (!seat.retired && seat.taken < seat.places + seat.ahead && seat.pace.is_quick(now)).then_some(seat)
+    fn slot_ahead(&mut self, now: std::time::Instant) -> Option<&mut WorkerEntry> {
+        let [entry] = self.entries.as_mut_slice() else { return None };
+        (!entry.retired && entry.taken < entry.slots + entry.ahead && entry.pace.is_quick(now))
+            .then_some(entry)
     }
 
     /// A place of `link` is free again. Gives the request that takes it, if one waits. `Err`: the worker is retired and has nothing left.
-    pub(super) fn free_place(&mut self, link: &Arc<Link>) -> Result<Option<Job>, Retired> {
-        let Some(seat) = self.seat(link) else { return Ok(None) };
-        seat.taken = seat.taken.saturating_sub(1);
-        seat.pace.handle_response(Instant::now().into_std(), seat.taken > 0);
-        let (retired, closed, empty) = (seat.retired, seat.closed, seat.taken == 0);
+    pub(super) fn free_slot(&mut self, link: &Arc<Link>) -> Result<Option<QueuedRequest>, WorkerDrained> {
+        let Some(entry) = self.entry(link) else { return Ok(None) };
+        entry.taken = entry.taken.saturating_sub(1);
+        entry.pace.handle_response(Instant::now().into_std(), entry.taken > 0);
+        let (retired, closed, empty) = (entry.retired, entry.closed, entry.taken == 0);
         self.in_work = self.in_work.saturating_sub(1);
         if !retired {
             return Ok(self.fill(link));
@@ -152,25 +153,25 @@ impl Queue {
                     self.take(link, Instant::now().into_std());
                     Ok(Some(job))
                 }
-                None if empty => Err(Retired),
+                None if empty => Err(WorkerDrained),
                 None => Ok(None),
             },
-            _ if empty => Err(Retired),
+            _ if empty => Err(WorkerDrained),
             _ => Ok(None),
         }
     }
 
     /// The request that takes a free place of `link`, which is then taken.
-    pub(super) fn fill(&mut self, link: &Arc<Link>) -> Option<Job> {
+    pub(super) fn fill(&mut self, link: &Arc<Link>) -> Option<QueuedRequest> {
         let now = Instant::now().into_std();
-        let seat = self.seat(link)?;
-        if seat.retired {
+        let entry = self.entry(link)?;
+        if entry.retired {
             return None;
         }
-        if seat.taken >= seat.places {
-            self.place_ahead(now)?;
+        if entry.taken >= entry.slots {
+            self.slot_ahead(now)?;
             // One that cannot wait at the worker holds up those behind it, which are younger.
-            if !self.waiting.front().is_some_and(Job::is_patient) {
+            if !self.waiting.front().is_some_and(QueuedRequest::may_wait_at_worker) {
                 return None;
             }
         }
@@ -180,29 +181,29 @@ impl Queue {
     }
 
     fn take(&mut self, link: &Arc<Link>, now: std::time::Instant) {
-        let Some(seat) = self.seat(link) else { return };
-        seat.take(now);
-        let places = seat.places;
-        self.count_begun(places);
+        let Some(entry) = self.entry(link) else { return };
+        entry.take(now);
+        let slots = entry.slots;
+        self.count_begun(slots);
     }
 
     /// A worker with so many places was given a request.
-    fn count_begun(&mut self, places: usize) {
+    fn count_begun(&mut self, slots: usize) {
         self.in_work += 1;
         self.load.begun += 1;
-        self.load.needed = self.load.needed.max(self.in_work.div_ceil(places.max(1)));
+        self.load.needed = self.load.needed.max(self.in_work.div_ceil(slots.max(1)));
     }
 
     /// What requests have met since this was asked last.
     pub(super) fn load(&mut self) -> Load {
-        let places = self.seats.iter().map(|seat| seat.places).max().unwrap_or(1);
-        let needed = self.in_work.div_ceil(places.max(1));
+        let slots = self.entries.iter().map(|entry| entry.slots).max().unwrap_or(1);
+        let needed = self.in_work.div_ceil(slots.max(1));
         let oldest = self.waiting.iter().find(|job| !job.call.is_abandoned());
         let oldest = oldest.map_or(Duration::ZERO, |job| job.since.elapsed());
         Load { oldest, ..std::mem::replace(&mut self.load, Load { needed, ..Load::default() }) }
     }
 
-    fn next_job(&mut self, thread: usize) -> Option<Job> {
+    fn next_job(&mut self, thread: usize) -> Option<QueuedRequest> {
         while self.waiting.front().is_some_and(|job| job.call.is_abandoned()) {
             self.waiting.pop_front();
         }
@@ -217,7 +218,7 @@ impl Queue {
     }
 
     /// Lets a request wait.
-    pub(super) fn wait(&mut self, job: Job) {
+    pub(super) fn wait(&mut self, job: QueuedRequest) {
         self.waiting.push_back(job);
     }
 
@@ -232,12 +233,15 @@ impl Queue {
     }
 
     /// Removes all that wait.
-    pub(super) fn take_waiting(&mut self) -> VecDeque<Job> {
+    pub(super) fn take_waiting(&mut self) -> VecDeque<QueuedRequest> {
         std::mem::take(&mut self.waiting)
     }
 
     /// Removes those that wait and are meant.
-    pub(super) fn take_waiting_of(&mut self, meant: impl Fn(&Job) -> bool) -> VecDeque<Job> {
+    pub(super) fn take_waiting_of(
+        &mut self,
+        meant: impl Fn(&QueuedRequest) -> bool,
+    ) -> VecDeque<QueuedRequest> {
         let (taken, left) = std::mem::take(&mut self.waiting).into_iter().partition(meant);
         self.waiting = left;
         taken
@@ -245,23 +249,23 @@ impl Queue {
 
     /// All workers that have not left, those that get no more requests among them.
     pub(super) fn links(&self) -> impl Iterator<Item = Arc<Link>> {
-        self.seats.iter().map(|seat| Arc::clone(&seat.link))
+        self.entries.iter().map(|entry| Arc::clone(&entry.link))
     }
 
     /// The workers that take requests.
     pub(super) fn serving(&self) -> impl Iterator<Item = &Arc<Link>> {
-        self.seats.iter().filter(|seat| !seat.retired).map(|seat| &seat.link)
+        self.entries.iter().filter(|entry| !entry.retired).map(|entry| &entry.link)
     }
 
     /// Workers that take requests.
     pub(super) fn workers(&self) -> usize {
-        self.seats.iter().filter(|seat| !seat.retired).count()
+        self.entries.iter().filter(|entry| !entry.retired).count()
     }
 
     /// Of each worker how many places are taken, and how many it has.
     #[cfg(test)]
-    pub(super) fn places(&self) -> impl Iterator<Item = (&Arc<Link>, usize, usize)> {
-        self.seats.iter().map(|seat| (&seat.link, seat.taken, seat.places))
+    pub(super) fn slots(&self) -> impl Iterator<Item = (&Arc<Link>, usize, usize)> {
+        self.entries.iter().map(|entry| (&entry.link, entry.taken, entry.slots))
     }
 
     /// Requests that workers hold.
@@ -270,12 +274,12 @@ impl Queue {
         self.in_work
     }
 
-    fn seat(&mut self, link: &Arc<Link>) -> Option<&mut Seat> {
-        self.seats.iter_mut().find(|seat| Arc::ptr_eq(&seat.link, link))
+    fn entry(&mut self, link: &Arc<Link>) -> Option<&mut WorkerEntry> {
+        self.entries.iter_mut().find(|entry| Arc::ptr_eq(&entry.link, link))
     }
 }
 
-impl Seat {
+impl WorkerEntry {
     /// Among those with as many requests, the lowest is chosen.
     fn rank(&self, thread: usize) -> u64 {
         match self.link.server {
@@ -292,13 +296,13 @@ impl Seat {
     }
 }
 
-impl Job {
+impl QueuedRequest {
     fn avoids(&self, link: &Arc<Link>) -> bool {
         self.avoid.as_ref().is_some_and(|avoided| Arc::ptr_eq(avoided, link))
     }
 
     /// Whether it may wait at a worker (`spec/wire.md` §4): it is complete, small, and no WebSocket.
-    pub(super) fn is_patient(&self) -> bool {
+    pub(super) fn may_wait_at_worker(&self) -> bool {
         const SMALL: usize = 16 * 1024;
         const FLAGS_AT: usize = 5;
         let whole = self.frame.get(FLAGS_AT).is_some_and(|bits| bits & flags::END != 0);
@@ -308,4 +312,4 @@ impl Job {
 
 /// The worker gets no more requests, and has none.
 #[derive(Debug)]
-pub(super) struct Retired;
+pub(super) struct WorkerDrained;

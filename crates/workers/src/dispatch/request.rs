@@ -5,9 +5,9 @@ use keepwarm_net::{EarlyHints, FieldNames, Request};
 use keepwarm_wire::encode::{EncodeError, RequestWriter};
 use keepwarm_wire::frame::{Fixed, flags};
 
-/// How a request is put to a worker.
-pub(super) struct Opening<'b> {
-    pub(super) body: OpeningBody<'b>,
+/// How a request is encoded for a worker.
+pub(super) struct RequestOptions<'b> {
+    pub(super) body: InitialBody<'b>,
     pub(super) websocket: bool,
     /// The client waits for `100 Continue`, and the application decides.
     pub(super) expects: bool,
@@ -15,8 +15,8 @@ pub(super) struct Opening<'b> {
     pub(super) cgi_names: bool,
 }
 
-/// The body, as far as it is known when the request is given.
-pub(super) enum OpeningBody<'b> {
+/// The part of the body that is known when the request is sent.
+pub(super) enum InitialBody<'b> {
     /// All of it.
     Whole(&'b [u8]),
     /// It follows in DATA frames; its length where it was measured.
@@ -27,15 +27,15 @@ pub(super) enum OpeningBody<'b> {
 pub(super) fn encode_request(
     out: &mut Vec<u8>,
     request: &Request,
-    opening: &Opening<'_>,
+    options: &RequestOptions<'_>,
 ) -> Result<(), EncodeError> {
     const LATER: u32 = 1;
     let head = &request.head;
-    let mut frame = RequestWriter::begin(out, LATER, content_length(head.body, &opening.body));
-    encode_fixed(&mut frame, request, opening);
-    encode_fields(&mut frame, request, opening);
+    let mut frame = RequestWriter::begin(out, LATER, content_length(head.body, &options.body));
+    encode_fixed(&mut frame, request, options);
+    encode_fields(&mut frame, request, options);
     let mut bits = 0;
-    if let OpeningBody::Whole(body) = opening.body {
+    if let InitialBody::Whole(body) = options.body {
         frame.body(body);
         bits |= flags::END;
     }
@@ -48,8 +48,8 @@ pub(super) fn encode_request(
             EarlyHints::Never => false,
         };
     for (bit, set) in [
-        (flags::WEBSOCKET, opening.websocket),
-        (flags::EXPECT, opening.expects),
+        (flags::WEBSOCKET, options.websocket),
+        (flags::EXPECT, options.expects),
         (flags::REPEATS, head.fields.repeats()),
         (flags::EARLY_HINTS, hints),
         (flags::TRAILERS, head.version >= Version::Http11 && head.fields.has_token("te", "trailers")),
@@ -62,16 +62,16 @@ pub(super) fn encode_request(
 }
 
 /// The length of the body: as declared, or as measured when it was read before it is given.
-fn content_length(declared: RequestBody, body: &OpeningBody<'_>) -> Option<u64> {
+fn content_length(declared: RequestBody, body: &InitialBody<'_>) -> Option<u64> {
     match (declared, body) {
         (RequestBody::None, _) => Some(0),
         (RequestBody::Length(length), _) => Some(length),
-        (RequestBody::Chunked, OpeningBody::Whole(bytes)) => Some(bytes.len() as u64),
-        (RequestBody::Chunked, OpeningBody::Follows(measured)) => *measured,
+        (RequestBody::Chunked, InitialBody::Whole(bytes)) => Some(bytes.len() as u64),
+        (RequestBody::Chunked, InitialBody::Follows(measured)) => *measured,
     }
 }
 
-fn encode_fixed(frame: &mut RequestWriter<'_>, request: &Request, opening: &Opening<'_>) {
+fn encode_fixed(frame: &mut RequestWriter<'_>, request: &Request, options: &RequestOptions<'_>) {
     let head = &request.head;
     let (mut path_scratch, mut mount_scratch) = (Vec::new(), Vec::new());
     let raw_path = request.path();
@@ -82,7 +82,7 @@ fn encode_fixed(frame: &mut RequestWriter<'_>, request: &Request, opening: &Open
         Some(address) => (address.as_str(), "0"),
         None => (peer_address, peer_port),
     };
-    let (server_name, server_port) = match opening.cgi_names {
+    let (server_name, server_port) = match options.cgi_names {
         true => named_server(request),
         false => listening_server(request),
     };
@@ -130,10 +130,10 @@ fn listening_server(request: &Request) -> (&[u8], &[u8]) {
     }
 }
 
-fn encode_fields(frame: &mut RequestWriter<'_>, request: &Request, opening: &Opening<'_>) {
+fn encode_fields(frame: &mut RequestWriter<'_>, request: &Request, options: &RequestOptions<'_>) {
     let head = &request.head;
     let hop_by_hop = HopByHop::of(&head.fields);
-    let names = if opening.cgi_names { FieldNames::Cgi } else { FieldNames::Http };
+    let names = if options.cgi_names { FieldNames::Cgi } else { FieldNames::Http };
     for (name, value) in head.fields.iter() {
         let kept = match name {
             b"host" | b"expect" | b"transfer-encoding" => false,
@@ -151,7 +151,7 @@ fn encode_fields(frame: &mut RequestWriter<'_>, request: &Request, opening: &Ope
         frame.field(b"host", head.authority());
     }
     // A chunked body that was read before has a length now, and the application may rely on it.
-    if let (RequestBody::Chunked, Some(length)) = (head.body, content_length(head.body, &opening.body)) {
+    if let (RequestBody::Chunked, Some(length)) = (head.body, content_length(head.body, &options.body)) {
         frame.field(b"content-length", length.to_string().as_bytes());
     }
 }

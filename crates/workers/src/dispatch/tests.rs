@@ -4,11 +4,11 @@ use keepwarm_wire::encode::encode_hello;
 use keepwarm_wire::frame::{Hello, Strings};
 
 /// HELLO of a worker that takes so many requests at once.
-pub(super) fn hello(streams: u32, about: &[(&str, &str)]) -> Vec<u8> {
+pub(super) fn hello(streams: u32, summary: &[(&str, &str)]) -> Vec<u8> {
     let (stream_credit, connection_credit) = (65_536, 65_536);
     let said = Hello { version: 1, streams, stream_credit, connection_credit, about: Strings::default() };
     let mut bytes = Vec::new();
-    let about = about.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-    encode_hello(&mut bytes, &said, about).unwrap();
+    let summary = summary.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+    encode_hello(&mut bytes, &said, summary).unwrap();
     bytes
 }

@@ -24,10 +24,11 @@ pub struct Addresses {
     pub tcp: SocketAddr,
     /// What `KEEPWARM_SOCKET` says.
     pub unix: PathBuf,
-    handed_out: HandedOut,
+    used_ports: UsedPorts,
 }
 
-type HandedOut = Arc<Mutex<HashSet<u16>>>;
+/// The ports that workers have.
+type UsedPorts = Arc<Mutex<HashSet<u16>>>;
 
 impl Addresses {
     /// The variables that tell the worker.
@@ -41,7 +42,7 @@ impl Addresses {
     /// Those of a script: nothing of them is in any file system, and nobody has handed them out.
     #[must_use]
     pub fn of_script(tcp: SocketAddr, unix: PathBuf) -> Self {
-        Self { tcp, unix, handed_out: HandedOut::default() }
+        Self { tcp, unix, used_ports: UsedPorts::default() }
     }
 }
 
@@ -51,7 +52,7 @@ impl Drop for Addresses {
             // Most servers leave their socket there. An error leaves nothing to do.
             let _ = std::fs::remove_dir_all(own);
         }
-        lock(&self.handed_out).remove(&self.tcp.port());
+        lock(&self.used_ports).remove(&self.tcp.port());
     }
 }
 
@@ -61,7 +62,7 @@ pub(super) struct AddressBook {
     /// Made when the first is asked for, and removed at the end.
     folder: Option<PathBuf>,
     folder_is_new: bool,
-    handed_out: HandedOut,
+    used_ports: UsedPorts,
     next: u64,
     seed: u64,
 }
@@ -69,7 +70,7 @@ pub(super) struct AddressBook {
 impl AddressBook {
     /// `seed` is any number.
     pub(super) fn new(seed: u64) -> Self {
-        Self { folder: None, folder_is_new: false, handed_out: HandedOut::default(), next: 0, seed }
+        Self { folder: None, folder_is_new: false, used_ports: UsedPorts::default(), next: 0, seed }
     }
 
     /// Addresses that nobody uses, for a worker that runs as `owner` (user and group), or as we do.
@@ -84,9 +85,9 @@ impl AddressBook {
         check_length(&unix)?;
         make_private(&own, owner)?;
         let port = self.free_port()?;
-        lock(&self.handed_out).insert(port);
+        lock(&self.used_ports).insert(port);
         let tcp = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        Ok(Addresses { tcp, unix, handed_out: Arc::clone(&self.handed_out) })
+        Ok(Addresses { tcp, unix, used_ports: Arc::clone(&self.used_ports) })
     }
 
     /// The folder of the sockets, if it has been made since this was asked last.
@@ -117,7 +118,7 @@ impl AddressBook {
             let span = u64::from(below.saturating_sub(from));
             let Some(offset) = (self.seed >> 33).checked_rem(span) else { break };
             let Ok(port) = u16::try_from(u64::from(from) + offset) else { break };
-            if !lock(&self.handed_out).contains(&port)
+            if !lock(&self.used_ports).contains(&port)
                 && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
             {
                 return Ok(port);

@@ -23,8 +23,8 @@ use keepwarm_policy::Jitter;
 pub(super) use self::recycle::mib;
 pub(super) use self::view::Tally;
 pub(super) use self::worker::SLOW_BOOT;
-use self::worker::{Fate, Place, Worker};
-use super::{AppSpec, Death, Exit, Recycled, Recycling, WorkerState, priority};
+use self::worker::{EndReason, Worker, WorkerSlot};
+use super::{AppSpec, Death, Exit, RecycleReason, Recycling, WorkerState, priority};
 
 /// From SIGTERM to SIGKILL.
 const KILL_AFTER: Duration = Duration::from_secs(2);
@@ -43,7 +43,7 @@ pub(super) enum Action {
     /// Start a process for this place. `quiet`: others serve meanwhile, whom it must not disturb.
     Spawn { id: WorkerId, number: u32, quiet: bool },
     /// This worker is to be replaced, and goes on until then.
-    Recycle { id: WorkerId, why: Recycled, detail: String },
+    Recycle { id: WorkerId, why: RecycleReason, detail: String },
     /// It ought to be replaced for its memory, and there is none for the replacement.
     NoRoom { id: WorkerId, own: u64, available: u64 },
     /// Its replacements cannot be started: it keeps running, and is replaced later.
@@ -59,7 +59,7 @@ pub(super) enum Action {
     /// It has been starting for a while: this is said, with its stack.
     SlowBoot { id: WorkerId, number: u32 },
     /// This place is not tried again; others of the app serve, or are still tried.
-    GiveUpPlace { id: WorkerId, number: u32, reason: String },
+    GiveUpSlot { id: WorkerId, number: u32, reason: String },
     /// The app is not tried again. This worker was the last straw. `trial`: an older generation serves on.
     GiveUp { id: WorkerId, number: u32, reason: String, exit: Option<Exit>, trial: bool },
 }
@@ -79,7 +79,7 @@ pub(super) enum StopSignal {
 
 /// How a worker ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum End {
+pub(super) enum WorkerEnd {
     /// As a process.
     Exited(Exit),
     /// It could not be started at all.
@@ -121,16 +121,16 @@ pub(super) struct Generation {
     /// A worker was given requests: from now on the app is not given up.
     has_served: bool,
     jitter: Jitter,
-    places: Vec<Place>,
+    slots: Vec<WorkerSlot>,
     workers: BTreeMap<WorkerId, Worker>,
     next_id: u64,
     actions: VecDeque<Action>,
     tally: Tally,
 }
 
-/// What a generation is told of its surroundings.
+/// What a generation knows of the machine and of the reload that started it.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct Surroundings {
+pub(super) struct GenerationContext {
     /// For the limits that each worker draws.
     pub(super) seed: u64,
     /// Processors of the machine.
@@ -141,8 +141,8 @@ pub(super) struct Surroundings {
 
 impl Generation {
     /// Begins to start all workers. `phase` is [`Phase::First`], [`Phase::Trial`].
-    pub(super) fn new(spec: &AppSpec, phase: Phase, around: Surroundings, now: Instant) -> Self {
-        let places = u32::try_from(spec.workers.max(1)).unwrap_or(u32::MAX);
+    pub(super) fn new(spec: &AppSpec, phase: Phase, around: GenerationContext, now: Instant) -> Self {
+        let slots = u32::try_from(spec.workers.max(1)).unwrap_or(u32::MAX);
         let mut generation = Self {
             phase,
             boot_timeout: spec.boot_timeout,
@@ -158,7 +158,7 @@ impl Generation {
             enough: if around.hurry { 1 } else { usize::MAX },
             has_served: false,
             jitter: Jitter::new(around.seed),
-            places: (1..=places).map(|number| Place::new(number, now)).collect(),
+            slots: (1..=slots).map(|number| WorkerSlot::new(number, now)).collect(),
             workers: BTreeMap::new(),
             next_id: 0,
             actions: VecDeque::new(),
@@ -174,7 +174,7 @@ impl Generation {
 
     /// Every place has a worker that is ready.
     pub(super) fn all_ready(&self) -> bool {
-        self.places.iter().all(|place| self.workers.values().any(|worker| worker.serves(place.number)))
+        self.slots.iter().all(|slot| self.workers.values().any(|worker| worker.serves(slot.number)))
     }
 
     /// It may take the place of the generation that serves.
@@ -184,10 +184,10 @@ impl Generation {
 
     /// Every place has a worker that is ready, or was given up. Ready is also one that is being replaced: with several of them that may never stop.
     pub(super) fn is_settled(&self) -> bool {
-        let has_ready = |place: &Place| {
-            self.workers.values().any(|worker| worker.number == place.number && worker.is_ready())
+        let has_ready = |slot: &WorkerSlot| {
+            self.workers.values().any(|worker| worker.number == slot.number && worker.is_ready())
         };
-        self.places.iter().all(|place| place.given_up || has_ready(place))
+        self.slots.iter().all(|slot| slot.given_up || has_ready(slot))
     }
 
     /// No process is left and none will be started.
@@ -197,8 +197,8 @@ impl Generation {
 
     /// The number of a worker that keeps [`all_ready`](Self::all_ready) from being true.
     pub(super) fn awaited(&self) -> Option<u32> {
-        let awaited = |place: &&Place| !self.workers.values().any(|worker| worker.serves(place.number));
-        self.places.iter().find(awaited).map(|place| place.number)
+        let awaited = |slot: &&WorkerSlot| !self.workers.values().any(|worker| worker.serves(slot.number));
+        self.slots.iter().find(awaited).map(|slot| slot.number)
     }
 
     pub(super) fn state(&self, id: WorkerId) -> WorkerState {
@@ -216,7 +216,7 @@ impl Generation {
         worker.enter(WorkerState::Ready, None, now);
         worker.ready_at = Some(now);
         let age = self.recycling.max_age.map(|age| self.jitter.lower_duration(age));
-        worker.due = age.and_then(|age| Some((now.checked_add(age)?, Recycled::Age)));
+        worker.due = age.and_then(|age| Some((now.checked_add(age)?, RecycleReason::Age)));
         let number = worker.number;
         if self.phase == Phase::First {
             self.phase = Phase::Serving;
@@ -237,16 +237,16 @@ impl Generation {
     /// The wire has ended.
     pub(super) fn handle_closed(&mut self, id: WorkerId, reason: &str, now: Instant) {
         if let Some(worker) = self.workers.get_mut(&id).filter(|worker| worker.is_wanted()) {
-            worker.fate = Fate::Closed(reason.to_owned());
+            worker.end_reason = EndReason::Closed(reason.to_owned());
             worker.enter(WorkerState::Stopping, Some(now + CLOSED_KILL_AFTER), now);
         }
     }
 
     /// The process has ended and was reaped. `random` is the jitter of the back-off.
-    pub(super) fn handle_end(&mut self, id: WorkerId, end: &End, now: Instant, random: u64) {
+    pub(super) fn handle_end(&mut self, id: WorkerId, end: &WorkerEnd, now: Instant, random: u64) {
         let Some(worker) = self.workers.remove(&id) else { return };
-        if let Some(place) = self.place(worker.number) {
-            place.empty_since = now;
+        if let Some(slot) = self.slot(worker.number) {
+            slot.empty_since = now;
         }
         let exit = end.exit();
         let reason = worker.reason(end);
@@ -255,8 +255,8 @@ impl Generation {
         }
         match self.phase {
             Phase::Failed(_) | Phase::Retiring => {}
-            _ if worker.fate == Fate::Planned => {}
-            _ if worker.left_as_asked(end) => self.tally.recycles.add(Recycled::Asked),
+            _ if worker.end_reason == EndReason::Planned => {}
+            _ if worker.left_as_asked(end) => self.tally.recycles.add(RecycleReason::Requested),
             Phase::Trial => self.give_up(id, worker.number, reason, exit, now),
             Phase::First if exit.is_some_and(Exit::is_fatal_at_boot) => {
                 self.give_up(id, worker.number, reason, exit, now);
@@ -293,19 +293,19 @@ impl Generation {
                 self.workers.values().filter(|worker| starts(worker)).map(|worker| worker.number).collect();
             self.retire_where(starts, now, |_| None, now);
             // Should nobody serve any more.
-            let empty = self.places.iter_mut().filter(|place| numbers.contains(&place.number));
-            empty.for_each(|place| place.spawn_at = Some(now));
+            let empty = self.slots.iter_mut().filter(|slot| numbers.contains(&slot.number));
+            empty.for_each(|slot| slot.spawn_at = Some(now));
         }
     }
 
     /// Ends the generation: workers that serve finish, for at most `drain` (or `drain_timeout`, if that is shorter), others are
     /// ended. With a `drain` of zero all are killed. Calling it again can only shorten the time. `why`: others take their places for this reason.
-    pub(super) fn retire(&mut self, drain: Duration, why: Option<Recycled>, now: Instant) {
+    pub(super) fn retire(&mut self, drain: Duration, why: Option<RecycleReason>, now: Instant) {
         if !matches!(self.phase, Phase::Failed(_)) {
             self.phase = Phase::Retiring;
         }
-        for place in &mut self.places {
-            place.spawn_at = None;
+        for slot in &mut self.slots {
+            slot.spawn_at = None;
         }
         if drain.is_zero() {
             return self.kill_all(now);
@@ -324,7 +324,7 @@ impl Generation {
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let deadlines =
             self.workers.values().flat_map(|worker| [worker.deadline, worker.slow_boot_at]).flatten();
-        let starts = self.places.iter().filter_map(|place| place.spawn_at).filter(|_| self.may_start());
+        let starts = self.slots.iter().filter_map(|slot| slot.spawn_at).filter(|_| self.may_start());
         deadlines.chain(starts).chain(self.next_recycle()).min()
     }
 
@@ -332,11 +332,11 @@ impl Generation {
 
     fn start_due(&mut self, now: Instant) {
         while self.may_start() {
-            let due = |place: &&mut Place| place.spawn_at.is_some_and(|at| at <= now);
-            let Some(place) = self.places.iter_mut().find(due) else { return };
-            place.spawn_at = None;
-            place.starts = place.starts.saturating_add(1);
-            let number = place.number;
+            let due = |slot: &&mut WorkerSlot| slot.spawn_at.is_some_and(|at| at <= now);
+            let Some(slot) = self.slots.iter_mut().find(due) else { return };
+            slot.spawn_at = None;
+            slot.starts = slot.starts.saturating_add(1);
+            let number = slot.number;
             let id = WorkerId(self.next_id);
             self.next_id += 1;
             let quiet = match self.phase {
@@ -365,7 +365,7 @@ impl Generation {
         &mut self,
         which: impl Fn(&Worker) -> bool,
         deadline: Instant,
-        why: impl Fn(&Worker) -> Option<Recycled>,
+        why: impl Fn(&Worker) -> Option<RecycleReason>,
         now: Instant,
     ) {
         for (&id, worker) in self.workers.iter_mut().filter(|(_, worker)| which(worker)) {
@@ -382,12 +382,12 @@ impl Generation {
             .any(|worker| worker.number == number && worker.is_wanted() && worker.leaving.is_none())
     }
 
-    fn place(&mut self, number: u32) -> Option<&mut Place> {
-        self.places.iter_mut().find(|place| place.number == number)
+    fn slot(&mut self, number: u32) -> Option<&mut WorkerSlot> {
+        self.slots.iter_mut().find(|slot| slot.number == number)
     }
 }
 
-impl End {
+impl WorkerEnd {
     fn exit(&self) -> Option<Exit> {
         match self {
             Self::Exited(exit) => Some(*exit),

@@ -9,21 +9,21 @@ use std::time::{Duration, Instant};
 use keepwarm_telemetry::panics::vital_task;
 use tokio::sync::{mpsc, oneshot};
 
-use self::reload::{Asked, Extent, Trial};
-use self::state::Past;
-use super::app::{Phase, Surroundings};
+use self::reload::{PendingReload, ReloadRequest, ReloadScope};
+use self::state::AppHistory;
+use super::app::{GenerationContext, Phase};
 use super::children;
 use super::guardian_watch::GuardianWatch;
-use super::look::{self, Seen};
 use super::output::Output;
-use super::priority::Quiet;
-use super::running::{Context, GivenUp, ProcessEvent, Running};
+use super::priority::LowPriority;
+use super::running::{AppFailure, Context, ProcessEvent, RunningGeneration};
+use super::sampler::{self, MemorySamples};
 use super::spawn::Order;
 use super::stack;
 use super::{AppSpec, LinkEvent, Options, ReloadReport, Snapshot, StartFailure, WorkerLinks};
 
-mod looks;
 mod reload;
+mod sampling;
 mod state;
 
 /// What the handle asks for, with the place for the response.
@@ -65,20 +65,20 @@ pub(super) async fn start(
         events,
         orders: spawner.orders,
         output: Output::start()?,
-        quiet: Quiet::new(),
+        quiet: LowPriority::new(),
     };
-    let (seen, from_look) = mpsc::unbounded_channel();
+    let (samples, from_look) = mpsc::unbounded_channel();
     let mut control = Control {
         context,
         cores: cores(),
-        past: BTreeMap::new(),
-        looks: Looks { count: 0, under_way: false, seen, available: None },
+        history: BTreeMap::new(),
+        sampling: MemorySampling { count: 0, under_way: false, samples, available: None },
         generation: FIRST_GENERATION,
         running: BTreeMap::new(),
         current: BTreeMap::new(),
         trial: None,
         queue: VecDeque::new(),
-        first: First::default(),
+        first: FirstBoot::default(),
         over: Vec::new(),
         stopping: None,
     };
@@ -107,18 +107,18 @@ struct Control {
     /// The youngest generation.
     generation: u64,
     /// All that have a process, and the current ones that have none.
-    running: BTreeMap<(Arc<str>, u64), Running>,
+    running: BTreeMap<(Arc<str>, u64), RunningGeneration>,
     /// The generation of each app that is the app.
     current: BTreeMap<Arc<str>, u64>,
-    trial: Option<Trial>,
+    trial: Option<PendingReload>,
     /// Reloads that wait for their turn.
-    queue: VecDeque<Asked>,
-    first: First,
+    queue: VecDeque<ReloadRequest>,
+    first: FirstBoot,
     /// Those who wait until the generations before one are over.
     over: Vec<(u64, oneshot::Sender<()>)>,
     /// What happened in generations that are over, by app.
-    past: BTreeMap<Arc<str>, Past>,
-    looks: Looks,
+    history: BTreeMap<Arc<str>, AppHistory>,
+    sampling: MemorySampling,
     cores: usize,
     /// Those who wait for the end. `Some`: nothing new is started.
     stopping: Option<Vec<oneshot::Sender<()>>>,
@@ -126,19 +126,19 @@ struct Control {
 
 /// The first boot of all apps.
 #[derive(Default)]
-struct First {
+struct FirstBoot {
     /// Nothing is awaited any more.
     over: bool,
     failures: Vec<StartFailure>,
     waiters: Vec<oneshot::Sender<Vec<StartFailure>>>,
 }
 
-/// See [`look`](super::look).
-struct Looks {
+/// The state of memory sampling; see [`sampler`](super::sampler).
+struct MemorySampling {
     count: u64,
     /// One is under way: the next waits for it.
     under_way: bool,
-    seen: mpsc::UnboundedSender<Seen>,
+    samples: mpsc::UnboundedSender<MemorySamples>,
     /// What could be had at the last look, in bytes.
     available: Option<u64>,
 }
@@ -149,15 +149,15 @@ struct Inputs {
     has_handles: bool,
     from_links: mpsc::UnboundedReceiver<LinkEvent>,
     from_processes: mpsc::UnboundedReceiver<ProcessEvent>,
-    from_look: mpsc::UnboundedReceiver<Seen>,
+    from_look: mpsc::UnboundedReceiver<MemorySamples>,
     guardian: GuardianWatch,
 }
 
 impl Control {
     async fn run(mut self, mut inputs: Inputs, ended: oneshot::Receiver<()>) {
         self.drive(now());
-        let mut look = interval(look::EVERY);
-        let mut load = interval(look::LOAD_EVERY);
+        let mut look = interval(sampler::EVERY);
+        let mut load = interval(sampler::LOAD_EVERY);
         while !self.is_over() {
             let timeout = self.running.values().filter_map(|running| running.machine.poll_timeout()).min();
             tokio::select! {
@@ -168,7 +168,7 @@ impl Control {
                 }
                 Some(event) = inputs.from_links.recv() => self.handle_link(&event),
                 Some(event) = inputs.from_processes.recv() => self.handle_process(event),
-                Some(seen) = inputs.from_look.recv() => self.handle_seen(seen),
+                Some(samples) = inputs.from_look.recv() => self.handle_samples(samples),
                 _ = look.tick() => self.look(),
                 _ = load.tick(), if self.is_scaled() => self.scale(),
                 news = inputs.guardian.recv() => inputs.guardian.handle(news, &self.context.orders),
@@ -198,10 +198,15 @@ impl Control {
             Some(Command::WaitFirstBoot(reply)) => self.first.waiters.push(reply),
             Some(Command::WaitOver(generation, reply)) => self.over.push((generation, reply)),
             Some(Command::Reload(apps, reply)) => {
-                self.queue.push_back(Asked { apps, extent: Extent::All, reply, at: now() });
+                self.queue.push_back(ReloadRequest { apps, scope: ReloadScope::All, reply, at: now() });
             }
             Some(Command::Recycle(app, reply)) => {
-                self.queue.push_back(Asked { apps: vec![*app], extent: Extent::These, reply, at: now() });
+                self.queue.push_back(ReloadRequest {
+                    apps: vec![*app],
+                    scope: ReloadScope::These,
+                    reply,
+                    at: now(),
+                });
             }
             Some(Command::Order(order)) => {
                 // The thread ends only after the last clone of `orders`.
@@ -241,26 +246,26 @@ impl Control {
     }
 
     fn handle_process(&mut self, event: ProcessEvent) {
-        let ProcessEvent { app, generation, id, what } = event;
+        let ProcessEvent { app, generation, id, kind } = event;
         let Some(running) = self.running.get_mut(&(app.clone(), generation)) else { return };
-        if let Some(given_up) = running.handle_process(id, what, &self.context, now(), random()) {
+        if let Some(given_up) = running.handle_process(id, kind, &self.context, now(), random()) {
             self.handle_given_up(&app, generation, given_up);
         }
     }
 
-    fn handle_given_up(&mut self, app: &Arc<str>, generation: u64, given_up: GivenUp) {
-        let GivenUp { number, reason, exit, kept, source } = given_up;
+    fn handle_given_up(&mut self, app: &Arc<str>, generation: u64, given_up: AppFailure) {
+        let AppFailure { number, reason, exit, boot_output, source } = given_up;
         let is_trial = self.trial.as_ref().is_some_and(|trial| trial.generation == generation);
         let is_first = generation == FIRST_GENERATION && !self.first.over;
         if !is_trial
             && !is_first
             && let Some(source) = source
         {
-            kept.release(&source);
+            boot_output.release(&source);
         }
         let told = format!("worker {number} {reason}");
         let failure =
-            StartFailure { app: app.clone(), worker: number, reason, exit, stderr: kept.take_bytes() };
+            StartFailure { app: app.clone(), worker: number, reason, exit, stderr: boot_output.take_bytes() };
         if is_trial {
             self.end_trial(failure);
         } else if self.current.get(app) == Some(&generation) {
@@ -307,16 +312,16 @@ impl Control {
 
     fn add(&mut self, spec: AppSpec, phase: Phase, hurry: bool, now: Instant) {
         let key = (spec.name.clone(), self.generation);
-        let around = Surroundings { seed: random(), cores: self.cores, hurry };
-        let mut running = Running::new(spec, self.generation, phase, around, now);
+        let around = GenerationContext { seed: random(), cores: self.cores, hurry };
+        let mut running = RunningGeneration::new(spec, self.generation, phase, around, now);
         // It only begins: nothing can have been given up.
         let _ = running.drive(&self.context, now);
         self.running.insert(key, running);
     }
 
     fn reply_first(&mut self) {
-        let First { over, failures, waiters } = &mut self.first;
-        let awaited = |running: &Running| match running.machine.phase() {
+        let FirstBoot { over, failures, waiters } = &mut self.first;
+        let awaited = |running: &RunningGeneration| match running.machine.phase() {
             Phase::First => true,
             Phase::Failed(_) => false,
             _ => !running.machine.is_settled(),

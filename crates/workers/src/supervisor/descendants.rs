@@ -26,9 +26,9 @@ pub(super) fn new_mark(random: u64) -> String {
     format!("{}-{random:016x}", std::process::id())
 }
 
-/// What a look at a process says.
+/// Whether a process carries the mark of what is to be killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Seen {
+enum ProcessMatch {
     Killed,
     Other,
     /// It may be one whose program is being loaded.
@@ -43,7 +43,7 @@ pub(super) fn kill(mark: &str, app: Option<&str>) {
 fn kill_with(mark: &str, app: Option<&str>, mut pause: impl FnMut()) {
     let mut wanted = vec![format!("{MARK}={mark}")];
     wanted.extend(app.map(|app| format!("KEEPWARM_APP={app}")));
-    let look = |pid: Pid| kill_if(pid, &wanted).unwrap_or(Seen::Other);
+    let look = |pid: Pid| kill_if(pid, &wanted).unwrap_or(ProcessMatch::Other);
     for _ in 0..ROUNDS {
         let mut found = false;
         let mut unsure = Vec::new();
@@ -52,9 +52,9 @@ fn kill_with(mark: &str, app: Option<&str>, mut pause: impl FnMut()) {
             let number = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
             let Some(pid) = number.and_then(Pid::from_raw) else { continue };
             match look(pid) {
-                Seen::Killed => found = true,
-                Seen::Unsure => unsure.push(pid),
-                Seen::Other => {}
+                ProcessMatch::Killed => found = true,
+                ProcessMatch::Unsure => unsure.push(pid),
+                ProcessMatch::Other => {}
             }
         }
         for count in 0..LOOKS_WHILE_LOADING {
@@ -66,9 +66,9 @@ fn kill_with(mark: &str, app: Option<&str>, mut pause: impl FnMut()) {
             }
             pause();
             unsure.retain(|pid| {
-                let seen = look(*pid);
-                found |= seen == Seen::Killed;
-                seen == Seen::Unsure
+                let matched = look(*pid);
+                found |= matched == ProcessMatch::Killed;
+                matched == ProcessMatch::Unsure
             });
         }
         if !found {
@@ -84,29 +84,29 @@ fn is_loading(pid: Pid) -> bool {
 }
 
 /// An error: it has ended, or is somebody else's.
-fn kill_if(pid: Pid, wanted: &[String]) -> io::Result<Seen> {
-    let seen = look(pid, wanted)?;
-    if seen != Seen::Killed {
-        return Ok(seen);
+fn kill_if(pid: Pid, wanted: &[String]) -> io::Result<ProcessMatch> {
+    let matched = look(pid, wanted)?;
+    if matched != ProcessMatch::Killed {
+        return Ok(matched);
     }
     let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
     // The number may have been given to another in between; from here on it is held.
-    let seen = look(pid, wanted)?;
-    if seen == Seen::Killed {
+    let matched = look(pid, wanted)?;
+    if matched == ProcessMatch::Killed {
         pidfd_send_signal(pidfd, Signal::KILL)?;
     }
-    Ok(seen)
+    Ok(matched)
 }
 
 /// `Killed`: it is to be, for these are in the environment that the process was started with. That of one that has ended is empty, and it has no program.
-fn look(pid: Pid, wanted: &[String]) -> io::Result<Seen> {
+fn look(pid: Pid, wanted: &[String]) -> io::Result<ProcessMatch> {
     let folder = format!("/proc/{}", pid.as_raw_nonzero());
     let environment = std::fs::read(format!("{folder}/environ"))?;
     if environment.is_empty() {
-        return std::fs::read_link(format!("{folder}/exe")).map(|_| Seen::Unsure);
+        return std::fs::read_link(format!("{folder}/exe")).map(|_| ProcessMatch::Unsure);
     }
     let has = |variable: &String| environment.split(|&byte| byte == 0).any(|own| own == variable.as_bytes());
-    Ok(if wanted.iter().all(has) { Seen::Killed } else { Seen::Other })
+    Ok(if wanted.iter().all(has) { ProcessMatch::Killed } else { ProcessMatch::Other })
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use std::process::exit;
 use rustix::process::{Signal, kill_process_group, setsid};
 use tokio::signal::unix::{SignalKind, signal};
 
-use self::list::List;
+use self::list::CleanupList;
 use super::descendants;
 use super::descriptors::close_inherited;
 
@@ -62,8 +62,8 @@ fn guard() -> io::Result<()> {
 }
 
 /// Reads until the end; gives what is still listed. A reset counts as the end: Keepwarm has gone.
-fn watch(input: &mut impl Read) -> io::Result<List> {
-    let mut list = List::default();
+fn watch(input: &mut impl Read) -> io::Result<CleanupList> {
+    let mut list = CleanupList::default();
     let mut bytes = [0; 4096];
     loop {
         match input.read(&mut bytes) {
@@ -82,7 +82,7 @@ mod tests {
 
     fn groups(input: &str) -> Vec<i32> {
         let whole = watch(&mut input.as_bytes()).unwrap().groups;
-        let mut list = List::default();
+        let mut list = CleanupList::default();
         for byte in input.bytes() {
             list.handle_bytes(&[byte]);
         }

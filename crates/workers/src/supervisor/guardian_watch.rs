@@ -14,14 +14,14 @@ use super::spawn::Order;
 
 /// Watches over the guardian. Only the spawner thread starts and reaps it; this says when.
 pub(super) struct GuardianWatch {
-    news: mpsc::UnboundedReceiver<News>,
-    sender: mpsc::UnboundedSender<News>,
+    events: mpsc::UnboundedReceiver<GuardianEvent>,
+    sender: mpsc::UnboundedSender<GuardianEvent>,
     started: Instant,
     backoff: Backoff,
 }
 
-/// What [`GuardianWatch::recv`] gives, for [`GuardianWatch::handle`].
-pub(super) enum News {
+/// What [`GuardianWatch::recv`] returns, for [`GuardianWatch::handle`].
+pub(super) enum GuardianEvent {
     /// The guardian has died.
     Ended,
     /// Whether another could be started.
@@ -30,23 +30,23 @@ pub(super) enum News {
 
 impl GuardianWatch {
     pub(super) fn new(pidfd: OwnedFd) -> Self {
-        let (sender, news) = mpsc::unbounded_channel();
-        let watch = Self { news, sender, started: now(), backoff: Backoff::default() };
+        let (sender, events) = mpsc::unbounded_channel();
+        let watch = Self { events, sender, started: now(), backoff: Backoff::default() };
         watch.report_end(pidfd);
         watch
     }
 
-    pub(super) async fn recv(&mut self) -> News {
-        match self.news.recv().await {
-            Some(news) => news,
+    pub(super) async fn recv(&mut self) -> GuardianEvent {
+        match self.events.recv().await {
+            Some(events) => events,
             // Not possible while `sender` is here.
             None => std::future::pending().await,
         }
     }
 
-    pub(super) fn handle(&mut self, news: News, orders: &mpsc::UnboundedSender<Order>) {
-        match news {
-            News::Ended => {
+    pub(super) fn handle(&mut self, events: GuardianEvent, orders: &mpsc::UnboundedSender<Order>) {
+        match events {
+            GuardianEvent::Ended => {
                 let lived = now().saturating_duration_since(self.started);
                 let wait = self.backoff.handle_end(lived, random());
                 tracing::warn!(
@@ -55,11 +55,11 @@ impl GuardianWatch {
                 );
                 self.start(wait, orders.clone());
             }
-            News::Started(Ok(pidfd)) => {
+            GuardianEvent::Started(Ok(pidfd)) => {
                 self.started = now();
                 self.report_end(pidfd);
             }
-            News::Started(Err(error)) => {
+            GuardianEvent::Started(Err(error)) => {
                 let wait = self.backoff.handle_end(Duration::ZERO, random());
                 tracing::error!(
                     target: "keepwarm::supervisor",
@@ -82,7 +82,7 @@ impl GuardianWatch {
             let _ = orders.send(Order::Guard(reply));
             drop(orders);
             if let Ok(result) = started.await {
-                let _ = sender.send(News::Started(result));
+                let _ = sender.send(GuardianEvent::Started(result));
             }
         });
     }
@@ -92,7 +92,7 @@ impl GuardianWatch {
         tokio::spawn(async move {
             drop(reap::wait_exited(Arc::new(pidfd)).await);
             // An error: the supervisor has stopped, and that is why the guardian ended.
-            let _ = sender.send(News::Ended);
+            let _ = sender.send(GuardianEvent::Ended);
         });
     }
 }

@@ -41,25 +41,25 @@ pub fn launcher_main(args: impl Iterator<Item = OsString>) -> ! {
 }
 
 /// Why the command was not executed.
-struct Failure {
+struct LaunchError {
     message: String,
     status: i32,
 }
 
-impl Failure {
+impl LaunchError {
     fn new(what: impl std::fmt::Display, error: impl Into<io::Error>) -> Self {
         Self { message: format!("{what}: {}", error.into()), status: CANNOT_EXECUTE }
     }
 }
 
 /// Returns only when it failed.
-fn launch(mut args: impl Iterator<Item = OsString>) -> Failure {
+fn launch(mut args: impl Iterator<Item = OsString>) -> LaunchError {
     let parent = args.next().and_then(|pid| pid.to_str()?.parse().ok()).and_then(Pid::from_raw);
     let settings = args.next().and_then(|settings| ProcessSettings::parse(settings.to_str()?));
     let (Some(parent), Some(settings), Some(directory), Some(program)) =
         (parent, settings, args.next(), args.next())
     else {
-        return Failure { message: format!("{LAUNCH} is for internal use only"), status: CANNOT_EXECUTE };
+        return LaunchError { message: format!("{LAUNCH} is for internal use only"), status: CANNOT_EXECUTE };
     };
     close_inherited();
     let wire = match prepare(&settings, parent) {
@@ -68,7 +68,7 @@ fn launch(mut args: impl Iterator<Item = OsString>) -> Failure {
     };
     // As the worker's user, who may enter less, or more.
     if let Err(error) = std::env::set_current_dir(&directory) {
-        return Failure::new(format_args!("cannot enter the directory {}", directory.display()), error);
+        return LaunchError::new(format_args!("cannot enter the directory {}", directory.display()), error);
     }
     // `exec` gives the command an empty signal mask and the default action for SIGPIPE, which Rust programs ignore.
     let _handlers = signals::stop_ignoring();
@@ -80,32 +80,32 @@ fn launch(mut args: impl Iterator<Item = OsString>) -> Failure {
     };
     let error = command.exec();
     let status = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_EXECUTE };
-    Failure {
+    LaunchError {
         status,
-        ..Failure::new(format_args!("cannot execute the command {}", program.display()), error)
+        ..LaunchError::new(format_args!("cannot execute the command {}", program.display()), error)
     }
 }
 
 /// Makes this process what a worker is, and gives the number of the wire, if it has one.
-fn prepare(settings: &ProcessSettings, parent: Pid) -> Result<Option<i32>, Failure> {
+fn prepare(settings: &ProcessSettings, parent: Pid) -> Result<Option<i32>, LaunchError> {
     // A session and process group of its own: no terminal signal comes here, and the whole group can be killed.
-    setsid().map_err(|error| Failure::new("cannot create a session", error))?;
+    setsid().map_err(|error| LaunchError::new("cannot create a session", error))?;
     if let Some(nice) = std::env::var_os(QUIET) {
         priority::begin(nice.to_str().and_then(|nice| nice.parse().ok()));
     }
     let wire = has_wire().then(move_wire).transpose()?;
-    settings.apply().map_err(|(what, error)| Failure::new(what, error))?;
+    settings.apply().map_err(|(what, error)| LaunchError::new(what, error))?;
     end_with(parent)?;
     Ok(wire)
 }
 
 /// An end with the parent. After the last change of the user, which would undo it.
-fn end_with(parent: Pid) -> Result<(), Failure> {
+fn end_with(parent: Pid) -> Result<(), LaunchError> {
     set_parent_process_death_signal(Some(Signal::KILL))
-        .map_err(|error| Failure::new("cannot set the parent-death signal", error))?;
+        .map_err(|error| LaunchError::new("cannot set the parent-death signal", error))?;
     // The parent may have died before the signal was asked for; then it will never come.
     if getppid() != Some(parent) {
-        return Err(Failure { message: "Keepwarm has exited".to_owned(), status: CANNOT_EXECUTE });
+        return Err(LaunchError { message: "Keepwarm has exited".to_owned(), status: CANNOT_EXECUTE });
     }
     Ok(())
 }
@@ -116,8 +116,8 @@ fn has_wire() -> bool {
 }
 
 /// Moves the socket from standard input to a descriptor that the command inherits, and gives its number.
-fn move_wire() -> Result<i32, Failure> {
-    let failed = |error| Failure::new("cannot move the wire from standard input", error);
+fn move_wire() -> Result<i32, LaunchError> {
+    let failed = |error| LaunchError::new("cannot move the wire from standard input", error);
     let wire = fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)
         .and_then(|wire| fcntl_setfd(&wire, FdFlags::empty()).map(|()| wire))
         .map_err(|error| failed(error.into()))?;

@@ -62,7 +62,7 @@ pub trait WorkerLink: Send + Sync {
     fn retire(&self);
 
     /// The process is about to be killed, for this reason: a request that it may have begun is judged by it when it is lost.
-    fn condemn(&self, _verdict: Verdict) {}
+    fn expect_kill(&self, _kill_reason: KillReason) {}
 
     /// The time it had to finish is over: streams that have begun are ended, WebSockets closed with 1001. Comes before the worker is
     /// made to end.
@@ -123,7 +123,7 @@ impl Default for Requests {
 
 /// Why a worker that may hold requests is killed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Verdict {
+pub enum KillReason {
     /// One of its requests took too long.
     TimedOut,
     /// It has taken too much memory.

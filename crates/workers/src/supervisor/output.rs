@@ -28,9 +28,9 @@ const KEPT_MAX: usize = 64 * 1024;
 /// it is shown as it was printed, and once. An interpreter ends well within this after its last word; the number is arbitrary.
 const HOLD: Duration = Duration::from_secs(1);
 
-/// Who prints.
+/// The worker that prints.
 #[derive(Clone, Debug)]
-pub(super) struct Source {
+pub(super) struct OutputSource {
     pub(super) app: Arc<str>,
     pub(super) worker: u32,
     pub(super) pid: u32,
@@ -39,14 +39,15 @@ pub(super) struct Source {
 /// The thread, from outside. It ends when all clones of this are dropped and every pipe has ended.
 #[derive(Clone)]
 pub(super) struct Output {
-    jobs: mpsc::UnboundedSender<Job>,
+    jobs: mpsc::UnboundedSender<OutputJob>,
 }
 
-struct Job {
-    source: Source,
+/// The pipes of one process, to be read by the output thread.
+struct OutputJob {
+    source: OutputSource,
     stdout: OwnedFd,
     stderr: OwnedFd,
-    kept: Kept,
+    boot_output: BootOutput,
     ended: oneshot::Sender<()>,
 }
 
@@ -58,7 +59,13 @@ impl Output {
         Ok(Self { jobs: mpsc::unbounded_channel().0 })
     }
 
-    pub(super) fn attach(&self, _: Source, _: OwnedFd, _: OwnedFd, _: Kept) -> oneshot::Receiver<()> {
+    pub(super) fn attach(
+        &self,
+        _: OutputSource,
+        _: OwnedFd,
+        _: OwnedFd,
+        _: BootOutput,
+    ) -> oneshot::Receiver<()> {
         oneshot::channel().1
     }
 }
@@ -66,7 +73,7 @@ impl Output {
 #[cfg(not(feature = "simulation"))]
 impl Output {
     pub(super) fn start() -> io::Result<Self> {
-        let (jobs, mut receiver) = mpsc::unbounded_channel::<Job>();
+        let (jobs, mut receiver) = mpsc::unbounded_channel::<OutputJob>();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         std::thread::Builder::new().name("worker-output".to_owned()).spawn(move || {
             // Workers whose output nobody reads stand still. A task's panic costs the output of its worker alone, whose pipes are closed.
@@ -80,19 +87,19 @@ impl Output {
     /// Reads both pipes to their ends; the receiver resolves then.
     pub(super) fn attach(
         &self,
-        source: Source,
+        source: OutputSource,
         stdout: OwnedFd,
         stderr: OwnedFd,
-        kept: Kept,
+        boot_output: BootOutput,
     ) -> oneshot::Receiver<()> {
         let (ended, receiver) = oneshot::channel();
         // The thread outlives `self`.
-        let _ = self.jobs.send(Job { source, stdout, stderr, kept, ended });
+        let _ = self.jobs.send(OutputJob { source, stdout, stderr, boot_output, ended });
         receiver
     }
 }
 
-async fn read_all(receiver: &mut mpsc::UnboundedReceiver<Job>) {
+async fn read_all(receiver: &mut mpsc::UnboundedReceiver<OutputJob>) {
     let mut readers = tokio::task::JoinSet::new();
     loop {
         tokio::select! {
@@ -106,38 +113,42 @@ async fn read_all(receiver: &mut mpsc::UnboundedReceiver<Job>) {
     while readers.join_next().await.is_some() {}
 }
 
-impl Job {
+impl OutputJob {
     async fn run(self) {
-        let Self { source, stdout, stderr, kept, ended } = self;
+        let Self { source, stdout, stderr, boot_output, ended } = self;
         tokio::join!(
             log_errors(&source, "stdout", read(stdout, &source, None)),
-            log_errors(&source, "stderr", read(stderr, &source, Some(&kept))),
+            log_errors(&source, "stderr", read(stderr, &source, Some(&boot_output))),
         );
         // The worker's keeper may have stopped waiting.
         let _ = ended.send(());
     }
 }
 
-async fn log_errors(source: &Source, stream: &'static str, reading: impl Future<Output = io::Result<()>>) {
+async fn log_errors(
+    source: &OutputSource,
+    stream: &'static str,
+    reading: impl Future<Output = io::Result<()>>,
+) {
     if let Err(error) = reading.await {
-        let Source { app, worker, pid } = source;
+        let OutputSource { app, worker, pid } = source;
         tracing::error!(target: "keepwarm::supervisor", app = %app, worker, pid, stream, %error, "cannot read the output of a worker");
     }
 }
 
-/// Reads to the end. `kept` is of standard error alone.
-async fn read(pipe: OwnedFd, source: &Source, kept: Option<&Kept>) -> io::Result<()> {
+/// Reads to the end. `boot_output` is of standard error alone.
+async fn read(pipe: OwnedFd, source: &OutputSource, boot_output: Option<&BootOutput>) -> io::Result<()> {
     let mut pipe = Receiver::from_owned_fd(pipe)?;
-    let mut lines = Lines::default();
+    let mut lines = LineSplitter::default();
     let mut records = Records::default();
     let mut whole_at = None;
     let mut bytes = vec![0; LINE_MAX];
-    let tell = |level: Level, text: &[u8]| match kept {
-        Some(kept) => kept.handle_record(source, level, text),
+    let tell = |level: Level, text: &[u8]| match boot_output {
+        Some(boot_output) => boot_output.handle_record(source, level, text),
         None => log(source, "stdout", level, text),
     };
     loop {
-        let hold_until = kept.and_then(Kept::hold_until);
+        let hold_until = boot_output.and_then(BootOutput::hold_until);
         let length = tokio::select! {
             biased;
             read = pipe.read(&mut bytes) => read?,
@@ -147,7 +158,7 @@ async fn read(pipe: OwnedFd, source: &Source, kept: Option<&Kept>) -> io::Result
                 continue;
             }
             () = sleep_until(hold_until.unwrap_or_else(Instant::now)), if hold_until.is_some() => {
-                kept.inspect(|kept| kept.release(source));
+                boot_output.inspect(|boot_output| boot_output.release(source));
                 continue;
             }
         };
@@ -156,7 +167,7 @@ async fn read(pipe: OwnedFd, source: &Source, kept: Option<&Kept>) -> io::Result
             records.flush(tell);
             return Ok(());
         };
-        kept.inspect(|kept| kept.handle_bytes(bytes));
+        boot_output.inspect(|boot_output| boot_output.handle_bytes(bytes));
         lines.handle_bytes(bytes, |line| records.line(line, tell));
         whole_at = (!records.is_empty()).then(|| Instant::now() + WHOLE_AFTER);
         // The others have their turn between two reads.
@@ -164,17 +175,18 @@ async fn read(pipe: OwnedFd, source: &Source, kept: Option<&Kept>) -> io::Result
     }
 }
 
-fn log(source: &Source, stream: &'static str, level: Level, text: &[u8]) {
-    let Source { app, worker, pid } = source;
+fn log(source: &OutputSource, stream: &'static str, level: Level, text: &[u8]) {
+    let OutputSource { app, worker, pid } = source;
     keepwarm_telemetry::printed::log(level, (app, *worker, *pid), stream, text);
 }
 
-/// What is kept of a worker's standard error while it boots, and who listens to it. Shared by the thread, which fills it, and the control task.
+/// The standard error of a worker while it boots. Shared by the thread, which fills it, and the control task.
 #[derive(Clone)]
-pub(super) struct Kept(Arc<Mutex<KeptState>>);
+pub(super) struct BootOutput(Arc<Mutex<BootOutputState>>);
 
+/// The state of [`BootOutput`], under its lock.
 #[derive(Default)]
-struct KeptState {
+struct BootOutputState {
     /// False once the worker is ready: nothing is kept any more.
     booting: bool,
     /// Lines wait in `held` for the end of the boot, or for [`HOLD`].
@@ -192,14 +204,18 @@ struct KeptState {
     listeners: Vec<mpsc::UnboundedSender<Vec<u8>>>,
 }
 
-impl Kept {
+impl BootOutput {
     /// For a worker that boots; `hold`: its standard error is held back from the log.
     pub(super) fn new(hold: bool) -> Self {
-        Self(Arc::new(Mutex::new(KeptState { booting: true, holding: hold, ..KeptState::default() })))
+        Self(Arc::new(Mutex::new(BootOutputState {
+            booting: true,
+            holding: hold,
+            ..BootOutputState::default()
+        })))
     }
 
     /// The boot is over: what was held goes to the log, what was kept is forgotten.
-    pub(super) fn finish_boot(&self, source: &Source) {
+    pub(super) fn finish_boot(&self, source: &OutputSource) {
         let held = {
             let mut state = self.lock();
             state.booting = false;
@@ -211,7 +227,7 @@ impl Kept {
     }
 
     /// What was held goes to the log.
-    pub(super) fn release(&self, source: &Source) {
+    pub(super) fn release(&self, source: &OutputSource) {
         let held = self.lock().take_held();
         log_all(source, held);
     }
@@ -247,7 +263,7 @@ impl Kept {
         }
     }
 
-    fn handle_record(&self, source: &Source, level: Level, text: &[u8]) {
+    fn handle_record(&self, source: &OutputSource, level: Level, text: &[u8]) {
         let held = {
             let mut state = self.lock();
             if !state.holding {
@@ -270,12 +286,12 @@ impl Kept {
     }
 
     /// Nothing that panics runs under the lock; if something did, the state would still be whole.
-    fn lock(&self) -> std::sync::MutexGuard<'_, KeptState> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, BootOutputState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl KeptState {
+impl BootOutputState {
     fn take_held(&mut self) -> Vec<(Level, Vec<u8>)> {
         self.held_bytes = 0;
         self.hold_until = None;
@@ -283,7 +299,7 @@ impl KeptState {
     }
 }
 
-fn log_all(source: &Source, records: Vec<(Level, Vec<u8>)>) {
+fn log_all(source: &OutputSource, records: Vec<(Level, Vec<u8>)>) {
     for (level, text) in records {
         log(source, "stderr", level, &text);
     }
@@ -291,12 +307,12 @@ fn log_all(source: &Source, records: Vec<(Level, Vec<u8>)>) {
 
 /// Cuts a stream of bytes into lines of at most [`LINE_MAX`] bytes; what follows in a longer one is the next line.
 #[derive(Default)]
-struct Lines {
+struct LineSplitter {
     /// The beginning of a line whose end has not come; shorter than `LINE_MAX`.
     rest: Vec<u8>,
 }
 
-impl Lines {
+impl LineSplitter {
     fn handle_bytes(&mut self, mut bytes: &[u8], mut line: impl FnMut(&[u8])) {
         while !bytes.is_empty() {
             let room = LINE_MAX - self.rest.len();

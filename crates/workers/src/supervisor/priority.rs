@@ -24,14 +24,14 @@ const NICEST: i32 = 19;
 /// Threads can be born at the low priority while the others are raised; the next pass finds them. One that has as many is left to the next look.
 const PASSES: usize = 4;
 
-/// What may be lowered here, since it can be raised again.
+/// Starts processes at a low priority, where it can be raised again.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) struct Quiet {
+pub(super) struct LowPriority {
     /// The ordinary niceness, that of Keepwarm; `None`: it could not be given back.
     nice: Option<i32>,
 }
 
-impl Quiet {
+impl LowPriority {
     /// Looks at what this process may do.
     pub(super) fn new() -> Self {
         let nice = getpriority_process(None).ok();

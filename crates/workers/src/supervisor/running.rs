@@ -11,18 +11,18 @@ use keepwarm_telemetry::stalls::{self, Stall};
 use rustix::process::{Pid, Signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
-use super::app::{End, Generation, Phase, StopSignal, Surroundings, WorkerId};
-use super::boots::Boots;
-use super::output::{Kept, Output, Source};
-use super::priority::Quiet;
-use super::spawn::{Launch, Line, Order, Spawned};
+use super::app::{Generation, GenerationContext, Phase, StopSignal, WorkerEnd, WorkerId};
+use super::output::{BootOutput, Output, OutputSource};
+use super::priority::LowPriority;
+use super::single_request::SingleRequestDetector;
+use super::spawn::{Launch, Order, SpawnedProcess, WorkerConnection};
 use super::template::{self, Template};
 use super::{
     AppSpec, Death, Exit, LinkEvent, Memory, WorkerKey, WorkerLink, WorkerLinks, WorkerState, reap, stack,
 };
 
 mod actions;
-mod looks;
+mod sampling;
 
 /// How long after a worker's end its last words are waited for. They are in the pipe already; only a process that has left
 /// the worker's group can keep it open.
@@ -35,7 +35,7 @@ pub(super) struct Context {
     pub(super) events: UnboundedSender<ProcessEvent>,
     pub(super) orders: UnboundedSender<Order>,
     pub(super) output: Output,
-    pub(super) quiet: Quiet,
+    pub(super) quiet: LowPriority,
 }
 
 /// What happened to a process.
@@ -43,49 +43,50 @@ pub(super) struct ProcessEvent {
     pub(super) app: Arc<str>,
     pub(super) generation: u64,
     pub(super) id: WorkerId,
-    pub(super) what: What,
+    pub(super) kind: ProcessEventKind,
 }
 
-/// See [`ProcessEvent`].
-pub(super) enum What {
-    Spawned(Spawned),
-    Ended(End),
+/// The kind of a [`ProcessEvent`].
+pub(super) enum ProcessEventKind {
+    Spawned(SpawnedProcess),
+    Ended(WorkerEnd),
     /// It was asked for its stack, and has shown it.
     Stack,
 }
 
-/// The app was given up in this generation.
-pub(super) struct GivenUp {
+/// Why an app was given up in this generation.
+pub(super) struct AppFailure {
     pub(super) number: u32,
     pub(super) reason: String,
     pub(super) exit: Option<Exit>,
     /// What the last worker printed.
-    pub(super) kept: Kept,
+    pub(super) boot_output: BootOutput,
     /// None when it could not be spawned.
-    pub(super) source: Option<Source>,
+    pub(super) source: Option<OutputSource>,
 }
 
-/// One generation of one app.
-pub(super) struct Running {
+/// One generation of one app, with its processes.
+pub(super) struct RunningGeneration {
     pub(super) spec: Arc<AppSpec>,
     pub(super) generation: u64,
     pub(super) machine: Generation,
-    processes: BTreeMap<WorkerId, Process>,
+    processes: BTreeMap<WorkerId, WorkerProcess>,
     /// With `preload`, from the first start on.
     template: Option<Template>,
     /// Decides how many workers there are; none where that is fixed.
     scaler: Option<Scaler>,
     /// It was said that there is no memory for another worker.
     told_no_room: bool,
-    boots: Boots,
+    single_request: SingleRequestDetector,
 }
 
-struct Process {
+/// The process of a worker.
+struct WorkerProcess {
     number: u32,
     started: Instant,
-    kept: Kept,
+    boot_output: BootOutput,
     /// None until it has been spawned.
-    spawned: Option<Handle>,
+    spawned: Option<ProcessHandle>,
     /// To be sent when it has been spawned.
     pending: Option<StopSignal>,
     /// It has a low priority until it is ready.
@@ -93,30 +94,31 @@ struct Process {
     memory: Option<Memory>,
 }
 
-struct Handle {
+/// A spawned process, and how to signal and reach it.
+struct ProcessHandle {
     pid: Pid,
     pidfd: Arc<OwnedFd>,
-    source: Source,
+    source: OutputSource,
     /// It ends as planned: what it has started in its group lives until the app ends (`descendants`).
     spares: Arc<AtomicBool>,
     /// None when it was not wanted any more by the time it was there.
     link: Option<Arc<dyn WorkerLink>>,
 }
 
-/// What is needed to see a process end.
-struct Reaped {
+/// What is needed to wait for the end of a process.
+struct ReapTarget {
     pid: Pid,
     pidfd: Arc<OwnedFd>,
     parent: Option<template::Parent>,
     spares: Arc<AtomicBool>,
 }
 
-impl Running {
+impl RunningGeneration {
     pub(super) fn new(
         spec: AppSpec,
         generation: u64,
         phase: Phase,
-        around: Surroundings,
+        around: GenerationContext,
         now: Instant,
     ) -> Self {
         let machine = Generation::new(&spec, phase, around, now);
@@ -132,13 +134,13 @@ impl Running {
             processes,
             scaler,
             told_no_room: false,
-            boots: Boots::default(),
+            single_request: SingleRequestDetector::default(),
             template: None,
         }
     }
 
     /// Performs what has been decided; gives the news that the app was given up, if it was.
-    pub(super) fn drive(&mut self, context: &Context, now: Instant) -> Option<GivenUp> {
+    pub(super) fn drive(&mut self, context: &Context, now: Instant) -> Option<AppFailure> {
         let mut given_up = None;
         while let Some(action) = self.machine.poll_action() {
             given_up = self.perform(action, context, now).or(given_up);
@@ -149,24 +151,24 @@ impl Running {
     pub(super) fn handle_process(
         &mut self,
         id: WorkerId,
-        what: What,
+        kind: ProcessEventKind,
         context: &Context,
         now: Instant,
         random: u64,
-    ) -> Option<GivenUp> {
-        match what {
-            What::Spawned(spawned) => {
+    ) -> Option<AppFailure> {
+        match kind {
+            ProcessEventKind::Spawned(spawned) => {
                 self.handle_spawned(id, spawned, context);
                 None
             }
-            What::Stack => {
+            ProcessEventKind::Stack => {
                 self.machine.handle_stack(id, now);
                 None
             }
-            What::Ended(end) => {
+            ProcessEventKind::Ended(end) => {
                 let told = matches!(self.machine.state(id), WorkerState::Draining | WorkerState::Stopping)
                     || self.machine.left_as_asked(id, &end);
-                if let (true, End::Exited(exit)) = (told, &end) {
+                if let (true, WorkerEnd::Exited(exit)) = (told, &end) {
                     self.record(id, &format!("worker stopped: {exit}"));
                 }
                 self.note_boots(id);
@@ -188,7 +190,7 @@ impl Running {
     fn note_boots(&mut self, id: WorkerId) {
         let link = self.handle(id).and_then(|handle| handle.link.as_ref());
         let requests = link.map_or(0, |link| link.requests().given());
-        if *self.machine.phase() == Phase::Serving && self.boots.handle_end(requests) {
+        if *self.machine.phase() == Phase::Serving && self.single_request.handle_end(requests) {
             stalls::note(&self.spec.name, Stall::BootPerRequest);
         }
     }
@@ -236,18 +238,18 @@ impl Running {
         let hold = *self.machine.phase() == Phase::First;
         let events = context.events.clone();
         let (app, generation) = (self.spec.name.clone(), self.generation);
-        let reply = move |result: Result<Spawned, End>| {
-            let what = match result {
-                Ok(spawned) => What::Spawned(spawned),
-                Err(end) => What::Ended(end),
+        let reply = move |result: Result<SpawnedProcess, WorkerEnd>| {
+            let kind = match result {
+                Ok(spawned) => ProcessEventKind::Spawned(spawned),
+                Err(end) => ProcessEventKind::Ended(end),
             };
             // An error: the supervisor has gone, and with the wire and the pipes dropped here the worker goes too.
-            let _ = events.send(ProcessEvent { app, generation, id, what });
+            let _ = events.send(ProcessEvent { app, generation, id, kind });
         };
-        let mut process = Process {
+        let mut process = WorkerProcess {
             number,
             started: now,
-            kept: Kept::new(hold),
+            boot_output: BootOutput::new(hold),
             spawned: None,
             pending: None,
             quiet,
@@ -255,7 +257,7 @@ impl Running {
         };
         if self.spec.preload {
             if let Some(template) = self.fork(number, Box::new(reply), hold, quiet, context) {
-                process.kept = template.kept.clone();
+                process.boot_output = template.boot_output.clone();
                 // It has its template's priority.
                 process.quiet |= template.quiet;
             }
@@ -263,8 +265,8 @@ impl Running {
             return;
         }
         self.processes.insert(id, process);
-        let reply = Box::new(move |result: std::io::Result<Spawned>| {
-            reply(result.map_err(|error| End::NotSpawned(error.to_string())));
+        let reply = Box::new(move |result: std::io::Result<SpawnedProcess>| {
+            reply(result.map_err(|error| WorkerEnd::NotSpawned(error.to_string())));
         });
         // The thread ends only after the last clone of `orders`.
         let launch = Launch { spec: self.spec.clone(), number, quiet: quiet.then_some(context.quiet) };
@@ -275,7 +277,7 @@ impl Running {
     fn fork(
         &mut self,
         number: u32,
-        reply: template::Reply,
+        reply: template::SpawnReply,
         hold: bool,
         quiet: bool,
         context: &Context,
@@ -296,39 +298,40 @@ impl Running {
         self.template.as_ref()
     }
 
-    fn handle_spawned(&mut self, id: WorkerId, spawned: Spawned, context: &Context) {
-        let Spawned { pid, pidfd, line, pipes, parent } = spawned;
+    fn handle_spawned(&mut self, id: WorkerId, spawned: SpawnedProcess, context: &Context) {
+        let SpawnedProcess { pid, pidfd, line, pipes, parent } = spawned;
         let pidfd = Arc::new(pidfd);
         let hold = *self.machine.phase() == Phase::First;
         let Some(process) = self.processes.get_mut(&id) else { return };
         if parent.is_some() {
             // Until now it was its template's.
-            process.kept = Kept::new(hold);
+            process.boot_output = BootOutput::new(hold);
         }
         let number = process.number;
         let raw_pid = pid.as_raw_nonzero().get().cast_unsigned();
-        let source = Source { app: self.spec.name.clone(), worker: number, pid: raw_pid };
+        let source = OutputSource { app: self.spec.name.clone(), worker: number, pid: raw_pid };
         let last_words =
-            context.output.attach(source.clone(), pipes.stdout, pipes.stderr, process.kept.clone());
+            context.output.attach(source.clone(), pipes.stdout, pipes.stderr, process.boot_output.clone());
         let wanted = self.machine.state(id) == WorkerState::Starting;
         let link = wanted.then(|| {
             let (app, generation) = (self.spec.name.clone(), self.generation);
             let key = WorkerKey { app, number, generation, pid: raw_pid };
             let events = context.link_events.clone();
             match line {
-                Line::Wire(wire) => context.links.adopt(key, keepwarm_net::adopt(wire), events),
-                Line::Server(addresses) => context.links.adopt_server(key, addresses, events),
+                WorkerConnection::Wire(wire) => context.links.adopt(key, keepwarm_net::adopt(wire), events),
+                WorkerConnection::Server(addresses) => context.links.adopt_server(key, addresses, events),
                 #[cfg(feature = "simulation")]
-                Line::Simulated(socket) => context.links.adopt(key, socket, events),
+                WorkerConnection::Simulated(socket) => context.links.adopt(key, socket, events),
             }
         });
         if let (Some(link), Some(most)) = (&link, self.machine.max_requests(id)) {
             link.requests().set_limit(most);
         }
         let spares = Arc::new(AtomicBool::new(false));
-        process.spawned = Some(Handle { pid, pidfd: pidfd.clone(), source, spares: spares.clone(), link });
+        process.spawned =
+            Some(ProcessHandle { pid, pidfd: pidfd.clone(), source, spares: spares.clone(), link });
         let pending = process.pending.take();
-        self.watch(id, Reaped { pid, pidfd, parent, spares }, last_words, context);
+        self.watch(id, ReapTarget { pid, pidfd, parent, spares }, last_words, context);
         if let Some(signal) = pending {
             self.signal(id, signal);
         }
@@ -338,20 +341,20 @@ impl Running {
     fn watch(
         &self,
         id: WorkerId,
-        process: Reaped,
+        process: ReapTarget,
         last_words: tokio::sync::oneshot::Receiver<()>,
         context: &Context,
     ) {
         let (app, generation) = (self.spec.name.clone(), self.generation);
         let (events, orders) = (context.events.clone(), context.orders.clone());
         tokio::spawn(async move {
-            let Reaped { pid, pidfd, parent, spares } = process;
+            let ReapTarget { pid, pidfd, parent, spares } = process;
             let exit = reap::reap(pid, pidfd, orders, parent, &spares).await;
             // An error: something outside the group holds the pipe; its words are still logged when they come.
             let _ = tokio::time::timeout(LAST_WORDS, last_words).await;
-            let what = What::Ended(End::Exited(exit));
+            let kind = ProcessEventKind::Ended(WorkerEnd::Exited(exit));
             // An error: the supervisor has gone.
-            let _ = events.send(ProcessEvent { app, generation, id, what });
+            let _ = events.send(ProcessEvent { app, generation, id, kind });
         });
     }
 
@@ -362,7 +365,7 @@ impl Running {
         tokio::spawn(async move {
             stack::hear(printed).await;
             // An error: the supervisor has gone.
-            let _ = events.send(ProcessEvent { app, generation, id, what: What::Stack });
+            let _ = events.send(ProcessEvent { app, generation, id, kind: ProcessEventKind::Stack });
         });
     }
 
@@ -373,7 +376,7 @@ impl Running {
         if self.spec.ends_at_quit {
             return None;
         }
-        let printed = process.kept.listen();
+        let printed = process.boot_output.listen();
         self.signal(id, StopSignal::Quit);
         Some(printed)
     }
@@ -381,7 +384,7 @@ impl Running {
     /// The worker with this process id.
     pub(super) fn worker_of(&self, pid: u32) -> Option<WorkerId> {
         let is_it =
-            |process: &Process| process.spawned.as_ref().is_some_and(|handle| handle.source.pid == pid);
+            |process: &WorkerProcess| process.spawned.as_ref().is_some_and(|handle| handle.source.pid == pid);
         self.processes.iter().find(|(_, process)| is_it(process)).map(|(&id, _)| id)
     }
 
@@ -416,7 +419,7 @@ impl Running {
         );
     }
 
-    fn handle(&self, id: WorkerId) -> Option<&Handle> {
+    fn handle(&self, id: WorkerId) -> Option<&ProcessHandle> {
         self.processes.get(&id)?.spawned.as_ref()
     }
 
@@ -425,16 +428,16 @@ impl Running {
     }
 }
 
-impl Process {
+impl WorkerProcess {
     fn finish_boot(&self) {
         if let Some(handle) = &self.spawned {
-            self.kept.finish_boot(&handle.source);
+            self.boot_output.finish_boot(&handle.source);
         }
     }
 
     fn release(&self) {
         if let Some(handle) = &self.spawned {
-            self.kept.release(&handle.source);
+            self.boot_output.release(&handle.source);
         }
     }
 }

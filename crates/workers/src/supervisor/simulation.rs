@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{oneshot, watch};
 
-use super::spawn::{Launch, Line, Order, Spawned, Spawner, WorkerPipes};
+use super::spawn::{Launch, Order, SpawnedProcess, Spawner, WorkerConnection, WorkerPipes};
 use super::template::Parent;
 use super::{Exit, Options};
 
@@ -42,17 +42,17 @@ pub struct Process {
     pub wire: Rc<Peer>,
     /// Signals other than SIGKILL.
     pub signals: UnboundedReceiver<i32>,
-    end: End,
+    end: ProcessEnd,
 }
 
-/// How a process ends.
+/// Ends a simulated process.
 #[derive(Debug, Clone)]
-pub struct End(Arc<watch::Sender<Option<Exit>>>);
+pub struct ProcessEnd(Arc<watch::Sender<Option<Exit>>>);
 
 impl Process {
     /// To be used where the rest of it is borrowed, or gone.
     #[must_use]
-    pub fn end(&self) -> End {
+    pub fn end(&self) -> ProcessEnd {
         self.end.clone()
     }
 }
@@ -63,7 +63,7 @@ impl Drop for Process {
     }
 }
 
-impl End {
+impl ProcessEnd {
     /// It ends like this, unless it has.
     pub fn exit(&self, exit: Exit) {
         self.0.send_if_modified(|end| end.is_none() && end.replace(exit).is_none());
@@ -79,13 +79,14 @@ impl End {
     }
 }
 
-type Start = Rc<dyn Fn(Process) -> io::Result<()>>;
+/// The script that every simulated process runs.
+type StartScript = Rc<dyn Fn(Process) -> io::Result<()>>;
 
 struct World {
     rng: Rng,
-    start: Option<Start>,
+    start: Option<StartScript>,
     /// Those that were started and not reaped.
-    processes: BTreeMap<u32, (UnboundedSender<i32>, End)>,
+    processes: BTreeMap<u32, (UnboundedSender<i32>, ProcessEnd)>,
     next: u32,
 }
 
@@ -96,7 +97,7 @@ thread_local! {
 
 /// Begins a world of this thread, whose processes `start` runs. An error of it: nothing was started.
 pub fn begin(seed: u64, start: impl Fn(Process) -> io::Result<()> + 'static) {
-    let start: Start = Rc::new(start);
+    let start: StartScript = Rc::new(start);
     let world =
         World { rng: Rng::new(seed), start: Some(start), processes: BTreeMap::new(), next: FIRST_PID };
     drop(WORLD.replace(world));
@@ -134,11 +135,11 @@ pub(super) fn start(_: &Options) -> io::Result<Spawner> {
     Ok(Spawner { orders, ended, guardian: nothing()? })
 }
 
-fn spawn(launch: &Launch) -> io::Result<Spawned> {
+fn spawn(launch: &Launch) -> io::Result<SpawnedProcess> {
     let spec = &launch.spec;
     let (ours, theirs) = pair(true);
     let (signals, heard) = mpsc::unbounded_channel();
-    let end = End(Arc::new(watch::Sender::new(None)));
+    let end = ProcessEnd(Arc::new(watch::Sender::new(None)));
     let (start, pid) = WORLD.with_borrow_mut(|world| {
         world.next += 1;
         world.processes.insert(world.next, (signals, end.clone()));
@@ -163,7 +164,13 @@ fn spawn(launch: &Launch) -> io::Result<Spawned> {
     }
     let id = Pid::from_raw(pid.cast_signed()).ok_or(io::ErrorKind::InvalidInput)?;
     let pipes = WorkerPipes { stdout: nothing()?, stderr: nothing()? };
-    Ok(Spawned { pid: id, pidfd: nothing()?, line: Line::Simulated(ours), pipes, parent: None })
+    Ok(SpawnedProcess {
+        pid: id,
+        pidfd: nothing()?,
+        line: WorkerConnection::Simulated(ours),
+        pipes,
+        parent: None,
+    })
 }
 
 /// A descriptor where one has to be.

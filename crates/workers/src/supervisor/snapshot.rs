@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{Counts, Death, Recycled, Scaling};
+use super::{Counts, Death, RecycleReason, Scaling};
 
 /// What runs at one moment.
 #[derive(Clone, Debug, Default)]
@@ -38,7 +38,7 @@ pub struct AppSnapshot {
     /// Between which numbers `target` moves by itself; `None`: it does not.
     pub scaling: Option<Scaling>,
     /// Why workers went that did well, and how often.
-    pub recycles: Counts<Recycled>,
+    pub recycles: Counts<RecycleReason>,
     /// Why workers died that should not have, and how often.
     pub deaths: Counts<Death>,
     /// The latest of these deaths.
@@ -82,7 +82,7 @@ pub struct WorkerSnapshot {
     /// Its memory when it was last looked at, at most some seconds ago; none before the first look.
     pub memory: Option<Memory>,
     /// `Some`: it is to be replaced, for this reason; it goes on until the replacement is ready.
-    pub leaving: Option<Recycled>,
+    pub leaving: Option<RecycleReason>,
     /// How many workers had this place in this generation before.
     pub restarts: u64,
 }

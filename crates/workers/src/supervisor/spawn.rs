@@ -25,9 +25,9 @@ use super::children;
 use super::descendants::{self, MARK};
 use super::guardian::{GUARDIAN, READY, list};
 use super::launcher::{LAUNCH, QUIET};
-use super::priority::Quiet;
+use super::priority::LowPriority;
 use super::template::Parent;
-use super::{Addresses, AppSpec, Contact, Options, ProcessSettings};
+use super::{Addresses, AppSpec, Options, ProcessSettings, WorkerInterface};
 
 /// How long the guardian may take to say that it guards. This number is arbitrary; it takes milliseconds.
 const GUARDIAN_BOOT: Duration = Duration::from_secs(10);
@@ -62,21 +62,21 @@ pub(super) struct Launch {
     pub(super) spec: Arc<AppSpec>,
     pub(super) number: u32,
     /// `Some`: others serve meanwhile, whom it must not disturb.
-    pub(super) quiet: Option<Quiet>,
+    pub(super) quiet: Option<LowPriority>,
 }
 
 /// A process that was started.
-pub(super) struct Spawned {
+pub(super) struct SpawnedProcess {
     pub(super) pid: Pid,
     pub(super) pidfd: OwnedFd,
-    pub(super) line: Line,
+    pub(super) line: WorkerConnection,
     pub(super) pipes: WorkerPipes,
     /// Whose child it is, if it is not Keepwarm's own.
     pub(super) parent: Option<Parent>,
 }
 
 /// How to reach a worker.
-pub(super) enum Line {
+pub(super) enum WorkerConnection {
     /// Keepwarm's end of the wire: non-blocking, as all descriptors here close-on-exec.
     Wire(OwnedFd),
     /// It listens at one of these.
@@ -91,18 +91,18 @@ pub(super) struct WorkerPipes {
     pub(super) stderr: OwnedFd,
 }
 
-/// What a worker gets.
-pub(super) struct WorkerEnds {
+/// The descriptors that a worker inherits.
+pub(super) struct WorkerDescriptors {
     pub(super) wire: OwnedFd,
     pub(super) stdout: OwnedFd,
     pub(super) stderr: OwnedFd,
 }
 
 /// A wire and two pipes: Keepwarm's ends, the wire's non-blocking, and the worker's.
-pub(super) fn worker_ends() -> io::Result<((OwnedFd, WorkerPipes), WorkerEnds)> {
+pub(super) fn worker_ends() -> io::Result<((OwnedFd, WorkerPipes), WorkerDescriptors)> {
     let (wire, their_wire) = wire()?;
     let (pipes, stdout, stderr) = worker_pipes()?;
-    Ok(((wire, pipes), WorkerEnds { wire: their_wire, stdout, stderr }))
+    Ok(((wire, pipes), WorkerDescriptors { wire: their_wire, stdout, stderr }))
 }
 
 /// Keepwarm's end of a wire, and the worker's.
@@ -122,7 +122,7 @@ fn worker_pipes() -> io::Result<(WorkerPipes, OwnedFd, OwnedFd)> {
 /// Orders to the thread.
 pub(super) enum Order {
     /// Start a worker, tell how that went.
-    Spawn(Launch, Box<dyn FnOnce(io::Result<Spawned>) + Send>),
+    Spawn(Launch, Box<dyn FnOnce(io::Result<SpawnedProcess>) + Send>),
     /// A template has forked this worker: its group is to be killed with Keepwarm.
     Remember(Pid),
     /// This process group has been killed and is about to be reaped.
@@ -153,7 +153,7 @@ pub(super) async fn start(options: Options) -> io::Result<Spawner> {
     let (started, guardian) = oneshot::channel();
     let (ending, ended) = oneshot::channel();
     std::thread::Builder::new().name("spawner".to_owned()).spawn(move || {
-        let mut thread = Thread {
+        let mut thread = SpawnerThread {
             executable,
             soft_files,
             mark: descendants::new_mark(super::control::random()),
@@ -177,8 +177,8 @@ pub(super) async fn start(options: Options) -> io::Result<Spawner> {
     Ok(Spawner { orders, ended, guardian })
 }
 
-/// The thread, from inside.
-struct Thread {
+/// The spawner thread, from inside.
+struct SpawnerThread {
     executable: PathBuf,
     soft_files: Option<u64>,
     /// Of everything that is started here, and of what that starts.
@@ -198,7 +198,7 @@ struct Guardian {
     socket: UnixStream,
 }
 
-impl Thread {
+impl SpawnerThread {
     fn run(&mut self, orders: &mut mpsc::UnboundedReceiver<Order>) {
         while let Some(order) = orders.blocking_recv() {
             match order {
@@ -226,7 +226,7 @@ impl Thread {
         }
     }
 
-    fn spawn(&mut self, launch: &Launch) -> io::Result<Spawned> {
+    fn spawn(&mut self, launch: &Launch) -> io::Result<SpawnedProcess> {
         let (line, stdin) = self.line(&launch.spec)?;
         let (pipes, stdout, stderr) = worker_pipes()?;
         let spec = &*launch.spec;
@@ -257,7 +257,7 @@ impl Thread {
         match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(pidfd) => {
                 self.remember(pid);
-                Ok(Spawned { pid, pidfd, line, pipes, parent: None })
+                Ok(SpawnedProcess { pid, pidfd, line, pipes, parent: None })
             }
             Err(error) => {
                 // Without a pidfd nobody would see it end. It has just been started: errors mean that it is gone.
@@ -269,17 +269,19 @@ impl Thread {
     }
 
     /// The way to reach a worker, and what it gets as standard input: its end of the wire, or nothing.
-    fn line(&mut self, spec: &AppSpec) -> io::Result<(Line, Stdio)> {
-        match spec.contact {
-            Contact::Wire => wire().map(|(ours, theirs)| (Line::Wire(ours), Stdio::from(theirs))),
-            Contact::Server => {
+    fn line(&mut self, spec: &AppSpec) -> io::Result<(WorkerConnection, Stdio)> {
+        match spec.interface {
+            WorkerInterface::Wire => {
+                wire().map(|(ours, theirs)| (WorkerConnection::Wire(ours), Stdio::from(theirs)))
+            }
+            WorkerInterface::Server => {
                 let owner = spec.process.credentials.as_ref().map(|owner| (owner.uid, owner.gid));
                 let addresses = self.addresses.hand_out(owner)?;
                 if let Some(folder) = self.addresses.take_new_folder() {
                     self.tell_guardian(&list::add_folder(&folder));
                     self.folder = Some(folder);
                 }
-                Ok((Line::Server(addresses), Stdio::null()))
+                Ok((WorkerConnection::Server(addresses), Stdio::null()))
             }
         }
     }
@@ -332,7 +334,7 @@ impl Thread {
     }
 }
 
-impl Line {
+impl WorkerConnection {
     fn env(&self) -> Vec<(&'static str, OsString)> {
         match self {
             Self::Wire(_) => Vec::new(),

@@ -25,7 +25,7 @@ pub struct AppSpec {
     /// What they are as processes.
     pub process: ProcessSettings,
     /// How it is spoken to.
-    pub contact: Contact,
+    pub interface: WorkerInterface,
     /// SIGQUIT has it finish what it still works on, and end: php-fpm, whose scripts may go on behind their responses. Others end at SIGTERM, and show their
     /// stacks at SIGQUIT.
     pub ends_at_quit: bool,
@@ -94,7 +94,7 @@ impl AppSpec {
             directory: PathBuf::from("."),
             env: Vec::new(),
             process: ProcessSettings::default(),
-            contact: Contact::Wire,
+            interface: WorkerInterface::Wire,
             ends_at_quit: false,
             children: None,
             preload: false,
@@ -109,9 +109,9 @@ impl AppSpec {
     }
 }
 
-/// How a worker is spoken to.
+/// How Keepwarm speaks to a worker.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub enum Contact {
+pub enum WorkerInterface {
     /// Over our wire: a socket that it inherits.
     #[default]
     Wire,

@@ -12,9 +12,9 @@ pub trait Reason: Copy + Eq + 'static {
     fn name(self) -> &'static str;
 }
 
-/// Why a worker that does well is replaced or taken away, on purpose and without a loss.
+/// Why a healthy worker is replaced or taken away.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Recycled {
+pub enum RecycleReason {
     /// `max_requests`
     Requests,
     /// `max_age`
@@ -30,7 +30,7 @@ pub enum Recycled {
     /// It kept the credit of requests that were over: nothing could be sent to it any more.
     Credit,
     /// The worker asked for it: it was sent SIGTERM, or its app wants to go.
-    Asked,
+    Requested,
 }
 
 /// Why a worker died that should not have.
@@ -56,7 +56,7 @@ pub enum Death {
     Spawn,
 }
 
-impl Reason for Recycled {
+impl Reason for RecycleReason {
     const ALL: &'static [Self] = &[
         Self::Requests,
         Self::Age,
@@ -65,7 +65,7 @@ impl Reason for Recycled {
         Self::Reload,
         Self::Scale,
         Self::Credit,
-        Self::Asked,
+        Self::Requested,
     ];
 
     fn name(self) -> &'static str {
@@ -77,7 +77,7 @@ impl Reason for Recycled {
             Self::Reload => "reload",
             Self::Scale => "scale",
             Self::Credit => "credit",
-            Self::Asked => "asked",
+            Self::Requested => "asked",
         }
     }
 }
@@ -140,8 +140,8 @@ impl<R: Reason> Counts<R> {
     }
 
     pub(super) fn add(&mut self, reason: R) {
-        let place = R::ALL.iter().position(|&kind| kind == reason);
-        if let Some(count) = place.and_then(|place| self.counts.get_mut(place)) {
+        let index = R::ALL.iter().position(|&kind| kind == reason);
+        if let Some(count) = index.and_then(|index| self.counts.get_mut(index)) {
             *count = count.saturating_add(1);
         }
     }
@@ -176,27 +176,27 @@ mod tests {
         fn check<R: Reason + fmt::Debug + Ord>() {
             assert!(R::ALL.len() <= KINDS);
             let mut counts = Counts::<R>::default();
-            for (place, &kind) in R::ALL.iter().enumerate() {
-                (0..=place).for_each(|_| counts.add(kind));
+            for (index, &kind) in R::ALL.iter().enumerate() {
+                (0..=index).for_each(|_| counts.add(kind));
             }
-            for (place, &kind) in R::ALL.iter().enumerate() {
-                assert_eq!(counts.of(kind), place as u64 + 1, "{kind:?}");
+            for (index, &kind) in R::ALL.iter().enumerate() {
+                assert_eq!(counts.of(kind), index as u64 + 1, "{kind:?}");
             }
             let mut names: Vec<_> = R::ALL.iter().map(|kind| kind.name()).collect();
             names.sort_unstable();
             names.dedup();
             assert_eq!(names.len(), R::ALL.len());
         }
-        check::<Recycled>();
+        check::<RecycleReason>();
         check::<Death>();
     }
 
     #[test]
     fn counts_are_summed_and_shown() {
         let mut counts = Counts::default();
-        counts.add(Recycled::Age);
+        counts.add(RecycleReason::Age);
         let mut more = counts;
-        more.add(Recycled::Reload);
+        more.add(RecycleReason::Reload);
         counts.add_all(&more);
         assert_eq!(format!("{counts:?}"), r#"{"age": 2, "reload": 1}"#);
         assert_eq!(counts.total(), 3);

@@ -18,30 +18,31 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot};
 
-use super::app::End;
-use super::output::{Kept, Source};
-use super::priority::{self, Quiet};
+use super::app::WorkerEnd;
+use super::output::{BootOutput, OutputSource};
+use super::priority::{self, LowPriority};
 use super::running::Context;
-use super::spawn::{Launch, Line, Order, Spawned, WorkerPipes};
+use super::spawn::{Launch, Order, SpawnedProcess, WorkerConnection, WorkerPipes};
 use super::{AppSpec, Exit, reap};
 
 /// How long a template may take to tell a worker's status before that is unknown.
 const STATUS: Duration = Duration::from_secs(2);
 
-/// What becomes of an order for a worker.
-pub(super) type Reply = Box<dyn FnOnce(Result<Spawned, End>) + Send>;
+/// Receives the result of starting a worker.
+pub(super) type SpawnReply = Box<dyn FnOnce(Result<SpawnedProcess, WorkerEnd>) + Send>;
 
 /// The template, from outside. It ends when this is dropped.
 pub(super) struct Template {
-    asks: mpsc::UnboundedSender<Ask>,
+    commands: mpsc::UnboundedSender<TemplateCommand>,
     /// What it prints while it loads.
-    pub(super) kept: Kept,
+    pub(super) boot_output: BootOutput,
     /// It was started at a low priority, which its workers have from it.
     pub(super) quiet: bool,
 }
 
-enum Ask {
-    Fork { number: u32, reply: Reply },
+/// A command to the template.
+enum TemplateCommand {
+    Fork { number: u32, reply: SpawnReply },
     Kill,
 }
 
@@ -72,35 +73,37 @@ impl Template {
         quiet: bool,
         context: &Context,
     ) -> Self {
-        let kept = Kept::new(hold);
-        let (asks, queue) = mpsc::unbounded_channel();
+        let boot_output = BootOutput::new(hold);
+        let (commands, queue) = mpsc::unbounded_channel();
         let (tx, rx) = oneshot::channel();
-        let reply = Box::new(move |result: io::Result<Spawned>| drop(tx.send(result)));
+        let reply = Box::new(move |result: io::Result<SpawnedProcess>| drop(tx.send(result)));
         // The thread ends only after the last clone of `orders`.
         let launch = Launch { spec: Arc::clone(spec), number: 0, quiet: quiet.then_some(context.quiet) };
         let _ = context.orders.send(Order::Spawn(launch, reply));
         let quiet = quiet.then_some(context.quiet);
         let output = context.output.clone();
         let (orders, started) = (context.orders.clone(), Instant::now());
-        let (spec, of_task) = (Arc::clone(spec), kept.clone());
+        let (spec, of_task) = (Arc::clone(spec), boot_output.clone());
         tokio::spawn(async move {
             let spawned = match rx.await {
                 Ok(Ok(spawned)) => spawned,
-                Ok(Err(error)) => return refuse_all(queue, &End::NotSpawned(error.to_string())),
-                Err(_) => return refuse_all(queue, &End::NotSpawned("Keepwarm is stopping".to_owned())),
+                Ok(Err(error)) => return refuse_all(queue, &WorkerEnd::NotSpawned(error.to_string())),
+                Err(_) => {
+                    return refuse_all(queue, &WorkerEnd::NotSpawned("Keepwarm is stopping".to_owned()));
+                }
             };
             let pid = spawned.pid.as_raw_nonzero().get().cast_unsigned();
-            let source = Source { app: spec.name.clone(), worker: 0, pid };
-            let Spawned { pid, pidfd, line: Line::Wire(wire), pipes, .. } = spawned else {
-                return refuse_all(queue, &End::NotSpawned("a server has no template".to_owned()));
+            let source = OutputSource { app: spec.name.clone(), worker: 0, pid };
+            let SpawnedProcess { pid, pidfd, line: WorkerConnection::Wire(wire), pipes, .. } = spawned else {
+                return refuse_all(queue, &WorkerEnd::NotSpawned("a server has no template".to_owned()));
             };
             let last_words = output.attach(source.clone(), pipes.stdout, pipes.stderr, of_task.clone());
             let (reaps, to_reap) = mpsc::unbounded_channel();
-            let keeper = Keeper {
+            let keeper = TemplateTask {
                 source,
                 generation,
                 started,
-                kept: of_task,
+                boot_output: of_task,
                 pid,
                 pidfd: Arc::new(pidfd),
                 orders,
@@ -112,62 +115,63 @@ impl Template {
             };
             keeper.run(wire, queue, to_reap, last_words, priority::LONGEST.min(spec.boot_timeout / 2)).await;
         });
-        Self { asks, kept, quiet: quiet.is_some() }
+        Self { commands, boot_output, quiet: quiet.is_some() }
     }
 
     /// Has a worker forked as soon as the app is loaded; gives the reply back when the template has ended.
-    pub(super) fn fork(&self, number: u32, reply: Reply) -> Result<(), Reply> {
-        self.asks.send(Ask::Fork { number, reply }).map_err(|refused| match refused.0 {
-            Ask::Fork { reply, .. } => reply,
-            Ask::Kill => unreachable!("a fork was sent"),
+    pub(super) fn fork(&self, number: u32, reply: SpawnReply) -> Result<(), SpawnReply> {
+        self.commands.send(TemplateCommand::Fork { number, reply }).map_err(|refused| match refused.0 {
+            TemplateCommand::Fork { reply, .. } => reply,
+            TemplateCommand::Kill => unreachable!("a fork was sent"),
         })
     }
 
     /// Ends it at once: a worker that it should long have forked is not wanted any more.
     pub(super) fn kill(&self) {
         // An error: it has ended.
-        let _ = self.asks.send(Ask::Kill);
+        let _ = self.commands.send(TemplateCommand::Kill);
     }
 }
 
-fn refuse_all(mut queue: mpsc::UnboundedReceiver<Ask>, end: &End) {
+fn refuse_all(mut queue: mpsc::UnboundedReceiver<TemplateCommand>, end: &WorkerEnd) {
     queue.close();
     while let Ok(ask) = queue.try_recv() {
-        if let Ask::Fork { reply, .. } = ask {
+        if let TemplateCommand::Fork { reply, .. } = ask {
             reply(Err(end.clone()));
         }
     }
 }
 
-/// The template, as its task sees it.
-struct Keeper {
-    source: Source,
+/// The template, from inside its task.
+struct TemplateTask {
+    source: OutputSource,
     generation: u64,
     started: Instant,
-    kept: Kept,
+    boot_output: BootOutput,
     pid: Pid,
     pidfd: Arc<OwnedFd>,
     orders: mpsc::UnboundedSender<Order>,
     ready: bool,
     /// It has a low priority until it is ready.
-    quiet: Option<Quiet>,
+    quiet: Option<LowPriority>,
     /// The worker that is being forked, with Keepwarm's ends of what it gets.
-    in_flight: Option<InFlight>,
+    in_flight: Option<PendingFork>,
     reaps: Parent,
     awaited: HashMap<u32, oneshot::Sender<Exit>>,
 }
 
-struct InFlight {
+/// The worker that is being forked, with Keepwarm's ends of its descriptors.
+struct PendingFork {
     wire: OwnedFd,
     pipes: WorkerPipes,
-    reply: Reply,
+    reply: SpawnReply,
 }
 
-impl Keeper {
+impl TemplateTask {
     async fn run(
         mut self,
         socket: OwnedFd,
-        mut queue: mpsc::UnboundedReceiver<Ask>,
+        mut queue: mpsc::UnboundedReceiver<TemplateCommand>,
         mut to_reap: mpsc::UnboundedReceiver<(Pid, oneshot::Sender<Exit>)>,
         last_words: oneshot::Receiver<()>,
         long: Duration,
@@ -176,9 +180,9 @@ impl Keeper {
         let spares = AtomicBool::new(false);
         let mut ended =
             Box::pin(reap::reap(self.pid, Arc::clone(&self.pidfd), self.orders.clone(), None, &spares));
-        let Ok(mut socket) = Socket::new(socket) else {
+        let Ok(mut socket) = TemplateSocket::new(socket) else {
             reap::send_signal(self.pid, &self.pidfd, Signal::KILL);
-            return refuse_all(queue, &End::Exited(ended.await));
+            return refuse_all(queue, &WorkerEnd::Exited(ended.await));
         };
         let mut waiting = VecDeque::new();
         let exit = loop {
@@ -194,9 +198,9 @@ impl Keeper {
                     break (&mut ended).await;
                 },
                 ask = queue.recv() => match ask {
-                    Some(Ask::Fork { number, reply }) => waiting.push_back((number, reply)),
+                    Some(TemplateCommand::Fork { number, reply }) => waiting.push_back((number, reply)),
                     // Nobody wants it any more.
-                    Some(Ask::Kill) | None => {
+                    Some(TemplateCommand::Kill) | None => {
                         reap::send_signal(self.pid, &self.pidfd, Signal::KILL);
                         break (&mut ended).await;
                     }
@@ -231,8 +235,8 @@ impl Keeper {
     async fn finish(
         self,
         exit: Exit,
-        waiting: VecDeque<(u32, Reply)>,
-        mut queue: mpsc::UnboundedReceiver<Ask>,
+        waiting: VecDeque<(u32, SpawnReply)>,
+        mut queue: mpsc::UnboundedReceiver<TemplateCommand>,
         last_words: oneshot::Receiver<()>,
     ) {
         // Closed first: from now on the next order starts another template.
@@ -242,22 +246,22 @@ impl Keeper {
         if self.ready && !queue.is_empty() | !waiting.is_empty() {
             tracing::warn!(target: "keepwarm::supervisor", app = %self.source.app, "the template {exit}");
         }
-        let end = End::Exited(exit);
-        if let Some(InFlight { reply, .. }) = self.in_flight {
+        let end = WorkerEnd::Exited(exit);
+        if let Some(PendingFork { reply, .. }) = self.in_flight {
             reply(Err(end.clone()));
         }
         for (_, reply) in waiting {
             reply(Err(end.clone()));
         }
         refuse_all(queue, &end);
-        self.kept.release(&self.source);
+        self.boot_output.release(&self.source);
     }
 
     fn handle(&mut self, message: FromTemplate) -> io::Result<()> {
         match message {
             FromTemplate::Ready => {
                 self.ready = true;
-                self.kept.finish_boot(&self.source);
+                self.boot_output.finish_boot(&self.source);
                 let took = self.started.elapsed().as_millis();
                 tracing::info!(
                     target: "keepwarm::supervisor",
@@ -266,7 +270,7 @@ impl Keeper {
                 );
             }
             FromTemplate::Forked { pid } => {
-                let InFlight { wire, pipes, reply } =
+                let PendingFork { wire, pipes, reply } =
                     self.in_flight.take().ok_or_else(|| nonsense("a worker that was not requested"))?;
                 let pid = i32::try_from(pid)
                     .ok()
@@ -277,21 +281,21 @@ impl Keeper {
                     Ok(pidfd) => {
                         // An error: the thread has ended, and everything with it.
                         let _ = self.orders.send(Order::Remember(pid));
-                        Ok(Spawned {
+                        Ok(SpawnedProcess {
                             pid,
                             pidfd,
-                            line: Line::Wire(wire),
+                            line: WorkerConnection::Wire(wire),
                             pipes,
                             parent: Some(self.reaps.clone()),
                         })
                     }
-                    Err(error) => Err(End::NotSpawned(format!("the forked worker is gone: {error}"))),
+                    Err(error) => Err(WorkerEnd::NotSpawned(format!("the forked worker is gone: {error}"))),
                 });
             }
             FromTemplate::Refused(reason) => {
-                let InFlight { reply, .. } =
+                let PendingFork { reply, .. } =
                     self.in_flight.take().ok_or_else(|| nonsense("a refusal without a request"))?;
-                reply(Err(End::NotSpawned(reason)));
+                reply(Err(WorkerEnd::NotSpawned(reason)));
             }
             FromTemplate::Ended { pid, status } => {
                 if let Some(reply) = self.awaited.remove(&pid) {
@@ -306,15 +310,17 @@ impl Keeper {
         Ok(())
     }
 
-    fn fork(&mut self, number: u32, reply: Reply, socket: &Socket) {
+    fn fork(&mut self, number: u32, reply: SpawnReply, socket: &TemplateSocket) {
         let made = super::spawn::worker_ends().and_then(|(ours, theirs)| {
             let descriptors = [theirs.wire.as_fd(), theirs.stdout.as_fd(), theirs.stderr.as_fd()];
             socket.send(&ToTemplate::Fork { number }.encode(), &descriptors)?;
             Ok(ours)
         });
         match made {
-            Ok((wire, pipes)) => self.in_flight = Some(InFlight { wire, pipes, reply }),
-            Err(error) => reply(Err(End::NotSpawned(format!("cannot tell the template to fork: {error}")))),
+            Ok((wire, pipes)) => self.in_flight = Some(PendingFork { wire, pipes, reply }),
+            Err(error) => {
+                reply(Err(WorkerEnd::NotSpawned(format!("cannot tell the template to fork: {error}"))))
+            }
         }
     }
 }
@@ -324,13 +330,13 @@ fn nonsense(what: &str) -> io::Error {
 }
 
 /// The socket to the template.
-struct Socket {
+struct TemplateSocket {
     socket: AsyncFd<OwnedFd>,
     bytes: Vec<u8>,
     ended: bool,
 }
 
-impl Socket {
+impl TemplateSocket {
     fn new(socket: OwnedFd) -> io::Result<Self> {
         Ok(Self {
             #[expect(

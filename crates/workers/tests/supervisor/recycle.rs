@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use keepwarm_policy::scale::{LONG_WAIT, Load};
 use keepwarm_workers::supervisor::{
-    AppSnapshot, Death, LinkEvent, Reason, Recycled, Scaling, WorkerKey, WorkerSnapshot, WorkerState,
+    AppSnapshot, Death, LinkEvent, Reason, RecycleReason, Scaling, WorkerKey, WorkerSnapshot, WorkerState,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -36,7 +36,7 @@ async fn a_worker_that_has_taken_its_requests_is_replaced_first_and_counted() {
     bench.wait_told("it is retired", |told| *told == retired).await;
     let ready = bench.workers("counted", WorkerState::Ready).await;
     assert_eq!(ready.len(), 2, "its replacement was ready before");
-    assert_eq!(app(&bench, "counted").await.recycles.of(Recycled::Requests), 1);
+    assert_eq!(app(&bench, "counted").await.recycles.of(RecycleReason::Requests), 1);
 
     kill_process(Pid::from_raw(before[0].pid.unwrap().cast_signed()).unwrap(), Signal::KILL).unwrap();
     let dead = until("a death is counted", async || {
@@ -59,7 +59,7 @@ async fn a_worker_that_has_taken_its_requests_is_replaced_first_and_counted() {
     let after = app(&bench, "counted").await;
     assert_eq!((after.generation, after.deaths.total()), (2, 1));
     let recycles: Vec<_> = after.recycles.iter().filter(|&(_, count)| count > 0).collect();
-    assert_eq!(recycles, [(Recycled::Requests, 1), (Recycled::Reload, 2)]);
+    assert_eq!(recycles, [(RecycleReason::Requests, 1), (RecycleReason::Reload, 2)]);
     bench.stop().await;
 }
 
@@ -138,7 +138,7 @@ async fn the_number_of_workers_follows_the_load_and_a_reload_keeps_it() {
     assert_eq!(young.iter().filter(|worker| worker.generation == 2).count(), 3);
     bench.links.set_load(Load::default());
     until("one is left", async || (bench.supervisor.snapshot().await.workers.len() == 1).then_some(())).await;
-    assert_eq!(app(&bench, "scaled").await.recycles.of(Recycled::Scale), 2);
+    assert_eq!(app(&bench, "scaled").await.recycles.of(RecycleReason::Scale), 2);
     bench.stop().await;
 }
 
@@ -175,7 +175,7 @@ async fn seen<T>(what: &str, mut test: impl AsyncFnMut() -> Option<T>) -> T {
 #[test]
 fn names_are_stable() {
     assert_eq!(
-        Recycled::ALL.iter().map(|why| why.name()).collect::<Vec<_>>().join(" "),
+        RecycleReason::ALL.iter().map(|why| why.name()).collect::<Vec<_>>().join(" "),
         "requests age memory watch reload scale credit asked"
     );
     assert_eq!(

@@ -13,7 +13,7 @@ use redis::{AsyncConnectionConfig, ConnectionAddr, ErrorKind, RedisError, Script
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 
-use super::{Counted, Question, SCRIPT, State, StoreFailure, StoreSettings};
+use super::{SCRIPT, StoreFailure, StoreQuery, StoreReply, StoreSettings, StoreState};
 
 /// What it asks for to see whether the store is well: nobody's key.
 const PROBE: &[u8] = b"keepwarm:rate:probe";
@@ -29,13 +29,13 @@ pub struct Driver {
     tls: Option<Arc<ClientTls>>,
     address: String,
     timeout: Duration,
-    questions: mpsc::Receiver<Question>,
-    state: Arc<State>,
+    queries: mpsc::Receiver<StoreQuery>,
+    state: Arc<StoreState>,
     script: Arc<Script>,
 }
 
-/// A failure, and what the server or the system said.
-struct Failed {
+/// A failed query: its kind, and the message of the server or the system.
+struct StoreError {
     failure: StoreFailure,
     /// The whole store is ill, not this key alone.
     trips: bool,
@@ -45,8 +45,8 @@ struct Failed {
 impl Driver {
     pub(super) fn new(
         settings: &StoreSettings,
-        questions: mpsc::Receiver<Question>,
-        state: Arc<State>,
+        queries: mpsc::Receiver<StoreQuery>,
+        state: Arc<StoreState>,
     ) -> Result<Self, String> {
         let tls = settings.tls.as_ref().map(ClientTls::new).transpose();
         let tls = tls.map_err(|error| format!("the store at {}: {error}", settings.address))?;
@@ -64,7 +64,7 @@ impl Driver {
             tls,
             address: settings.address.clone(),
             timeout: settings.timeout,
-            questions,
+            queries,
             state,
             script: Arc::new(Script::new(SCRIPT)),
         })
@@ -118,7 +118,7 @@ impl Driver {
     }
 
     /// A connection on which a question was answered in time.
-    async fn connect(&self) -> Result<MultiplexedConnection, Failed> {
+    async fn connect(&self) -> Result<MultiplexedConnection, StoreError> {
         let limit = self.timeout.max(CONNECT);
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(limit))
@@ -126,15 +126,15 @@ impl Driver {
         let mut connection = match &self.tls {
             None => {
                 let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
-                connecting.await.map_err(|error| Failed::of(&error))?
+                connecting.await.map_err(|error| StoreError::of(&error))?
             }
             Some(tls) => match timeout(limit, self.connect_encrypted(tls, config)).await {
                 Ok(connected) => connected?,
-                Err(_) => return Err(Failed::late(limit)),
+                Err(_) => return Err(StoreError::late(limit)),
             },
         };
         // Most of the time it knows the script; if not, this loads it.
-        let Question { key, interval, tolerance, .. } = Question::probe();
+        let StoreQuery { key, interval, tolerance, .. } = StoreQuery::probe();
         count(&mut connection, &self.script, &key, interval, tolerance).await?;
         Ok(connection)
     }
@@ -144,13 +144,13 @@ impl Driver {
         &self,
         tls: &ClientTls,
         config: AsyncConnectionConfig,
-    ) -> Result<MultiplexedConnection, Failed> {
+    ) -> Result<MultiplexedConnection, StoreError> {
         let info = self.client.get_connection_info();
         let ConnectionAddr::Tcp(host, port) = info.addr() else {
-            return Err(Failed::unreachable("TLS needs TCP".to_owned()));
+            return Err(StoreError::unreachable("TLS needs TCP".to_owned()));
         };
         let addresses = tokio::net::lookup_host((host.as_str(), *port)).await;
-        let addresses = addresses.map_err(|error| Failed::unreachable(error.to_string()))?;
+        let addresses = addresses.map_err(|error| StoreError::unreachable(error.to_string()))?;
         let mut last = "the name has no address".to_owned();
         for address in addresses {
             let endpoint = Endpoint::Tcp(address);
@@ -160,37 +160,37 @@ impl Driver {
                 Ok((transport, _)) => {
                     let stream = TransportStream::from(transport);
                     let begun = MultiplexedConnection::new_with_config(info.redis_settings(), stream, config);
-                    let (connection, driven) = begun.await.map_err(|error| Failed::of(&error))?;
+                    let (connection, driven) = begun.await.map_err(|error| StoreError::of(&error))?;
                     tokio::spawn(driven);
                     return Ok(connection);
                 }
                 Err(error) => last = error.to_string(),
             }
         }
-        Err(Failed::unreachable(last))
+        Err(StoreError::unreachable(last))
     }
 
     /// Answers questions until the store fails. `None`: nobody will ask any more.
-    async fn serve(&mut self, connection: MultiplexedConnection) -> Option<Failed> {
+    async fn serve(&mut self, connection: MultiplexedConnection) -> Option<StoreError> {
         let (sender, mut failures) = mpsc::channel(1);
         let mut look = interval_at(Instant::now() + LOOK, LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let question = tokio::select! {
+            let query = tokio::select! {
                 biased;
                 failed = failures.recv() => return failed,
                 // A thread did not wait any longer; unless the word is of the time before.
                 () = self.state.tripped.notified() => match self.state.up.load(Ordering::Relaxed) {
                     true => continue,
-                    false => return Some(Failed::late(self.timeout)),
+                    false => return Some(StoreError::late(self.timeout)),
                 },
-                question = self.questions.recv() => question?,
-                _ = look.tick() => Question::probe(),
+                query = self.queries.recv() => query?,
+                _ = look.tick() => StoreQuery::probe(),
             };
             let (mut connection, script) = (connection.clone(), Arc::clone(&self.script));
             let (state, sender) = (Arc::clone(&self.state), sender.clone());
             tokio::spawn(async move {
-                let Question { key, interval, tolerance, response } = question;
+                let StoreQuery { key, interval, tolerance, response } = query;
                 let counted = count(&mut connection, &script, &key, interval, tolerance).await;
                 let counted = counted.map_err(|failed| {
                     let failure = failed.failure;
@@ -214,13 +214,13 @@ impl Driver {
             tokio::select! {
                 () = &mut pause => return true,
                 // Dropping it is the response.
-                question = self.questions.recv() => if question.is_none() { return false },
+                query = self.queries.recv() => if query.is_none() { return false },
             }
         }
     }
 }
 
-impl Question {
+impl StoreQuery {
     /// One that nobody waits for.
     fn probe() -> Self {
         Self { key: PROBE.to_vec(), interval: 1, tolerance: 1, response: oneshot::channel().0 }
@@ -234,7 +234,7 @@ async fn count(
     key: &[u8],
     interval: u64,
     tolerance: u64,
-) -> Result<Counted, Failed> {
+) -> Result<StoreReply, StoreError> {
     let command = |name: &str, what: &str| {
         let mut command = redis::cmd(name);
         command.arg(what).arg(1).arg(key).arg(interval).arg(tolerance);
@@ -248,11 +248,11 @@ async fn count(
         }
         reply => reply,
     };
-    let (admitted, ahead) = reply.map_err(|error| Failed::of(&error))?;
-    Ok(Counted { admitted: admitted == 1, ahead })
+    let (admitted, ahead) = reply.map_err(|error| StoreError::of(&error))?;
+    Ok(StoreReply { admitted: admitted == 1, ahead })
 }
 
-impl Failed {
+impl StoreError {
     fn of(error: &RedisError) -> Self {
         let failure = if error.is_timeout() {
             StoreFailure::Timeout

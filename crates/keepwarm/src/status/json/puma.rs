@@ -4,7 +4,7 @@ use std::time::{Instant, SystemTime};
 
 use serde_json::{Value, json};
 
-use crate::status::view::{AppStatus, Status, WorkerStatus};
+use crate::status::view::{AppStatus, StatusSnapshot, WorkerStatus};
 
 /// The app that a query names: `app=shop`.
 pub(crate) fn app_of(query: &[u8]) -> Option<&str> {
@@ -13,7 +13,7 @@ pub(crate) fn app_of(query: &[u8]) -> Option<&str> {
 }
 
 /// The app of this name, or without a name the first of Ruby; `None`: there is none.
-pub(crate) fn json(status: &Status, name: Option<&str>) -> Option<Value> {
+pub(crate) fn json(status: &StatusSnapshot, name: Option<&str>) -> Option<Value> {
     let is_meant = |app: &&AppStatus| app.threads.is_some() && name.is_none_or(|name| app.name == name);
     let app = status.apps.iter().find(is_meant)?;
     let threads = app.threads.unwrap_or(1);
@@ -39,8 +39,8 @@ fn worker(status: &WorkerStatus, threads: usize, queue: usize) -> Value {
     let now = SystemTime::now();
     let started = worker.started.map(|started| now - Instant::now().saturating_duration_since(started));
     // Those without an age wait there behind another.
-    let busy = status.in_hand.iter().filter(|request| request.age.is_some()).count();
-    let waiting = status.in_hand.len() - busy;
+    let busy = status.active_requests.iter().filter(|request| request.age.is_some()).count();
+    let waiting = status.active_requests.len() - busy;
     json!({
         "started_at": started.map(time),
         "pid": worker.pid,

@@ -71,15 +71,21 @@ impl Bench {
     }
 
     /// A request of a client. `Err`: it was refused.
-    fn request(&self) -> Result<Arc<Call>, Overload> {
+    fn request(&self) -> Result<Arc<Call>, SubmitError> {
         let call = new_call();
         self.submit(&call, vec![0; HEADER_LEN + 100], 0, false)?;
         Ok(call)
     }
 
-    fn submit(&self, call: &Arc<Call>, frame: Vec<u8>, thread: usize, again: bool) -> Result<(), Overload> {
+    fn submit(
+        &self,
+        call: &Arc<Call>,
+        frame: Vec<u8>,
+        thread: usize,
+        again: bool,
+    ) -> Result<(), SubmitError> {
         let call = Arc::clone(call);
-        let job = Job { call, frame, websocket: false, thread, avoid: None, since: Instant::now() };
+        let job = QueuedRequest { call, frame, websocket: false, thread, avoid: None, since: Instant::now() };
         self.app.submit(job, again)
     }
 
@@ -103,9 +109,13 @@ impl Bench {
 }
 
 fn new_call() -> Arc<Call> {
-    let about =
-        About { id: RequestId::new(1), method: http::Method::POST, route: Some("/*".into()), path: 0 };
-    Call::new(about)
+    let summary = RequestSummary {
+        id: RequestId::new(1),
+        method: http::Method::POST,
+        route: Some("/*".into()),
+        path: 0,
+    };
+    Call::new(summary)
 }
 
 fn respond(link: &Arc<Link>, app: &Arc<App>, stream: u32) {
@@ -174,7 +184,7 @@ fn a_worker_that_asks_to_go_before_its_generation_serves_is_not_given_a_request(
     let asks = bench.worker(2, 1);
     bench.drain_of_its_own(&asks);
     let condemned = bench.worker(2, 1);
-    condemned.condemn(crate::supervisor::Verdict::Memory);
+    condemned.expect_kill(crate::supervisor::KillReason::Memory);
     let new = bench.worker(2, 1);
     bench.reload(2, &[&old]);
     assert_eq!(holder(&bench.request().unwrap()), Some(new.key.pid));
@@ -189,7 +199,7 @@ fn what_workers_of_a_failed_reload_say_about_themselves_is_not_the_apps() {
     bench.hello_as(&failed, 100, "asgi");
     failed.retire();
     assert!(bench.app.is_blocking() && bench.app.builds_cgi_names());
-    assert_eq!(bench.app.about().as_deref(), Some("WSGI, unknown"));
+    assert_eq!(bench.app.description().as_deref(), Some("WSGI, unknown"));
 }
 
 #[test]
@@ -203,7 +213,7 @@ fn a_place_is_given_back_when_drain_comes_between_taking_it_and_the_request() {
     let (frame, _) = FromWorker::decode(&bytes).unwrap().unwrap();
     asks.lock().session.handle_frame(frame).unwrap();
     let refused = bench.request().unwrap();
-    assert!(matches!(item(&refused), Some(Item::Lost { unprocessed: true, verdict: None })));
+    assert!(matches!(item(&refused), Some(Item::Lost { unprocessed: true, kill_reason: None })));
     // It is the other one's worker still, and is done with that.
     assert_eq!(bench.app.state().queue.in_work(), 1);
     bench.respond(&asks);
@@ -221,7 +231,7 @@ fn an_opening_that_waits_for_the_first_worker_is_a_websocket_where_that_is_asgi(
         let call = new_call();
         let mut frame = vec![0; HEADER_LEN + 100];
         frame[5] = flags::END | flags::WEBSOCKET;
-        let job = Job {
+        let job = QueuedRequest {
             call: Arc::clone(&call),
             frame,
             websocket: true,

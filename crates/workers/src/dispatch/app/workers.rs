@@ -4,42 +4,42 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use super::super::link::Link;
-use super::super::queue::Retired;
-use super::{App, AppPolicy, State};
+use super::super::queue::WorkerDrained;
+use super::{App, AppPolicy, AppState};
 
-/// A worker that is ready, and takes no requests before its generation is promoted.
+/// A ready worker that takes no requests until its generation is promoted.
 #[derive(Debug)]
-pub(super) struct Early {
+pub(super) struct PendingWorker {
     pub(super) link: Arc<Link>,
-    traits: Traits,
+    capabilities: WorkerCapabilities,
 }
 
 impl App {
     /// A worker is ready. One that was retired before it was gets nothing.
-    pub(in crate::dispatch) fn welcome_worker(&self, link: &Arc<Link>, traits: Traits) {
+    pub(in crate::dispatch) fn welcome_worker(&self, link: &Arc<Link>, capabilities: WorkerCapabilities) {
         let mut state = self.state();
         if link.is_retired() {
             drop(state);
             return link.drain();
         }
         if link.key.generation > state.generation {
-            state.early.push(Early { link: Arc::clone(link), traits });
+            state.pending.push(PendingWorker { link: Arc::clone(link), capabilities });
             return;
         }
-        self.enter(&mut state, Early { link: Arc::clone(link), traits });
+        self.enter(&mut state, PendingWorker { link: Arc::clone(link), capabilities });
         drop(state);
         self.fill(link);
     }
 
     /// A worker takes requests from now on, which are treated as its kind wants it.
-    fn enter(&self, state: &mut State, worker: Early) {
-        let Early { link, traits } = worker;
-        let Places { streams, ahead } = traits.places;
-        *self.about.lock().unwrap_or_else(PoisonError::into_inner) = Some(traits.about);
-        self.blocking.store(traits.blocking, Ordering::Relaxed);
+    fn enter(&self, state: &mut AppState, worker: PendingWorker) {
+        let PendingWorker { link, capabilities } = worker;
+        let WorkerCapacity { streams, ahead } = capabilities.slots;
+        *self.description.lock().unwrap_or_else(PoisonError::into_inner) = Some(capabilities.description);
+        self.blocking.store(capabilities.blocking, Ordering::Relaxed);
         self.streams.store(streams, Ordering::Relaxed);
-        self.cgi_names.store(traits.cgi_names, Ordering::Relaxed);
-        self.hijacks.store(traits.hijacks, Ordering::Relaxed);
+        self.cgi_names.store(capabilities.cgi_names, Ordering::Relaxed);
+        self.hijacks.store(capabilities.hijacks, Ordering::Relaxed);
         state.failed = None;
         state.queue.enter(link, streams, ahead);
     }
@@ -53,10 +53,10 @@ impl App {
         }
         let mut state = self.state();
         state.generation = generation;
-        let ready: Vec<Early> =
-            state.early.extract_if(.., |early| early.link.key.generation <= generation).collect();
-        let links: Vec<Arc<Link>> = ready.iter().map(|early| Arc::clone(&early.link)).collect();
-        ready.into_iter().for_each(|early| self.enter(&mut state, early));
+        let ready: Vec<PendingWorker> =
+            state.pending.extract_if(.., |pending| pending.link.key.generation <= generation).collect();
+        let links: Vec<Arc<Link>> = ready.iter().map(|pending| Arc::clone(&pending.link)).collect();
+        ready.into_iter().for_each(|pending| self.enter(&mut state, pending));
         drop(state);
         links.iter().for_each(|link| self.fill(link));
     }
@@ -71,7 +71,7 @@ impl App {
     }
 
     /// A worker is about to be killed: it gets nothing more.
-    pub(in crate::dispatch) fn remove_condemned(&self, link: &Link) {
+    pub(in crate::dispatch) fn remove_before_kill(&self, link: &Link) {
         let mut state = self.state();
         state.dismiss(link);
         state.queue.leave_key(&link.key);
@@ -100,7 +100,7 @@ impl App {
 
     /// A worker has finished with a request.
     pub(in crate::dispatch) fn place_is_free(&self, link: &Arc<Link>) {
-        let next = self.state().queue.free_place(link);
+        let next = self.state().queue.free_slot(link);
         match next {
             Ok(Some(job)) => {
                 link.give(job);
@@ -108,39 +108,39 @@ impl App {
                 self.fill(link);
             }
             Ok(None) => {}
-            Err(Retired) => link.drain(),
+            Err(WorkerDrained) => link.drain(),
         }
     }
 }
 
-impl State {
+impl AppState {
     /// The worker will never take requests again, nor for the first time: every way in looks at this.
     fn dismiss(&mut self, link: &Link) {
         link.set_retired();
-        self.early.retain(|early| early.link.key != link.key);
+        self.pending.retain(|pending| pending.link.key != link.key);
     }
 }
 
-/// What a worker says about itself.
+/// The capabilities that a worker announces in HELLO.
 #[derive(Debug, Clone)]
-pub(in crate::dispatch) struct Traits {
-    places: Places,
+pub(in crate::dispatch) struct WorkerCapabilities {
+    slots: WorkerCapacity,
     /// Kind and language, as a person reads them.
-    about: String,
+    description: String,
     blocking: bool,
     cgi_names: bool,
     hijacks: bool,
 }
 
-impl Traits {
-    pub(in crate::dispatch) fn new(places: Places, kind: &str, language: &str) -> Self {
+impl WorkerCapabilities {
+    pub(in crate::dispatch) fn new(slots: WorkerCapacity, kind: &str, language: &str) -> Self {
         // `rack` is a word, the others are letters.
         let shown = if kind == "rack" { "Rack".to_owned() } else { kind.to_uppercase() };
         Self {
-            places,
-            about: format!("{shown}, {language}"),
+            slots,
+            description: format!("{shown}, {language}"),
             // Several at once may also be several threads.
-            blocking: places.streams == 1 || matches!(kind, "wsgi" | "rack" | "php"),
+            blocking: slots.streams == 1 || matches!(kind, "wsgi" | "rack" | "php"),
             cgi_names: kind != "asgi",
             hijacks: false,
         }
@@ -152,9 +152,9 @@ impl Traits {
     }
 }
 
-/// What a worker takes at once.
+/// How many requests a worker takes at once.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::dispatch) struct Places {
+pub(in crate::dispatch) struct WorkerCapacity {
     /// Requests it works on.
     pub(in crate::dispatch) streams: usize,
     /// Requests that may wait behind them.

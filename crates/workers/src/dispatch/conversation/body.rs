@@ -9,11 +9,11 @@ use keepwarm_wire::frame::MAX_BODY;
 
 use super::super::app::App;
 use super::super::link::BodyKind;
-use super::super::request::OpeningBody;
+use super::super::request::InitialBody;
 use super::{Conversation, SPOOL_MEMORY};
 
-/// Where the rest of the request's body comes from.
-pub(in crate::dispatch) enum Source {
+/// Where the rest of the request body comes from.
+pub(in crate::dispatch) enum BodySource {
     /// From the client, as it comes.
     Client,
     /// It is (or was) all in the REQUEST frame.
@@ -24,12 +24,12 @@ pub(in crate::dispatch) enum Source {
     Sent,
 }
 
-impl Source {
-    pub(super) fn opening(&self) -> OpeningBody<'_> {
+impl BodySource {
+    pub(super) fn options(&self) -> InitialBody<'_> {
         match self {
-            Self::Frame(bytes) => OpeningBody::Whole(bytes),
-            Self::Spool(_, length) => OpeningBody::Follows(Some(*length)),
-            Self::Client | Self::Sent => OpeningBody::Follows(None),
+            Self::Frame(bytes) => InitialBody::Whole(bytes),
+            Self::Spool(_, length) => InitialBody::Follows(Some(*length)),
+            Self::Client | Self::Sent => InitialBody::Follows(None),
         }
     }
 
@@ -43,7 +43,7 @@ impl Source {
 pub(in crate::dispatch) async fn read_whole(
     app: &App,
     exchange: &mut Exchange<'_>,
-) -> Result<Source, BodyError> {
+) -> Result<BodySource, BodyError> {
     let declared = match exchange.request().head.body {
         RequestBody::Length(length) => usize::try_from(length).unwrap_or(usize::MAX),
         RequestBody::None | RequestBody::Chunked => 0,
@@ -58,12 +58,12 @@ pub(in crate::dispatch) async fn read_whole(
         }
     }
     match exchange.body_done() && body.len() <= MAX_BODY {
-        true => Ok(Source::Frame(body)),
+        true => Ok(BodySource::Frame(body)),
         false => spool_body(app, exchange, &body).await,
     }
 }
 
-async fn spool_body(app: &App, exchange: &mut Exchange<'_>, begin: &[u8]) -> Result<Source, BodyError> {
+async fn spool_body(app: &App, exchange: &mut Exchange<'_>, begin: &[u8]) -> Result<BodySource, BodyError> {
     let mut spool = Spool::new(SPOOL_MEMORY);
     let mut length = begin.len() as u64;
     spool.push(begin);
@@ -75,7 +75,7 @@ async fn spool_body(app: &App, exchange: &mut Exchange<'_>, begin: &[u8]) -> Res
         length += block.len() as u64;
         spool.push(&block);
     }
-    Ok(Source::Spool(spool, length))
+    Ok(BodySource::Spool(spool, length))
 }
 
 pub(in crate::dispatch) fn spool_failed(app: &App, error: &SpoolError) -> BodyError {
@@ -89,7 +89,7 @@ impl Conversation<'_, '_> {
     /// Reads what a worker should not have to wait for: the whole body for one that takes a request at a time, what is here for others.
     pub(super) async fn collect(&mut self) -> Result<(), BodyError> {
         if self.exchange.body_done() {
-            self.source = Source::Frame(Vec::new());
+            self.source = BodySource::Frame(Vec::new());
             return Ok(());
         }
         let wanted = self.exchange.request().passing.buffer_request;
@@ -108,7 +108,7 @@ impl Conversation<'_, '_> {
 
     /// Sends what there is of the body, as far as the credit goes.
     pub(super) fn poll_body(&mut self, cx: &mut Context<'_>) {
-        if matches!(self.source, Source::Frame(_) | Source::Sent) || self.complete {
+        if matches!(self.source, BodySource::Frame(_) | BodySource::Sent) || self.complete {
             return;
         }
         let Some((link, stream)) = self.call.given() else { return };
@@ -120,21 +120,21 @@ impl Conversation<'_, '_> {
             }
             block.clear();
             let read = match &mut self.source {
-                Source::Spool(spool, _) => match spool.poll_read(cx, &mut block, credit) {
+                BodySource::Spool(spool, _) => match spool.poll_read(cx, &mut block, credit) {
                     Poll::Ready(Ok(_)) if spool.is_empty() => Poll::Ready(Ok(BodyProgress::Done)),
                     Poll::Ready(Ok(_)) => Poll::Ready(Ok(BodyProgress::More)),
                     Poll::Ready(Err(error)) => Poll::Ready(Err(spool_failed(self.app, &error))),
                     Poll::Pending => Poll::Pending,
                 },
                 // The client waits for the application's word, and we for the application.
-                Source::Client if self.exchange.awaits_continue() && !self.wanted => return,
-                Source::Client => match self.exchange.poll_body(cx, &mut block, credit) {
+                BodySource::Client if self.exchange.awaits_continue() && !self.wanted => return,
+                BodySource::Client => match self.exchange.poll_body(cx, &mut block, credit) {
                     Poll::Ready(Ok(BodyProgress::More)) if self.exchange.body_done() => {
                         Poll::Ready(Ok(BodyProgress::Done))
                     }
                     read => read,
                 },
-                Source::Frame(_) | Source::Sent => return,
+                BodySource::Frame(_) | BodySource::Sent => return,
             };
             match read {
                 Poll::Ready(Ok(progress)) => {
@@ -146,7 +146,7 @@ impl Conversation<'_, '_> {
                 }
                 Poll::Ready(Err(error)) => return self.refuse_body(error),
                 Poll::Pending => {
-                    self.client_is_slow |= matches!(self.source, Source::Client);
+                    self.client_is_slow |= matches!(self.source, BodySource::Client);
                     return;
                 }
             }
@@ -154,13 +154,14 @@ impl Conversation<'_, '_> {
     }
 
     fn send_part(&mut self, link: &super::super::link::Link, stream: u32, block: &[u8], end: bool) {
-        let trailers = end && matches!(self.source, Source::Client) && !self.exchange.trailers().is_empty();
+        let trailers =
+            end && matches!(self.source, BodySource::Client) && !self.exchange.trailers().is_empty();
         link.send_body(BodyKind::Data, stream, block, end && !trailers);
         if trailers {
             link.send_trailers(stream, self.exchange.trailers().iter());
         }
         if end {
-            self.source = Source::Sent;
+            self.source = BodySource::Sent;
             self.expecting = None;
             self.application_works();
         }

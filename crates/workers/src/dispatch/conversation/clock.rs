@@ -69,9 +69,9 @@ impl Conversation<'_, '_> {
             return deadlines.set_after(Wait::Slow, limit);
         }
         self.slow_said = true;
-        let about = &self.call.about;
-        tracing::warn!(app = %self.app.name, worker = link.key.number, pid = link.key.pid, id = %about.id,
-            route = %about, seconds = begun.elapsed().as_secs_f32(),
+        let summary = &self.call.summary;
+        tracing::warn!(app = %self.app.name, worker = link.key.number, pid = link.key.pid, id = %summary.id,
+            route = %summary, seconds = begun.elapsed().as_secs_f32(),
             "slow request; its worker prints its stack");
         link.show_stack();
     }
@@ -120,13 +120,13 @@ impl Conversation<'_, '_> {
     }
 
     fn application_is_late(&mut self, link: &Arc<Link>, stream: u32, limit: Duration) {
-        let about = &self.call.about;
-        tracing::error!(app = %self.app.name, worker = link.key.number, pid = link.key.pid, id = %about.id,
-            route = %about, limit = ?limit, "request timed out");
+        let summary = &self.call.summary;
+        tracing::error!(app = %self.app.name, worker = link.key.number, pid = link.key.pid, id = %summary.id,
+            route = %summary, limit = ?limit, "request timed out");
         link.reset(stream, ResetCode::TIMEOUT, "the request timed out");
         match self.app.is_blocking() {
             // Whatever it is doing, nothing but its end will stop it.
-            true => link.give_up(Some(about), "had a request that timed out"),
+            true => link.give_up(Some(summary), "had a request that timed out"),
             // It can let go of one request and keep the others, if it still turns.
             false => self.want_sign_of_life(link),
         }
@@ -149,7 +149,7 @@ impl Conversation<'_, '_> {
         let limit = self.app.policy().request_timeout;
         let begun = self.call.in_work_since();
         let mut left = begun.map_or(limit, |begun| limit.saturating_sub(begun.elapsed()));
-        let about = self.call.about.clone();
+        let summary = self.call.summary.clone();
         keepwarm_net::spawn_local(async move {
             loop {
                 let at_work = link.is_at_work_on(stream);
@@ -158,9 +158,9 @@ impl Conversation<'_, '_> {
                     return;
                 }
                 if at_work {
-                    tracing::error!(app = %link.key.app, worker = link.key.number, pid = link.key.pid, id = %about.id,
-                        route = %about, ?limit, "request timed out after its client had left");
-                    return link.give_up(Some(&about), "had a request that timed out");
+                    tracing::error!(app = %link.key.app, worker = link.key.number, pid = link.key.pid, id = %summary.id,
+                        route = %summary, ?limit, "request timed out after its client had left");
+                    return link.give_up(Some(&summary), "had a request that timed out");
                 }
                 left = limit;
             }
@@ -169,14 +169,14 @@ impl Conversation<'_, '_> {
 
     fn want_sign_of_life(&self, link: &Arc<Link>) {
         link.ping();
-        let (link, heard, about) = (Arc::clone(link), link.heard(), self.call.about.clone());
+        let (link, heard, summary) = (Arc::clone(link), link.heard(), self.call.summary.clone());
         keepwarm_net::spawn_local(async move {
             tokio::time::sleep(SIGN_OF_LIFE).await;
             let asked = Arc::clone(&link);
             link.once_listened(move || {
                 if asked.heard() == heard {
                     asked.give_up(
-                        Some(&about),
+                        Some(&summary),
                         "had a request that timed out, and responds to nothing any more",
                     );
                 }

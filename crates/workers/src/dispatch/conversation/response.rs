@@ -48,7 +48,7 @@ impl Conversation<'_, '_> {
                 self.exchange.want_body();
             }
             Item::Reset { code, reason, unprocessed } => self.handle_reset(code, &reason, unprocessed),
-            Item::Lost { unprocessed, verdict } => self.handle_lost(unprocessed, verdict),
+            Item::Lost { unprocessed, kill_reason } => self.handle_lost(unprocessed, kill_reason),
             Item::Quarantined(time) => self.refuse_quarantined(time),
             Item::Refused(reason) => {
                 self.over = true;
@@ -131,8 +131,8 @@ impl Conversation<'_, '_> {
         }
         let length = response.end.then_some(response.body.len() as u64);
         match self.exchange.head(response.status, length, response.close, response.fields.pairs()) {
-            Ok(about) => {
-                if let Some(field) = about.hop_by_hop {
+            Ok(summary) => {
+                if let Some(field) = summary.hop_by_hop {
                     self.app.warn_hop_by_hop(field);
                 }
                 self.exchange.data(response.body);
@@ -170,7 +170,7 @@ impl Conversation<'_, '_> {
 
     fn responded_to_end(&mut self) {
         self.completed();
-        self.app.handle_response(&self.call.about);
+        self.app.handle_response(&self.call.summary);
     }
 
     fn log_wrong_length(&self) {

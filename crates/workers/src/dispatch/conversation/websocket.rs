@@ -18,11 +18,11 @@ use super::{Conversation, UNSENT_ENOUGH};
 /// How long the closing handshake may take, from the first close.
 const CLOSING: Duration = Duration::from_secs(5);
 
-/// An accepted WebSocket.
+/// The state of an accepted WebSocket.
 #[derive(Debug, Default)]
-pub(super) struct Messages {
+pub(super) struct WebSocketState {
     /// A part of a client's message on its way to the worker.
-    incoming: Option<Incoming>,
+    incoming: Option<IncomingPart>,
     /// Bytes of the worker's message that have come so far.
     outgoing: usize,
     /// The client has closed, and the worker knows.
@@ -33,9 +33,9 @@ pub(super) struct Messages {
     stalled: bool,
 }
 
-/// A part of a client's message.
+/// A part of a message from the client.
 #[derive(Debug)]
-struct Incoming {
+struct IncomingPart {
     kind: BodyKind,
     bytes: Vec<u8>,
     /// The last of its message.
@@ -117,20 +117,20 @@ fn may_be_sent(code: u16) -> bool {
 }
 
 /// The worker has accepted.
-pub(super) fn begin(talk: &mut Conversation<'_, '_>, response: &Response<'_>) {
-    let limits = talk.exchange.limits().websocket;
-    match talk.exchange.accept_websocket(response.fields.pairs(), limits) {
+pub(super) fn begin(conversation: &mut Conversation<'_, '_>, response: &Response<'_>) {
+    let limits = conversation.exchange.limits().websocket;
+    match conversation.exchange.accept_websocket(response.fields.pairs(), limits) {
         Ok(()) => {
-            talk.exchange.deadlines().set(Wait::Response, None);
-            talk.messages = Some(Messages::default());
+            conversation.exchange.deadlines().set(Wait::Response, None);
+            conversation.messages = Some(WebSocketState::default());
             // It may never end.
-            talk.app.handle_response(&talk.call.about);
+            conversation.app.handle_response(&conversation.call.summary);
         }
         Err(bad) => {
-            tracing::error!(app = %talk.app.name, id = %id(talk.exchange), "{bad}");
-            talk.stop_waiting();
+            tracing::error!(app = %conversation.app.name, id = %id(conversation.exchange), "{bad}");
+            conversation.stop_waiting();
             fail(
-                talk.exchange,
+                conversation.exchange,
                 502,
                 "bad_field",
                 "The application's response has a header that cannot be sent.",
@@ -176,7 +176,7 @@ impl Conversation<'_, '_> {
     /// While a message waits for credit nothing is read from the client: a reset would go unnoticed.
     fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &self.messages {
-            Some(Messages { incoming: Some(_), .. }) => match self.exchange.poll_gone(cx) {
+            Some(WebSocketState { incoming: Some(_), .. }) => match self.exchange.poll_gone(cx) {
                 Poll::Ready(gone) => self.socket_lost(gone),
                 Poll::Pending => Poll::Pending,
             },
@@ -311,7 +311,7 @@ impl Conversation<'_, '_> {
             Poll::Ready(Ok(Message::Part { .. })) if leaving => {}
             Poll::Ready(Ok(Message::Part { text, bytes, end })) => {
                 let kind = if text { BodyKind::Text } else { BodyKind::Binary };
-                messages.incoming = Some(Incoming { kind, bytes, end, sent: 0 });
+                messages.incoming = Some(IncomingPart { kind, bytes, end, sent: 0 });
             }
             Poll::Ready(Ok(Message::Close(code, reason))) => {
                 messages.client_closed = true;

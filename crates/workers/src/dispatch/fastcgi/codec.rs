@@ -11,7 +11,7 @@ use keepwarm_wire::fastcgi::{
     RecordFault,
 };
 
-use super::super::relay::AtLine;
+use super::super::relay::ChildGuard;
 use super::params::encode_params;
 use super::script::{Script, ScriptRoot};
 use keepwarm_net::Request;
@@ -29,15 +29,16 @@ pub(in crate::dispatch) struct FastCgi {
     /// The request in progress.
     id: u16,
     head: CgiHead,
-    state: State,
+    state: ResponseState,
     words: Vec<u8>,
     no_trailers: Fields,
     /// The process at the other end, of a server that keeps its own.
-    pub(super) line: Option<AtLine>,
+    pub(super) child_guard: Option<ChildGuard>,
 }
 
+/// How far the current response is decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ResponseState {
     /// The head has not come whole.
     Head,
     /// So many bytes at the front of the input are body: they came in one record with the end of the head.
@@ -75,7 +76,7 @@ impl FastCgi {
         // None only on a connection that is of no use, and that shows in its first response.
         self.id = self.connection.begin().unwrap_or(1);
         self.head.restart();
-        self.state = State::Head;
+        self.state = ResponseState::Head;
         self.words.clear();
         encode_begin(out, self.id);
     }
@@ -83,7 +84,7 @@ impl FastCgi {
     /// Appends a question about the server; its response is [`Event::End`]. To be called inside [`keepwarm_net::Client::begin`].
     pub(super) fn ask(&mut self, out: &mut Vec<u8>) {
         if self.connection.ask() {
-            self.state = State::Head;
+            self.state = ResponseState::Head;
             encode_get_values(out);
         }
     }
@@ -146,12 +147,12 @@ impl FastCgi {
                 return fault("fastcgi_role", "does not support the responder role");
             }
         }
-        if self.state == State::Head {
+        if self.state == ResponseState::Head {
             let why = if app_status == 0 { "" } else { ", with an error" };
             let name = CgiFault::Truncated.name();
             return fault(name, &format!("ended the request before its response head{why}"));
         }
-        self.state = State::Over;
+        self.state = ResponseState::Over;
         Ok(())
     }
 
@@ -169,10 +170,10 @@ impl Codec for FastCgi {
             connection: Connection::new(),
             id: 0,
             head: CgiHead::new(CgiLimits::default()),
-            state: State::Over,
+            state: ResponseState::Over,
             words: Vec::new(),
             no_trailers: Fields::new(),
-            line: None,
+            child_guard: None,
         }
     }
 
@@ -185,7 +186,7 @@ impl Codec for FastCgi {
     }
 
     fn decode(&mut self, input: &[u8], head: &mut ResponseHead) -> Result<Decoded, ServerFault> {
-        if let State::Body { left } = &mut self.state
+        if let ResponseState::Body { left } = &mut self.state
             && *left > 0
         {
             let end = std::mem::take(left);
@@ -204,12 +205,12 @@ impl Codec for FastCgi {
                     let words = rest.get(range).unwrap_or_default();
                     self.words.extend_from_slice(words.get(..room).unwrap_or(words));
                 }
-                fastcgi::Event::Stdout(range) if self.state == State::Head => {
+                fastcgi::Event::Stdout(range) if self.state == ResponseState::Head => {
                     let start = begin + range.start;
                     let Some(used) = self.take_head(rest.get(range).unwrap_or_default(), head)? else {
                         continue;
                     };
-                    self.state = State::Body { left: after - start - used };
+                    self.state = ResponseState::Body { left: after - start - used };
                     return Ok(Decoded { consumed: start + used, event: Event::Head });
                 }
                 fastcgi::Event::Stdout(range) => {
@@ -221,7 +222,7 @@ impl Codec for FastCgi {
                     return Ok(self.ended(input, at));
                 }
                 fastcgi::Event::Values => {
-                    self.state = State::Over;
+                    self.state = ResponseState::Over;
                     return Ok(self.ended(input, at));
                 }
             }
@@ -230,8 +231,8 @@ impl Codec for FastCgi {
 
     fn handle_eof(&mut self) -> Result<Option<Event>, ServerFault> {
         match self.state {
-            State::Over => Ok(None),
-            State::Head | State::Body { .. } => {
+            ResponseState::Over => Ok(None),
+            ResponseState::Head | ResponseState::Body { .. } => {
                 let sentence = "broke off in the middle of its response".to_owned();
                 Err(ServerFault { name: "truncated", sentence })
             }
@@ -251,7 +252,7 @@ impl Codec for FastCgi {
     }
 
     fn keeps_connection(&self) -> bool {
-        self.connection.is_idle() && self.line.as_ref().is_none_or(AtLine::keeps)
+        self.connection.is_idle() && self.child_guard.as_ref().is_none_or(ChildGuard::keeps)
     }
 
     fn take_words(&mut self) -> Vec<u8> {
@@ -288,7 +289,7 @@ mod tests {
     fn hear(pieces: &[&[u8]]) -> (FastCgi, String) {
         let mut codec = FastCgi::new();
         codec.id = codec.connection.begin().unwrap();
-        codec.state = State::Head;
+        codec.state = ResponseState::Head;
         let mut head = ResponseHead::default();
         let (mut said, mut body, mut buffer) = (String::new(), Vec::new(), Vec::new());
         for piece in pieces {

@@ -1,11 +1,11 @@
 //! Classic PHP: scripts that are run for one request each, by servers that speak FastCGI.
 //!
-//! * `script`: which script answers a path.  `known`: which did lately.  `params`: the request as a script sees it.
+//! * `script`: which script answers a path.  `path_cache`: which did lately.  `params`: the request as a script sees it.
 //! * `codec`: FastCGI as a protocol of `net`'s pools. The rest is [`super::relay`]'s.
 
 mod codec;
-mod known;
 mod params;
+mod path_cache;
 mod script;
 
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use keepwarm_http1::RequestBody;
 use keepwarm_net::{Client, Exchange, Pool, Request, respond_with_error};
 
 use super::app::App;
-use super::relay::{self, AtLine, Dialect, Opening};
+use super::relay::{self, ChildGuard, Dialect, HeadContext};
 pub(super) use codec::FastCgi;
 pub use script::ScriptRoot;
-use script::{Resolved, Script};
+use script::{Script, ScriptLookup};
 
-/// Which script of which site a request is for.
-pub(super) struct Aim {
+/// The script that a request is for, and its site.
+pub(super) struct Destination {
     root: Arc<ScriptRoot>,
     script: Arc<Script>,
 }
@@ -30,7 +30,7 @@ pub(super) async fn hold(app: &Arc<App>, root: Arc<ScriptRoot>, exchange: &mut E
     let request = exchange.request();
     let path = request.path().get(request.mount..).unwrap_or_default();
     match root.resolve(path).await {
-        Ok(Resolved::Script(script)) if is_too_long(exchange.request(), &root, &script) => {
+        Ok(ScriptLookup::Script(script)) if is_too_long(exchange.request(), &root, &script) => {
             respond_with_error(
                 exchange,
                 431,
@@ -39,9 +39,11 @@ pub(super) async fn hold(app: &Arc<App>, root: Arc<ScriptRoot>, exchange: &mut E
                 &[],
             );
         }
-        Ok(Resolved::Script(script)) => relay::hold::<FastCgi>(app, exchange, Aim { root, script }).await,
-        Ok(Resolved::NeedsSlash) => redirect_to_folder(exchange),
-        Ok(Resolved::Hidden) => {
+        Ok(ScriptLookup::Script(script)) => {
+            relay::hold::<FastCgi>(app, exchange, Destination { root, script }).await
+        }
+        Ok(ScriptLookup::NeedsSlash) => redirect_to_folder(exchange),
+        Ok(ScriptLookup::Hidden) => {
             respond_with_error(exchange, 403, "file_hidden", "Access to this script is not allowed.", &[])
         }
         Err(error) => {
@@ -85,31 +87,37 @@ fn redirect_to_folder(exchange: &mut Exchange<'_>) {
 impl Dialect for FastCgi {
     const BLOCKING: bool = true;
     const CLOSES_NEVER: bool = true;
-    type Aim = Aim;
+    type Destination = Destination;
 
     fn pool(app: &App) -> &Arc<Pool<Self>> {
         &app.servers.fastcgi
     }
 
-    fn encode_request(&mut self, out: &mut Vec<u8>, request: &Request, opening: &Opening<'_>, aim: &Aim) {
-        let length = match opening.framing {
+    fn encode_request(
+        &mut self,
+        out: &mut Vec<u8>,
+        request: &Request,
+        context: &HeadContext<'_>,
+        destination: &Destination,
+    ) {
+        let length = match context.framing {
             RequestBody::Length(length) => Some(length),
             // Chunks are measured before (`Relay::collect`).
             RequestBody::None | RequestBody::Chunked => None,
         };
-        self.begin(out, request, (&aim.root, &aim.script), length);
+        self.begin(out, request, (&destination.root, &destination.script), length);
     }
 
     fn encode_ping(&mut self, out: &mut Vec<u8>) {
         self.ping(out);
     }
 
-    fn line(&self) -> Option<&AtLine> {
-        self.line.as_ref()
+    fn child_guard(&self) -> Option<&ChildGuard> {
+        self.child_guard.as_ref()
     }
 
-    fn set_line(&mut self, line: AtLine) {
-        self.line = Some(line);
+    fn set_child_guard(&mut self, line: ChildGuard) {
+        self.child_guard = Some(line);
     }
 
     /// With their names as the script has written them.

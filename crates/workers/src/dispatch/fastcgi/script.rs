@@ -7,7 +7,7 @@
 //!
 //! Before all that come the rewrites of `.htaccess` files that lead to scripts ([`Guard::rewrite`]).
 //!
-//! Files are looked up as [`keepwarm_net::Folder`] does: no link and no `..` leads out of the root. What was found is believed for a moment (`known`).
+//! Files are looked up as [`keepwarm_net::Folder`] does: no link and no `..` leads out of the root. What was found is believed for a moment (`path_cache`).
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use keepwarm_http1::percent_decode;
 use keepwarm_net::{Folder, Found, Guard, RewrittenQuery, file_name, now};
 
-use super::known::Known;
+use super::path_cache::PathCache;
 
 /// What a folder's address runs.
 const INDEX: &[u8] = b"index.php";
@@ -34,7 +34,7 @@ pub struct ScriptRoot {
     guard: Guard,
     /// The entry, relative to the root.
     entry: Vec<u8>,
-    known: Known,
+    path_cache: PathCache,
     /// It was said that a link leads out of the root.
     said: AtomicBool,
 }
@@ -59,9 +59,9 @@ pub(super) struct Script {
     pub(super) query: Option<RewrittenQuery>,
 }
 
-/// What a path leads to.
+/// The result of looking up a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Resolved {
+pub(super) enum ScriptLookup {
     Script(Arc<Script>),
     /// A folder, asked for without its slash.
     NeedsSlash,
@@ -84,7 +84,7 @@ impl ScriptRoot {
                     guard: Guard::new(folder.clone()),
                     folder,
                     entry,
-                    known: Known::default(),
+                    path_cache: PathCache::default(),
                     said: AtomicBool::new(false),
                 })
             }
@@ -105,28 +105,28 @@ impl ScriptRoot {
     }
 
     /// What answers a normalised path, without the prefix of its route.
-    pub(super) async fn resolve(&self, path: &[u8]) -> io::Result<Resolved> {
-        if let Some(resolved) = self.known.find(path, now()) {
+    pub(super) async fn resolve(&self, path: &[u8]) -> io::Result<ScriptLookup> {
+        if let Some(resolved) = self.path_cache.find(path, now()) {
             return Ok(resolved);
         }
         let resolved = match self.guard.rewrite(path).await? {
             None => self.look(path).await?,
             Some((path, query)) => self.look(&path).await?.with_query(query),
         };
-        self.known.note(path, &resolved, now());
+        self.path_cache.note(path, &resolved, now());
         Ok(resolved)
     }
 
-    async fn look(&self, path: &[u8]) -> io::Result<Resolved> {
+    async fn look(&self, path: &[u8]) -> io::Result<ScriptLookup> {
         for end in script_ends(path) {
             let (front, rest) = path.split_at_checked(end).unwrap_or((path, b""));
             let Some(name) = file_name(front) else { break };
             match self.folder.open(&name).await? {
-                Found::File(_) if self.guard.hides(&name).await? => return Ok(Resolved::Hidden),
+                Found::File(_) if self.guard.hides(&name).await? => return Ok(ScriptLookup::Hidden),
                 Found::File(_) => {
                     let mut scratch = Vec::new();
                     let path_info = percent_decode(rest, &mut scratch).to_vec();
-                    return Ok(Resolved::script(name, path_info));
+                    return Ok(ScriptLookup::script(name, path_info));
                 }
                 Found::Outside => self.say_outside(&name),
                 Found::Folder | Found::Nothing | Found::Denied => {}
@@ -135,10 +135,10 @@ impl ScriptRoot {
         if let Some(found) = self.index_of(path).await? {
             return Ok(found);
         }
-        Ok(Resolved::script(self.entry.clone(), Vec::new()))
+        Ok(ScriptLookup::script(self.entry.clone(), Vec::new()))
     }
 
-    async fn index_of(&self, path: &[u8]) -> io::Result<Option<Resolved>> {
+    async fn index_of(&self, path: &[u8]) -> io::Result<Option<ScriptLookup>> {
         let Some(mut name) = file_name(path) else { return Ok(None) };
         let whole = name.is_empty() || name.ends_with(b"/");
         if !whole {
@@ -146,9 +146,9 @@ impl ScriptRoot {
         }
         name.extend_from_slice(INDEX);
         Ok(match self.folder.open(&name).await? {
-            Found::File(_) if self.guard.hides(&name).await? => Some(Resolved::Hidden),
-            Found::File(_) if whole => Some(Resolved::script(name, Vec::new())),
-            Found::File(_) => Some(Resolved::NeedsSlash),
+            Found::File(_) if self.guard.hides(&name).await? => Some(ScriptLookup::Hidden),
+            Found::File(_) if whole => Some(ScriptLookup::script(name, Vec::new())),
+            Found::File(_) => Some(ScriptLookup::NeedsSlash),
             Found::Outside => {
                 self.say_outside(&name);
                 None
@@ -168,7 +168,7 @@ impl ScriptRoot {
     }
 }
 
-impl Resolved {
+impl ScriptLookup {
     fn script(name: Vec<u8>, path_info: Vec<u8>) -> Self {
         Self::Script(Arc::new(Script { name, path_info, query: None }))
     }
@@ -296,10 +296,10 @@ mod tests {
             ("//a.php", front),
             ("/blog//p.php", front),
         ] {
-            let expected = Resolved::script(name.as_bytes().to_vec(), path_info.as_bytes().to_vec());
+            let expected = ScriptLookup::script(name.as_bytes().to_vec(), path_info.as_bytes().to_vec());
             assert_eq!(root.resolve(path.as_bytes()).await.unwrap(), expected, "{path}");
         }
-        assert_eq!(root.resolve(b"/blog").await.unwrap(), Resolved::NeedsSlash);
+        assert_eq!(root.resolve(b"/blog").await.unwrap(), ScriptLookup::NeedsSlash);
     }
 
     /// Looked up again once a second: what has come, gone or been exchanged is noticed then.
@@ -308,7 +308,7 @@ mod tests {
         let temp = Temp::new();
         let root = ScriptRoot::of_entry(&temp.0.join("root/index.php")).unwrap();
         let file = temp.0.join("root/new.php");
-        let script = |name: &str| Resolved::script(name.as_bytes().to_vec(), Vec::new());
+        let script = |name: &str| ScriptLookup::script(name.as_bytes().to_vec(), Vec::new());
         assert_eq!(root.resolve(b"/new.php").await.unwrap(), script("index.php"));
         std::fs::write(&file, "<?php").unwrap();
         tokio::time::advance(std::time::Duration::from_secs(1)).await;

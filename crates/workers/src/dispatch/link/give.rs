@@ -6,7 +6,7 @@ use keepwarm_wire::frame::{HEADER_LEN, ResetCode, flags};
 
 use super::Link;
 use crate::dispatch::call::Item;
-use crate::dispatch::queue::Job;
+use crate::dispatch::queue::QueuedRequest;
 use crate::supervisor::LinkEvent;
 
 /// Where a frame's stream id stands.
@@ -16,7 +16,7 @@ const FLAGS_AT: usize = 5;
 
 impl Link {
     /// Sends a request, for which the caller has taken a place.
-    pub(in crate::dispatch) fn give(self: &Arc<Self>, mut job: Job) {
+    pub(in crate::dispatch) fn give(self: &Arc<Self>, mut job: QueuedRequest) {
         match (&self.server, job.frame.is_empty()) {
             (Some(_), true) => return self.offer(&job.call),
             (None, false) => {}
@@ -39,7 +39,7 @@ impl Link {
             let dead = inner.dead;
             drop(inner);
             job.call.keep_frame(job.frame);
-            job.call.put(Item::Lost { unprocessed: true, verdict: None });
+            job.call.put(Item::Lost { unprocessed: true, kill_reason: None });
             if !dead {
                 self.take_no_more();
             }
@@ -55,7 +55,7 @@ impl Link {
             inner.write(&self.socket, &frames);
             return;
         }
-        if !inner.in_order || (inner.session.open_streams() == 1 && inner.tail.is_none()) {
+        if !inner.in_order || (inner.session.open_streams() == 1 && inner.post_response.is_none()) {
             job.call.begin_work();
         }
         inner.taken += 1;

@@ -42,8 +42,8 @@ impl Link {
         if inner.dead {
             return;
         }
-        inner.pulses.retain(|waiting| !waiting.is_closed());
-        inner.pulses.push(responded);
+        inner.pong_waiters.retain(|waiting| !waiting.is_closed());
+        inner.pong_waiters.push(responded);
         if let Some(server) = &self.server {
             return server.look.notify_one();
         }
@@ -55,7 +55,7 @@ impl Link {
 
     /// The worker has answered a PING.
     pub(in crate::dispatch) fn ponged(&self) {
-        for waiting in std::mem::take(&mut self.lock().pulses) {
+        for waiting in std::mem::take(&mut self.lock().pong_waiters) {
             // Full: another worker was first.
             let _ = waiting.try_send(());
         }

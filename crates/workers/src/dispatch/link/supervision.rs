@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::Link;
 use crate::dispatch::call::{Call, Item};
-use crate::supervisor::{LinkEvent, Requests, Verdict, WorkerLink};
+use crate::supervisor::{KillReason, LinkEvent, Requests, WorkerLink};
 
 impl WorkerLink for Link {
     fn retire(&self) {
@@ -41,8 +41,8 @@ impl WorkerLink for Link {
         &self.requests
     }
 
-    fn condemn(&self, verdict: Verdict) {
-        self.condemn_for(verdict, None);
+    fn expect_kill(&self, kill_reason: KillReason) {
+        self.expect_kill_for(kill_reason, None);
     }
 
     fn say_goodbye(&self) {
@@ -56,9 +56,9 @@ impl Link {
         if let Some(server) = &self.server {
             let app = self.app.upgrade();
             server.forget(app.as_ref());
-            if let Some(app) = app.filter(|_| server.is_standing()) {
+            if let Some(app) = app.filter(|_| server.is_external()) {
                 // No process ends with it.
-                app.remove_condemned(self);
+                app.remove_before_kill(self);
             }
             return self.report(LinkEvent::Drained { worker: self.key.clone() });
         }

@@ -17,15 +17,15 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::Instant;
 
-use super::super::activity::About;
-use super::super::app::{AppPolicy, Places, Traits};
+use super::super::activity::RequestSummary;
+use super::super::app::{AppPolicy, WorkerCapabilities, WorkerCapacity};
 use super::super::call::Item;
 use super::super::driver::drive;
-use super::super::queue::Job;
+use super::super::queue::QueuedRequest;
 use super::super::tests::hello;
 use super::ping::LISTEN;
 use super::*;
-use crate::supervisor::{Verdict, WorkerLink};
+use crate::supervisor::{KillReason, WorkerLink};
 
 struct Bench {
     link: Arc<Link>,
@@ -57,10 +57,11 @@ impl Bench {
 
     /// Gives it a request with so many bytes.
     fn give(&self, length: usize) -> Arc<Call> {
-        let about = About { id: RequestId::new(1), method: Method::GET, route: Some("/*".into()), path: 0 };
-        let call = Call::new(about);
+        let summary =
+            RequestSummary { id: RequestId::new(1), method: Method::GET, route: Some("/*".into()), path: 0 };
+        let call = Call::new(summary);
         let frame = vec![0; HEADER_LEN + length];
-        let job = Job {
+        let job = QueuedRequest {
             call: Arc::clone(&call),
             frame,
             websocket: false,
@@ -83,8 +84,8 @@ impl Drop for Bench {
 fn of_several_requests_only_the_last_can_be_known_to_be_unread() {
     let bench = Bench::new(3);
     (0..3).for_each(|_| drop(bench.give(100)));
-    let remains = bench.link.die(true);
-    assert_eq!((remains.calls.len(), remains.unread), (3, Some(3)));
+    let orphans = bench.link.die(true);
+    assert_eq!((orphans.calls.len(), orphans.unread), (3, Some(3)));
 }
 
 #[test]
@@ -129,7 +130,7 @@ fn who_had_no_credit_while_the_socket_was_full_is_woken_when_it_is_not() {
     assert_eq!(bench.link.send_credit(1), 0);
     bench.worker.set_nonblocking(true).unwrap();
     let mut block = vec![0; 1 << 16];
-    while bench.link.flush(Waker::noop()) != Left::Nothing {
+    while bench.link.flush(Waker::noop()) != FlushResult::Nothing {
         assert_eq!(bench.link.send_credit(1) > 0, woken.0.load(Ordering::SeqCst));
         while bench.worker.read(&mut block).is_ok() {}
     }
@@ -140,12 +141,12 @@ fn who_had_no_credit_while_the_socket_was_full_is_woken_when_it_is_not() {
 fn the_first_reason_to_kill_it_counts_and_names_the_culprit() {
     let mut bench = Bench::new(2);
     let call = bench.give(100);
-    bench.link.give_up(Some(&call.about), "hangs");
-    bench.link.condemn(Verdict::Memory);
+    bench.link.give_up(Some(&call.summary), "hangs");
+    bench.link.expect_kill(KillReason::Memory);
     assert!(matches!(bench.events.try_recv(), Ok(LinkEvent::Stuck { .. })));
-    let condemned = bench.link.die(false).condemned.unwrap();
-    assert_eq!(condemned.verdict, Verdict::TimedOut);
-    assert_eq!(condemned.culprit.unwrap().to_string(), "GET /*");
+    let kill_cause = bench.link.die(false).kill_cause.unwrap();
+    assert_eq!(kill_cause.kill_reason, KillReason::TimedOut);
+    assert_eq!(kill_cause.culprit.unwrap().to_string(), "GET /*");
 }
 
 #[test]
@@ -154,9 +155,9 @@ fn activity_tells_what_it_works_on_and_what_waits_there() {
     assert_eq!(bench.link.activity().taken, 0);
     let call = bench.give(100);
     let activity = bench.link.activity();
-    assert_eq!((activity.taken, activity.in_hand.len()), (1, 1));
-    assert!(activity.in_hand[0].age.is_some());
-    assert_eq!(activity.in_hand[0].about.to_string(), "GET /*");
+    assert_eq!((activity.taken, activity.active_requests.len()), (1, 1));
+    assert!(activity.active_requests[0].age.is_some());
+    assert_eq!(activity.active_requests[0].summary.to_string(), "GET /*");
     drop(call);
 }
 
@@ -179,12 +180,12 @@ fn a_write_that_the_socket_does_not_take_whole_wakes_the_driver_at_once() {
     }
     let bench = Bench::new(3);
     let woken = Arc::new(Woken(false.into()));
-    assert_eq!(bench.link.flush(&Waker::from(Arc::clone(&woken))), Left::Nothing);
+    assert_eq!(bench.link.flush(&Waker::from(Arc::clone(&woken))), FlushResult::Nothing);
     let _small = bench.give(100);
     assert!(!woken.0.load(Ordering::Relaxed), "it was taken");
     let _large = bench.give(1 << 20);
     assert!(woken.0.swap(false, Ordering::Relaxed));
-    assert_eq!(bench.link.flush(&Waker::from(Arc::clone(&woken))), Left::ForRoom);
+    assert_eq!(bench.link.flush(&Waker::from(Arc::clone(&woken))), FlushResult::ForRoom);
     assert!(!woken.0.load(Ordering::Relaxed), "it knows");
 }
 
@@ -261,18 +262,21 @@ fn a_panic_in_the_middle_of_a_change_has_the_worker_replaced() {
     assert!(bench.link.lock().dead);
     assert_eq!(kills(&mut bench.events), 1);
     // Its end takes what it held.
-    let remains = bench.link.die(false);
-    assert!(remains.calls.iter().any(|(_, call)| Arc::ptr_eq(call, &held)));
+    let orphans = bench.link.die(false);
+    assert!(orphans.calls.iter().any(|(_, call)| Arc::ptr_eq(call, &held)));
 }
 
 #[test]
 fn a_panic_in_the_middle_of_a_change_of_the_queue_begins_the_app_anew() {
     let mut bench = Bench::new(1);
     let app = Arc::clone(&bench._app);
-    app.welcome_worker(&bench.link, Traits::new(Places { streams: 0, ahead: 0 }, "wsgi", "CPython"));
-    let about = About { id: RequestId::new(2), method: Method::GET, route: None, path: 0 };
-    let call = Call::new(about);
-    let job = Job {
+    app.welcome_worker(
+        &bench.link,
+        WorkerCapabilities::new(WorkerCapacity { streams: 0, ahead: 0 }, "wsgi", "CPython"),
+    );
+    let summary = RequestSummary { id: RequestId::new(2), method: Method::GET, route: None, path: 0 };
+    let call = Call::new(summary);
+    let job = QueuedRequest {
         call: Arc::clone(&call),
         frame: vec![0; HEADER_LEN],
         websocket: false,

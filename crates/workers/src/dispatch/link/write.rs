@@ -9,9 +9,9 @@ use keepwarm_net::{Socket, send};
 use super::{Link, LinkInner};
 use crate::dispatch::call::Call;
 
-/// What is left to be written.
+/// The result of writing the buffered bytes to a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::dispatch) enum Left {
+pub(in crate::dispatch) enum FlushResult {
     Nothing,
     /// The socket is full.
     ForRoom,
@@ -26,16 +26,16 @@ impl Link {
     }
 
     /// Writes what was left. From now on, and not a moment later, `driver` is woken when something is left again.
-    pub(in crate::dispatch) fn flush(&self, driver: &Waker) -> Left {
+    pub(in crate::dispatch) fn flush(&self, driver: &Waker) -> FlushResult {
         let mut inner = self.lock();
         let rest = std::mem::take(&mut inner.unsent);
         inner.driver = None;
         inner.write(&self.socket, &rest);
         inner.driver = Some(driver.clone());
         let left = match (inner.unsent.is_empty(), inner.short_of_memory) {
-            (true, _) => Left::Nothing,
-            (false, false) => Left::ForRoom,
-            (false, true) => Left::ForLater,
+            (true, _) => FlushResult::Nothing,
+            (false, false) => FlushResult::ForRoom,
+            (false, true) => FlushResult::ForLater,
         };
         if rest.len() > UNSENT_ENOUGH && inner.unsent.len() <= UNSENT_ENOUGH {
             // They had no credit while there was so much (see [`Self::send_credit`]), and no frame of the worker says that they have some now.

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use keepwarm_net::{AcquireError, ClientError};
 
-use super::super::conversation::body::Source;
+use super::super::conversation::body::BodySource;
 use super::super::link::Link;
 use super::child::Child;
-use super::place::Place;
-use super::talk::Talk;
-use super::{Dialect, Relay, Verdict};
+use super::server::SlotGuard;
+use super::worker_request::WorkerRequest;
+use super::{AttemptResult, Dialect, Relay};
 use crate::supervisor::is_killed;
 
 /// A request is given to workers at most this often. One that refuses connections is not counted: it is not chosen twice.
@@ -22,35 +22,35 @@ const DYING: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(5);
 
 impl<C: Dialect> Relay<'_, '_, C> {
-    pub(super) async fn attempt(&mut self, place: Place) -> Verdict {
-        let link = Arc::clone(&place.link);
-        if let Some(verdict) = self.beware(&place).await {
-            return verdict;
+    pub(super) async fn attempt(&mut self, slot: SlotGuard) -> AttemptResult {
+        let link = Arc::clone(&slot.link);
+        if let Some(result) = self.beware(&slot).await {
+            return result;
         }
         let Some(endpoint) = link.server.as_ref().and_then(|server| server.endpoint()) else {
             // A worker of a kind that the app had before the last reload.
             self.fail_later(503, "app_changed", "The application is being replaced.", 1);
-            return Verdict::Over;
+            return AttemptResult::Over;
         };
-        let standing = link.server.as_ref().filter(|server| server.is_standing());
-        match self.connect(&link, endpoint, self.need(standing.is_none())).await {
+        let external = link.server.as_ref().filter(|server| server.is_external());
+        match self.connect(&link, endpoint, self.need(external.is_none())).await {
             Ok(lease) => {
-                if let Some(server) = standing {
+                if let Some(server) = external {
                     server.is_there(self.app);
                 }
-                let mut talk = Talk::new(self, place, lease);
-                talk.begin();
-                poll_fn(|cx| talk.poll(cx)).await
+                let mut worker_request = WorkerRequest::new(self, slot, lease);
+                worker_request.begin();
+                poll_fn(|cx| worker_request.poll(cx)).await
             }
-            Err(error) if let Some(server) = standing => {
-                drop(place);
+            Err(error) if let Some(server) = external => {
+                drop(slot);
                 server.is_away(self.app, &error);
                 let sentence = format!("The application's server at {endpoint} accepts no connections.");
                 self.fail_later(503, "not_connected", &sentence, 1);
-                Verdict::Over
+                AttemptResult::Over
             }
             Err(error) => {
-                drop(place);
+                drop(slot);
                 self.not_connected(&link, &error)
             }
         }
@@ -58,9 +58,9 @@ impl<C: Dialect> Relay<'_, '_, C> {
 
     /// The last try goes to no process that dies: there is no other than the one that has failed, or the other was killed as well. When a process dies, its
     /// memory and its connections go before its listening socket: what is sent in between is lost.
-    async fn beware(&mut self, place: &Place) -> Option<Verdict> {
+    async fn beware(&mut self, slot: &SlotGuard) -> Option<AttemptResult> {
         let failed = self.failed_at.take()?;
-        let link = &place.link;
+        let link = &slot.link;
         if !Arc::ptr_eq(&failed, link) && !is_killed(link.key.pid) {
             return None;
         }
@@ -69,10 +69,10 @@ impl<C: Dialect> Relay<'_, '_, C> {
                 tokio::time::sleep(LOOK).await;
             }
         };
-        tokio::time::timeout(DYING, dies).await.ok().map(|()| Verdict::Again("worker_died"))
+        tokio::time::timeout(DYING, dies).await.ok().map(|()| AttemptResult::Again("worker_died"))
     }
 
-    fn not_connected(&mut self, link: &Arc<Link>, error: &AcquireError) -> Verdict {
+    fn not_connected(&mut self, link: &Arc<Link>, error: &AcquireError) -> AttemptResult {
         tracing::warn!(app = %self.app.name, worker = link.key.number, pid = link.key.pid, id = %self.id(), %error,
             "worker accepts no connection");
         if error.is_refused() {
@@ -80,15 +80,15 @@ impl<C: Dialect> Relay<'_, '_, C> {
             link.refuses(format!("accepts no connection: {error}"));
         }
         if self.given < GIVEN_AT_MOST && self.is_untouched() {
-            return Verdict::Again("not_connected");
+            return AttemptResult::Again("not_connected");
         }
         self.fail(502, "not_connected", "The application accepts no connections.");
-        Verdict::Over
+        AttemptResult::Over
     }
 
     /// All of the request can be sent from its beginning.
     fn is_untouched(&self) -> bool {
-        !self.body_used && !matches!(self.source, Source::Sent) && !self.exchange.responded()
+        !self.body_used && !matches!(self.source, BodySource::Sent) && !self.exchange.responded()
     }
 
     /// The connection ended before a byte of the response (RFC 9110 §9.2.2). `sent`: a byte of the request had been taken; `kept`: the connection had been used
@@ -121,10 +121,10 @@ impl<C: Dialect> Relay<'_, '_, C> {
     }
 
     /// No response will come, or not all of it.
-    pub(super) fn response_failed(&mut self, error: &ClientError, place: &Place) {
+    pub(super) fn response_failed(&mut self, error: &ClientError, slot: &SlotGuard) {
         // What has not left yet need not be cut.
         let responded = self.exchange.responded() && !self.exchange.take_back();
-        tracing::error!(app = %self.app.name, worker = place.link.key.number, pid = place.link.key.pid, id = %self.id(),
+        tracing::error!(app = %self.app.name, worker = slot.link.key.number, pid = slot.link.key.pid, id = %self.id(),
             responded, reason = error.name(), "{error}");
         match responded {
             // The client has it whole: nothing is left to be cut.

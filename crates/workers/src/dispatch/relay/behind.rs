@@ -6,9 +6,9 @@ use std::time::Duration;
 use keepwarm_net::Lease;
 use tokio::time::Instant;
 
-use super::super::activity::About;
+use super::super::activity::RequestSummary;
 use super::Dialect;
-use super::place::Place;
+use super::server::SlotGuard;
 
 /// How long a process that has answered is looked at without a pause: it takes some 20 µs until it hears of the next request.
 const AT_ONCE: Duration = Duration::from_micros(100);
@@ -18,22 +18,26 @@ const LAST_PAUSE: Duration = Duration::from_millis(64);
 
 /// The response has come to its end: the connection is kept and the place is free, at once or when the process has done what it has to do behind it. For that it has
 /// `limit`, as for a request.
-pub(super) fn finish<C: Dialect>(lease: Lease<C>, place: Place, (limit, about): (Duration, &About)) {
-    let behind = place.link.server.as_ref().is_some_and(|server| server.works_behind());
+pub(super) fn finish<C: Dialect>(
+    lease: Lease<C>,
+    slot: SlotGuard,
+    (limit, summary): (Duration, &RequestSummary),
+) {
+    let behind = slot.link.server.as_ref().is_some_and(|server| server.works_behind());
     if !behind || lease.unread() == 0 {
-        return give_back(lease, place);
+        return give_back(lease, slot);
     }
-    let about = about.clone();
-    drop(keepwarm_net::spawn_local(wait(lease, place, limit, about)));
+    let summary = summary.clone();
+    drop(keepwarm_net::spawn_local(wait(lease, slot, limit, summary)));
 }
 
-async fn wait<C: Dialect>(mut lease: Lease<C>, place: Place, limit: Duration, about: About) {
+async fn wait<C: Dialect>(mut lease: Lease<C>, slot: SlotGuard, limit: Duration, summary: RequestSummary) {
     let (begun, mut pause) = (Instant::now(), FIRST_PAUSE);
-    while lease.unread() > 0 && !place.link.is_dead() {
+    while lease.unread() > 0 && !slot.link.is_dead() {
         let passed = begun.elapsed();
         if passed >= limit {
-            let child = lease.codec().line().map(|line| Arc::clone(line.child()));
-            return place.link.suspect(&about, child.as_ref());
+            let child = lease.codec().child_guard().map(|line| Arc::clone(line.child()));
+            return slot.link.suspect(&summary, child.as_ref());
         }
         if passed < AT_ONCE {
             tokio::task::yield_now().await;
@@ -42,13 +46,13 @@ async fn wait<C: Dialect>(mut lease: Lease<C>, place: Place, limit: Duration, ab
             pause = (pause * 2).min(LAST_PAUSE);
         }
     }
-    give_back(lease, place);
+    give_back(lease, slot);
 }
 
-fn give_back<C: Dialect>(mut lease: Lease<C>, place: Place) {
-    if let Some(line) = lease.codec().line() {
+fn give_back<C: Dialect>(mut lease: Lease<C>, slot: SlotGuard) {
+    if let Some(line) = lease.codec().child_guard() {
         line.child().give_back();
     }
     lease.finish();
-    drop(place);
+    drop(slot);
 }

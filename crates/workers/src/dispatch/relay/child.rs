@@ -22,10 +22,10 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::time::{Instant, timeout};
 
-use super::super::activity::About;
+use super::super::activity::RequestSummary;
 use super::super::app::App;
 use super::super::link::Link;
-use super::place::Server;
+use super::server::Server;
 use super::{Dialect, Relay, lock, none, reach_end};
 
 /// How the processes of a server that keeps its own are treated.
@@ -61,9 +61,9 @@ struct ChildState {
     took_memory: bool,
 }
 
-/// A connection has its process for as long as it is open.
+/// Ties a connection to its process for as long as it is open.
 #[derive(Debug)]
-pub(in crate::dispatch) struct AtLine(Arc<Child>);
+pub(in crate::dispatch) struct ChildGuard(Arc<Child>);
 
 /// So often a process is looked for that does not end before it has said who it is.
 const TRIES: u32 = 4;
@@ -103,7 +103,7 @@ impl Child {
             || self.ends_at.is_some_and(|at| Instant::now() >= at);
         state.leaving |= due;
         if state.leaving {
-            // Its connection is closed after this (`AtLine::keeps`), and then it ends.
+            // Its connection is closed after this (`ChildGuard::keeps`), and then it ends.
             self.signal(Signal::QUIT);
         }
     }
@@ -145,7 +145,7 @@ impl Child {
     }
 }
 
-impl AtLine {
+impl ChildGuard {
     pub(super) fn child(&self) -> &Arc<Child> {
         &self.0
     }
@@ -156,7 +156,7 @@ impl AtLine {
     }
 }
 
-impl Drop for AtLine {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         self.0.lock().at_work = false;
     }
@@ -208,10 +208,10 @@ impl<C: Dialect> Relay<'_, '_, C> {
         let most = self.app.policy().server.as_ref().map_or(1, |server| server.concurrency);
         for _ in 0..u32::try_from(most).unwrap_or(u32::MAX).saturating_add(TRIES) {
             let mut lease = C::pool(self.app).acquire(endpoint, need).await?;
-            if lease.codec().line().is_none() {
+            if lease.codec().child_guard().is_none() {
                 let meeting = Box::pin(meet(&mut lease, server, policy));
                 match timeout(self.request_timeout(), meeting).await {
-                    Ok(Ok(line)) => lease.codec().set_line(line),
+                    Ok(Ok(line)) => lease.codec().set_child_guard(line),
                     Ok(Err(error)) => {
                         failure = Some(error);
                         continue;
@@ -219,7 +219,7 @@ impl<C: Dialect> Relay<'_, '_, C> {
                     Err(_) => return Err(AcquireError::Timeout),
                 }
             }
-            match lease.codec().line() {
+            match lease.codec().child_guard() {
                 Some(line) if !line.child().take() => {
                     // One that was told so while it was between two connections is told again.
                     line.child().retire();
@@ -232,7 +232,11 @@ impl<C: Dialect> Relay<'_, '_, C> {
 }
 
 /// Has the process at the other end show itself.
-async fn meet<C: Dialect>(lease: &mut Lease<C>, server: &Server, policy: ChildPolicy) -> io::Result<AtLine> {
+async fn meet<C: Dialect>(
+    lease: &mut Lease<C>,
+    server: &Server,
+    policy: ChildPolicy,
+) -> io::Result<ChildGuard> {
     let client: &mut Client<C> = lease;
     client.transport().io().name_senders(true)?;
     client.begin(|codec, out| codec.encode_ping(out));
@@ -246,13 +250,13 @@ async fn meet<C: Dialect>(lease: &mut Lease<C>, server: &Server, policy: ChildPo
     client.transport().io().name_senders(false)?;
     reach_end(client).await.map_err(|error| io::Error::other(error.to_string()))?;
     match client.is_reusable() {
-        true => Ok(AtLine(server.child(pid, policy)?)),
+        true => Ok(ChildGuard(server.child(pid, policy)?)),
         false => Err(io::ErrorKind::ConnectionReset.into()),
     }
 }
 
 /// A request was lost with its connection: if that was the end of its process, the request may be to blame.
-pub(super) fn blame_if_dead(child: Arc<Child>, app: Arc<App>, about: About) {
+pub(super) fn blame_if_dead(child: Arc<Child>, app: Arc<App>, summary: RequestSummary) {
     drop(keepwarm_net::spawn_local(async move {
         let dies = async {
             while !child.has_ended() {
@@ -260,7 +264,7 @@ pub(super) fn blame_if_dead(child: Arc<Child>, app: Arc<App>, about: About) {
             }
         };
         if timeout(DYING, dies).await.is_ok() {
-            app.handle_death(&[about]);
+            app.handle_death(&[summary]);
         }
     }));
 }

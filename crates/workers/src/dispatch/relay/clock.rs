@@ -5,10 +5,10 @@ use std::sync::Arc;
 use keepwarm_net::Wait;
 
 use super::child::Child;
-use super::talk::Talk;
-use super::{Dialect, Verdict};
+use super::worker_request::WorkerRequest;
+use super::{AttemptResult, Dialect};
 
-impl<C: Dialect> Talk<'_, '_, '_, C> {
+impl<C: Dialect> WorkerRequest<'_, '_, '_, C> {
     /// The app's time stands still while it waits for its client.
     pub(super) fn keep_time(&self) {
         let deadlines = self.relay.exchange.deadlines();
@@ -41,31 +41,31 @@ impl<C: Dialect> Talk<'_, '_, '_, C> {
             return deadlines.set_after(Wait::Slow, limit);
         }
         let process = self.child().map(|child| child.pid);
-        if let Some(place) = &self.place {
-            let key = &place.link.key;
+        if let Some(slot) = &self.slot {
+            let key = &slot.link.key;
             tracing::warn!(app = %self.relay.app.name, worker = key.number, pid = key.pid, process, id = %self.relay.id(),
-                route = %self.relay.call.about, seconds = begun.elapsed().as_secs_f32(), "slow request");
+                route = %self.relay.call.summary, seconds = begun.elapsed().as_secs_f32(), "slow request");
         }
     }
 
     /// The process that works on it, of a server that keeps its own.
     fn child(&mut self) -> Option<Arc<Child>> {
-        Some(Arc::clone(self.lease.as_mut()?.codec().line()?.child()))
+        Some(Arc::clone(self.lease.as_mut()?.codec().child_guard()?.child()))
     }
 
-    pub(super) fn time_is_over(&mut self) -> Verdict {
+    pub(super) fn time_is_over(&mut self) -> AttemptResult {
         let limit = self.relay.request_timeout();
         let child = self.child();
-        if let Some(place) = &self.place {
-            let key = &place.link.key;
+        if let Some(slot) = &self.slot {
+            let key = &slot.link.key;
             tracing::error!(app = %self.relay.app.name, worker = key.number, pid = key.pid, id = %self.relay.id(),
                 ?limit, "request timed out");
-            place.link.suspect(&self.relay.call.about, child.as_ref());
+            slot.link.suspect(&self.relay.call.summary, child.as_ref());
         }
         match self.relay.exchange.responded() {
             true => self.relay.exchange.abort("request_timeout"),
             false => self.relay.fail(504, "request_timeout", "The application did not respond in time."),
         }
-        Verdict::Over
+        AttemptResult::Over
     }
 }

@@ -6,7 +6,7 @@ use keepwarm_http1::RequestBody;
 use keepwarm_net::{Client, Codec, Pool, Request};
 
 use super::super::app::App;
-use super::child::AtLine;
+use super::child::ChildGuard;
 
 /// What a protocol adds to the relay.
 pub(in crate::dispatch) trait Dialect: Codec + Sized {
@@ -14,8 +14,8 @@ pub(in crate::dispatch) trait Dialect: Codec + Sized {
     const BLOCKING: bool;
     /// Its workers close no idle connection but by ending: any kept one will do for any request.
     const CLOSES_NEVER: bool;
-    /// What a request is for, beyond what its head says.
-    type Aim;
+    /// What a request is for, beyond its head.
+    type Destination;
 
     /// The app's connections.
     fn pool(app: &App) -> &Arc<Pool<Self>>;
@@ -25,20 +25,20 @@ pub(in crate::dispatch) trait Dialect: Codec + Sized {
         &mut self,
         out: &mut Vec<u8>,
         request: &Request,
-        opening: &Opening<'_>,
-        aim: &Self::Aim,
+        context: &HeadContext<'_>,
+        destination: &Self::Destination,
     );
 
     /// Appends a request that a process answers by itself, without a script.
     fn encode_ping(&mut self, _out: &mut Vec<u8>) {}
 
     /// The process at the other end, of a server that keeps its own.
-    fn line(&self) -> Option<&AtLine> {
+    fn child_guard(&self) -> Option<&ChildGuard> {
         None
     }
 
     /// This is the process at the other end.
-    fn set_line(&mut self, _line: AtLine) {}
+    fn set_child_guard(&mut self, _line: ChildGuard) {}
 
     /// The fields of a response that are its client's.
     fn response_fields(client: &Client<Self>) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
@@ -51,8 +51,8 @@ pub(in crate::dispatch) trait Dialect: Codec + Sized {
     }
 }
 
-/// What a request's head says beyond what the client said.
-pub(in crate::dispatch) struct Opening<'a> {
+/// What the relay adds to the head of the client's request.
+pub(in crate::dispatch) struct HeadContext<'a> {
     /// How the body follows.
     pub(in crate::dispatch) framing: RequestBody,
     /// The body is held back until the server says that it wants it.

@@ -15,12 +15,12 @@ use keepwarm_net::{Client, Endpoint, Http1, Io, Need, RequestLine, ResponsePart}
 use keepwarm_telemetry::panics::caught;
 use tokio::time::{Instant, timeout};
 
-use super::super::activity::About;
-use super::super::app::{App, Places, Traits};
+use super::super::activity::RequestSummary;
+use super::super::app::{App, WorkerCapabilities, WorkerCapacity};
 use super::super::fastcgi;
 use super::super::link::Link;
 use super::child::Child;
-use super::place::Server;
+use super::server::Server;
 use super::{Protocol, ServerPolicy, lock};
 use crate::supervisor::LinkEvent;
 
@@ -57,8 +57,8 @@ async fn attend(link: Arc<Link>) {
         Protocol::Http => "http",
         Protocol::FastCgi(_) => "fastcgi",
     };
-    let places = Places { streams: policy.concurrency.max(1), ahead: 0 };
-    app.welcome_worker(&link, Traits::new(places, kind, "its own server"));
+    let slots = WorkerCapacity { streams: policy.concurrency.max(1), ahead: 0 };
+    app.welcome_worker(&link, WorkerCapabilities::new(slots, kind, "its own server"));
     if let Endpoint::Tcp(address) = &endpoint {
         warn_if_open(&link, &app, *address);
     }
@@ -94,15 +94,15 @@ fn listens_everywhere(address: SocketAddr) -> bool {
 /// Asks at both addresses until there is a response. `None`: it has gone.
 async fn boot(link: &Link, app: &App, server: &Server) -> Option<Endpoint> {
     let addresses = server.addresses.as_ref()?;
-    let places = [Endpoint::Unix(addresses.unix.clone()), Endpoint::Tcp(addresses.tcp)];
+    let slots = [Endpoint::Unix(addresses.unix.clone()), Endpoint::Tcp(addresses.tcp)];
     let (mut pause, begun) = (FIRST_PAUSE, Instant::now());
     let mut hinted = false;
     while !link.lock().dead {
         let policy = app.server_policy()?;
         let mut told = None;
-        for place in &places {
-            match ask(place, &policy).await {
-                Ok(()) => return Some(place.clone()),
+        for slot in &slots {
+            match ask(slot, &policy).await {
+                Ok(()) => return Some(slot.clone()),
                 Err(why) => told = why.or(told),
             }
         }
@@ -171,7 +171,7 @@ async fn watch(link: &Arc<Link>, app: &App, server: &Server, endpoint: &Endpoint
 impl Link {
     /// A request has timed out here. A process that the server keeps beside others is killed. A server that works on one request at a time is given up; one that holds
     /// others is asked, and given up if it does not respond.
-    pub(super) fn suspect(&self, culprit: &About, child: Option<&Arc<Child>>) {
+    pub(super) fn suspect(&self, culprit: &RequestSummary, child: Option<&Arc<Child>>) {
         if let Some(child) = child {
             let key = &self.key;
             tracing::warn!(app = %key.app, worker = key.number, pid = key.pid, process = child.pid, "process killed: it had a request that timed out");
@@ -184,7 +184,7 @@ impl Link {
         let policy = self.app.upgrade().and_then(|app| app.policy().server.clone());
         match (&self.server, policy) {
             // It is not ours to end.
-            (Some(server), _) if server.is_standing() => {}
+            (Some(server), _) if server.is_external() => {}
             // It ends scripts that take too long by itself.
             (Some(_), Some(ServerPolicy { protocol: Protocol::FastCgi(_), concurrency: 2.., .. })) => {}
             (Some(server), Some(ServerPolicy { concurrency: 2.., .. })) => {
@@ -234,10 +234,10 @@ async fn connect(endpoint: &Endpoint) -> Result<Io, Option<String>> {
 async fn ask_http(mut client: Client<Http1>, health: Option<&str>) -> Result<(), String> {
     let target = health.unwrap_or("/").as_bytes();
     let line = RequestLine { method: &Method::GET, target, authority: b"localhost" };
-    let about: [(&[u8], &[u8]); 1] =
+    let fields: [(&[u8], &[u8]); 1] =
         [(b"User-Agent", concat!("keepwarm/", env!("CARGO_PKG_VERSION"), " (health)").as_bytes())];
     let options = RequestOptions::default();
-    client.begin(|codec, out| codec.encode_head(out, line, about.into_iter(), RequestBody::None, options));
+    client.begin(|codec, out| codec.encode_head(out, line, fields.into_iter(), RequestBody::None, options));
     client.end(&Fields::new());
     let status = poll_fn(|cx| {
         let _ = client.poll_flush(cx);

@@ -8,9 +8,9 @@ use keepwarm_net::{Client, ClientError, Exchange, Http1, Io, Lease, Socket};
 
 use super::super::app::App;
 use super::super::call::Call;
-use super::super::conversation::body::Source;
+use super::super::conversation::body::BodySource;
 use super::super::link::Link;
-use super::talk::Talk;
+use super::worker_request::WorkerRequest;
 use super::{Dialect, Relay};
 
 /// Serves the rest of the request. `call`: what its worker had.
@@ -20,23 +20,23 @@ pub(in crate::dispatch) async fn hold_hijacked(
     call: Arc<Call>,
     socket: Socket,
 ) {
-    let _held = call.last_given().map(|(link, stream)| Held { link, stream });
+    let _guard = call.last_given().map(|(link, stream)| HijackGuard { link, stream });
     let mut relay = Relay::<Http1>::new(app, exchange, ());
     relay.call = call;
     // Its body, if it had one, went to the worker.
-    relay.source = Source::Frame(Vec::new());
-    let mut talk = Talk::hijacked(&mut relay, Lease::alone(Client::new(Io::new(socket))));
-    talk.begin();
-    poll_fn(|cx| talk.poll(cx)).await;
+    relay.source = BodySource::Frame(Vec::new());
+    let mut worker_request = WorkerRequest::hijacked(&mut relay, Lease::alone(Client::new(Io::new(socket))));
+    worker_request.begin();
+    poll_fn(|cx| worker_request.poll(cx)).await;
 }
 
-/// As long as it lives, the worker is told when the time for this request is over.
-struct Held {
+/// Tells the worker, until it is dropped, when the time of the hijacked request is over.
+struct HijackGuard {
     link: Arc<Link>,
     stream: u32,
 }
 
-impl Drop for Held {
+impl Drop for HijackGuard {
     fn drop(&mut self) {
         self.link.forget_hijacked(self.stream);
     }

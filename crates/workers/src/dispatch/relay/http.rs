@@ -9,7 +9,7 @@ use keepwarm_net::{
 };
 
 use super::super::app::App;
-use super::{Dialect, Opening, hold};
+use super::{Dialect, HeadContext, hold};
 
 /// Serves one request, unless it goes no further than here.
 pub(in crate::dispatch) async fn hold_http(app: &Arc<App>, exchange: &mut Exchange<'_>) {
@@ -23,13 +23,13 @@ pub(in crate::dispatch) async fn hold_http(app: &Arc<App>, exchange: &mut Exchan
 impl Dialect for Http1 {
     const BLOCKING: bool = false;
     const CLOSES_NEVER: bool = false;
-    type Aim = ();
+    type Destination = ();
 
     fn pool(app: &App) -> &Arc<Pool<Self>> {
         &app.servers.http
     }
 
-    fn encode_request(&mut self, out: &mut Vec<u8>, request: &Request, opening: &Opening<'_>, _aim: &()) {
+    fn encode_request(&mut self, out: &mut Vec<u8>, request: &Request, context: &HeadContext<'_>, _aim: &()) {
         let head = &request.head;
         let target = request_target(request);
         let authority = match head.authority() {
@@ -51,15 +51,15 @@ impl Dialect for Http1 {
         let prefix = request.path().get(..request.mount).filter(|_| mounted).map(|prefix| (PREFIX, prefix));
         let options = RequestOptions {
             keep_alive: true,
-            expect_continue: opening.expects,
+            expect_continue: context.expects,
             te_trailers: head.fields.has_token("te", "trailers"),
-            upgrade: opening.upgrade,
+            upgrade: context.upgrade,
         };
         let line = RequestLine { method: &head.method, target: &target, authority };
         let forwards = forwards.as_ref().map(|left| (MAX_FORWARDS, left.as_bytes()));
         let via = request.passing.via.then(|| request.via());
         let fields = theirs.chain(request.extra_fields.iter()).chain(prefix).chain(forwards).chain(via);
-        self.encode_head(out, line, fields, opening.framing, options);
+        self.encode_head(out, line, fields, context.framing, options);
     }
 }
 

@@ -6,9 +6,9 @@
 //!                     └───── retry ──────┴──────────┘
 //! ```
 //!
-//! * [`Dialect`]: what a protocol adds: HTTP here (`http`).  `attempt`: one try with one worker.  `talk`: the two messages between client and server.
+//! * [`Dialect`]: what a protocol adds: HTTP here (`http`).  `attempt`: one try with one worker.  `worker_request`: the two messages between client and server.
 //! * `child`: the processes of a server that keeps its own.  `behind`: what they do behind a response.
-//! * `hijack`: an application that answers one request by itself.  `standing`: a server that runs already.  `tunnel`: what becomes of them after `101`.  `leftover`: a response that nobody wants any more.  `place`: the places of a server, and what is known of it.  `health`: whether it responds.
+//! * `hijack`: an application that answers one request by itself.  `external`: a server that runs already.  `tunnel`: what becomes of them after `101`.  `discard`: a response that nobody wants any more.  `server`: the places of a server, and what is known of it.  `health`: whether it responds.
 //!
 //! The app's workers, their places, the queue before them, reloads and failures are those of every other app ([`super::app`]); the client's own task
 //! does the talking.
@@ -18,14 +18,14 @@ mod behind;
 mod child;
 mod clock;
 mod dialect;
+mod discard;
+mod external;
 mod health;
 mod hijack;
 mod http;
-mod leftover;
-mod place;
-mod standing;
-mod talk;
+mod server;
 mod tunnel;
+mod worker_request;
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -42,23 +42,23 @@ use keepwarm_net::{
 use keepwarm_policy::Expectation;
 use tokio::time::Instant;
 
-use super::activity::About;
+use super::activity::RequestSummary;
 use super::app::App;
 use super::call::Call;
-use super::conversation::body::{Source, read_whole};
+use super::conversation::body::{BodySource, read_whole};
 use super::fastcgi::{FastCgi, ScriptRoot};
 use super::link::Link;
-use super::quarantine::Trial;
-pub(super) use child::AtLine;
+use super::quarantine::QuarantineProbe;
+pub(super) use child::ChildGuard;
 pub use child::ChildPolicy;
-pub(super) use dialect::{Dialect, Opening};
+pub(super) use dialect::{Dialect, HeadContext};
+pub(super) use external::ExternalServer;
+pub use external::ExternalServerStatus;
 pub(super) use health::attend_to_end;
 pub(super) use hijack::hold_hijacked;
 pub(super) use http::hold_http;
-pub(super) use place::{Server, ServerLink};
-pub(super) use standing::Standing;
-pub use standing::StandingServer;
-use talk::BLOCK;
+pub(super) use server::{Server, ServerLink};
+use worker_request::BLOCK;
 
 /// How the workers of an app are spoken to that are servers by themselves.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,10 +143,14 @@ impl Servers {
 }
 
 /// Serves one request.
-pub(super) async fn hold<C: Dialect>(app: &Arc<App>, exchange: &mut Exchange<'_>, aim: C::Aim) {
+pub(super) async fn hold<C: Dialect>(
+    app: &Arc<App>,
+    exchange: &mut Exchange<'_>,
+    destination: C::Destination,
+) {
     exchange.request_mut().target = Some(Arc::clone(&app.name));
-    let mut relay = Relay::<C>::new(app, exchange, aim);
-    if let Some(time) = app.quarantine.refuses(&relay.call.about) {
+    let mut relay = Relay::<C>::new(app, exchange, destination);
+    if let Some(time) = app.quarantine.refuses(&relay.call.summary) {
         return relay.refuse_quarantined(time);
     }
     if !relay.wait_until_wanted().await {
@@ -155,18 +159,18 @@ pub(super) async fn hold<C: Dialect>(app: &Arc<App>, exchange: &mut Exchange<'_>
     if let Err(error) = relay.collect().await {
         return relay.refuse_body(error);
     }
-    while let Some(place) = relay.wait_for_place().await {
-        match relay.attempt(place).await {
-            Verdict::Over => return,
-            Verdict::Again(_) if relay.exchange.abort_if_gone() => return,
-            Verdict::Again(why) => relay.tell_again(why),
+    while let Some(slot) = relay.wait_for_slot().await {
+        match relay.attempt(slot).await {
+            AttemptResult::Over => return,
+            AttemptResult::Again(_) if relay.exchange.abort_if_gone() => return,
+            AttemptResult::Again(why) => relay.tell_again(why),
         }
     }
 }
 
-/// How a try with one worker ended.
+/// Whether an attempt with one worker ends the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum AttemptResult {
     /// The request is answered, or nobody waits for it.
     Over,
     /// It goes to another worker, because of this.
@@ -179,9 +183,9 @@ struct Relay<'a, 'c, C: Dialect> {
     exchange: &'a mut Exchange<'c>,
     call: Arc<Call>,
     /// It was let through to see whether its route still kills workers.
-    trial: Option<Trial>,
-    source: Source,
-    /// What came of [`Source::Client`] while it was waited for: each try begins with it.
+    probe: Option<QuarantineProbe>,
+    source: BodySource,
+    /// What came of [`BodySource::Client`] while it was waited for: each try begins with it.
     begun: Vec<u8>,
     /// A byte of a body that cannot be had again has been given to a worker.
     body_used: bool,
@@ -198,18 +202,18 @@ struct Relay<'a, 'c, C: Dialect> {
     since: Instant,
     /// When the server had said all of its response.
     ended: Option<Instant>,
-    aim: C::Aim,
+    destination: C::Destination,
 }
 
 impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
-    fn new(app: &'a Arc<App>, exchange: &'a mut Exchange<'c>, aim: C::Aim) -> Self {
+    fn new(app: &'a Arc<App>, exchange: &'a mut Exchange<'c>, destination: C::Destination) -> Self {
         let wanted = exchange.request().passing.buffer_response;
         Self {
             app,
-            call: Call::new(About::of(exchange.request())),
+            call: Call::new(RequestSummary::of(exchange.request())),
             exchange,
-            trial: None,
-            source: Source::Client,
+            probe: None,
+            source: BodySource::Client,
             begun: Vec::new(),
             body_used: false,
             response: ResponseBuffer::new(wanted.unwrap_or(C::BLOCKING)),
@@ -219,7 +223,7 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
             failed_at: None,
             since: Instant::now(),
             ended: None,
-            aim,
+            destination,
         }
     }
 
@@ -230,8 +234,8 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
         if !C::BLOCKING || !self.exchange.awaits_continue() || !self.reads_whole() {
             return true;
         }
-        let Some(place) = self.wait_for_place().await else { return false };
-        drop(place);
+        let Some(slot) = self.wait_for_slot().await else { return false };
+        drop(slot);
         drop(self.call.take_frame());
         true
     }
@@ -247,7 +251,7 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
     /// Reads what a worker should not have to wait for.
     async fn collect(&mut self) -> Result<(), BodyError> {
         if self.exchange.body_done() {
-            self.source = Source::Frame(Vec::new());
+            self.source = BodySource::Frame(Vec::new());
             return Ok(());
         }
         let (whole, request) = (self.reads_whole(), self.exchange.request());
@@ -277,7 +281,7 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
         };
         read_first(whole).await?;
         match self.exchange.body_done() {
-            true => self.source = Source::Frame(std::mem::take(&mut self.begun)),
+            true => self.source = BodySource::Frame(std::mem::take(&mut self.begun)),
             false => self.exchange.pause_body(),
         }
         Ok(())
@@ -285,10 +289,10 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
 
     fn framing(&self) -> RequestBody {
         match &self.source {
-            Source::Frame(bytes) if bytes.is_empty() => RequestBody::None,
-            Source::Frame(bytes) => RequestBody::Length(bytes.len() as u64),
-            Source::Spool(_, length) => RequestBody::Length(*length),
-            Source::Client | Source::Sent => self.exchange.request().head.body,
+            BodySource::Frame(bytes) if bytes.is_empty() => RequestBody::None,
+            BodySource::Frame(bytes) => RequestBody::Length(bytes.len() as u64),
+            BodySource::Spool(_, length) => RequestBody::Length(*length),
+            BodySource::Client | BodySource::Sent => self.exchange.request().head.body,
         }
     }
 
@@ -327,7 +331,7 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
 
     fn tell_again(&self, why: &'static str) {
         keepwarm_telemetry::counters::RETRIES.count(&self.app.name, why);
-        tracing::warn!(app = %self.app.name, id = %self.id(), route = %self.call.about, why,
+        tracing::warn!(app = %self.app.name, id = %self.id(), route = %self.call.summary, why,
             "request retried");
     }
 

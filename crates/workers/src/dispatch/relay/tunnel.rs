@@ -5,25 +5,25 @@ use std::task::{Context, Poll};
 use keepwarm_net::TunnelEnd;
 
 use super::super::call::Item;
-use super::talk::Talk;
-use super::{Dialect, Verdict};
+use super::worker_request::WorkerRequest;
+use super::{AttemptResult, Dialect};
 
-impl<C: Dialect> Talk<'_, '_, '_, C> {
-    pub(super) fn poll_tunnel(&mut self, cx: &mut Context<'_>) -> Poll<Verdict> {
+impl<C: Dialect> WorkerRequest<'_, '_, '_, C> {
+    pub(super) fn poll_tunnel(&mut self, cx: &mut Context<'_>) -> Poll<AttemptResult> {
         // All that is there: an item is announced only to whom the call was empty.
         while let Poll::Ready(item) = self.relay.call.poll_item(cx) {
             // It can be said in no protocol that is not known.
             if matches!(item, Item::Goodbye) {
                 self.relay.exchange.request_mut().reason.get_or_insert("drained");
-                return Poll::Ready(Verdict::Over);
+                return Poll::Ready(AttemptResult::Over);
             }
         }
         let (Some(tunnel), Some(lease)) = (&mut self.tunnel, &mut self.lease) else {
-            return Poll::Ready(Verdict::Over);
+            return Poll::Ready(AttemptResult::Over);
         };
         match std::task::ready!(tunnel.poll(cx, self.relay.exchange, &mut **lease)) {
             TunnelEnd::Gone(gone) => self.client_gone(gone),
-            TunnelEnd::Over | TunnelEnd::Idle => Poll::Ready(Verdict::Over),
+            TunnelEnd::Over | TunnelEnd::Idle => Poll::Ready(AttemptResult::Over),
         }
     }
 }

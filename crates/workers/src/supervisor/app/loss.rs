@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Action, Exit, Fate, Generation, Phase, Worker, WorkerId};
+use super::{Action, EndReason, Exit, Generation, Phase, Worker, WorkerId};
 
 /// The longest wait after a death in service, and of an app that has served and of which nobody is left.
 pub(super) const AWAY_MAX: Duration = Duration::from_secs(2);
@@ -41,23 +41,23 @@ impl Generation {
             self.retire_unreplaced(number, now);
         }
         if !many || self.has_served {
-            if let Some(place) = self.place(number) {
-                place.spawn_at = Some(now + wait);
+            if let Some(slot) = self.slot(number) {
+                slot.spawn_at = Some(now + wait);
             }
             self.actions.push_back(Action::Restart { id, number, reason, wait });
             return self.start_due(now);
         }
-        if let Some(place) = self.place(number) {
-            place.given_up = true;
+        if let Some(slot) = self.slot(number) {
+            slot.given_up = true;
         }
         let first = self.phase == Phase::First;
         self.retire_unreplaced(number, now);
-        let hope = self.places.iter().any(|place| place.spawn_at.is_some())
+        let hope = self.slots.iter().any(|slot| slot.spawn_at.is_some())
             || self.workers.values().any(Worker::is_wanted);
         if first || !hope {
             self.give_up(id, number, reason, exit, now);
         } else {
-            self.actions.push_back(Action::GiveUpPlace { id, number, reason });
+            self.actions.push_back(Action::GiveUpSlot { id, number, reason });
         }
     }
 
@@ -70,12 +70,11 @@ impl Generation {
             Phase::Failed(_) | Phase::Retiring => return,
         }
         let served = self.is_served(number);
-        let Some(place) = self.place(number).filter(|place| place.spawn_at.is_none() && !place.given_up)
-        else {
+        let Some(slot) = self.slot(number).filter(|slot| slot.spawn_at.is_none() && !slot.given_up) else {
             return;
         };
         if !served {
-            place.spawn_at = Some(now);
+            slot.spawn_at = Some(now);
             self.actions.push_back(Action::Restart { id, number, reason, wait: Duration::ZERO });
         }
     }
@@ -84,22 +83,22 @@ impl Generation {
     fn count_loss(&mut self, worker: &Worker, now: Instant, random: u64) -> Option<(Duration, u32)> {
         let nobody_else = !self.workers.values().any(Worker::is_wanted);
         let has_served = self.has_served;
-        let place = self.place(worker.number)?;
+        let slot = self.slot(worker.number)?;
         let healthy_for =
             worker.ready_at.map_or(Duration::ZERO, |ready_at| now.saturating_duration_since(ready_at));
         // Requests that kill or that take too long must not be able to take an app away, for good or for long.
-        if worker.has_served || matches!(worker.fate, Fate::Killed(..)) {
-            let wait = place.service.handle_end(healthy_for, random);
-            place.strikes = 0;
-            place.backoff.reset();
+        if worker.has_served || matches!(worker.end_reason, EndReason::Killed(..)) {
+            let wait = slot.service.handle_end(healthy_for, random);
+            slot.strikes = 0;
+            slot.backoff.reset();
             return Some((if nobody_else { wait.min(AWAY) } else { wait }, 0));
         }
-        let wait = place.backoff.handle_end(healthy_for, random);
-        place.strikes = match place.backoff.failures() {
+        let wait = slot.backoff.handle_end(healthy_for, random);
+        slot.strikes = match slot.backoff.failures() {
             0 => 0,
-            _ => place.strikes.saturating_add(1),
+            _ => slot.strikes.saturating_add(1),
         };
-        Some((if nobody_else && has_served { wait.min(AWAY_MAX) } else { wait }, place.strikes))
+        Some((if nobody_else && has_served { wait.min(AWAY_MAX) } else { wait }, slot.strikes))
     }
 
     /// The app is over: what serves finishes, what starts is ended.

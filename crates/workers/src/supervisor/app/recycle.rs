@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Action, Death, End, Generation, Phase, Recycled, Worker, WorkerId, WorkerState};
+use super::{Action, Death, Generation, Phase, RecycleReason, Worker, WorkerEnd, WorkerId, WorkerState};
 use crate::supervisor::Reason;
 
 /// After replacements that could not be started. This number is arbitrary: long against a boot, short against what a limit is for.
@@ -19,25 +19,24 @@ impl Generation {
     /// The worker asked for a replacement: it takes no more requests.
     pub(in crate::supervisor) fn handle_wants_drain(&mut self, id: WorkerId, now: Instant) {
         let Some(worker) = self.workers.get_mut(&id).filter(|worker| worker.is_ready()) else { return };
-        let before = worker.leaving.replace(Recycled::Asked);
+        let before = worker.leaving.replace(RecycleReason::Requested);
         let number = worker.number;
         if before.is_some() {
             return;
         }
         if self.is_served(number) {
             self.retire_leaving(number, now);
-        } else if let Some(place) =
-            self.place(number).filter(|place| place.spawn_at.is_none() && !place.given_up)
+        } else if let Some(slot) = self.slot(number).filter(|slot| slot.spawn_at.is_none() && !slot.given_up)
         {
-            place.spawn_at = Some(now);
+            slot.spawn_at = Some(now);
             self.start_due(now);
-        } else if self.places.iter().any(|place| place.number == number && place.given_up) {
+        } else if self.slots.iter().any(|slot| slot.number == number && slot.given_up) {
             self.retire_unreplaced(number, now);
         }
     }
 
     /// Whether it ends because it asked to, before its replacement was ready.
-    pub(in crate::supervisor) fn left_as_asked(&self, id: WorkerId, end: &End) -> bool {
+    pub(in crate::supervisor) fn left_as_asked(&self, id: WorkerId, end: &WorkerEnd) -> bool {
         self.workers.get(&id).is_some_and(|worker| worker.left_as_asked(end))
     }
 
@@ -45,7 +44,7 @@ impl Generation {
     pub(in crate::supervisor) fn handle_requests_reached(&mut self, id: WorkerId, now: Instant) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
         if worker.due.is_none_or(|(at, _)| at > now) {
-            worker.due = Some((now, Recycled::Requests));
+            worker.due = Some((now, RecycleReason::Requests));
         }
         self.handle_timeout(now);
     }
@@ -81,7 +80,7 @@ impl Generation {
             }
             _ => {
                 let detail = format!("it holds {} of memory, above max_memory ({})", mib(own), mib(limit));
-                self.recycle(id, Recycled::Memory, detail, now);
+                self.recycle(id, RecycleReason::Memory, detail, now);
             }
         }
     }
@@ -117,7 +116,7 @@ impl Generation {
             let detail = format!(
                 "it has kept the wire credit of completed requests for {CREDIT:?}; nothing can be sent to it"
             );
-            self.recycle(id, Recycled::Credit, detail, now);
+            self.recycle(id, RecycleReason::Credit, detail, now);
         }
     }
 
@@ -147,8 +146,8 @@ impl Generation {
             .min_by_key(|((at, _), id)| (*at, *id));
         let Some(((_, why), id)) = due else { return };
         let detail = match why {
-            Recycled::Requests => "it has reached max_requests".to_owned(),
-            Recycled::Age => "it has reached max_age".to_owned(),
+            RecycleReason::Requests => "it has reached max_requests".to_owned(),
+            RecycleReason::Age => "it has reached max_age".to_owned(),
             why => why.name().to_owned(),
         };
         self.recycle(id, why, detail, now);
@@ -170,30 +169,30 @@ impl Generation {
 
     /// Its replacements cannot be started. If this place has a worker that still takes requests, it stays.
     pub(super) fn keep(&mut self, number: u32, reason: &str, now: Instant) -> bool {
-        let still = |worker: &Worker| worker.leaving.is_some_and(|why| why != Recycled::Asked);
+        let still = |worker: &Worker| worker.leaving.is_some_and(|why| why != RecycleReason::Requested);
         let mut all = self.workers.iter_mut();
         let old = all.find(|(_, worker)| worker.number == number && worker.is_ready() && still(worker));
         let Some((&id, worker)) = old else { return false };
         let why = worker.leaving.take();
         worker.kept_until = Some(now + HOLD);
         // Memory and credit are looked at again anyway.
-        let again = |why: &Recycled| !matches!(why, Recycled::Memory | Recycled::Credit);
+        let again = |why: &RecycleReason| !matches!(why, RecycleReason::Memory | RecycleReason::Credit);
         worker.due = why.filter(again).map(|why| (now + HOLD, why));
-        if let Some(place) = self.place(number) {
-            place.strikes = 0;
-            place.backoff.reset();
+        if let Some(slot) = self.slot(number) {
+            slot.strikes = 0;
+            slot.backoff.reset();
         }
         self.actions.push_back(Action::Keep { id, number, reason: reason.to_owned() });
         true
     }
 
-    fn recycle(&mut self, id: WorkerId, why: Recycled, detail: String, now: Instant) {
+    fn recycle(&mut self, id: WorkerId, why: RecycleReason, detail: String, now: Instant) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
         worker.leaving = Some(why);
         worker.due = None;
         let number = worker.number;
-        if let Some(place) = self.place(number) {
-            place.spawn_at = Some(now);
+        if let Some(slot) = self.slot(number) {
+            slot.spawn_at = Some(now);
         }
         self.actions.push_back(Action::Recycle { id, why, detail });
         self.start_due(now);

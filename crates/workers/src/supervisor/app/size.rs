@@ -2,18 +2,18 @@
 
 use std::time::Instant;
 
-use super::{Generation, Phase, Place, Recycled, Worker, WorkerState};
+use super::{Generation, Phase, RecycleReason, Worker, WorkerSlot, WorkerState};
 
 impl Generation {
     /// How many places there are.
     pub(in crate::supervisor) fn target(&self) -> usize {
-        self.places.len()
+        self.slots.len()
     }
 
     /// A worker of a place that is kept is not ready yet, and may become so.
     pub(in crate::supervisor) fn is_starting(&self) -> bool {
         let serves = |number| self.workers.values().any(|worker| worker.serves(number));
-        self.places.iter().any(|place| !place.given_up && !serves(place.number))
+        self.slots.iter().any(|slot| !slot.given_up && !serves(slot.number))
     }
 
     /// Has so many places from now on; at least one. What is too much finishes what it holds.
@@ -21,17 +21,17 @@ impl Generation {
         if self.phase != Phase::Serving {
             return;
         }
-        while self.places.len() < target {
-            let taken = |number: &u32| self.places.iter().any(|place| place.number == *number);
+        while self.slots.len() < target {
+            let taken = |number: &u32| self.slots.iter().any(|slot| slot.number == *number);
             let Some(number) = (1..).find(|number| !taken(number)) else { return };
-            self.places.push(Place::new(number, now));
-            self.places.sort_by_key(|place| place.number);
+            self.slots.push(WorkerSlot::new(number, now));
+            self.slots.sort_by_key(|slot| slot.number);
         }
-        while self.places.len() > target.max(1) {
+        while self.slots.len() > target.max(1) {
             let Some(number) = self.least_useful() else { return };
-            self.places.retain(|place| place.number != number);
+            self.slots.retain(|slot| slot.number != number);
             let here = |worker: &Worker| worker.number == number;
-            self.retire_where(here, now + self.drain_timeout, |_| Some(Recycled::Scale), now);
+            self.retire_where(here, now + self.drain_timeout, |_| Some(RecycleReason::Scale), now);
         }
         self.handle_timeout(now);
     }
@@ -41,7 +41,7 @@ impl Generation {
         let serves = |number: u32| {
             self.workers.values().any(|worker| worker.number == number && worker.state == WorkerState::Ready)
         };
-        let rank = |place: &&Place| (place.given_up, !serves(place.number), place.number);
-        self.places.iter().max_by_key(rank).map(|place| place.number)
+        let rank = |slot: &&WorkerSlot| (slot.given_up, !serves(slot.number), slot.number);
+        self.slots.iter().max_by_key(rank).map(|slot| slot.number)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{Action, Fate, Generation, KILL_AFTER, StopSignal, WorkerId};
+use super::{Action, EndReason, Generation, KILL_AFTER, StopSignal, WorkerId};
 use crate::supervisor::stack::STACK_TIME;
 use crate::supervisor::{Death, WorkerState};
 
@@ -16,7 +16,7 @@ impl Generation {
         now: Instant,
     ) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
-        worker.condemn(death, reason);
+        worker.expect_kill(death, reason);
         worker.enter_killed(now);
         self.actions.push_back(Action::Signal { id, signal: StopSignal::Kill, why: reason.to_owned() });
     }
@@ -30,7 +30,7 @@ impl Generation {
         now: Instant,
     ) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
-        worker.condemn(death, reason);
+        worker.expect_kill(death, reason);
         worker.shows_stack = true;
         worker.enter(WorkerState::Stopping, Some(now + STACK_TIME), now);
         self.actions.push_back(Action::Signal { id, signal: StopSignal::Quit, why: reason.to_owned() });
@@ -86,7 +86,7 @@ impl Generation {
             let (signal, why) = match worker.state {
                 WorkerState::Starting => {
                     let why = format!("was not ready within {:?}", self.boot_timeout);
-                    worker.condemn(Death::BootTimeout, &why);
+                    worker.expect_kill(Death::BootTimeout, &why);
                     (StopSignal::Term, why)
                 }
                 WorkerState::Draining => {
@@ -94,8 +94,9 @@ impl Generation {
                     (StopSignal::Term, "did not finish in time".to_owned())
                 }
                 WorkerState::Ready | WorkerState::Stopping | WorkerState::Dead => {
-                    if let Fate::Closed(reason) = &worker.fate {
-                        worker.fate = Fate::Faulted(Death::Hang, format!("{reason} and did not exit"));
+                    if let EndReason::Closed(reason) = &worker.end_reason {
+                        worker.end_reason =
+                            EndReason::Faulted(Death::Hang, format!("{reason} and did not exit"));
                     }
                     (StopSignal::Kill, "did not exit in time".to_owned())
                 }
@@ -114,7 +115,7 @@ impl Generation {
 
     pub(super) fn kill_all(&mut self, now: Instant) {
         for (&id, worker) in &mut self.workers {
-            worker.fate = Fate::Planned;
+            worker.end_reason = EndReason::Planned;
             worker.enter(WorkerState::Stopping, None, now);
             let why = "has no time to finish".to_owned();
             self.actions.push_back(Action::Signal { id, signal: StopSignal::Kill, why });

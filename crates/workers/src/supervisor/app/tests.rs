@@ -11,7 +11,7 @@ mod reloads;
 mod service;
 mod size;
 
-const AROUND: Surroundings = Surroundings { seed: 1, cores: 8, hurry: false };
+const AROUND: GenerationContext = GenerationContext { seed: 1, cores: 8, hurry: false };
 
 /// A generation with a clock, and what it wants done.
 struct Bench {
@@ -36,7 +36,12 @@ impl Bench {
         Self::around(workers, phase, AROUND, adjust)
     }
 
-    fn around(workers: usize, phase: Phase, around: Surroundings, adjust: impl FnOnce(&mut AppSpec)) -> Self {
+    fn around(
+        workers: usize,
+        phase: Phase,
+        around: GenerationContext,
+        adjust: impl FnOnce(&mut AppSpec),
+    ) -> Self {
         let mut spec = AppSpec::new("shop", vec!["app".into()]);
         spec.workers = workers;
         adjust(&mut spec);
@@ -83,7 +88,7 @@ impl Bench {
                 }
                 Action::SlowBoot { id, .. } => self.slow.push(self.index(id)),
                 Action::Lost { number, .. } => self.told.push(format!("lost {number}")),
-                Action::GiveUpPlace { number, .. } => self.told.push(format!("give up place {number}")),
+                Action::GiveUpSlot { number, .. } => self.told.push(format!("give up place {number}")),
                 Action::GiveUp { reason, .. } => self.told.push(format!("give up: {reason}")),
             }
         }
@@ -104,7 +109,7 @@ impl Bench {
 
     /// The longest wait of the back-off's jitter.
     fn exit(&mut self, worker: usize, exit: Exit) {
-        self.machine.handle_end(self.id(worker), &End::Exited(exit), self.now, u64::MAX);
+        self.machine.handle_end(self.id(worker), &WorkerEnd::Exited(exit), self.now, u64::MAX);
         self.collect();
     }
 
@@ -393,7 +398,7 @@ fn a_trial_that_is_committed_restarts_like_any_other() {
 #[test]
 fn a_worker_that_cannot_be_spawned_is_tried_again() {
     let mut bench = Bench::new(1, Phase::First);
-    let end = End::NotSpawned("too many processes".to_owned());
+    let end = WorkerEnd::NotSpawned("too many processes".to_owned());
     bench.machine.handle_end(bench.id(0), &end, bench.now, 0);
     bench.collect();
     assert_eq!(bench.told(), ["restart 1 in 50 ms: could not be spawned: too many processes"]);

@@ -7,11 +7,12 @@ use keepwarm_policy::backoff::{Backoff, Settings};
 
 use super::loss::AWAY_MAX;
 use super::{
-    Action, Death, End, Exit, KILL_AFTER, Recycled, StopSignal, UNKILLABLE_AFTER, WorkerId, WorkerState,
+    Action, Death, Exit, KILL_AFTER, RecycleReason, StopSignal, UNKILLABLE_AFTER, WorkerEnd, WorkerId,
+    WorkerState,
 };
 
-/// Where a worker is kept.
-pub(super) struct Place {
+/// The slot of one worker: its number, its back-off and when the next worker starts.
+pub(super) struct WorkerSlot {
     pub(super) number: u32,
     /// After workers that served nobody.
     pub(super) backoff: Backoff,
@@ -43,9 +44,9 @@ pub(super) struct Worker {
     /// When its start takes so long that it is said.
     pub(super) slow_boot_at: Option<Instant>,
     /// `Some`: it goes when its replacement is ready, for this reason.
-    pub(super) leaving: Option<Recycled>,
+    pub(super) leaving: Option<RecycleReason>,
     /// When it is to be replaced, for what.
-    pub(super) due: Option<(Instant, Recycled)>,
+    pub(super) due: Option<(Instant, RecycleReason)>,
     /// Its replacements could not be started: it is not tried again before.
     pub(super) kept_until: Option<Instant>,
     /// After how many requests it is to be replaced.
@@ -60,14 +61,14 @@ pub(super) struct Worker {
     pub(super) killed: bool,
     /// Was asked for its stack, and is killed when it has shown it.
     pub(super) shows_stack: bool,
-    pub(super) fate: Fate,
+    pub(super) end_reason: EndReason,
     /// It was to end anyway, and was killed before it did.
     pub(super) cut: Option<Death>,
 }
 
-/// Why a worker that ends, ends.
+/// Why a worker ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Fate {
+pub(super) enum EndReason {
     /// Nobody wanted it to.
     Unplanned,
     /// It is to end, and not to be replaced.
@@ -80,7 +81,7 @@ pub(super) enum Fate {
     Killed(Death, String),
 }
 
-impl Place {
+impl WorkerSlot {
     pub(super) fn new(number: u32, now: Instant) -> Self {
         Self {
             number,
@@ -114,7 +115,7 @@ impl Worker {
             withholds_since: None,
             killed: false,
             shows_stack: false,
-            fate: Fate::Unplanned,
+            end_reason: EndReason::Unplanned,
             cut: None,
         }
     }
@@ -131,7 +132,7 @@ impl Worker {
     /// SIGKILL is on its way. One that is to be followed by another is not waited for without an end.
     pub(super) fn enter_killed(&mut self, now: Instant) {
         self.killed = true;
-        let is_followed = self.fate != Fate::Planned;
+        let is_followed = self.end_reason != EndReason::Planned;
         self.enter(WorkerState::Stopping, is_followed.then(|| now + UNKILLABLE_AFTER), now);
     }
 
@@ -150,10 +151,10 @@ impl Worker {
     }
 
     /// It is going to be killed, for this.
-    pub(super) fn condemn(&mut self, death: Death, reason: &str) {
+    pub(super) fn expect_kill(&mut self, death: Death, reason: &str) {
         match self.state {
-            WorkerState::Starting => self.fate = Fate::Faulted(death, reason.to_owned()),
-            WorkerState::Ready => self.fate = Fate::Killed(death, reason.to_owned()),
+            WorkerState::Starting => self.end_reason = EndReason::Faulted(death, reason.to_owned()),
+            WorkerState::Ready => self.end_reason = EndReason::Killed(death, reason.to_owned()),
             WorkerState::Draining => self.cut = Some(death),
             WorkerState::Stopping | WorkerState::Dead => {}
         }
@@ -187,33 +188,39 @@ impl Worker {
             }
             WorkerState::Dead => {}
         }
-        self.fate = Fate::Planned;
+        self.end_reason = EndReason::Planned;
     }
 
     /// It asked for a replacement, and has not waited for it: with nothing left to do, it was told to go.
-    pub(super) fn left_as_asked(&self, end: &End) -> bool {
-        self.leaving == Some(Recycled::Asked)
-            && matches!(self.fate, Fate::Unplanned | Fate::Closed(_))
-            && matches!(end, End::Exited(exit) if !matches!(exit, Exit::Signal { .. }))
+    pub(super) fn left_as_asked(&self, end: &WorkerEnd) -> bool {
+        self.leaving == Some(RecycleReason::Requested)
+            && matches!(self.end_reason, EndReason::Unplanned | EndReason::Closed(_))
+            && matches!(end, WorkerEnd::Exited(exit) if !matches!(exit, Exit::Signal { .. }))
     }
 
-    pub(super) fn reason(&self, end: &End) -> String {
-        match (&self.fate, end) {
-            (_, End::NotSpawned(error)) => format!("could not be spawned: {error}"),
-            (Fate::Faulted(_, why) | Fate::Killed(_, why), End::Exited(exit)) => format!("{why}; {exit}"),
-            (Fate::Unplanned | Fate::Planned | Fate::Closed(_), End::Exited(exit)) => exit.to_string(),
+    pub(super) fn reason(&self, end: &WorkerEnd) -> String {
+        match (&self.end_reason, end) {
+            (_, WorkerEnd::NotSpawned(error)) => format!("could not be spawned: {error}"),
+            (EndReason::Faulted(_, why) | EndReason::Killed(_, why), WorkerEnd::Exited(exit)) => {
+                format!("{why}; {exit}")
+            }
+            (EndReason::Unplanned | EndReason::Planned | EndReason::Closed(_), WorkerEnd::Exited(exit)) => {
+                exit.to_string()
+            }
         }
     }
 
     /// Of what kind its end is; `None`: it was to end.
-    pub(super) fn death(&self, end: &End) -> Option<Death> {
-        match (&self.fate, end) {
+    pub(super) fn death(&self, end: &WorkerEnd) -> Option<Death> {
+        match (&self.end_reason, end) {
             _ if self.left_as_asked(end) => None,
-            (Fate::Planned, _) => self.cut,
-            (_, End::NotSpawned(_)) => Some(Death::Spawn),
-            (Fate::Faulted(death, _) | Fate::Killed(death, _), _) => Some(*death),
-            (Fate::Unplanned | Fate::Closed(_), End::Exited(Exit::Signal { .. })) => Some(Death::Signal),
-            (Fate::Unplanned | Fate::Closed(_), End::Exited(_)) => Some(Death::Exit),
+            (EndReason::Planned, _) => self.cut,
+            (_, WorkerEnd::NotSpawned(_)) => Some(Death::Spawn),
+            (EndReason::Faulted(death, _) | EndReason::Killed(death, _), _) => Some(*death),
+            (EndReason::Unplanned | EndReason::Closed(_), WorkerEnd::Exited(Exit::Signal { .. })) => {
+                Some(Death::Signal)
+            }
+            (EndReason::Unplanned | EndReason::Closed(_), WorkerEnd::Exited(_)) => Some(Death::Exit),
         }
     }
 }

@@ -8,38 +8,38 @@ use tokio::sync::oneshot;
 
 use super::{Control, now, stopped};
 use crate::supervisor::app::Phase;
-use crate::supervisor::{AppSpec, Recycled, ReloadReport, StartFailure};
+use crate::supervisor::{AppSpec, RecycleReason, ReloadReport, StartFailure};
 
-/// A reload that somebody asked for.
-pub(super) struct Asked {
+/// A requested reload, in the queue.
+pub(super) struct ReloadRequest {
     pub(super) apps: Vec<AppSpec>,
-    pub(super) extent: Extent,
+    pub(super) scope: ReloadScope,
     pub(super) reply: oneshot::Sender<Result<ReloadReport, StartFailure>>,
     pub(super) at: Instant,
 }
 
-/// What becomes of the apps that a reload does not name.
+/// What happens to apps that a reload does not name.
 #[derive(Copy, Clone, PartialEq, Eq)]
-pub(super) enum Extent {
+pub(super) enum ReloadScope {
     /// They end: the reload names all that is to run.
     All,
     /// They go on. It is one for their changed files.
     These,
 }
 
-/// The reload that is under way.
-pub(super) struct Trial {
+/// The reload that is in progress.
+pub(super) struct PendingReload {
     pub(super) generation: u64,
     pub(super) apps: BTreeSet<Arc<str>>,
-    extent: Extent,
+    scope: ReloadScope,
     pub(super) reply: oneshot::Sender<Result<ReloadReport, StartFailure>>,
-    pub(super) asked: Instant,
+    pub(super) requested_at: Instant,
 }
 
 impl Control {
     pub(super) fn start_trial(&mut self, now: Instant) {
         while self.trial.is_none()
-            && let Some(Asked { apps, extent, reply, at }) = self.queue.pop_front()
+            && let Some(ReloadRequest { apps, scope, reply, at }) = self.queue.pop_front()
         {
             let refused = if self.stopping.is_some() { Err(stopped(Arc::from(""), 0)) } else { check(&apps) };
             if let Err(failure) = refused {
@@ -49,17 +49,23 @@ impl Control {
             }
             self.generation += 1;
             let names = apps.iter().map(|spec| spec.name.clone()).collect();
-            self.trial = Some(Trial { generation: self.generation, apps: names, extent, reply, asked: at });
+            self.trial = Some(PendingReload {
+                generation: self.generation,
+                apps: names,
+                scope,
+                reply,
+                requested_at: at,
+            });
             for mut spec in apps {
                 let serving = self.current.get(&spec.name).map(|&generation| (spec.name.clone(), generation));
-                if let (Extent::These, Some(key)) = (extent, serving)
+                if let (ReloadScope::These, Some(key)) = (scope, serving)
                     && let Some(running) = self.running.get_mut(&key)
                 {
                     running.machine.give_way(now);
                     let _ = running.drive(&self.context, now);
                 }
                 self.keep_size(&mut spec);
-                self.add(spec, Phase::Trial, extent == Extent::These, now);
+                self.add(spec, Phase::Trial, scope == ReloadScope::These, now);
             }
             self.finish_trial(now);
         }
@@ -76,16 +82,18 @@ impl Control {
         if !trial.apps.iter().all(ready) {
             return;
         }
-        let Some(Trial { generation, apps, extent, reply, asked }) = self.trial.take() else { return };
+        let Some(PendingReload { generation, apps, scope, reply, requested_at }) = self.trial.take() else {
+            return;
+        };
         // Before the old generation is retired: at every moment somebody takes requests.
         self.context.links.promote(&apps, generation);
         let mut old = std::mem::take(&mut self.current);
-        if extent == Extent::These {
+        if scope == ReloadScope::These {
             self.current = old.extract_if(.., |app, _| !apps.contains(app)).collect();
         }
-        if extent == Extent::All {
+        if scope == ReloadScope::All {
             // What is told of an app that is gone goes with it.
-            self.past.retain(|app, _| apps.contains(app));
+            self.history.retain(|app, _| apps.contains(app));
         }
         self.current.extend(apps.iter().map(|app| (app.clone(), generation)));
         for app in &apps {
@@ -96,7 +104,7 @@ impl Control {
         for key in &old {
             self.context.links.set_failed(key.0, None);
         }
-        let why = if extent == Extent::These { Recycled::Watch } else { Recycled::Reload };
+        let why = if scope == ReloadScope::These { RecycleReason::Watch } else { RecycleReason::Reload };
         let removed = old.keys().filter(|app| !apps.contains(*app)).cloned().collect();
         for key in old {
             if let Some(running) = self.running.get_mut(&key) {
@@ -105,7 +113,8 @@ impl Control {
             }
         }
         let apps = apps.into_iter().collect();
-        let report = ReloadReport { generation, apps, removed, took: now.saturating_duration_since(asked) };
+        let report =
+            ReloadReport { generation, apps, removed, took: now.saturating_duration_since(requested_at) };
         tracing::info!(
             target: "keepwarm::supervisor",
             generation, took_ms = report.took.as_millis(), "reloaded: new workers serve, old ones drain"
@@ -115,7 +124,7 @@ impl Control {
 
     /// The new generation goes, the old one stays.
     pub(super) fn end_trial(&mut self, failure: StartFailure) {
-        let Some(Trial { generation, apps, reply, .. }) = self.trial.take() else { return };
+        let Some(PendingReload { generation, apps, reply, .. }) = self.trial.take() else { return };
         let now = now();
         for app in apps {
             if let Some(running) = self.running.get_mut(&(app, generation)) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Control, Running};
+use super::{Control, RunningGeneration};
 use crate::supervisor::app::{Phase, Tally};
 use crate::supervisor::spawn::Order;
 use crate::supervisor::{AppSnapshot, FailedApp, LastDeath, Snapshot};
@@ -15,7 +15,7 @@ impl Control {
             Some(FailedApp { app: app.clone(), reason: reason.clone() })
         });
         Snapshot {
-            workers: self.running.values().flat_map(Running::snapshot).collect(),
+            workers: self.running.values().flat_map(RunningGeneration::snapshot).collect(),
             apps: self.current.iter().map(|(app, &generation)| self.app(app, generation)).collect(),
             failed: failed.collect(),
         }
@@ -24,7 +24,7 @@ impl Control {
     /// Lets go of generations that are over, and keeps what is to be told of them.
     pub(super) fn forget_over(&mut self) {
         let current = &self.current;
-        let is_over = |(app, generation): &(Arc<str>, u64), running: &mut Running| {
+        let is_over = |(app, generation): &(Arc<str>, u64), running: &mut RunningGeneration| {
             running.machine.is_over() && current.get(app) != Some(generation)
         };
         let over: Vec<_> = self.running.extract_if(.., is_over).collect();
@@ -36,37 +36,37 @@ impl Control {
                 let _ = self.context.orders.send(Order::KillLeft(app.clone()));
             }
             if current.contains_key(&app) {
-                self.past.entry(app).or_default().add(running.machine.tally(), generation);
+                self.history.entry(app).or_default().add(running.machine.tally(), generation);
             }
         }
     }
 
     fn app(&self, app: &Arc<str>, generation: u64) -> AppSnapshot {
         let serving = self.running.get(&(app.clone(), generation));
-        let mut past = self.past.get(app).cloned().unwrap_or_default();
+        let mut history = self.history.get(app).cloned().unwrap_or_default();
         for ((_, generation), running) in self.running.iter().filter(|((name, _), _)| name == app) {
-            past.add(running.machine.tally(), *generation);
+            history.add(running.machine.tally(), *generation);
         }
         AppSnapshot {
             app: app.clone(),
             generation,
             target: serving.map_or(0, |running| running.machine.target()),
             scaling: serving.and_then(|running| running.spec.scaling),
-            recycles: past.tally.recycles,
-            deaths: past.tally.deaths,
-            last_death: past.last,
+            recycles: history.tally.recycles,
+            deaths: history.tally.deaths,
+            last_death: history.last,
         }
     }
 }
 
-/// What has happened in several generations of an app.
+/// The tally of the earlier generations of an app.
 #[derive(Clone, Default)]
-pub(super) struct Past {
+pub(super) struct AppHistory {
     tally: Tally,
     last: Option<LastDeath>,
 }
 
-impl Past {
+impl AppHistory {
     fn add(&mut self, tally: &Tally, generation: u64) {
         self.tally.recycles.add_all(&tally.recycles);
         self.tally.deaths.add_all(&tally.deaths);

@@ -18,7 +18,7 @@ use std::path::Path;
 use rustix::process::Pid;
 
 /// Inode numbers are given away again; together with the time of its last change, one is a file for certain.
-type Identity = [i64; 4];
+type FileIdentity = [i64; 4];
 
 pub(in super::super) fn add_group(group: Pid) -> Vec<u8> {
     format!("+{}\n", group.as_raw_nonzero()).into_bytes()
@@ -64,22 +64,22 @@ fn with_path(start: String, file: &Path) -> Vec<u8> {
     line
 }
 
-fn identity(file: &Path) -> Option<Identity> {
+fn identity(file: &Path) -> Option<FileIdentity> {
     let about = std::fs::symlink_metadata(file).ok()?;
     Some([about.dev().cast_signed(), about.ino().cast_signed(), about.mtime(), about.mtime_nsec()])
 }
 
-/// The groups to kill, the files to remove, and the line that is still coming.
+/// The groups to kill, the files to remove, and the line that is still incomplete.
 #[derive(Default)]
-pub(super) struct List {
+pub(super) struct CleanupList {
     pub(super) groups: HashSet<Pid>,
-    files: HashMap<Vec<u8>, Identity>,
+    files: HashMap<Vec<u8>, FileIdentity>,
     folders: HashSet<Vec<u8>>,
     pub(super) marks: HashSet<String>,
     line: Vec<u8>,
 }
 
-impl List {
+impl CleanupList {
     pub(super) fn handle_bytes(&mut self, bytes: &[u8]) {
         for &byte in bytes {
             if byte == b'\n' {
@@ -127,7 +127,7 @@ fn group(number: &[u8]) -> Option<Pid> {
     Pid::from_raw(number.cast_signed()).filter(|_| number > 1)
 }
 
-fn file(rest: &[u8]) -> Option<(Vec<u8>, Identity)> {
+fn file(rest: &[u8]) -> Option<(Vec<u8>, FileIdentity)> {
     let mut parts = rest.splitn(5, |&byte| byte == b' ');
     let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse::<i64>().ok();
     let identity = [number()?, number()?, number()?, number()?];
@@ -139,8 +139,8 @@ fn file(rest: &[u8]) -> Option<(Vec<u8>, Identity)> {
 mod tests {
     use super::*;
 
-    fn list(lines: &[Vec<u8>]) -> List {
-        let mut list = List::default();
+    fn list(lines: &[Vec<u8>]) -> CleanupList {
+        let mut list = CleanupList::default();
         lines.iter().for_each(|line| list.handle_bytes(line));
         list
     }

@@ -3,7 +3,7 @@ use super::*;
 /// The lines of `input`, fed in pieces of `step` bytes.
 fn lines(input: &[u8], step: usize) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
-    let mut lines = Lines::default();
+    let mut lines = LineSplitter::default();
     for piece in input.chunks(step) {
         lines.handle_bytes(piece, |line| found.push(line.to_vec()));
     }
@@ -57,24 +57,24 @@ fn bytes_that_are_no_text_are_split_too() {
 
 #[test]
 fn what_is_kept_is_bounded_and_begins_with_a_line() {
-    let kept = Kept::new(true);
+    let boot_output = BootOutput::new(true);
     for number in 0..20_000 {
-        kept.handle_bytes(format!("line {number}\n").as_bytes());
+        boot_output.handle_bytes(format!("line {number}\n").as_bytes());
     }
-    let bytes = kept.take_bytes();
+    let bytes = boot_output.take_bytes();
     assert!(bytes.len() <= KEPT_MAX && bytes.len() > KEPT_MAX - 20);
     assert!(bytes.starts_with(b"line ") && bytes.ends_with(b"line 19999\n"));
 }
 
 #[test]
 fn nothing_is_kept_after_the_boot() {
-    let source = Source { app: Arc::from("shop"), worker: 1, pid: 2 };
-    let kept = Kept::new(true);
-    kept.handle_bytes(b"boot\n");
-    kept.handle_record(&source, Level::INFO, b"boot");
-    assert!(kept.hold_until().is_some());
-    kept.finish_boot(&source);
-    assert!(kept.hold_until().is_none());
-    kept.handle_bytes(b"later\n");
-    assert_eq!(kept.take_bytes(), b"");
+    let source = OutputSource { app: Arc::from("shop"), worker: 1, pid: 2 };
+    let boot_output = BootOutput::new(true);
+    boot_output.handle_bytes(b"boot\n");
+    boot_output.handle_record(&source, Level::INFO, b"boot");
+    assert!(boot_output.hold_until().is_some());
+    boot_output.finish_boot(&source);
+    assert!(boot_output.hold_until().is_none());
+    boot_output.handle_bytes(b"later\n");
+    assert_eq!(boot_output.take_bytes(), b"");
 }

@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
-use super::{Context, GivenUp, Running};
+use super::{AppFailure, Context, RunningGeneration};
 use crate::supervisor::app::{Action, SLOW_BOOT, StopSignal, WorkerId};
-use crate::supervisor::{Contact, Death, Exit, Reason, Verdict, signals};
+use crate::supervisor::{Death, Exit, KillReason, Reason, WorkerInterface, signals};
 
-impl Running {
-    pub(super) fn perform(&mut self, action: Action, context: &Context, now: Instant) -> Option<GivenUp> {
+impl RunningGeneration {
+    pub(super) fn perform(&mut self, action: Action, context: &Context, now: Instant) -> Option<AppFailure> {
         match action {
             Action::Spawn { id, number, quiet } => self.spawn(id, number, quiet, context, now),
             Action::Recycle { id, why, detail } => {
@@ -60,11 +60,11 @@ impl Running {
                     "worker still loading after {SLOW_BOOT:?}; its stack follows if its adapter can print it"
                 );
                 // An adapter that has not come to itself yet would be ended by the question.
-                if self.spec.contact == Contact::Wire && pid.is_some_and(signals::catches_quit) {
+                if self.spec.interface == WorkerInterface::Wire && pid.is_some_and(signals::catches_quit) {
                     drop(self.ask_for_stack(id));
                 }
             }
-            Action::GiveUpPlace { id, number, reason } => {
+            Action::GiveUpSlot { id, number, reason } => {
                 tracing::error!(
                     target: "keepwarm::supervisor",
                     app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation, reason,
@@ -88,7 +88,7 @@ impl Running {
     }
 
     fn stop(&mut self, id: WorkerId, signal: StopSignal, why: &str, context: &Context) {
-        self.condemn(id);
+        self.expect_kill(id);
         self.record(id, &format!("worker {why}: sending {}", signal.name()));
         match signal {
             StopSignal::Quit => self.see_stack(id, context),
@@ -103,18 +103,18 @@ impl Running {
         }
     }
 
-    fn given_up(&self, id: WorkerId, number: u32, reason: String, exit: Option<Exit>) -> Option<GivenUp> {
+    fn given_up(&self, id: WorkerId, number: u32, reason: String, exit: Option<Exit>) -> Option<AppFailure> {
         let process = self.processes.get(&id)?;
         let source = process.spawned.as_ref().map(|handle| handle.source.clone());
-        Some(GivenUp { number, reason, exit, kept: process.kept.clone(), source })
+        Some(AppFailure { number, reason, exit, boot_output: process.boot_output.clone(), source })
     }
 
     /// A worker that is made to end is given nothing more; one that was still starting, nothing at all: its HELLO may be on its way.
-    fn condemn(&self, id: WorkerId) {
+    fn expect_kill(&self, id: WorkerId) {
         let Some(link) = self.handle(id).and_then(|handle| handle.link.as_ref()) else { return };
         match self.machine.doom(id) {
-            Some(Death::Timeout) => link.condemn(Verdict::TimedOut),
-            Some(Death::Memory) => link.condemn(Verdict::Memory),
+            Some(Death::Timeout) => link.expect_kill(KillReason::TimedOut),
+            Some(Death::Memory) => link.expect_kill(KillReason::Memory),
             Some(_) | None => link.retire(),
         }
     }

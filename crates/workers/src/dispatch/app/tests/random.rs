@@ -6,7 +6,7 @@ use keepwarm_net::Remote;
 use keepwarm_wire::encode::encode_busy;
 
 use super::*;
-use crate::supervisor::Verdict;
+use crate::supervisor::KillReason;
 
 const SEEDS: u64 = 600;
 const STEPS: usize = 120;
@@ -16,13 +16,14 @@ struct Worker {
     streams: u32,
     ready: bool,
     /// It was retired, has asked to go, or is about to be killed.
-    told: Option<Told>,
+    departure: Option<Departure>,
     dead: bool,
     busy: bool,
 }
 
+/// Why a worker is leaving.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Told {
+enum Departure {
     Retired,
     Closed,
     Condemned,
@@ -74,12 +75,15 @@ impl World {
     fn adopt(&mut self, generation: u64) {
         let link = self.bench.adopt(generation);
         let streams = 1 + u32::try_from(self.next(3)).unwrap();
-        self.workers.push(Worker { link, streams, ready: false, told: None, dead: false, busy: false });
+        self.workers.push(Worker { link, streams, ready: false, departure: None, dead: false, busy: false });
     }
 
     /// It takes requests, as far as it has room.
     fn serves(&self, worker: &Worker) -> bool {
-        worker.ready && worker.told.is_none() && !worker.dead && worker.link.key.generation <= self.promoted
+        worker.ready
+            && worker.departure.is_none()
+            && !worker.dead
+            && worker.link.key.generation <= self.promoted
     }
 
     /// One of those that `which` holds for.
@@ -103,8 +107,8 @@ impl World {
             }
             14 => {
                 if let Some(at) = self.pick(|worker| !worker.dead) {
-                    self.workers[at].told = Some(Told::Condemned);
-                    self.workers[at].link.condemn(Verdict::Memory);
+                    self.workers[at].departure = Some(Departure::Condemned);
+                    self.workers[at].link.expect_kill(KillReason::Memory);
                 }
             }
             15 => self.die(),
@@ -145,13 +149,14 @@ impl World {
     }
 
     fn drain_of_its_own(&mut self) {
-        let Some(at) = self.pick(|worker| worker.ready && !worker.dead && worker.told != Some(Told::Closed))
+        let Some(at) =
+            self.pick(|worker| worker.ready && !worker.dead && worker.departure != Some(Departure::Closed))
         else {
             return;
         };
         // Once: twice would be a fault.
-        if self.workers[at].told != Some(Told::Condemned) {
-            self.workers[at].told = Some(Told::Closed);
+        if self.workers[at].departure != Some(Departure::Condemned) {
+            self.workers[at].departure = Some(Departure::Closed);
             let link = Arc::clone(&self.workers[at].link);
             let mut bytes = Vec::new();
             encode_drain(&mut bytes);
@@ -166,7 +171,7 @@ impl World {
     }
 
     fn retire(&mut self, at: usize) {
-        self.workers[at].told.get_or_insert(Told::Retired);
+        self.workers[at].departure.get_or_insert(Departure::Retired);
         self.workers[at].link.retire();
     }
 
@@ -177,10 +182,10 @@ impl World {
         self.workers[at].dead = true;
         let link = Arc::clone(&self.workers[at].link);
         self.bench.app.remove(&link);
-        let remains = link.die(unread);
-        for (stream, call) in remains.calls {
-            let unprocessed = remains.unread == Some(stream) || !call.is_in_work();
-            call.put(Item::Lost { unprocessed, verdict: None });
+        let orphans = link.die(unread);
+        for (stream, call) in orphans.calls {
+            let unprocessed = orphans.unread == Some(stream) || !call.is_in_work();
+            call.put(Item::Lost { unprocessed, kill_reason: None });
         }
     }
 
@@ -208,7 +213,7 @@ impl World {
     fn finish_reload(&mut self) {
         let Some(generation) = self.trial else { return };
         let of_it = |worker: &&Worker| worker.link.key.generation == generation;
-        let good = |worker: &Worker| worker.ready && !worker.dead && worker.told.is_none();
+        let good = |worker: &Worker| worker.ready && !worker.dead && worker.departure.is_none();
         if !self.workers.iter().filter(of_it).all(good) {
             return self.fail_reload();
         }
@@ -226,13 +231,13 @@ impl World {
         let at = self.next(waits.len().max(1));
         let Some(client) = waits.get(at).map(|&at| &mut self.clients[at]) else { return };
         client.outcome = Some("left");
-        use crate::dispatch::call::Place;
+        use crate::dispatch::call::CallState;
         match client.call.abandon() {
-            Place::Given(link, stream) => {
+            CallState::Given(link, stream) => {
                 link.reset(stream, keepwarm_wire::frame::ResetCode::CANCELLED, "the client has gone");
             }
-            Place::Waiting => self.bench.app.forget(&client.call),
-            Place::Abandoned => {}
+            CallState::Waiting => self.bench.app.forget(&client.call),
+            CallState::Abandoned => {}
         }
     }
 
@@ -252,7 +257,7 @@ impl World {
 
     /// The supervisor has no worker of the app, and tries no more.
     fn give_up(&mut self) {
-        if !self.workers.iter().any(|worker| !worker.dead && worker.told.is_none()) {
+        if !self.workers.iter().any(|worker| !worker.dead && worker.departure.is_none()) {
             self.bench.app.set_failed(Some("it does not start"));
         }
     }
@@ -291,19 +296,19 @@ impl World {
         self.check_given(served_before, &served, context);
         let state = self.bench.app.state();
         let mut in_work = 0;
-        for (link, taken, places) in state.queue.places() {
+        for (link, taken, slots) in state.queue.slots() {
             let inner = link.lock();
-            let held = inner.session.open_streams() + usize::from(inner.tail.is_some());
+            let held = inner.session.open_streams() + usize::from(inner.post_response.is_some());
             assert_eq!(taken, held, "{context}: places of worker {}", link.key.pid);
             in_work += taken;
-            let idle = taken < places && served.contains(&link.key.pid);
+            let idle = taken < slots && served.contains(&link.key.pid);
             assert!(!idle || state.queue.waiting() == 0, "{context}: worker {} idles", link.key.pid);
         }
         assert_eq!(state.queue.in_work(), in_work, "{context}: places are lost");
         let seated: Vec<u32> = state.queue.serving().map(|link| link.key.pid).collect();
         assert!(served.iter().all(|pid| seated.contains(pid)), "{context}: {served:?} serve, of {seated:?}");
         assert_eq!(served.len(), seated.len(), "{context}: {served:?} serve, and not {seated:?}");
-        for early in &state.early {
+        for early in &state.pending {
             let key = &early.link.key;
             assert!(
                 Some(key.generation) == self.trial && !early.link.is_retired(),
@@ -316,11 +321,15 @@ impl World {
         drop(state);
         for worker in self.workers.iter().filter(|worker| worker.ready && !worker.dead) {
             let inner = worker.link.lock();
-            let empty = inner.session.open_streams() == 0 && inner.tail.is_none();
+            let empty = inner.session.open_streams() == 0 && inner.post_response.is_none();
             let draining = inner.session.is_draining();
-            let done = matches!(worker.told, Some(Told::Retired | Told::Closed)) && empty;
+            let done = matches!(worker.departure, Some(Departure::Retired | Departure::Closed)) && empty;
             assert!(!done || draining, "{context}: worker {} waits for DRAIN", worker.link.key.pid);
-            assert!(worker.told.is_some() || !draining, "{context}: DRAIN to worker {}", worker.link.key.pid);
+            assert!(
+                worker.departure.is_some() || !draining,
+                "{context}: DRAIN to worker {}",
+                worker.link.key.pid
+            );
         }
     }
 
@@ -334,12 +343,13 @@ impl World {
                     self.workers.iter().find(|worker| worker.link.key.pid == pid).expect("its worker");
                 assert!(!worker.dead, "{context}: given to a dead worker");
                 let serves = before.contains(&pid) || now.contains(&pid);
-                let last = worker.told == Some(Told::Retired) && (before.is_empty() || now.is_empty());
+                let last =
+                    worker.departure == Some(Departure::Retired) && (before.is_empty() || now.is_empty());
                 let promoted = worker.link.key.generation <= self.promoted;
                 assert!(
                     serves || last && promoted,
                     "{context}: worker {pid} was told to go ({:?})",
-                    worker.told
+                    worker.departure
                 );
             }
             client.at = at;

@@ -15,7 +15,7 @@ fn no_order_of_events_breaks_the_invariants() {
         };
         let workers = 1 + next(3);
         let phase = if next(2) == 0 { Phase::First } else { Phase::Trial };
-        let around = Surroundings { seed, cores: 1 + next(4), hurry: next(4) == 0 };
+        let around = GenerationContext { seed, cores: 1 + next(4), hurry: next(4) == 0 };
         let recycling = Recycling {
             max_requests: Some(100),
             max_age: (next(2) == 0).then_some(secs(30)),
@@ -96,30 +96,29 @@ impl Bench {
 fn check(bench: &Bench, context: &str) {
     let machine = &bench.machine;
     let given_up = matches!(machine.phase, Phase::Failed(_))
-        || machine.places.iter().any(|place| place.given_up && place.service.failures() > 0);
+        || machine.slots.iter().any(|slot| slot.given_up && slot.service.failures() > 0);
     assert!(!given_up || !machine.has_served, "{context}: given up, though it has served");
-    for place in &machine.places {
-        let number = place.number;
+    for slot in &machine.slots {
+        let number = slot.number;
         let here = machine.workers.values().filter(|worker| worker.number == number);
         let stays = here.filter(|worker| worker.is_wanted() && worker.leaving.is_none()).count();
         assert!(stays <= 1, "{context}: two workers serve place {number}");
         let lively = matches!(machine.phase, Phase::First | Phase::Trial | Phase::Serving);
         let anyone = machine.workers.values().any(|worker| worker.number == number);
         assert!(
-            !lively || place.given_up || place.spawn_at.is_some() || anyone,
+            !lively || slot.given_up || slot.spawn_at.is_some() || anyone,
             "{context}: place {number} is forgotten"
         );
-        assert!(lively || place.spawn_at.is_none(), "{context}: a start after the end");
+        assert!(lively || slot.spawn_at.is_none(), "{context}: a start after the end");
     }
     for worker in machine.workers.values() {
         let waits = matches!(worker.state, WorkerState::Starting | WorkerState::Draining);
         assert!(!waits || worker.deadline.is_some(), "{context}: a worker that nothing ends");
     }
-    let replaced = machine
-        .workers
-        .values()
-        .filter(|worker| worker.is_ready() && worker.leaving.is_some_and(|why| why != Recycled::Asked));
+    let replaced = machine.workers.values().filter(|worker| {
+        worker.is_ready() && worker.leaving.is_some_and(|why| why != RecycleReason::Requested)
+    });
     assert!(replaced.count() <= 1, "{context}: more than one is being replaced");
-    let first = machine.places.iter().map(|place| place.number).collect::<Vec<_>>();
+    let first = machine.slots.iter().map(|slot| slot.number).collect::<Vec<_>>();
     assert!(!first.is_empty() && first.is_sorted(), "{context}: {first:?}");
 }

@@ -74,7 +74,7 @@ fn a_worker_that_has_taken_its_requests_goes_on_until_its_replacement_is_ready()
     assert_eq!(bench.state(1), WorkerState::Ready);
     bench.ready(2);
     assert_eq!(bench.told(), ["retire 1"]);
-    assert_eq!(bench.machine.tally().recycles.of(Recycled::Requests), 1);
+    assert_eq!(bench.machine.tally().recycles.of(RecycleReason::Requests), 1);
     bench.exit(1, Exit::Status(0));
     assert_eq!(bench.told(), [""; 0]);
     assert_eq!(bench.machine.tally().deaths.total(), 0);
@@ -115,7 +115,7 @@ fn age_is_counted_from_ready_and_workers_that_started_together_go_one_by_one() {
         assert!(told[0].starts_with("retire "), "{told:?}");
         assert_eq!(told.len(), if next < 5 { 2 } else { 1 }, "{told:?}");
     }
-    assert_eq!(bench.machine.tally().recycles.of(Recycled::Age), 3);
+    assert_eq!(bench.machine.tally().recycles.of(RecycleReason::Age), 3);
     bench.pass(secs(800));
     assert_eq!(bench.spawned.len(), 6, "the new ones are young");
 }
@@ -293,7 +293,7 @@ fn a_worker_that_has_asked_may_end_before_its_replacement_is_ready() {
         bench.ready(worker + 1);
     }
     assert_eq!(bench.machine.tally().deaths.of(Death::Exit), 0);
-    assert_eq!(bench.machine.tally().recycles.of(Recycled::Asked), 20);
+    assert_eq!(bench.machine.tally().recycles.of(RecycleReason::Requested), 20);
 }
 
 #[test]
@@ -332,7 +332,7 @@ fn deaths_are_counted_by_kind_and_planned_ends_are_not() {
     bench.pass(secs(61));
     bench.exit(3, KILLED);
     bench.pass(secs(1));
-    bench.machine.handle_end(bench.id(4), &End::NotSpawned("no".to_owned()), bench.now, 0);
+    bench.machine.handle_end(bench.id(4), &WorkerEnd::NotSpawned("no".to_owned()), bench.now, 0);
     bench.collect();
     let deaths = bench.machine.tally().deaths;
     for (death, count) in

@@ -141,7 +141,7 @@ impl App {
             let wanted = machine.workers.values().filter(|worker| worker.is_wanted()).count();
             assert_eq!(wanted, 0, "{context}: workers of a generation that is over");
             assert!(
-                machine.places.iter().all(|place| place.spawn_at.is_none()),
+                machine.slots.iter().all(|slot| slot.spawn_at.is_none()),
                 "{context}: a start after the end"
             );
             // Each is waited for no longer than its deadline says, or was killed.

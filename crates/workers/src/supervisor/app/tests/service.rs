@@ -55,7 +55,7 @@ fn of_several_workers_that_die_of_requests_one_lives_or_starts_at_once() {
         }
     }
     assert_eq!(*bench.machine.phase(), Phase::Serving);
-    assert!(bench.machine.places.iter().all(|place| !place.given_up));
+    assert!(bench.machine.slots.iter().all(|slot| !slot.given_up));
 }
 
 #[test]

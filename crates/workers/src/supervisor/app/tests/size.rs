@@ -24,7 +24,7 @@ fn more_workers_start_at_once_and_fewer_finish_what_they_hold() {
     assert!(!bench.machine.is_starting());
     bench.resize(1);
     assert_eq!(bench.told(), ["retire 3", "retire 2", "retire 1"]);
-    assert_eq!(bench.machine.tally().recycles.of(Recycled::Scale), 3);
+    assert_eq!(bench.machine.tally().recycles.of(RecycleReason::Scale), 3);
     assert_eq!(bench.numbers(), [1, 2, 3, 4], "they are shown while they finish");
     for worker in 1..4 {
         bench.exit(worker, Exit::Status(0));
@@ -98,7 +98,8 @@ fn a_trial_and_a_generation_that_ends_keep_their_number() {
 #[test]
 fn beside_others_half_of_the_cores_start_workers_at_a_time() {
     for (cores, at_once) in [(1, 1), (2, 1), (4, 2), (8, 4)] {
-        let mut bench = Bench::around(6, Phase::Trial, Surroundings { seed: 1, cores, hurry: false }, |_| {});
+        let mut bench =
+            Bench::around(6, Phase::Trial, GenerationContext { seed: 1, cores, hurry: false }, |_| {});
         assert_eq!(bench.spawned.len(), at_once, "{cores} cores");
         assert!(bench.quiet.iter().all(|&quiet| quiet));
         for worker in 0..6 {
@@ -112,7 +113,8 @@ fn beside_others_half_of_the_cores_start_workers_at_a_time() {
 
 #[test]
 fn a_trial_in_a_hurry_takes_over_with_its_first_worker() {
-    let mut bench = Bench::around(3, Phase::Trial, Surroundings { seed: 1, cores: 8, hurry: true }, |_| {});
+    let mut bench =
+        Bench::around(3, Phase::Trial, GenerationContext { seed: 1, cores: 8, hurry: true }, |_| {});
     assert_eq!(bench.quiet, [false], "the others would fail in the same way");
     assert!(!bench.machine.may_take_over());
     bench.ready(0);
@@ -124,7 +126,8 @@ fn a_trial_in_a_hurry_takes_over_with_its_first_worker() {
 
 #[test]
 fn beside_a_worker_of_a_trial_that_ends_none_is_started() {
-    let mut bench = Bench::around(2, Phase::Trial, Surroundings { seed: 1, cores: 1, hurry: true }, |_| {});
+    let mut bench =
+        Bench::around(2, Phase::Trial, GenerationContext { seed: 1, cores: 1, hurry: true }, |_| {});
     bench.closed(0);
     assert_eq!(bench.spawned.len(), 1);
     bench.exit(0, CRASH);
@@ -150,7 +153,8 @@ fn what_gives_way_starts_nothing_while_somebody_serves() {
 
 #[test]
 fn a_trial_that_takes_long_goes_on_in_a_hurry() {
-    let mut bench = Bench::around(3, Phase::Trial, Surroundings { seed: 1, cores: 1, hurry: false }, |_| {});
+    let mut bench =
+        Bench::around(3, Phase::Trial, GenerationContext { seed: 1, cores: 1, hurry: false }, |_| {});
     bench.pass(secs(4));
     bench.ready(0);
     bench.pass(secs(4));
@@ -160,7 +164,8 @@ fn a_trial_that_takes_long_goes_on_in_a_hurry() {
 
 #[test]
 fn the_boot_timeout_of_a_worker_begins_with_its_start() {
-    let mut bench = Bench::around(2, Phase::Trial, Surroundings { seed: 1, cores: 1, hurry: false }, |_| {});
+    let mut bench =
+        Bench::around(2, Phase::Trial, GenerationContext { seed: 1, cores: 1, hurry: false }, |_| {});
     bench.pass(secs(50));
     bench.ready(0);
     bench.pass(secs(50));
@@ -171,7 +176,8 @@ fn the_boot_timeout_of_a_worker_begins_with_its_start() {
 
 #[test]
 fn a_trial_that_fails_starts_no_more() {
-    let mut bench = Bench::around(4, Phase::Trial, Surroundings { seed: 1, cores: 2, hurry: false }, |_| {});
+    let mut bench =
+        Bench::around(4, Phase::Trial, GenerationContext { seed: 1, cores: 2, hurry: false }, |_| {});
     bench.ready(0);
     bench.exit(1, CRASH);
     bench.exit(0, Exit::Status(0));

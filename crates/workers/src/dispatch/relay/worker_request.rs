@@ -17,22 +17,22 @@ use keepwarm_telemetry::stalls::Stall;
 use tokio::time::{Instant, Sleep};
 
 use super::super::app::App;
-use super::super::conversation::body::{Source, spool_failed};
+use super::super::conversation::body::{BodySource, spool_failed};
 use super::child::blame_if_dead;
-use super::place::Place;
-use super::{Dialect, Opening, Relay, Verdict, none};
-use super::{behind, leftover};
+use super::server::SlotGuard;
+use super::{AttemptResult, Dialect, HeadContext, Relay, none};
+use super::{behind, discard};
 
 /// Moved at a time.
 pub(super) const BLOCK: usize = 64 * 1024;
 /// How long a server may consider an expectation (`spec/http.md` §2).
 const EXPECT: Duration = Duration::from_millis(250);
 
-/// A request with a worker.
-pub(super) struct Talk<'t, 'a, 'c, C: Dialect> {
+/// One request at one worker: moves both messages.
+pub(super) struct WorkerRequest<'t, 'a, 'c, C: Dialect> {
     pub(super) relay: &'t mut Relay<'a, 'c, C>,
     /// None once the server has done its part, and for an application that responds by itself.
-    pub(super) place: Option<Place>,
+    pub(super) slot: Option<SlotGuard>,
     pub(super) lease: Option<Lease<C>>,
     /// The body is held back: the time the server has to say that it wants it.
     expects: Option<Pin<Box<Sleep>>>,
@@ -61,16 +61,16 @@ enum Step {
     Handed,
 }
 
-impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
-    pub(super) fn new(relay: &'t mut Relay<'a, 'c, C>, place: Place, lease: Lease<C>) -> Self {
-        Self { place: Some(place), ..Self::hijacked(relay, lease) }
+impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
+    pub(super) fn new(relay: &'t mut Relay<'a, 'c, C>, slot: SlotGuard, lease: Lease<C>) -> Self {
+        Self { slot: Some(slot), ..Self::hijacked(relay, lease) }
     }
 
     /// With an application that responds by itself, and takes no place.
     pub(super) fn hijacked(relay: &'t mut Relay<'a, 'c, C>, lease: Lease<C>) -> Self {
         Self {
             relay,
-            place: None,
+            slot: None,
             lease: Some(lease),
             expects: None,
             trailers: None,
@@ -87,27 +87,28 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
         let Some(lease) = &mut self.lease else { return };
         let relay = &mut *self.relay;
         // A script cannot be asked: the worker is free, and reading is what sends the `100`.
-        let asks = !C::BLOCKING && relay.exchange.awaits_continue() && matches!(relay.source, Source::Client);
+        let asks =
+            !C::BLOCKING && relay.exchange.awaits_continue() && matches!(relay.source, BodySource::Client);
         let expects = asks && !relay.app.servers.expectation().is_ignored(Instant::now().into_std());
         if asks && !expects {
             // Known to be ignored: answered for the server, at once.
             relay.exchange.request_mut().stalls.insert(Stall::ExpectationIgnored);
         }
         let upgrade = offered_protocols(relay.exchange);
-        let opening = Opening {
+        let context = HeadContext {
             framing: relay.framing(),
             expects,
             upgrade: (!upgrade.is_empty()).then_some(upgrade.as_slice()),
         };
         let request = relay.exchange.request();
-        lease.begin(|codec, out| codec.encode_request(out, request, &opening, &relay.aim));
+        lease.begin(|codec, out| codec.encode_request(out, request, &context, &relay.destination));
         match &relay.source {
-            Source::Frame(body) => {
+            BodySource::Frame(body) => {
                 lease.send(body);
                 lease.end(&none());
             }
-            Source::Client => lease.send(&relay.begun),
-            Source::Spool(..) | Source::Sent => {}
+            BodySource::Client => lease.send(&relay.begun),
+            BodySource::Spool(..) | BodySource::Sent => {}
         }
         self.expects = expects.then(|| Box::pin(tokio::time::sleep(EXPECT)));
         self.server_works();
@@ -116,7 +117,7 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
         }
     }
 
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Verdict> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<AttemptResult> {
         loop {
             if self.tunnel.is_some() {
                 return self.poll_tunnel(cx);
@@ -128,11 +129,11 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
                 continue;
             }
             if self.relay.exchange.over() {
-                return Poll::Ready(Verdict::Over);
+                return Poll::Ready(AttemptResult::Over);
             }
             if let Err(error) = self.poll_request(cx) {
                 self.relay.refuse_body(error);
-                return Poll::Ready(Verdict::Over);
+                return Poll::Ready(AttemptResult::Over);
             }
             match self.relay.exchange.poll_flush(cx) {
                 Poll::Ready(Err(gone)) => return self.client_gone(gone),
@@ -160,7 +161,7 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
     }
 
     /// From the server.
-    fn poll_response(&mut self, cx: &mut Context<'_>) -> Option<Verdict> {
+    fn poll_response(&mut self, cx: &mut Context<'_>) -> Option<AttemptResult> {
         while !self.complete {
             match self.has_room(cx) {
                 Ok(true) => {}
@@ -176,10 +177,10 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
                 }
                 Step::Still => {}
                 Step::Waiting => return None,
-                Step::Refused => return Some(Verdict::Over),
+                Step::Refused => return Some(AttemptResult::Over),
                 Step::Handed => {
                     self.leave_running();
-                    return Some(Verdict::Over);
+                    return Some(AttemptResult::Over);
                 }
                 Step::Failed(error) => return Some(self.failed(&error)),
             }
@@ -232,7 +233,7 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
         }
         let Some(lease) = &mut self.lease else { return Step::Waiting };
         let relay = &mut *self.relay;
-        if let Some(server) = self.place.as_ref().and_then(|place| place.link.server.as_ref()) {
+        if let Some(server) = self.slot.as_ref().and_then(|slot| slot.link.server.as_ref()) {
             server.handle_response();
         }
         // A body that is still to come would be that other request's. Then it is the client that is sent there.
@@ -275,13 +276,13 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
     fn handle_end(&mut self) {
         self.complete = true;
         self.tell_words();
-        if let (Some(lease), Some(place)) = (self.lease.take(), self.place.take()) {
+        if let (Some(lease), Some(slot)) = (self.lease.take(), self.slot.take()) {
             self.relay.call.abandon();
-            behind::finish(lease, place, (self.relay.request_timeout(), &self.relay.call.about));
+            behind::finish(lease, slot, (self.relay.request_timeout(), &self.relay.call.summary));
         }
         self.relay.ended = Some(Instant::now());
         self.relay.exchange.deadlines().set(Wait::Slow, None);
-        self.relay.app.handle_response(&self.relay.call.about);
+        self.relay.app.handle_response(&self.relay.call.summary);
         let trailers = self.trailers.take().unwrap_or_default();
         if self.relay.response.end(self.relay.exchange, trailers.iter()) {
             self.log_wrong_length();
@@ -296,19 +297,19 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
 
     /// What the server said beside its response is the app's log.
     fn tell_words(&mut self) {
-        if let (Some(lease), Some(place)) = (&mut self.lease, &self.place) {
-            leftover::tell(&place.link.key, &lease.codec().take_words());
+        if let (Some(lease), Some(slot)) = (&mut self.lease, &self.slot) {
+            discard::tell(&slot.link.key, &lease.codec().take_words());
         }
     }
 
     /// Nobody wants the rest of the response. A server that works on one request at a time keeps its place until it has come to its end.
     fn leave_running(&mut self) {
-        if let (true, Some(lease), Some(place)) = (C::BLOCKING, self.lease.take(), self.place.take()) {
+        if let (true, Some(lease), Some(slot)) = (C::BLOCKING, self.lease.take(), self.slot.take()) {
             // The place is not the request's any more, whose end would give it back.
             self.relay.call.abandon();
-            let source = std::mem::replace(&mut self.relay.source, Source::Sent);
-            let about = self.relay.call.about.clone();
-            leftover::run_out(lease, place, source, (self.relay.request_timeout(), about));
+            let source = std::mem::replace(&mut self.relay.source, BodySource::Sent);
+            let summary = self.relay.call.summary.clone();
+            discard::run_out(lease, slot, source, (self.relay.request_timeout(), summary));
         }
     }
 
@@ -321,11 +322,11 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
     }
 
     /// A part of the response is gone: its client must not take the rest for the whole.
-    fn lose_kept(&mut self, error: &SpoolError) -> Verdict {
+    fn lose_kept(&mut self, error: &SpoolError) -> AttemptResult {
         tracing::error!(app = %self.relay.app.name, id = %self.relay.id(), %error, "response cut: the part that its client had not read is lost");
         self.relay.fail(500, "spool_failed", "The server could not store the response.");
         self.leave_running();
-        Verdict::Over
+        AttemptResult::Over
     }
 
     /// To the server.
@@ -351,9 +352,9 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
         }
         self.block.clear();
         let read = match &mut relay.source {
-            Source::Frame(_) | Source::Sent => return Ok(false),
-            Source::Client => relay.exchange.poll_body(cx, &mut self.block, BLOCK),
-            Source::Spool(spool, _) => match spool.poll_read(cx, &mut self.block, BLOCK) {
+            BodySource::Frame(_) | BodySource::Sent => return Ok(false),
+            BodySource::Client => relay.exchange.poll_body(cx, &mut self.block, BLOCK),
+            BodySource::Spool(spool, _) => match spool.poll_read(cx, &mut self.block, BLOCK) {
                 Poll::Ready(Ok(_)) if spool.is_empty() => Poll::Ready(Ok(BodyProgress::Done)),
                 Poll::Ready(Ok(_)) => Poll::Ready(Ok(BodyProgress::More)),
                 Poll::Ready(Err(error)) => Poll::Ready(Err(spool_failed(relay.app, &error))),
@@ -364,12 +365,12 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
             self.starved = true;
             return Ok(false);
         };
-        let from_client = matches!(relay.source, Source::Client);
+        let from_client = matches!(relay.source, BodySource::Client);
         let done = progress? == BodyProgress::Done || (from_client && relay.exchange.body_done());
         relay.body_used = true;
         lease.send(&self.block);
         if done {
-            relay.source = Source::Sent;
+            relay.source = BodySource::Sent;
             match from_client {
                 true => lease.end(relay.exchange.trailers()),
                 false => lease.end(&none()),
@@ -393,35 +394,35 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
         true
     }
 
-    fn failed(&mut self, error: &ClientError) -> Verdict {
+    fn failed(&mut self, error: &ClientError) -> AttemptResult {
         self.tell_words();
-        let Some(mut lease) = self.lease.take() else { return Verdict::Over };
-        let Some(place) = self.place.take() else {
+        let Some(mut lease) = self.lease.take() else { return AttemptResult::Over };
+        let Some(slot) = self.slot.take() else {
             self.relay.hijacker_failed(error);
-            return Verdict::Over;
+            return AttemptResult::Over;
         };
-        if let Some(server) = &place.link.server {
-            server.note_lost(self.relay.call.about.clone());
+        if let Some(server) = &slot.link.server {
+            server.note_lost(self.relay.call.summary.clone());
         }
-        let child = lease.codec().line().map(|line| Arc::clone(line.child()));
+        let child = lease.codec().child_guard().map(|line| Arc::clone(line.child()));
         if let Some(child) = &child {
-            blame_if_dead(Arc::clone(child), Arc::clone(self.relay.app), self.relay.call.about.clone());
+            blame_if_dead(Arc::clone(child), Arc::clone(self.relay.app), self.relay.call.summary.clone());
         }
         let state = (lease.has_sent(), lease.idle().is_some());
         if let ClientError::NoResponse(_) = error
-            && let Some(why) = self.relay.may_be_given_again(&place.link, state, child.as_deref())
+            && let Some(why) = self.relay.may_be_given_again(&slot.link, state, child.as_deref())
         {
-            return Verdict::Again(why);
+            return AttemptResult::Again(why);
         }
-        self.relay.response_failed(error, &place);
-        Verdict::Over
+        self.relay.response_failed(error, &slot);
+        AttemptResult::Over
     }
 
     /// The connection to the server is closed with it: that is how HTTP/1 says so. A script that nobody can call off is left to end.
-    pub(super) fn client_gone(&mut self, gone: Gone) -> Poll<Verdict> {
+    pub(super) fn client_gone(&mut self, gone: Gone) -> Poll<AttemptResult> {
         self.relay.exchange.abort(gone.name());
         self.leave_running();
-        Poll::Ready(Verdict::Over)
+        Poll::Ready(AttemptResult::Over)
     }
 }
 

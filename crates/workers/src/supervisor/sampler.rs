@@ -15,8 +15,8 @@ pub(super) const LOAD_EVERY: Duration = Duration::from_millis(100);
 /// An idle worker is asked for a sign of life at every so many looks.
 pub(super) const PING_LOOKS: u64 = 5;
 
-/// A process to look at.
-pub(super) struct Subject {
+/// A process to sample.
+pub(super) struct SampleTarget {
     pub(super) app: Arc<str>,
     pub(super) generation: u64,
     pub(super) id: WorkerId,
@@ -25,41 +25,41 @@ pub(super) struct Subject {
     pub(super) has_children: bool,
 }
 
-/// A process and those that it keeps.
-pub(super) struct SeenWorker {
-    pub(super) subject: Subject,
+/// The memory of a process and of those that it keeps.
+pub(super) struct WorkerSample {
+    pub(super) subject: SampleTarget,
     pub(super) memory: Memory,
     pub(super) children: Vec<(u32, Memory)>,
 }
 
-/// What was seen.
-pub(super) struct Seen {
-    pub(super) workers: Vec<SeenWorker>,
+/// The samples of one round.
+pub(super) struct MemorySamples {
+    pub(super) workers: Vec<WorkerSample>,
     /// What could be had, in bytes.
     pub(super) available: Option<u64>,
 }
 
 /// There is no memory to look at.
 #[cfg(feature = "simulation")]
-pub(super) fn start(_: Vec<Subject>, seen: UnboundedSender<Seen>) {
+pub(super) fn start(_: Vec<SampleTarget>, samples: UnboundedSender<MemorySamples>) {
     // An error: the supervisor has gone.
-    let _ = seen.send(Seen { workers: Vec::new(), available: None });
+    let _ = samples.send(MemorySamples { workers: Vec::new(), available: None });
 }
 
 /// Looks at these, on a thread that may wait: the kernel makes a reader wait for a process that is changing its memory.
 #[cfg(not(feature = "simulation"))]
-pub(super) fn start(subjects: Vec<Subject>, seen: UnboundedSender<Seen>) {
+pub(super) fn start(subjects: Vec<SampleTarget>, samples: UnboundedSender<MemorySamples>) {
     tokio::task::spawn_blocking(move || {
-        let look = |subject: Subject| {
+        let look = |subject: SampleTarget| {
             let memory = super::memory::of_process(subject.pid)?;
             let children = match subject.has_children {
                 true => super::memory::of_children(subject.pid),
                 false => Vec::new(),
             };
-            Some(SeenWorker { subject, memory, children })
+            Some(WorkerSample { subject, memory, children })
         };
         let workers = subjects.into_iter().filter_map(look).collect();
         // An error: the supervisor has gone.
-        let _ = seen.send(Seen { workers, available: super::memory::available() });
+        let _ = samples.send(MemorySamples { workers, available: super::memory::available() });
     });
 }

@@ -11,10 +11,10 @@ use keepwarm_net::{AcquireError, Endpoint, Remote};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::super::app::{App, Places, Traits};
+use super::super::app::{App, WorkerCapabilities, WorkerCapacity};
 use super::super::link::Link;
 use super::ServerPolicy;
-use super::place::Server;
+use super::server::Server;
 use crate::supervisor::{WorkerKey, WorkerLink};
 
 /// Between two looks whether somebody listens again. Only the log and `keepwarm status` wait for it.
@@ -22,24 +22,24 @@ const LOOK: Duration = Duration::from_millis(250);
 /// How long it may take to accept a connection at such a look.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// An app's server that runs already, as a status shows it.
+/// The status of an external server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StandingServer {
+pub struct ExternalServerStatus {
     /// Where it listens.
     pub address: Endpoint,
     /// It took no connection when it was last tried.
     pub away: bool,
 }
 
-/// An app's server that runs already.
+/// A server that Keepwarm does not start, such as a running php-fpm.
 #[derive(Debug)]
-pub(in crate::dispatch) struct Standing {
+pub(in crate::dispatch) struct ExternalServer {
     endpoint: Endpoint,
-    places: usize,
+    slots: usize,
     link: Arc<Link>,
 }
 
-impl Standing {
+impl ExternalServer {
     /// Gives the app's requests to the server at `endpoint`, so many at once.
     pub(in crate::dispatch) fn begin(
         app: &Arc<App>,
@@ -53,12 +53,15 @@ impl Standing {
         let key = WorkerKey { app: Arc::clone(&app.name), number, generation: 0, pid: 0 };
         // Nobody supervises it.
         let (events, _) = mpsc::unbounded_channel();
-        let server = Server::standing(endpoint.clone());
+        let server = Server::external(endpoint.clone());
         server.settle(policy);
         let link = Arc::new(Link::new(key, app, remote.clone(), None, Some(server), events));
-        let places = policy.concurrency.max(1);
+        let slots = policy.concurrency.max(1);
         let language = format!("a server at {endpoint}");
-        app.welcome_worker(&link, Traits::new(Places { streams: places, ahead: 0 }, "fastcgi", &language));
+        app.welcome_worker(
+            &link,
+            WorkerCapabilities::new(WorkerCapacity { streams: slots, ahead: 0 }, "fastcgi", &language),
+        );
         let looking = Arc::downgrade(&link);
         remote.spawn(move || async move {
             while let Some(link) = looking.upgrade() {
@@ -68,12 +71,12 @@ impl Standing {
                 tokio::time::sleep(LOOK).await;
             }
         });
-        Self { endpoint: endpoint.clone(), places, link }
+        Self { endpoint: endpoint.clone(), slots, link }
     }
 
     /// Whether it is this one.
-    pub(in crate::dispatch) fn is(&self, endpoint: Option<&Endpoint>, places: usize) -> bool {
-        Some(&self.endpoint) == endpoint && self.places == places.max(1)
+    pub(in crate::dispatch) fn is(&self, endpoint: Option<&Endpoint>, slots: usize) -> bool {
+        Some(&self.endpoint) == endpoint && self.slots == slots.max(1)
     }
 
     /// It gets no more requests; those that it has are answered.
@@ -82,9 +85,9 @@ impl Standing {
     }
 
     /// What is known of it.
-    pub(in crate::dispatch) fn state(&self) -> StandingServer {
+    pub(in crate::dispatch) fn state(&self) -> ExternalServerStatus {
         let away = self.link.server.as_ref().is_some_and(|server| server.away.load(Ordering::Relaxed));
-        StandingServer { address: self.endpoint.clone(), away }
+        ExternalServerStatus { address: self.endpoint.clone(), away }
     }
 }
 

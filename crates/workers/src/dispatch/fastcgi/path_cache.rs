@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::script::Resolved;
+use super::script::ScriptLookup;
 
 /// How long a look is believed.
 const FRESH: Duration = Duration::from_secs(1);
@@ -19,23 +19,23 @@ const MAX_LENGTH: usize = 512;
 
 /// The paths of a site that were looked up lately. Shared by all threads.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct PathCache {
     paths: Mutex<Paths>,
 }
 
 /// What each led to, and when that was seen.
-type Paths = HashMap<Box<[u8]>, (Instant, Resolved)>;
+type Paths = HashMap<Box<[u8]>, (Instant, ScriptLookup)>;
 
-impl Known {
+impl PathCache {
     /// What the path led to when it was looked up, if that was lately.
-    pub(super) fn find(&self, path: &[u8], now: Instant) -> Option<Resolved> {
+    pub(super) fn find(&self, path: &[u8], now: Instant) -> Option<ScriptLookup> {
         let paths = self.lock();
         let (looked, resolved) = paths.get(path)?;
         is_fresh(*looked, now).then(|| resolved.clone())
     }
 
     /// Remembers what a path leads to.
-    pub(super) fn note(&self, path: &[u8], resolved: &Resolved, now: Instant) {
+    pub(super) fn note(&self, path: &[u8], resolved: &ScriptLookup, now: Instant) {
         if path.len() > MAX_LENGTH {
             return;
         }
@@ -65,28 +65,28 @@ mod tests {
 
     #[test]
     fn what_was_seen_is_believed_for_a_second() {
-        let (known, start) = (Known::default(), Instant::now());
+        let (known, start) = (PathCache::default(), Instant::now());
         assert_eq!(known.find(b"/blog", start), None);
-        known.note(b"/blog", &Resolved::NeedsSlash, start);
-        assert_eq!(known.find(b"/blog", start + FRESH / 2), Some(Resolved::NeedsSlash));
+        known.note(b"/blog", &ScriptLookup::NeedsSlash, start);
+        assert_eq!(known.find(b"/blog", start + FRESH / 2), Some(ScriptLookup::NeedsSlash));
         assert_eq!(known.find(b"/blog/", start), None);
         assert_eq!(known.find(b"/blog", start + FRESH), None);
     }
 
     #[test]
     fn no_client_makes_it_grow() {
-        let (known, start) = (Known::default(), Instant::now());
-        known.note(&[b'/'; MAX_LENGTH + 1], &Resolved::NeedsSlash, start);
+        let (known, start) = (PathCache::default(), Instant::now());
+        known.note(&[b'/'; MAX_LENGTH + 1], &ScriptLookup::NeedsSlash, start);
         assert_eq!(known.lock().len(), 0);
         for number in 0..3 * MAX_PATHS {
-            known.note(format!("/{number}").as_bytes(), &Resolved::NeedsSlash, start);
+            known.note(format!("/{number}").as_bytes(), &ScriptLookup::NeedsSlash, start);
             assert!(known.lock().len() <= MAX_PATHS);
         }
         // What is out of date goes first.
         let later = start + FRESH;
         known.paths.lock().unwrap().clear();
-        (0..MAX_PATHS).for_each(|n| known.note(format!("/{n}").as_bytes(), &Resolved::NeedsSlash, start));
-        known.note(b"/new", &Resolved::NeedsSlash, later);
+        (0..MAX_PATHS).for_each(|n| known.note(format!("/{n}").as_bytes(), &ScriptLookup::NeedsSlash, start));
+        known.note(b"/new", &ScriptLookup::NeedsSlash, later);
         assert_eq!(known.lock().len(), 1);
     }
 }

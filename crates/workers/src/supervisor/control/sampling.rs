@@ -1,31 +1,31 @@
 //! What is looked at now and then, in all apps.
 
 use super::{Control, now};
-use crate::supervisor::look::{self, Seen, SeenWorker};
+use crate::supervisor::sampler::{self, MemorySamples, WorkerSample};
 
 impl Control {
     /// Looks at every worker.
     pub(super) fn look(&mut self) {
         let now = now();
-        let count = self.looks.count;
-        self.looks.count = count.wrapping_add(1);
+        let count = self.sampling.count;
+        self.sampling.count = count.wrapping_add(1);
         let context = &self.context;
         let subjects =
             self.running.values_mut().flat_map(|running| running.look(count, context, now)).collect();
-        if !self.looks.under_way {
-            self.looks.under_way = true;
-            look::start(subjects, self.looks.seen.clone());
+        if !self.sampling.under_way {
+            self.sampling.under_way = true;
+            sampler::start(subjects, self.sampling.samples.clone());
         }
     }
 
-    pub(super) fn handle_seen(&mut self, seen: Seen) {
+    pub(super) fn handle_samples(&mut self, samples: MemorySamples) {
         let now = now();
-        self.looks.under_way = false;
-        self.looks.available = seen.available;
-        for SeenWorker { subject, memory, children } in seen.workers {
+        self.sampling.under_way = false;
+        self.sampling.available = samples.available;
+        for WorkerSample { subject, memory, children } in samples.workers {
             if let Some(running) = self.running.get_mut(&(subject.app, subject.generation)) {
                 running.handle_children(subject.id, &children);
-                running.handle_memory(subject.id, memory.with(&children), seen.available, now);
+                running.handle_memory(subject.id, memory.with(&children), samples.available, now);
             }
         }
     }
@@ -39,7 +39,7 @@ impl Control {
         let now = now();
         for ((app, generation), running) in &mut self.running {
             if running.is_scaled() && self.current.get(app) == Some(generation) {
-                running.scale(self.context.links.load(app), self.looks.available, now);
+                running.scale(self.context.links.load(app), self.sampling.available, now);
             }
         }
     }

@@ -19,27 +19,27 @@ use tokio::time::{Instant, Sleep};
 
 use super::Forward;
 use super::attempt::is_failure;
-use super::body::Gave;
-use super::clock::{Clock, Turn};
-use super::head::Opening;
-use super::hedge::{Rival, Runner};
-use crate::endpoints::{Signs, Visit};
+use super::body::BodyStep;
+use super::clock::{PhaseTimer, Turn};
+use super::head::HeadContext;
+use super::hedge::{HedgeTarget, HedgedAttempt};
+use crate::endpoints::{AttemptSignals, EndpointAttempt};
 
 /// How long an upstream may consider an expectation (`spec/http.md` §2).
 const EXPECT: Duration = Duration::from_millis(250);
 
-/// A request with an endpoint.
-pub(super) struct Talk<'t, 'a, 'c> {
+/// One request at one endpoint: moves both messages.
+pub(super) struct UpstreamRequest<'t, 'a, 'c> {
     pub(super) forward: &'t mut Forward<'a, 'c>,
     /// None once the upstream has done its part.
     pub(super) call: Option<Call>,
-    pub(super) visit: Visit,
+    pub(super) attempt: EndpointAttempt,
     /// `Host` for this endpoint.
     authority: Arc<str>,
     /// Which of the endpoints.
     index: usize,
     /// A second attempt beside this one.
-    rival: Rival<'a>,
+    hedged_attempt: HedgedAttempt<'a>,
     /// The body is held back: the time the upstream has to say that it wants it.
     pub(super) expects: Option<Pin<Box<Sleep>>>,
     trailers: Fields,
@@ -48,7 +48,7 @@ pub(super) struct Talk<'t, 'a, 'c> {
     pub(super) full: bool,
     /// Whose turn it is, as far as time goes.
     pub(super) turn: Turn,
-    pub(super) clock: Clock,
+    pub(super) clock: PhaseTimer,
     /// The upstream has said something, if not yet its response.
     pub(super) begun: bool,
     /// Bytes have moved since the time was looked at.
@@ -64,7 +64,7 @@ const SIGNS_OF_LIFE: u32 = 100;
 
 /// How an attempt ended.
 #[derive(Debug)]
-pub(super) enum End {
+pub(super) enum AttemptEnd {
     /// The response was passed on, or replaced by one of ours, or cut.
     Responded,
     /// No response will come, or not all of it.
@@ -79,38 +79,38 @@ pub(super) enum End {
     BadBody(BodyError),
 }
 
-/// What one part of the response led to.
-enum Step {
+/// The result of handling one part of the response.
+enum ResponseStep {
     Moved,
     /// Something came that is no progress, however often it comes.
     Still,
     Waiting,
-    End(End),
+    End(AttemptEnd),
 }
 
-impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
+impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
     pub(super) fn new(
         forward: &'t mut Forward<'a, 'c>,
-        visit: Visit,
+        attempt: EndpointAttempt,
         call: Call,
         authority: Arc<str>,
         index: usize,
     ) -> Self {
         let buffers = forward.exchange.request().passing.buffer_response == Some(true);
-        let rival = Rival::for_call(forward, forward.connected.unwrap_or_else(Instant::now));
+        let hedged_attempt = HedgedAttempt::for_call(forward, forward.connected.unwrap_or_else(Instant::now));
         Self {
             index,
-            rival,
+            hedged_attempt,
             forward,
             call: Some(call),
-            visit,
+            attempt,
             authority,
             expects: None,
             trailers: Fields::new(),
             response: ResponseBuffer::new(buffers),
             full: false,
             turn: Turn::Unknown,
-            clock: Clock::default(),
+            clock: PhaseTimer::default(),
             begun: false,
             moved: false,
             informed: 0,
@@ -123,13 +123,13 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
         let Some(call) = &mut self.call else { return };
         let forward = &mut *self.forward;
         let asks = forward.exchange.awaits_continue();
-        let expects = asks && !self.visit.state().expectation().is_ignored(Instant::now().into_std());
+        let expects = asks && !self.attempt.state().expectation().is_ignored(Instant::now().into_std());
         if asks && !expects {
             // Known to be ignored: answered for the upstream, at once.
             forward.exchange.request_mut().stalls.insert(Stall::ExpectationIgnored);
         }
         let upgrade = offered_protocols(forward.exchange);
-        let opening = Opening {
+        let context = HeadContext {
             scheme: forward.settings.scheme,
             authority: self.authority.as_bytes(),
             framing: forward.body.framing(),
@@ -137,7 +137,7 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
             upgrade: (!upgrade.is_empty()).then_some(upgrade.as_slice()),
             trace: forward.trace,
         };
-        forward.manner.begin(call, forward.exchange.request(), &opening);
+        forward.options.begin(call, forward.exchange.request(), &context);
         forward.body.rewind();
         if !expects {
             forward.body.give_kept(call, forward.exchange.trailers());
@@ -145,31 +145,34 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
         self.expects = expects.then(|| Box::pin(tokio::time::sleep(EXPECT)));
     }
 
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<AttemptEnd> {
         loop {
             if self.tunnel.is_some() {
                 return self.poll_tunnel(cx);
             }
             if let Err(error) = self.poll_request(cx) {
-                return Poll::Ready(End::BadBody(error));
+                return Poll::Ready(AttemptEnd::BadBody(error));
             }
             if let Some(end) = self.poll_response(cx) {
-                if matches!(end, End::Failed(_)) && self.forward.headed.is_none() && self.let_rival_go_on() {
+                if matches!(end, AttemptEnd::Failed(_))
+                    && self.forward.headed.is_none()
+                    && self.continue_with_hedged_attempt()
+                {
                     continue;
                 }
                 return Poll::Ready(end);
             }
-            if let Some(end) = self.poll_rival(cx) {
+            if let Some(end) = self.poll_hedged_attempt(cx) {
                 return Poll::Ready(end);
             }
             if self.tunnel.is_some() {
                 continue;
             }
             if self.forward.exchange.over() {
-                return Poll::Ready(End::Responded);
+                return Poll::Ready(AttemptEnd::Responded);
             }
             match self.forward.exchange.poll_flush(cx) {
-                Poll::Ready(Err(gone)) => return Poll::Ready(End::Gone(gone)),
+                Poll::Ready(Err(gone)) => return Poll::Ready(AttemptEnd::Gone(gone)),
                 Poll::Ready(Ok(())) if !self.response.is_empty() => {
                     match self.response.poll_move(cx, self.forward.exchange) {
                         Poll::Ready(Ok(_)) => continue,
@@ -182,14 +185,14 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
                 Poll::Ready(Ok(())) | Poll::Pending => {}
             }
             if let Poll::Ready(gone) = self.forward.exchange.poll_gone(cx) {
-                return Poll::Ready(End::Gone(gone));
+                return Poll::Ready(AttemptEnd::Gone(gone));
             }
             return self.poll_time(cx);
         }
     }
 
     /// From the upstream.
-    fn poll_response(&mut self, cx: &mut Context<'_>) -> Option<End> {
+    fn poll_response(&mut self, cx: &mut Context<'_>) -> Option<AttemptEnd> {
         loop {
             match self.response.poll_room(cx, self.forward.exchange) {
                 Ok(room) => self.full = !room,
@@ -199,72 +202,72 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
                 return None;
             }
             match self.poll_part(cx) {
-                Step::Moved if self.tunnel.is_some() || self.call.is_none() => return None,
-                Step::Moved => self.moved = true,
-                Step::Still => {}
-                Step::Waiting => return None,
-                Step::End(end) => return Some(end),
+                ResponseStep::Moved if self.tunnel.is_some() || self.call.is_none() => return None,
+                ResponseStep::Moved => self.moved = true,
+                ResponseStep::Still => {}
+                ResponseStep::Waiting => return None,
+                ResponseStep::End(end) => return Some(end),
             }
         }
     }
 
     /// The second attempt, as long as neither has begun to respond.
-    fn poll_rival(&mut self, cx: &mut Context<'_>) -> Option<End> {
+    fn poll_hedged_attempt(&mut self, cx: &mut Context<'_>) -> Option<AttemptEnd> {
         if self.forward.headed.is_some() {
-            self.rival = Rival::None;
+            self.hedged_attempt = HedgedAttempt::None;
             return None;
         }
-        let Poll::Ready(won) = self.rival.poll(cx, self.forward, self.index) else { return None };
-        self.let_rival_win(won);
+        let Poll::Ready(won) = self.hedged_attempt.poll(cx, self.forward, self.index) else { return None };
+        self.promote_hedged_attempt(won);
         match self.handle_head() {
-            Step::End(end) => Some(end),
-            Step::Moved | Step::Still | Step::Waiting => self.poll_response(cx),
+            ResponseStep::End(end) => Some(end),
+            ResponseStep::Moved | ResponseStep::Still | ResponseStep::Waiting => self.poll_response(cx),
         }
     }
 
     /// The first attempt has failed: the second is the only one, if it runs.
-    fn let_rival_go_on(&mut self) -> bool {
-        let Some(running) = self.rival.take() else { return false };
+    fn continue_with_hedged_attempt(&mut self) -> bool {
+        let Some(running) = self.hedged_attempt.take() else { return false };
         let now = Instant::now();
         let took = self.forward.connected.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
-        self.visit.note(Signs::FAILED, took, now);
+        self.attempt.note(AttemptSignals::FAILED, took, now);
         self.forward.upstream.note_outcome(&self.forward.endpoints, self.index, Outcome::Failure, now);
-        self.let_rival_win(running);
+        self.promote_hedged_attempt(running);
         true
     }
 
     /// The second attempt takes the place of the first, which is called off.
-    fn let_rival_win(&mut self, (call, runner): (Call, Runner<'a>)) {
+    fn promote_hedged_attempt(&mut self, (call, target): (Call, HedgeTarget<'a>)) {
         let taken = self.forward.connected.map_or(Duration::ZERO, |at| at.elapsed());
         self.forward.upstream.hedge(|hedge| hedge.handle_response(taken));
-        self.forward.record.endpoint = Some(Arc::clone(runner.visit.state().name()));
+        self.forward.record.endpoint = Some(Arc::clone(target.attempt.state().name()));
         self.forward.record.reused = call.idle().filter(|_| call.is_reused());
-        self.forward.at = self.forward.endpoints.place_of(runner.visit.state());
-        (self.call, self.visit, self.authority) = (Some(call), runner.visit, runner.authority);
-        self.rival = Rival::None;
+        self.forward.at = self.forward.endpoints.position_of(target.attempt.state());
+        (self.call, self.attempt, self.authority) = (Some(call), target.attempt, target.authority);
+        self.hedged_attempt = HedgedAttempt::None;
     }
 
-    fn poll_part(&mut self, cx: &mut Context<'_>) -> Step {
-        let Some(call) = &mut self.call else { return Step::Waiting };
+    fn poll_part(&mut self, cx: &mut Context<'_>) -> ResponseStep {
+        let Some(call) = &mut self.call else { return ResponseStep::Waiting };
         let exchange = &mut *self.forward.exchange;
         match call.poll_response(cx) {
-            Poll::Pending => return Step::Waiting,
-            Poll::Ready(Err(error)) => return Step::End(End::Failed(error)),
+            Poll::Pending => return ResponseStep::Waiting,
+            Poll::Ready(Err(error)) => return ResponseStep::End(AttemptEnd::Failed(error)),
             Poll::Ready(Ok(ResponsePart::Informational(head))) => {
                 match head.status.as_u16() {
                     100 => self.handle_continue(),
                     _ => {
                         self.begun = true;
-                        pass_informational(exchange, head, self.forward.manner.names_us());
+                        pass_informational(exchange, head, self.forward.options.names_us());
                     }
                 }
                 self.informed = self.informed.saturating_add(1);
                 if self.informed > SIGNS_OF_LIFE {
-                    return Step::Still;
+                    return ResponseStep::Still;
                 }
             }
             Poll::Ready(Ok(ResponsePart::Head(_))) => return self.handle_head(),
-            Poll::Ready(Ok(ResponsePart::Data([]))) => return Step::Still,
+            Poll::Ready(Ok(ResponsePart::Data([]))) => return ResponseStep::Still,
             Poll::Ready(Ok(ResponsePart::Data(bytes))) => {
                 self.forward.record.received += bytes.len() as u64;
                 self.response.data(exchange, bytes);
@@ -277,11 +280,11 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
                 }
             }
         }
-        Step::Moved
+        ResponseStep::Moved
     }
 
     /// A part of the response is gone: its client must not take the rest for the whole.
-    fn lose_kept(&mut self, error: &SpoolError) -> End {
+    fn lose_kept(&mut self, error: &SpoolError) -> AttemptEnd {
         tracing::error!(upstream = %self.forward.upstream.name(), %error, "response cut: the part that its client had not read is lost");
         respond_with_error(
             self.forward.exchange,
@@ -290,38 +293,38 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
             "The server could not store the response.",
             &[],
         );
-        End::Responded
+        AttemptEnd::Responded
     }
 
     /// `100 Continue`: the upstream wants the body. It is passed on to a client that waits for it; nobody else sees it.
     fn handle_continue(&mut self) {
         if self.expects.take().is_some() {
-            self.visit.state().expectation().handle_honoured();
+            self.attempt.state().expectation().handle_honoured();
         }
         self.forward.exchange.want_body();
     }
 
-    fn handle_head(&mut self) -> Step {
+    fn handle_head(&mut self) -> ResponseStep {
         if self.expects.is_some() {
             // It answers without having asked for the body: that is a response to the expectation too.
-            self.visit.state().expectation().handle_honoured();
+            self.attempt.state().expectation().handle_honoured();
         }
         let now = Instant::now();
         let took = now.saturating_duration_since(self.forward.connected.unwrap_or(now));
         let Some(status) = self.call.as_ref().map(|call| call.head().status.as_u16()) else {
-            return Step::Waiting;
+            return ResponseStep::Waiting;
         };
         let failed = is_failure(status);
-        if failed && self.let_rival_go_on() {
-            return Step::Moved;
+        if failed && self.continue_with_hedged_attempt() {
+            return ResponseStep::Moved;
         }
-        let Some(call) = &mut self.call else { return Step::Waiting };
-        self.visit.note(if failed { Signs::FAILED } else { Signs::WELL }, took, now);
+        let Some(call) = &mut self.call else { return ResponseStep::Waiting };
+        self.attempt.note(if failed { AttemptSignals::FAILED } else { AttemptSignals::WELL }, took, now);
         if !self.forward.record.hedged {
             self.forward.upstream.hedge(|hedge| hedge.handle_response(took));
         }
         if self.forward.may_retry_status(status) {
-            return Step::End(End::Status(status));
+            return ResponseStep::End(AttemptEnd::Status(status));
         }
         let forward = &mut *self.forward;
         forward.headed = Some(now);
@@ -329,20 +332,20 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
         if call.head_came_in_pieces() {
             forward.exchange.request_mut().stalls.insert(Stall::HeadInPieces);
         }
-        tell_mended(forward.upstream.name(), &self.visit, call.head().mended);
+        tell_mended(forward.upstream.name(), &self.attempt, call.head().mended);
         let begun = match status {
-            101 => Tunnel::switch(forward.exchange, call.head(), forward.manner.names_us())
+            101 => Tunnel::switch(forward.exchange, call.head(), forward.options.names_us())
                 .map(|tunnel| self.tunnel = Some(tunnel)),
             _ => pass_head(forward, call, &self.authority),
         };
         match begun {
             Ok(()) => {
                 forward.record.responded = status;
-                Step::Moved
+                ResponseStep::Moved
             }
             Err(bad) => {
                 forward.refuse_response(&bad);
-                Step::End(End::Responded)
+                ResponseStep::End(AttemptEnd::Responded)
             }
         }
     }
@@ -352,15 +355,15 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
         let may_go = self.poll_expectation(cx);
         loop {
             let Some(call) = &mut self.call else { return Ok(()) };
-            let gave = match may_go {
+            let step = match may_go {
                 true => self.forward.body.poll_give(cx, self.forward.exchange, call)?,
-                false => Gave::Starved,
+                false => BodyStep::Starved,
             };
             let queued = call.unsent();
             let flushed = call.poll_flush(cx);
             // What only fills our own buffer is no sign of life of the upstream.
             self.moved |= call.unsent() < queued;
-            if flushed.is_pending() || matches!(gave, Gave::Starved | Gave::Nothing) {
+            if flushed.is_pending() || matches!(step, BodyStep::Starved | BodyStep::Nothing) {
                 return Ok(());
             }
         }
@@ -374,21 +377,21 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
                 return false;
             }
             self.forward.exchange.request_mut().stalls.insert(Stall::ExpectationIgnored);
-            self.visit.state().expectation().handle_ignored(Instant::now().into_std());
+            self.attempt.state().expectation().handle_ignored(Instant::now().into_std());
         }
         self.expects = None;
         self.forward.exchange.want_body();
         true
     }
 
-    fn poll_tunnel(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+    fn poll_tunnel(&mut self, cx: &mut Context<'_>) -> Poll<AttemptEnd> {
         let (Some(tunnel), Some(call)) = (&mut self.tunnel, &mut self.call) else {
-            return Poll::Ready(End::Responded);
+            return Poll::Ready(AttemptEnd::Responded);
         };
         self.forward.exchange.deadlines().set(Wait::Slow, None);
         match std::task::ready!(tunnel.poll(cx, self.forward.exchange, call)) {
-            TunnelEnd::Gone(gone) => Poll::Ready(End::Gone(gone)),
-            TunnelEnd::Over | TunnelEnd::Idle => Poll::Ready(End::Responded),
+            TunnelEnd::Gone(gone) => Poll::Ready(AttemptEnd::Gone(gone)),
+            TunnelEnd::Over | TunnelEnd::Idle => Poll::Ready(AttemptEnd::Responded),
         }
     }
 }
@@ -398,17 +401,17 @@ fn pass_head(forward: &mut Forward<'_, '_>, call: &Call, authority: &str) -> Res
     let head = call.head();
     let location = match head.fields.first("location") {
         Some(_) => {
-            forward.manner.location(head, forward.exchange.request(), forward.settings.scheme, authority)
+            forward.options.location(head, forward.exchange.request(), forward.settings.scheme, authority)
         }
         None => None,
     };
     let timing = forward.timing(if forward.record.reused.is_some() { "reused" } else { "new" });
-    let fields = forward.manner.response_fields(head, location.as_deref(), timing.as_ref());
+    let fields = forward.options.response_fields(head, location.as_deref(), timing.as_ref());
     forward.exchange.pass_head(head.status.as_u16(), fields).map(drop)
 }
 
 /// Faults of syntax that were mended: counted, and told once per endpoint.
-fn tell_mended(upstream: &str, visit: &Visit, mended: Mended) {
+fn tell_mended(upstream: &str, attempt: &EndpointAttempt, mended: Mended) {
     if !mended.any() {
         return;
     }
@@ -416,8 +419,8 @@ fn tell_mended(upstream: &str, visit: &Visit, mended: Mended) {
     for fault in &found {
         counters::MENDED.count(upstream, fault);
     }
-    if visit.state().tells_mended() {
-        tracing::warn!(upstream, endpoint = %visit.state().name(), mended = found.join(", "),
+    if attempt.state().tells_mended() {
+        tracing::warn!(upstream, endpoint = %attempt.state().name(), mended = found.join(", "),
             "fixed syntax faults in the upstream's responses (logged once)");
     }
 }

@@ -11,9 +11,9 @@ use super::CallLog;
 use crate::Upstream;
 use crate::endpoints::EndpointEntry;
 
-/// A call that is over, and where it came to.
+/// A completed call, and the endpoint of its last attempt.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Seen<'s> {
+pub(crate) struct CompletedCall<'s> {
     pub(crate) upstream: &'s Upstream,
     /// The endpoint of its last attempt.
     pub(crate) endpoint: Option<&'s EndpointEntry>,
@@ -28,7 +28,7 @@ pub(crate) struct Seen<'s> {
 /// Connections that are made in a row beyond twice those that are there, before it is said that none are kept: calls that come at once need as many.
 const USUAL: u32 = 8;
 
-impl Seen<'_> {
+impl CompletedCall<'_> {
     /// Counts it and writes its line. On the call's own thread.
     pub(crate) fn keep(&self, request: &mut Request) {
         self.measure();
@@ -38,7 +38,7 @@ impl Seen<'_> {
         }
         let name = self.upstream.name();
         request.stalls.iter().for_each(|stall| stalls::note(name, stall));
-        if let Some(log) = &*self.upstream.seen().log.load() {
+        if let Some(log) = &*self.upstream.stats().log.load() {
             self.write(log, request);
         }
     }
@@ -46,8 +46,8 @@ impl Seen<'_> {
     fn measure(&self) {
         let name = self.upstream.name();
         let meter = match self.endpoint {
-            Some(entry) => entry.state.seen().meter(name, entry.state.name()),
-            None => self.upstream.seen().nowhere(name),
+            Some(entry) => entry.state.stats().meter(name, entry.state.name()),
+            None => self.upstream.stats().nowhere(name),
         };
         let record = self.record;
         meter.count(
@@ -79,14 +79,14 @@ impl Seen<'_> {
         if let Some(entry) = self.endpoint
             && crate::forward::is_failure(record.status)
         {
-            entry.state.seen().note_failure("status", format!("responded with {}", record.status));
+            entry.state.stats().note_failure("status", format!("responded with {}", record.status));
         }
     }
 
     /// Whether connections to the endpoint are never there for the next call.
     fn was_not_kept(&self) -> bool {
         let Some(entry) = self.endpoint.filter(|_| self.connected) else { return false };
-        let row = entry.state.seen().note_connection(self.record.reused.is_some());
+        let row = entry.state.stats().note_connection(self.record.reused.is_some());
         if row <= USUAL {
             return false;
         }
@@ -143,7 +143,7 @@ impl Upstream {
     /// A request at one of its doors has ended without having become a call.
     pub(crate) fn note_refused(&self, request: &Request, outcome: &Outcome) {
         count_refusal(self.name(), request);
-        let Some(log) = &*self.seen().log.load() else { return };
+        let Some(log) = &*self.stats().log.load() else { return };
         let line = CallAccessRecord {
             time: SystemTime::now(),
             upstream: self.name(),

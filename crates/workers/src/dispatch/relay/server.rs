@@ -11,15 +11,15 @@ use keepwarm_net::{Endpoint, Wait, thread_index};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::super::activity::About;
-use super::super::app::{App, Overload};
+use super::super::activity::RequestSummary;
+use super::super::app::{App, SubmitError};
 use super::super::call::{Call, Item};
-use super::super::link::{Condemned, Link, Remains};
-use super::super::quarantine::Trial;
-use super::super::queue::Job;
+use super::super::link::{KillCause, Link, OrphanedRequests};
+use super::super::quarantine::QuarantineProbe;
+use super::super::queue::QueuedRequest;
 use super::child::{Child, ChildPolicy};
 use super::{Dialect, Relay, ServerPolicy, lock};
-use crate::supervisor::{Addresses, LinkEvent, Requests, Verdict, WorkerLink};
+use crate::supervisor::{Addresses, KillReason, LinkEvent, Requests, WorkerLink};
 
 /// A worker that listens by itself.
 #[derive(Debug)]
@@ -33,9 +33,9 @@ pub(in crate::dispatch) struct Server {
     /// It was asked, and has answered nothing since.
     pub(super) owes_response: AtomicBool,
     /// A request has timed out there: one that does not answer now is given up.
-    pub(super) suspected: Mutex<Option<About>>,
+    pub(super) suspected: Mutex<Option<RequestSummary>>,
     /// The requests that were lost with their connections, until it is known whether their process has died.
-    lost: Mutex<Vec<(Instant, About)>>,
+    lost: Mutex<Vec<(Instant, RequestSummary)>>,
     /// What its policy was when it was started.
     traits: OnceLock<ServerTraits>,
     /// Processes of its own that have shown themselves, by their ids.
@@ -62,7 +62,7 @@ impl Server {
     }
 
     /// One that runs already, at this address.
-    pub(super) fn standing(endpoint: Endpoint) -> Self {
+    pub(super) fn external(endpoint: Endpoint) -> Self {
         let server = Self::nowhere();
         server.found_at(endpoint);
         server
@@ -108,7 +108,7 @@ impl Server {
     }
 
     /// Whether it is nobody's worker.
-    pub(in crate::dispatch) fn is_standing(&self) -> bool {
+    pub(in crate::dispatch) fn is_external(&self) -> bool {
         self.addresses.is_none()
     }
 
@@ -117,17 +117,17 @@ impl Server {
     }
 
     /// A request was lost with its connection; perhaps its process has died of it.
-    pub(super) fn note_lost(&self, about: About) {
+    pub(super) fn note_lost(&self, summary: RequestSummary) {
         let mut lost = lock(&self.lost);
         let now = Instant::now();
         lost.retain(|(at, _)| now.saturating_duration_since(*at) < LOST_WITH_IT);
-        lost.push((now, about));
+        lost.push((now, summary));
     }
 
-    fn take_lost(&self) -> Vec<About> {
+    fn take_lost(&self) -> Vec<RequestSummary> {
         let now = Instant::now();
-        let recent = |(at, about): (Instant, About)| {
-            (now.saturating_duration_since(at) < LOST_WITH_IT).then_some(about)
+        let recent = |(at, summary): (Instant, RequestSummary)| {
+            (now.saturating_duration_since(at) < LOST_WITH_IT).then_some(summary)
         };
         lock(&self.lost).drain(..).filter_map(recent).collect()
     }
@@ -153,8 +153,8 @@ impl WorkerLink for ServerLink {
         self.0.retire();
     }
 
-    fn condemn(&self, verdict: Verdict) {
-        self.0.condemn(verdict);
+    fn expect_kill(&self, kill_reason: KillReason) {
+        self.0.expect_kill(kill_reason);
     }
 
     fn say_goodbye(&self) {
@@ -196,17 +196,17 @@ impl Link {
         let mut inner = self.lock();
         if inner.dead {
             drop(inner);
-            return call.put(Item::Lost { unprocessed: true, verdict: None });
+            return call.put(Item::Lost { unprocessed: true, kill_reason: None });
         }
         inner.taken += 1;
         // Unique among those that are held at one time.
-        let place = inner.taken as u32;
-        if !call.give_to(self, place) {
+        let slot = inner.taken as u32;
+        if !call.give_to(self, slot) {
             // Its client left between the queue and here.
             drop(inner);
-            return self.free_place();
+            return self.free_slot();
         }
-        inner.calls.insert(place, Arc::clone(call));
+        inner.calls.insert(slot, Arc::clone(call));
         drop(inner);
         call.begin_work();
         call.wake();
@@ -217,7 +217,7 @@ impl Link {
 
     /// It is killed for that: perhaps because of what it was asked.
     pub(super) fn takes_too_much_memory(&self) -> bool {
-        self.lock().condemned.as_ref().is_some_and(|condemned| condemned.verdict == Verdict::Memory)
+        self.lock().kill_cause.as_ref().is_some_and(|kill_cause| kill_cause.kill_reason == KillReason::Memory)
     }
 
     pub(super) fn is_dead(&self) -> bool {
@@ -231,37 +231,37 @@ impl Link {
     /// It speaks another language.
     pub(in crate::dispatch) fn refuse(self: &Arc<Self>, call: &Call) {
         call.put(Item::Refused("it was just replaced by an app of another kind".into()));
-        self.free_place();
+        self.free_slot();
     }
 
-    fn free_place(self: &Arc<Self>) {
+    fn free_slot(self: &Arc<Self>) {
         if let Some(app) = self.app.upgrade() {
             app.place_is_free(self);
         }
     }
 
     /// It takes no requests any more; those it has find out by themselves.
-    fn leave(self: &Arc<Self>) -> Remains {
+    fn leave(self: &Arc<Self>) -> OrphanedRequests {
         let app = self.app.upgrade();
         if let Some(app) = &app {
             app.remove(self);
         }
-        let remains = self.die(false);
+        let orphans = self.die(false);
         if let Some(server) = &self.server {
             server.forget(app.as_ref());
             server.look.notify_one();
         }
-        remains
+        orphans
     }
 
     /// Its process has ended: the requests that were lost with it may be to blame.
     fn bury(self: &Arc<Self>) {
-        let Remains { calls, condemned, .. } = self.leave();
+        let OrphanedRequests { calls, kill_cause, .. } = self.leave();
         let (Some(app), Some(server)) = (self.app.upgrade(), &self.server) else { return };
         let mut suspects = server.take_lost();
-        match condemned {
-            Some(Condemned { culprit: Some(culprit), .. }) => suspects = vec![culprit],
-            _ => suspects.extend(calls.iter().map(|(_, call)| call.about.clone())),
+        match kill_cause {
+            Some(KillCause { culprit: Some(culprit), .. }) => suspects = vec![culprit],
+            _ => suspects.extend(calls.iter().map(|(_, call)| call.summary.clone())),
         }
         if !suspects.is_empty() {
             app.handle_death(&suspects);
@@ -278,31 +278,31 @@ impl Link {
     }
 }
 
-/// A place that a request has. Dropped, it is free.
-pub(super) struct Place {
+/// The slot that a request holds; dropping it frees the slot.
+pub(super) struct SlotGuard {
     pub(super) link: Arc<Link>,
     number: u32,
 }
 
-impl Drop for Place {
+impl Drop for SlotGuard {
     fn drop(&mut self) {
         let was_there = self.link.lock().calls.remove(&self.number).is_some();
         if was_there {
-            self.link.free_place();
+            self.link.free_slot();
         }
     }
 }
 
 impl<C: Dialect> Relay<'_, '_, C> {
     /// Waits until a worker has a place. `None`: the request was answered, or its client has gone.
-    pub(super) async fn wait_for_place(&mut self) -> Option<Place> {
+    pub(super) async fn wait_for_slot(&mut self) -> Option<SlotGuard> {
         if !self.submit() {
             return None;
         }
-        let place = poll_fn(|cx| {
+        let slot = poll_fn(|cx| {
             loop {
                 if let Some((link, number)) = self.call.given() {
-                    return Poll::Ready(Some(Place { link, number }));
+                    return Poll::Ready(Some(SlotGuard { link, number }));
                 }
                 match self.call.poll_item(cx) {
                     Poll::Ready(Item::Refused(reason)) => {
@@ -335,16 +335,16 @@ impl<C: Dialect> Relay<'_, '_, C> {
             }
             Poll::Pending
         });
-        let place = place.await;
+        let slot = slot.await;
         self.exchange.deadlines().set(Wait::Response, None);
-        place
+        slot
     }
 
     /// Takes a place, or joins the queue. `false`: it was refused, and answered.
     fn submit(&mut self) -> bool {
-        if self.trial.is_none() {
-            match Trial::ask(self.app, &self.call.about) {
-                Ok(trial) => self.trial = trial,
+        if self.probe.is_none() {
+            match QuarantineProbe::ask(self.app, &self.call.summary) {
+                Ok(probe) => self.probe = probe,
                 Err(time) => {
                     self.refuse_quarantined(time);
                     return false;
@@ -359,7 +359,7 @@ impl<C: Dialect> Relay<'_, '_, C> {
         } else {
             self.since = Instant::now();
         }
-        let job = Job {
+        let job = QueuedRequest {
             call: Arc::clone(&self.call),
             frame: Vec::new(),
             websocket: false,
@@ -373,12 +373,12 @@ impl<C: Dialect> Relay<'_, '_, C> {
                 self.exchange.deadlines().set(Wait::Response, end);
                 true
             }
-            Err(Overload::QueueFull) => {
+            Err(SubmitError::QueueFull) => {
                 let sentence = "Too many requests are waiting for this application.";
                 self.fail_later(503, "queue_full", sentence, 1);
                 false
             }
-            Err(Overload::Failed(reason)) => {
+            Err(SubmitError::Failed(reason)) => {
                 self.refuse_failed(&reason);
                 false
             }
@@ -401,11 +401,11 @@ impl<C: Dialect> Drop for Relay<'_, '_, C> {
     /// Whoever still waits for a place waits no more; one that was given meanwhile is free again.
     fn drop(&mut self) {
         self.exchange.request_mut().times = Some(self.times());
-        use super::super::call::Place as At;
+        use super::super::call::CallState;
         match self.call.abandon() {
-            At::Waiting => self.app.forget(&self.call),
-            At::Given(link, number) => drop(Place { link, number }),
-            At::Abandoned => {}
+            CallState::Waiting => self.app.forget(&self.call),
+            CallState::Given(link, number) => drop(SlotGuard { link, number }),
+            CallState::Abandoned => {}
         }
     }
 }

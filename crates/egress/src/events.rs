@@ -1,4 +1,4 @@
-//! What is said about upstreams in the log.
+//! Log lines about breakers and ejections.
 
 use std::time::Duration;
 

@@ -20,8 +20,8 @@ const SHORTEST_STEP: Duration = Duration::from_millis(50);
 /// Nothing is to be done until there is news.
 const NEVER: Duration = Duration::from_secs(86_400);
 
-/// Looks after one endpoint.
-pub(super) struct Attendant {
+/// Runs the health checks and the slow start of one endpoint.
+pub(super) struct HealthChecker {
     upstream: Weak<Upstream>,
     news: watch::Receiver<bool>,
     entry: EndpointEntry,
@@ -32,7 +32,7 @@ pub(super) struct Attendant {
     warming: Option<Instant>,
 }
 
-impl Attendant {
+impl HealthChecker {
     /// `was_there`: it need not warm up.
     pub(super) fn new(
         upstream: &Arc<Upstream>,
@@ -44,7 +44,7 @@ impl Attendant {
         let thresholds = settings.health.as_ref().map(|health| health.thresholds).unwrap_or_default();
         let health = HealthState::new(thresholds);
         let now = Instant::now();
-        let attendant = Self {
+        let checker = Self {
             upstream: Arc::downgrade(upstream),
             news: upstream.news(),
             entry: entry.clone(),
@@ -53,8 +53,8 @@ impl Attendant {
             health,
             warming: (!was_there && settings.slow_start.is_some()).then_some(now),
         };
-        attendant.warm_up(settings.slow_start);
-        attendant
+        checker.warm_up(settings.slow_start);
+        checker
     }
 
     pub(super) async fn run(mut self) {

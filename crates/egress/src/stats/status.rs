@@ -111,7 +111,7 @@ impl Upstream {
 
     fn look_at(&self, entry: &EndpointEntry) -> EndpointStatus {
         let state = &entry.state;
-        let meter = state.seen().meter(self.name(), state.name());
+        let meter = state.stats().meter(self.name(), state.name());
         let own = *meter.endpoint == **state.name();
         EndpointStatus {
             name: Arc::clone(state.name()),

@@ -3,13 +3,13 @@
 /// How many in a row make it the way of the app: one or two may be accidents.
 const IN_A_ROW: u32 = 3;
 
-/// What the ends of an app's processes have shown.
+/// Detects apps whose processes serve one request each.
 #[derive(Debug, Default)]
-pub(super) struct Boots {
+pub(super) struct SingleRequestDetector {
     in_a_row: u32,
 }
 
-impl Boots {
+impl SingleRequestDetector {
     /// A process has ended that served, after so many requests. `true`: one request for each is the way of this app.
     pub(super) fn handle_end(&mut self, requests: u64) -> bool {
         match requests {
@@ -28,9 +28,9 @@ mod tests {
 
     #[test]
     fn three_in_a_row_that_served_once_are_the_way_of_the_app() {
-        let mut boots = Boots::default();
+        let mut detector = SingleRequestDetector::default();
         let ends = [1, 1, 0, 1, 1, 7, 1, 1, 1];
-        let seen: Vec<bool> = ends.into_iter().map(|requests| boots.handle_end(requests)).collect();
+        let seen: Vec<bool> = ends.into_iter().map(|requests| detector.handle_end(requests)).collect();
         assert_eq!(seen, [false, false, false, true, true, false, false, false, true]);
     }
 }

@@ -10,8 +10,8 @@ use keepwarm_policy::gcra::Verdict;
 
 use super::{Decision, RateLimiter, StoreFailure};
 
-/// Answers 429 to what is too much, and gives the rest to a handler.
-pub struct RateLimited {
+/// Responds with 429 to requests over the limit, and passes the rest to the inner handler.
+pub struct RateLimitHandler {
     inner: Arc<dyn Handler>,
     limiter: Arc<RateLimiter>,
 }
@@ -19,7 +19,7 @@ pub struct RateLimited {
 /// When to come again while the store is away: nobody knows, but soon.
 const AWAY: Duration = Duration::from_secs(1);
 
-impl RateLimited {
+impl RateLimitHandler {
     /// `inner` behind `limiter`.
     #[must_use]
     pub fn new(inner: Arc<dyn Handler>, limiter: Arc<RateLimiter>) -> Self {
@@ -42,7 +42,7 @@ impl RateLimiter {
         match decision {
             Decision::Allowed(_) => return false,
             Decision::Limited(verdict) => self.respond_limited(exchange, &verdict),
-            Decision::StoreAway(failure) => self.respond_store_away(exchange, failure),
+            Decision::StoreUnavailable(failure) => self.respond_store_away(exchange, failure),
         }
         true
     }
@@ -79,7 +79,7 @@ impl RateLimiter {
     }
 }
 
-impl Handler for RateLimited {
+impl Handler for RateLimitHandler {
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         match self.limiter.check_now(exchange.request()) {
             Some(decision) => match self.limiter.responds(exchange, decision) {
@@ -103,7 +103,7 @@ impl Handler for RateLimited {
     }
 }
 
-impl std::fmt::Debug for RateLimited {
+impl std::fmt::Debug for RateLimitHandler {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RateLimited").field("limiter", &self.limiter).finish_non_exhaustive()
     }

@@ -9,11 +9,11 @@ use tokio::time::{Instant, timeout};
 
 use super::app::App;
 use super::link::Link;
-use super::relay::StandingServer;
+use super::relay::ExternalServerStatus;
 
-/// What asking an app's workers has shown.
+/// The result of a health check of an app.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Pulse {
+pub enum AppHealth {
     /// A worker answered, after this time.
     Responded(Duration),
     /// None answered, and so many are at work on requests: their turn to answer comes after those.
@@ -26,7 +26,7 @@ pub enum Pulse {
     NoWorker(Option<Arc<str>>),
 }
 
-impl Pulse {
+impl AppHealth {
     /// Whether a request would find a worker.
     #[must_use]
     pub fn is_good(&self) -> bool {
@@ -36,26 +36,26 @@ impl Pulse {
 
 impl App {
     /// Asks all workers that take requests for a sign of life, and waits for the first for at most `bound`.
-    pub async fn pulse(&self, bound: Duration) -> Pulse {
+    pub async fn check_health(&self, bound: Duration) -> AppHealth {
         let begun = Instant::now();
-        if let Some(StandingServer { address, .. }) = self.standing() {
+        if let Some(ExternalServerStatus { address, .. }) = self.external() {
             // Nothing is asked: a server whose processes all have a connection of ours hears no other.
             return match timeout(bound, address.connect()).await {
-                Ok(Ok(_)) => Pulse::Responded(begun.elapsed()),
-                Ok(Err(_)) | Err(_) => Pulse::Away(address),
+                Ok(Ok(_)) => AppHealth::Responded(begun.elapsed()),
+                Ok(Err(_)) | Err(_) => AppHealth::Away(address),
             };
         }
         loop {
             let (links, failed) = self.serving();
-            let pulse = match links.is_empty() {
-                true => Pulse::NoWorker(failed),
+            let health = match links.is_empty() {
+                true => AppHealth::NoWorker(failed),
                 false => ask(&links, begun, bound).await,
             };
             // Asked on its way out, while another took its place: that one counts.
             let news =
                 || self.serving().0.iter().any(|link| !links.iter().any(|asked| Arc::ptr_eq(asked, link)));
-            if pulse.is_good() || begun.elapsed() >= MOST * bound || !news() {
-                return pulse;
+            if health.is_good() || begun.elapsed() >= MOST * bound || !news() {
+                return health;
             }
         }
     }
@@ -69,7 +69,7 @@ impl App {
 /// How many times the bound it may take, when workers come and go while they are asked.
 const MOST: u32 = 3;
 
-async fn ask(links: &[Arc<Link>], begun: Instant, bound: Duration) -> Pulse {
+async fn ask(links: &[Arc<Link>], begun: Instant, bound: Duration) -> AppHealth {
     let (responded, mut responses) = mpsc::channel(1);
     for link in links {
         link.ask(responded.clone());
@@ -77,10 +77,10 @@ async fn ask(links: &[Arc<Link>], begun: Instant, bound: Duration) -> Pulse {
     // Those that have died drop theirs: without any left there is nothing to wait for.
     drop(responded);
     if let Ok(Some(())) = timeout(bound, responses.recv()).await {
-        return Pulse::Responded(begun.elapsed());
+        return AppHealth::Responded(begun.elapsed());
     }
     match links.iter().filter(|link| link.is_at_work()).count() {
-        0 => Pulse::Silent(links.len()),
-        busy => Pulse::Busy(busy),
+        0 => AppHealth::Silent(links.len()),
+        busy => AppHealth::Busy(busy),
     }
 }

@@ -7,8 +7,8 @@ use keepwarm_edge::{Edge, Site};
 use keepwarm_egress::{CallLog, Door, Proxy, ProxyRules, Resolver};
 use keepwarm_net::Handler;
 
-/// Who answers on an address.
-pub(super) enum Way {
+/// The handler of an address.
+pub(super) enum ListenerHandler {
     /// The routes of a listener.
     Edge(Arc<Edge>),
     /// The same behind a forward proxy.
@@ -17,9 +17,9 @@ pub(super) enum Way {
     Door(Arc<Door>),
 }
 
-/// What connections of an address have had from their beginning: a change is for new ones.
+/// Settings that a connection keeps for its lifetime: a change applies to new connections.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Terms {
+pub(super) struct ListenerSettings {
     pub(super) name: String,
     pub(super) limits: Limits,
     pub(super) access_log: Option<AccessLog>,
@@ -29,8 +29,8 @@ pub(super) struct Terms {
     pub(super) is_proxy: bool,
 }
 
-/// What a forward proxy calls, and by what.
-pub(super) struct Calls {
+/// The settings of a forward proxy.
+pub(super) struct ProxySettings {
     pub(super) resolver: Resolver,
     pub(super) rules: ProxyRules,
     pub(super) upstreams: Vec<(String, Arc<keepwarm_egress::Upstream>)>,
@@ -38,14 +38,14 @@ pub(super) struct Calls {
     pub(super) log: Option<CallLog>,
 }
 
-/// What the configuration wants of an address.
-pub(super) enum Wanted {
+/// What the configuration serves at an address.
+pub(super) enum ListenerTarget {
     Site(Site),
-    Proxy(Site, Calls),
+    Proxy(Site, ProxySettings),
     Door(Arc<keepwarm_egress::Upstream>),
 }
 
-impl Terms {
+impl ListenerSettings {
     pub(super) fn of_listener(listen: &Listen) -> Self {
         Self {
             name: listen.name.clone(),
@@ -75,37 +75,39 @@ impl Terms {
     }
 }
 
-impl Way {
-    pub(super) fn of(wanted: Wanted, terms: &Terms) -> Self {
+impl ListenerHandler {
+    pub(super) fn of(wanted: ListenerTarget, settings: &ListenerSettings) -> Self {
         match wanted {
-            Wanted::Site(site) => Self::Edge(Arc::new(Edge::new(site))),
-            Wanted::Proxy(site, calls) => {
+            ListenerTarget::Site(site) => Self::Edge(Arc::new(Edge::new(site))),
+            ListenerTarget::Proxy(site, proxy_settings) => {
                 let edge = Arc::new(Edge::new(site));
-                let Calls { resolver, rules, upstreams, log } = calls;
+                let ProxySettings { resolver, rules, upstreams, log } = proxy_settings;
                 let proxy = Proxy::new(Arc::clone(&edge) as _, resolver, rules, upstreams, log);
                 Self::Proxy(Arc::new(proxy), edge)
             }
-            Wanted::Door(upstream) => Self::Door(Arc::new(Door::new(upstream, terms.names.clone()))),
+            ListenerTarget::Door(upstream) => {
+                Self::Door(Arc::new(Door::new(upstream, settings.names.clone())))
+            }
         }
     }
 
     /// Answers by what is wanted now, on kept connections too where the way is of the same kind.
-    pub(super) fn replaced(&self, wanted: Wanted, terms: &Terms) -> Self {
+    pub(super) fn replaced(&self, wanted: ListenerTarget, settings: &ListenerSettings) -> Self {
         match (self, wanted) {
-            (Self::Edge(edge), Wanted::Site(site)) => {
+            (Self::Edge(edge), ListenerTarget::Site(site)) => {
                 edge.replace(site);
                 Self::Edge(Arc::clone(edge))
             }
-            (Self::Proxy(proxy, edge), Wanted::Proxy(site, calls)) => {
+            (Self::Proxy(proxy, edge), ListenerTarget::Proxy(site, proxy_settings)) => {
                 edge.replace(site);
-                proxy.replace(calls.rules, calls.upstreams, calls.log);
+                proxy.replace(proxy_settings.rules, proxy_settings.upstreams, proxy_settings.log);
                 Self::Proxy(Arc::clone(proxy), Arc::clone(edge))
             }
-            (Self::Door(door), Wanted::Door(upstream)) => {
-                door.replace(upstream, terms.names.clone());
+            (Self::Door(door), ListenerTarget::Door(upstream)) => {
+                door.replace(upstream, settings.names.clone());
                 Self::Door(Arc::clone(door))
             }
-            (_, wanted) => Self::of(wanted, terms),
+            (_, wanted) => Self::of(wanted, settings),
         }
     }
 

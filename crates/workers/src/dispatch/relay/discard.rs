@@ -10,11 +10,11 @@ use keepwarm_net::{Lease, ResponsePart, SpoolError, UNSENT_ENOUGH};
 use keepwarm_telemetry::printed::{self, Records};
 use tracing::Level;
 
-use super::super::activity::About;
-use super::super::conversation::body::Source;
+use super::super::activity::RequestSummary;
+use super::super::conversation::body::BodySource;
 use super::behind;
-use super::place::Place;
-use super::talk::BLOCK;
+use super::server::SlotGuard;
+use super::worker_request::BLOCK;
 use super::{Dialect, none};
 use crate::supervisor::WorkerKey;
 
@@ -22,23 +22,23 @@ use crate::supervisor::WorkerKey;
 /// dropped; what is for the log is not.
 pub(super) fn run_out<C: Dialect>(
     lease: Lease<C>,
-    place: Place,
-    source: Source,
-    (limit, about): (Duration, About),
+    slot: SlotGuard,
+    source: BodySource,
+    (limit, summary): (Duration, RequestSummary),
 ) {
-    if matches!(source, Source::Client) {
+    if matches!(source, BodySource::Client) {
         // The rest will never come: the server learns it by the end of the connection.
         return;
     }
-    let mut left = Leftover { lease, source, block: Vec::new() };
+    let mut discard = ResponseDiscard { lease, source, block: Vec::new() };
     drop(keepwarm_net::spawn_local(async move {
-        let ended = tokio::time::timeout(limit, poll_fn(|cx| left.poll(cx))).await;
-        tell(&place.link.key, &left.lease.codec().take_words());
+        let ended = tokio::time::timeout(limit, poll_fn(|cx| discard.poll(cx))).await;
+        tell(&slot.link.key, &discard.lease.codec().take_words());
         match ended {
-            Ok(()) => behind::finish(left.lease, place, (limit, &about)),
+            Ok(()) => behind::finish(discard.lease, slot, (limit, &summary)),
             Err(_) => {
-                let child = left.lease.codec().line().map(|line| Arc::clone(line.child()));
-                place.link.suspect(&about, child.as_ref());
+                let child = discard.lease.codec().child_guard().map(|line| Arc::clone(line.child()));
+                slot.link.suspect(&summary, child.as_ref());
             }
         }
     }));
@@ -59,13 +59,14 @@ pub(super) fn tell(worker: &WorkerKey, words: &[u8]) {
     records.flush(log);
 }
 
-struct Leftover<C: Dialect> {
+/// A response that is read to its end and discarded.
+struct ResponseDiscard<C: Dialect> {
     lease: Lease<C>,
-    source: Source,
+    source: BodySource,
     block: Vec<u8>,
 }
 
-impl<C: Dialect> Leftover<C> {
+impl<C: Dialect> ResponseDiscard<C> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             match self.poll_request(cx) {
@@ -88,7 +89,7 @@ impl<C: Dialect> Leftover<C> {
         if self.lease.poll_flush(cx).is_pending() && self.lease.unsent() >= UNSENT_ENOUGH {
             return Ok(false);
         }
-        let Source::Spool(spool, _) = &mut self.source else { return Ok(false) };
+        let BodySource::Spool(spool, _) = &mut self.source else { return Ok(false) };
         self.block.clear();
         match spool.poll_read(cx, &mut self.block, BLOCK) {
             Poll::Ready(Ok(_)) => self.lease.send(&self.block),
@@ -97,7 +98,7 @@ impl<C: Dialect> Leftover<C> {
         }
         if spool.is_empty() {
             self.lease.end(&none());
-            self.source = Source::Sent;
+            self.source = BodySource::Sent;
             return Ok(!self.lease.poll_flush(cx).is_ready());
         }
         Ok(true)

@@ -5,19 +5,19 @@ use std::time::Instant;
 
 use keepwarm_policy::scale::Load;
 
-use super::{Context, Process, Running};
+use super::{Context, RunningGeneration, WorkerProcess};
 use crate::supervisor::app::{Phase, WorkerId, mib};
-use crate::supervisor::look::{PING_LOOKS, Subject};
+use crate::supervisor::sampler::{PING_LOOKS, SampleTarget};
 use crate::supervisor::{Memory, WorkerLink, WorkerSnapshot, WorkerState, priority};
 
-impl Running {
+impl RunningGeneration {
     /// Looks at signs of life and priorities; gives the processes whose memory is to be looked at.
     pub(in crate::supervisor) fn look(
         &mut self,
         looks: u64,
         context: &Context,
         now: Instant,
-    ) -> Vec<Subject> {
+    ) -> Vec<SampleTarget> {
         let ids: Vec<WorkerId> = self.processes.keys().copied().collect();
         for &id in &ids {
             if self.machine.state(id) == WorkerState::Ready
@@ -28,7 +28,7 @@ impl Running {
                     self.look_for_life(id, &*link, looks, now);
                 }
             }
-            let is_slow = |process: &Process| {
+            let is_slow = |process: &WorkerProcess| {
                 let most = priority::LONGEST.min(self.spec.boot_timeout / 2);
                 now.saturating_duration_since(process.started) > most
             };
@@ -40,7 +40,7 @@ impl Running {
         let subject = |&id: &WorkerId| {
             let pid = self.pid(id)?;
             let (app, has_children) = (Arc::clone(&self.spec.name), self.spec.children.is_some());
-            Some(Subject { app, generation: self.generation, id, pid, has_children })
+            Some(SampleTarget { app, generation: self.generation, id, pid, has_children })
         };
         ids.iter().filter_map(subject).collect()
     }

@@ -17,13 +17,13 @@ use std::time::Duration;
 use keepwarm_telemetry::counters;
 use keepwarm_wire::frame::ResetCode;
 
-use super::super::app::Overload;
+use super::super::app::SubmitError;
 use super::response::{fail, fail_later, id};
 use super::{Conversation, GIVEN_AT_MOST};
-use crate::supervisor::Verdict;
+use crate::supervisor::KillReason;
 
-/// Why a request is not given to another worker.
-type WhyNot = &'static str;
+/// Why a request is not retried on another worker.
+type NoRetryReason = &'static str;
 
 impl Conversation<'_, '_> {
     pub(super) fn handle_reset(&mut self, code: ResetCode, reason: &str, unprocessed: bool) {
@@ -36,7 +36,7 @@ impl Conversation<'_, '_> {
             let sentence = "No worker accepted the request.";
             return fail_later(self.exchange, 503, "worker_refused", sentence, 1);
         }
-        self.app.handle_response(&self.call.about);
+        self.app.handle_response(&self.call.summary);
         if code == ResetCode::CANCELLED {
             // It was told that its client has closed its side, and gave up: nobody's failure.
             return self.exchange.abort("client_closed");
@@ -52,31 +52,31 @@ impl Conversation<'_, '_> {
         }
     }
 
-    pub(super) fn handle_lost(&mut self, unprocessed: bool, verdict: Option<Verdict>) {
-        let why_not = match self.may_be_given_again(unprocessed, verdict) {
+    pub(super) fn handle_lost(&mut self, unprocessed: bool, kill_reason: Option<KillReason>) {
+        let why_not = match self.may_be_given_again(unprocessed, kill_reason) {
             Ok(()) => return self.give_again("worker_died", "its worker died"),
             Err(why_not) => why_not,
         };
         self.completed();
         self.over = true;
         let responded = self.exchange.responded();
-        let (name, sentence) = match verdict {
+        let (name, sentence) = match kill_reason {
             None => ("worker_died", "The process that handled this request died."),
-            Some(Verdict::TimedOut) => (
+            Some(KillReason::TimedOut) => (
                 "worker_timed_out",
                 "The process that handled this request was killed because another request hung in it.",
             ),
-            Some(Verdict::Memory) => (
+            Some(KillReason::Memory) => (
                 "worker_memory",
                 "The process that handled this request was killed because it used too much memory.",
             ),
         };
-        tracing::error!(app = %self.app.name, id = %id(self.exchange), route = %self.call.about, responded, reason = name,
+        tracing::error!(app = %self.app.name, id = %id(self.exchange), route = %self.call.summary, responded, reason = name,
             not_given_again = why_not, "worker died with this request");
         if responded {
             return self.exchange.abort(name);
         }
-        match self.app.quarantine.refuses(&self.call.about) {
+        match self.app.quarantine.refuses(&self.call.summary) {
             // Certainly not begun with: it is refused like those that come after it.
             Some(time) if unprocessed => self.refuse_quarantined(time),
             _ => fail(self.exchange, 502, name, sentence),
@@ -84,7 +84,11 @@ impl Conversation<'_, '_> {
     }
 
     /// Whether the request may go to another worker (see the head of this file).
-    fn may_be_given_again(&mut self, unprocessed: bool, verdict: Option<Verdict>) -> Result<(), WhyNot> {
+    fn may_be_given_again(
+        &mut self,
+        unprocessed: bool,
+        kill_reason: Option<KillReason>,
+    ) -> Result<(), NoRetryReason> {
         if self.begun {
             return Err("its response had begun");
         }
@@ -92,20 +96,20 @@ impl Conversation<'_, '_> {
             return Err("its body was passed on");
         }
         // A trial that has not begun is still the trial.
-        if self.trial.is_none() && self.app.quarantine.refuses(&self.call.about).is_some() {
+        if self.probe.is_none() && self.app.quarantine.refuses(&self.call.summary).is_some() {
             return Err("its route kills workers");
         }
         if unprocessed {
             // Free, however many workers have died before it came to it.
             return Ok(());
         }
-        if verdict == Some(Verdict::Memory) {
+        if kill_reason == Some(KillReason::Memory) {
             return Err("the worker used too much memory");
         }
         if !self.exchange.request().head.method.is_safe() {
             return Err("its method is not safe");
         }
-        if self.trial.is_some() {
+        if self.probe.is_some() {
             return Err("its route kills workers");
         }
         if std::mem::replace(&mut self.risked, true) {
@@ -123,7 +127,7 @@ impl Conversation<'_, '_> {
             return self.stop_waiting();
         }
         counters::RETRIES.count(&self.app.name, name);
-        tracing::warn!(app = %self.app.name, id = %id(self.exchange), route = %self.call.about, why,
+        tracing::warn!(app = %self.app.name, id = %id(self.exchange), route = %self.call.summary, why,
             "request retried on another worker");
         let frame = self.call.take_frame();
         self.enqueue(frame);
@@ -137,13 +141,13 @@ impl Conversation<'_, '_> {
         fail_later(self.exchange, 503, "route_quarantined", sentence, seconds.max(1));
     }
 
-    pub(super) fn refuse_overload(&mut self, overload: &Overload) {
+    pub(super) fn refuse_overload(&mut self, overload: &SubmitError) {
         match overload {
-            Overload::QueueFull => {
+            SubmitError::QueueFull => {
                 let sentence = "Too many requests are waiting for this application.";
                 fail_later(self.exchange, 503, "queue_full", sentence, 1);
             }
-            Overload::Failed(reason) => {
+            SubmitError::Failed(reason) => {
                 let sentence = format!("The application is not running: {reason}.");
                 fail_later(self.exchange, 503, "app_failed", &sentence, 10);
             }

@@ -1,4 +1,4 @@
-//! What is seen of calls: counted, recorded, told to the caller and to the next in the trace.
+//! Statistics of calls: counters, log records, `Server-Timing` and trace context.
 //!
 //! A call that goes well costs additions to cells of its thread and one line in a buffer; all else is off the fast path.
 
@@ -17,7 +17,7 @@ use keepwarm_telemetry::upstreams::{self, EndpointMeter};
 use keepwarm_telemetry::{Format, Sink};
 use tokio::time::Instant;
 
-pub(crate) use self::call::Seen;
+pub(crate) use self::call::CompletedCall;
 pub use self::status::{EndpointStatus, UpstreamStatus};
 pub(crate) use self::timing::{SERVER_TIMING, ServerTiming};
 pub(crate) use self::trace::Trace;
@@ -32,15 +32,15 @@ pub struct CallLog {
     pub format: Format,
 }
 
-/// What counts and records the calls of an upstream.
+/// Counters and call log of an upstream.
 #[derive(Debug, Default)]
-pub(crate) struct UpstreamSeen {
+pub(crate) struct UpstreamStats {
     log: ArcSwapOption<CallLog>,
     /// Of calls that came to no endpoint.
     nowhere: OnceLock<&'static EndpointMeter>,
 }
 
-impl UpstreamSeen {
+impl UpstreamStats {
     pub(crate) fn set_log(&self, log: Option<CallLog>) {
         self.log.store(log.map(std::sync::Arc::new));
     }
@@ -50,16 +50,16 @@ impl UpstreamSeen {
     }
 }
 
-/// What counts the calls of an endpoint.
+/// Counters of an endpoint, and its last failure.
 #[derive(Debug, Default)]
-pub(crate) struct EndpointSeen {
+pub(crate) struct EndpointStats {
     meter: OnceLock<&'static EndpointMeter>,
     last_failure: Mutex<Option<LastFailure>>,
     /// Calls in a row that had to make a connection.
     dialled: AtomicU32,
 }
 
-impl EndpointSeen {
+impl EndpointStats {
     /// What counts the calls of `upstream` to the endpoint of this name.
     pub(crate) fn meter(&self, upstream: &str, endpoint: &str) -> &'static EndpointMeter {
         self.meter.get_or_init(|| upstreams::endpoint(upstream, endpoint))

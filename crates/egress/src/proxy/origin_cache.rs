@@ -9,45 +9,45 @@ use tokio::time::Instant;
 
 use crate::endpoints::lock;
 use crate::origin::Origin;
-use crate::{CallLog, Found, Upstream, UpstreamSettings};
+use crate::{CallLog, DiscoveredEndpoint, Upstream, UpstreamSettings};
 
 /// Origins that are remembered. The longest unused makes room.
 const MOST: usize = 512;
 
-/// Origins, and the connections to them.
+/// Origins that are called through a forward proxy, with their connections.
 #[derive(Debug, Default)]
-pub(super) struct Others(Mutex<Known>);
+pub(super) struct OriginCache(Mutex<CachedOrigins>);
 
 #[derive(Debug, Default)]
-struct Known {
-    origins: HashMap<Origin, Other>,
+struct CachedOrigins {
+    origins: HashMap<Origin, CachedOrigin>,
     /// Where calls to them are recorded.
     log: Option<CallLog>,
 }
 
 #[derive(Debug)]
-struct Other {
+struct CachedOrigin {
     upstream: Arc<Upstream>,
     /// Its addresses count so long.
     until: Instant,
     used: Instant,
 }
 
-impl Others {
+impl OriginCache {
     /// Records calls there from now on.
     pub(super) fn set_log(&self, log: Option<CallLog>) {
-        let mut known = lock(&self.0);
-        known.origins.values().for_each(|other| other.upstream.set_log(log.clone()));
-        known.log = log;
+        let mut cache = lock(&self.0);
+        cache.origins.values().for_each(|cached| cached.upstream.set_log(log.clone()));
+        cache.log = log;
     }
 
     /// The origin, if its addresses are known and still count.
-    pub(super) fn known(&self, origin: &Origin) -> Option<Arc<Upstream>> {
+    pub(super) fn get(&self, origin: &Origin) -> Option<Arc<Upstream>> {
         let now = Instant::now();
-        let mut known = lock(&self.0);
-        let other = known.origins.get_mut(origin).filter(|other| other.until > now)?;
-        other.used = now;
-        Some(Arc::clone(&other.upstream))
+        let mut cache = lock(&self.0);
+        let cached = cache.origins.get_mut(origin).filter(|cached| cached.until > now)?;
+        cached.used = now;
+        Some(Arc::clone(&cached.upstream))
     }
 
     /// The origin has these addresses, which were checked.
@@ -62,9 +62,9 @@ impl Others {
         until: Instant,
     ) -> Result<Arc<Upstream>, String> {
         let now = Instant::now();
-        let found: Vec<Found> = addresses
+        let found: Vec<DiscoveredEndpoint> = addresses
             .iter()
-            .map(|address| Found {
+            .map(|address| DiscoveredEndpoint {
                 endpoint: Endpoint::Tcp(SocketAddr::new(*address, origin.port())),
                 weight: 1,
                 // Not side by side: one of the families may lead nowhere.
@@ -72,38 +72,38 @@ impl Others {
                 authority: authority.into(),
             })
             .collect();
-        let mut known = lock(&self.0);
-        let upstream = match known.origins.get_mut(origin) {
-            Some(other) => {
-                (other.until, other.used) = (until, now);
-                Arc::clone(&other.upstream)
+        let mut cache = lock(&self.0);
+        let upstream = match cache.origins.get_mut(origin) {
+            Some(cached) => {
+                (cached.until, cached.used) = (until, now);
+                Arc::clone(&cached.upstream)
             }
             None => {
-                make_room(&mut known.origins);
+                make_room(&mut cache.origins);
                 let upstream =
                     Upstream::new("forward_proxy", UpstreamSettings::new(origin.scheme(), Vec::new()));
                 if origin.scheme() == Scheme::Https {
                     upstream.set_tls(Some(encrypted(origin.host())?));
                 }
-                upstream.set_log(known.log.clone());
-                let other = Other { upstream: Arc::clone(&upstream), until, used: now };
-                known.origins.insert(origin.clone(), other);
+                upstream.set_log(cache.log.clone());
+                let cached = CachedOrigin { upstream: Arc::clone(&upstream), until, used: now };
+                cache.origins.insert(origin.clone(), cached);
                 upstream
             }
         };
-        drop(known);
+        drop(cache);
         upstream.publish(&found);
         Ok(upstream)
     }
 }
 
-fn make_room(others: &mut HashMap<Origin, Other>) {
-    if others.len() < MOST {
+fn make_room(origins: &mut HashMap<Origin, CachedOrigin>) {
+    if origins.len() < MOST {
         return;
     }
-    let oldest = others.iter().min_by_key(|(_, other)| other.used).map(|(origin, _)| origin.clone());
+    let oldest = origins.iter().min_by_key(|(_, cached)| cached.used).map(|(origin, _)| origin.clone());
     if let Some(oldest) = oldest {
-        others.remove(&oldest);
+        origins.remove(&oldest);
     }
 }
 

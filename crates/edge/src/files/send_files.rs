@@ -13,7 +13,7 @@ use keepwarm_net::{
     Exchange, Folder, Found, HandedFile, HandedName, Handler, Refusal, file_name, respond_with_error,
 };
 
-use super::send::Sending;
+use super::send::FileResponse;
 use super::{fail, types};
 
 /// An app whose responses may name files.
@@ -42,7 +42,7 @@ impl SendFiles {
             Ok(Found::File(file)) => {
                 let content_type = types::of_name(&name);
                 let fields = Some((handed.status, handed.fields));
-                Sending { file, content_type, coding: None, varies: false, fields }.run(exchange).await;
+                FileResponse { file, content_type, coding: None, varies: false, fields }.run(exchange).await;
             }
             Ok(Found::Folder | Found::Nothing) => refuse(exchange, &handed.name, "there is no such file"),
             Ok(Found::Outside) => refuse(exchange, &handed.name, "a link leads out of the directory"),
