@@ -1,4 +1,4 @@
-//! The pages and routes of an app that are refused because they kill its workers: [`keepwarm_policy::Vigil`], shared by all threads.
+//! The pages and routes of an app that are refused because they kill its workers: [`keepwarm_policy::vigil::Vigil`], shared by all threads.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -133,7 +133,7 @@ struct FirstBoot {
     waiters: Vec<oneshot::Sender<Vec<StartFailure>>>,
 }
 
-/// The state of memory sampling; see [`sampler`](super::sampler).
+/// The state of memory sampling; see [`sampler`].
 struct MemorySampling {
     count: u64,
     /// One is under way: the next waits for it.

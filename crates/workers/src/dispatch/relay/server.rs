@@ -46,7 +46,7 @@ pub(in crate::dispatch) struct Server {
     pub(super) looked: AtomicBool,
 }
 
-/// What a server is beyond its protocol: of [`ServerPolicy`](super::ServerPolicy), for as long as it lives.
+/// What a server is beyond its protocol: of [`ServerPolicy`], for as long as it lives.
 #[derive(Debug, Clone, Copy)]
 struct ServerTraits {
     children: Option<ChildPolicy>,
