@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::context::ProbeContext;
 use crate::finding::{Finding, Verdict};
-use crate::patient::Patient;
 use crate::probes::Probe;
-use crate::reach::{Reached, Unreached, reach};
+use crate::reach::{Destination, ReachError, reach};
 use crate::report::time;
 use crate::server::Server;
 use crate::settings::Settings;
@@ -17,16 +17,16 @@ pub trait Watcher: Send + Sync {
     /// A probe begins.
     fn begins(&self, probe: Probe);
     /// A probe has ended.
-    fn ended(&self, examined: &Examined);
+    fn ended(&self, result: &ProbeResult);
     /// Whether anybody reads what goes over the wire.
     fn wants_wire(&self) -> bool;
     /// A line of the transcript of a connection: `>` sent, `<` received, `*` happened.
     fn wire(&self, connection: u64, line: &str);
 }
 
-/// Tells nobody.
+/// A watcher that ignores everything.
 #[derive(Debug)]
-pub struct Quiet;
+pub struct SilentWatcher;
 
 /// What was found, by probe.
 #[derive(Debug, Clone)]
@@ -40,7 +40,7 @@ pub struct Examination {
     /// Which server it is, as far as it says.
     pub server: Server,
     /// By probe, in the order they ran. If the server was not reached, a single one, `reach`.
-    pub examined: Vec<Examined>,
+    pub results: Vec<ProbeResult>,
     /// Whether there was a server to examine.
     pub reached: bool,
     /// Connections opened and requests sent.
@@ -51,7 +51,7 @@ pub struct Examination {
 
 /// What one probe found.
 #[derive(Debug, Clone)]
-pub struct Examined {
+pub struct ProbeResult {
     /// The probe's id.
     pub id: &'static str,
     /// What it checks, in words.
@@ -66,11 +66,11 @@ impl Examination {
     /// The worst verdict of all. What could not be told does not spoil what is good.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
-        worst(self.examined.iter().map(Examined::verdict))
+        worst(self.results.iter().map(ProbeResult::verdict))
     }
 }
 
-impl Examined {
+impl ProbeResult {
     /// The worst of its findings'. What could not be told does not spoil what is good.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
@@ -91,74 +91,74 @@ fn worst(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
 /// Examines a target.
 pub async fn examine(target: &Target, settings: &Settings, watcher: Arc<dyn Watcher>) -> Examination {
     let begun = Instant::now();
-    let Reached { patient, remark } = match reach(target, settings, &watcher).await {
+    let Destination { context, remark } = match reach(target, settings, &watcher).await {
         Ok(reached) => reached,
         Err(why) => return unreached(target, why, begun.elapsed()),
     };
-    let mut examined: Vec<Examined> =
-        remark.map(|finding| reach_examined(finding, begun.elapsed())).into_iter().collect();
+    let mut results: Vec<ProbeResult> =
+        remark.map(|finding| reach_result(finding, begun.elapsed())).into_iter().collect();
     for &probe in &settings.probes {
         watcher.begins(probe);
         let began = Instant::now();
         let within = longest(settings);
-        let examining = tokio::time::timeout(within, probe.examine(&patient));
+        let examining = tokio::time::timeout(within, probe.examine(&context));
         let mut findings = examining.await.unwrap_or_else(|_| vec![unfinished(within)]);
         for finding in &mut findings {
             if finding.verdict > Verdict::Unknown && finding.fix.is_none() {
-                finding.fix = probe.fix(finding.id, patient.server).map(str::to_owned);
+                finding.fix = probe.fix(finding.id, context.server).map(str::to_owned);
             }
         }
-        let one = Examined { id: probe.id(), title: probe.title(), findings, took: began.elapsed() };
+        let one = ProbeResult { id: probe.id(), title: probe.title(), findings, took: began.elapsed() };
         watcher.ended(&one);
-        examined.push(one);
+        results.push(one);
     }
-    if patient.is_gone() {
-        let finding = gone(&patient);
-        match examined.first_mut().filter(|first| first.id == "reach") {
+    if context.is_gone() {
+        let finding = gone(&context);
+        match results.first_mut().filter(|first| first.id == "reach") {
             Some(first) => first.findings.push(finding),
-            None => examined.insert(0, reach_examined(finding, begun.elapsed())),
+            None => results.insert(0, reach_result(finding, begun.elapsed())),
         }
     }
     Examination {
         label: None,
         asked: target.clone(),
-        target: patient.target.clone(),
-        server: patient.server,
+        target: context.target.clone(),
+        server: context.server,
         reached: true,
-        examined,
-        spent: patient.budget.spent(),
+        results,
+        spent: context.budget.spent(),
         took: begun.elapsed(),
     }
 }
 
-fn unreached(target: &Target, Unreached { finding, spent }: Unreached, took: Duration) -> Examination {
+fn unreached(target: &Target, ReachError { finding, spent }: ReachError, took: Duration) -> Examination {
     Examination {
         label: None,
         asked: target.clone(),
         target: target.clone(),
         server: Server::Unknown,
         reached: false,
-        examined: vec![reach_examined(finding, took)],
+        results: vec![reach_result(finding, took)],
         spent,
         took,
     }
 }
 
 /// What was found on the way to the server; by the id of the probe whose matter it is.
-fn reach_examined(finding: Finding, took: Duration) -> Examined {
+fn reach_result(finding: Finding, took: Duration) -> ProbeResult {
     let probe = finding.id.split('.').next().and_then(Probe::named);
     let (id, title) = probe.map_or(("reach", "reachability"), |probe| (probe.id(), probe.title()));
-    Examined { id, title, findings: vec![finding], took }
+    ProbeResult { id, title, findings: vec![finding], took }
 }
 
 /// It answered at first, so that there was something to examine.
-fn gone(patient: &Patient) -> Finding {
+fn gone(context: &ProbeContext) -> Finding {
     let mut finding = Finding::bad(
         "reach.gone",
         format!(
             "the first request: {}; later requests repeatedly got no response within {}, and were given up",
-            patient.first.words(),
-            time(patient.settings.timeout)
+            context.first.words(),
+            time(context.settings.timeout)
         ),
     );
     finding.fix =
@@ -176,9 +176,9 @@ fn unfinished(within: Duration) -> Finding {
     Finding::unknown("probe.unfinished", format!("the probe was stopped after {}", time(within)))
 }
 
-impl Watcher for Quiet {
+impl Watcher for SilentWatcher {
     fn begins(&self, _: Probe) {}
-    fn ended(&self, _: &Examined) {}
+    fn ended(&self, _: &ProbeResult) {}
     fn wants_wire(&self) -> bool {
         false
     }

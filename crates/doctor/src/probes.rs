@@ -14,8 +14,8 @@ mod persistence;
 mod scripted;
 mod writes;
 
+use crate::context::ProbeContext;
 use crate::finding::Finding;
-use crate::patient::Patient;
 use crate::server::Server;
 use crate::settings::Settings;
 
@@ -105,17 +105,17 @@ impl Probe {
     }
 
     /// Examines; at least one finding comes back.
-    pub async fn examine(self, patient: &Patient) -> Vec<Finding> {
+    pub async fn examine(self, context: &ProbeContext) -> Vec<Finding> {
         match self {
-            Self::Persistence => persistence::examine(patient).await,
-            Self::Expect => expect::examine(patient).await,
-            Self::Writes => writes::examine(patient).await,
-            Self::Boot => boot::examine(patient).await,
-            Self::Connect => connect::examine(patient).await,
-            Self::Framing => framing::examine(patient).await,
-            Self::Health => health::examine(patient).await,
-            Self::Informational => informational::examine(patient).await,
-            Self::Ladder => ladder::examine(patient).await,
+            Self::Persistence => persistence::examine(context).await,
+            Self::Expect => expect::examine(context).await,
+            Self::Writes => writes::examine(context).await,
+            Self::Boot => boot::examine(context).await,
+            Self::Connect => connect::examine(context).await,
+            Self::Framing => framing::examine(context).await,
+            Self::Health => health::examine(context).await,
+            Self::Informational => informational::examine(context).await,
+            Self::Ladder => ladder::examine(context).await,
         }
     }
 

@@ -11,13 +11,13 @@ use std::time::Duration;
 use rustls::{ALL_VERSIONS, ClientConfig};
 
 use crate::budget::Budget;
+use crate::client::{Authorities, Failure, PeerAddress, Response, TlsSettings, client_config};
+use crate::context::{Connector, ProbeContext, request_for};
 use crate::examine::Watcher;
 use crate::finding::Finding;
-use crate::patient::{Dial, Patient, ask};
 use crate::server::Server;
 use crate::settings::Settings;
 use crate::target::Target;
-use crate::wire::{Authorities, Failure, Peer, Response, Trust, client_config};
 use redirect::Redirect;
 
 /// Redirects that are followed, at most: what `curl` follows by default is 50, what any sound site needs is two.
@@ -32,24 +32,24 @@ const NEXT: Duration = Duration::from_secs(2);
 /// Bytes of a response that could not be understood, kept to be shown.
 const SHOWN: usize = 80;
 
-/// The server.
-pub(crate) struct Reached {
-    pub(crate) patient: Patient,
+/// The server that was reached, where redirects led.
+pub(crate) struct Destination {
+    pub(crate) context: ProbeContext,
     /// What is to be said about the way to it.
     pub(crate) remark: Option<Finding>,
 }
 
-/// Why there is nothing to examine.
+/// Why the server was not reached.
 #[derive(Debug)]
-pub(crate) struct Unreached {
+pub(crate) struct ReachError {
     pub(crate) finding: Finding,
     /// Connections opened and requests sent.
     pub(crate) spent: (u64, u64),
 }
 
 /// The first request and what came of it.
-struct Visit {
-    patient: Patient,
+struct FirstExchange {
+    context: ProbeContext,
     /// How the bytes begin that were not understood.
     unread: Vec<u8>,
 }
@@ -62,11 +62,11 @@ pub(crate) async fn reach(
     target: &Target,
     settings: &Settings,
     watcher: &Arc<dyn Watcher>,
-) -> Result<Reached, Unreached> {
+) -> Result<Destination, ReachError> {
     let budget = Arc::new(Budget::new(settings.rate));
     follow(target, settings, &budget, watcher)
         .await
-        .map_err(|finding| Unreached { finding, spent: budget.spent() })
+        .map_err(|finding| ReachError { finding, spent: budget.spent() })
 }
 
 async fn follow(
@@ -74,7 +74,7 @@ async fn follow(
     settings: &Settings,
     budget: &Arc<Budget>,
     watcher: &Arc<dyn Watcher>,
-) -> Result<Reached, Finding> {
+) -> Result<Destination, Finding> {
     let mut settings = settings.clone();
     let mut way: Vec<Target> = Vec::new();
     let mut now = target.clone();
@@ -82,21 +82,21 @@ async fn follow(
         let visit = match visit(&now, &settings, budget, watcher).await {
             Ok(visit) => visit,
             Err(failure) => {
-                let dial = Dial { target: &now, settings: &settings, budget, watcher };
-                return Err(redirect::after(&way, trouble::unreachable(&dial, &failure).await));
+                let connector = Connector { target: &now, settings: &settings, budget, watcher };
+                return Err(redirect::after(&way, trouble::unreachable(&connector, &failure).await));
             }
         };
-        if let Some(finding) = trouble::without_response(&visit.patient, &visit.unread).await {
+        if let Some(finding) = trouble::without_response(&visit.context, &visit.unread).await {
             return Err(redirect::after(&way, finding));
         }
-        let patient = visit.patient;
-        let redirect = if settings.follow { redirect::of(&now, &patient.first) } else { Redirect::None };
+        let context = visit.context;
+        let redirect = if settings.follow { redirect::of(&now, &context.first) } else { Redirect::None };
         match redirect {
             Redirect::None => {
                 let remark = redirect::led(target, way.len(), &now);
-                return Ok(Reached { patient, remark });
+                return Ok(Destination { context, remark });
             }
-            Redirect::Elsewhere(finding) => return Ok(Reached { patient, remark: Some(finding) }),
+            Redirect::Elsewhere(finding) => return Ok(Destination { context, remark: Some(finding) }),
             Redirect::To(next) => {
                 if way.contains(&next) || next == now || way.len() >= REDIRECTS {
                     way.push(now);
@@ -121,19 +121,19 @@ async fn visit(
     settings: &Settings,
     budget: &Arc<Budget>,
     watcher: &Arc<dyn Watcher>,
-) -> Result<Visit, Failure> {
+) -> Result<FirstExchange, Failure> {
     let (addresses, peers) = peers(target, settings).await?;
-    let (trust, tls) = match target.is_encrypted() {
+    let (tls_settings, tls) = match target.is_encrypted() {
         true => {
-            let trust = Trust {
+            let tls_settings = TlsSettings {
                 insecure: settings.insecure,
                 versions: ALL_VERSIONS,
                 alpn: vec![b"http/1.1".to_vec()],
                 authorities: Arc::new(Authorities::of_system(&settings.authorities)),
                 identity: settings.identity.clone(),
             };
-            let config = client_config(&trust)?;
-            (Some(trust), Some(config))
+            let config = client_config(&tls_settings)?;
+            (Some(tls_settings), Some(config))
         }
         false => (None, None),
     };
@@ -142,9 +142,13 @@ async fn visit(
     let hasty = Settings { timeout: settings.timeout.min(NEXT), ..settings.clone() };
     let mut failure = None;
     for (index, peer) in peers.iter().enumerate().take(tried) {
-        let dial =
-            Dial { target, settings: if index + 1 < tried { &hasty } else { settings }, budget, watcher };
-        let (first, unread) = match first_response(&dial, peer, tls.clone(), within).await {
+        let connector = Connector {
+            target,
+            settings: if index + 1 < tried { &hasty } else { settings },
+            budget,
+            watcher,
+        };
+        let (first, unread) = match first_response(&connector, peer, tls.clone(), within).await {
             Ok(first) => first,
             Err(error) => {
                 failure.get_or_insert(error);
@@ -155,7 +159,7 @@ async fn visit(
         if index < addresses.len() {
             addresses.swap(0, index);
         }
-        let patient = Patient {
+        let context = ProbeContext {
             target: target.clone(),
             settings: settings.clone(),
             addresses,
@@ -165,42 +169,42 @@ async fn visit(
                 .unwrap_or(Server::Unknown),
             first,
             budget: Arc::clone(budget),
-            trust,
+            tls_settings,
             tls,
             watcher: Arc::clone(watcher),
-            lines: AtomicU64::new(0),
+            connections: AtomicU64::new(0),
             silences: AtomicU32::new(0),
         };
-        return Ok(Visit { patient, unread });
+        return Ok(FirstExchange { context, unread });
     }
     Err(failure.unwrap_or_else(|| Failure::no_address(&target.host)))
 }
 
 /// The ordinary request, on a connection of its own.
 async fn first_response(
-    dial: &Dial<'_>,
-    peer: &Peer,
+    connector: &Connector<'_>,
+    peer: &PeerAddress,
     tls: Option<Arc<ClientConfig>>,
     within: Duration,
 ) -> Result<(Response, Vec<u8>), Failure> {
-    let mut line = dial.line(peer, tls, 0).await?;
-    let request = ask(dial.target, dial.settings, &dial.settings.method);
-    dial.budget.request().await;
-    line.begin(&request);
+    let mut connection = connector.connect(peer, tls, 0).await?;
+    let request = request_for(connector.target, connector.settings, &connector.settings.method);
+    connector.budget.request().await;
+    connection.begin(&request);
     // Whatever it says to half of a request is a response, too.
-    let _ = line.send(&request.bytes()).await;
-    let response = line.read_response(within).await;
-    let unread = line.left_over().iter().copied().take(SHOWN).collect();
+    let _ = connection.send(&request.bytes()).await;
+    let response = connection.read_response(within).await;
+    let unread = connection.left_over().iter().copied().take(SHOWN).collect();
     Ok((response, unread))
 }
 
 /// Where the server may be: its addresses, and the same as what can be connected to.
-async fn peers(target: &Target, settings: &Settings) -> Result<(Vec<SocketAddr>, Vec<Peer>), Failure> {
+async fn peers(target: &Target, settings: &Settings) -> Result<(Vec<SocketAddr>, Vec<PeerAddress>), Failure> {
     if let Some(path) = &target.socket {
-        return Ok((Vec::new(), vec![Peer::Unix(path.clone())]));
+        return Ok((Vec::new(), vec![PeerAddress::Unix(path.clone())]));
     }
     let addresses = addresses(target, settings).await?;
-    let peers = addresses.iter().copied().map(Peer::Tcp).collect();
+    let peers = addresses.iter().copied().map(PeerAddress::Tcp).collect();
     Ok((addresses, peers))
 }
 

@@ -178,7 +178,7 @@ mod tests {
             (&[], Server::Unknown),
         ];
         for (fields, server) in cases {
-            let head = crate::wire::Response::for_tests(200, fields).head.unwrap_or_default();
+            let head = crate::client::Response::for_tests(200, fields).head.unwrap_or_default();
             assert_eq!(Server::recognise(&head), *server, "{fields:?}");
         }
     }

@@ -8,9 +8,9 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::budget::CONNECTIONS;
+use crate::client::Identity;
 use crate::probes::Probe;
 use crate::server::Server;
-use crate::wire::Identity;
 
 /// How a target is examined. The defaults are polite, and harm no server.
 #[derive(Debug, Clone)]

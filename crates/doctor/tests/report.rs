@@ -4,10 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use keepwarm_doctor::report::{Style, json, table, text};
-use keepwarm_doctor::{Examination, Examined, Finding, Server, Target};
+use keepwarm_doctor::{Examination, Finding, ProbeResult, Server, Target};
 
-fn examined(id: &'static str, title: &'static str, findings: Vec<Finding>) -> Examined {
-    Examined { id, title, findings, took: Duration::from_millis(125) }
+fn result(id: &'static str, title: &'static str, findings: Vec<Finding>) -> ProbeResult {
+    ProbeResult { id, title, findings, took: Duration::from_millis(125) }
 }
 
 fn with_fix(mut finding: Finding, fix: &str) -> Finding {
@@ -27,8 +27,8 @@ fn ill() -> Examination {
         target: target("https://shop.example/cart?full=1"),
         server: Server::WebRick,
         reached: true,
-        examined: vec![
-            examined(
+        results: vec![
+            result(
                 "reach",
                 "reachability",
                 vec![Finding::good(
@@ -36,7 +36,7 @@ fn ill() -> Examination {
                     "one redirect from http://shop.example/ to https://shop.example/cart?full=1, which was checked",
                 )],
             ),
-            examined(
+            result(
                 "persistence",
                 "connection keep-alive and close",
                 vec![
@@ -60,7 +60,7 @@ fn ill() -> Examination {
                     Finding::unknown("persistence.idle", "not measured without --slow"),
                 ],
             ),
-            examined(
+            result(
                 "expect",
                 "response to Expect: 100-continue",
                 vec![
@@ -71,7 +71,7 @@ fn ill() -> Examination {
                     Finding::good("expect.refused", "OPTIONS with Expect: 417-not: 417 after 0.50 ms"),
                 ],
             ),
-            examined(
+            result(
                 "writes",
                 "packets per response",
                 vec![Finding::warning(
@@ -79,7 +79,7 @@ fn ill() -> Examination {
                     "a head of 212 bytes and a body of \u{1b}[31m4 bytes in 7 segments",
                 )],
             ),
-            examined(
+            result(
                 "ladder",
                 "timeouts of chained servers",
                 vec![Finding::unknown("ladder.hops", "one hop only: name the inner servers with --via")],
@@ -98,7 +98,7 @@ fn well() -> Examination {
         target: target("http://127.0.0.1:8080/"),
         server: Server::Keepwarm,
         reached: true,
-        examined: vec![examined(
+        results: vec![result(
             "expect",
             "response to Expect: 100-continue",
             vec![Finding::good("expect.answered", "OPTIONS with 14 bytes: 100 after 0.40 ms")],
@@ -116,7 +116,7 @@ fn absent() -> Examination {
         target: target("http://10.0.0.7/"),
         server: Server::Unknown,
         reached: false,
-        examined: vec![examined(
+        results: vec![result(
             "reach",
             "reachability",
             vec![with_fix(

@@ -20,16 +20,16 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
+use crate::context::ProbeContext;
 use crate::finding::{Finding, Verdict};
-use crate::patient::Patient;
 use crate::server::Server;
 
-pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
-    let seen = observe::observe(patient).await;
+pub(super) async fn examine(context: &ProbeContext) -> Vec<Finding> {
+    let seen = observe::observe(context).await;
     let (mut every, first) = (rules::every(&seen), rules::first(&seen));
     if every.verdict == Verdict::Bad {
         // A machine that was busy for a second is no boot: what is said stands on two looks.
-        let again = rules::every(&observe::observe(patient).await);
+        let again = rules::every(&observe::observe(context).await);
         if again.verdict < every.verdict {
             every = again;
         }

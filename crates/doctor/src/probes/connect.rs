@@ -7,26 +7,26 @@ mod addresses;
 mod certificate;
 mod fixes;
 mod http2;
-mod kept;
 mod lookup;
+mod reuse;
 mod tls;
 
+use crate::context::ProbeContext;
 use crate::finding::Finding;
-use crate::patient::Patient;
 
 pub(super) use fixes::fix;
 
-pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
-    let calls = kept::ask(patient).await;
-    let mut findings = vec![kept::judge(&calls)];
-    if let Some(lookup) = lookup::ask(patient).await {
+pub(super) async fn examine(context: &ProbeContext) -> Vec<Finding> {
+    let calls = reuse::ask(context).await;
+    let mut findings = vec![reuse::judge(&calls)];
+    if let Some(lookup) = lookup::ask(context).await {
         findings.push(lookup::judge(&lookup));
     }
-    findings.extend(addresses::judge(&addresses::ask(patient).await));
-    if let Some(trust) = &patient.trust {
-        findings.extend(tls::judge(&tls::ask(patient, trust).await));
-        findings.extend(certificate::examine(patient, trust).await);
-        findings.push(http2::judge(&http2::ask(patient, trust).await));
+    findings.extend(addresses::judge(&addresses::ask(context).await));
+    if let Some(tls_settings) = &context.tls_settings {
+        findings.extend(tls::judge(&tls::ask(context, tls_settings).await));
+        findings.extend(certificate::examine(context, tls_settings).await);
+        findings.push(http2::judge(&http2::ask(context, tls_settings).await));
     }
     findings
 }

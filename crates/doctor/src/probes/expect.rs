@@ -10,13 +10,13 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
+use crate::context::ProbeContext;
 use crate::finding::{Finding, Verdict};
-use crate::patient::Patient;
 
 pub(super) use fix::fix;
 
-pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
-    let plain = match ask::plain(patient).await {
+pub(super) async fn examine(context: &ProbeContext) -> Vec<Finding> {
+    let plain = match ask::plain(context).await {
         Ok(plain) => plain,
         Err(failure) => return vec![Finding::unknown(rules::CONTINUE, failure.to_string())],
     };
@@ -26,29 +26,29 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
             format!("{}, without Expect: {}", plain.asked, plain.words),
         )];
     };
-    let mut findings = held(patient, &plain).await;
+    let mut findings = held(context, &plain).await;
     // Some never recover from what they could not handle: what they do now says nothing about the rest.
-    if worst(&findings) > Verdict::Unknown && !still_responds(patient).await {
+    if worst(&findings) > Verdict::Unknown && !still_responds(context).await {
         return findings;
     }
-    findings.push(http10(patient).await);
-    findings.push(confirmed(patient, &plain, rules::EMPTY, rules::empty).await);
-    findings.push(confirmed(patient, &plain, rules::OTHER, rules::other).await);
+    findings.push(http10(context).await);
+    findings.push(confirmed(context, &plain, rules::EMPTY, rules::empty).await);
+    findings.push(confirmed(context, &plain, rules::OTHER, rules::other).await);
     findings
 }
 
 /// Whether the request without the expectation is answered now.
-async fn still_responds(patient: &Patient) -> bool {
-    ask::plain(patient).await.is_ok_and(|plain| plain.status.is_some())
+async fn still_responds(context: &ProbeContext) -> bool {
+    ask::plain(context).await.is_ok_and(|plain| plain.status.is_some())
 }
 
 /// The expectation with the body held back. What is not good is asked again, for one slow moment is no verdict; but not what was never answered: that
 /// may hold a worker of the server, and another would be held.
-async fn held(patient: &Patient, plain: &ask::Plain) -> Vec<Finding> {
+async fn held(context: &ProbeContext, plain: &ask::PlainExchange) -> Vec<Finding> {
     let mut best: Option<Vec<Finding>> = None;
     for _ in 0..2 {
-        let (found, stuck) = match ask::held(patient, plain).await {
-            Ok(held) => (judged(patient, &held, plain).await, held.is_stuck()),
+        let (found, stuck) = match ask::held(context, plain).await {
+            Ok(held) => (judged(context, &held, plain).await, held.is_stuck()),
             Err(failure) => (vec![Finding::unknown(rules::CONTINUE, failure.to_string())], false),
         };
         let worst = worst(&found);
@@ -62,13 +62,17 @@ async fn held(patient: &Patient, plain: &ask::Plain) -> Vec<Finding> {
     best.unwrap_or_default()
 }
 
-async fn judged(patient: &Patient, held: &ask::Held, plain: &ask::Plain) -> Vec<Finding> {
-    let usual = patient.first.status();
+async fn judged(
+    context: &ProbeContext,
+    held: &ask::ExpectExchange,
+    plain: &ask::PlainExchange,
+) -> Vec<Finding> {
+    let usual = context.first.status();
     let mut found = vec![rules::continued(held, plain)];
     found.extend(rules::once(held));
     if let Some(unread) = &held.unread {
         let without = match rules::is_misread(unread, usual) {
-            true => ask::unread_without(patient).await,
+            true => ask::unread_without(context).await,
             false => None,
         };
         found.push(rules::unread(&held.asked, unread, without.as_ref(), usual));
@@ -80,14 +84,14 @@ fn worst(findings: &[Finding]) -> Verdict {
     findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Good)
 }
 
-async fn http10(patient: &Patient) -> Finding {
-    let asked = match ask::http10(patient, true).await {
+async fn http10(context: &ProbeContext) -> Finding {
+    let asked = match ask::http10(context, true).await {
         Ok(asked) => asked,
         Err(failure) => return Finding::unknown(rules::HTTP10, failure.to_string()),
     };
     // A server that sends them to every client of 1.0 does not do so for the expectation: that is another probe's.
     let without = match asked.hundreds > 0 {
-        true => ask::http10(patient, false).await.ok(),
+        true => ask::http10(context, false).await.ok(),
         false => None,
     };
     rules::http10(&asked, without.as_ref())
@@ -95,16 +99,16 @@ async fn http10(patient: &Patient) -> Finding {
 
 /// What is not good is asked again, and stands only if the request is answered without the expectation.
 async fn confirmed(
-    patient: &Patient,
-    plain: &ask::Plain,
+    context: &ProbeContext,
+    plain: &ask::PlainExchange,
     id: &'static str,
-    rule: fn(&ask::Asked, &ask::Plain) -> Finding,
+    rule: fn(&ask::HeadExchange, &ask::PlainExchange) -> Finding,
 ) -> Finding {
     let mut finding = Finding::unknown(id, "");
     for _ in 0..2 {
         let asked = match id {
-            rules::EMPTY => ask::empty(patient).await,
-            _ => ask::other(patient).await,
+            rules::EMPTY => ask::empty(context).await,
+            _ => ask::other(context).await,
         };
         finding = match asked {
             Ok(asked) => rule(&asked, plain),
@@ -114,7 +118,7 @@ async fn confirmed(
             return finding;
         }
     }
-    match still_responds(patient).await {
+    match still_responds(context).await {
         true => finding,
         false => Finding::unknown(
             id,

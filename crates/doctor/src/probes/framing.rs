@@ -7,7 +7,7 @@
 //! another (request smuggling). What is hidden is always an ordinary request for the same page. Bad is what §6.3, §5 and §7 say must be refused; a warning is what they
 //! permit and is a risk behind a server that reads it differently.
 
-mod asking;
+mod exchange;
 mod fixes;
 mod malformed;
 #[cfg(test)]
@@ -16,10 +16,10 @@ mod unusual;
 
 use std::time::{Duration, Instant};
 
+use crate::client::{Request, Response};
+use crate::context::ProbeContext;
 use crate::finding::{Finding, Verdict};
-use crate::patient::Patient;
 use crate::probes::persistence::{light, turns};
-use crate::wire::{Ask, Response};
 
 pub(super) use fixes::fix;
 
@@ -29,9 +29,9 @@ const ENOUGH: Duration = Duration::from_secs(5);
 /// The same where malformed messages are sent, too: who asks for that has time.
 const ENOUGH_INTRUSIVE: Duration = Duration::from_secs(30);
 
-pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
-    let enough = if patient.settings.intrusive { ENOUGH_INTRUSIVE } else { ENOUGH };
-    let page = page(patient, Instant::now() + enough + turns(patient, 60)).await;
+pub(super) async fn examine(context: &ProbeContext) -> Vec<Finding> {
+    let enough = if context.settings.intrusive { ENOUGH_INTRUSIVE } else { ENOUGH };
+    let page = page(context, Instant::now() + enough + turns(context, 60)).await;
     let control = unusual::control(&page).await;
     if control.verdict != Verdict::Good {
         // Every other finding goes by what stands behind a response.
@@ -39,7 +39,7 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
     }
     let mut findings = vec![control];
     findings.extend(unusual::examine(&page).await);
-    if patient.settings.intrusive {
+    if context.settings.intrusive {
         findings.extend(malformed::examine(&page).await);
     }
     findings
@@ -47,20 +47,20 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
 
 /// What everything here is a variant of, and is compared with.
 struct Page<'p> {
-    patient: &'p Patient,
+    context: &'p ProbeContext,
     /// The ordinary request.
-    ask: Ask,
+    request: Request,
     /// The status of the response to it.
     ordinary: Option<u16>,
     /// After this no more is asked.
     until: Instant,
 }
 
-async fn page(patient: &Patient, until: Instant) -> Page<'_> {
-    let ask = light(patient);
-    let ordinary = match ask.method() == patient.settings.method {
-        true => patient.first.status(),
-        false => patient.once(&ask).await.ok().and_then(|(_, response)| Response::status(&response)),
+async fn page(context: &ProbeContext, until: Instant) -> Page<'_> {
+    let request = light(context);
+    let ordinary = match request.method() == context.settings.method {
+        true => context.first.status(),
+        false => context.once(&request).await.ok().and_then(|(_, response)| Response::status(&response)),
     };
-    Page { patient, ask, ordinary, until }
+    Page { context, request, ordinary, until }
 }

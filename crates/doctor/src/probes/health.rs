@@ -11,11 +11,11 @@ mod tests;
 
 use std::time::Duration;
 
+use crate::client::{Outcome, Read, Response};
+use crate::context::ProbeContext;
 use crate::finding::{Finding, Verdict};
-use crate::patient::Patient;
 use crate::server::Server;
-use crate::wire::{Outcome, Read, Response};
-use checkers::{Checker, Seen};
+use checkers::{CheckResult, Checker};
 
 /// What Kubernetes waits, and most others no longer.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -23,11 +23,11 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// A checker that reads once is tried so often: what it sees is a matter of chance.
 const READS: usize = 3;
 
-pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
-    let mut usual = rules::Usual::of(&patient.first);
+pub(super) async fn examine(context: &ProbeContext) -> Vec<Finding> {
+    let mut usual = rules::OrdinaryResponse::of(&context.first);
     let mut findings = Vec::new();
     for checker in Checker::ALL {
-        match judged(patient, checker, usual).await {
+        match judged(context, checker, usual).await {
             Some((finding, status)) => {
                 findings.push(finding);
                 if checker == Checker::Nginx {
@@ -42,52 +42,57 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
             }
         }
     }
-    findings.push(one_read(patient).await);
+    findings.push(one_read(context).await);
     findings
 }
 
 /// A check, and the status it got; one that is not good is made again before anything is said. Nothing if the server answers nobody now.
-async fn judged(patient: &Patient, checker: Checker, usual: rules::Usual) -> Option<(Finding, Option<u16>)> {
-    let mut seen = checked(patient, checker).await;
-    let mut finding = rules::check(checker, &seen, usual, patient.authority().as_str());
+async fn judged(
+    context: &ProbeContext,
+    checker: Checker,
+    usual: rules::OrdinaryResponse,
+) -> Option<(Finding, Option<u16>)> {
+    let mut seen = checked(context, checker).await;
+    let mut finding = rules::check(checker, &seen, usual, context.authority().as_str());
     if finding.verdict > Verdict::Unknown {
-        seen = checked(patient, checker).await;
-        finding = rules::check(checker, &seen, usual, patient.authority().as_str());
+        seen = checked(context, checker).await;
+        finding = rules::check(checker, &seen, usual, context.authority().as_str());
     }
     let without_response = finding.verdict == Verdict::Bad && seen.status.is_none();
-    match without_response && !still_responds(patient).await {
+    match without_response && !still_responds(context).await {
         true => None,
         false => Some((finding, seen.status)),
     }
 }
 
 /// Whether an ordinary request is answered now, in the time a check has.
-async fn still_responds(patient: &Patient) -> bool {
-    let Ok(mut line) = patient.line().await else { return false };
-    let ask = patient.ask();
-    patient.budget.request().await;
-    line.begin(&ask);
-    let _ = line.send(&ask.bytes()).await;
-    line.read_response_until(PATIENCE, |response| response.head.is_some()).await.head.is_some()
+async fn still_responds(context: &ProbeContext) -> bool {
+    let Ok(mut connection) = context.connect().await else { return false };
+    let request = context.ordinary_request();
+    context.budget.request().await;
+    connection.begin(&request);
+    let _ = connection.send(&request.bytes()).await;
+    connection.read_response_until(PATIENCE, |response| response.head.is_some()).await.head.is_some()
 }
 
-async fn checked(patient: &Patient, checker: Checker) -> Seen {
-    let ask = checker.ask(patient);
-    let within = patient.settings.timeout.min(PATIENCE);
-    let host = checker.host(patient);
-    let mut seen = Seen { asked: checker.shown(&ask, host.as_deref()), host, ..Seen::default() };
-    let mut line = match patient.line().await {
-        Ok(line) => line,
+async fn checked(context: &ProbeContext, checker: Checker) -> CheckResult {
+    let request = checker.ask(context);
+    let within = context.settings.timeout.min(PATIENCE);
+    let host = checker.host(context);
+    let mut seen =
+        CheckResult { asked: checker.shown(&request, host.as_deref()), host, ..CheckResult::default() };
+    let mut connection = match context.connect().await {
+        Ok(connection) => connection,
         Err(failure) => {
             seen.failure = Some(failure.to_string());
             return seen;
         }
     };
     for turn in 0..checker.turns() {
-        patient.budget.request().await;
-        line.begin(&ask);
-        let _ = line.send(&ask.bytes()).await;
-        let response = line.read_response_until(within, |response| response.head.is_some()).await;
+        context.budget.request().await;
+        connection.begin(&request);
+        let _ = connection.send(&request.bytes()).await;
+        let response = connection.read_response_until(within, |response| response.head.is_some()).await;
         match turn {
             0 => seen.first(&response),
             _ => seen.again(&response),
@@ -96,7 +101,7 @@ async fn checked(patient: &Patient, checker: Checker) -> Seen {
             break;
         }
         let rest = match response.outcome {
-            Outcome::Silence => line.read_response(within).await.outcome,
+            Outcome::Silence => connection.read_response(within).await.outcome,
             ended => ended,
         };
         if rest != Outcome::Complete {
@@ -116,22 +121,22 @@ fn keeps(response: &Response) -> bool {
 }
 
 /// What one read of the response gives, several times.
-async fn one_read(patient: &Patient) -> Finding {
-    let ask = patient.ask().http10();
+async fn one_read(context: &ProbeContext) -> Finding {
+    let request = context.ordinary_request().http10();
     let mut reads = Vec::new();
     for _ in 0..READS {
-        let Ok(mut line) = patient.line().await else { break };
-        patient.budget.request().await;
-        line.begin(&ask);
-        let _ = line.send(&ask.bytes()).await;
-        let within = patient.settings.timeout.min(PATIENCE);
-        let bytes = match line.read(within).await {
-            Read::Bytes(_) => line.left_over().to_vec(),
+        let Ok(mut connection) = context.connect().await else { break };
+        context.budget.request().await;
+        connection.begin(&request);
+        let _ = connection.send(&request.bytes()).await;
+        let within = context.settings.timeout.min(PATIENCE);
+        let bytes = match connection.read(within).await {
+            Read::Bytes(_) => connection.left_over().to_vec(),
             _ => Vec::new(),
         };
         reads.push(bytes);
     }
-    rules::one_read(&ask.line(), &reads)
+    rules::one_read(&request.line(), &reads)
 }
 
 pub(super) fn fix(finding: &str, server: Server) -> Option<&'static str> {

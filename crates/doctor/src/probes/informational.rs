@@ -15,9 +15,9 @@ use std::time::Duration;
 use http::StatusCode;
 use keepwarm_http1::{FaultKind, ResponseBody, trailer_allowed};
 
+use crate::client::{Failure, Outcome, Request, Response};
+use crate::context::ProbeContext;
 use crate::finding::Finding;
-use crate::patient::Patient;
-use crate::wire::{Ask, Failure, Outcome, Response};
 
 pub(super) use fix::fix;
 
@@ -27,8 +27,8 @@ const LONGEST: Duration = Duration::from_secs(2);
 /// A protocol that nobody speaks.
 const UNKNOWN_PROTOCOL: &str = "keepwarm-check";
 
-pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
-    let page = match page(patient).await {
+pub(super) async fn examine(context: &ProbeContext) -> Vec<Finding> {
+    let page = match page(context).await {
         Ok(page) => page,
         Err(failure) => return vec![Finding::unknown(rules::EARLY_HINTS, failure.to_string())],
     };
@@ -36,23 +36,26 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
     if page.silent {
         return findings;
     }
-    let old = navigating(patient.ask().http10());
-    findings.push(match head(patient, &old).await {
-        Ok(response) => rules::http10(&Heard::of(&old, "", &response)),
+    let old = navigating(context.ordinary_request().http10());
+    findings.push(match head(context, &old).await {
+        Ok(response) => rules::http10(&InformationalExchange::of(&old, "", &response)),
         Err(failure) => Finding::unknown(rules::HTTP10, failure.to_string()),
     });
-    let upgrade = patient.ask().field("Connection", "Upgrade").field("Upgrade", UNKNOWN_PROTOCOL);
-    findings.push(match head(patient, &upgrade).await {
-        Ok(response) => rules::upgrade(&Heard::of(&upgrade, " with Upgrade: keepwarm-check", &response)),
+    let upgrade =
+        context.ordinary_request().field("Connection", "Upgrade").field("Upgrade", UNKNOWN_PROTOCOL);
+    findings.push(match head(context, &upgrade).await {
+        Ok(response) => {
+            rules::upgrade(&InformationalExchange::of(&upgrade, " with Upgrade: keepwarm-check", &response))
+        }
         Err(failure) => Finding::unknown(rules::UPGRADE, failure.to_string()),
     });
-    findings.extend(via::examine(patient, page).await);
+    findings.extend(via::examine(context, page).await);
     findings
 }
 
 /// What came back, as far as it matters here.
 #[derive(Debug, Clone, Default)]
-struct Heard {
+struct InformationalExchange {
     /// What was sent.
     asked: String,
     /// What came, in words.
@@ -78,14 +81,14 @@ struct Heard {
     names: Vec<String>,
 }
 
-impl Heard {
-    fn of(ask: &Ask, note: &str, response: &Response) -> Self {
+impl InformationalExchange {
+    fn of(request: &Request, note: &str, response: &Response) -> Self {
         let head = response.head.as_ref();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).to_ascii_lowercase();
         let announced = head.into_iter().flat_map(|head| head.fields.all("trailer")).map(text);
         let framing = |name: &[u8]| matches!(name, b"content-length" | b"transfer-encoding");
         Self {
-            asked: format!("{}{note}", ask.line()),
+            asked: format!("{}{note}", request.line()),
             words: response.words(),
             hints: response.informational.iter().map(|hint| (hint.status.as_u16(), hint.at)).collect(),
             framed_hint: response
@@ -116,27 +119,27 @@ fn trailer_names(block: &[u8]) -> Vec<String> {
 }
 
 /// The page as a browser asks for it that goes there, and takes trailers.
-async fn page(patient: &Patient) -> Result<Heard, Failure> {
-    let ask = navigating(patient.ask()).field("TE", "trailers").field("Connection", "TE");
-    let mut line = patient.line().await?;
-    let within = patient.settings.timeout.min(LONGEST);
-    let response = patient.exchange_within(&mut line, &ask, within).await;
-    Ok(Heard::of(&ask, " as a browser that accepts trailers", &response))
+async fn page(context: &ProbeContext) -> Result<InformationalExchange, Failure> {
+    let request = navigating(context.ordinary_request()).field("TE", "trailers").field("Connection", "TE");
+    let mut connection = context.connect().await?;
+    let within = context.settings.timeout.min(LONGEST);
+    let response = context.exchange_within(&mut connection, &request, within).await;
+    Ok(InformationalExchange::of(&request, " as a browser that accepts trailers", &response))
 }
 
 /// Asks on a new connection, as far as the head of the response.
-async fn head(patient: &Patient, ask: &Ask) -> Result<Response, Failure> {
-    let mut line = patient.line().await?;
-    patient.budget.request().await;
-    line.begin(ask);
-    let _ = line.send(&ask.bytes()).await;
-    let within = patient.settings.timeout.min(LONGEST);
-    Ok(line.read_response_until(within, |response| response.head.is_some()).await)
+async fn head(context: &ProbeContext, request: &Request) -> Result<Response, Failure> {
+    let mut connection = context.connect().await?;
+    context.budget.request().await;
+    connection.begin(request);
+    let _ = connection.send(&request.bytes()).await;
+    let within = context.settings.timeout.min(LONGEST);
+    Ok(connection.read_response_until(within, |response| response.head.is_some()).await)
 }
 
 /// Servers send 103 only to who goes to a page (RFC 8297 §3 has them be careful with HTTP/1.1).
-fn navigating(ask: Ask) -> Ask {
-    ask.field("Sec-Fetch-Mode", "navigate").field("Sec-Fetch-Dest", "document")
+fn navigating(request: Request) -> Request {
+    request.field("Sec-Fetch-Mode", "navigate").field("Sec-Fetch-Dest", "document")
 }
 
 /// Whether a trailer of that name can move a boundary, or let somebody in.

@@ -19,20 +19,20 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
+use crate::context::ProbeContext;
 use crate::finding::{Finding, Verdict};
-use crate::patient::Patient;
 use crate::server::Server;
 
-pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
-    if patient.settings.via.is_empty() {
-        return vec![rules::alone(&patient.first)];
+pub(super) async fn examine(context: &ProbeContext) -> Vec<Finding> {
+    if context.settings.via.is_empty() {
+        return vec![rules::alone(&context.first)];
     }
-    let (hops, unreached) = hops::visit(patient).await;
+    let (hops, unreached) = hops::visit(context).await;
     let mut findings = unreached;
     for (outer, inner) in hops.iter().zip(hops.iter().skip(1)) {
         for mut finding in [rules::idle(outer, inner), rules::responds(outer, inner)] {
             if finding.verdict > Verdict::Unknown {
-                // The one that is not the outermost is not the patient.
+                // The one that is not the outermost is not the one examined.
                 finding.fix = fix(finding.id, outer.server).map(str::to_owned);
             }
             findings.push(finding);

@@ -11,7 +11,7 @@ use crate::target::Target;
 
 /// What a server does with a request.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Reply {
+pub(super) struct MockResponse {
     /// How long it does nothing.
     pub(super) after: Duration,
     /// What it writes, each by itself.
@@ -20,7 +20,7 @@ pub(super) struct Reply {
     pub(super) closes: bool,
 }
 
-impl Reply {
+impl MockResponse {
     /// These writes.
     pub(super) fn of(writes: &[&str]) -> Self {
         Self { writes: writes.iter().map(|text| text.as_bytes().to_vec()).collect(), ..Self::default() }
@@ -40,7 +40,7 @@ impl Reply {
 /// A server that answers each request line so, with Nagle's algorithm or without. It ends with the test's runtime.
 pub(super) async fn serve<F>(nagle: bool, reply: F) -> Target
 where
-    F: Fn(&str) -> Reply + Send + Sync + 'static,
+    F: Fn(&str) -> MockResponse + Send + Sync + 'static,
 {
     let reply = Arc::new(reply);
     listen(move |stream| {
@@ -54,7 +54,7 @@ where
     .await
 }
 
-async fn connection(mut stream: TcpStream, reply: &(dyn Fn(&str) -> Reply + Send + Sync)) {
+async fn connection(mut stream: TcpStream, reply: &(dyn Fn(&str) -> MockResponse + Send + Sync)) {
     let mut inbox = Vec::new();
     let mut chunk = [0; 4096];
     loop {

@@ -12,7 +12,7 @@ mod close;
 mod fixes;
 mod http10;
 mod idle;
-mod kept;
+mod keep_alive;
 mod many;
 mod pipelined;
 #[cfg(test)]
@@ -22,10 +22,10 @@ use std::time::{Duration, Instant};
 
 use keepwarm_http1::{ResponseBody, ResponseHead};
 
+use crate::client::{Connection, Failure, Outcome, Read, Request, Response};
+use crate::context::ProbeContext;
 use crate::finding::Finding;
-use crate::patient::Patient;
 use crate::report::time;
-use crate::wire::{Ask, Failure, Line, Outcome, Read, Response};
 
 pub(super) use fixes::fix;
 
@@ -52,8 +52,8 @@ const ALL: [&str; 10] = [
     http10::PLAIN,
     http10::KEPT,
     http10::CHUNKED,
-    kept::REUSE,
-    kept::ANNOUNCED,
+    keep_alive::REUSE,
+    keep_alive::ANNOUNCED,
     close::ID,
     bodiless::HEAD,
     bodiless::NOT_MODIFIED,
@@ -61,20 +61,20 @@ const ALL: [&str; 10] = [
     idle::ID,
 ];
 
-pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
+pub(super) async fn examine(context: &ProbeContext) -> Vec<Finding> {
     let begun = Instant::now();
-    let enough = ENOUGH + turns(patient, 20);
-    let tired = || begun.elapsed() > enough && !patient.settings.slow;
-    let kept = kept::examine(patient).await;
-    if let Some(why) = kept.without_response {
+    let enough = ENOUGH + turns(context, 20);
+    let tired = || begun.elapsed() > enough && !context.settings.slow;
+    let keep_alive = keep_alive::examine(context).await;
+    if let Some(why) = keep_alive.without_response {
         // Nothing to compare with. Two in a row, the second with all the time that a step may take: there will be nothing for the other probes either.
-        if kept.silent && is_silent(patient).await {
-            patient.give_up();
+        if keep_alive.silent && is_silent(context).await {
+            context.give_up();
         }
         return ALL.into_iter().map(|id| Finding::unknown(id, why.clone())).collect();
     }
-    let mut findings = http10::examine(patient).await;
-    findings.extend(kept.findings);
+    let mut findings = http10::examine(context).await;
+    findings.extend(keep_alive.findings);
     let rest: [(&[&'static str], _); 4] = [
         (&[close::ID], Step::Close),
         (&[bodiless::HEAD, bodiless::NOT_MODIFIED], Step::Bodiless),
@@ -83,10 +83,10 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
     ];
     for (ids, step) in rest {
         if tired() {
-            findings.extend(ids.iter().map(|&id| Finding::unknown(id, not_asked(patient))));
+            findings.extend(ids.iter().map(|&id| Finding::unknown(id, not_asked(context))));
             continue;
         }
-        if kept.stalls && ids.contains(&pipelined::ID) {
+        if keep_alive.stalls && ids.contains(&pipelined::ID) {
             findings.push(Finding::unknown(
                 pipelined::ID,
                 "the server accepts no second request on a connection",
@@ -94,20 +94,20 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
             continue;
         }
         findings.extend(match step {
-            Step::Close => close::examine(patient).await,
-            Step::Bodiless => bodiless::examine(patient).await,
-            Step::Pipelined => vec![pipelined::examine(patient).await],
-            Step::Idle => vec![idle::examine(patient, kept.promised).await],
+            Step::Close => close::examine(context).await,
+            Step::Bodiless => bodiless::examine(context).await,
+            Step::Pipelined => vec![pipelined::examine(context).await],
+            Step::Idle => vec![idle::examine(context, keep_alive.promised).await],
         });
     }
-    if patient.settings.slow {
-        findings.push(many::examine(patient).await);
+    if context.settings.slow {
+        findings.push(many::examine(context).await);
     }
     findings
 }
 
-async fn is_silent(patient: &Patient) -> bool {
-    let asked = patient.once(&patient.ask()).await;
+async fn is_silent(context: &ProbeContext) -> bool {
+    let asked = context.once(&context.ordinary_request()).await;
     asked.is_ok_and(|(_, response)| response.outcome == Outcome::Silence)
 }
 
@@ -120,39 +120,39 @@ enum Step {
 }
 
 /// The ordinary request; of a large page only its head, where all that counts is that there is a response.
-pub(super) fn light(patient: &Patient) -> Ask {
-    match patient.first.body_len > LARGE {
-        true => patient.ask_by("HEAD"),
-        false => patient.ask(),
+pub(super) fn light(context: &ProbeContext) -> Request {
+    match context.first.body_len > LARGE {
+        true => context.request_by("HEAD"),
+        false => context.ordinary_request(),
     }
 }
 
 /// What so many requests wait for their turns: with a low `--rate` that is no fault of the server.
-pub(super) fn turns(patient: &Patient, requests: u32) -> Duration {
-    Duration::from_secs(1) * requests / patient.settings.rate.max(1)
+pub(super) fn turns(context: &ProbeContext, requests: u32) -> Duration {
+    Duration::from_secs(1) * requests / context.settings.rate.max(1)
 }
 
 /// Why something was not asked.
-pub(super) fn not_asked(patient: &Patient) -> String {
+pub(super) fn not_asked(context: &ProbeContext) -> String {
     format!(
         "skipped: an ordinary response takes {}, and the time for this probe is used up",
-        time(patient.first.took)
+        time(context.first.took)
     )
 }
 
 /// How long a response may take here: three times the first one's and a bit, so that what stalls is left soon.
-pub(super) fn within(patient: &Patient) -> Duration {
-    (patient.first.took * 3 + Duration::from_secs(2)).min(patient.settings.timeout)
+pub(super) fn within(context: &ProbeContext) -> Duration {
+    (context.first.took * 3 + Duration::from_secs(2)).min(context.settings.timeout)
 }
 
 /// For so long a close is waited for.
-fn patience(patient: &Patient) -> Duration {
-    if patient.settings.slow { SLOW_PATIENCE } else { PATIENCE }
+fn patience(context: &ProbeContext) -> Duration {
+    if context.settings.slow { SLOW_PATIENCE } else { PATIENCE }
 }
 
-/// What became of a connection when nothing more was asked on it.
+/// The state of a connection after its last response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Then {
+pub(super) enum ConnectionState {
     /// The server closed or reset it, so long after the last byte of the response.
     Closed(Duration),
     /// It stayed open for so long.
@@ -169,7 +169,7 @@ pub(super) struct Series {
     /// Bytes that came behind the end of the last response.
     pub(super) behind: usize,
     /// What then became of the connection.
-    pub(super) then: Then,
+    pub(super) state: ConnectionState,
     /// What opening the connection took.
     pub(super) opening: Duration,
 }
@@ -188,30 +188,31 @@ impl Series {
 
 /// Asks for these on one connection, as long as `goes_on` finds that a response lets it; a connection that does not go on is watched for so long.
 pub(super) async fn series(
-    patient: &Patient,
-    asks: &[Ask],
+    context: &ProbeContext,
+    asks: &[Request],
     goes_on: fn(&ResponseHead) -> bool,
     patience: Duration,
 ) -> Result<Series, Failure> {
-    let mut line = patient.line().await?;
+    let mut connection = context.connect().await?;
     let mut series = Series {
-        asked: asks.first().map(Ask::line).unwrap_or_default(),
+        asked: asks.first().map(Request::line).unwrap_or_default(),
         responses: Vec::new(),
         behind: 0,
-        then: Then::Open(Duration::ZERO),
-        opening: line.times.connect + line.times.tls,
+        state: ConnectionState::Open(Duration::ZERO),
+        opening: connection.times.connect + connection.times.tls,
     };
-    for ask in asks {
-        let response = patient.exchange_within(&mut line, ask, within(patient)).await;
+    for request in asks {
+        let response = context.exchange_within(&mut connection, request, within(context)).await;
         let complete = response.is_complete();
         let goes_on = response.head.as_ref().is_some_and(goes_on);
-        series.then = unfinished(&response);
+        series.state = unfinished(&response);
         series.responses.push(response);
         if !complete {
             break;
         }
-        (series.then, series.behind) = watch(&mut line, &series, if goes_on { LOOK } else { patience }).await;
-        if !goes_on || series.behind > 0 || matches!(series.then, Then::Closed(_)) {
+        (series.state, series.behind) =
+            watch(&mut connection, &series, if goes_on { LOOK } else { patience }).await;
+        if !goes_on || series.behind > 0 || matches!(series.state, ConnectionState::Closed(_)) {
             break;
         }
     }
@@ -219,16 +220,20 @@ pub(super) async fn series(
 }
 
 /// Asks where a close is due. Twice if it is not closed at once, for the machine may be busy: the quicker counts.
-async fn quickest_close(patient: &Patient, asks: &[Ask], patience: Duration) -> Result<Series, Failure> {
-    let waited = |series: &Series| match series.then {
-        Then::Closed(after) => after,
-        Then::Open(_) => Duration::MAX,
+async fn quickest_close(
+    context: &ProbeContext,
+    asks: &[Request],
+    patience: Duration,
+) -> Result<Series, Failure> {
+    let waited = |series: &Series| match series.state {
+        ConnectionState::Closed(after) => after,
+        ConnectionState::Open(_) => Duration::MAX,
     };
-    let once = series(patient, asks, |_| false, patience).await?;
-    if waited(&once) <= at_once(patient) || patient.settings.slow || refuses_version(&once) {
+    let once = series(context, asks, |_| false, patience).await?;
+    if waited(&once) <= at_once(context) || context.settings.slow || refuses_version(&once) {
         return Ok(once);
     }
-    let again = series(patient, asks, |_| false, patience).await?;
+    let again = series(context, asks, |_| false, patience).await?;
     Ok(if waited(&again) < waited(&once) { again } else { once })
 }
 
@@ -238,30 +243,30 @@ fn refuses_version(series: &Series) -> bool {
 }
 
 /// A response that did not end: what that says of the connection.
-fn unfinished(response: &Response) -> Then {
-    let quiet = response.took.saturating_sub(response.seen.last().map_or(Duration::ZERO, |seen| seen.at));
+fn unfinished(response: &Response) -> ConnectionState {
+    let quiet = response.took.saturating_sub(response.reads.last().map_or(Duration::ZERO, |seen| seen.at));
     match response.outcome {
-        Outcome::Closed | Outcome::Reset | Outcome::Complete => Then::Closed(quiet),
-        _ => Then::Open(quiet),
+        Outcome::Closed | Outcome::Reset | Outcome::Complete => ConnectionState::Closed(quiet),
+        _ => ConnectionState::Open(quiet),
     }
 }
 
 /// Watches a connection whose response is whole: what comes behind it, and whether it is closed.
-async fn watch(line: &mut Line, series: &Series, within: Duration) -> (Then, usize) {
+async fn watch(connection: &mut Connection, series: &Series, within: Duration) -> (ConnectionState, usize) {
     // A response that the close ends: what counts is how long after its last byte that was.
     if let Some(response) = series.last().filter(|response| ends_by_close(response)) {
         return (unfinished(response), 0);
     }
     let begun = Instant::now();
     loop {
-        match line.read(within.saturating_sub(begun.elapsed())).await {
+        match connection.read(within.saturating_sub(begun.elapsed())).await {
             // Who floods is not listened to for long.
-            Read::Bytes(_) if line.left_over().len() < 64 * 1024 => {}
+            Read::Bytes(_) if connection.left_over().len() < 64 * 1024 => {}
             Read::Bytes(_) | Read::Silence => {
-                return (Then::Open(begun.elapsed()), line.left_over().len());
+                return (ConnectionState::Open(begun.elapsed()), connection.left_over().len());
             }
             Read::Closed | Read::Reset | Read::Broken(_) => {
-                return (Then::Closed(begun.elapsed()), line.left_over().len());
+                return (ConnectionState::Closed(begun.elapsed()), connection.left_over().len());
             }
         }
     }
@@ -274,13 +279,13 @@ fn ends_by_close(response: &Response) -> bool {
 
 /// The longest silence within a response: an application that pauses may pause before the end, too.
 fn longest_pause(response: &Response) -> Duration {
-    response.seen.windows(2).fold(Duration::ZERO, |longest, pair| match pair {
+    response.reads.windows(2).fold(Duration::ZERO, |longest, pair| match pair {
         [one, next] => longest.max(next.at.saturating_sub(one.at)),
         _ => longest,
     })
 }
 
 /// What is prompt for this server: a close may come as late as anything in its ordinary response did.
-fn at_once(patient: &Patient) -> Duration {
-    AT_ONCE + longest_pause(&patient.first) * 2
+fn at_once(context: &ProbeContext) -> Duration {
+    AT_ONCE + longest_pause(&context.first) * 2
 }

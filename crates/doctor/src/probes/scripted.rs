@@ -6,19 +6,19 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::examine::{Quiet, Watcher};
-use crate::patient::Patient;
+use crate::context::ProbeContext;
+use crate::examine::{SilentWatcher, Watcher};
 use crate::reach::reach;
 use crate::settings::Settings;
 use crate::target::Target;
 
 /// The server's side of a connection.
-pub(super) struct Peer {
+pub(super) struct ScriptedConnection {
     stream: TcpStream,
     inbox: Vec<u8>,
 }
 
-impl Peer {
+impl ScriptedConnection {
     /// The next head, as it came; nothing once the client is gone.
     pub(super) async fn head(&mut self) -> Option<String> {
         loop {
@@ -69,12 +69,12 @@ pub(super) fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 /// Starts a server, and gives its URL. It ends with the test's runtime.
 pub(super) async fn serve<S, F>(script: S) -> Target
 where
-    S: Fn(Peer) -> F + Send + 'static,
+    S: Fn(ScriptedConnection) -> F + Send + 'static,
     F: Future<Output = Option<()>> + Send + 'static,
 {
     listen(move |stream| {
         stream.set_nodelay(true).expect("a socket");
-        script(Peer { stream, inbox: Vec::new() })
+        script(ScriptedConnection { stream, inbox: Vec::new() })
     })
     .await
 }
@@ -96,19 +96,19 @@ where
 }
 
 /// Starts a server, and reaches it.
-pub(super) async fn patient<S, F>(script: S) -> Patient
+pub(super) async fn context<S, F>(script: S) -> ProbeContext
 where
-    S: Fn(Peer) -> F + Send + 'static,
+    S: Fn(ScriptedConnection) -> F + Send + 'static,
     F: Future<Output = Option<()>> + Send + 'static,
 {
-    patient_of(&serve(script).await, Settings { rate: 1000, ..Settings::default() }).await
+    context_of(&serve(script).await, Settings { rate: 1000, ..Settings::default() }).await
 }
 
 /// Reaches a server.
-pub(super) async fn patient_of(target: &Target, settings: Settings) -> Patient {
-    let watcher: Arc<dyn Watcher> = Arc::new(Quiet);
+pub(super) async fn context_of(target: &Target, settings: Settings) -> ProbeContext {
+    let watcher: Arc<dyn Watcher> = Arc::new(SilentWatcher);
     match reach(target, &settings, &watcher).await {
-        Ok(reached) => reached.patient,
+        Ok(reached) => reached.context,
         Err(unreached) => panic!("{}", unreached.finding.evidence),
     }
 }

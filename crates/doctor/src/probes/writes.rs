@@ -21,13 +21,13 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
+use crate::context::ProbeContext;
 use crate::finding::Finding;
-use crate::patient::Patient;
 use crate::server::Server;
 
-pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
-    let seen = observe::observe(patient).await;
-    vec![rules::segments(&seen), rules::head(&seen), rules::nagle(&seen), stream::stream(&patient.first)]
+pub(super) async fn examine(context: &ProbeContext) -> Vec<Finding> {
+    let seen = observe::observe(context).await;
+    vec![rules::segments(&seen), rules::head(&seen), rules::nagle(&seen), stream::stream(&context.first)]
 }
 
 pub(super) fn fix(finding: &str, server: Server) -> Option<&'static str> {

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
+use crate::client::Response;
 use crate::finding::Finding;
 use crate::settings::Settings;
 use crate::target::Target;
-use crate::wire::Response;
 
 const ID: &str = "reach.redirects";
 

@@ -7,18 +7,20 @@ use keepwarm_http1::{FaultKind, ResponseHead};
 use rustls::ALL_VERSIONS;
 
 use super::peers;
+use crate::client::{
+    Authorities, Failure, Handshake, Outcome, Request, Response, TlsSettings, client_config,
+};
+use crate::context::{Connector, ProbeContext};
 use crate::finding::Finding;
-use crate::patient::{Dial, Patient};
 use crate::report::time;
 use crate::settings::Settings;
-use crate::wire::{Ask, Authorities, Failure, Handshake, Outcome, Response, Trust, client_config};
 
 /// How long is waited to learn what a server speaks that did not respond as it was asked.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// There is no connection.
-pub(super) async fn unreachable(dial: &Dial<'_>, failure: &Failure) -> Finding {
-    let target = dial.target;
+pub(super) async fn unreachable(connector: &Connector<'_>, failure: &Failure) -> Finding {
+    let target = connector.target;
     let mut evidence = format!("{target}: {failure}");
     let fix = match failure {
         Failure::Resolve { .. } => "Check the name, or pass --resolve HOST:PORT:ADDRESS.",
@@ -35,7 +37,7 @@ pub(super) async fn unreachable(dial: &Dial<'_>, failure: &Failure) -> Finding {
         // From here on there was a connection, and no TLS.
         Failure::NotTls(_) => CLEAR,
         Failure::Certificate(_) => CERTIFICATE,
-        Failure::Tls(_) | Failure::Lost(_) | Failure::TimedOut(..) => match speaks_clear(dial).await {
+        Failure::Tls(_) | Failure::Lost(_) | Failure::TimedOut(..) => match speaks_clear(connector).await {
             Some(line) => {
                 evidence = format!("{evidence}; without TLS it responds \"{line}\"");
                 CLEAR
@@ -65,38 +67,38 @@ const CERTIFICATE: &str = "Install a certificate for this name, with its interme
 const CLEAR: &str = "Use http:// for this port, or enable TLS on it (nginx: listen 443 ssl).";
 
 /// What a server that is asked for nothing says in a handshake; nothing if there is none.
-async fn handshake(dial: &Dial<'_>, within: Duration) -> Option<Handshake> {
+async fn handshake(connector: &Connector<'_>, within: Duration) -> Option<Handshake> {
     let authorities = Arc::new(Authorities::new(Vec::new()));
-    let trust =
-        Trust { insecure: true, versions: ALL_VERSIONS, alpn: Vec::new(), authorities, identity: None };
-    let config = client_config(&trust).ok()?;
-    let settings = Settings { timeout: within.min(dial.settings.timeout), ..dial.settings.clone() };
-    let dial = Dial { settings: &settings, ..*dial };
-    let (_, peers) = peers(dial.target, &settings).await.ok()?;
-    dial.line(peers.first()?, Some(config), 0).await.ok()?.handshake
+    let tls_settings =
+        TlsSettings { insecure: true, versions: ALL_VERSIONS, alpn: Vec::new(), authorities, identity: None };
+    let config = client_config(&tls_settings).ok()?;
+    let settings = Settings { timeout: within.min(connector.settings.timeout), ..connector.settings.clone() };
+    let connector = Connector { settings: &settings, ..*connector };
+    let (_, peers) = peers(connector.target, &settings).await.ok()?;
+    connector.connect(peers.first()?, Some(config), 0).await.ok()?.handshake
 }
 
 /// The first line of the response, if there is one in clear. Nothing is told that is meant to be encrypted.
-async fn speaks_clear(dial: &Dial<'_>) -> Option<String> {
-    let settings = Settings { timeout: LOOK.min(dial.settings.timeout), ..dial.settings.clone() };
-    let dial = Dial { settings: &settings, ..*dial };
-    let (_, peers) = peers(dial.target, &settings).await.ok()?;
-    let mut line = dial.line(peers.first()?, None, 0).await.ok()?;
-    let fields = vec![("Host".to_owned(), dial.target.authority())];
-    let ask = Ask::new("HEAD", "/", fields);
-    dial.budget.request().await;
-    line.begin(&ask);
-    line.send(&ask.bytes()).await.ok()?;
-    let response = line.read_response(settings.timeout).await;
+async fn speaks_clear(connector: &Connector<'_>) -> Option<String> {
+    let settings = Settings { timeout: LOOK.min(connector.settings.timeout), ..connector.settings.clone() };
+    let connector = Connector { settings: &settings, ..*connector };
+    let (_, peers) = peers(connector.target, &settings).await.ok()?;
+    let mut connection = connector.connect(peers.first()?, None, 0).await.ok()?;
+    let fields = vec![("Host".to_owned(), connector.target.authority())];
+    let request = Request::new("HEAD", "/", fields);
+    connector.budget.request().await;
+    connection.begin(&request);
+    connection.send(&request.bytes()).await.ok()?;
+    let response = connection.read_response(settings.timeout).await;
     response.status().map(|status| format!("HTTP/1.1 {status}"))
 }
 
 /// There is a connection, and no response that could be examined. Nothing if there is one.
-pub(super) async fn without_response(patient: &Patient, unread: &[u8]) -> Option<Finding> {
-    let response = &patient.first;
-    let asked = format!("{} {}", patient.settings.method, patient.target);
+pub(super) async fn without_response(context: &ProbeContext, unread: &[u8]) -> Option<Finding> {
+    let response = &context.first;
+    let asked = format!("{} {}", context.settings.method, context.target);
     let suspect = !response.is_complete() || response.status() == Some(400);
-    if suspect && let Some(finding) = speaks_tls(patient, &asked, unread).await {
+    if suspect && let Some(finding) = speaks_tls(context, &asked, unread).await {
         return Some(finding);
     }
     if response.is_complete() {
@@ -106,21 +108,21 @@ pub(super) async fn without_response(patient: &Patient, unread: &[u8]) -> Option
 }
 
 /// A server that speaks TLS was asked in clear: it responds with an alert, a 400, or a close.
-async fn speaks_tls(patient: &Patient, asked: &str, unread: &[u8]) -> Option<Finding> {
-    let response = &patient.first;
+async fn speaks_tls(context: &ProbeContext, asked: &str, unread: &[u8]) -> Option<Finding> {
+    let response = &context.first;
     let silent = response.head.is_none() && !matches!(response.outcome, Outcome::Endless);
     let is_alert = matches!(unread, [21, 3, ..]);
     let worth = is_alert || response.status() == Some(400) || (silent && unread.is_empty());
-    if !worth || patient.target.is_encrypted() || patient.target.socket.is_some() {
+    if !worth || context.target.is_encrypted() || context.target.socket.is_some() {
         return None;
     }
-    let dial = Dial {
-        target: &patient.target,
-        settings: &patient.settings,
-        budget: &patient.budget,
-        watcher: &patient.watcher,
+    let connector = Connector {
+        target: &context.target,
+        settings: &context.settings,
+        budget: &context.budget,
+        watcher: &context.watcher,
     };
-    let handshake = handshake(&dial, LOOK).await?;
+    let handshake = handshake(&connector, LOOK).await?;
     let evidence = format!("{asked}: {}; the port speaks {}", said(response, unread), handshake.version);
     Some(fixed(Finding::bad("reach.tls", evidence), "Use https:// for this port."))
 }
@@ -202,7 +204,7 @@ fn is_http2(unread: &[u8]) -> bool {
 
 /// Whether bytes kept coming until the end of our patience.
 fn is_trickling(response: &Response) -> bool {
-    response.seen.last().is_some_and(|seen| seen.at > response.took / 2)
+    response.reads.last().is_some_and(|seen| seen.at > response.took / 2)
 }
 
 /// Media that never end by their nature.

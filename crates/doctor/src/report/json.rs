@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::examine::{Examination, Examined};
+use crate::examine::{Examination, ProbeResult};
 use crate::finding::Finding;
 
 /// The version of the shape: raised when something is renamed or taken away, never when something is added.
@@ -22,21 +22,21 @@ pub fn json(examination: &Examination) -> Value {
         "connections": examination.spent.0,
         "requests": examination.spent.1,
         "seconds": examination.took.as_secs_f64(),
-        "probes": examination.examined.iter().map(probe).collect::<Vec<Value>>(),
+        "probes": examination.results.iter().map(probe).collect::<Vec<Value>>(),
     })
 }
 
-fn probe(examined: &Examined) -> Value {
-    let chief = examined.chief();
+fn probe(result: &ProbeResult) -> Value {
+    let chief = result.chief();
     json!({
-        "id": examined.id,
-        "title": examined.title,
-        "verdict": examined.verdict().name(),
+        "id": result.id,
+        "title": result.title,
+        "verdict": result.verdict().name(),
         "evidence": chief.map(|finding| finding.evidence.clone()),
         "cost": chief.and_then(|finding| finding.cost.clone()),
         "fix": chief.and_then(|finding| finding.fix.clone()),
-        "seconds": examined.took.as_secs_f64(),
-        "findings": examined.findings.iter().map(finding).collect::<Vec<Value>>(),
+        "seconds": result.took.as_secs_f64(),
+        "findings": result.findings.iter().map(finding).collect::<Vec<Value>>(),
     })
 }
 

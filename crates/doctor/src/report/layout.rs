@@ -8,11 +8,11 @@ pub(super) const GUTTER: usize = 18;
 /// Columns of a line: what tickets and mails show without wrapping once more.
 const WIDTH: usize = 100;
 
-/// Colours, or none.
+/// Whether the report has colours.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Paint(pub(super) bool);
+pub(super) struct Colours(pub(super) bool);
 
-impl Paint {
+impl Colours {
     /// These words in the verdict's colour.
     pub(super) fn verdict(self, verdict: Verdict, words: &str) -> String {
         let colour = match verdict {
@@ -26,14 +26,14 @@ impl Paint {
 }
 
 /// A label, and the text beside it.
-pub(super) struct Row<'a> {
+pub(super) struct LabelledText<'a> {
     pub(super) label: &'a str,
     /// The label as it is written: painted, perhaps.
     pub(super) shown: String,
     pub(super) text: &'a str,
 }
 
-impl Row<'_> {
+impl LabelledText<'_> {
     pub(super) fn write(&self, out: &mut String) {
         let mut gap = GUTTER.saturating_sub(2 + self.label.chars().count());
         out.push_str("  ");

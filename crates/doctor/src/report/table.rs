@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::layout::{GUTTER, Paint};
+use super::layout::{Colours, GUTTER};
 use super::text::{Style, identity};
-use crate::examine::{Examination, Examined};
+use crate::examine::{Examination, ProbeResult};
 use crate::finding::Verdict;
 
 /// Columns of a URL: the longest verdict and a gap.
@@ -16,7 +16,7 @@ const COLUMNS: usize = 4;
 /// A row for each probe, a column for each URL, which are numbered; the numbers are explained below.
 #[must_use]
 pub fn table(examinations: &[Examination], style: Style) -> String {
-    let paint = Paint(style.colours);
+    let paint = Colours(style.colours);
     let ids = ids(examinations);
     let mut out = String::new();
     for (block, some) in examinations.chunks(COLUMNS).enumerate() {
@@ -38,8 +38,8 @@ pub fn table(examinations: &[Examination], style: Style) -> String {
     out
 }
 
-fn cell(out: &mut String, examination: &Examination, id: &str, paint: Paint) {
-    let verdict = examination.examined.iter().find(|examined| examined.id == id).map(Examined::verdict);
+fn cell(out: &mut String, examination: &Examination, id: &str, paint: Colours) {
+    let verdict = examination.results.iter().find(|result| result.id == id).map(ProbeResult::verdict);
     let name = verdict.map_or("-", Verdict::name);
     let shown = verdict.map_or_else(|| name.to_owned(), |verdict| paint.verdict(verdict, name));
     let _ = write!(out, "{shown}{}", " ".repeat(COLUMN.saturating_sub(name.len())));
@@ -50,8 +50,8 @@ fn ids(examinations: &[Examination]) -> Vec<&'static str> {
     let mut ids: Vec<&'static str> = Vec::new();
     // What is not in all of them (`reach`) comes first in those that have it.
     let mut sorted: Vec<&Examination> = examinations.iter().collect();
-    sorted.sort_by_key(|examination| std::cmp::Reverse(examination.examined.len()));
-    for id in sorted.iter().flat_map(|examination| &examination.examined).map(|examined| examined.id) {
+    sorted.sort_by_key(|examination| std::cmp::Reverse(examination.results.len()));
+    for id in sorted.iter().flat_map(|examination| &examination.results).map(|result| result.id) {
         if !ids.contains(&id) {
             match id {
                 "reach" => ids.insert(0, id),

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::layout::{GUTTER, Paint, Row, clean};
-use crate::examine::{Examination, Examined};
+use super::layout::{Colours, GUTTER, LabelledText, clean};
+use crate::examine::{Examination, ProbeResult};
 use crate::finding::{Finding, Verdict};
 
 /// How the report looks.
@@ -18,11 +18,11 @@ pub struct Style {
 /// One examination: what was examined, a paragraph for each probe, and the sum.
 #[must_use]
 pub fn text(examination: &Examination, style: Style) -> String {
-    let paint = Paint(style.colours);
+    let paint = Colours(style.colours);
     let mut out = heading(examination);
-    for examined in &examination.examined {
+    for result in &examination.results {
         out.push('\n');
-        probe(&mut out, examined, style, paint);
+        probe(&mut out, result, style, paint);
     }
     let _ = writeln!(out, "\n{}", summary(examination, paint));
     out
@@ -45,40 +45,40 @@ pub(super) fn identity(examination: &Examination) -> String {
     clean(&format!("{label}{}   {server}", examination.target))
 }
 
-fn probe(out: &mut String, examined: &Examined, style: Style, paint: Paint) {
-    let verdict = examined.verdict();
+fn probe(out: &mut String, result: &ProbeResult, style: Style, paint: Colours) {
+    let verdict = result.verdict();
     let name = paint.verdict(verdict, &loudly(verdict));
-    let _ = writeln!(out, "{:GUTTER$}{name} ({})", examined.id, examined.title);
+    let _ = writeln!(out, "{:GUTTER$}{name} ({})", result.id, result.title);
     let mut told: Vec<&Finding> =
-        examined.findings.iter().filter(|finding| style.all || finding.verdict >= Verdict::Warning).collect();
+        result.findings.iter().filter(|finding| style.all || finding.verdict >= Verdict::Warning).collect();
     // The worst first; what is equally bad stays in the order in which the probe looked.
     told.sort_by_key(|finding| std::cmp::Reverse(finding.verdict));
     if told.is_empty() {
-        told.extend(examined.chief());
+        told.extend(result.chief());
     }
     told.iter().for_each(|finding| tell(out, finding, style, paint));
-    rest(out, examined, &told);
+    rest(out, result, &told);
 }
 
-fn tell(out: &mut String, finding: &Finding, style: Style, paint: Paint) {
+fn tell(out: &mut String, finding: &Finding, style: Style, paint: Colours) {
     // Of what is good nobody looks the id up, unless they look at everything.
     let evidence = match finding.verdict {
         Verdict::Good if !style.all => finding.evidence.clone(),
         _ => format!("{}: {}", finding.id, finding.evidence),
     };
     let name = finding.verdict.name();
-    Row { label: name, shown: paint.verdict(finding.verdict, name), text: &evidence }.write(out);
+    LabelledText { label: name, shown: paint.verdict(finding.verdict, name), text: &evidence }.write(out);
     for (label, text) in [("cost", &finding.cost), ("fix", &finding.fix)] {
         if let Some(text) = text {
-            Row { label, shown: label.to_owned(), text }.write(out);
+            LabelledText { label, shown: label.to_owned(), text }.write(out);
         }
     }
 }
 
 /// What was not told: good things, and what could not be told.
-fn rest(out: &mut String, examined: &Examined, told: &[&Finding]) {
+fn rest(out: &mut String, result: &ProbeResult, told: &[&Finding]) {
     let left = |verdict| {
-        let all = examined.findings.iter().filter(|finding| finding.verdict == verdict).count();
+        let all = result.findings.iter().filter(|finding| finding.verdict == verdict).count();
         all - told.iter().filter(|finding| finding.verdict == verdict).count()
     };
     let parts: Vec<String> = [Verdict::Good, Verdict::Unknown]
@@ -88,12 +88,12 @@ fn rest(out: &mut String, examined: &Examined, told: &[&Finding]) {
         .collect();
     if !parts.is_empty() {
         let text = format!("{} (-v shows them)", parts.join(", "));
-        Row { label: "and", shown: "and".to_owned(), text: &text }.write(out);
+        LabelledText { label: "and", shown: "and".to_owned(), text: &text }.write(out);
     }
 }
 
 /// The sum, in one line.
-fn summary(examination: &Examination, paint: Paint) -> String {
+fn summary(examination: &Examination, paint: Colours) -> String {
     let mut parts = Vec::new();
     for (verdict, one, many) in [
         (Verdict::Bad, "bad", "bad"),
@@ -101,7 +101,7 @@ fn summary(examination: &Examination, paint: Paint) -> String {
         (Verdict::Good, "good", "good"),
         (Verdict::Unknown, "could not tell", "could not tell"),
     ] {
-        let count = examination.examined.iter().filter(|examined| examined.verdict() == verdict).count();
+        let count = examination.results.iter().filter(|result| result.verdict() == verdict).count();
         if count > 0 {
             let words = format!("{count} {}", if count == 1 { one } else { many });
             parts.push(paint.verdict(verdict, &words));

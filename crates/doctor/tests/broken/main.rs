@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_doctor::{CONNECTIONS, Examination, Quiet, Settings, Target, Verdict, examine};
+use keepwarm_doctor::{CONNECTIONS, Examination, Settings, SilentWatcher, Target, Verdict, examine};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use tokio::runtime::Runtime;
@@ -25,7 +25,7 @@ static AT_ONCE: Semaphore = Semaphore::const_new(4);
 
 /// How a server is examined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum ExamineMode {
     Politely,
     Intrusively,
     /// With `--insecure`.
@@ -41,27 +41,27 @@ struct Case {
     probe: &'static str,
     /// What it says of it.
     verdict: Verdict,
-    way: Way,
+    mode: ExamineMode,
 }
 
 const fn bad(flaw: Flaw, probe: &'static str) -> Case {
-    Case { flaw, probe, verdict: Verdict::Bad, way: Way::Politely }
+    Case { flaw, probe, verdict: Verdict::Bad, mode: ExamineMode::Politely }
 }
 
 const fn warning(flaw: Flaw, probe: &'static str) -> Case {
-    Case { flaw, probe, verdict: Verdict::Warning, way: Way::Politely }
+    Case { flaw, probe, verdict: Verdict::Warning, mode: ExamineMode::Politely }
 }
 
 const fn intrusive(flaw: Flaw, probe: &'static str) -> Case {
-    Case { flaw, probe, verdict: Verdict::Bad, way: Way::Intrusively }
+    Case { flaw, probe, verdict: Verdict::Bad, mode: ExamineMode::Intrusively }
 }
 
 #[test]
 fn a_correct_server_is_all_good() {
     hold(&[
-        Case { flaw: Flaw::None, probe: "", verdict: Verdict::Good, way: Way::Politely },
-        Case { flaw: Flaw::None, probe: "", verdict: Verdict::Good, way: Way::Intrusively },
-        Case { flaw: Flaw::NoneOverTls, probe: "", verdict: Verdict::Good, way: Way::Politely },
+        Case { flaw: Flaw::None, probe: "", verdict: Verdict::Good, mode: ExamineMode::Politely },
+        Case { flaw: Flaw::None, probe: "", verdict: Verdict::Good, mode: ExamineMode::Intrusively },
+        Case { flaw: Flaw::NoneOverTls, probe: "", verdict: Verdict::Good, mode: ExamineMode::Politely },
     ]);
 }
 
@@ -106,18 +106,18 @@ fn connections() {
     hold(&[
         bad(Flaw::NoReuse, "connect"),
         bad(Flaw::Expired, "reach"),
-        Case { way: Way::Trustingly, ..bad(Flaw::Expired, "connect") },
+        Case { mode: ExamineMode::Trustingly, ..bad(Flaw::Expired, "connect") },
         warning(Flaw::OnlyTls12, "connect"),
         bad(Flaw::DeadIpv6, "connect"),
         warning(Flaw::LongChain, "connect"),
         bad(Flaw::OtherName, "reach"),
-        Case { way: Way::Trustingly, ..warning(Flaw::OtherName, "connect") },
+        Case { mode: ExamineMode::Trustingly, ..warning(Flaw::OtherName, "connect") },
     ]);
 }
 
 #[test]
 fn encryption_hides_no_flaw() {
-    let over_tls = |case| Case { way: Way::OverTls, ..case };
+    let over_tls = |case| Case { mode: ExamineMode::OverTls, ..case };
     hold(&[
         over_tls(bad(Flaw::NeverCloses, "persistence")),
         over_tls(bad(Flaw::ClosesIdleEarly, "persistence")),
@@ -166,10 +166,11 @@ fn what_stands_beside_the_response() {
 #[test]
 fn an_authority_that_nobody_knows_is_named() {
     let server = Server::encrypted(Flaw::NoneOverTls);
-    let case = Case { flaw: Flaw::NoneOverTls, probe: "reach", verdict: Verdict::Bad, way: Way::Politely };
+    let case =
+        Case { flaw: Flaw::NoneOverTls, probe: "reach", verdict: Verdict::Bad, mode: ExamineMode::Politely };
     let settings = Settings { authorities: Vec::new(), ..settings(&server, case) };
     let target = Target::parse(&server.url()).expect("a target");
-    let examination = reactor().block_on(examine(&target, &settings, Arc::new(Quiet)));
+    let examination = reactor().block_on(examine(&target, &settings, Arc::new(SilentWatcher)));
     assert_eq!(fault(case, &examination), None, "{}", told(&examination));
     assert!(told(&examination).contains("is not a trusted authority here"), "{}", told(&examination));
 }
@@ -193,16 +194,16 @@ fn reactor() -> Runtime {
 
 async fn one(case: Case) -> Option<String> {
     let _place = AT_ONCE.acquire().await.expect("never closed");
-    let server = match case.way {
-        Way::OverTls => Server::encrypted(case.flaw),
+    let server = match case.mode {
+        ExamineMode::OverTls => Server::encrypted(case.flaw),
         _ => Server::start(case.flaw),
     };
     let target = Target::parse(&server.url()).expect("a target");
-    let examination = examine(&target, &settings(&server, case), Arc::new(Quiet)).await;
+    let examination = examine(&target, &settings(&server, case), Arc::new(SilentWatcher)).await;
     let most = server.most_at_once();
     assert!(!case.flaw.is_none() || most <= CONNECTIONS, "{most} connections at once");
     fault(case, &examination)
-        .map(|why| format!("{:?}, {:?}: {why}\n{}", case.flaw, case.way, told(&examination)))
+        .map(|why| format!("{:?}, {:?}: {why}\n{}", case.flaw, case.mode, told(&examination)))
 }
 
 fn settings(server: &Server, case: Case) -> Settings {
@@ -213,8 +214,8 @@ fn settings(server: &Server, case: Case) -> Settings {
     Settings {
         resolve,
         authorities: server.authority().map(authority).into_iter().collect(),
-        insecure: case.way == Way::Trustingly,
-        intrusive: case.way == Way::Intrusively,
+        insecure: case.mode == ExamineMode::Trustingly,
+        intrusive: case.mode == ExamineMode::Intrusively,
         timeout: Duration::from_secs(3),
         rate: 400,
         ..Settings::default()
@@ -227,13 +228,13 @@ fn authority(pem: &str) -> CertificateDer<'static> {
 
 /// What the doctor should not have said.
 fn fault(case: Case, examination: &Examination) -> Option<String> {
-    for examined in &examination.examined {
-        let verdict = examined.verdict();
-        let owner = examined.id == case.probe;
-        let worse = examined.findings.iter().filter(|finding| finding.verdict > Verdict::Unknown);
+    for result in &examination.results {
+        let verdict = result.verdict();
+        let owner = result.id == case.probe;
+        let worse = result.findings.iter().filter(|finding| finding.verdict > Verdict::Unknown);
         for finding in worse {
             // Who is not reached costs nothing that could be measured.
-            let costs = examined.id != "reach" && finding.verdict == Verdict::Bad;
+            let costs = result.id != "reach" && finding.verdict == Verdict::Bad;
             if finding.fix.is_none() || finding.cost.is_none() && costs {
                 return Some(format!("{} has no fix, or no cost", finding.id));
             }
@@ -243,16 +244,16 @@ fn fault(case: Case, examination: &Examination) -> Option<String> {
         }
         let most = if case.flaw.is_none() { Verdict::Unknown } else { Verdict::Warning };
         if !owner && verdict > most {
-            return Some(format!("{} says {}, and is not concerned", examined.id, verdict.name()));
+            return Some(format!("{} says {}, and is not concerned", result.id, verdict.name()));
         }
     }
-    let found = case.probe.is_empty() || examination.examined.iter().any(|one| one.id == case.probe);
+    let found = case.probe.is_empty() || examination.results.iter().any(|one| one.id == case.probe);
     (!found).then(|| format!("there is no probe {}", case.probe))
 }
 
 /// Everything that was found.
 fn told(examination: &Examination) -> String {
-    let findings = examination.examined.iter().flat_map(|examined| &examined.findings);
+    let findings = examination.results.iter().flat_map(|result| &result.findings);
     let lines: Vec<String> = findings
         .map(|finding| format!("    {:<14} {}: {}", finding.verdict.name(), finding.id, finding.evidence))
         .collect();

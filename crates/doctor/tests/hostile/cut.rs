@@ -60,7 +60,7 @@ async fn it_closes_in_every_place_of_a_response() {
             .await;
             let it = check(&format!("http://{address}/"), &settings()).await;
             assert_eq!(it.verdict(), Verdict::Bad, "cut at {end}");
-            let id = it.examined[0].findings[0].id;
+            let id = it.results[0].findings[0].id;
             let begun = response.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4 <= end;
             assert_eq!(id, if begun { "framing.answer" } else { "reach.answer" }, "cut at {end}: {it:#?}");
         }
@@ -164,7 +164,7 @@ async fn it_responds_almost_right() {
         })
         .await;
         let it = check(&format!("http://{address}/"), &hasty()).await;
-        assert!(it.examined.iter().any(|examined| !examined.findings.is_empty()), "{shown}");
+        assert!(it.results.iter().any(|result| !result.findings.is_empty()), "{shown}");
     }))
     .await;
 }

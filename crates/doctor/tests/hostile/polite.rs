@@ -7,21 +7,21 @@ use std::time::Duration;
 
 use keepwarm_doctor::{CONNECTIONS, Settings};
 
-use crate::server::{Well, behave, blocking, check, every_probe_spoke, serve, settings};
+use crate::server::{GoodServer, behave, blocking, check, every_probe_spoke, serve, settings};
 
 /// A connection that is counted while it is open.
-struct Counted {
+struct CountedConnection {
     stream: std::net::TcpStream,
     open: Arc<AtomicUsize>,
 }
 
-impl Read for Counted {
+impl Read for CountedConnection {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         self.stream.read(into)
     }
 }
 
-impl Write for Counted {
+impl Write for CountedConnection {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.stream.write(bytes)
     }
@@ -31,7 +31,7 @@ impl Write for Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedConnection {
     fn drop(&mut self) {
         self.open.fetch_sub(1, Ordering::SeqCst);
     }
@@ -44,7 +44,10 @@ async fn no_more_than_eight_connections_are_open_at_once() {
     let address = serve(0, move |stream| {
         let now = open.fetch_add(1, Ordering::SeqCst) + 1;
         seen.fetch_max(now, Ordering::SeqCst);
-        behave(Counted { stream: blocking(stream), open: Arc::clone(&open) }, Well::default());
+        behave(
+            CountedConnection { stream: blocking(stream), open: Arc::clone(&open) },
+            GoodServer::default(),
+        );
         async { Ok(()) }
     })
     .await;
@@ -61,7 +64,7 @@ async fn requests_keep_to_the_rate() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let told = Arc::clone(&asked);
     let address = serve(0, move |stream| {
-        behave(blocking(stream), Well { asked: Some(Arc::clone(&told)), ..Well::default() });
+        behave(blocking(stream), GoodServer { asked: Some(Arc::clone(&told)), ..GoodServer::default() });
         async { Ok(()) }
     })
     .await;

@@ -25,7 +25,7 @@ async fn redirecting(location: &'static str) -> String {
 async fn in_a_circle() {
     let it = check(&redirecting("/").await, &settings()).await;
     found(&it, "reach.redirects", Verdict::Bad, "form a circle: http://127.0.0.1:");
-    assert_eq!(it.examined.len(), 1);
+    assert_eq!(it.results.len(), 1);
 }
 
 #[tokio::test]
@@ -59,7 +59,7 @@ async fn to_garbage() {
         let it = check(&redirecting(location).await, &settings()).await;
         found(&it, "reach.redirects", verdict, "302");
         // The response that redirects is examined in place of the one that cannot be reached.
-        assert!(it.examined.len() > 1, "{location}");
+        assert!(it.results.len() > 1, "{location}");
     }))
     .await;
 }

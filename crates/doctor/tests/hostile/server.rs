@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use keepwarm_doctor::{Examination, Finding, Quiet, Settings, Target, Verdict, examine};
+use keepwarm_doctor::{Examination, Finding, Settings, SilentWatcher, Target, Verdict, examine};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -35,7 +35,7 @@ where
         while let Ok((stream, _)) = listener.accept().await {
             served += 1;
             if served <= well {
-                behave(blocking(stream), Well::default());
+                behave(blocking(stream), GoodServer::default());
                 continue;
             }
             let manner = Arc::clone(&manner);
@@ -57,7 +57,7 @@ pub(crate) fn blocking(stream: TcpStream) -> std::net::TcpStream {
 
 /// How a good server may differ from another.
 #[derive(Clone, Default)]
-pub(crate) struct Well {
+pub(crate) struct GoodServer {
     /// It closes after each response, and says so.
     pub(crate) closes: bool,
     /// When it had a request.
@@ -65,7 +65,7 @@ pub(crate) struct Well {
 }
 
 /// Answers on one connection as RFC 9112 wants it, on a thread of its own, until the client goes away.
-pub(crate) fn behave<S: Read + Write + Send + 'static>(stream: S, well: Well) {
+pub(crate) fn behave<S: Read + Write + Send + 'static>(stream: S, well: GoodServer) {
     std::thread::spawn(move || {
         let mut stream = BufReader::new(stream);
         while exchange(&mut stream, &well).unwrap_or(false) {}
@@ -73,7 +73,7 @@ pub(crate) fn behave<S: Read + Write + Send + 'static>(stream: S, well: Well) {
 }
 
 /// One request and its response; whether the connection goes on.
-fn exchange<S: Read + Write>(stream: &mut BufReader<S>, well: &Well) -> std::io::Result<bool> {
+fn exchange<S: Read + Write>(stream: &mut BufReader<S>, well: &GoodServer) -> std::io::Result<bool> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
         if stream.read_line(&mut head)? == 0 {
@@ -172,7 +172,7 @@ pub(crate) fn hasty() -> Settings {
 /// Examines with every probe.
 pub(crate) async fn check(url: &str, settings: &Settings) -> Examination {
     let target = Target::parse(url).expect("a URL");
-    let examining = examine(&target, settings, Arc::new(Quiet));
+    let examining = examine(&target, settings, Arc::new(SilentWatcher));
     tokio::time::timeout(ENDLESS, examining).await.expect("an examination ends")
 }
 
@@ -190,7 +190,7 @@ pub(crate) async fn together<F: Future<Output = ()> + Send + 'static>(all: impl 
 /// The finding of this verdict that has these words.
 #[track_caller]
 pub(crate) fn found<'a>(it: &'a Examination, id: &str, verdict: Verdict, words: &str) -> &'a Finding {
-    let all: Vec<&Finding> = it.examined.iter().flat_map(|probe| &probe.findings).collect();
+    let all: Vec<&Finding> = it.results.iter().flat_map(|probe| &probe.findings).collect();
     let found = all
         .iter()
         .find(|finding| finding.id == id && finding.verdict == verdict && finding.evidence.contains(words));
@@ -201,8 +201,8 @@ pub(crate) fn found<'a>(it: &'a Examination, id: &str, verdict: Verdict, words: 
 #[track_caller]
 pub(crate) fn every_probe_spoke(it: &Examination) {
     for probe in keepwarm_doctor::Probe::ALL {
-        let spoke = it.examined.iter().any(|examined| examined.id == probe.id());
+        let spoke = it.results.iter().any(|result| result.id == probe.id());
         assert!(spoke, "{} is missing in {it:#?}", probe.id());
     }
-    assert!(it.examined.iter().all(|examined| examined.findings.iter().all(|one| !one.evidence.is_empty())));
+    assert!(it.results.iter().all(|result| result.findings.iter().all(|one| !one.evidence.is_empty())));
 }

@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::server::{
-    RESPONSE, Well, behave, blocking, check, every_probe_spoke, found, hold, request, serve, settings,
+    GoodServer, RESPONSE, behave, blocking, check, every_probe_spoke, found, hold, request, serve, settings,
     together,
 };
 
@@ -61,7 +61,7 @@ fn leaf(name: &str, until: i32) -> CertificateParams {
 
 /// How a TLS server differs from a good one.
 #[derive(Clone, Copy)]
-struct Ways {
+struct TlsBehaviour {
     versions: &'static [&'static SupportedProtocolVersion],
     closes: bool,
     tickets: usize,
@@ -69,16 +69,20 @@ struct Ways {
     asks: bool,
 }
 
-const GOOD: Ways = Ways { versions: ALL_VERSIONS, closes: false, tickets: 2, asks: false };
+const GOOD: TlsBehaviour = TlsBehaviour { versions: ALL_VERSIONS, closes: false, tickets: 2, asks: false };
 
 /// Serves with these certificates.
-async fn serve_tls(chain: Vec<CertificateDer<'static>>, key: &KeyPair, ways: Ways) -> SocketAddr {
+async fn serve_tls(
+    chain: Vec<CertificateDer<'static>>,
+    key: &KeyPair,
+    behaviour: TlsBehaviour,
+) -> SocketAddr {
     let key = PrivatePkcs8KeyDer::from(key.serialize_der());
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-        .with_protocol_versions(ways.versions)
+        .with_protocol_versions(behaviour.versions)
         .unwrap();
-    let builder = match ways.asks {
+    let builder = match behaviour.asks {
         true => {
             let mut roots = RootCertStore::empty();
             roots.add(Authority::new("Clients", None).der()).unwrap();
@@ -88,8 +92,8 @@ async fn serve_tls(chain: Vec<CertificateDer<'static>>, key: &KeyPair, ways: Way
         false => builder.with_no_client_auth(),
     };
     let mut config = builder.with_single_cert(chain, key.into()).unwrap();
-    config.send_tls13_tickets = ways.tickets;
-    if ways.tickets == 0 {
+    config.send_tls13_tickets = behaviour.tickets;
+    if behaviour.tickets == 0 {
         config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
     }
     let config = Arc::new(config);
@@ -97,7 +101,7 @@ async fn serve_tls(chain: Vec<CertificateDer<'static>>, key: &KeyPair, ways: Way
         let config = Arc::clone(&config);
         async move {
             let connection = ServerConnection::new(config).map_err(std::io::Error::other)?;
-            let well = Well { closes: ways.closes, ..Well::default() };
+            let well = GoodServer { closes: behaviour.closes, ..GoodServer::default() };
             behave(StreamOwned::new(connection, blocking(stream)), well);
             Ok(())
         }
@@ -117,7 +121,7 @@ async fn examine(address: SocketAddr, settings: &Settings) -> Examination {
 
 #[track_caller]
 fn nothing_bad_but(it: &Examination, id: &str) {
-    let all = it.examined.iter().flat_map(|probe| &probe.findings);
+    let all = it.results.iter().flat_map(|probe| &probe.findings);
     let bad: Vec<_> =
         all.filter(|finding| finding.verdict == Verdict::Bad && !finding.id.starts_with(id)).collect();
     assert!(bad.is_empty(), "{bad:#?}");
@@ -146,8 +150,8 @@ async fn a_good_server_is_good() {
 async fn an_origin_that_allows_no_reuse() {
     let root = Authority::new("Root", None);
     let (certificate, key) = root.sign("shop.example", 2099);
-    let ways = Ways { closes: true, ..GOOD };
-    let it = examine(serve_tls(vec![certificate], &key, ways).await, &believing(&root)).await;
+    let behaviour = TlsBehaviour { closes: true, ..GOOD };
+    let it = examine(serve_tls(vec![certificate], &key, behaviour).await, &believing(&root)).await;
     let finding = found(&it, "connect.reuse", Verdict::Bad, "Connection: close");
     assert!(
         finding.cost.as_ref().is_some_and(|cost| cost.contains("of certificates and keys")),
@@ -161,8 +165,9 @@ async fn an_old_version_and_sessions_that_cannot_be_resumed_are_warnings() {
     let root = Authority::new("Root", None);
     let (certificate, key) = root.sign("shop.example", 2099);
     static OLD: [&SupportedProtocolVersion; 1] = [&rustls::version::TLS12];
-    let ways = Ways { versions: &OLD, tickets: 0, ..GOOD };
-    let it = examine(serve_tls(vec![certificate, root.der()], &key, ways).await, &believing(&root)).await;
+    let behaviour = TlsBehaviour { versions: &OLD, tickets: 0, ..GOOD };
+    let it =
+        examine(serve_tls(vec![certificate, root.der()], &key, behaviour).await, &believing(&root)).await;
     found(&it, "connect.tls", Verdict::Warning, "TLS 1.3 alone is refused");
     found(&it, "connect.resumption", Verdict::Warning, "none of 3");
     found(&it, "connect.chain", Verdict::Warning, "including the root (CN=Root)");
@@ -196,7 +201,7 @@ async fn a_certificate_that_cannot_be_believed() {
             let address = serve_tls(chain, &key, GOOD).await;
             let it = examine(address, &believing).await;
             found(&it, "reach.certificate", Verdict::Bad, words);
-            assert_eq!(it.examined.len(), 1, "nothing is asked of a server that is not believed");
+            assert_eq!(it.results.len(), 1, "nothing is asked of a server that is not believed");
             let it = examine(address, &Settings { insecure: true, ..believing }).await;
             found(&it, id, verdict, "");
             nothing_bad_but(&it, "connect.expiry");
@@ -222,8 +227,8 @@ async fn a_certificate_that_is_believed_by_itself() {
 async fn a_server_that_wants_a_client_certificate() {
     let root = Authority::new("Root", None);
     let (certificate, key) = root.sign("shop.example", 2099);
-    let ways = Ways { asks: true, ..GOOD };
-    let it = examine(serve_tls(vec![certificate], &key, ways).await, &believing(&root)).await;
+    let behaviour = TlsBehaviour { asks: true, ..GOOD };
+    let it = examine(serve_tls(vec![certificate], &key, behaviour).await, &believing(&root)).await;
     found(&it, "reach.tls", Verdict::Bad, "the server requires a client certificate");
 }
 
@@ -250,7 +255,7 @@ async fn http_on_the_port_of_https() {
         })
         .await;
         let it = examine(address, &settings()).await;
-        let finding = &it.examined[0].findings[0];
+        let finding = &it.results[0].findings[0];
         assert!(finding.evidence.contains("HTTP/1.1 "), "{manner}: {finding:?}");
         assert!(finding.fix.as_ref().is_some_and(|fix| fix.contains("http://")), "{manner}: {finding:?}");
         assert_eq!(it.verdict(), Verdict::Bad);
@@ -288,7 +293,7 @@ async fn a_handshake_that_goes_nowhere() {
         })
         .await;
         let it = examine(address, &settings()).await;
-        let finding = &it.examined[0].findings[0];
+        let finding = &it.results[0].findings[0];
         assert_eq!(finding.verdict, Verdict::Bad);
         // Bytes that lie unread turn a close into a reset.
         let reset = !holds && finding.evidence.contains("reset by peer");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use keepwarm_doctor::Verdict;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener};
 
-use crate::server::{Well, behave, check, every_probe_spoke, found, serve, settings};
+use crate::server::{GoodServer, behave, check, every_probe_spoke, found, serve, settings};
 
 #[tokio::test]
 async fn nobody_listens() {
@@ -19,13 +19,13 @@ async fn nobody_listens() {
 }
 
 /// Where nothing comes back: the kernel drops what comes to a full queue of connections, as a firewall does.
-struct Hole {
+struct FullBacklog {
     address: SocketAddr,
     _listener: TcpListener,
     _waiting: Vec<TcpStream>,
 }
 
-impl Hole {
+impl FullBacklog {
     async fn at(address: SocketAddr) -> Self {
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.set_reuseaddr(true).expect("a socket");
@@ -44,7 +44,7 @@ impl Hole {
 
 #[tokio::test]
 async fn nothing_comes_back() {
-    let hole = Hole::at("127.0.0.1:0".parse().unwrap()).await;
+    let hole = FullBacklog::at("127.0.0.1:0".parse().unwrap()).await;
     let it = check(&format!("http://{}/", hole.address), &settings()).await;
     found(&it, "reach.connection", Verdict::Bad, "connecting timed out after 1.0 s");
 }
@@ -52,7 +52,7 @@ async fn nothing_comes_back() {
 #[tokio::test]
 async fn the_first_address_is_silent_and_the_second_responds() {
     let address = serve(usize::MAX, |_| async { Ok(()) }).await;
-    let hole = Hole::at(SocketAddr::new("127.0.0.2".parse().unwrap(), address.port())).await;
+    let hole = FullBacklog::at(SocketAddr::new("127.0.0.2".parse().unwrap(), address.port())).await;
     let mut settings = settings();
     settings.resolve =
         [hole.address, address].map(|it| ("shop.example".to_owned(), it.port(), it.ip())).to_vec();
@@ -60,7 +60,7 @@ async fn the_first_address_is_silent_and_the_second_responds() {
     let finding =
         found(&it, "connect.addresses", Verdict::Bad, &format!("{} does not respond", hole.address));
     assert!(finding.evidence.contains(&format!("{address} responds in")), "{finding:?}");
-    let all = it.examined.iter().flat_map(|examined| &examined.findings);
+    let all = it.results.iter().flat_map(|result| &result.findings);
     assert_eq!(all.filter(|finding| finding.verdict == Verdict::Bad).count(), 1);
 }
 
@@ -68,7 +68,7 @@ async fn the_first_address_is_silent_and_the_second_responds() {
 async fn no_such_name() {
     let it = check("http://no-such-host.invalid/", &settings()).await;
     assert_eq!(it.verdict(), Verdict::Bad);
-    let finding = &it.examined[0].findings[0];
+    let finding = &it.results[0].findings[0];
     assert!(["reach.name", "reach.connection"].contains(&finding.id), "{finding:?}");
     assert!(finding.fix.is_some(), "{finding:?}");
 }
@@ -93,7 +93,7 @@ async fn a_socket_of_this_machine_is_examined() {
         while let Ok((stream, _)) = listener.accept().await {
             let stream = stream.into_std().expect("a socket");
             stream.set_nonblocking(false).expect("a socket");
-            behave(stream, Well::default());
+            behave(stream, GoodServer::default());
         }
     });
     let it = check(&format!("unix:{}:/page", path.display()), &settings()).await;

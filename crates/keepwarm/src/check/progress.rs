@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use keepwarm_doctor::{Examined, Probe, Watcher};
+use keepwarm_doctor::{Probe, ProbeResult, Watcher};
 use rustix::termios::tcgetwinsize;
 
 /// Who watches an examination for the person at the terminal.
@@ -71,7 +71,7 @@ impl Watcher for Progress {
         self.show(&format!("{subject}: {begun}/{all} {}: {}", probe.id(), probe.title()));
     }
 
-    fn ended(&self, _: &Examined) {}
+    fn ended(&self, _: &ProbeResult) {}
 
     fn wants_wire(&self) -> bool {
         self.wire

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::patient::Patient;
-use crate::wire::{Acks, Ask, Line, Response};
+use crate::client::{Acks, Connection, Request, Response};
+use crate::context::ProbeContext;
 
 /// Rounds, each of which asks for everything once.
 const ROUNDS: usize = 8;
@@ -29,15 +29,15 @@ const PHP: &[(&str, &str)] = &[("x-powered-by", "php"), ("set-cookie", "phpsessi
 /// Fields that show a cache or a proxy in front, which may be far from the application.
 const HOPS: &[&str] = &["via", "age", "x-cache", "x-served-by", "cf-ray", "x-amz-cf-id", "x-varnish"];
 
-/// What was seen.
+/// What was measured for the rules of this probe.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct BootObservation {
     /// The least time a connection took: a round trip.
     pub(super) network: Duration,
     /// How long the very first response took to begin.
     pub(super) first: Duration,
     /// The page first.
-    pub(super) kinds: Vec<Kind>,
+    pub(super) kinds: Vec<Samples>,
     /// Whether the page says that PHP made it.
     pub(super) php: bool,
     /// A field that shows a cache or a proxy in front.
@@ -46,13 +46,13 @@ pub(super) struct Seen {
     pub(super) failure: Option<String>,
 }
 
-/// Answers to one question.
+/// The responses to one kind of request.
 #[derive(Debug, Clone)]
-pub(super) struct Kind {
+pub(super) struct Samples {
     /// What was asked.
     pub(super) asked: String,
     /// Which question it is.
-    pub(super) question: Question,
+    pub(super) question: BootRequest,
     /// The status of the first; answers with another do not count.
     pub(super) status: u16,
     /// Whether it bears a mark of the application that made the page.
@@ -63,9 +63,9 @@ pub(super) struct Kind {
     pub(super) times: Vec<Duration>,
 }
 
-/// A question.
+/// A kind of request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Question {
+pub(super) enum BootRequest {
     /// The page that is examined.
     Page,
     /// A path that no server has.
@@ -79,17 +79,17 @@ pub(super) enum Question {
 }
 
 /// Asks.
-pub(super) async fn observe(patient: &Patient) -> Seen {
-    let mut seen = Seen {
+pub(super) async fn observe(context: &ProbeContext) -> BootObservation {
+    let mut seen = BootObservation {
         network: Duration::MAX,
-        first: begins(&patient.first).unwrap_or(patient.first.took),
+        first: begins(&context.first).unwrap_or(context.first.took),
         php: PHP.iter().any(|(name, part)| {
-            patient.first.field(name).is_some_and(|value| value.to_ascii_lowercase().contains(part))
+            context.first.field(name).is_some_and(|value| value.to_ascii_lowercase().contains(part))
         }),
-        hop: HOPS.iter().find_map(|name| Some(format!("{name}: {}", patient.first.field(name)?))),
-        ..Seen::default()
+        hop: HOPS.iter().find_map(|name| Some(format!("{name}: {}", context.first.field(name)?))),
+        ..BootObservation::default()
     };
-    let mut asks = asks(patient);
+    let mut asks = asks(context);
     let mut open = None;
     let begun = Instant::now();
     for round in 0..ROUNDS {
@@ -97,15 +97,15 @@ pub(super) async fn observe(patient: &Patient) -> Seen {
             break;
         }
         let mut silent = Vec::new();
-        for (question, ask) in &asks {
-            let Some(response) = read_response(patient, &mut open, ask, &mut seen).await else {
-                if *question == Question::Page {
+        for (question, request) in &asks {
+            let Some(response) = read_response(context, &mut open, request, &mut seen).await else {
+                if *question == BootRequest::Page {
                     return seen.sorted();
                 }
                 silent.push(*question);
                 continue;
             };
-            note(&mut seen, patient, *question, ask, &response);
+            note(&mut seen, context, *question, request, &response);
         }
         // What is not answered once is not waited for again.
         asks.retain(|(question, _)| !silent.contains(question));
@@ -113,80 +113,86 @@ pub(super) async fn observe(patient: &Patient) -> Seen {
     seen.sorted()
 }
 
-impl Seen {
+impl BootObservation {
     fn sorted(mut self) -> Self {
         self.kinds.iter_mut().for_each(|kind| kind.times.sort_unstable());
         self
     }
 }
 
-fn asks(patient: &Patient) -> Vec<(Question, Ask)> {
+fn asks(context: &ProbeContext) -> Vec<(BootRequest, Request)> {
     let all = [
-        (Question::Page, patient.ask()),
-        (Question::Missing, patient.ask_by("GET").target(MISSING)),
-        (Question::Options, patient.ask_by("OPTIONS")),
-        (Question::Head, patient.ask_by("HEAD")),
-        (Question::File, patient.ask_by("GET").target(FILE)),
+        (BootRequest::Page, context.ordinary_request()),
+        (BootRequest::Missing, context.request_by("GET").target(MISSING)),
+        (BootRequest::Options, context.request_by("OPTIONS")),
+        (BootRequest::Head, context.request_by("HEAD")),
+        (BootRequest::File, context.request_by("GET").target(FILE)),
     ];
     // Where a response takes a second the first three say enough.
-    let slow = patient.first.took > Duration::from_secs(1);
+    let slow = context.first.took > Duration::from_secs(1);
     all.into_iter().take(if slow { 3 } else { 5 }).collect()
 }
 
 /// Asks on the connection that is open, or on a new one; once more where a kept one had been closed meanwhile.
 async fn read_response(
-    patient: &Patient,
-    open: &mut Option<Line>,
-    ask: &Ask,
-    seen: &mut Seen,
+    context: &ProbeContext,
+    open: &mut Option<Connection>,
+    request: &Request,
+    seen: &mut BootObservation,
 ) -> Option<Response> {
-    let patience = patient.settings.timeout.min(Duration::from_secs(1).max(patient.first.took * 3));
+    let patience = context.settings.timeout.min(Duration::from_secs(1).max(context.first.took * 3));
     // Of a page that is long, or takes long to come, the head is enough.
-    let first = &patient.first;
+    let first = &context.first;
     let heavy = first.body_len > LARGE || first.took > begins(first).unwrap_or_default() + LONG;
     for _ in 0..2 {
-        let (mut line, kept) = match open.take() {
-            Some(line) => (line, true),
-            None => match patient.line().await {
-                Ok(line) => (line, false),
+        let (mut connection, kept) = match open.take() {
+            Some(connection) => (connection, true),
+            None => match context.connect().await {
+                Ok(connection) => (connection, false),
                 Err(failure) => {
                     seen.failure = Some(failure.to_string());
                     return None;
                 }
             },
         };
-        seen.network = seen.network.min(line.times.connect);
+        seen.network = seen.network.min(connection.times.connect);
         // A head in pieces must not wait for us.
-        line.acknowledge(Acks::AtOnce);
-        patient.request(&mut line, ask).await;
+        connection.acknowledge(Acks::AtOnce);
+        context.send_request(&mut connection, request).await;
         let enough = |response: &Response| heavy && response.head.is_some();
-        let response = patient.read_response_until(&mut line, patience, enough).await;
+        let response = context.read_response_until(&mut connection, patience, enough).await;
         let Some(head) = &response.head else {
-            if kept && response.seen.is_empty() && response.took < patience {
+            if kept && response.reads.is_empty() && response.took < patience {
                 continue;
             }
             return None;
         };
-        if response.is_complete() && head.keeps_connection() && line.left_over().is_empty() {
-            *open = Some(line);
+        if response.is_complete() && head.keeps_connection() && connection.left_over().is_empty() {
+            *open = Some(connection);
         }
         return Some(response);
     }
     None
 }
 
-fn note(seen: &mut Seen, patient: &Patient, question: Question, ask: &Ask, response: &Response) {
+fn note(
+    seen: &mut BootObservation,
+    context: &ProbeContext,
+    question: BootRequest,
+    request: &Request,
+    response: &Response,
+) {
     let (Some(status), Some(begins)) = (response.status(), begins(response)) else { return };
     match seen.kinds.iter_mut().find(|kind| kind.question == question) {
         Some(kind) if kind.status == status => kind.times.push(begins),
         Some(_) => {}
-        None => seen.kinds.push(Kind {
-            asked: ask.line().trim_end_matches(" HTTP/1.1").to_owned(),
+        None => seen.kinds.push(Samples {
+            asked: request.line().trim_end_matches(" HTTP/1.1").to_owned(),
             question,
             status,
             by_app: MARKS
                 .iter()
-                .any(|mark| response.field(mark).is_some() && patient.first.field(mark).is_some()),
+                .any(|mark| response.field(mark).is_some() && context.first.field(mark).is_some()),
             length: response.is_complete().then_some(response.body_len),
             times: vec![begins],
         }),

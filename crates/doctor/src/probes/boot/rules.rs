@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::observe::{Kind, Question, Seen};
+use super::observe::{BootObservation, BootRequest, Samples};
 use crate::finding::Finding;
 use crate::report::time;
 
@@ -41,8 +41,8 @@ const JITTER: Duration = Duration::from_millis(1);
 const COLD: Duration = Duration::from_millis(500);
 
 /// Does the application boot for each request?
-pub(super) fn every(seen: &Seen) -> Finding {
-    let Some(page) = seen.kind(Question::Page).filter(|page| page.times.len() >= 2) else {
+pub(super) fn every(seen: &BootObservation) -> Finding {
+    let Some(page) = seen.kind(BootRequest::Page).filter(|page| page.times.len() >= 2) else {
         let why = seen.failure.as_deref().unwrap_or("the page did not return the same status twice");
         return Finding::unknown(EVERY, why);
     };
@@ -65,12 +65,12 @@ pub(super) fn every(seen: &Seen) -> Finding {
             format!("{evidence}; the very first response took {}: later ones are delayed", time(seen.first));
         return Finding::unknown(EVERY, words);
     }
-    if seen.kind(Question::Head).is_some_and(|head| seen.own(head) < FREE.min(least)) {
+    if seen.kind(BootRequest::Head).is_some_and(|head| seen.own(head) < FREE.min(least)) {
         // As where a proxy waits for a body whose sender waits for an acknowledgement.
         let words = format!("{evidence}: the head alone is fast, and a boot would delay it, too");
         return Finding::unknown(EVERY, words);
     }
-    let by_app = |kind: &&Kind| kind.question != Question::Page && kind.by_app && seen.own(kind) < FREE;
+    let by_app = |kind: &&Samples| kind.question != BootRequest::Page && kind.by_app && seen.own(kind) < FREE;
     if let Some(fast) = seen.kinds.iter().find(by_app) {
         let words = format!(
             "{evidence}: {} also comes from the application, and is fast: the time is the page's own",
@@ -78,7 +78,8 @@ pub(super) fn every(seen: &Seen) -> Finding {
         );
         return Finding::good(EVERY, words);
     }
-    let idle = [Question::Missing, Question::Options].into_iter().filter_map(|question| seen.kind(question));
+    let idle =
+        [BootRequest::Missing, BootRequest::Options].into_iter().filter_map(|question| seen.kind(question));
     let differ = idle.filter(|kind| !kind.is_same_as(page));
     let floor = differ.map(|kind| seen.own(kind)).filter(|own| *own >= least).min();
     // Where every path gives the same page, and none is fast, its constancy has to do.
@@ -89,7 +90,7 @@ pub(super) fn every(seen: &Seen) -> Finding {
 }
 
 /// Answers that take no work pay as much as `floor`, too.
-fn boots(seen: &Seen, page: &Kind, floor: Duration, evidence: String) -> Finding {
+fn boots(seen: &BootObservation, page: &Samples, floor: Duration, evidence: String) -> Finding {
     let words = format!(
         "{evidence}: no response of the application takes less than {}, whatever is requested, as if it booted each time",
         time(floor)
@@ -111,7 +112,7 @@ fn boots(seen: &Seen, page: &Kind, floor: Duration, evidence: String) -> Finding
 }
 
 /// Only the page is slow, and whether what was fast came from the application is not known.
-fn only_the_page(seen: &Seen, page: &Kind, own: Duration, evidence: String) -> Finding {
+fn only_the_page(seen: &BootObservation, page: &Samples, own: Duration, evidence: String) -> Finding {
     if !page.is_constant() {
         let words = format!("{evidence}: the time of the page varies, and may be its own work");
         return Finding::unknown(EVERY, words);
@@ -127,8 +128,8 @@ fn only_the_page(seen: &Seen, page: &Kind, own: Duration, evidence: String) -> F
 }
 
 /// Was the first response of all slower than those after it?
-pub(super) fn first(seen: &Seen) -> Finding {
-    let Some(page) = seen.kind(Question::Page).filter(|page| page.times.len() >= 2) else {
+pub(super) fn first(seen: &BootObservation) -> Finding {
+    let Some(page) = seen.kind(BootRequest::Page).filter(|page| page.times.len() >= 2) else {
         return Finding::unknown(FIRST, "there are no later responses to compare the first with");
     };
     let later = page.median();
@@ -144,9 +145,9 @@ pub(super) fn first(seen: &Seen) -> Finding {
 }
 
 /// What warm workers would save.
-fn gain(seen: &Seen, page: &Kind, floor: Duration) -> String {
+fn gain(seen: &BootObservation, page: &Samples, floor: Duration) -> String {
     let now = page.median();
-    let fast = seen.kinds.iter().map(Kind::median).min().unwrap_or_default();
+    let fast = seen.kinds.iter().map(Samples::median).min().unwrap_or_default();
     let warm = match fast < now / 2 {
         true => fast.max(now.saturating_sub(floor)),
         false => (seen.network + WARM).max(now.saturating_sub(floor)),
@@ -160,8 +161,8 @@ fn gain(seen: &Seen, page: &Kind, floor: Duration) -> String {
     )
 }
 
-impl Seen {
-    fn kind(&self, question: Question) -> Option<&Kind> {
+impl BootObservation {
+    fn kind(&self, question: BootRequest) -> Option<&Samples> {
         self.kinds.iter().find(|kind| kind.question == question)
     }
 
@@ -189,17 +190,17 @@ impl Seen {
     }
 
     /// What a response takes at least, without the way there and back.
-    fn own(&self, kind: &Kind) -> Duration {
+    fn own(&self, kind: &Samples) -> Duration {
         kind.least().saturating_sub(self.network)
     }
 
     fn words(&self) -> String {
-        let each: Vec<String> = self.kinds.iter().map(Kind::words).collect();
+        let each: Vec<String> = self.kinds.iter().map(Samples::words).collect();
         format!("{} (round trip {})", each.join(", "), time(self.network))
     }
 }
 
-impl Kind {
+impl Samples {
     /// What all but one take at least: the very least may be owed to an interruption of our own between sending and looking.
     fn least(&self) -> Duration {
         let index = usize::from(self.times.len() >= SEVERAL);
@@ -233,7 +234,7 @@ impl Kind {
     fn words(&self) -> String {
         let words = format!("{} → {} in {}", self.asked, self.status, time(self.median()));
         match self.question {
-            Question::Page => format!("{words} ({} to {})", time(self.at(1)), time(self.at(3))),
+            BootRequest::Page => format!("{words} ({} to {})", time(self.at(1)), time(self.at(3))),
             _ => words,
         }
     }

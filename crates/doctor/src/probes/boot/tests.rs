@@ -1,10 +1,10 @@
 use std::time::Duration;
 
-use super::observe::{Kind, Question, Seen};
+use super::observe::{BootObservation, BootRequest, Samples};
 use super::rules;
 use crate::finding::Verdict;
-use crate::probes::mock::{Reply, serve};
-use crate::probes::scripted::patient_of;
+use crate::probes::mock::{MockResponse, serve};
+use crate::probes::scripted::context_of;
 use crate::settings::Settings;
 
 fn tenths(times: &[u64]) -> Vec<Duration> {
@@ -13,8 +13,8 @@ fn tenths(times: &[u64]) -> Vec<Duration> {
     times
 }
 
-fn kind(question: Question, status: u16, times: &[u64]) -> Kind {
-    Kind {
+fn kind(question: BootRequest, status: u16, times: &[u64]) -> Samples {
+    Samples {
         asked: format!("{question:?}"),
         question,
         status,
@@ -25,21 +25,21 @@ fn kind(question: Question, status: u16, times: &[u64]) -> Kind {
 }
 
 /// Page, missing path, `OPTIONS`, in tenths of a millisecond. A round trip is a tenth.
-fn seen(page: &[u64], missing: &[u64], options: &[u64]) -> Seen {
-    Seen {
+fn seen(page: &[u64], missing: &[u64], options: &[u64]) -> BootObservation {
+    BootObservation {
         network: Duration::from_micros(100),
         first: Duration::from_micros(page.iter().max().copied().unwrap_or_default() * 100),
         kinds: vec![
-            kind(Question::Page, 200, page),
-            kind(Question::Missing, 404, missing),
-            kind(Question::Options, 405, options),
-            kind(Question::Head, 200, page),
+            kind(BootRequest::Page, 200, page),
+            kind(BootRequest::Missing, 404, missing),
+            kind(BootRequest::Options, 405, options),
+            kind(BootRequest::Head, 200, page),
         ],
-        ..Seen::default()
+        ..BootObservation::default()
     }
 }
 
-fn with(mut seen: Seen, change: impl Fn(&mut Seen)) -> Seen {
+fn with(mut seen: BootObservation, change: impl Fn(&mut BootObservation)) -> BootObservation {
     change(&mut seen);
     seen
 }
@@ -50,7 +50,7 @@ const VARYING: &[u64] = &[503, 702, 853, 404, 602, 1003, 530, 903];
 
 #[test]
 fn what_every_response_pays_is_a_boot_and_a_slow_page_is_not() {
-    let cases: Vec<(&str, Seen, Verdict)> = vec![
+    let cases: Vec<(&str, BootObservation, Verdict)> = vec![
         ("all fast", seen(FAST, FAST, FAST), Verdict::Good),
         ("every response pays", seen(STEADY, STEADY, STEADY), Verdict::Bad),
         (
@@ -128,7 +128,7 @@ fn what_every_response_pays_is_a_boot_and_a_slow_page_is_not() {
             Verdict::Unknown,
         ),
         ("answered once", seen(&[503], STEADY, STEADY), Verdict::Unknown),
-        ("nothing", Seen::default(), Verdict::Unknown),
+        ("nothing", BootObservation::default(), Verdict::Unknown),
     ];
     for (name, seen, verdict) in cases {
         let found = rules::every(&seen);
@@ -151,10 +151,10 @@ fn a_first_response_that_is_much_later_is_a_cold_start() {
     }
 }
 
-async fn verdict(reply: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Verdict {
+async fn verdict(reply: impl Fn(&str) -> MockResponse + Send + Sync + 'static) -> Verdict {
     let target = serve(false, reply).await;
-    let patient = patient_of(&target, Settings { rate: 500, ..Settings::default() }).await;
-    let found = super::examine(&patient).await;
+    let context = context_of(&target, Settings { rate: 500, ..Settings::default() }).await;
+    let found = super::examine(&context).await;
     assert_eq!(found[0].id, rules::EVERY);
     found[0].verdict
 }
@@ -162,11 +162,11 @@ async fn verdict(reply: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Verdi
 const PAGE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n";
 const MISSING: &str = "HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\n";
 
-fn reply(asked: &str) -> Reply {
+fn reply(asked: &str) -> MockResponse {
     let head = if asked.contains("/page") { PAGE } else { MISSING };
     match asked.starts_with("HEAD") {
-        true => Reply::of(&[head]),
-        false => Reply::of(&[&format!("{head}ok")]),
+        true => MockResponse::of(&[head]),
+        false => MockResponse::of(&[&format!("{head}ok")]),
     }
 }
 
@@ -177,7 +177,7 @@ async fn a_server_that_boots_is_found() {
     assert_eq!(verdict(|asked| reply(asked).after(50).closing()).await, Verdict::Bad);
     // What is no page is answered in front of the application.
     let boots = |asked: &str| match asked.starts_with("OPTIONS") {
-        true => Reply::of(&["HTTP/1.1 204 No Content\r\nAllow: GET\r\n\r\n"]).after(50),
+        true => MockResponse::of(&["HTTP/1.1 204 No Content\r\nAllow: GET\r\n\r\n"]).after(50),
         false => reply(asked).after(if asked.contains("/page") { 50 } else { 0 }),
     };
     assert_eq!(verdict(boots).await, Verdict::Bad);
@@ -191,10 +191,10 @@ async fn a_server_that_does_not_boot_is_good() {
     assert_eq!(verdict(reply).await, Verdict::Good);
     // Leaves OPTIONS unanswered, and closes behind each of the others.
     let stalls = |asked: &str| match asked.starts_with("OPTIONS") {
-        true => Reply::default(),
+        true => MockResponse::default(),
         false => reply(asked).closing(),
     };
     assert_eq!(verdict(stalls).await, Verdict::Good);
     // Pauses between head and body.
-    assert_eq!(verdict(|_| Reply::of(&[PAGE, "ok"])).await, Verdict::Good);
+    assert_eq!(verdict(|_| MockResponse::of(&[PAGE, "ok"])).await, Verdict::Good);
 }

@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::client::{Failure, PeerAddress};
+use crate::context::ProbeContext;
 use crate::finding::Finding;
-use crate::patient::Patient;
 use crate::report::time;
-use crate::wire::{Failure, Peer};
 
 const ID: &str = "connect.addresses";
 
@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_millis(1500);
 
 /// What became of connecting to one address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Tried {
+pub(super) enum ConnectAttempt {
     Responses(Duration),
     Refuses(Duration),
     Silent(Duration),
@@ -25,53 +25,56 @@ pub(super) enum Tried {
 }
 
 /// The first addresses, at most four of them.
-pub(super) async fn ask(patient: &Patient) -> Vec<(SocketAddr, Tried)> {
-    let at = |index: usize| patient.addresses.get(index).copied();
+pub(super) async fn ask(context: &ProbeContext) -> Vec<(SocketAddr, ConnectAttempt)> {
+    let at = |index: usize| context.addresses.get(index).copied();
     let tried = tokio::join!(
-        once_more(patient, at(0)),
-        once_more(patient, at(1)),
-        once_more(patient, at(2)),
-        once_more(patient, at(3)),
+        once_more(context, at(0)),
+        once_more(context, at(1)),
+        once_more(context, at(2)),
+        once_more(context, at(3)),
     );
     [tried.0, tried.1, tried.2, tried.3].into_iter().flatten().collect()
 }
 
 /// One that is silent is asked twice: packets do get lost.
-async fn once_more(patient: &Patient, address: Option<SocketAddr>) -> Option<(SocketAddr, Tried)> {
+async fn once_more(
+    context: &ProbeContext,
+    address: Option<SocketAddr>,
+) -> Option<(SocketAddr, ConnectAttempt)> {
     let address = address?;
-    Some(match connect(patient, address).await {
-        Tried::Silent(_) => (address, connect(patient, address).await),
+    Some(match connect(context, address).await {
+        ConnectAttempt::Silent(_) => (address, connect(context, address).await),
         tried => (address, tried),
     })
 }
 
-async fn connect(patient: &Patient, address: SocketAddr) -> Tried {
+async fn connect(context: &ProbeContext, address: SocketAddr) -> ConnectAttempt {
     let begun = std::time::Instant::now();
-    let patience = PATIENCE.min(patient.settings.timeout);
-    match tokio::time::timeout(patience, patient.line_to(&Peer::Tcp(address), None)).await {
-        Ok(Ok(line)) => Tried::Responses(line.times.connect),
-        Ok(Err(Failure::Refused(_))) => Tried::Refuses(begun.elapsed()),
-        Ok(Err(Failure::NoRoute(_))) => Tried::NoRoute,
-        Ok(Err(Failure::TimedOut(_, after))) => Tried::Silent(after),
-        Ok(Err(failure)) => Tried::Failed(failure.to_string()),
-        Err(_) => Tried::Silent(patience),
+    let patience = PATIENCE.min(context.settings.timeout);
+    match tokio::time::timeout(patience, context.connect_to(&PeerAddress::Tcp(address), None)).await {
+        Ok(Ok(connection)) => ConnectAttempt::Responses(connection.times.connect),
+        Ok(Err(Failure::Refused(_))) => ConnectAttempt::Refuses(begun.elapsed()),
+        Ok(Err(Failure::NoRoute(_))) => ConnectAttempt::NoRoute,
+        Ok(Err(Failure::TimedOut(_, after))) => ConnectAttempt::Silent(after),
+        Ok(Err(failure)) => ConnectAttempt::Failed(failure.to_string()),
+        Err(_) => ConnectAttempt::Silent(patience),
     }
 }
 
 /// One that is silent stalls whoever tries it first; one that refuses costs a round trip.
-pub(super) fn judge(tried: &[(SocketAddr, Tried)]) -> Vec<Finding> {
+pub(super) fn judge(tried: &[(SocketAddr, ConnectAttempt)]) -> Vec<Finding> {
     if tried.is_empty() {
         return Vec::new();
     }
     let words = tried.iter().map(|(address, tried)| say(*address, tried)).collect::<Vec<_>>().join("; ");
-    let responses = tried.iter().any(|(_, tried)| matches!(tried, Tried::Responses(_)));
+    let responses = tried.iter().any(|(_, tried)| matches!(tried, ConnectAttempt::Responses(_)));
     let silent = tried.iter().find_map(|(address, tried)| match tried {
-        Tried::Silent(after) => Some((address, *after)),
+        ConnectAttempt::Silent(after) => Some((address, *after)),
         _ => None,
     });
     let refuses = tried.iter().find_map(|(address, tried)| match tried {
         // On this machine nobody notices; `localhost` is often so.
-        Tried::Refuses(after) if !address.ip().is_loopback() => Some(*after),
+        ConnectAttempt::Refuses(after) if !address.ip().is_loopback() => Some(*after),
         _ => None,
     });
     let finding = match (responses, silent, refuses) {
@@ -90,13 +93,13 @@ pub(super) fn judge(tried: &[(SocketAddr, Tried)]) -> Vec<Finding> {
     vec![finding]
 }
 
-fn say(address: SocketAddr, tried: &Tried) -> String {
+fn say(address: SocketAddr, tried: &ConnectAttempt) -> String {
     match tried {
-        Tried::Responses(after) => format!("{address} responds in {}", time(*after)),
-        Tried::Refuses(after) => format!("{address} refuses the connection after {}", time(*after)),
-        Tried::Silent(after) => format!("{address} does not respond within {}, twice", time(*after)),
-        Tried::NoRoute => format!("{address} cannot be tried: this machine has no route to it"),
-        Tried::Failed(why) => format!("{address}: {why}"),
+        ConnectAttempt::Responses(after) => format!("{address} responds in {}", time(*after)),
+        ConnectAttempt::Refuses(after) => format!("{address} refuses the connection after {}", time(*after)),
+        ConnectAttempt::Silent(after) => format!("{address} does not respond within {}, twice", time(*after)),
+        ConnectAttempt::NoRoute => format!("{address} cannot be tried: this machine has no route to it"),
+        ConnectAttempt::Failed(why) => format!("{address}: {why}"),
     }
 }
 
@@ -112,14 +115,14 @@ mod tests {
         let home: SocketAddr = "[::1]:80".parse().unwrap();
         let ms = Duration::from_millis(20);
         for (tried, verdict) in [
-            (vec![(four, Tried::Responses(ms))], Good),
-            (vec![(four, Tried::Responses(ms)), (six, Tried::Responses(ms))], Good),
-            (vec![(four, Tried::Responses(ms)), (six, Tried::Silent(ms))], Bad),
-            (vec![(four, Tried::Responses(ms)), (six, Tried::Refuses(ms))], Warning),
-            (vec![(four, Tried::Responses(ms)), (six, Tried::NoRoute)], Good),
-            (vec![(four, Tried::Responses(ms)), (home, Tried::Refuses(ms))], Good),
-            (vec![(four, Tried::Silent(ms)), (six, Tried::Silent(ms))], Unknown),
-            (vec![(four, Tried::Failed("no".to_owned()))], Unknown),
+            (vec![(four, ConnectAttempt::Responses(ms))], Good),
+            (vec![(four, ConnectAttempt::Responses(ms)), (six, ConnectAttempt::Responses(ms))], Good),
+            (vec![(four, ConnectAttempt::Responses(ms)), (six, ConnectAttempt::Silent(ms))], Bad),
+            (vec![(four, ConnectAttempt::Responses(ms)), (six, ConnectAttempt::Refuses(ms))], Warning),
+            (vec![(four, ConnectAttempt::Responses(ms)), (six, ConnectAttempt::NoRoute)], Good),
+            (vec![(four, ConnectAttempt::Responses(ms)), (home, ConnectAttempt::Refuses(ms))], Good),
+            (vec![(four, ConnectAttempt::Silent(ms)), (six, ConnectAttempt::Silent(ms))], Unknown),
+            (vec![(four, ConnectAttempt::Failed("no".to_owned()))], Unknown),
         ] {
             let finding = judge(&tried).remove(0);
             assert_eq!(finding.verdict, verdict, "{}", finding.evidence);

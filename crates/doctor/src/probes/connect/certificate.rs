@@ -3,9 +3,9 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::bytes;
+use crate::client::{Certificate, ChainError, TlsSettings, chain_errors, client_config, span};
+use crate::context::ProbeContext;
 use crate::finding::Finding;
-use crate::patient::Patient;
-use crate::wire::{Certificate, Distrust, Trust, client_config, distrust, span};
 
 /// Under this much time the renewal did not happen when it should have.
 const SOON: Duration = Duration::from_secs(14 * 24 * 3600);
@@ -16,20 +16,20 @@ const SHORT_LIVED: Duration = Duration::from_secs(10 * 24 * 3600);
 /// What a server can send before the first acknowledgement: ten segments (RFC 6928).
 const FIRST_FLIGHT: usize = 14_000;
 
-pub(super) async fn examine(patient: &Patient, trust: &Trust) -> Vec<Finding> {
+pub(super) async fn examine(context: &ProbeContext, tls_settings: &TlsSettings) -> Vec<Finding> {
     const ID: &str = "connect.certificate";
-    let line = match client_config(trust) {
+    let connection = match client_config(tls_settings) {
         // With these settings no session is known, so that the whole chain comes.
-        Ok(config) => patient.line_with(Some(config)).await,
+        Ok(config) => context.connect_with(Some(config)).await,
         Err(failure) => Err(failure),
     };
-    let chain = match line {
-        Ok(line) => line.handshake.map(|handshake| handshake.chain).unwrap_or_default(),
+    let chain = match connection {
+        Ok(connection) => connection.handshake.map(|handshake| handshake.chain).unwrap_or_default(),
         Err(failure) => return vec![Finding::unknown(ID, failure.to_string())],
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let now = i64::try_from(now).unwrap_or(i64::MAX);
-    let reasons = distrust(&chain, &patient.target.host, &trust.authorities, now);
+    let reasons = chain_errors(&chain, &context.target.host, &tls_settings.authorities, now);
     let read: Vec<Certificate> = chain.iter().filter_map(|der| Certificate::parse(der)).collect();
     let Some(leaf) = read.first() else {
         return vec![Finding::unknown(ID, "no readable certificate")];
@@ -38,11 +38,11 @@ pub(super) async fn examine(patient: &Patient, trust: &Trust) -> Vec<Finding> {
 }
 
 /// Without `--insecure` one that is not believed ends the examination before it begins, so whoever sees this has said that it is so.
-fn believed(leaf: &Certificate, reasons: &[Distrust]) -> Finding {
+fn believed(leaf: &Certificate, reasons: &[ChainError]) -> Finding {
     const ID: &str = "connect.certificate";
     let told: Vec<String> = reasons
         .iter()
-        .filter(|reason| !matches!(reason, Distrust::Expired(_)))
+        .filter(|reason| !matches!(reason, ChainError::Expired(_)))
         .map(ToString::to_string)
         .collect();
     match told.is_empty() {
@@ -179,7 +179,7 @@ mod tests {
     fn what_was_allowed_is_no_more_than_a_warning() {
         let leaf = certificate("shop", "CA", 90, 60);
         assert_eq!(believed(&leaf, &[]).verdict, Good);
-        assert_eq!(believed(&leaf, &[Distrust::SelfSigned("shop".to_owned())]).verdict, Warning);
-        assert_eq!(believed(&leaf, &[Distrust::Expired(DAY)]).verdict, Good, "told by its own id");
+        assert_eq!(believed(&leaf, &[ChainError::SelfSigned("shop".to_owned())]).verdict, Warning);
+        assert_eq!(believed(&leaf, &[ChainError::Expired(DAY)]).verdict, Good, "told by its own id");
     }
 }

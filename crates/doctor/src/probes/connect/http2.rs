@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use crate::client::{Connection, Read, TlsSettings, client_config};
+use crate::context::ProbeContext;
 use crate::finding::Finding;
-use crate::patient::Patient;
-use crate::wire::{Line, Read, Trust, client_config};
 
 const ID: &str = "connect.http2";
 
@@ -26,11 +26,11 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Fewer streams at once than this slow clients down that rely on it (RFC 9113 §6.5.2).
 const STREAMS: u32 = 100;
 
-/// What was agreed upon.
+/// What came of offering HTTP/2 by ALPN.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Agreed {
+pub(super) enum AlpnOutcome {
     /// HTTP/2, and what the settings say.
-    Http2(Settings),
+    Http2(Http2Settings),
     /// HTTP/2, and then something else than SETTINGS.
     Garbage(String),
     /// HTTP/2, and then nothing.
@@ -40,57 +40,57 @@ pub(super) enum Agreed {
     Failed(String),
 }
 
-/// Those that matter; nothing where the default counts.
+/// The members of SETTINGS that matter; nothing where the default counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Settings {
+pub(super) struct Http2Settings {
     pub(super) streams: Option<u32>,
     pub(super) window: Option<u32>,
     pub(super) frame: Option<u32>,
 }
 
-pub(super) async fn ask(patient: &Patient, trust: &Trust) -> Agreed {
+pub(super) async fn ask(context: &ProbeContext, tls_settings: &TlsSettings) -> AlpnOutcome {
     let alpn = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    let config = match client_config(&Trust { alpn, ..trust.clone() }) {
+    let config = match client_config(&TlsSettings { alpn, ..tls_settings.clone() }) {
         Ok(config) => config,
-        Err(failure) => return Agreed::Failed(failure.to_string()),
+        Err(failure) => return AlpnOutcome::Failed(failure.to_string()),
     };
-    let mut line = match patient.line_with(Some(config)).await {
-        Ok(line) => line,
-        Err(failure) => return Agreed::Failed(failure.to_string()),
+    let mut connection = match context.connect_with(Some(config)).await {
+        Ok(connection) => connection,
+        Err(failure) => return AlpnOutcome::Failed(failure.to_string()),
     };
-    let alpn = line.handshake.as_ref().and_then(|handshake| handshake.alpn.clone());
+    let alpn = connection.handshake.as_ref().and_then(|handshake| handshake.alpn.clone());
     if alpn.as_deref() != Some("h2") {
-        return Agreed::Other(alpn);
+        return AlpnOutcome::Other(alpn);
     }
-    if let Err(failure) = line.send(PREFACE).await {
-        return Agreed::Failed(failure.to_string());
+    if let Err(failure) = connection.send(PREFACE).await {
+        return AlpnOutcome::Failed(failure.to_string());
     }
-    let agreed = first_settings(&mut line, PATIENCE.min(patient.settings.timeout)).await;
+    let agreed = first_settings(&mut connection, PATIENCE.min(context.settings.timeout)).await;
     // Whatever becomes of the goodbye, the connection ends here.
-    let _ = line.send(GOODBYE).await;
+    let _ = connection.send(GOODBYE).await;
     agreed
 }
 
-async fn first_settings(line: &mut Line, within: Duration) -> Agreed {
+async fn first_settings(connection: &mut Connection, within: Duration) -> AlpnOutcome {
     let begun = std::time::Instant::now();
     loop {
-        match read_settings(line.left_over()) {
-            Some(Ok(settings)) => return Agreed::Http2(settings),
-            Some(Err(why)) => return Agreed::Garbage(why),
+        match read_settings(connection.left_over()) {
+            Some(Ok(settings)) => return AlpnOutcome::Http2(settings),
+            Some(Err(why)) => return AlpnOutcome::Garbage(why),
             None => {}
         }
-        match line.read(within.saturating_sub(begun.elapsed())).await {
+        match connection.read(within.saturating_sub(begun.elapsed())).await {
             Read::Bytes(_) if begun.elapsed() < within => {}
-            Read::Bytes(_) | Read::Silence => return Agreed::Silence(within),
-            Read::Closed => return Agreed::Garbage("a close".to_owned()),
-            Read::Reset => return Agreed::Garbage("a reset".to_owned()),
-            Read::Broken(why) => return Agreed::Garbage(why),
+            Read::Bytes(_) | Read::Silence => return AlpnOutcome::Silence(within),
+            Read::Closed => return AlpnOutcome::Garbage("a close".to_owned()),
+            Read::Reset => return AlpnOutcome::Garbage("a reset".to_owned()),
+            Read::Broken(why) => return AlpnOutcome::Garbage(why),
         }
     }
 }
 
 /// The SETTINGS with which a server begins (RFC 9113 §3.4); nothing as long as they are not whole.
-fn read_settings(bytes: &[u8]) -> Option<Result<Settings, String>> {
+fn read_settings(bytes: &[u8]) -> Option<Result<Http2Settings, String>> {
     let &[high, middle, low, kind, flags, ..] = bytes else { return None };
     let length = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
     if kind != 4 || flags & 1 != 0 || length > FRAME || length % 6 != 0 {
@@ -98,7 +98,7 @@ fn read_settings(bytes: &[u8]) -> Option<Result<Settings, String>> {
         return Some(Err(format!("\"{}\"", first.escape_ascii())));
     }
     let frame = bytes.get(FRAME_HEAD..FRAME_HEAD + length)?;
-    let mut settings = Settings::default();
+    let mut settings = Http2Settings::default();
     for setting in frame.chunks_exact(6) {
         let &[id_high, id_low, a, b, c, d] = setting else { continue };
         let value = Some(u32::from_be_bytes([a, b, c, d]));
@@ -113,22 +113,22 @@ fn read_settings(bytes: &[u8]) -> Option<Result<Settings, String>> {
 }
 
 /// A server without HTTP/2 is well, too.
-pub(super) fn judge(agreed: &Agreed) -> Finding {
+pub(super) fn judge(agreed: &AlpnOutcome) -> Finding {
     match agreed {
-        Agreed::Failed(why) => Finding::unknown(ID, why.clone()),
-        Agreed::Other(Some(protocol)) => {
+        AlpnOutcome::Failed(why) => Finding::unknown(ID, why.clone()),
+        AlpnOutcome::Other(Some(protocol)) => {
             Finding::good(ID, format!("ALPN selects {protocol}: the server does not offer HTTP/2"))
         }
-        Agreed::Other(None) => Finding::good(ID, "no ALPN: the server does not offer HTTP/2"),
-        Agreed::Silence(after) => Finding::unknown(
+        AlpnOutcome::Other(None) => Finding::good(ID, "no ALPN: the server does not offer HTTP/2"),
+        AlpnOutcome::Silence(after) => Finding::unknown(
             ID,
             format!("ALPN selects h2, but no SETTINGS arrived within {}", crate::report::time(*after)),
         ),
-        Agreed::Garbage(what) => {
+        AlpnOutcome::Garbage(what) => {
             Finding::bad(ID, format!("ALPN selects h2, but instead of SETTINGS came {what}"))
                 .costs("clients that offer HTTP/2, as browsers do, get no response")
         }
-        Agreed::Http2(settings) => {
+        AlpnOutcome::Http2(settings) => {
             let said = |value: Option<u32>, default: &str| {
                 value.map_or_else(|| default.to_owned(), |value| value.to_string())
             };
@@ -158,9 +158,9 @@ mod tests {
         for end in 0..whole.len() {
             assert_eq!(read_settings(&whole[..end]), None);
         }
-        let settings = Settings { streams: Some(128), window: Some(65536), frame: Some(16_777_215) };
+        let settings = Http2Settings { streams: Some(128), window: Some(65536), frame: Some(16_777_215) };
         assert_eq!(read_settings(whole), Some(Ok(settings)));
-        assert_eq!(read_settings(b"\0\0\0\x04\0\0\0\0\0"), Some(Ok(Settings::default())));
+        assert_eq!(read_settings(b"\0\0\0\x04\0\0\0\0\0"), Some(Ok(Http2Settings::default())));
         for garbage in [&b"HTTP/1.1 400"[..], b"\0\0\0\x04\x01\0\0\0\0", b"\0\0\x05\x04\0", b"\xff\0\0\x04\0"]
         {
             assert!(matches!(read_settings(garbage), Some(Err(_))), "{garbage:?}");
@@ -169,16 +169,17 @@ mod tests {
 
     #[test]
     fn only_what_clients_would_trip_over_is_bad() {
-        let streams = |count| Agreed::Http2(Settings { streams: count, ..Settings::default() });
+        let streams =
+            |count| AlpnOutcome::Http2(Http2Settings { streams: count, ..Http2Settings::default() });
         for (agreed, verdict) in [
             (streams(None), Good),
             (streams(Some(128)), Good),
             (streams(Some(10)), Warning),
-            (Agreed::Other(None), Good),
-            (Agreed::Other(Some("http/1.1".to_owned())), Good),
-            (Agreed::Garbage("a close".to_owned()), Bad),
-            (Agreed::Silence(PATIENCE), Unknown),
-            (Agreed::Failed("no".to_owned()), Unknown),
+            (AlpnOutcome::Other(None), Good),
+            (AlpnOutcome::Other(Some("http/1.1".to_owned())), Good),
+            (AlpnOutcome::Garbage("a close".to_owned()), Bad),
+            (AlpnOutcome::Silence(PATIENCE), Unknown),
+            (AlpnOutcome::Failed("no".to_owned()), Unknown),
         ] {
             let finding = judge(&agreed);
             assert_eq!(finding.verdict, verdict, "{}", finding.evidence);

@@ -10,8 +10,8 @@ use hickory_resolver::proto::op::Query;
 use hickory_resolver::proto::rr::{Name, RecordType};
 use hickory_resolver::{Hosts, TokioResolver};
 
+use crate::context::ProbeContext;
 use crate::finding::Finding;
-use crate::patient::Patient;
 use crate::report::time;
 
 const ID: &str = "connect.lookup";
@@ -31,14 +31,14 @@ pub(super) enum Lookup {
 }
 
 /// Nothing if no name is looked up.
-pub(super) async fn ask(patient: &Patient) -> Option<Lookup> {
-    let target = &patient.target;
+pub(super) async fn ask(context: &ProbeContext) -> Option<Lookup> {
+    let target = &context.target;
     let given = |(host, port, _): &(String, u16, IpAddr)| {
         host.eq_ignore_ascii_case(&target.host) && *port == target.port
     };
     if target.socket.is_some()
         || target.host.parse::<IpAddr>().is_ok()
-        || patient.settings.resolve.iter().any(given)
+        || context.settings.resolve.iter().any(given)
     {
         return None;
     }
@@ -53,7 +53,7 @@ pub(super) async fn ask(patient: &Patient) -> Option<Lookup> {
         Ok(resolver) => resolver,
         Err(why) => return Some(Lookup::Failed(why)),
     };
-    let patience = PATIENCE.min(patient.settings.timeout);
+    let patience = PATIENCE.min(context.settings.timeout);
     let late = |_| Lookup::Failed(format!("no complete DNS answer within {}", time(patience)));
     Some(tokio::time::timeout(patience, look(&resolver, name)).await.unwrap_or_else(late))
 }

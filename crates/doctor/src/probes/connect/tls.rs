@@ -6,11 +6,11 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{ALL_VERSIONS, SupportedProtocolVersion};
 
 use super::bytes;
-use super::kept::SLOW;
+use super::reuse::SLOW;
+use crate::client::{Failure, Handshake, TlsSettings, client_config};
+use crate::context::ProbeContext;
 use crate::finding::Finding;
-use crate::patient::Patient;
 use crate::report::time;
-use crate::wire::{Failure, Handshake, Trust, client_config};
 
 /// Connections that offer to resume a session. Behind a name may be several machines that do not know one another's.
 const RESUMED: usize = 3;
@@ -18,23 +18,23 @@ const RESUMED: usize = 3;
 static NEWEST: [&SupportedProtocolVersion; 1] = [&TLS13];
 static OLDER: [&SupportedProtocolVersion; 1] = [&TLS12];
 
-/// What the handshakes were like.
+/// The handshakes that were made.
 #[derive(Debug)]
-pub(super) struct Shaken {
+pub(super) struct Handshakes {
     /// Offering TLS 1.3 alone.
-    pub(super) newest: Result<Shake, String>,
+    pub(super) newest: Result<HandshakeSample, String>,
     /// Offering TLS 1.2 alone.
-    pub(super) older: Result<Shake, String>,
+    pub(super) older: Result<HandshakeSample, String>,
     /// One with everything offered, and those after it that offered to resume its session.
-    pub(super) first: Result<Shake, String>,
-    pub(super) again: Vec<Shake>,
+    pub(super) first: Result<HandshakeSample, String>,
+    pub(super) again: Vec<HandshakeSample>,
     /// A round trip of TCP.
     pub(super) round_trip: Duration,
 }
 
 /// A handshake, as far as it is judged.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Shake {
+pub(super) struct HandshakeSample {
     pub(super) version: String,
     pub(super) cipher: String,
     pub(super) round_trips: u32,
@@ -43,49 +43,52 @@ pub(super) struct Shake {
     pub(super) resumed: bool,
 }
 
-pub(super) async fn ask(patient: &Patient, trust: &Trust) -> Shaken {
-    let newest = shake(patient, trust, &NEWEST).await;
-    let older = shake(patient, trust, &OLDER).await;
-    let (first, again, round_trip) = resume(patient, trust).await;
-    Shaken { newest, older, first, again, round_trip }
+pub(super) async fn ask(context: &ProbeContext, tls_settings: &TlsSettings) -> Handshakes {
+    let newest = shake(context, tls_settings, &NEWEST).await;
+    let older = shake(context, tls_settings, &OLDER).await;
+    let (first, again, round_trip) = resume(context, tls_settings).await;
+    Handshakes { newest, older, first, again, round_trip }
 }
 
 async fn shake(
-    patient: &Patient,
-    trust: &Trust,
+    context: &ProbeContext,
+    tls_settings: &TlsSettings,
     versions: &'static [&'static SupportedProtocolVersion],
-) -> Result<Shake, String> {
-    let config =
-        client_config(&Trust { versions, ..trust.clone() }).map_err(|failure| failure.to_string())?;
-    let line = patient.line_with(Some(config)).await.map_err(|failure| failure.to_string())?;
-    line.handshake.as_ref().map(Shake::of).ok_or_else(String::new)
+) -> Result<HandshakeSample, String> {
+    let config = client_config(&TlsSettings { versions, ..tls_settings.clone() })
+        .map_err(|failure| failure.to_string())?;
+    let connection = context.connect_with(Some(config)).await.map_err(|failure| failure.to_string())?;
+    connection.handshake.as_ref().map(HandshakeSample::of).ok_or_else(String::new)
 }
 
 /// Each of them asks for something: what a session is resumed by comes behind the handshake, with the response (RFC 8446 §4.6.1).
-async fn resume(patient: &Patient, trust: &Trust) -> (Result<Shake, String>, Vec<Shake>, Duration) {
+async fn resume(
+    context: &ProbeContext,
+    tls_settings: &TlsSettings,
+) -> (Result<HandshakeSample, String>, Vec<HandshakeSample>, Duration) {
     let mut shakes = Vec::new();
     let mut round_trip = Duration::MAX;
     let mut failure = None;
     let versions = ALL_VERSIONS;
-    let config = client_config(&Trust { versions, ..trust.clone() });
-    let resumed = if patient.first.took < SLOW { RESUMED } else { 1 };
+    let config = client_config(&TlsSettings { versions, ..tls_settings.clone() });
+    let resumed = if context.first.took < SLOW { RESUMED } else { 1 };
     for _ in 0..=resumed {
         let opened = match &config {
-            Ok(config) => patient.line_with(Some(config.clone())).await,
+            Ok(config) => context.connect_with(Some(config.clone())).await,
             Err(failure) => Err(failure.clone()),
         };
-        let mut line = match opened {
-            Ok(line) => line,
+        let mut connection = match opened {
+            Ok(connection) => connection,
             Err(error) => {
                 failure = Some(error);
                 break;
             }
         };
-        shakes.extend(line.handshake.as_ref().map(Shake::of));
-        round_trip = round_trip.min(line.times.connect);
+        shakes.extend(connection.handshake.as_ref().map(HandshakeSample::of));
+        round_trip = round_trip.min(connection.times.connect);
         // What it answers is looked at elsewhere.
-        let _ = patient.exchange(&mut line, &patient.ask()).await;
-        line.finish_writing();
+        let _ = context.exchange(&mut connection, &context.ordinary_request()).await;
+        connection.finish_writing();
     }
     if shakes.is_empty() {
         let failure = failure.unwrap_or_else(|| Failure::Tls("no handshake".to_owned()));
@@ -95,7 +98,7 @@ async fn resume(patient: &Patient, trust: &Trust) -> (Result<Shake, String>, Vec
     (Ok(first), shakes, round_trip)
 }
 
-impl Shake {
+impl HandshakeSample {
     fn of(handshake: &Handshake) -> Self {
         Self {
             version: handshake.version.clone(),
@@ -113,20 +116,20 @@ impl Shake {
     }
 }
 
-pub(super) fn judge(shaken: &Shaken) -> Vec<Finding> {
-    vec![versions(shaken), resumption(shaken)]
+pub(super) fn judge(handshakes: &Handshakes) -> Vec<Finding> {
+    vec![versions(handshakes), resumption(handshakes)]
 }
 
-fn versions(shaken: &Shaken) -> Finding {
+fn versions(handshakes: &Handshakes) -> Finding {
     const ID: &str = "connect.tls";
-    match (&shaken.newest, &shaken.older) {
+    match (&handshakes.newest, &handshakes.older) {
         (Ok(newest), Ok(older)) => Finding::good(ID, format!("{}; {}", newest.words(), older.words())),
         (Ok(newest), Err(_)) => Finding::good(ID, format!("{}; TLS 1.2 is refused", newest.words())),
         (Err(why), Ok(older)) => {
             Finding::warning(ID, format!("{}; TLS 1.3 alone is refused ({why})", older.words())).costs(
                 format!(
                     "one round trip more than with TLS 1.3 on every new connection, {} from here",
-                    time(shaken.round_trip)
+                    time(handshakes.round_trip)
                 ),
             )
         }
@@ -136,14 +139,14 @@ fn versions(shaken: &Shaken) -> Finding {
     }
 }
 
-fn resumption(shaken: &Shaken) -> Finding {
+fn resumption(handshakes: &Handshakes) -> Finding {
     const ID: &str = "connect.resumption";
-    let first = match &shaken.first {
+    let first = match &handshakes.first {
         Ok(first) => first,
         Err(why) => return Finding::unknown(ID, why.clone()),
     };
-    let of = shaken.again.len();
-    let resumed: Vec<&Shake> = shaken.again.iter().filter(|shake| shake.resumed).collect();
+    let of = handshakes.again.len();
+    let resumed: Vec<&HandshakeSample> = handshakes.again.iter().filter(|shake| shake.resumed).collect();
     let full = format!("a full handshake takes {} and {}", time(first.took), bytes(first.received as u64));
     match resumed.iter().min_by_key(|shake| shake.took) {
         _ if of == 0 => Finding::unknown(ID, "no second connection could be opened"),
@@ -168,8 +171,8 @@ mod tests {
     use super::*;
     use crate::Verdict::{self, Good, Unknown, Warning};
 
-    fn shake(version: &str, resumed: bool) -> Shake {
-        Shake {
+    fn shake(version: &str, resumed: bool) -> HandshakeSample {
+        HandshakeSample {
             version: version.to_owned(),
             cipher: "AES".to_owned(),
             round_trips: 1,
@@ -185,7 +188,13 @@ mod tests {
         let (new, old) = (|| Ok(shake("TLS 1.3", false)), || Ok(shake("TLS 1.2", false)));
         let full = || vec![shake("TLS 1.3", false); 3];
         let one = || vec![shake("TLS 1.3", false), shake("TLS 1.3", true)];
-        type Row = (Result<Shake, String>, Result<Shake, String>, Vec<Shake>, Verdict, Verdict);
+        type Row = (
+            Result<HandshakeSample, String>,
+            Result<HandshakeSample, String>,
+            Vec<HandshakeSample>,
+            Verdict,
+            Verdict,
+        );
         let rows: [Row; 5] = [
             (new(), old(), one(), Good, Good),
             (new(), no(), one(), Good, Good),
@@ -195,7 +204,7 @@ mod tests {
         ];
         for (newest, older, again, tls, resumption) in rows {
             let round_trip = Duration::from_millis(9);
-            let findings = judge(&Shaken { newest, older, first: new(), again, round_trip });
+            let findings = judge(&Handshakes { newest, older, first: new(), again, round_trip });
             let verdicts: Vec<Verdict> = findings.iter().map(|finding| finding.verdict).collect();
             assert_eq!(verdicts, [tls, resumption], "{findings:?}");
         }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::patient::Patient;
+use crate::client::{Connection, Failure, Outcome, Request, Response};
+use crate::context::ProbeContext;
 use crate::report::time;
-use crate::wire::{Ask, Failure, Line, Outcome, Response};
 
 /// So long a body is held back, longer than the second that `curl` waits.
 const HELD: Duration = Duration::from_millis(1200);
@@ -19,7 +19,7 @@ const HELD_HTTP10: Duration = Duration::from_millis(200);
 const BODY: &[u8] = b"keepwarm check";
 
 /// A request whose response was looked at as far as its head.
-pub(super) struct Asked {
+pub(super) struct HeadExchange {
     /// What was sent.
     pub(super) asked: String,
     /// What came, in words.
@@ -35,29 +35,29 @@ pub(super) struct Asked {
 }
 
 /// The request without the expectation, answered.
-pub(super) struct Plain {
+pub(super) struct PlainExchange {
     pub(super) status: u16,
     pub(super) after: Duration,
 }
 
 /// The request with the expectation, its body held back.
-pub(super) struct Held {
+pub(super) struct ExpectExchange {
     /// What was sent.
     pub(super) asked: String,
     pub(super) method: String,
     /// What came before the body was sent.
-    pub(super) first: First,
+    pub(super) first: EarlyResponse,
     /// How many `100` came in all.
     pub(super) hundreds: usize,
     /// What came once the body was sent, where it was.
-    pub(super) then: Option<Asked>,
+    pub(super) then: Option<HeadExchange>,
     /// What became of the body that the server had answered without, where it had and did not say that it would close.
-    pub(super) unread: Option<Unread>,
+    pub(super) unread: Option<UnreadBody>,
 }
 
 /// What came before the body.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum First {
+pub(super) enum EarlyResponse {
     /// `100`.
     Continue(Duration),
     /// A final response, and whether it says that the connection closes.
@@ -70,7 +70,7 @@ pub(super) enum First {
 
 /// What became of a body that the server had answered without.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Unread {
+pub(super) enum UnreadBody {
     /// The connection was closed, though the response had not said so.
     Closed,
     /// The next request was answered so.
@@ -81,14 +81,14 @@ pub(super) enum Unread {
     Nothing(Duration),
 }
 
-impl Held {
+impl ExpectExchange {
     /// Whether nothing came even once the body was sent.
     pub(super) fn is_stuck(&self) -> bool {
         self.then.as_ref().is_some_and(|then| then.silent)
     }
 }
 
-impl Asked {
+impl HeadExchange {
     fn of(asked: String, response: &Response) -> Self {
         let after = response.head_at.unwrap_or(response.took);
         let words = match response.status() {
@@ -99,55 +99,55 @@ impl Asked {
         Self { asked, words, status: response.status(), hundreds: hundreds(response), silent, after }
     }
 
-    pub(super) fn responded(&self) -> Option<Plain> {
-        Some(Plain { status: self.status?, after: self.after })
+    pub(super) fn responded(&self) -> Option<PlainExchange> {
+        Some(PlainExchange { status: self.status?, after: self.after })
     }
 }
 
 /// The request without the expectation, head and body together: what everything else is compared with.
-pub(super) async fn plain(patient: &Patient) -> Result<Asked, Failure> {
-    let ask = request(patient);
-    let asked = described(&ask, "");
-    whole(patient, &ask, asked).await
+pub(super) async fn plain(context: &ProbeContext) -> Result<HeadExchange, Failure> {
+    let request = request(context);
+    let asked = described(&request, "");
+    whole(context, &request, asked).await
 }
 
 /// The request with an expectation that nobody knows.
-pub(super) async fn other(patient: &Patient) -> Result<Asked, Failure> {
-    let ask = request(patient).field("Expect", "keepwarm-check");
-    let asked = described(&ask, ", Expect: keepwarm-check");
-    whole(patient, &ask, asked).await
+pub(super) async fn other(context: &ProbeContext) -> Result<HeadExchange, Failure> {
+    let request = request(context).field("Expect", "keepwarm-check");
+    let asked = described(&request, ", Expect: keepwarm-check");
+    whole(context, &request, asked).await
 }
 
 /// The request with the expectation, and no body.
-pub(super) async fn empty(patient: &Patient) -> Result<Asked, Failure> {
-    let ask = request(patient).body(b"").field("Expect", "100-continue");
-    let asked = format!("{} with Expect: 100-continue and Content-Length: 0", ask.line());
-    whole(patient, &ask, asked).await
+pub(super) async fn empty(context: &ProbeContext) -> Result<HeadExchange, Failure> {
+    let request = request(context).body(b"").field("Expect", "100-continue");
+    let asked = format!("{} with Expect: 100-continue and Content-Length: 0", request.line());
+    whole(context, &request, asked).await
 }
 
-async fn whole(patient: &Patient, ask: &Ask, asked: String) -> Result<Asked, Failure> {
-    let mut line = patient.line().await?;
-    let response = exchange(patient, &mut line, ask).await;
-    Ok(Asked::of(asked, &response))
+async fn whole(context: &ProbeContext, request: &Request, asked: String) -> Result<HeadExchange, Failure> {
+    let mut connection = context.connect().await?;
+    let response = exchange(context, &mut connection, request).await;
+    Ok(HeadExchange::of(asked, &response))
 }
 
 /// The same as HTTP/1.0, its body held back for a moment.
-pub(super) async fn http10(patient: &Patient, expecting: bool) -> Result<Asked, Failure> {
-    let (mut ask, note) = (request(patient).http10(), if expecting { EXPECTING } else { "" });
+pub(super) async fn http10(context: &ProbeContext, expecting: bool) -> Result<HeadExchange, Failure> {
+    let (mut request, note) = (request(context).http10(), if expecting { EXPECTING } else { "" });
     if expecting {
-        ask = ask.field("Expect", "100-continue");
+        request = request.field("Expect", "100-continue");
     }
-    let asked = described(&ask, note);
-    let mut line = patient.line().await?;
-    patient.budget.request().await;
-    line.begin(&ask);
-    let _ = line.send(&ask.head()).await;
-    let before = line.read_response_until(HELD_HTTP10, any_word).await;
+    let asked = described(&request, note);
+    let mut connection = context.connect().await?;
+    context.budget.request().await;
+    connection.begin(&request);
+    let _ = connection.send(&request.head()).await;
+    let before = connection.read_response_until(HELD_HTTP10, any_word).await;
     if before.head.is_some() || before.outcome != Outcome::Silence {
-        return Ok(Asked::of(asked, &before));
+        return Ok(HeadExchange::of(asked, &before));
     }
-    let _ = line.send(ask.content()).await;
-    let mut all = Asked::of(asked, &head(patient, &mut line).await);
+    let _ = connection.send(request.content()).await;
+    let mut all = HeadExchange::of(asked, &head(context, &mut connection).await);
     all.hundreds += hundreds(&before);
     Ok(all)
 }
@@ -155,18 +155,18 @@ pub(super) async fn http10(patient: &Patient, expecting: bool) -> Result<Asked, 
 const EXPECTING: &str = ", Expect: 100-continue";
 
 /// The request with the expectation. The body is held back until something comes, or for longer than the request takes without the expectation.
-pub(super) async fn held(patient: &Patient, plain: &Plain) -> Result<Held, Failure> {
-    let ask = request(patient).field("Expect", "100-continue");
-    let mut line = patient.line().await?;
-    patient.budget.request().await;
-    line.begin(&ask);
+pub(super) async fn held(context: &ProbeContext, plain: &PlainExchange) -> Result<ExpectExchange, Failure> {
+    let request = request(context).field("Expect", "100-continue");
+    let mut connection = context.connect().await?;
+    context.budget.request().await;
+    connection.begin(&request);
     // What a server says to half of a request counts, whether or not it takes all of it.
-    let _ = line.send(&ask.head()).await;
-    let before = line.read_response_until((HELD + plain.after).min(LONGEST), any_word).await;
+    let _ = connection.send(&request.head()).await;
+    let before = connection.read_response_until((HELD + plain.after).min(LONGEST), any_word).await;
     let first = first(&before);
-    let mut held = Held {
-        asked: described(&ask, EXPECTING),
-        method: ask.method().to_owned(),
+    let mut held = ExpectExchange {
+        asked: described(&request, EXPECTING),
+        method: request.method().to_owned(),
         hundreds: hundreds(&before),
         then: None,
         unread: None,
@@ -174,82 +174,89 @@ pub(super) async fn held(patient: &Patient, plain: &Plain) -> Result<Held, Failu
     };
     match &held.first {
         // Both at once: the body is not waited for.
-        First::Continue(_) if before.head.is_some() => held.then = Some(Asked::of(String::new(), &before)),
-        First::Continue(_) | First::Nothing(_) => {
-            let _ = line.send(ask.content()).await;
-            let then = Asked::of(String::new(), &head(patient, &mut line).await);
+        EarlyResponse::Continue(_) if before.head.is_some() => {
+            held.then = Some(HeadExchange::of(String::new(), &before))
+        }
+        EarlyResponse::Continue(_) | EarlyResponse::Nothing(_) => {
+            let _ = connection.send(request.content()).await;
+            let then = HeadExchange::of(String::new(), &head(context, &mut connection).await);
             held.hundreds += then.hundreds;
             held.then = Some(then);
         }
-        First::Final { closes: false, .. } => {
-            held.unread = Some(unread(patient, &mut line, &ask, before).await);
+        EarlyResponse::Final { closes: false, .. } => {
+            held.unread = Some(unread(context, &mut connection, &request, before).await);
         }
-        First::Final { .. } | First::Lost(_) => {}
+        EarlyResponse::Final { .. } | EarlyResponse::Lost(_) => {}
     }
     Ok(held)
 }
 
 /// What becomes of the body of a request that is answered before it, and has no expectation.
-pub(super) async fn unread_without(patient: &Patient) -> Option<Unread> {
-    let ask = request(patient);
-    let mut line = patient.line().await.ok()?;
-    patient.budget.request().await;
-    line.begin(&ask);
-    let _ = line.send(&ask.bytes()).await;
-    let response = head(patient, &mut line).await;
+pub(super) async fn unread_without(context: &ProbeContext) -> Option<UnreadBody> {
+    let request = request(context);
+    let mut connection = context.connect().await.ok()?;
+    context.budget.request().await;
+    connection.begin(&request);
+    let _ = connection.send(&request.bytes()).await;
+    let response = head(context, &mut connection).await;
     match response.head.is_some() && !closes(&response) {
         true => {
-            let ended = rest(patient, &mut line, response).await;
-            Some(next(patient, &mut line, ended).await)
+            let ended = rest(context, &mut connection, response).await;
+            Some(next(context, &mut connection, ended).await)
         }
         false => None,
     }
 }
 
 /// Reads the rest of the response, sends the body all the same, and asks again on that connection.
-async fn unread(patient: &Patient, line: &mut Line, ask: &Ask, response: Response) -> Unread {
-    let ended = rest(patient, line, response).await;
+async fn unread(
+    context: &ProbeContext,
+    connection: &mut Connection,
+    request: &Request,
+    response: Response,
+) -> UnreadBody {
+    let ended = rest(context, connection, response).await;
     if ended == Outcome::Complete {
-        let _ = line.send(ask.content()).await;
+        let _ = connection.send(request.content()).await;
     }
-    next(patient, line, ended).await
+    next(context, connection, ended).await
 }
 
 /// How a response ends of which the head is known.
-async fn rest(patient: &Patient, line: &mut Line, response: Response) -> Outcome {
+async fn rest(context: &ProbeContext, connection: &mut Connection, response: Response) -> Outcome {
     match response.outcome {
-        Outcome::Silence => line.read_response(longest(patient)).await.outcome,
+        Outcome::Silence => connection.read_response(longest(context)).await.outcome,
         ended => ended,
     }
 }
 
 /// Asks once more, after a response that ended so.
-async fn next(patient: &Patient, line: &mut Line, ended: Outcome) -> Unread {
+async fn next(context: &ProbeContext, connection: &mut Connection, ended: Outcome) -> UnreadBody {
     match ended {
         Outcome::Complete => {}
-        Outcome::Closed | Outcome::Reset => return Unread::Closed,
-        _ => return Unread::Nothing(longest(patient)),
+        Outcome::Closed | Outcome::Reset => return UnreadBody::Closed,
+        _ => return UnreadBody::Nothing(longest(context)),
     }
-    let response = exchange(patient, line, &patient.ask()).await;
+    let response = exchange(context, connection, &context.ordinary_request()).await;
     match (response.status(), &response.outcome) {
-        (Some(status), _) => Unread::Responded(status),
-        (None, Outcome::Silence) => Unread::Nothing(response.took),
-        (None, Outcome::Malformed(fault)) => Unread::Garbled(fault.to_string()),
-        (None, _) => Unread::Closed,
+        (Some(status), _) => UnreadBody::Responded(status),
+        (None, Outcome::Silence) => UnreadBody::Nothing(response.took),
+        (None, Outcome::Malformed(fault)) => UnreadBody::Garbled(fault.to_string()),
+        (None, _) => UnreadBody::Closed,
     }
 }
 
-fn first(response: &Response) -> First {
+fn first(response: &Response) -> EarlyResponse {
     let continued = response.informational.iter().find(|informational| informational.status == 100);
     match (continued, response.status(), &response.outcome) {
-        (Some(continued), ..) => First::Continue(continued.at),
-        (None, Some(status), _) => First::Final {
+        (Some(continued), ..) => EarlyResponse::Continue(continued.at),
+        (None, Some(status), _) => EarlyResponse::Final {
             status,
             after: response.head_at.unwrap_or(response.took),
             closes: closes(response),
         },
-        (None, None, Outcome::Silence) => First::Nothing(response.took),
-        (None, None, _) => First::Lost(response.words()),
+        (None, None, Outcome::Silence) => EarlyResponse::Nothing(response.took),
+        (None, None, _) => EarlyResponse::Lost(response.words()),
     }
 }
 
@@ -261,16 +268,16 @@ fn closes(response: &Response) -> bool {
     old || head.wants.close || head.body == ResponseBody::UntilClose
 }
 
-async fn exchange(patient: &Patient, line: &mut Line, ask: &Ask) -> Response {
-    patient.budget.request().await;
-    line.begin(ask);
-    let _ = line.send(&ask.bytes()).await;
-    head(patient, line).await
+async fn exchange(context: &ProbeContext, connection: &mut Connection, request: &Request) -> Response {
+    context.budget.request().await;
+    connection.begin(request);
+    let _ = connection.send(&request.bytes()).await;
+    head(context, connection).await
 }
 
 /// Waits for the final head.
-async fn head(patient: &Patient, line: &mut Line) -> Response {
-    line.read_response_until(longest(patient), |response| response.head.is_some()).await
+async fn head(context: &ProbeContext, connection: &mut Connection) -> Response {
+    connection.read_response_until(longest(context), |response| response.head.is_some()).await
 }
 
 fn any_word(response: &Response) -> bool {
@@ -281,20 +288,20 @@ fn hundreds(response: &Response) -> usize {
     response.informational.iter().filter(|informational| informational.status == 100).count()
 }
 
-fn longest(patient: &Patient) -> Duration {
-    patient.settings.timeout.min(LONGEST)
+fn longest(context: &ProbeContext) -> Duration {
+    context.settings.timeout.min(LONGEST)
 }
 
 /// `OPTIONS`, or `POST` where it is allowed, with a body.
-fn request(patient: &Patient) -> Ask {
-    let ask = match &patient.settings.post {
-        Some(path) => patient.ask_by("POST").target(path),
-        None => patient.ask_by("OPTIONS"),
+fn request(context: &ProbeContext) -> Request {
+    let request = match &context.settings.post {
+        Some(path) => context.request_by("POST").target(path),
+        None => context.request_by("OPTIONS"),
     };
-    let body = &patient.settings.body;
-    ask.without("Expect").body(if body.is_empty() { BODY } else { body })
+    let body = &context.settings.body;
+    request.without("Expect").body(if body.is_empty() { BODY } else { body })
 }
 
-fn described(ask: &Ask, note: &str) -> String {
-    format!("{} with a body of {} bytes{note}", ask.line(), ask.content().len())
+fn described(request: &Request, note: &str) -> String {
+    format!("{} with a body of {} bytes{note}", request.line(), request.content().len())
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::ask::{Asked, First, Held, Plain, Unread};
+use super::ask::{EarlyResponse, ExpectExchange, HeadExchange, PlainExchange, UnreadBody};
 use crate::finding::Finding;
 use crate::report::time;
 
@@ -25,18 +25,18 @@ const SLOW: Duration = Duration::from_millis(800);
 const FAILS: &str = "every such POST fails";
 
 /// Whether the client gets a word before it sends its body.
-pub(super) fn continued(held: &Held, plain: &Plain) -> Finding {
+pub(super) fn continued(held: &ExpectExchange, plain: &PlainExchange) -> Finding {
     let asked = format!("{}, body held back", held.asked);
     match &held.first {
-        First::Continue(at) => hundred(held, plain, *at, &asked),
-        First::Final { status, after, .. } => {
+        EarlyResponse::Continue(at) => hundred(held, plain, *at, &asked),
+        EarlyResponse::Final { status, after, .. } => {
             let evidence =
                 format!("{asked}: {status} after {}, before the body{}", time(*after), hint(held, *status));
             failed(evidence.clone(), *status, *after, plain)
                 .unwrap_or_else(|| Finding::good(CONTINUE, evidence))
         }
-        First::Nothing(waited) => nothing(held, plain, *waited, &asked),
-        First::Lost(words) => Finding::bad(
+        EarlyResponse::Nothing(waited) => nothing(held, plain, *waited, &asked),
+        EarlyResponse::Lost(words) => Finding::bad(
             CONTINUE,
             format!("{asked}: {words}; without Expect: {} after {}", plain.status, time(plain.after)),
         )
@@ -44,7 +44,7 @@ pub(super) fn continued(held: &Held, plain: &Plain) -> Finding {
     }
 }
 
-fn hundred(held: &Held, plain: &Plain, at: Duration, asked: &str) -> Finding {
+fn hundred(held: &ExpectExchange, plain: &PlainExchange, at: Duration, asked: &str) -> Finding {
     let Some(then) = &held.then else {
         return Finding::unknown(CONTINUE, format!("{asked}: 100 after {}", time(at)));
     };
@@ -68,7 +68,7 @@ fn hundred(held: &Held, plain: &Plain, at: Duration, asked: &str) -> Finding {
     }
 }
 
-fn nothing(held: &Held, plain: &Plain, waited: Duration, asked: &str) -> Finding {
+fn nothing(held: &ExpectExchange, plain: &PlainExchange, waited: Duration, asked: &str) -> Finding {
     let mut evidence = format!("{asked}: nothing within {}", time(waited));
     let Some(then) = &held.then else { return Finding::unknown(CONTINUE, evidence) };
     let late = if held.hundreds > 0 { "100, too late, and " } else { "" };
@@ -87,7 +87,7 @@ fn nothing(held: &Held, plain: &Plain, waited: Duration, asked: &str) -> Finding
 }
 
 /// A request that fails only because of the expectation.
-fn failed(evidence: String, status: u16, after: Duration, plain: &Plain) -> Option<Finding> {
+fn failed(evidence: String, status: u16, after: Duration, plain: &PlainExchange) -> Option<Finding> {
     if status < 400 || status == plain.status {
         return None;
     }
@@ -105,7 +105,7 @@ fn failed(evidence: String, status: u16, after: Duration, plain: &Plain) -> Opti
 }
 
 /// A response to `OPTIONS` that says nothing about those to `POST`.
-fn hint(held: &Held, status: u16) -> &'static str {
+fn hint(held: &ExpectExchange, status: u16) -> &'static str {
     match held.method == "OPTIONS" && status >= 400 {
         true => " (--post PATH shows the response to a POST)",
         false => "",
@@ -113,7 +113,7 @@ fn hint(held: &Held, status: u16) -> &'static str {
 }
 
 /// A client gets the `100` once. Nothing where none came.
-pub(super) fn once(held: &Held) -> Option<Finding> {
+pub(super) fn once(held: &ExpectExchange) -> Option<Finding> {
     let evidence = |words: &str| format!("{}: {words}", held.asked);
     match held.hundreds {
         0 => None,
@@ -126,19 +126,24 @@ pub(super) fn once(held: &Held) -> Option<Finding> {
 }
 
 /// Whether the body may have been taken for the next request.
-pub(super) fn is_misread(unread: &Unread, usual: Option<u16>) -> bool {
+pub(super) fn is_misread(unread: &UnreadBody, usual: Option<u16>) -> bool {
     match unread {
         // No such method, no such version, or no request at all.
-        Unread::Responded(status) => matches!(status, 400 | 405 | 501 | 505) && usual != Some(*status),
-        Unread::Garbled(_) => true,
-        Unread::Nothing(_) | Unread::Closed => false,
+        UnreadBody::Responded(status) => matches!(status, 400 | 405 | 501 | 505) && usual != Some(*status),
+        UnreadBody::Garbled(_) => true,
+        UnreadBody::Nothing(_) | UnreadBody::Closed => false,
     }
 }
 
 /// A server that responds before the body, and does not say that it closes, must read the body past (RFC 9110 §10.1.1).
 ///
 /// `without` is what becomes of a body without the expectation, where that matters.
-pub(super) fn unread(asked: &str, unread: &Unread, without: Option<&Unread>, usual: Option<u16>) -> Finding {
+pub(super) fn unread(
+    asked: &str,
+    unread: &UnreadBody,
+    without: Option<&UnreadBody>,
+    usual: Option<u16>,
+) -> Finding {
     let begun = format!(
         "{asked}: response before the body, without Connection: close; then the body and another request were sent"
     );
@@ -150,24 +155,24 @@ pub(super) fn unread(asked: &str, unread: &Unread, without: Option<&Unread>, usu
         );
     }
     match unread {
-        Unread::Responded(status) if misread => Finding::bad(
+        UnreadBody::Responded(status) if misread => Finding::bad(
             UNREAD,
             format!("{begun}: {status}; the body was read as the beginning of the next request"),
         )
         .costs("the next request on that connection fails, or is not the one that the client sent"),
-        Unread::Responded(status) => Finding::good(UNREAD, format!("{begun}: {status}")),
-        Unread::Garbled(why) => Finding::bad(UNREAD, format!("{begun}: no valid response ({why})"))
+        UnreadBody::Responded(status) => Finding::good(UNREAD, format!("{begun}: {status}")),
+        UnreadBody::Garbled(why) => Finding::bad(UNREAD, format!("{begun}: no valid response ({why})"))
             .costs("the next request on that connection fails"),
-        Unread::Nothing(waited) => {
+        UnreadBody::Nothing(waited) => {
             Finding::unknown(UNREAD, format!("{begun}: nothing within {}", time(*waited)))
         }
-        Unread::Closed => Finding::warning(UNREAD, format!("{begun}: the connection was closed"))
+        UnreadBody::Closed => Finding::warning(UNREAD, format!("{begun}: the connection was closed"))
             .costs("the next request on that connection may be lost, and must be retried on another"),
     }
 }
 
 /// No client of HTTP/1.0 gets a `100` (RFC 9110 §15.2).
-pub(super) fn http10(asked: &Asked, without: Option<&Asked>) -> Finding {
+pub(super) fn http10(asked: &HeadExchange, without: Option<&HeadExchange>) -> Finding {
     match (asked.hundreds, asked.status) {
         (0, Some(_)) => Finding::good(HTTP10, format!("{}: {}, and no 100", asked.asked, asked.words)),
         (0, None) => Finding::unknown(HTTP10, format!("{}: {}", asked.asked, asked.words)),
@@ -181,7 +186,7 @@ pub(super) fn http10(asked: &Asked, without: Option<&Asked>) -> Finding {
 }
 
 /// There is no body to wait for.
-pub(super) fn empty(asked: &Asked, plain: &Plain) -> Finding {
+pub(super) fn empty(asked: &HeadExchange, plain: &PlainExchange) -> Finding {
     let evidence = format!("{}: {}", asked.asked, asked.words);
     match asked.status {
         Some(_) => Finding::good(EMPTY, evidence),
@@ -193,7 +198,7 @@ pub(super) fn empty(asked: &Asked, plain: &Plain) -> Finding {
 }
 
 /// An unknown expectation may be refused by 417, or ignored (RFC 9110 §10.1.1).
-pub(super) fn other(asked: &Asked, plain: &Plain) -> Finding {
+pub(super) fn other(asked: &HeadExchange, plain: &PlainExchange) -> Finding {
     let evidence = format!("{}: {}", asked.asked, asked.words);
     match asked.status {
         Some(417) => Finding::good(OTHER, evidence),

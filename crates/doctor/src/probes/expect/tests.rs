@@ -2,20 +2,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::ask::{Asked, First, Held, Plain, Unread};
+use super::ask::{EarlyResponse, ExpectExchange, HeadExchange, PlainExchange, UnreadBody};
 use super::*;
-use crate::probes::scripted::{self, Peer, field};
+use crate::probes::scripted::{self, ScriptedConnection, field};
 use crate::server::Server;
 use crate::settings::Settings;
 
 const MS: Duration = Duration::from_millis(1);
 
-fn plain(status: u16, after: u32) -> Plain {
-    Plain { status, after: MS * after }
+fn plain(status: u16, after: u32) -> PlainExchange {
+    PlainExchange { status, after: MS * after }
 }
 
-fn asked(status: Option<u16>, after: u32) -> Asked {
-    Asked {
+fn asked(status: Option<u16>, after: u32) -> HeadExchange {
+    HeadExchange {
         asked: "OPTIONS / HTTP/1.1".to_owned(),
         words: status.map_or("nothing".to_owned(), |status| status.to_string()),
         status,
@@ -25,8 +25,8 @@ fn asked(status: Option<u16>, after: u32) -> Asked {
     }
 }
 
-fn held(first: First, hundreds: usize, then: Option<Asked>) -> Held {
-    Held {
+fn held(first: EarlyResponse, hundreds: usize, then: Option<HeadExchange>) -> ExpectExchange {
+    ExpectExchange {
         asked: "OPTIONS / HTTP/1.1".to_owned(),
         method: "OPTIONS".to_owned(),
         first,
@@ -38,10 +38,10 @@ fn held(first: First, hundreds: usize, then: Option<Asked>) -> Held {
 
 #[test]
 fn a_client_gets_a_word_before_its_body() {
-    let last = |status, after| First::Final { status, after: MS * after, closes: true };
-    let hundred = |after: u32| First::Continue(MS * after);
-    let nothing = First::Nothing(MS * 1200);
-    let lost = First::Lost("reset".to_owned());
+    let last = |status, after| EarlyResponse::Final { status, after: MS * after, closes: true };
+    let hundred = |after: u32| EarlyResponse::Continue(MS * after);
+    let nothing = EarlyResponse::Nothing(MS * 1200);
+    let lost = EarlyResponse::Lost("reset".to_owned());
     let responded = || Some(asked(Some(200), 5));
     let (good, unknown, warning, bad) = (Verdict::Good, Verdict::Unknown, Verdict::Warning, Verdict::Bad);
     let fails = Some("every such POST fails");
@@ -79,8 +79,10 @@ fn a_client_gets_a_word_before_its_body() {
 
 #[test]
 fn a_late_hundred_is_told_apart_from_none() {
-    let late =
-        rules::continued(&held(First::Nothing(MS * 1200), 1, Some(asked(Some(200), 5))), &plain(200, 5));
+    let late = rules::continued(
+        &held(EarlyResponse::Nothing(MS * 1200), 1, Some(asked(Some(200), 5))),
+        &plain(200, 5),
+    );
     assert_eq!(late.verdict, Verdict::Bad);
     assert!(late.evidence.contains("100, too late, and 200"), "{}", late.evidence);
 }
@@ -88,7 +90,7 @@ fn a_late_hundred_is_told_apart_from_none() {
 #[test]
 fn the_rest_of_the_verdicts() {
     let usual = Some(200);
-    let responded = Unread::Responded;
+    let responded = UnreadBody::Responded;
     for (unread, without, verdict) in [
         (responded(200), None, Verdict::Good),
         (responded(503), None, Verdict::Good),
@@ -96,21 +98,21 @@ fn the_rest_of_the_verdicts() {
         (responded(501), None, Verdict::Bad),
         (responded(400), Some(responded(200)), Verdict::Bad),
         (responded(400), Some(responded(400)), Verdict::Unknown),
-        (Unread::Garbled("x".to_owned()), None, Verdict::Bad),
-        (Unread::Nothing(MS), None, Verdict::Unknown),
-        (Unread::Closed, None, Verdict::Warning),
+        (UnreadBody::Garbled("x".to_owned()), None, Verdict::Bad),
+        (UnreadBody::Nothing(MS), None, Verdict::Unknown),
+        (UnreadBody::Closed, None, Verdict::Warning),
     ] {
         let finding = rules::unread("OPTIONS", &unread, without.as_ref(), usual);
         assert_eq!(finding.verdict, verdict, "{unread:?} {without:?}: {finding:?}");
     }
-    let hundred = |status| Asked { hundreds: 1, ..asked(status, 2) };
-    let http10 = |with: &Asked, without: Option<&Asked>| rules::http10(with, without).verdict;
+    let hundred = |status| HeadExchange { hundreds: 1, ..asked(status, 2) };
+    let http10 = |with: &HeadExchange, without: Option<&HeadExchange>| rules::http10(with, without).verdict;
     assert_eq!(http10(&asked(Some(405), 2), None), Verdict::Good);
     assert_eq!(http10(&asked(None, 2), None), Verdict::Unknown);
     assert_eq!(http10(&hundred(Some(200)), Some(&asked(Some(200), 2))), Verdict::Bad);
     assert_eq!(http10(&hundred(Some(200)), Some(&hundred(Some(200)))), Verdict::Unknown);
 
-    let gone = Asked { silent: false, ..asked(None, 2) };
+    let gone = HeadExchange { silent: false, ..asked(None, 2) };
     let ours = plain(200, 2);
     assert_eq!(rules::empty(&asked(Some(400), 2), &ours).verdict, Verdict::Good);
     assert_eq!(rules::empty(&asked(None, 2), &ours).verdict, Verdict::Bad);
@@ -124,14 +126,14 @@ fn the_rest_of_the_verdicts() {
     for (hundreds, verdict) in
         [(0, None), (1, Some(Verdict::Good)), (2, Some(Verdict::Bad)), (3, Some(Verdict::Bad))]
     {
-        let once = rules::once(&held(First::Continue(MS), hundreds, None));
+        let once = rules::once(&held(EarlyResponse::Continue(MS), hundreds, None));
         assert_eq!(once.map(|finding| finding.verdict), verdict);
     }
 }
 
 /// What the server of a test does about the expectation.
 #[derive(Clone, Copy, PartialEq)]
-enum Habit {
+enum ExpectBehaviour {
     Responses,
     RespondsOld,
     RespondsTwice,
@@ -142,7 +144,7 @@ enum Habit {
     ClosesUnsaid,
 }
 
-async fn habit(mut peer: Peer, habit: Habit) -> Option<()> {
+async fn habit(mut peer: ScriptedConnection, habit: ExpectBehaviour) -> Option<()> {
     loop {
         let head = peer.head().await?;
         let old = head.lines().next()?.ends_with("HTTP/1.0");
@@ -154,21 +156,21 @@ async fn habit(mut peer: Peer, habit: Habit) -> Option<()> {
         }
         if expects && has_body {
             match habit {
-                Habit::RespondsOld => peer.say("HTTP/1.1 100 Continue\r\n\r\n").await,
-                Habit::Responses if !old => peer.say("HTTP/1.1 100 Continue\r\n\r\n").await,
-                Habit::RespondsTwice if !old => {
+                ExpectBehaviour::RespondsOld => peer.say("HTTP/1.1 100 Continue\r\n\r\n").await,
+                ExpectBehaviour::Responses if !old => peer.say("HTTP/1.1 100 Continue\r\n\r\n").await,
+                ExpectBehaviour::RespondsTwice if !old => {
                     peer.say("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n").await;
                 }
-                Habit::DecidesAndMisreads if !old => {
+                ExpectBehaviour::DecidesAndMisreads if !old => {
                     peer.ok().await;
                     continue;
                 }
-                Habit::Decides => peer.ok().await,
-                Habit::ClosesUnsaid => {
+                ExpectBehaviour::Decides => peer.ok().await,
+                ExpectBehaviour::ClosesUnsaid => {
                     peer.ok().await;
                     return None;
                 }
-                Habit::Refuses => {
+                ExpectBehaviour::Refuses => {
                     peer.say("HTTP/1.1 417 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await;
                     return None;
                 }
@@ -176,7 +178,7 @@ async fn habit(mut peer: Peer, habit: Habit) -> Option<()> {
             }
         }
         peer.body(&head).await?;
-        if !(expects && has_body && habit == Habit::Decides) {
+        if !(expects && has_body && habit == ExpectBehaviour::Decides) {
             peer.ok().await;
         }
         if old {
@@ -192,20 +194,20 @@ async fn what_servers_do_about_the_expectation_is_found() {
         worse.map(|finding| (finding.id, finding.verdict)).collect()
     };
     let all = [
-        (Habit::Responses, vec![]),
-        (Habit::RespondsOld, vec![("expect.http10", Verdict::Bad)]),
-        (Habit::RespondsTwice, vec![("expect.once", Verdict::Bad)]),
-        (Habit::Ignores, vec![("expect.continue", Verdict::Bad)]),
-        (Habit::Decides, vec![]),
-        (Habit::DecidesAndMisreads, vec![("expect.unread", Verdict::Bad)]),
-        (Habit::Refuses, vec![("expect.continue", Verdict::Warning)]),
-        (Habit::ClosesUnsaid, vec![("expect.unread", Verdict::Warning)]),
+        (ExpectBehaviour::Responses, vec![]),
+        (ExpectBehaviour::RespondsOld, vec![("expect.http10", Verdict::Bad)]),
+        (ExpectBehaviour::RespondsTwice, vec![("expect.once", Verdict::Bad)]),
+        (ExpectBehaviour::Ignores, vec![("expect.continue", Verdict::Bad)]),
+        (ExpectBehaviour::Decides, vec![]),
+        (ExpectBehaviour::DecidesAndMisreads, vec![("expect.unread", Verdict::Bad)]),
+        (ExpectBehaviour::Refuses, vec![("expect.continue", Verdict::Warning)]),
+        (ExpectBehaviour::ClosesUnsaid, vec![("expect.unread", Verdict::Warning)]),
     ];
     let mut examinations = Vec::new();
     for (one, expected) in all {
         examinations.push(tokio::spawn(async move {
-            let patient = scripted::patient(move |peer| habit(peer, one)).await;
-            let findings = examine(&patient).await;
+            let context = scripted::context(move |peer| habit(peer, one)).await;
+            let findings = examine(&context).await;
             (findings, expected)
         }));
     }
@@ -217,7 +219,7 @@ async fn what_servers_do_about_the_expectation_is_found() {
 
 #[tokio::test]
 async fn a_path_that_may_be_posted_to_is() {
-    let target = scripted::serve(|mut peer: Peer| async move {
+    let target = scripted::serve(|mut peer: ScriptedConnection| async move {
         loop {
             let head = peer.head().await?;
             match head.lines().next()? {
@@ -242,7 +244,7 @@ async fn a_path_that_may_be_posted_to_is() {
         rate: 1000,
         ..Settings::default()
     };
-    let findings = examine(&scripted::patient_of(&target, settings).await).await;
+    let findings = examine(&scripted::context_of(&target, settings).await).await;
     let first = findings.first().expect("a finding");
     assert_eq!((first.id, first.verdict), ("expect.continue", Verdict::Bad), "{findings:#?}");
     assert!(first.evidence.starts_with("POST /orders HTTP/1.1 with a body of 8 bytes"), "{first:?}");
@@ -251,14 +253,14 @@ async fn a_path_that_may_be_posted_to_is() {
 
 #[tokio::test]
 async fn a_server_that_responds_to_no_options_at_all_is_not_judged() {
-    let patient = scripted::patient(|mut peer| async move {
+    let context = scripted::context(|mut peer| async move {
         while peer.head().await?.starts_with("GET") {
             peer.ok().await;
         }
         None
     })
     .await;
-    let findings = examine(&patient).await;
+    let findings = examine(&context).await;
     assert_eq!(findings.len(), 1);
     assert_eq!(findings.first().map(|finding| finding.verdict), Some(Verdict::Unknown));
 }
@@ -266,7 +268,7 @@ async fn a_server_that_responds_to_no_options_at_all_is_not_judged() {
 #[tokio::test]
 async fn a_reset_now_and_then_is_no_verdict() {
     let resets = Arc::new(AtomicBool::new(false));
-    let patient = scripted::patient(move |mut peer: Peer| {
+    let context = scripted::context(move |mut peer: ScriptedConnection| {
         let resets = Arc::clone(&resets);
         async move {
             loop {
@@ -284,6 +286,6 @@ async fn a_reset_now_and_then_is_no_verdict() {
         }
     })
     .await;
-    let findings = examine(&patient).await;
+    let findings = examine(&context).await;
     assert_eq!(worst(&findings), Verdict::Good, "{findings:#?}");
 }

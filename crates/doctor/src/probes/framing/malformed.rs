@@ -3,18 +3,18 @@
 use std::time::Instant;
 
 use super::Page;
-use super::asking::{Bytes, Seen, Taken, Then, UNASKED, send, with_lines};
+use super::exchange::{Exchange, FollowUp, Interpretation, RawMessage, UNASKED, send, with_lines};
+use crate::client::{Request, Response};
+use crate::context::ProbeContext;
 use crate::finding::{Finding, Verdict};
-use crate::patient::Patient;
 use crate::probes::persistence::not_asked;
-use crate::wire::{Ask, Response};
 
 /// A malformed message.
-struct Row {
+struct MalformedMessage {
     id: &'static str,
     /// For evidence.
     what: String,
-    bytes: Bytes,
+    bytes: RawMessage,
     rule: Rule,
 }
 
@@ -60,15 +60,15 @@ const MISROUTES: &str = "a server that chooses by one host and one that responds
 
 pub(super) async fn examine(page: &Page<'_>) -> Vec<Finding> {
     let mut findings: Vec<Finding> = Vec::new();
-    let habits = Habits { goes_on: goes_on_behind_chunks(page).await, drops: drops_two(page).await };
-    for row in rows(&page.ask, page.patient) {
-        let asking = match Instant::now() > page.until {
+    let baseline = Baseline { goes_on: goes_on_behind_chunks(page).await, drops: drops_two(page).await };
+    for row in rows(&page.request, page.context) {
+        let exchange = match Instant::now() > page.until {
             true => None,
             false => Some(send(page, &row.bytes).await),
         };
-        let finding = match asking {
-            None => Finding::unknown(row.id, not_asked(page.patient)),
-            Some(Ok(seen)) => judge(&row, &seen, page.ordinary, habits),
+        let finding = match exchange {
+            None => Finding::unknown(row.id, not_asked(page.context)),
+            Some(Ok(seen)) => judge(&row, &seen, page.ordinary, baseline),
             Some(Err(failure)) => Finding::unknown(row.id, format!("{}: {failure}", row.what)),
         };
         // Of the variants of one thing the worst counts.
@@ -81,9 +81,9 @@ pub(super) async fn examine(page: &Page<'_>) -> Vec<Finding> {
     findings
 }
 
-/// What the server does where nothing is malformed.
+/// What the server does where nothing is malformed, to compare with.
 #[derive(Debug, Clone, Copy, Default)]
-struct Habits {
+struct Baseline {
     /// A request behind a body of proper chunks is answered.
     goes_on: bool,
     /// Two proper requests in one piece are not answered at all: the connection is closed. `php -S` does so.
@@ -91,48 +91,48 @@ struct Habits {
 }
 
 async fn drops_two(page: &Page<'_>) -> bool {
-    let two = Bytes::of(&page.ask, page.ask.bytes().repeat(2)).then(Then::Leave);
+    let two = RawMessage::of(&page.request, page.request.bytes().repeat(2)).then(FollowUp::Leave);
     let seen = send(page, &two).await;
-    seen.is_ok_and(|seen| seen.first(page.ordinary) == Taken::Dropped)
+    seen.is_ok_and(|seen| seen.first(page.ordinary) == Interpretation::Dropped)
 }
 
 /// Whether a request behind a body of proper chunks is answered.
 async fn goes_on_behind_chunks(page: &Page<'_>) -> bool {
-    let proper = chunked(&page.ask, "5\r\nhello\r\n0\r\n\r\n");
+    let proper = chunked(&page.request, "5\r\nhello\r\n0\r\n\r\n");
     let seen = send(page, &proper).await;
-    seen.is_ok_and(|seen| seen.second(page.ordinary) == Some(Taken::Well))
+    seen.is_ok_and(|seen| seen.second(page.ordinary) == Some(Interpretation::Well))
 }
 
 /// A request with this for its body in chunks, and an ordinary one behind it.
-fn chunked(ask: &Ask, body: &str) -> Bytes {
-    with_lines(ask, "Transfer-Encoding: chunked\r\n", &[body.as_bytes(), &ask.bytes()].concat())
+fn chunked(request: &Request, body: &str) -> RawMessage {
+    with_lines(request, "Transfer-Encoding: chunked\r\n", &[body.as_bytes(), &request.bytes()].concat())
 }
 
-fn rows(ask: &Ask, patient: &Patient) -> Vec<Row> {
-    let mut rows = lengths(ask);
-    rows.extend(codings(ask));
-    rows.extend(chunks(ask));
-    rows.extend(lines(ask));
-    rows.extend(heads(ask, patient));
+fn rows(request: &Request, context: &ProbeContext) -> Vec<MalformedMessage> {
+    let mut rows = lengths(request);
+    rows.extend(codings(request));
+    rows.extend(chunks(request));
+    rows.extend(lines(request));
+    rows.extend(heads(request, context));
     rows
 }
 
 /// Two responses to where the message ends, in its lengths.
-fn lengths(ask: &Ask) -> Vec<Row> {
-    let hidden = ask.bytes();
+fn lengths(request: &Request) -> Vec<MalformedMessage> {
+    let hidden = request.bytes();
     let length = hidden.len();
-    let row = |id, line: String, rule| Row {
+    let row = |id, line: String, rule| MalformedMessage {
         id,
         what: line.trim_end().replace("\r\n", " and "),
-        bytes: with_lines(ask, &line, &hidden),
+        bytes: with_lines(request, &line, &hidden),
         rule,
     };
     let both = format!("Content-Length: {}\r\nTransfer-Encoding: chunked\r\n", length + 5);
     vec![
-        Row {
+        MalformedMessage {
             id: "framing.both_lengths",
             what: "Content-Length with Transfer-Encoding: chunked".to_owned(),
-            bytes: with_lines(ask, &both, &behind_last_chunk(&hidden)),
+            bytes: with_lines(request, &both, &behind_last_chunk(&hidden)),
             rule: Rule::BoundaryUnlessClosed,
         },
         row(
@@ -152,29 +152,29 @@ fn behind_last_chunk(hidden: &[u8]) -> Vec<u8> {
 }
 
 /// Transfer codings that do not end in `chunked`, or hide it.
-fn codings(ask: &Ask) -> Vec<Row> {
-    let row = |id, ask: &Ask, line: &str, rule| Row {
+fn codings(request: &Request) -> Vec<MalformedMessage> {
+    let row = |id, request: &Request, line: &str, rule| MalformedMessage {
         id,
-        what: format!("{} with {}", ask.line(), line.trim_end().escape_debug()),
-        bytes: with_lines(ask, line, &behind_last_chunk(&ask.bytes())),
+        what: format!("{} with {}", request.line(), line.trim_end().escape_debug()),
+        bytes: with_lines(request, line, &behind_last_chunk(&request.bytes())),
         rule,
     };
-    let old = ask.clone().http10().field("Connection", "keep-alive");
+    let old = request.clone().http10().field("Connection", "keep-alive");
     vec![
-        row("framing.transfer_coding", ask, "Transfer-Encoding: chunked, identity\r\n", Rule::Boundary),
-        row("framing.transfer_coding", ask, "Transfer-Encoding: xchunked\r\n", Rule::Boundary),
-        row("framing.transfer_coding", ask, "Transfer-Encoding: \x0bchunked\r\n", Rule::Boundary),
-        row("framing.space_before_colon", ask, "Transfer-Encoding : chunked\r\n", Rule::Boundary),
+        row("framing.transfer_coding", request, "Transfer-Encoding: chunked, identity\r\n", Rule::Boundary),
+        row("framing.transfer_coding", request, "Transfer-Encoding: xchunked\r\n", Rule::Boundary),
+        row("framing.transfer_coding", request, "Transfer-Encoding: \x0bchunked\r\n", Rule::Boundary),
+        row("framing.space_before_colon", request, "Transfer-Encoding : chunked\r\n", Rule::Boundary),
         row("framing.http10_coding", &old, "Transfer-Encoding: chunked\r\n", Rule::BoundaryUnlessClosed),
     ]
 }
 
 /// Chunks whose sizes or ends are none.
-fn chunks(ask: &Ask) -> Vec<Row> {
-    let row = |id, what: &str, body: &str, rule| Row {
+fn chunks(request: &Request) -> Vec<MalformedMessage> {
+    let row = |id, what: &str, body: &str, rule| MalformedMessage {
         id,
         what: format!("a chunk {what}"),
-        bytes: chunked(ask, body),
+        bytes: chunked(request, body),
         rule,
     };
     vec![
@@ -202,16 +202,16 @@ fn chunks(ask: &Ask) -> Vec<Row> {
 }
 
 /// Ends of lines that are none, with a length behind them.
-fn lines(ask: &Ask) -> Vec<Row> {
-    let hidden = ask.bytes();
+fn lines(request: &Request) -> Vec<MalformedMessage> {
+    let hidden = request.bytes();
     let length = hidden.len();
-    let row = |id, what: &str, line: String| Row {
+    let row = |id, what: &str, line: String| MalformedMessage {
         id,
         what: what.to_owned(),
-        bytes: with_lines(ask, &line, &hidden),
+        bytes: with_lines(request, &line, &hidden),
         rule: Rule::BoundaryUnlessSplit,
     };
-    let bare: Vec<u8> = ask.head().into_iter().filter(|&byte| byte != b'\r').collect();
+    let bare: Vec<u8> = request.head().into_iter().filter(|&byte| byte != b'\r').collect();
     vec![
         row(
             "framing.bare_cr",
@@ -223,79 +223,81 @@ fn lines(ask: &Ask) -> Vec<Row> {
             "a folded header",
             format!("X-Keepwarm-Check: a\r\n Content-Length: {length}\r\n"),
         ),
-        Row {
+        MalformedMessage {
             id: "framing.bare_lf",
             what: "a head whose lines end with LF alone".to_owned(),
-            bytes: Bytes::of(ask, bare).then(Then::Leave),
+            bytes: RawMessage::of(request, bare).then(FollowUp::Leave),
             rule: Rule::LaxHead,
         },
     ]
 }
 
 /// Faults that move no boundary.
-fn heads(ask: &Ask, patient: &Patient) -> Vec<Row> {
-    let row = |id, what: &str, bytes: Bytes, rule| Row {
+fn heads(request: &Request, context: &ProbeContext) -> Vec<MalformedMessage> {
+    let row = |id, what: &str, bytes: RawMessage, rule| MalformedMessage {
         id,
         what: what.to_owned(),
-        bytes: bytes.then(Then::Leave),
+        bytes: bytes.then(FollowUp::Leave),
         rule,
     };
-    let whole = |ask: &Ask| Bytes::of(ask, ask.bytes());
+    let whole = |request: &Request| RawMessage::of(request, request.bytes());
     let other_version =
-        String::from_utf8_lossy(&ask.bytes()).replacen("HTTP/1.1\r\n", "HTTP/9.9\r\n", 1).into_bytes();
+        String::from_utf8_lossy(&request.bytes()).replacen("HTTP/1.1\r\n", "HTTP/9.9\r\n", 1).into_bytes();
     vec![
         row(
             "framing.two_hosts",
             "two different Host headers",
-            with_lines(ask, "Host: keepwarm-check.invalid\r\n", b""),
+            with_lines(request, "Host: keepwarm-check.invalid\r\n", b""),
             Rule::Head,
         ),
         row(
             "framing.bad_host",
             "Host: keepwarm check/",
-            whole(&ask.clone().field("Host", "keepwarm check/")),
+            whole(&request.clone().field("Host", "keepwarm check/")),
             Rule::LaxHead,
         ),
         row(
             "framing.control_byte",
             "a NUL in a header value",
-            with_lines(ask, "X-Keepwarm-Check: a\0b\r\n", b""),
+            with_lines(request, "X-Keepwarm-Check: a\0b\r\n", b""),
             Rule::LaxHead,
         ),
         row(
             "framing.name_syntax",
             "a space within a header name",
-            with_lines(ask, "X Keepwarm Check: a\r\n", b""),
+            with_lines(request, "X Keepwarm Check: a\r\n", b""),
             Rule::LaxHead,
         ),
-        row("framing.version", "HTTP/9.9", Bytes::of(ask, other_version), Rule::LaxHead),
-        row("framing.trace", "TRACE", whole(&patient.ask_by("TRACE")), Rule::Trace),
+        row("framing.version", "HTTP/9.9", RawMessage::of(request, other_version), Rule::LaxHead),
+        row("framing.trace", "TRACE", whole(&context.request_by("TRACE")), Rule::Trace),
     ]
 }
 
 /// What is thought of what came back.
-fn judge(row: &Row, seen: &Seen, ordinary: Option<u16>, habits: Habits) -> Finding {
+fn judge(row: &MalformedMessage, seen: &Exchange, ordinary: Option<u16>, baseline: Baseline) -> Finding {
     if row.rule == Rule::Trace {
         return trace(row, seen);
     }
     let evidence = format!("{}: {}", row.what, seen.words(row.rule.behind()));
     let (first, second) = (seen.first(ordinary), seen.second(ordinary));
     match first {
-        Taken::Dropped if habits.drops && row.rule.has_more() => {
+        Interpretation::Dropped if baseline.drops && row.rule.has_more() => {
             let why = "but so are two valid requests sent together";
             return Finding::unknown(row.id, format!("{evidence}, {why}"));
         }
-        Taken::Refused(_) | Taken::Dropped => return Finding::good(row.id, format!("{evidence}: rejected")),
-        Taken::Otherwise(status @ 400..=499) => {
+        Interpretation::Refused(_) | Interpretation::Dropped => {
+            return Finding::good(row.id, format!("{evidence}: rejected"));
+        }
+        Interpretation::Otherwise(status @ 400..=499) => {
             return Finding::good(row.id, format!("{evidence}: rejected with {status}"));
         }
-        Taken::Nothing | Taken::Otherwise(_) => return Finding::unknown(row.id, evidence),
-        Taken::Well => {}
+        Interpretation::Nothing | Interpretation::Otherwise(_) => return Finding::unknown(row.id, evidence),
+        Interpretation::Well => {}
     }
     let (verdict, why) = match row.rule {
         Rule::Head => (Verdict::Bad, "accepted, although it must be rejected"),
         Rule::LaxHead => (Verdict::Warning, "accepted"),
-        Rule::Body | Rule::LaxBody => in_body(row.rule, seen, second, habits.goes_on),
+        Rule::Body | Rule::LaxBody => in_body(row.rule, seen, second, baseline.goes_on),
         Rule::Boundary | Rule::BoundaryUnlessClosed | Rule::BoundaryUnlessSplit => {
             at_boundary(row.rule, seen, second, ordinary)
         }
@@ -313,10 +315,15 @@ fn judge(row: &Row, seen: &Seen, ordinary: Option<u16>, habits: Habits) -> Findi
 }
 
 /// The first response may have been given before the body was looked at: the request behind it tells.
-fn in_body(rule: Rule, seen: &Seen, second: Option<Taken>, goes_on: bool) -> (Verdict, &'static str) {
+fn in_body(
+    rule: Rule,
+    seen: &Exchange,
+    second: Option<Interpretation>,
+    goes_on: bool,
+) -> (Verdict, &'static str) {
     match second {
-        Some(Taken::Well) if rule == Rule::LaxBody => (Verdict::Warning, "accepted"),
-        Some(Taken::Well) => (Verdict::Bad, "accepted, and the request after it got a response"),
+        Some(Interpretation::Well) if rule == Rule::LaxBody => (Verdict::Warning, "accepted"),
+        Some(Interpretation::Well) => (Verdict::Bad, "accepted, and the request after it got a response"),
         Some(_) => (Verdict::Good, "response before the body was read, then rejected"),
         None if seen.ended && goes_on => (
             Verdict::Good,
@@ -329,15 +336,17 @@ fn in_body(rule: Rule, seen: &Seen, second: Option<Taken>, goes_on: bool) -> (Ve
 
 fn at_boundary(
     rule: Rule,
-    seen: &Seen,
-    second: Option<Taken>,
+    seen: &Exchange,
+    second: Option<Interpretation>,
     ordinary: Option<u16>,
 ) -> (Verdict, &'static str) {
     match (second, rule) {
-        (Some(Taken::Well), Rule::BoundaryUnlessSplit) => {
+        (Some(Interpretation::Well), Rule::BoundaryUnlessSplit) => {
             (Verdict::Warning, "accepted, and what looks like a length was not read as one")
         }
-        (Some(Taken::Well), _) => (Verdict::Bad, "accepted, and the request hidden in it got a response"),
+        (Some(Interpretation::Well), _) => {
+            (Verdict::Bad, "accepted, and the request hidden in it got a response")
+        }
         (Some(_), _) => (Verdict::Bad, "accepted, and the bytes after it were read as a request"),
         (None, Rule::BoundaryUnlessClosed) if seen.ended => {
             (Verdict::Warning, "accepted, and the connection closed, which RFC 9112 §6.3 permits")
@@ -357,7 +366,7 @@ fn at_boundary(
 }
 
 /// What came back is what was sent: a script that may not read a cookie reads it there.
-fn trace(row: &Row, seen: &Seen) -> Finding {
+fn trace(row: &MalformedMessage, seen: &Exchange) -> Finding {
     let evidence = format!("{}: {}", row.what, seen.words(UNASKED));
     let is_echo = |response: &Response| response.body.windows(6).any(|six| six == b"TRACE ");
     match seen.responses.first() {

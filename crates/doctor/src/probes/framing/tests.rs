@@ -9,10 +9,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::probes::scripted::listen;
-use crate::{Examination, Probe, Quiet, Settings, Verdict};
+use crate::{Examination, Probe, Settings, SilentWatcher, Verdict};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fault {
+enum FramingFault {
     None,
     /// Answers once, and closes.
     NeverKeeps,
@@ -44,7 +44,7 @@ enum Fault {
 
 const LENGTH: &str = "Content-Length: ";
 
-impl Fault {
+impl FramingFault {
     /// What the decoder gets to see.
     fn mend(self, bytes: Vec<u8>) -> Vec<u8> {
         let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -71,7 +71,7 @@ fn without(text: &str, line: &str) -> String {
     text.split_inclusive("\r\n").filter(|known| !known.starts_with(line)).collect()
 }
 
-async fn serve(mut stream: TcpStream, fault: Fault) -> Option<()> {
+async fn serve(mut stream: TcpStream, fault: FramingFault) -> Option<()> {
     let (mut inbox, mut decoder, mut head) =
         (Vec::new(), RequestDecoder::new(Limits::default()), RequestHead::default());
     let mut close = false;
@@ -94,16 +94,18 @@ async fn serve(mut stream: TcpStream, fault: Fault) -> Option<()> {
                     return None;
                 }
                 inbox = fault.mend(inbox);
-                if fault == Fault::OneRead && !inbox.windows(4).any(|four| four == b"\r\n\r\n") {
+                if fault == FramingFault::OneRead && !inbox.windows(4).any(|four| four == b"\r\n\r\n") {
                     inbox = b"?\r\n\r\n".to_vec();
                 }
             }
             Event::Head => {
-                close = head.wants.close || fault == Fault::NeverKeeps;
+                close = head.wants.close || fault == FramingFault::NeverKeeps;
                 let leaves = match head.body {
                     RequestBody::None => false,
-                    RequestBody::Length(_) => fault == Fault::LeavesBody,
-                    RequestBody::Chunked => matches!(fault, Fault::LeavesBody | Fault::IgnoresChunks),
+                    RequestBody::Length(_) => fault == FramingFault::LeavesBody,
+                    RequestBody::Chunked => {
+                        matches!(fault, FramingFault::LeavesBody | FramingFault::IgnoresChunks)
+                    }
                 };
                 if leaves {
                     respond(&mut stream, &head, fault, close).await?;
@@ -121,45 +123,45 @@ async fn serve(mut stream: TcpStream, fault: Fault) -> Option<()> {
     }
 }
 
-async fn respond(stream: &mut TcpStream, head: &RequestHead, fault: Fault, close: bool) -> Option<()> {
+async fn respond(stream: &mut TcpStream, head: &RequestHead, fault: FramingFault, close: bool) -> Option<()> {
     let known = [Method::GET, Method::HEAD, Method::OPTIONS].contains(&head.method);
     let status = match (head.refusal, fault) {
         (Some(refusal), _) => refusal.status(),
-        (None, Fault::Unauthorized) => 401,
+        (None, FramingFault::Unauthorized) => 401,
         (None, _) if !known => 501,
         (None, _) => 200,
     };
-    if fault == Fault::NoOptions && head.method == Method::OPTIONS {
+    if fault == FramingFault::NoOptions && head.method == Method::OPTIONS {
         return Some(());
     }
     let connection = if close { "Connection: close\r\n" } else { "" };
     let mut response = format!("HTTP/1.1 {status} It\r\nContent-Length: 4\r\n{connection}\r\npong");
     match fault {
-        Fault::BytesBehind => response.push_str("\r\n"),
-        Fault::TwoResponses => response = response.repeat(2),
+        FramingFault::BytesBehind => response.push_str("\r\n"),
+        FramingFault::TwoResponses => response = response.repeat(2),
         _ => {}
     }
     stream.write_all(response.as_bytes()).await.ok()
 }
 
-async fn examined(fault: Fault, intrusive: bool) -> Examination {
+async fn examined(fault: FramingFault, intrusive: bool) -> Examination {
     let target = listen(move |stream| serve(stream, fault)).await;
     let settings = Settings { probes: vec![Probe::Framing], rate: 1000, intrusive, ..Settings::default() };
-    crate::examine(&target, &settings, Arc::new(Quiet)).await
+    crate::examine(&target, &settings, Arc::new(SilentWatcher)).await
 }
 
 fn blamed(examination: &Examination, verdict: Verdict) -> Vec<&'static str> {
-    let findings = examination.examined.iter().flat_map(|examined| &examined.findings);
+    let findings = examination.results.iter().flat_map(|result| &result.findings);
     findings.filter(|finding| finding.verdict == verdict).map(|finding| finding.id).collect()
 }
 
-async fn hold(cases: &[(Fault, &[&'static str], &[&'static str])], intrusive: bool) {
+async fn hold(cases: &[(FramingFault, &[&'static str], &[&'static str])], intrusive: bool) {
     let running: Vec<_> = cases.iter().map(|&(fault, ..)| tokio::spawn(examined(fault, intrusive))).collect();
     for (running, (fault, bad, warnings)) in running.into_iter().zip(cases) {
         let examination = running.await.expect("no panic");
         assert_eq!(&blamed(&examination, Verdict::Bad), bad, "{fault:?}: {examination:#?}");
         assert_eq!(&blamed(&examination, Verdict::Warning), warnings, "{fault:?}: {examination:#?}");
-        for finding in examination.examined.iter().flat_map(|examined| &examined.findings) {
+        for finding in examination.results.iter().flat_map(|result| &result.findings) {
             let blamed = finding.verdict > Verdict::Unknown;
             assert!(!blamed || finding.fix.is_some() && finding.cost.is_some(), "{finding:?}");
         }
@@ -170,15 +172,15 @@ async fn hold(cases: &[(Fault, &[&'static str], &[&'static str])], intrusive: bo
 async fn what_is_unusual_is_asked_of_everybody() {
     hold(
         &[
-            (Fault::None, &[], &[]),
-            (Fault::NeverKeeps, &[], &[]),
-            (Fault::Unauthorized, &[], &[]),
-            (Fault::BytesBehind, &["framing.behind_answer"], &[]),
-            (Fault::OneRead, &["framing.split_head"], &[]),
-            (Fault::NamesByCase, &["framing.field_names"], &[]),
-            (Fault::LeavesBody, &["framing.unwanted_body", "framing.chunked_body"], &[]),
-            (Fault::IgnoresChunks, &["framing.chunked_body"], &[]),
-            (Fault::NoOptions, &[], &["framing.asterisk"]),
+            (FramingFault::None, &[], &[]),
+            (FramingFault::NeverKeeps, &[], &[]),
+            (FramingFault::Unauthorized, &[], &[]),
+            (FramingFault::BytesBehind, &["framing.behind_answer"], &[]),
+            (FramingFault::OneRead, &["framing.split_head"], &[]),
+            (FramingFault::NamesByCase, &["framing.field_names"], &[]),
+            (FramingFault::LeavesBody, &["framing.unwanted_body", "framing.chunked_body"], &[]),
+            (FramingFault::IgnoresChunks, &["framing.chunked_body"], &[]),
+            (FramingFault::NoOptions, &[], &["framing.asterisk"]),
         ],
         false,
     )
@@ -189,19 +191,19 @@ async fn what_is_unusual_is_asked_of_everybody() {
 async fn what_is_malformed_is_asked_on_request_and_a_boundary_that_moves_is_bad() {
     hold(
         &[
-            (Fault::None, &[], &[]),
-            (Fault::NeverKeeps, &[], &[]),
-            (Fault::LengthCounts, &["framing.both_lengths"], &[]),
-            (Fault::ChunksCount, &["framing.both_lengths"], &[]),
-            (Fault::FirstLength, &["framing.differing_lengths"], &[]),
-            (Fault::SignedLength, &["framing.length_syntax"], &[]),
-            (Fault::BlankBeforeColon, &["framing.space_before_colon"], &[]),
-            (Fault::CodingsThatEndOtherwise, &["framing.transfer_coding"], &[]),
-            (Fault::SignedChunk, &["framing.chunk_size"], &[]),
-            (Fault::FieldsFromFolds, &["framing.folding"], &[]),
-            (Fault::FirstHost, &["framing.two_hosts"], &[]),
-            (Fault::BareLf, &[], &["framing.chunk_line_end", "framing.bare_lf"]),
-            (Fault::Folding, &[], &["framing.folding"]),
+            (FramingFault::None, &[], &[]),
+            (FramingFault::NeverKeeps, &[], &[]),
+            (FramingFault::LengthCounts, &["framing.both_lengths"], &[]),
+            (FramingFault::ChunksCount, &["framing.both_lengths"], &[]),
+            (FramingFault::FirstLength, &["framing.differing_lengths"], &[]),
+            (FramingFault::SignedLength, &["framing.length_syntax"], &[]),
+            (FramingFault::BlankBeforeColon, &["framing.space_before_colon"], &[]),
+            (FramingFault::CodingsThatEndOtherwise, &["framing.transfer_coding"], &[]),
+            (FramingFault::SignedChunk, &["framing.chunk_size"], &[]),
+            (FramingFault::FieldsFromFolds, &["framing.folding"], &[]),
+            (FramingFault::FirstHost, &["framing.two_hosts"], &[]),
+            (FramingFault::BareLf, &[], &["framing.chunk_line_end", "framing.bare_lf"]),
+            (FramingFault::Folding, &[], &["framing.folding"]),
         ],
         true,
     )
@@ -210,5 +212,5 @@ async fn what_is_malformed_is_asked_on_request_and_a_boundary_that_moves_is_bad(
 
 #[tokio::test]
 async fn a_second_response_that_nobody_asked_for_is_found() {
-    hold(&[(Fault::TwoResponses, &["framing.behind_answer"], &[])], true).await;
+    hold(&[(FramingFault::TwoResponses, &["framing.behind_answer"], &[])], true).await;
 }

@@ -3,11 +3,11 @@
 use std::time::Instant;
 
 use super::Page;
-use super::asking::{Bytes, Seen, Taken, Then, UNASKED, send, taken, with_lines};
+use super::exchange::{Exchange, FollowUp, Interpretation, RawMessage, UNASKED, send, taken, with_lines};
+use crate::client::Request;
+use crate::context::ProbeContext;
 use crate::finding::{Finding, Verdict};
-use crate::patient::Patient;
 use crate::probes::persistence::not_asked;
-use crate::wire::Ask;
 
 /// Names of fields have no case (RFC 9110 §5.1).
 const NAMES: &str = "framing.field_names";
@@ -15,21 +15,21 @@ const NAMES: &str = "framing.field_names";
 /// What ordinary servers fail, and nobody is hurt by: a warning only under `--intrusive`, which asks for strictness.
 const STRICT: [&str; 2] = ["framing.empty_line", "framing.no_host"];
 
-/// A message, and what is thought of what comes back.
-struct Row {
+/// An unusual but valid message, and the rule for what comes back.
+struct UnusualMessage {
     id: &'static str,
     /// For evidence.
     what: &'static str,
-    bytes: Bytes,
-    judge: fn(&Row, &Seen, Option<u16>) -> Finding,
+    bytes: RawMessage,
+    judge: fn(&UnusualMessage, &Exchange, Option<u16>) -> Finding,
 }
 
 /// Whether a response to the ordinary request comes as ever, and ends where it says: what all else is measured by.
 pub(super) async fn control(page: &Page<'_>) -> Finding {
-    let row = Row {
+    let row = UnusualMessage {
         id: "framing.behind_answer",
         what: "an ordinary request",
-        bytes: Bytes::of(&page.ask, page.ask.bytes()).then(Then::Watch),
+        bytes: RawMessage::of(&page.request, page.request.bytes()).then(FollowUp::Watch),
         judge: nothing_behind,
     };
     let once = asked(page, &row).await;
@@ -43,7 +43,7 @@ pub(super) async fn examine(page: &Page<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for row in rows(page) {
         if Instant::now() > page.until {
-            findings.push(Finding::unknown(row.id, not_asked(page.patient)));
+            findings.push(Finding::unknown(row.id, not_asked(page.context)));
             continue;
         }
         let once = asked(page, &row).await;
@@ -62,14 +62,14 @@ pub(super) async fn examine(page: &Page<'_>) -> Vec<Finding> {
 
 /// Whether `Connection: close` is heard as it is usually written, and not in small letters.
 async fn unread_names(page: &Page<'_>) -> Option<Finding> {
-    let ask = page.ask.clone().field("Connection", "close");
+    let request = page.request.clone().field("Connection", "close");
     for _ in 0..2 {
         // Not only still open: good for another request.
-        let small = send(page, &Bytes::of(&ask, in_small_letters(&ask))).await.ok()?;
+        let small = send(page, &RawMessage::of(&request, in_small_letters(&request))).await.ok()?;
         if !small.is_in_step(page.ordinary) {
             return None;
         }
-        if !send(page, &Bytes::of(&ask, ask.bytes()).then(Then::Watch)).await.ok()?.ended {
+        if !send(page, &RawMessage::of(&request, request.bytes()).then(FollowUp::Watch)).await.ok()?.ended {
             return None;
         }
     }
@@ -82,13 +82,13 @@ async fn unread_names(page: &Page<'_>) -> Option<Finding> {
     )
 }
 
-async fn asked(page: &Page<'_>, row: &Row) -> Finding {
+async fn asked(page: &Page<'_>, row: &UnusualMessage) -> Finding {
     match send(page, &row.bytes).await {
         Ok(seen) => {
             let finding = (row.judge)(row, &seen, page.ordinary);
             match finding.verdict == Verdict::Warning
                 && STRICT.contains(&row.id)
-                && !page.patient.settings.intrusive
+                && !page.context.settings.intrusive
             {
                 true => Finding::good(row.id, finding.evidence),
                 false => finding,
@@ -98,59 +98,63 @@ async fn asked(page: &Page<'_>, row: &Row) -> Finding {
     }
 }
 
-fn rows(page: &Page<'_>) -> Vec<Row> {
-    let ask = page.ask.clone();
+fn rows(page: &Page<'_>) -> Vec<UnusualMessage> {
+    let request = page.request.clone();
     let mut rows = vec![
-        Row {
+        UnusualMessage {
             id: "framing.split_head",
             what: "a head in two parts, 80 ms apart",
-            bytes: halves(&ask),
+            bytes: halves(&request),
             judge: must_be_taken,
         },
-        Row {
+        UnusualMessage {
             id: NAMES,
             what: "all header names in lower case",
-            bytes: Bytes::of(&ask, in_small_letters(&ask)).then(Then::Leave),
+            bytes: RawMessage::of(&request, in_small_letters(&request)).then(FollowUp::Leave),
             judge: must_be_taken,
         },
-        Row {
+        UnusualMessage {
             id: "framing.unwanted_body",
             what: "an unneeded body of known length that looks like a request",
-            bytes: with_lines(&ask, &format!("Content-Length: {}\r\n", ask.bytes().len()), &ask.bytes()),
+            bytes: with_lines(
+                &request,
+                &format!("Content-Length: {}\r\n", request.bytes().len()),
+                &request.bytes(),
+            ),
             judge: body_is_body,
         },
-        Row {
+        UnusualMessage {
             id: "framing.chunked_body",
             what: "an unneeded chunked body that looks like a request",
-            bytes: with_lines(&ask, "Transfer-Encoding: chunked\r\n", &chunked(&ask.bytes())),
+            bytes: with_lines(&request, "Transfer-Encoding: chunked\r\n", &chunked(&request.bytes())),
             judge: body_is_body,
         },
     ];
-    rows.extend(forms(page.patient, &ask));
+    rows.extend(forms(page.context, &request));
     rows
 }
 
 /// The other forms of targets, lists, names and versions.
-fn forms(patient: &Patient, ask: &Ask) -> Vec<Row> {
-    let row = |id, what, ask: &Ask, judge| Row {
+fn forms(context: &ProbeContext, request: &Request) -> Vec<UnusualMessage> {
+    let row = |id, what, request: &Request, judge| UnusualMessage {
         id,
         what,
-        bytes: Bytes::of(ask, ask.bytes()).then(Then::Leave),
+        bytes: RawMessage::of(request, request.bytes()).then(FollowUp::Leave),
         judge,
     };
-    let (scheme, path) = (patient.target.scheme.name(), &patient.target.path);
-    let absolute = ask.clone().target(&format!("{scheme}://{}{path}", patient.authority()));
-    let asterisk = patient.ask_by("OPTIONS").target("*");
-    let long = ask.clone().field("X-Keepwarm-Check", &"a".repeat(4000));
-    let list = ask.clone().field("Accept", ", */*,,").field("Accept-Encoding", ",identity, ,");
-    let line = Bytes::of(ask, [b"\r\n".as_slice(), &ask.bytes()].concat()).then(Then::Leave);
+    let (scheme, path) = (context.target.scheme.name(), &context.target.path);
+    let absolute = request.clone().target(&format!("{scheme}://{}{path}", context.authority()));
+    let asterisk = context.request_by("OPTIONS").target("*");
+    let long = request.clone().field("X-Keepwarm-Check", &"a".repeat(4000));
+    let list = request.clone().field("Accept", ", */*,,").field("Accept-Encoding", ",identity, ,");
+    let line = RawMessage::of(request, [b"\r\n".as_slice(), &request.bytes()].concat()).then(FollowUp::Leave);
     let mut rows = vec![
         row("framing.absolute_form", "a target with scheme and host", &absolute, should_be_taken),
         row("framing.asterisk", "OPTIONS *", &asterisk, should_have_response),
         row("framing.long_field", "a header of 4,000 bytes", &long, should_be_taken),
         row("framing.empty_members", "lists with empty members", &list, should_be_taken),
-        row("framing.no_host", "HTTP/1.1 without Host", &ask.clone().without("Host"), should_be_refused),
-        Row {
+        row("framing.no_host", "HTTP/1.1 without Host", &request.clone().without("Host"), should_be_refused),
+        UnusualMessage {
             id: "framing.empty_line",
             what: "an empty line before the request",
             bytes: line,
@@ -158,8 +162,8 @@ fn forms(patient: &Patient, ask: &Ask) -> Vec<Row> {
         },
     ];
     // An application that takes all that is no GET for a POST would change something.
-    if patient.settings.intrusive {
-        let unknown = patient.ask_by("KEEPWARM-CHECK");
+    if context.settings.intrusive {
+        let unknown = context.request_by("KEEPWARM-CHECK");
         rows.push(row(
             "framing.unknown_method",
             "a method that does not exist",
@@ -167,23 +171,27 @@ fn forms(patient: &Patient, ask: &Ask) -> Vec<Row> {
             should_have_response,
         ));
     }
-    if let Some(path) = percent_encoded(&patient.target.path) {
-        let encoded = ask.clone().target(&path);
+    if let Some(path) = percent_encoded(&context.target.path) {
+        let encoded = request.clone().target(&path);
         rows.push(row("framing.percent_encoding", "a letter of the path as %XX", &encoded, should_be_taken));
     }
     rows
 }
 
-fn halves(ask: &Ask) -> Bytes {
-    let bytes = ask.bytes();
+fn halves(request: &Request) -> RawMessage {
+    let bytes = request.bytes();
     // In the middle of a field's name.
-    let (first, second) = bytes.split_at(ask.line().len().saturating_add(4).min(bytes.len()));
-    Bytes { parts: vec![first.to_vec(), second.to_vec()], method: ask.method().to_owned(), then: Then::Leave }
+    let (first, second) = bytes.split_at(request.line().len().saturating_add(4).min(bytes.len()));
+    RawMessage {
+        parts: vec![first.to_vec(), second.to_vec()],
+        method: request.method().to_owned(),
+        then: FollowUp::Leave,
+    }
 }
 
-fn in_small_letters(ask: &Ask) -> Vec<u8> {
-    let ask = ask.clone().field("Connection", "close");
-    let head = ask.head();
+fn in_small_letters(request: &Request) -> Vec<u8> {
+    let request = request.clone().field("Connection", "close");
+    let head = request.head();
     let mut in_name = false;
     head.iter()
         .scan(0_u8, |before, &byte| {
@@ -211,13 +219,15 @@ fn percent_encoded(path: &str) -> Option<String> {
 }
 
 /// A response ends where its framing says.
-fn nothing_behind(row: &Row, seen: &Seen, ordinary: Option<u16>) -> Finding {
+fn nothing_behind(row: &UnusualMessage, seen: &Exchange, ordinary: Option<u16>) -> Finding {
     let words = seen.words(UNASKED);
     match (seen.first(ordinary), seen.second(ordinary), seen.behind) {
-        (Taken::Dropped | Taken::Nothing | Taken::Refused(_), None, _) => Finding::unknown(
-            row.id,
-            format!("{}: {words}; there is nothing to compare with, so no more was sent", row.what),
-        ),
+        (Interpretation::Dropped | Interpretation::Nothing | Interpretation::Refused(_), None, _) => {
+            Finding::unknown(
+                row.id,
+                format!("{}: {words}; there is nothing to compare with, so no more was sent", row.what),
+            )
+        }
         (_, None, 0) => Finding::good(row.id, format!("{}: {words}, and nothing after it", row.what)),
         (_, None, behind) => {
             Finding::bad(row.id, format!("{}: {words}, and {behind} bytes after its end", row.what))
@@ -229,50 +239,54 @@ fn nothing_behind(row: &Row, seen: &Seen, ordinary: Option<u16>) -> Finding {
 }
 
 /// Servers that do not read this fail with ordinary clients.
-fn must_be_taken(row: &Row, seen: &Seen, ordinary: Option<u16>) -> Finding {
+fn must_be_taken(row: &UnusualMessage, seen: &Exchange, ordinary: Option<u16>) -> Finding {
     let evidence = format!("{}: {}", row.what, seen.words(UNASKED));
     match seen.first(ordinary) {
-        Taken::Well => Finding::good(row.id, evidence),
-        Taken::Otherwise(_) => Finding::unknown(row.id, evidence),
-        Taken::Refused(_) | Taken::Dropped | Taken::Nothing => {
+        Interpretation::Well => Finding::good(row.id, evidence),
+        Interpretation::Otherwise(_) => Finding::unknown(row.id, evidence),
+        Interpretation::Refused(_) | Interpretation::Dropped | Interpretation::Nothing => {
             Finding::bad(row.id, evidence).costs("clients that send this get an error, or no response")
         }
     }
 }
 
 /// The same, of what clients hardly ever send.
-fn should_be_taken(row: &Row, seen: &Seen, ordinary: Option<u16>) -> Finding {
+fn should_be_taken(row: &UnusualMessage, seen: &Exchange, ordinary: Option<u16>) -> Finding {
     let evidence = format!("{}: {}", row.what, seen.words(UNASKED));
     match seen.first(ordinary) {
-        Taken::Well => Finding::good(row.id, evidence),
-        Taken::Otherwise(_) => {
+        Interpretation::Well => Finding::good(row.id, evidence),
+        Interpretation::Otherwise(_) => {
             Finding::unknown(row.id, format!("{evidence}: the application may treat it differently"))
         }
-        Taken::Refused(_) | Taken::Dropped | Taken::Nothing => {
+        Interpretation::Refused(_) | Interpretation::Dropped | Interpretation::Nothing => {
             Finding::warning(row.id, evidence).costs("clients that send this get an error, or no response")
         }
     }
 }
 
 /// Any response does.
-fn should_have_response(row: &Row, seen: &Seen, ordinary: Option<u16>) -> Finding {
+fn should_have_response(row: &UnusualMessage, seen: &Exchange, ordinary: Option<u16>) -> Finding {
     let evidence = format!("{}: {}", row.what, seen.words(UNASKED));
     match seen.first(ordinary) {
-        Taken::Nothing => {
+        Interpretation::Nothing => {
             Finding::warning(row.id, evidence).costs("a client that sends it waits until it times out")
         }
-        Taken::Dropped => Finding::warning(row.id, evidence).costs("a client that sends it cannot tell why"),
-        Taken::Refused(500) => Finding::warning(row.id, evidence).costs("any client can fill the error log"),
+        Interpretation::Dropped => {
+            Finding::warning(row.id, evidence).costs("a client that sends it cannot tell why")
+        }
+        Interpretation::Refused(500) => {
+            Finding::warning(row.id, evidence).costs("any client can fill the error log")
+        }
         _ => Finding::good(row.id, evidence),
     }
 }
 
 /// RFC 9112 §3.2: a request of HTTP/1.1 without Host must be answered by 400.
-fn should_be_refused(row: &Row, seen: &Seen, ordinary: Option<u16>) -> Finding {
+fn should_be_refused(row: &UnusualMessage, seen: &Exchange, ordinary: Option<u16>) -> Finding {
     let evidence = format!("{}: {}", row.what, seen.words(UNASKED));
     match seen.first(ordinary) {
-        Taken::Refused(400..=499) | Taken::Dropped => Finding::good(row.id, evidence),
-        Taken::Well => {
+        Interpretation::Refused(400..=499) | Interpretation::Dropped => Finding::good(row.id, evidence),
+        Interpretation::Well => {
             Finding::warning(row.id, format!("{evidence}: accepted, although RFC 9112 §3.2 requires 400"))
                 .costs("a name-based proxy in front cannot tell which site the request is for")
         }
@@ -281,7 +295,7 @@ fn should_be_refused(row: &Row, seen: &Seen, ordinary: Option<u16>) -> Finding {
 }
 
 /// A body ends where its framing says, whether anybody reads it or not: what stands in it is no request (RFC 9112 §6).
-fn body_is_body(row: &Row, seen: &Seen, ordinary: Option<u16>) -> Finding {
+fn body_is_body(row: &UnusualMessage, seen: &Exchange, ordinary: Option<u16>) -> Finding {
     let evidence = format!("{}: {}", row.what, seen.words(UNASKED));
     let smuggles = "any client that can send a body can hide a request in it, past every check in front (request smuggling)";
     match (seen.first(ordinary), seen.second(ordinary)) {
@@ -289,8 +303,10 @@ fn body_is_body(row: &Row, seen: &Seen, ordinary: Option<u16>) -> Finding {
         (_, Some(_)) => {
             Finding::bad(row.id, format!("{evidence}: the body was read as the next request")).costs(smuggles)
         }
-        (Taken::Refused(_) | Taken::Dropped, None) if seen.ended => Finding::good(row.id, evidence),
-        (Taken::Nothing, None) => {
+        (Interpretation::Refused(_) | Interpretation::Dropped, None) if seen.ended => {
+            Finding::good(row.id, evidence)
+        }
+        (Interpretation::Nothing, None) => {
             Finding::warning(row.id, evidence).costs("a client that sends it waits until it times out")
         }
         (_, None) => match &seen.next {
@@ -298,9 +314,11 @@ fn body_is_body(row: &Row, seen: &Seen, ordinary: Option<u16>) -> Finding {
                 let evidence = format!("{evidence}; the ordinary request after it: {}", next.words());
                 match taken(next, ordinary) {
                     // A close that was not announced loses a request, and lets none in.
-                    Taken::Well | Taken::Dropped => Finding::good(row.id, evidence),
-                    Taken::Otherwise(_) => Finding::unknown(row.id, evidence),
-                    Taken::Refused(_) | Taken::Nothing => Finding::bad(row.id, evidence).costs(smuggles),
+                    Interpretation::Well | Interpretation::Dropped => Finding::good(row.id, evidence),
+                    Interpretation::Otherwise(_) => Finding::unknown(row.id, evidence),
+                    Interpretation::Refused(_) | Interpretation::Nothing => {
+                        Finding::bad(row.id, evidence).costs(smuggles)
+                    }
                 }
             }
             None => Finding::good(row.id, evidence),

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::patient::Patient;
+use crate::client::{Outcome, Request, Response};
+use crate::context::ProbeContext;
 use crate::report::time;
-use crate::wire::{Ask, Outcome, Response};
 
 /// The name a cluster or an upstream group has in most examples.
 const GROUP: &str = "backend";
@@ -22,9 +22,9 @@ pub(super) enum Checker {
     Kubernetes,
 }
 
-/// What a checker saw.
+/// What came of one health check.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Seen {
+pub(super) struct CheckResult {
     /// What was sent, and who sends it.
     pub(super) asked: String,
     /// What stood in `Host`.
@@ -40,7 +40,7 @@ pub(super) struct Seen {
     pub(super) again: Option<u16>,
 }
 
-impl Seen {
+impl CheckResult {
     pub(super) fn first(&mut self, response: &Response) {
         self.status = response.status();
         self.silent = response.head.is_none() && response.outcome == Outcome::Silence;
@@ -96,20 +96,20 @@ impl Checker {
     }
 
     /// What it puts into `Host`.
-    pub(super) fn host(self, patient: &Patient) -> Option<String> {
+    pub(super) fn host(self, context: &ProbeContext) -> Option<String> {
         match self {
             Self::HaProxyDefault => None,
-            Self::HaProxy => Some(patient.authority()),
+            Self::HaProxy => Some(context.authority()),
             Self::Nginx | Self::Envoy => Some(GROUP.to_owned()),
             Self::Kubernetes => {
-                let address = patient.addresses.first().map(ToString::to_string);
-                Some(address.unwrap_or_else(|| patient.authority()))
+                let address = context.addresses.first().map(ToString::to_string);
+                Some(address.unwrap_or_else(|| context.authority()))
             }
         }
     }
 
     /// Its request, with the fields that were given besides: without them the page may not be there.
-    pub(super) fn ask(self, patient: &Patient) -> Ask {
+    pub(super) fn ask(self, context: &ProbeContext) -> Request {
         let method = if self == Self::HaProxyDefault { "OPTIONS" } else { "GET" };
         let own: &[(&str, &str)] = match self {
             Self::HaProxyDefault => &[],
@@ -119,25 +119,25 @@ impl Checker {
                 &[("User-Agent", "kube-probe/1.34"), ("Accept", "*/*"), ("Connection", "close")]
             }
         };
-        let mut ask = Ask::new(method, &patient.target.path, Vec::new());
-        for (name, value) in &patient.settings.headers {
-            ask = ask.field(name, value);
+        let mut request = Request::new(method, &context.target.path, Vec::new());
+        for (name, value) in &context.settings.headers {
+            request = request.field(name, value);
         }
-        ask = match self.host(patient) {
-            Some(host) => ask.field("Host", &host),
-            None => ask.without("Host"),
+        request = match self.host(context) {
+            Some(host) => request.field("Host", &host),
+            None => request.without("Host"),
         };
-        ask = own.iter().fold(ask, |ask, (name, value)| ask.field(name, value));
+        request = own.iter().fold(request, |request, (name, value)| request.field(name, value));
         match self {
-            Self::HaProxyDefault | Self::Nginx => ask.http10(),
-            Self::HaProxy | Self::Envoy | Self::Kubernetes => ask,
+            Self::HaProxyDefault | Self::Nginx => request.http10(),
+            Self::HaProxy | Self::Envoy | Self::Kubernetes => request,
         }
     }
 
     /// What it sends, for evidence.
-    pub(super) fn shown(self, ask: &Ask, host: Option<&str>) -> String {
+    pub(super) fn shown(self, request: &Request, host: Option<&str>) -> String {
         let host = host.map_or_else(|| "without Host".to_owned(), |host| format!("with Host: {host}"));
-        format!("{}, {} {host}", self.name(), ask.line())
+        format!("{}, {} {host}", self.name(), request.line())
     }
 
     /// What to tell it, so that it sees a healthy server healthy.

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::PATIENCE;
-use super::checkers::{Checker, Seen};
+use super::checkers::{CheckResult, Checker};
+use crate::client::Response;
 use crate::finding::Finding;
 use crate::report::time;
-use crate::wire::Response;
 
 pub(super) const ONE_READ: &str = "health.one_read";
 
@@ -15,16 +15,16 @@ const SLOW: Duration = Duration::from_millis(500);
 
 const DOWN: &str = "such a check takes a healthy server out of service";
 
-/// How an ordinary request is answered.
+/// The response to an ordinary request.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Usual {
+pub(super) struct OrdinaryResponse {
     pub(super) status: u16,
     pub(super) after: Duration,
     /// The status of a request of HTTP/1.0 with another name in `Host`, once that is known.
     pub(super) elsewhere: Option<u16>,
 }
 
-impl Usual {
+impl OrdinaryResponse {
     pub(super) fn of(response: &Response) -> Self {
         Self {
             status: response.status().unwrap_or(0),
@@ -35,7 +35,12 @@ impl Usual {
 }
 
 /// What a check comes to. `authority` is what a browser sends as `Host`.
-pub(super) fn check(checker: Checker, seen: &Seen, usual: Usual, authority: &str) -> Finding {
+pub(super) fn check(
+    checker: Checker,
+    seen: &CheckResult,
+    usual: OrdinaryResponse,
+    authority: &str,
+) -> Finding {
     let id = checker.id();
     if let Some(failure) = &seen.failure {
         return Finding::unknown(id, failure.clone());
@@ -50,23 +55,23 @@ pub(super) fn check(checker: Checker, seen: &Seen, usual: Usual, authority: &str
         return Finding::good(id, format!("{evidence}: healthy{again}"));
     }
     match reason(checker, status, seen, usual, authority) {
-        Reason::Itself => Finding::unknown(
+        CheckFailure::Itself => Finding::unknown(
             id,
             format!(
                 "{evidence}: unhealthy, but a browser gets no better response; a check needs another path"
             ),
         ),
-        Reason::Proper(words) => Finding::good(
+        CheckFailure::Proper(words) => Finding::good(
             id,
             format!("{evidence}: unhealthy, {words}; configure the request of such a check"),
         ),
-        Reason::Busy => Finding::unknown(id, format!("{evidence}: too many requests")),
+        CheckFailure::Busy => Finding::unknown(id, format!("{evidence}: too many requests")),
         // RFC 9112 §3.2 wants a Host of HTTP/1.1 alone: a valid request is called a bad one.
-        Reason::None if status == 400 && seen.host.is_none() => {
+        CheckFailure::None if status == 400 && seen.host.is_none() => {
             Finding::bad(id, format!("{evidence}: unhealthy, although a browser gets {}", usual.status))
                 .costs(DOWN)
         }
-        Reason::None => {
+        CheckFailure::None => {
             Finding::warning(id, format!("{evidence}: unhealthy, although a browser gets {}", usual.status))
                 .costs(DOWN)
         }
@@ -74,7 +79,7 @@ pub(super) fn check(checker: Checker, seen: &Seen, usual: Usual, authority: &str
 }
 
 /// Why a check does not pass.
-enum Reason {
+enum CheckFailure {
     /// The page answers nobody better.
     Itself,
     /// The response is a proper one to this request.
@@ -85,27 +90,38 @@ enum Reason {
     None,
 }
 
-fn reason(checker: Checker, status: u16, seen: &Seen, usual: Usual, authority: &str) -> Reason {
+fn reason(
+    checker: Checker,
+    status: u16,
+    seen: &CheckResult,
+    usual: OrdinaryResponse,
+    authority: &str,
+) -> CheckFailure {
     if !checker.passes(usual.status) && (status == usual.status || !(200..400).contains(&usual.status)) {
-        return Reason::Itself;
+        return CheckFailure::Itself;
     }
     let options = checker == Checker::HaProxyDefault;
     match status {
-        429 => Reason::Busy,
-        200..=399 => Reason::Proper("because it requires 200"),
+        429 => CheckFailure::Busy,
+        200..=399 => CheckFailure::Proper("because it requires 200"),
         // HTTP/1.0 is to be answered, and needs no Host.
-        426 | 505 => Reason::None,
+        426 | 505 => CheckFailure::None,
         // Unless it is the name that is not liked: then it is none of the version's business.
-        400 if seen.host.is_none() && usual.elsewhere != Some(400) => Reason::None,
-        401..=499 | 501 if options => Reason::Proper("because support for OPTIONS is optional"),
+        400 if seen.host.is_none() && usual.elsewhere != Some(400) => CheckFailure::None,
+        401..=499 | 501 if options => CheckFailure::Proper("because support for OPTIONS is optional"),
         400..=499 if seen.host.as_deref() != Some(authority) => {
-            Reason::Proper("because that is not the name of the site")
+            CheckFailure::Proper("because that is not the name of the site")
         }
-        _ => Reason::None,
+        _ => CheckFailure::None,
     }
 }
 
-fn without_response(id: &'static str, seen: &Seen, usual: Usual, evidence: String) -> Finding {
+fn without_response(
+    id: &'static str,
+    seen: &CheckResult,
+    usual: OrdinaryResponse,
+    evidence: String,
+) -> Finding {
     let browser = time(usual.after);
     match seen.silent {
         true if usual.after >= PATIENCE => Finding::warning(

@@ -1,24 +1,24 @@
 use std::time::Duration;
 
-use super::rules::Usual;
+use super::rules::OrdinaryResponse;
 use super::*;
 use crate::probes::scripted::{self, field};
 
 const MS: Duration = Duration::from_millis(1);
 const SITE: &str = "shop.example";
 
-fn usual(status: u16, after: u32) -> Usual {
-    Usual { status, after: MS * after, elsewhere: None }
+fn usual(status: u16, after: u32) -> OrdinaryResponse {
+    OrdinaryResponse { status, after: MS * after, elsewhere: None }
 }
 
-fn seen(status: Option<u16>, host: Option<&str>) -> Seen {
-    Seen {
+fn seen(status: Option<u16>, host: Option<&str>) -> CheckResult {
+    CheckResult {
         asked: "a check".to_owned(),
         host: host.map(str::to_owned),
         status,
         words: "something".to_owned(),
         silent: status.is_none(),
-        ..Seen::default()
+        ..CheckResult::default()
     }
 }
 
@@ -62,11 +62,11 @@ fn a_check_that_would_take_out_a_healthy_server_is_told() {
         assert!(fix(finding.id, Server::Unknown).is_some(), "{finding:?}");
     }
     // A site that wants its own name wants it of everybody.
-    let strict = Usual { elsewhere: Some(400), ..usual(200, 2) };
+    let strict = OrdinaryResponse { elsewhere: Some(400), ..usual(200, 2) };
     assert_eq!(rules::check(HaProxyDefault, &seen(Some(400), None), strict, SITE).verdict, good);
-    let closed = Seen { silent: false, ..seen(None, site) };
+    let closed = CheckResult { silent: false, ..seen(None, site) };
     assert_eq!(rules::check(HaProxy, &closed, usual(200, 1500), SITE).verdict, bad);
-    let unreachable = Seen { failure: Some("refused".to_owned()), ..seen(None, site) };
+    let unreachable = CheckResult { failure: Some("refused".to_owned()), ..seen(None, site) };
     assert_eq!(rules::check(HaProxy, &unreachable, usual(200, 2), SITE).verdict, unknown);
 }
 
@@ -95,7 +95,7 @@ async fn worse<F>(respond: F) -> Vec<(&'static str, Verdict)>
 where
     F: Fn(&str) -> Option<&'static [&'static str]> + Clone + Send + Sync + 'static,
 {
-    let patient = scripted::patient(move |mut peer| {
+    let context = scripted::context(move |mut peer| {
         let respond = respond.clone();
         async move {
             loop {
@@ -109,7 +109,7 @@ where
         }
     })
     .await;
-    let findings = examine(&patient).await;
+    let findings = examine(&context).await;
     assert_eq!(findings.len(), 6);
     let worse = findings.into_iter().filter(|finding| finding.verdict != Verdict::Good);
     worse.map(|finding| (finding.id, finding.verdict)).collect()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Heard, is_allowed, is_dangerous, is_early_hints};
+use super::{InformationalExchange, is_allowed, is_dangerous, is_early_hints};
 use crate::finding::Finding;
 use crate::report::time;
 
@@ -20,7 +20,7 @@ const SWITCHED: &str = "101 Switching Protocols";
 const NOTICEABLE: Duration = Duration::from_millis(10);
 
 /// What comes before the page.
-pub(super) fn early_hints(page: &Heard) -> Finding {
+pub(super) fn early_hints(page: &InformationalExchange) -> Finding {
     let asked = &page.asked;
     if page.switched {
         return Finding::bad(EARLY_HINTS, format!("{asked}: {SWITCHED}, which was not requested"))
@@ -58,7 +58,7 @@ pub(super) fn early_hints(page: &Heard) -> Finding {
 }
 
 /// No 1xx for HTTP/1.0 (RFC 9110 §15.2).
-pub(super) fn http10(old: &Heard) -> Finding {
+pub(super) fn http10(old: &InformationalExchange) -> Finding {
     let asked = &old.asked;
     match (old.switched, old.hints.is_empty(), old.last) {
         (true, ..) => Finding::bad(HTTP10, format!("{asked}: {SWITCHED}, which was not requested"))
@@ -73,7 +73,7 @@ pub(super) fn http10(old: &Heard) -> Finding {
 }
 
 /// An upgrade to what nobody speaks is ignored, or refused (RFC 9110 §7.8).
-pub(super) fn upgrade(heard: &Heard) -> Finding {
+pub(super) fn upgrade(heard: &InformationalExchange) -> Finding {
     let asked = &heard.asked;
     match (heard.switched, heard.last) {
         (true, _) => Finding::bad(UPGRADE, format!("{asked}: {SWITCHED}, to a protocol that does not exist"))
@@ -86,7 +86,7 @@ pub(super) fn upgrade(heard: &Heard) -> Finding {
 }
 
 /// What comes behind the page.
-pub(super) fn trailers(page: &Heard) -> Finding {
+pub(super) fn trailers(page: &InformationalExchange) -> Finding {
     let asked = &page.asked;
     let Some((status, _)) = page.last else {
         return Finding::unknown(TRAILERS, format!("{asked}: {}", page.words));
@@ -132,9 +132,13 @@ pub(super) fn trailers(page: &Heard) -> Finding {
 }
 
 /// What the hop `outer` makes of the 1xx of `inner`, the server behind it.
-pub(super) fn via_hints(inner: &Heard, outer: &Heard, names: (&str, &str)) -> Finding {
+pub(super) fn via_hints(
+    inner: &InformationalExchange,
+    outer: &InformationalExchange,
+    names: (&str, &str),
+) -> Finding {
     let (behind, front) = names;
-    let told = |heard: &Heard| -> Vec<u16> {
+    let told = |heard: &InformationalExchange| -> Vec<u16> {
         heard.hints.iter().map(|(status, _)| *status).filter(|status| *status != 100).collect()
     };
     let (sent, passed) = (told(inner), told(outer));
@@ -161,13 +165,17 @@ pub(super) fn via_hints(inner: &Heard, outer: &Heard, names: (&str, &str)) -> Fi
 }
 
 /// How long the first 1xx came before the response.
-fn lead(heard: &Heard) -> Duration {
+fn lead(heard: &InformationalExchange) -> Duration {
     let first = heard.hints.iter().find(|(status, _)| *status != 100);
     first.zip(heard.last).map_or(Duration::ZERO, |((_, first), (_, last))| last.saturating_sub(*first))
 }
 
 /// What the hop `outer` makes of the trailers of `inner`.
-pub(super) fn via_trailers(inner: &Heard, outer: &Heard, names: (&str, &str)) -> Finding {
+pub(super) fn via_trailers(
+    inner: &InformationalExchange,
+    outer: &InformationalExchange,
+    names: (&str, &str),
+) -> Finding {
     let (behind, front) = names;
     if inner.trailers.is_empty() {
         return Finding::unknown(
@@ -208,7 +216,7 @@ pub(super) fn via_trailers(inner: &Heard, outer: &Heard, names: (&str, &str)) ->
 }
 
 /// `103 after 3.2 ms, 103 after 7.0 ms`
-fn hints(heard: &Heard) -> String {
+fn hints(heard: &InformationalExchange) -> String {
     const SHOWN: usize = 4;
     if heard.hints.is_empty() {
         return "no 1xx".to_owned();

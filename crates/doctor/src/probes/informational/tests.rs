@@ -1,32 +1,32 @@
 use super::*;
 use crate::finding::Verdict;
-use crate::probes::scripted::{self, Peer};
+use crate::probes::scripted::{self, ScriptedConnection};
 use crate::server::Server;
 use crate::settings::Settings;
 
 const MS: Duration = Duration::from_millis(1);
 const NAMES: (&str, &str) = ("the app", "the proxy");
 
-fn heard(hints: &[u16], status: Option<u16>) -> Heard {
-    Heard {
+fn heard(hints: &[u16], status: Option<u16>) -> InformationalExchange {
+    InformationalExchange {
         asked: "GET / HTTP/1.1".to_owned(),
         hints: hints.iter().map(|&hint| (hint, MS * 3)).collect(),
         last: status.map(|status| (status, MS * 50)),
         chunked: true,
         whole: true,
-        ..Heard::default()
+        ..InformationalExchange::default()
     }
 }
 
-fn with(trailers: &[&str], announced: &[&str]) -> Heard {
+fn with(trailers: &[&str], announced: &[&str]) -> InformationalExchange {
     let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-    Heard { trailers: owned(trailers), announced: owned(announced), ..heard(&[], Some(200)) }
+    InformationalExchange { trailers: owned(trailers), announced: owned(announced), ..heard(&[], Some(200)) }
 }
 
 #[test]
 fn what_comes_before_the_page() {
-    let switched = Heard { switched: true, ..heard(&[], None) };
-    let framed = Heard { framed_hint: true, ..heard(&[103], Some(200)) };
+    let switched = InformationalExchange { switched: true, ..heard(&[], None) };
+    let framed = InformationalExchange { framed_hint: true, ..heard(&[103], Some(200)) };
     for (page, verdict) in [
         (heard(&[], Some(200)), Verdict::Unknown),
         (heard(&[103], None), Verdict::Unknown),
@@ -64,8 +64,8 @@ fn what_comes_before_the_page() {
 
 #[test]
 fn what_comes_behind_the_page() {
-    let endless = Heard { whole: false, ..with(&[], &["digest"]) };
-    let framed = Heard { chunked: false, ..with(&[], &["digest"]) };
+    let endless = InformationalExchange { whole: false, ..with(&[], &["digest"]) };
+    let framed = InformationalExchange { chunked: false, ..with(&[], &["digest"]) };
     for (page, verdict) in [
         (with(&[], &[]), Verdict::Unknown),
         (heard(&[], None), Verdict::Unknown),
@@ -105,11 +105,11 @@ fn what_a_hop_passes() {
             assert!(finding.cost.is_some_and(|cost| cost.starts_with("47.0 ms")));
         }
     }
-    let held = Heard { hints: vec![(103, MS * 49)], ..heard(&[], Some(200)) };
+    let held = InformationalExchange { hints: vec![(103, MS * 49)], ..heard(&[], Some(200)) };
     let finding = rules::via_hints(&heard(&[103], Some(200)), &held, NAMES);
     assert_eq!(finding.verdict, Verdict::Warning);
     assert!(finding.cost.is_some_and(|cost| cost.starts_with("46.0 ms")));
-    let merged = Heard { names: vec!["digest".to_owned()], ..with(&[], &[]) };
+    let merged = InformationalExchange { names: vec!["digest".to_owned()], ..with(&[], &[]) };
     for (inner, outer, verdict) in [
         (with(&[], &[]), with(&[], &[]), Verdict::Unknown),
         (with(&["digest"], &[]), with(&["digest"], &[]), Verdict::Good),
@@ -125,7 +125,7 @@ fn what_a_hop_passes() {
 
 /// What the server of a test sends.
 #[derive(Clone, Copy, PartialEq)]
-enum Habit {
+enum InformationalBehaviour {
     Plain,
     Rich,
     RichToAll,
@@ -134,38 +134,47 @@ enum Habit {
     LosesTrailer,
 }
 
-async fn habit(mut peer: Peer, habit: Habit) -> Option<()> {
+async fn habit(mut peer: ScriptedConnection, habit: InformationalBehaviour) -> Option<()> {
     const CHUNKED: &str =
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Digest\r\n\r\n2\r\nok\r\n";
     loop {
         let head = peer.head().await?;
         let old = head.lines().next()?.ends_with("HTTP/1.0");
-        if matches!(habit, Habit::Rich | Habit::RichToAll) && (!old || habit == Habit::RichToAll) {
+        if matches!(habit, InformationalBehaviour::Rich | InformationalBehaviour::RichToAll)
+            && (!old || habit == InformationalBehaviour::RichToAll)
+        {
             peer.say("HTTP/1.1 103 Early Hints\r\nLink: </a>; rel=preload\r\n\r\n").await;
             peer.say("HTTP/1.1 103 Early Hints\r\nLink: </b>; rel=preload\r\n\r\n").await;
         }
         match habit {
-            Habit::Upgrades if head.contains("Upgrade") => {
+            InformationalBehaviour::Upgrades if head.contains("Upgrade") => {
                 peer.say("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n")
                     .await;
             }
             _ if old => peer.ok().await,
-            Habit::Rich | Habit::RichToAll => peer.say(&format!("{CHUNKED}0\r\nX-Digest: 1\r\n\r\n")).await,
-            Habit::BadTrailer => peer.say(&format!("{CHUNKED}0\r\nX-Digest: 1\r\nHost: x\r\n\r\n")).await,
-            Habit::LosesTrailer => peer.say(&format!("{CHUNKED}0\r\n\r\n")).await,
+            InformationalBehaviour::Rich | InformationalBehaviour::RichToAll => {
+                peer.say(&format!("{CHUNKED}0\r\nX-Digest: 1\r\n\r\n")).await
+            }
+            InformationalBehaviour::BadTrailer => {
+                peer.say(&format!("{CHUNKED}0\r\nX-Digest: 1\r\nHost: x\r\n\r\n")).await
+            }
+            InformationalBehaviour::LosesTrailer => peer.say(&format!("{CHUNKED}0\r\n\r\n")).await,
             _ => peer.ok().await,
         }
     }
 }
 
-async fn told(front: Habit, behind: Option<Habit>) -> Vec<(&'static str, Verdict)> {
+async fn told(
+    front: InformationalBehaviour,
+    behind: Option<InformationalBehaviour>,
+) -> Vec<(&'static str, Verdict)> {
     let mut via = Vec::new();
     if let Some(behind) = behind {
         via.push(scripted::serve(move |peer| habit(peer, behind)).await);
     }
     let target = scripted::serve(move |peer| habit(peer, front)).await;
-    let patient = scripted::patient_of(&target, Settings { rate: 1000, via, ..Settings::default() }).await;
-    let findings = examine(&patient).await;
+    let context = scripted::context_of(&target, Settings { rate: 1000, via, ..Settings::default() }).await;
+    let findings = examine(&context).await;
     let told = findings.iter().filter(|finding| finding.verdict != Verdict::Unknown);
     told.map(|finding| (finding.id, finding.verdict)).collect()
 }
@@ -176,12 +185,15 @@ async fn what_servers_send_is_found() {
     let (http10, upgrade) = (("informational.http10", Good), ("informational.upgrade", Good));
     let (hints, trailers) = (("informational.early_hints", Good), ("informational.trailers", Good));
     for (habit, expected) in [
-        (Habit::Plain, vec![http10, upgrade]),
-        (Habit::Rich, vec![hints, trailers, http10, upgrade]),
-        (Habit::RichToAll, vec![hints, trailers, ("informational.http10", Bad), upgrade]),
-        (Habit::Upgrades, vec![http10, ("informational.upgrade", Bad)]),
-        (Habit::BadTrailer, vec![("informational.trailers", Bad), http10, upgrade]),
-        (Habit::LosesTrailer, vec![("informational.lost_trailers", Warning), http10, upgrade]),
+        (InformationalBehaviour::Plain, vec![http10, upgrade]),
+        (InformationalBehaviour::Rich, vec![hints, trailers, http10, upgrade]),
+        (InformationalBehaviour::RichToAll, vec![hints, trailers, ("informational.http10", Bad), upgrade]),
+        (InformationalBehaviour::Upgrades, vec![http10, ("informational.upgrade", Bad)]),
+        (InformationalBehaviour::BadTrailer, vec![("informational.trailers", Bad), http10, upgrade]),
+        (
+            InformationalBehaviour::LosesTrailer,
+            vec![("informational.lost_trailers", Warning), http10, upgrade],
+        ),
     ] {
         assert_eq!(told(habit, None).await, expected);
     }
@@ -192,21 +204,21 @@ async fn a_hop_is_compared_with_what_is_behind_it() {
     use Verdict::{Good, Warning};
     let last = |told: Vec<(&'static str, Verdict)>| told.into_iter().skip(2).collect::<Vec<_>>();
     assert_eq!(
-        last(told(Habit::Plain, Some(Habit::Rich)).await),
+        last(told(InformationalBehaviour::Plain, Some(InformationalBehaviour::Rich)).await),
         [("informational.via_hints", Warning), ("informational.via_trailers", Warning)]
     );
     assert_eq!(
-        last(last(told(Habit::Rich, Some(Habit::Rich)).await)),
+        last(last(told(InformationalBehaviour::Rich, Some(InformationalBehaviour::Rich)).await)),
         [("informational.via_hints", Good), ("informational.via_trailers", Good)]
     );
 }
 
 #[tokio::test]
 async fn a_server_behind_that_is_not_there_is_told() {
-    let target = scripted::serve(|peer| habit(peer, Habit::Plain)).await;
+    let target = scripted::serve(|peer| habit(peer, InformationalBehaviour::Plain)).await;
     let nobody = crate::Target::parse("http://127.0.0.1:1/").expect("a URL");
     let settings = Settings { via: vec![nobody], ..Settings::default() };
-    let findings = examine(&scripted::patient_of(&target, settings).await).await;
+    let findings = examine(&scripted::context_of(&target, settings).await).await;
     let via = findings.iter().find(|finding| finding.id == "informational.via_hints");
     assert!(via.is_some_and(|via| via.evidence.contains("127.0.0.1:1")), "{findings:?}");
 }

@@ -1,20 +1,20 @@
 //! The servers behind, asked directly, against what passes the server in front of each.
 
-use super::{Heard, page, rules};
+use super::{InformationalExchange, page, rules};
+use crate::context::ProbeContext;
 use crate::finding::Finding;
-use crate::patient::Patient;
 use crate::reach::reach;
 use crate::settings::Settings;
 
 /// Two findings for each hop; `outermost` is what came through all of them.
-pub(super) async fn examine(patient: &Patient, outermost: Heard) -> Vec<Finding> {
+pub(super) async fn examine(context: &ProbeContext, outermost: InformationalExchange) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut outer = (patient.target.to_string(), outermost);
-    for target in &patient.settings.via {
+    let mut outer = (context.target.to_string(), outermost);
+    for target in &context.settings.via {
         let name = target.to_string();
-        let settings = Settings { via: Vec::new(), ..patient.settings.clone() };
-        let behind = match reach(target, &settings, &patient.watcher).await {
-            Ok(reached) => page(&reached.patient).await.map_err(|failure| failure.to_string()),
+        let settings = Settings { via: Vec::new(), ..context.settings.clone() };
+        let behind = match reach(target, &settings, &context.watcher).await {
+            Ok(reached) => page(&reached.context).await.map_err(|failure| failure.to_string()),
             Err(unreached) => Err(unreached.finding.evidence),
         };
         let inner = match behind {

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use keepwarm_http1::ResponseHead;
 
 use super::rules::HOPS;
+use crate::client::{Connection, Read, Response};
+use crate::context::ProbeContext;
 use crate::finding::Finding;
-use crate::patient::Patient;
 use crate::reach::reach;
 use crate::server::Server;
 use crate::settings::Settings;
-use crate::wire::{Line, Read, Response};
 
 /// For so long an idle connection is watched with `--slow`: beyond the defaults of nginx (75 s) and of load balancers (60 s).
 const WATCHED: Duration = Duration::from_secs(130);
@@ -26,12 +26,12 @@ pub(super) struct Hop {
     pub(super) status: u16,
     pub(super) took: Duration,
     /// How long it keeps an idle connection of a client.
-    pub(super) idle: Idle,
+    pub(super) idle: IdleTimeout,
 }
 
 /// How long an idle connection is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Idle {
+pub(super) enum IdleTimeout {
     /// It is closed behind each response.
     Never,
     /// So `Keep-Alive` says.
@@ -44,40 +44,40 @@ pub(super) enum Idle {
     Untold,
 }
 
-/// The patient and the servers behind it; and what could not be reached.
-pub(super) async fn visit(patient: &Patient) -> (Vec<Hop>, Vec<Finding>) {
-    let mut patients = Vec::new();
+/// The examined server and the servers behind it; and what could not be reached.
+pub(super) async fn visit(context: &ProbeContext) -> (Vec<Hop>, Vec<Finding>) {
+    let mut contexts = Vec::new();
     let mut unreached = Vec::new();
     // Wherever a server behind would send a browser, it is the server itself that is looked at.
-    let settings = Settings { follow: false, ..patient.settings.clone() };
-    for via in &patient.settings.via {
-        match reach(via, &settings, &patient.watcher).await {
-            Ok(reached) => patients.push(reached.patient),
+    let settings = Settings { follow: false, ..context.settings.clone() };
+    for via in &context.settings.via {
+        match reach(via, &settings, &context.watcher).await {
+            Ok(reached) => contexts.push(reached.context),
             Err(error) => unreached.push(Finding::unknown(HOPS, error.finding.evidence)),
         }
     }
-    let row: Vec<&Patient> = std::iter::once(patient).chain(&patients).collect();
+    let row: Vec<&ProbeContext> = std::iter::once(context).chain(&contexts).collect();
     let measured = measure(&row).await;
     let hops = row.iter().zip(measured).map(|(one, measured)| hop(one, measured)).collect();
     (hops, unreached)
 }
 
-fn hop(patient: &Patient, measured: Option<Idle>) -> Hop {
+fn hop(context: &ProbeContext, measured: Option<IdleTimeout>) -> Hop {
     Hop {
-        url: patient.target.to_string(),
-        server: patient.server,
-        status: patient.first.status().unwrap_or_default(),
-        took: patient.first.took,
-        idle: measured.unwrap_or_else(|| promised(&patient.first)),
+        url: context.target.to_string(),
+        server: context.server,
+        status: context.first.status().unwrap_or_default(),
+        took: context.first.took,
+        idle: measured.unwrap_or_else(|| promised(&context.first)),
     }
 }
 
 /// What a response promises.
-pub(super) fn promised(response: &Response) -> Idle {
+pub(super) fn promised(response: &Response) -> IdleTimeout {
     match &response.head {
-        None => Idle::Untold,
-        Some(head) if !head.keeps_connection() => Idle::Never,
-        Some(head) => timeout(head).map_or(Idle::Untold, Idle::Promised),
+        None => IdleTimeout::Untold,
+        Some(head) if !head.keeps_connection() => IdleTimeout::Never,
+        Some(head) => timeout(head).map_or(IdleTimeout::Untold, IdleTimeout::Promised),
     }
 }
 
@@ -92,16 +92,17 @@ fn timeout(head: &ResponseHead) -> Option<Duration> {
 }
 
 /// With `--slow`, watches an idle connection to each, all at the same time.
-async fn measure(row: &[&Patient]) -> Vec<Option<Idle>> {
+async fn measure(row: &[&ProbeContext]) -> Vec<Option<IdleTimeout>> {
     let mut watches = Vec::new();
-    for patient in row {
-        let kept = promised(&patient.first) != Idle::Never && patient.settings.slow;
-        let line = match kept {
-            true => patient.once(&patient.ask()).await.ok(),
+    for context in row {
+        let kept = promised(&context.first) != IdleTimeout::Never && context.settings.slow;
+        let connection = match kept {
+            true => context.once(&context.ordinary_request()).await.ok(),
             false => None,
         };
-        let whole = line.filter(|(_, response)| response.is_complete()).map(|(line, _)| line);
-        watches.push(whole.map(|line| tokio::spawn(watch(line, WATCHED))));
+        let whole =
+            connection.filter(|(_, response)| response.is_complete()).map(|(connection, _)| connection);
+        watches.push(whole.map(|connection| tokio::spawn(watch(connection, WATCHED))));
     }
     let mut measured = Vec::new();
     for watch in watches {
@@ -114,11 +115,11 @@ async fn measure(row: &[&Patient]) -> Vec<Option<Idle>> {
 }
 
 /// Waits until an idle connection is closed.
-pub(super) async fn watch(mut line: Line, within: Duration) -> Idle {
+pub(super) async fn watch(mut connection: Connection, within: Duration) -> IdleTimeout {
     let begun = Instant::now();
-    match line.read(within).await {
-        Read::Silence => Idle::Longer(within),
-        Read::Bytes(_) => Idle::Untold,
-        _ => Idle::Measured(begun.elapsed()),
+    match connection.read(within).await {
+        Read::Silence => IdleTimeout::Longer(within),
+        Read::Bytes(_) => IdleTimeout::Untold,
+        _ => IdleTimeout::Measured(begun.elapsed()),
     }
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::hops::{Hop, Idle};
+use super::hops::{Hop, IdleTimeout};
+use crate::client::Response;
 use crate::finding::Finding;
 use crate::report::time;
 use crate::server::Server;
-use crate::wire::Response;
 
 pub(super) const HOPS: &str = "ladder.hops";
 pub(super) const IDLE: &str = "ladder.idle";
@@ -26,7 +26,7 @@ const SIGNS: &[&str] = &[
 ];
 
 /// How a server in front keeps its own idle connections.
-enum Keeps {
+enum ProxyKeepAlive {
     /// So long, unless it is told otherwise.
     For(Duration),
     /// Until the other side closes them, unless it is told otherwise.
@@ -53,24 +53,26 @@ pub(super) fn alone(first: &Response) -> Finding {
 pub(super) fn idle(outer: &Hop, inner: &Hop) -> Finding {
     let evidence = format!("{} keeps idle connections {}", inner.words(), inner.idle.words());
     let granted = match inner.idle {
-        Idle::Never => {
+        IdleTimeout::Never => {
             let words = format!("{evidence}: none can close while {} keeps it", outer.words());
             return Finding::good(IDLE, words);
         }
-        Idle::Untold => {
+        IdleTimeout::Untold => {
             return Finding::unknown(IDLE, format!("{evidence}; --slow measures it"));
         }
-        Idle::Promised(granted) | Idle::Measured(granted) | Idle::Longer(granted) => granted,
+        IdleTimeout::Promised(granted) | IdleTimeout::Measured(granted) | IdleTimeout::Longer(granted) => {
+            granted
+        }
     };
-    let more = matches!(inner.idle, Idle::Longer(_));
+    let more = matches!(inner.idle, IdleTimeout::Longer(_));
     let (kept, how) = match keeps(outer.server) {
-        Keeps::For(kept) => {
+        ProxyKeepAlive::For(kept) => {
             (kept, format!("{} keeps its upstream connections for {} by default", outer.words(), time(kept)))
         }
-        Keeps::Always => {
+        ProxyKeepAlive::Always => {
             (Duration::MAX, format!("{} keeps its upstream connections until they are closed", outer.words()))
         }
-        Keeps::IfTold(kept) if kept >= granted => {
+        ProxyKeepAlive::IfTold(kept) if kept >= granted => {
             return Finding::unknown(
                 IDLE,
                 format!(
@@ -80,7 +82,7 @@ pub(super) fn idle(outer: &Hop, inner: &Hop) -> Finding {
                 ),
             );
         }
-        Keeps::IfTold(kept) => (
+        ProxyKeepAlive::IfTold(kept) => (
             kept,
             format!(
                 "{} keeps its upstream connections, if any, for {} by default",
@@ -88,8 +90,8 @@ pub(super) fn idle(outer: &Hop, inner: &Hop) -> Finding {
                 time(kept)
             ),
         ),
-        Keeps::Unknown => match outer.idle {
-            Idle::Promised(kept) | Idle::Measured(kept) => (
+        ProxyKeepAlive::Unknown => match outer.idle {
+            IdleTimeout::Promised(kept) | IdleTimeout::Measured(kept) => (
                 kept,
                 format!(
                     "{} keeps client connections for {}, and perhaps its upstream connections, too",
@@ -149,17 +151,17 @@ pub(super) fn responds(outer: &Hop, inner: &Hop) -> Finding {
 }
 
 /// The defaults of proxies, from their documentation.
-fn keeps(server: Server) -> Keeps {
+fn keeps(server: Server) -> ProxyKeepAlive {
     match server {
         // ngx_http_upstream_module, keepalive_timeout; `keepalive` itself has to be set before 1.29.7.
-        Server::Nginx => Keeps::IfTold(Duration::from_secs(60)),
+        Server::Nginx => ProxyKeepAlive::IfTold(Duration::from_secs(60)),
         // common_http_protocol_options.idle_timeout
-        Server::Envoy => Keeps::For(Duration::from_secs(3600)),
+        Server::Envoy => ProxyKeepAlive::For(Duration::from_secs(3600)),
         // reverse_proxy, transport http, keepalive
-        Server::Caddy => Keeps::For(Duration::from_secs(120)),
+        Server::Caddy => ProxyKeepAlive::For(Duration::from_secs(120)),
         // mod_proxy: `ttl` is not set.
-        Server::Apache => Keeps::Always,
-        _ => Keeps::Unknown,
+        Server::Apache => ProxyKeepAlive::Always,
+        _ => ProxyKeepAlive::Unknown,
     }
 }
 
@@ -172,7 +174,7 @@ impl Hop {
     }
 }
 
-impl Idle {
+impl IdleTimeout {
     fn words(self) -> String {
         match self {
             Self::Never => "for 0 s (it closes after each response)".to_owned(),

@@ -3,42 +3,42 @@
 use keepwarm_http1::ResponseHead;
 
 use super::{Series, light, patience, series};
+use crate::client::{Outcome, Request, Response};
+use crate::context::ProbeContext;
 use crate::finding::Finding;
-use crate::patient::Patient;
-use crate::wire::{Ask, Outcome, Response};
 
 pub(super) const HEAD: &str = "persistence.head";
 pub(super) const NOT_MODIFIED: &str = "persistence.not_modified";
 
 const COST: &str = "on a persistent connection the next response is misread, or the connection is lost";
 
-pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
-    vec![head(patient).await, not_modified(patient).await]
+pub(super) async fn examine(context: &ProbeContext) -> Vec<Finding> {
+    vec![head(context).await, not_modified(context).await]
 }
 
-async fn head(patient: &Patient) -> Finding {
-    match asked(patient, patient.ask_by("HEAD")).await {
+async fn head(context: &ProbeContext) -> Finding {
+    match asked(context, context.request_by("HEAD")).await {
         Ok(series) => judge(HEAD, "", &series),
         Err(why) => Finding::unknown(HEAD, why),
     }
 }
 
-async fn not_modified(patient: &Patient) -> Finding {
-    if patient.first.status() != Some(200) {
-        let status = patient.first.status().unwrap_or_default();
+async fn not_modified(context: &ProbeContext) -> Finding {
+    if context.first.status() != Some(200) {
+        let status = context.first.status().unwrap_or_default();
         return Finding::unknown(
             NOT_MODIFIED,
             format!("the page returns {status}, for which there is no 304"),
         );
     }
-    let Some((name, value)) = condition(&patient.first) else {
+    let Some((name, value)) = condition(&context.first) else {
         return Finding::unknown(
             NOT_MODIFIED,
             "the page has neither ETag nor Last-Modified for a conditional request",
         );
     };
-    let ask = patient.ask().field(name, &value);
-    match asked(patient, ask).await {
+    let request = context.ordinary_request().field(name, &value);
+    match asked(context, request).await {
         Ok(series) if series.responses.first().and_then(Response::status) != Some(304) => {
             let words = series.responses.first().map(Response::words).unwrap_or_default();
             Finding::unknown(NOT_MODIFIED, format!("{} with {name}: {words}, not 304", series.asked))
@@ -55,12 +55,12 @@ fn condition(first: &Response) -> Option<(&'static str, String)> {
 }
 
 /// The request, and an ordinary one behind it.
-async fn asked(patient: &Patient, ask: Ask) -> Result<Series, String> {
+async fn asked(context: &ProbeContext, request: Request) -> Result<Series, String> {
     let mut series = series(
-        patient,
-        &[ask, light(patient)],
+        context,
+        &[request, light(context)],
         ResponseHead::keeps_connection,
-        patience(patient).min(super::PATIENCE),
+        patience(context).min(super::PATIENCE),
     )
     .await
     .map_err(|failure| failure.to_string())?;

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use super::{Series, Then, at_once, light, patience, quickest_close};
+use super::{ConnectionState, Series, at_once, light, patience, quickest_close};
+use crate::client::Response;
+use crate::context::ProbeContext;
 use crate::finding::{Finding, Verdict};
-use crate::patient::Patient;
 use crate::report::time;
-use crate::wire::Response;
 
 pub(super) const ID: &str = "persistence.close";
 
@@ -18,30 +18,30 @@ const CASE: &str = "persistence.close_in_capitals";
 /// only under `--intrusive`, where strictness is looked at.
 const LIST: &str = "persistence.close_in_a_list";
 
-pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
-    let plain = asked(patient, ID, "close", Finding::bad).await;
+pub(super) async fn examine(context: &ProbeContext) -> Vec<Finding> {
+    let plain = asked(context, ID, "close", Finding::bad).await;
     if plain.verdict != Verdict::Good {
         // How the word is written does not matter where it is not heard.
         return vec![plain];
     }
-    let mut findings = vec![plain, asked(patient, CASE, "CLOSE", Finding::bad).await];
-    if patient.settings.intrusive {
-        findings.push(asked(patient, LIST, "x-keepwarm-check, close", Finding::warning).await);
+    let mut findings = vec![plain, asked(context, CASE, "CLOSE", Finding::bad).await];
+    if context.settings.intrusive {
+        findings.push(asked(context, LIST, "x-keepwarm-check, close", Finding::warning).await);
     }
     findings
 }
 
 async fn asked(
-    patient: &Patient,
+    context: &ProbeContext,
     id: &'static str,
     value: &str,
     otherwise: fn(&'static str, String) -> Finding,
 ) -> Finding {
-    let ask = light(patient).field("Connection", value);
+    let request = light(context).field("Connection", value);
     // Where the close is prompt as a rule, one that does not come is known soon.
-    let patience = if id == ID { patience(patient) } else { 2 * at_once(patient) };
-    match quickest_close(patient, &[ask], patience).await {
-        Ok(series) => judge(id, value, &series, at_once(patient), otherwise),
+    let patience = if id == ID { patience(context) } else { 2 * at_once(context) };
+    match quickest_close(context, &[request], patience).await {
+        Ok(series) => judge(id, value, &series, at_once(context), otherwise),
         Err(failure) => Finding::unknown(id, failure.to_string()),
     }
 }
@@ -60,13 +60,15 @@ fn judge(
         return Finding::unknown(id, evidence);
     }
     let announced = if series.is_kept() { "" } else { " although it announces Connection: close" };
-    match series.then {
-        Then::Closed(after) if after <= prompt => {
+    match series.state {
+        ConnectionState::Closed(after) if after <= prompt => {
             Finding::good(id, format!("{evidence}, closed {} later", time(after)))
         }
-        Then::Closed(after) => otherwise(id, format!("{evidence}, closed only {} later", time(after)))
-            .costs(format!("{} for every client that waits for the close that it requested", time(after))),
-        Then::Open(after) => otherwise(
+        ConnectionState::Closed(after) => {
+            otherwise(id, format!("{evidence}, closed only {} later", time(after)))
+                .costs(format!("{} for every client that waits for the close that it requested", time(after)))
+        }
+        ConnectionState::Open(after) => otherwise(
             id,
             match announced {
                 "" => format!("{evidence}, and still open {} later", time(after)),
@@ -86,9 +88,9 @@ mod tests {
     fn who_asks_for_the_close_gets_it() {
         let prompt = Duration::from_millis(250);
         for (then, verdict) in [
-            (Then::Closed(Duration::from_millis(2)), Verdict::Good),
-            (Then::Closed(Duration::from_secs(1)), Verdict::Bad),
-            (Then::Open(Duration::from_secs(1)), Verdict::Bad),
+            (ConnectionState::Closed(Duration::from_millis(2)), Verdict::Good),
+            (ConnectionState::Closed(Duration::from_secs(1)), Verdict::Bad),
+            (ConnectionState::Open(Duration::from_secs(1)), Verdict::Bad),
         ] {
             let series = series_of(&[(200, &[("Connection", "close"), ("Content-Length", "0")])], then);
             assert_eq!(judge(ID, "close", &series, prompt, Finding::bad).verdict, verdict, "{then:?}");

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use keepwarm_http1::{ResponseBody, ResponseHead, Version};
 
-use super::{Series, Then, at_once, ends_by_close, patience, quickest_close, refuses_version, series};
+use super::{
+    ConnectionState, Series, at_once, ends_by_close, patience, quickest_close, refuses_version, series,
+};
+use crate::client::{Failure, Outcome, Response};
+use crate::context::ProbeContext;
 use crate::finding::{Finding, Verdict};
-use crate::patient::Patient;
 use crate::report::time;
-use crate::wire::{Failure, Outcome, Response};
 
 /// Without `keep-alive`: the close is what such a client waits for.
 pub(super) const PLAIN: &str = "persistence.http10";
@@ -19,42 +21,43 @@ pub(super) const KEPT: &str = "persistence.http10_keep_alive";
 /// No chunks for who does not know them.
 pub(super) const CHUNKED: &str = "persistence.http10_chunked";
 
-pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
-    let plain = closing(patient).await;
-    let kept = keeping(patient).await;
-    let prompt = at_once(patient);
+pub(super) async fn examine(context: &ProbeContext) -> Vec<Finding> {
+    let plain = closing(context).await;
+    let keep_alive = keeping(context).await;
+    let prompt = at_once(context);
     // A refusal stalls as any other response does when its close does not come: Envoy's comes after a second.
     let refused = |series: &Series| {
-        let closed = matches!(series.then, Then::Closed(after) if after <= prompt);
-        refuses_version(series) && closed && !matches!(patient.first.status(), Some(426 | 505))
+        let closed = matches!(series.state, ConnectionState::Closed(after) if after <= prompt);
+        refuses_version(series) && closed && !matches!(context.first.status(), Some(426 | 505))
     };
     let mut findings = match &plain {
         Ok(series) if refused(series) => vec![Finding::good(PLAIN, not_spoken(series))],
         Ok(series) => vec![without_keep_alive(series, prompt)],
         Err(failure) => vec![Finding::unknown(PLAIN, failure.to_string())],
     };
-    findings.push(match &kept {
+    findings.push(match &keep_alive {
         Ok(series) if refused(series) => Finding::good(KEPT, not_spoken(series)),
         Ok(series) => with_keep_alive(series, prompt),
         Err(failure) => Finding::unknown(KEPT, failure.to_string()),
     });
-    findings.push(chunked(&[plain.as_ref().ok(), kept.as_ref().ok()]));
+    findings.push(chunked(&[plain.as_ref().ok(), keep_alive.as_ref().ok()]));
     findings
 }
 
 /// The connection of a client that says nothing.
-async fn closing(patient: &Patient) -> Result<Series, Failure> {
-    quickest_close(patient, &[patient.ask().http10().without("Connection")], patience(patient)).await
+async fn closing(context: &ProbeContext) -> Result<Series, Failure> {
+    quickest_close(context, &[context.ordinary_request().http10().without("Connection")], patience(context))
+        .await
 }
 
 /// The connection of a client that asks for `keep-alive`.
-async fn keeping(patient: &Patient) -> Result<Series, Failure> {
-    let ask = patient.ask().http10().field("Connection", "keep-alive");
-    let asks = [ask.clone(), ask];
-    let once = series(patient, &asks, granted, patience(patient)).await?;
-    match with_keep_alive(&once, at_once(patient)).verdict {
-        Verdict::Bad if !patient.settings.slow && !refuses_version(&once) => {
-            series(patient, &asks, granted, patience(patient)).await
+async fn keeping(context: &ProbeContext) -> Result<Series, Failure> {
+    let request = context.ordinary_request().http10().field("Connection", "keep-alive");
+    let asks = [request.clone(), request];
+    let once = series(context, &asks, granted, patience(context)).await?;
+    match with_keep_alive(&once, at_once(context)).verdict {
+        Verdict::Bad if !context.settings.slow && !refuses_version(&once) => {
+            series(context, &asks, granted, patience(context)).await
         }
         _ => Ok(once),
     }
@@ -62,9 +65,9 @@ async fn keeping(patient: &Patient) -> Result<Series, Failure> {
 
 fn not_spoken(series: &Series) -> String {
     let words = series.last().map(Response::words).unwrap_or_default();
-    let then = match series.then {
-        Then::Closed(after) => format!("closed {} later", time(after)),
-        Then::Open(after) => format!("still open {} later", time(after)),
+    let then = match series.state {
+        ConnectionState::Closed(after) => format!("closed {} later", time(after)),
+        ConnectionState::Open(after) => format!("still open {} later", time(after)),
     };
     format!("{}: {words}, {then}; the server does not support HTTP/1.0", series.asked)
 }
@@ -80,21 +83,25 @@ pub(super) fn without_keep_alive(series: &Series, prompt: Duration) -> Finding {
     if series.behind > 0 {
         return Finding::unknown(PLAIN, behind(&evidence, series));
     }
-    match (&response.outcome, series.then) {
-        (Outcome::Complete, Then::Closed(after)) if after <= prompt => {
+    match (&response.outcome, series.state) {
+        (Outcome::Complete, ConnectionState::Closed(after)) if after <= prompt => {
             Finding::good(PLAIN, format!("{evidence}, closed {} later", time(after)))
         }
-        (Outcome::Complete, Then::Closed(after)) => {
+        (Outcome::Complete, ConnectionState::Closed(after)) => {
             stalls(format!("and closed only {} later", time(after)), time(after))
         }
-        (Outcome::Complete, Then::Open(after)) => {
+        (Outcome::Complete, ConnectionState::Open(after)) => {
             stalls(format!("and still open {} later", time(after)), format!("more than {}", time(after)))
         }
         // Everything but the close came; nothing else ends this body.
-        (Outcome::Silence, Then::Open(after)) if ends_by_close(response) && after >= prompt * 4 => stalls(
-            format!("its body ends with the close, which did not happen within {}", time(after)),
-            format!("more than {}", time(after)),
-        ),
+        (Outcome::Silence, ConnectionState::Open(after))
+            if ends_by_close(response) && after >= prompt * 4 =>
+        {
+            stalls(
+                format!("its body ends with the close, which did not happen within {}", time(after)),
+                format!("more than {}", time(after)),
+            )
+        }
         _ => Finding::unknown(PLAIN, evidence),
     }
 }
@@ -130,8 +137,8 @@ pub(super) fn with_keep_alive(series: &Series, prompt: Duration) -> Finding {
         return not_granted(series, prompt, &evidence);
     }
     let second = series.responses.get(1);
-    match (second.map(|response| &response.outcome), series.then) {
-        (None, Then::Closed(after)) => {
+    match (second.map(|response| &response.outcome), series.state) {
+        (None, ConnectionState::Closed(after)) => {
             Finding::bad(KEPT, format!("{evidence}, and closed {} later without announcement", time(after)))
                 .costs("the next request of such a client meets a closed connection: an error, or a retry")
         }
@@ -150,16 +157,18 @@ pub(super) fn with_keep_alive(series: &Series, prompt: Duration) -> Finding {
 
 /// `keep-alive` was not granted: then the close is due.
 fn not_granted(series: &Series, prompt: Duration, evidence: &str) -> Finding {
-    match series.then {
-        Then::Closed(after) if after <= prompt => {
+    match series.state {
+        ConnectionState::Closed(after) if after <= prompt => {
             Finding::good(KEPT, format!("{evidence}, closed {} later", time(after)))
         }
-        Then::Closed(after) => {
+        ConnectionState::Closed(after) => {
             Finding::bad(KEPT, format!("{evidence}, and closed only {} later", time(after)))
                 .costs(format!("{} on every request of an HTTP/1.0 client with keep-alive", time(after)))
         }
-        Then::Open(after) => Finding::bad(KEPT, format!("{evidence}, and still open {} later", time(after)))
-            .costs(format!("more than {} on every request of such a client", time(after))),
+        ConnectionState::Open(after) => {
+            Finding::bad(KEPT, format!("{evidence}, and still open {} later", time(after)))
+                .costs(format!("more than {} on every request of such a client", time(after)))
+        }
     }
 }
 

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use super::{LOOK, SLOW_PATIENCE, Series, Then, light, series};
+use super::{ConnectionState, LOOK, SLOW_PATIENCE, Series, light, series};
+use crate::client::Response;
+use crate::context::ProbeContext;
 use crate::finding::Finding;
-use crate::patient::Patient;
 use crate::report::time;
-use crate::wire::Response;
 
 pub(super) const ID: &str = "persistence.idle";
 
@@ -20,10 +20,10 @@ const SHORT: Duration = Duration::from_secs(2);
 /// So much sooner than promised is still kept: servers count in whole seconds.
 const SLACK: Duration = Duration::from_secs(1);
 
-pub(super) async fn examine(patient: &Patient, promised: Option<u64>) -> Finding {
-    let watched = if patient.settings.slow { SLOW_PATIENCE } else { WATCHED };
+pub(super) async fn examine(context: &ProbeContext, promised: Option<u64>) -> Finding {
+    let watched = if context.settings.slow { SLOW_PATIENCE } else { WATCHED };
     // The promise stands in any response; this one's own counts first.
-    match series(patient, &[light(patient)], |_| false, watched).await {
+    match series(context, &[light(context)], |_| false, watched).await {
         Ok(series) => {
             let own = series.last().and_then(|response| response.head.as_ref()?.keep_alive_timeout());
             judge(&series, own.or(promised))
@@ -47,23 +47,23 @@ fn judge(series: &Series, promised: Option<u64>) -> Finding {
     };
     let race =
         "a request that is sent as the connection closes is lost: an error, or a retry where one is safe";
-    match (series.then, promised.map(Duration::from_secs)) {
-        (Then::Closed(after), _) if after < LOOK => Finding::unknown(
+    match (series.state, promised.map(Duration::from_secs)) {
+        (ConnectionState::Closed(after), _) if after < LOOK => Finding::unknown(
             ID,
             format!("closed {} after the response, before it could be idle", time(after)),
         ),
-        (Then::Closed(after), Some(until)) if after + SLACK < until => {
+        (ConnectionState::Closed(after), Some(until)) if after + SLACK < until => {
             Finding::bad(ID, format!("{promise}, but an idle connection is closed after {}", time(after)))
                 .costs(race)
         }
-        (Then::Closed(after), _) if after + SLACK / 10 < SHORT => {
+        (ConnectionState::Closed(after), _) if after + SLACK / 10 < SHORT => {
             Finding::warning(ID, format!("an idle connection is closed after {} ({promise})", time(after)))
                 .costs(race)
         }
-        (Then::Closed(after), _) => {
+        (ConnectionState::Closed(after), _) => {
             Finding::good(ID, format!("an idle connection is closed after {} ({promise})", time(after)))
         }
-        (Then::Open(after), _) => {
+        (ConnectionState::Open(after), _) => {
             Finding::good(ID, format!("an idle connection is still open after {} ({promise})", time(after)))
         }
     }
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn an_idle_connection_lives_as_long_as_promised_and_long_enough() {
-        let closed = |millis| Then::Closed(Duration::from_millis(millis));
+        let closed = |millis| ConnectionState::Closed(Duration::from_millis(millis));
         for (then, promised, verdict) in [
             (closed(300), Some(75), Verdict::Bad),
             (closed(300), Some(1), Verdict::Warning),
@@ -87,7 +87,7 @@ mod tests {
             (closed(4990), Some(5), Verdict::Good),
             (closed(60_000), Some(75), Verdict::Bad),
             (closed(1), Some(75), Verdict::Unknown),
-            (Then::Open(WATCHED), Some(75), Verdict::Good),
+            (ConnectionState::Open(WATCHED), Some(75), Verdict::Good),
         ] {
             let series = series_of(&[(200, &[("Content-Length", "0")])], then);
             assert_eq!(judge(&series, promised).verdict, verdict, "{then:?} {promised:?}");

@@ -4,9 +4,9 @@
 use keepwarm_http1::ResponseHead;
 
 use super::{light, within};
+use crate::client::{Outcome, Request};
+use crate::context::ProbeContext;
 use crate::finding::{Finding, Verdict};
-use crate::patient::Patient;
-use crate::wire::{Ask, Outcome};
 
 pub(super) const ID: &str = "persistence.requests";
 
@@ -16,14 +16,14 @@ const REQUESTS: usize = 120;
 /// A connection that takes fewer is hardly kept.
 const FEW: usize = 10;
 
-pub(super) async fn examine(patient: &Patient) -> Finding {
-    let once = counted(patient).await;
+pub(super) async fn examine(context: &ProbeContext) -> Finding {
+    let once = counted(context).await;
     let finding = judge(&once);
     if finding.verdict != Verdict::Bad {
         return finding;
     }
     // A worker that is replaced closes once, and anywhere.
-    let again = counted(patient).await;
+    let again = counted(context).await;
     match again.responded == once.responded {
         true => judge(&again),
         false => {
@@ -32,16 +32,17 @@ pub(super) async fn examine(patient: &Patient) -> Finding {
     }
 }
 
-/// How far it went.
+/// How many requests one connection carried, and why it ended.
 #[derive(Debug)]
-struct Counted {
+struct RequestCount {
     asked: String,
     responded: usize,
-    ended: Ended,
+    ended: SeriesEnd,
 }
 
+/// Why a connection carried no more requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Ended {
+enum SeriesEnd {
     /// It did not, as far as was asked.
     No,
     /// The last response said so.
@@ -52,23 +53,23 @@ enum Ended {
     Otherwise(String),
 }
 
-async fn counted(patient: &Patient) -> Counted {
-    let ask: Ask = light(patient);
-    let mut counted = Counted { asked: ask.line(), responded: 0, ended: Ended::No };
-    let mut line = match patient.line().await {
-        Ok(line) => line,
-        Err(failure) => return Counted { ended: Ended::Otherwise(failure.to_string()), ..counted },
+async fn counted(context: &ProbeContext) -> RequestCount {
+    let request: Request = light(context);
+    let mut counted = RequestCount { asked: request.line(), responded: 0, ended: SeriesEnd::No };
+    let mut connection = match context.connect().await {
+        Ok(connection) => connection,
+        Err(failure) => return RequestCount { ended: SeriesEnd::Otherwise(failure.to_string()), ..counted },
     };
     while counted.responded < REQUESTS {
-        let response = patient.exchange_within(&mut line, &ask, within(patient)).await;
+        let response = context.exchange_within(&mut connection, &request, within(context)).await;
         counted.ended = match (&response.outcome, &response.head) {
-            (Outcome::Complete, Some(head)) if ResponseHead::keeps_connection(head) => Ended::No,
-            (Outcome::Complete, _) => Ended::Announced,
-            (Outcome::Closed | Outcome::Reset, None) => Ended::Unannounced,
-            _ => Ended::Otherwise(response.words()),
+            (Outcome::Complete, Some(head)) if ResponseHead::keeps_connection(head) => SeriesEnd::No,
+            (Outcome::Complete, _) => SeriesEnd::Announced,
+            (Outcome::Closed | Outcome::Reset, None) => SeriesEnd::Unannounced,
+            _ => SeriesEnd::Otherwise(response.words()),
         };
         counted.responded += usize::from(response.is_complete());
-        if counted.ended != Ended::No {
+        if counted.ended != SeriesEnd::No {
             break;
         }
     }
@@ -76,25 +77,27 @@ async fn counted(patient: &Patient) -> Counted {
 }
 
 /// The last one is announced, and there are not few.
-fn judge(counted: &Counted) -> Finding {
-    let Counted { asked, responded, ended } = counted;
+fn judge(counted: &RequestCount) -> Finding {
+    let RequestCount { asked, responded, ended } = counted;
     let evidence = format!("{asked}, repeated on one connection: {responded} responses");
     match ended {
-        Ended::No => Finding::good(ID, format!("{evidence}, and it stays open")),
-        Ended::Announced if (2..FEW).contains(responded) => {
+        SeriesEnd::No => Finding::good(ID, format!("{evidence}, and it stays open")),
+        SeriesEnd::Announced if (2..FEW).contains(responded) => {
             Finding::warning(ID, format!("{evidence}, the last of which announces the close"))
                 .costs(format!("a new connection for every {responded} requests"))
         }
         // What is never kept is told by what it costs, elsewhere.
-        Ended::Announced => Finding::good(ID, format!("{evidence}, the last of which announces the close")),
-        Ended::Unannounced if *responded > 0 => {
+        SeriesEnd::Announced => {
+            Finding::good(ID, format!("{evidence}, the last of which announces the close"))
+        }
+        SeriesEnd::Unannounced if *responded > 0 => {
             Finding::bad(ID, format!("{evidence}, then a close that the last of them did not announce"))
                 .costs(format!(
                     "one request in {responded} meets a close: an error, or a retry where one is safe"
                 ))
         }
-        Ended::Unannounced => Finding::unknown(ID, evidence),
-        Ended::Otherwise(why) => Finding::unknown(ID, format!("{evidence}, then {why}")),
+        SeriesEnd::Unannounced => Finding::unknown(ID, evidence),
+        SeriesEnd::Otherwise(why) => Finding::unknown(ID, format!("{evidence}, then {why}")),
     }
 }
 
@@ -105,15 +108,15 @@ mod tests {
     #[test]
     fn the_last_request_of_a_connection_is_announced() {
         for (responded, ended, verdict) in [
-            (120, Ended::No, Verdict::Good),
-            (100, Ended::Announced, Verdict::Good),
-            (1, Ended::Announced, Verdict::Good),
-            (5, Ended::Announced, Verdict::Warning),
-            (100, Ended::Unannounced, Verdict::Bad),
-            (0, Ended::Unannounced, Verdict::Unknown),
-            (3, Ended::Otherwise("nothing".to_owned()), Verdict::Unknown),
+            (120, SeriesEnd::No, Verdict::Good),
+            (100, SeriesEnd::Announced, Verdict::Good),
+            (1, SeriesEnd::Announced, Verdict::Good),
+            (5, SeriesEnd::Announced, Verdict::Warning),
+            (100, SeriesEnd::Unannounced, Verdict::Bad),
+            (0, SeriesEnd::Unannounced, Verdict::Unknown),
+            (3, SeriesEnd::Otherwise("nothing".to_owned()), Verdict::Unknown),
         ] {
-            let counted = Counted { asked: "GET / HTTP/1.1".to_owned(), responded, ended };
+            let counted = RequestCount { asked: "GET / HTTP/1.1".to_owned(), responded, ended };
             assert_eq!(judge(&counted).verdict, verdict, "{counted:?}");
         }
     }

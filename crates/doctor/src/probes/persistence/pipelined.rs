@@ -2,40 +2,40 @@
 //! more than one request from its socket and drops what it does not look at loses requests of others, too.
 
 use super::{light, within};
+use crate::client::{Outcome, Response};
+use crate::context::ProbeContext;
 use crate::finding::{Finding, Verdict};
-use crate::patient::Patient;
-use crate::wire::{Outcome, Response};
 
 pub(super) const ID: &str = "persistence.pipelined";
 
-pub(super) async fn examine(patient: &Patient) -> Finding {
-    let once = asked(patient).await;
+pub(super) async fn examine(context: &ProbeContext) -> Finding {
+    let once = asked(context).await;
     match once.verdict {
-        Verdict::Bad => asked(patient).await,
+        Verdict::Bad => asked(context).await,
         _ => once,
     }
 }
 
-async fn asked(patient: &Patient) -> Finding {
-    let mut line = match patient.line().await {
-        Ok(line) => line,
+async fn asked(context: &ProbeContext) -> Finding {
+    let mut connection = match context.connect().await {
+        Ok(connection) => connection,
         Err(failure) => return Finding::unknown(ID, failure.to_string()),
     };
-    let ask = light(patient);
-    patient.budget.request().await;
-    patient.budget.request().await;
-    line.begin(&ask);
+    let request = light(context);
+    context.budget.request().await;
+    context.budget.request().await;
+    connection.begin(&request);
     // A server may answer the first and close before it has read the second.
-    let _ = line.send(&[ask.bytes(), ask.bytes()].concat()).await;
-    let first = line.read_response(within(patient)).await;
+    let _ = connection.send(&[request.bytes(), request.bytes()].concat()).await;
+    let first = connection.read_response(within(context)).await;
     if !first.is_complete()
         || !first.head.as_ref().is_some_and(keepwarm_http1::ResponseHead::keeps_connection)
     {
-        return judge(&ask.line(), &first, None);
+        return judge(&request.line(), &first, None);
     }
-    line.begin(&ask);
-    let second = line.read_response(within(patient)).await;
-    judge(&ask.line(), &first, Some(&second))
+    connection.begin(&request);
+    let second = connection.read_response(within(context)).await;
+    judge(&request.line(), &first, Some(&second))
 }
 
 /// Both are answered, unless the first response says that it is the last.

@@ -8,10 +8,10 @@ use tokio::net::TcpStream;
 
 use super::*;
 use crate::probes::scripted::listen;
-use crate::{Examination, Probe, Quiet, Settings, Verdict};
+use crate::{Examination, Probe, Settings, SilentWatcher, Verdict};
 
 /// Some responses on one connection.
-pub(crate) fn series_of(responses: &[(u16, &[(&str, &str)])], then: Then) -> Series {
+pub(crate) fn series_of(responses: &[(u16, &[(&str, &str)])], state: ConnectionState) -> Series {
     let response = |&(status, fields): &(u16, &[(&str, &str)])| {
         let mut response = Response::for_tests(status, fields);
         if let Some(head) = &mut response.head {
@@ -24,14 +24,14 @@ pub(crate) fn series_of(responses: &[(u16, &[(&str, &str)])], then: Then) -> Ser
         asked: "GET / HTTP/1.1".to_owned(),
         responses: responses.iter().map(response).collect(),
         behind: 0,
-        then,
+        state,
         opening: Duration::from_micros(100),
     }
 }
 
 /// What a server of these tests does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fault {
+enum PersistenceFault {
     None,
     NeverClosesOn10,
     IgnoresClose,
@@ -51,7 +51,7 @@ enum Fault {
     UntilCloseNeverCloses,
 }
 
-async fn serve(mut stream: TcpStream, fault: Fault) -> Option<()> {
+async fn serve(mut stream: TcpStream, fault: PersistenceFault) -> Option<()> {
     let mut inbox = Vec::new();
     let mut served = 0;
     loop {
@@ -59,7 +59,7 @@ async fn serve(mut stream: TcpStream, fault: Fault) -> Option<()> {
             if let Some(at) = inbox.windows(4).position(|four| four == b"\r\n\r\n") {
                 break at + 4;
             }
-            let idle = match fault == Fault::ClosesIdleEarly && served > 0 {
+            let idle = match fault == PersistenceFault::ClosesIdleEarly && served > 0 {
                 true => Duration::from_millis(300),
                 false => Duration::from_secs(60),
             };
@@ -71,10 +71,10 @@ async fn serve(mut stream: TcpStream, fault: Fault) -> Option<()> {
         };
         let request = String::from_utf8_lossy(&inbox[..end]).into_owned();
         inbox.drain(..end);
-        if fault == Fault::LosesPipelined {
+        if fault == PersistenceFault::LosesPipelined {
             inbox.clear();
         }
-        if fault == Fault::RespondsOnce && served > 0 {
+        if fault == PersistenceFault::RespondsOnce && served > 0 {
             continue;
         }
         served += 1;
@@ -87,7 +87,7 @@ async fn serve(mut stream: TcpStream, fault: Fault) -> Option<()> {
 }
 
 /// The response, and whether the connection stays open.
-fn respond(request: &str, fault: Fault) -> (Vec<u8>, bool) {
+fn respond(request: &str, fault: PersistenceFault) -> (Vec<u8>, bool) {
     let line = request.lines().next().unwrap_or_default().to_owned();
     let option = |name: &str| {
         let lower = request.to_ascii_lowercase();
@@ -95,79 +95,83 @@ fn respond(request: &str, fault: Fault) -> (Vec<u8>, bool) {
     };
     let old = line.ends_with("1.0");
     let close = match fault {
-        Fault::IgnoresClose => false,
-        Fault::CloseInSmallLetters => request.contains("close"),
+        PersistenceFault::IgnoresClose => false,
+        PersistenceFault::CloseInSmallLetters => request.contains("close"),
         _ => option("close"),
     };
     let keep = if old { option("keep-alive") && !close } else { !close };
-    let says_close = !keep || matches!(fault, Fault::AnnouncesCloseAndStays | Fault::NeverKeeps);
+    let says_close =
+        !keep || matches!(fault, PersistenceFault::AnnouncesCloseAndStays | PersistenceFault::NeverKeeps);
     let connection = match (says_close, old) {
-        _ if old && matches!(fault, Fault::NeverClosesOn10 | Fault::KeepsSilently) => "",
+        _ if old && matches!(fault, PersistenceFault::NeverClosesOn10 | PersistenceFault::KeepsSilently) => {
+            ""
+        }
         (true, _) => "Connection: close\r\n",
         (false, true) => "Connection: keep-alive\r\n",
-        (false, false) if fault == Fault::ClosesIdleEarly => "Keep-Alive: timeout=75\r\n",
+        (false, false) if fault == PersistenceFault::ClosesIdleEarly => "Keep-Alive: timeout=75\r\n",
         (false, false) => "",
     };
     let known = request.contains("If-None-Match");
     let status = if known { "304 Not Modified" } else { "200 OK" };
-    let until_close = matches!(fault, Fault::UntilClose | Fault::UntilCloseNeverCloses if old);
+    let until_close =
+        matches!(fault, PersistenceFault::UntilClose | PersistenceFault::UntilCloseNeverCloses if old);
     let (framing, body) = match fault {
-        Fault::ChunkedTo10 if old => ("Transfer-Encoding: chunked\r\n", "4\r\npong\r\n0\r\n\r\n"),
+        PersistenceFault::ChunkedTo10 if old => ("Transfer-Encoding: chunked\r\n", "4\r\npong\r\n0\r\n\r\n"),
         _ if until_close => ("", "pong"),
         _ if known => ("", ""),
         _ => ("Content-Length: 4\r\n", "pong"),
     };
     let body = match fault {
-        Fault::HeadWithBody => body,
-        Fault::NotModifiedWithBody if known => "pong",
+        PersistenceFault::HeadWithBody => body,
+        PersistenceFault::NotModifiedWithBody if known => "pong",
         _ if line.starts_with("HEAD") || known => "",
         _ => body,
     };
     let stays = match fault {
-        Fault::NeverClosesOn10 | Fault::KeepsSilently if old => true,
-        Fault::AnnouncesCloseAndStays => true,
-        Fault::UntilCloseNeverCloses if old => true,
-        Fault::ClosesUnannounced => false,
-        Fault::AnnouncesKeepAliveAndCloses if old => false,
-        Fault::UntilClose if old => false,
+        PersistenceFault::NeverClosesOn10 | PersistenceFault::KeepsSilently if old => true,
+        PersistenceFault::AnnouncesCloseAndStays => true,
+        PersistenceFault::UntilCloseNeverCloses if old => true,
+        PersistenceFault::ClosesUnannounced => false,
+        PersistenceFault::AnnouncesKeepAliveAndCloses if old => false,
+        PersistenceFault::UntilClose if old => false,
         _ => !says_close,
     };
     (format!("HTTP/1.1 {status}\r\nETag: \"1\"\r\n{connection}{framing}\r\n{body}").into_bytes(), stays)
 }
 
-async fn examined(fault: Fault) -> Examination {
+async fn examined(fault: PersistenceFault) -> Examination {
     let target = listen(move |stream| serve(stream, fault)).await;
     // Longer than the silence that makes a verdict, which is a second.
     let timeout = Duration::from_millis(1500);
     let settings = Settings { probes: vec![Probe::Persistence], rate: 1000, timeout, ..Settings::default() };
-    crate::examine(&target, &settings, Arc::new(Quiet)).await
+    crate::examine(&target, &settings, Arc::new(SilentWatcher)).await
 }
 
 /// The ids of what is bad, and of what is a warning.
 fn blamed(examination: &Examination, verdict: Verdict) -> Vec<&'static str> {
-    let findings = examination.examined.iter().flat_map(|examined| &examined.findings);
+    let findings = examination.results.iter().flat_map(|result| &result.findings);
     findings.filter(|finding| finding.verdict == verdict).map(|finding| finding.id).collect()
 }
 
 #[tokio::test]
 async fn each_fault_is_found_and_nothing_else_is_blamed() {
-    let faults: &[(Fault, &[&str])] = &[
-        (Fault::None, &[]),
-        (Fault::NeverKeeps, &[]),
-        (Fault::UntilClose, &[]),
-        (Fault::NeverClosesOn10, &["persistence.http10", "persistence.http10_keep_alive"]),
-        (Fault::KeepsSilently, &["persistence.http10", "persistence.http10_keep_alive"]),
-        (Fault::UntilCloseNeverCloses, &["persistence.http10"]),
-        (Fault::IgnoresClose, &["persistence.close"]),
-        (Fault::CloseInSmallLetters, &["persistence.close_in_capitals"]),
-        (Fault::ClosesUnannounced, &["persistence.http10_keep_alive", "persistence.announced"]),
-        (Fault::AnnouncesKeepAliveAndCloses, &["persistence.http10_keep_alive"]),
-        (Fault::ChunkedTo10, &["persistence.http10_chunked"]),
-        (Fault::HeadWithBody, &["persistence.head"]),
-        (Fault::NotModifiedWithBody, &["persistence.not_modified"]),
-        (Fault::ClosesIdleEarly, &["persistence.idle"]),
-        (Fault::LosesPipelined, &["persistence.pipelined"]),
-        (Fault::RespondsOnce, &["persistence.http10_keep_alive", "persistence.reuse"]),
+    let faults: &[(PersistenceFault, &[&str])] = &[
+        (PersistenceFault::None, &[]),
+        (PersistenceFault::NeverKeeps, &[]),
+        (PersistenceFault::UntilClose, &[]),
+        (PersistenceFault::NeverClosesOn10, &["persistence.http10", "persistence.http10_keep_alive"]),
+        (PersistenceFault::KeepsSilently, &["persistence.http10", "persistence.http10_keep_alive"]),
+        (PersistenceFault::UntilCloseNeverCloses, &["persistence.http10"]),
+        (PersistenceFault::IgnoresClose, &["persistence.close"]),
+        (PersistenceFault::CloseInSmallLetters, &["persistence.close_in_capitals"]),
+        (PersistenceFault::ClosesUnannounced, &["persistence.http10_keep_alive", "persistence.announced"]),
+        (PersistenceFault::AnnouncesKeepAliveAndCloses, &["persistence.http10_keep_alive"]),
+        (PersistenceFault::ChunkedTo10, &["persistence.http10_chunked"]),
+        (PersistenceFault::HeadWithBody, &["persistence.head"]),
+        (PersistenceFault::NotModifiedWithBody, &["persistence.not_modified"]),
+        (PersistenceFault::ClosesIdleEarly, &["persistence.idle"]),
+        (PersistenceFault::LosesPipelined, &["persistence.pipelined"]),
+        (PersistenceFault::RespondsOnce, &["persistence.http10_keep_alive", "persistence.reuse"]),
     ];
     let running: Vec<_> =
         faults.iter().map(|&(fault, expected)| (fault, expected, tokio::spawn(examined(fault)))).collect();
@@ -175,7 +179,7 @@ async fn each_fault_is_found_and_nothing_else_is_blamed() {
         let examination = examination.await.expect("no panic");
         assert_eq!(blamed(&examination, Verdict::Bad), expected, "{fault:?}: {examination:#?}");
         assert_eq!(blamed(&examination, Verdict::Warning), Vec::<&str>::new(), "{fault:?}: {examination:#?}");
-        let findings = examination.examined.iter().flat_map(|examined| &examined.findings);
+        let findings = examination.results.iter().flat_map(|result| &result.findings);
         for finding in findings.filter(|finding| finding.verdict == Verdict::Bad) {
             assert!(finding.fix.is_some() && finding.cost.is_some(), "{finding:?}");
         }
@@ -184,7 +188,7 @@ async fn each_fault_is_found_and_nothing_else_is_blamed() {
 
 #[tokio::test]
 async fn a_close_that_is_announced_and_does_not_come_is_found() {
-    let examination = examined(Fault::AnnouncesCloseAndStays).await;
+    let examination = examined(PersistenceFault::AnnouncesCloseAndStays).await;
     let bad = blamed(&examination, Verdict::Bad);
     for id in ["persistence.http10", "persistence.announced", "persistence.close"] {
         assert!(bad.contains(&id), "{id}: {examination:#?}");
@@ -192,15 +196,15 @@ async fn a_close_that_is_announced_and_does_not_come_is_found() {
 }
 
 /// Series, what was done after them, and the verdict that the rule gives.
-type Row<'a> = (&'a [(u16, &'a [(&'a str, &'a str)])], Then, Verdict);
+type SeriesCase<'a> = (&'a [(u16, &'a [(&'a str, &'a str)])], ConnectionState, Verdict);
 
-const SOON: Then = Then::Closed(Duration::from_millis(3));
-const LATE: Then = Then::Closed(Duration::from_secs(5));
-const NEVER: Then = Then::Open(PATIENCE);
+const SOON: ConnectionState = ConnectionState::Closed(Duration::from_millis(3));
+const LATE: ConnectionState = ConnectionState::Closed(Duration::from_secs(5));
+const NEVER: ConnectionState = ConnectionState::Open(PATIENCE);
 
 #[test]
 fn a_client_of_http10_waits_for_the_close() {
-    let rows: &[Row<'_>] = &[
+    let rows: &[SeriesCase<'_>] = &[
         (&[(200, &[("Content-Length", "4")])], SOON, Verdict::Good),
         (&[(200, &[("Content-Length", "4")])], LATE, Verdict::Bad),
         (&[(200, &[("Content-Length", "4")])], NEVER, Verdict::Bad),
@@ -216,7 +220,7 @@ fn a_client_of_http10_waits_for_the_close() {
 #[test]
 fn a_client_of_http10_with_keep_alive_goes_by_what_it_is_told() {
     let granted: &[(&str, &str)] = &[("Connection", "keep-alive"), ("Content-Length", "4")];
-    let rows: &[Row<'_>] = &[
+    let rows: &[SeriesCase<'_>] = &[
         (&[(200, granted), (200, granted)], NEVER, Verdict::Good),
         (&[(200, granted), (200, granted)], SOON, Verdict::Good),
         (&[(200, granted)], SOON, Verdict::Bad),
@@ -235,7 +239,7 @@ fn a_client_of_http10_with_keep_alive_goes_by_what_it_is_told() {
 fn what_is_announced_is_done() {
     let plain: &[(&str, &str)] = &[("Content-Length", "4")];
     let last: &[(&str, &str)] = &[("Content-Length", "4"), ("Connection", "close")];
-    let rows: &[Row<'_>] = &[
+    let rows: &[SeriesCase<'_>] = &[
         (&[(200, plain), (200, plain), (200, plain)], NEVER, Verdict::Good),
         (&[(200, plain)], SOON, Verdict::Bad),
         (&[(200, plain), (200, plain)], SOON, Verdict::Bad),
@@ -244,7 +248,7 @@ fn what_is_announced_is_done() {
         (&[(200, plain), (200, last)], SOON, Verdict::Good),
     ];
     for (responses, then, verdict) in rows {
-        let finding = kept::announced(&series_of(responses, *then));
+        let finding = keep_alive::announced(&series_of(responses, *then));
         assert_eq!(finding.verdict, *verdict, "{responses:?} {then:?}: {finding:?}");
     }
 }
@@ -258,7 +262,7 @@ fn a_connection_for_every_call_is_told_by_what_it_costs() {
         (Duration::from_millis(20), false, Verdict::Warning),
         (Duration::from_micros(900), true, Verdict::Warning),
     ] {
-        let finding = kept::reuse(&series, opening, encrypted);
+        let finding = keep_alive::reuse(&series, opening, encrypted);
         assert_eq!(finding.verdict, verdict, "{finding:?}");
         assert!(finding.cost.is_some_and(|cost| cost.contains(&time(opening))));
     }

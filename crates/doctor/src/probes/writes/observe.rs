@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use keepwarm_http1::ResponseBody;
 
-use crate::patient::Patient;
-use crate::wire::{Acks, Ask, Line, Read, Response};
+use crate::client::{Acks, Connection, Read, Request, Response};
+use crate::context::ProbeContext;
 
 /// New connections that are asked on.
 const FRESH: usize = 3;
@@ -38,9 +38,9 @@ const SETTLE: Duration = Duration::from_millis(4);
 /// A path that no server has.
 pub(super) const MISSING: &str = "/keepwarm-check-no-such-path";
 
-/// What was seen.
+/// What was measured for the rules of this probe.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct WriteObservation {
     /// What was asked for: the request line.
     pub(super) asked: String,
     /// On new connections.
@@ -65,7 +65,7 @@ pub(super) struct Sample {
     /// The head's lines, with the status line.
     pub(super) lines: usize,
     /// How the body ends.
-    pub(super) body: Body,
+    pub(super) body: BodyEnd,
     /// Segments with data, without those of 1xx responses; nothing where the kernel does not tell, or counted others with them.
     pub(super) segments: Option<u32>,
     /// The least they were, where tickets of TLS came among them.
@@ -91,7 +91,7 @@ impl Sample {
 
 /// How a body ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Body {
+pub(super) enum BodyEnd {
     /// There is none.
     None,
     /// At a length that was said.
@@ -103,13 +103,13 @@ pub(super) enum Body {
 }
 
 /// Asks.
-pub(super) async fn observe(patient: &Patient) -> Seen {
+pub(super) async fn observe(context: &ProbeContext) -> WriteObservation {
     let begun = Instant::now();
-    let (ask, head) = subject(patient).await;
-    let mut seen = Seen { asked: ask.line(), ..Seen::default() };
+    let (request, head) = subject(context).await;
+    let mut seen = WriteObservation { asked: request.line(), ..WriteObservation::default() };
     for _ in 0..FRESH {
-        let one = match patient.line().await {
-            Ok(mut line) => sample(patient, &mut line, &ask, true).await,
+        let one = match context.connect().await {
+            Ok(mut line) => sample(context, &mut line, &request, true).await,
             Err(failure) => {
                 seen.failure = Some(failure.to_string());
                 None
@@ -122,46 +122,46 @@ pub(super) async fn observe(patient: &Patient) -> Seen {
             break;
         }
     }
-    kept(patient, &ask, begun, &mut seen).await;
-    heads(patient, &head, begun, &mut seen).await;
+    kept(context, &request, begun, &mut seen).await;
+    heads(context, &head, begun, &mut seen).await;
     seen
 }
 
 /// The page, or an error response of the same server if the page is large or slow, and the error is not; and its head alone.
-async fn subject(patient: &Patient) -> (Ask, Ask) {
-    let page = patient.ask();
-    let head = patient.ask_by("HEAD");
+async fn subject(context: &ProbeContext) -> (Request, Request) {
+    let page = context.ordinary_request();
+    let head = context.request_by("HEAD");
     let heavy =
         |response: &Response| response.body_len > LARGE || response.took > SLOW || !response.is_complete();
-    if !heavy(&patient.first) {
+    if !heavy(&context.first) {
         return (page, head);
     }
-    let missing = patient.ask_by("GET").target(MISSING);
-    match patient.once(&missing).await {
+    let missing = context.request_by("GET").target(MISSING);
+    match context.once(&missing).await {
         Ok((_, response)) if !heavy(&response) => (missing, head.target(MISSING)),
-        _ if patient.first.body_len > LARGE => (head.clone(), head),
+        _ if context.first.body_len > LARGE => (head.clone(), head),
         _ => (page, head),
     }
 }
 
 /// Acknowledges late and at once, in turns, on one connection.
-async fn kept(patient: &Patient, ask: &Ask, begun: Instant, seen: &mut Seen) {
-    let mut line = match patient.line().await {
-        Ok(line) => line,
+async fn kept(context: &ProbeContext, request: &Request, begun: Instant, seen: &mut WriteObservation) {
+    let mut connection = match context.connect().await {
+        Ok(connection) => connection,
         Err(failure) => {
             seen.failure = Some(failure.to_string());
             return;
         }
     };
     // The first response warms the connection, and tells whether it is kept.
-    let Some((_, true)) = sample(patient, &mut line, ask, true).await else { return };
+    let Some((_, true)) = sample(context, &mut connection, request, true).await else { return };
     for turn in 0..KEPT {
         if turn >= 2 && begun.elapsed() > ENOUGH {
             return;
         }
         for acks in [Acks::Late, Acks::AtOnce] {
-            line.acknowledge(acks);
-            let Some((one, keeps)) = sample(patient, &mut line, ask, false).await else { return };
+            connection.acknowledge(acks);
+            let Some((one, keeps)) = sample(context, &mut connection, request, false).await else { return };
             match acks {
                 Acks::Late => seen.late.push(one),
                 _ => seen.at_once.push(one),
@@ -174,65 +174,70 @@ async fn kept(patient: &Patient, ask: &Ask, begun: Instant, seen: &mut Seen) {
 }
 
 /// Asks for heads alone, on connections of their own: what a server sends with them in error would be counted with the next response.
-async fn heads(patient: &Patient, ask: &Ask, begun: Instant, seen: &mut Seen) {
-    let mut open: Option<Line> = None;
+async fn heads(context: &ProbeContext, request: &Request, begun: Instant, seen: &mut WriteObservation) {
+    let mut open: Option<Connection> = None;
     for turn in 0..HEADS {
         if turn >= 1 && begun.elapsed() > ENOUGH {
             return;
         }
         let first = open.is_none();
-        let mut line = match open.take() {
-            Some(line) => line,
-            None => match patient.line().await {
-                Ok(line) => line,
+        let mut connection = match open.take() {
+            Some(connection) => connection,
+            None => match context.connect().await {
+                Ok(connection) => connection,
                 Err(failure) => {
                     seen.failure = Some(failure.to_string());
                     return;
                 }
             },
         };
-        line.acknowledge(Acks::AtOnce);
-        let Some((one, keeps)) = sample(patient, &mut line, ask, first).await else { return };
+        connection.acknowledge(Acks::AtOnce);
+        let Some((one, keeps)) = sample(context, &mut connection, request, first).await else { return };
         seen.heads.push(one);
         if keeps {
-            open = Some(line);
+            open = Some(connection);
         }
     }
 }
 
 /// Asks once, and counts; with whether the connection can be asked again. Nothing if no whole response came.
-async fn sample(patient: &Patient, line: &mut Line, ask: &Ask, first: bool) -> Option<(Sample, bool)> {
-    let patience = patient.settings.timeout.min(Duration::from_secs(2).max(patient.first.took * 3));
-    let before = line.facts();
-    patient.request(line, ask).await;
-    let watched = if first { watch(line).await } else { 0 };
-    let response = patient.read_response_until(line, patience, |_| false).await;
-    let after = line.facts();
+async fn sample(
+    context: &ProbeContext,
+    connection: &mut Connection,
+    request: &Request,
+    first: bool,
+) -> Option<(Sample, bool)> {
+    let patience = context.settings.timeout.min(Duration::from_secs(2).max(context.first.took * 3));
+    let before = connection.facts();
+    context.send_request(connection, request).await;
+    let watched = if first { watch(connection).await } else { 0 };
+    let response = context.read_response_until(connection, patience, |_| false).await;
+    let after = connection.facts();
     let head = response.head.as_ref().filter(|_| response.is_complete())?;
-    let behind = !line.left_over().is_empty();
+    let behind = !connection.left_over().is_empty();
     let keeps = head.keeps_connection();
-    let more = behind || matches!(line.read(SETTLE).await, Read::Bytes(_));
+    let more = behind || matches!(connection.read(SETTLE).await, Read::Bytes(_));
     let counted = before.zip(after).map(|(before, after)| {
         let all = after.data_segments_in.wrapping_sub(before.data_segments_in);
         all.saturating_sub(response.informational.len() as u32).max(1)
     });
     // Tickets of TLS come with the first response.
-    let mixed = first && line.handshake.is_some();
+    let mixed = first && connection.handshake.is_some();
     let head_len = head.fields.iter().map(|(name, value)| name.len() + value.len() + 4).sum::<usize>() + 19;
     let one = Sample {
         bytes: head_len + response.body_len as usize,
         head: head_len,
         lines: head.fields.len() + 1,
         body: match head.body {
-            ResponseBody::Length(_) => Body::Length,
-            ResponseBody::Chunked => Body::Chunked,
-            ResponseBody::UntilClose => Body::Close,
-            _ => Body::None,
+            ResponseBody::Length(_) => BodyEnd::Length,
+            ResponseBody::Chunked => BodyEnd::Chunked,
+            ResponseBody::UntilClose => BodyEnd::Close,
+            _ => BodyEnd::None,
         },
         segments: counted.filter(|_| !mixed),
         at_least: counted.filter(|_| mixed).map(|count| count.saturating_sub(TICKETS).max(1)),
         largest: after.map_or(0, |facts| facts.receive_mss as usize),
-        reads: watched + response.seen.len(),
+        reads: watched + response.reads.len(),
         head_reads: head_reads(watched, &response),
         pause: pause(&response),
         more,
@@ -241,10 +246,10 @@ async fn sample(patient: &Patient, line: &mut Line, ask: &Ask, first: bool) -> O
 }
 
 /// Reads what comes, segment by segment where it can, until a head is whole; says in how many reads.
-async fn watch(line: &mut Line) -> usize {
+async fn watch(connection: &mut Connection) -> usize {
     let (mut reads, begun) = (0, Instant::now());
-    while begun.elapsed() < WATCHED && !line.left_over().windows(4).any(|four| four == b"\r\n\r\n") {
-        match line.read(Duration::ZERO).await {
+    while begun.elapsed() < WATCHED && !connection.left_over().windows(4).any(|four| four == b"\r\n\r\n") {
+        match connection.read(Duration::ZERO).await {
             Read::Bytes(_) => reads += 1,
             Read::Silence => tokio::task::yield_now().await,
             _ => break,
@@ -257,13 +262,13 @@ async fn watch(line: &mut Line) -> usize {
 fn head_reads(watched: usize, response: &Response) -> usize {
     let whole = response.head_at.unwrap_or_default();
     match response.informational.is_empty() {
-        true => (watched + response.seen.iter().filter(|read| read.at <= whole).count()).max(1),
+        true => (watched + response.reads.iter().filter(|read| read.at <= whole).count()).max(1),
         false => 1,
     }
 }
 
 fn pause(response: &Response) -> Duration {
-    let pauses = response.seen.windows(2).filter_map(|pair| match pair {
+    let pauses = response.reads.windows(2).filter_map(|pair| match pair {
         [earlier, later] => Some(later.at.saturating_sub(earlier.at)),
         _ => None,
     });

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::observe::{Body, ROOM, Sample, Seen};
+use super::observe::{BodyEnd, ROOM, Sample, WriteObservation};
 use crate::finding::Finding;
 use crate::report::time;
 
@@ -20,7 +20,7 @@ const DELAYED: Duration = Duration::from_millis(30);
 const SAVED: Duration = Duration::from_millis(25);
 
 /// Does a head that fits one segment leave in one?
-pub(super) fn head(seen: &Seen) -> Finding {
+pub(super) fn head(seen: &WriteObservation) -> Finding {
     let alone: Vec<&Sample> = seen.heads.iter().filter(|one| !one.more).collect();
     let counted = median(alone.iter().filter_map(|one| one.segments));
     let at_least = median(alone.iter().filter_map(|one| one.at_least));
@@ -59,7 +59,7 @@ fn excused(head: usize) -> usize {
 }
 
 /// From reads. A segment is read whole, so a read that ends within a head is the end of a segment. Two of them, lest a lost packet was the cause.
-fn torn(seen: &Seen, all: &[&Sample]) -> Option<Finding> {
+fn torn(seen: &WriteObservation, all: &[&Sample]) -> Option<Finding> {
     let torn: Vec<&&Sample> = all.iter().filter(|one| one.head_reads > excused(one.head)).collect();
     let most = torn.iter().max_by_key(|one| one.head_reads).filter(|_| torn.len() >= 2)?;
     let evidence = format!(
@@ -75,9 +75,9 @@ fn torn(seen: &Seen, all: &[&Sample]) -> Option<Finding> {
 }
 
 /// From sums, where HEAD is of no use: the largest segment was the whole body, or there were as many segments as lines.
-fn inferred(seen: &Seen) -> Option<Finding> {
+fn inferred(seen: &WriteObservation) -> Option<Finding> {
     let count = median(seen.fresh.iter().filter_map(|one| one.segments))? as usize;
-    let one = seen.fresh.first().filter(|one| matches!(one.body, Body::Length | Body::Close))?;
+    let one = seen.fresh.first().filter(|one| matches!(one.body, BodyEnd::Length | BodyEnd::Close))?;
     let needed = one.head.div_ceil(ROOM);
     let body = one.bytes.saturating_sub(one.head);
     let whole = one.largest == body && count > excused(one.head) + 1;
@@ -100,7 +100,7 @@ fn in_pieces(evidence: String, more: usize) -> Finding {
 }
 
 /// Does a response take the segments it needs, or few more?
-pub(super) fn segments(seen: &Seen) -> Finding {
+pub(super) fn segments(seen: &WriteObservation) -> Finding {
     // On new connections every write shows; where those could not be counted, on the kept one.
     let samples = [&seen.fresh, &seen.at_once, &seen.late];
     let counted = samples.into_iter().find_map(|of| {
@@ -121,10 +121,10 @@ pub(super) fn segments(seen: &Seen) -> Finding {
     let needed = one.bytes.div_ceil(one.room()).max(1);
     let ordinary = needed
         + match one.body {
-            Body::None => 0,
-            Body::Length | Body::Close => 1,
+            BodyEnd::None => 0,
+            BodyEnd::Length | BodyEnd::Close => 1,
             // Whoever chunks may have meant each of a few pieces to leave at once.
-            Body::Chunked => 6,
+            BodyEnd::Chunked => 6,
         };
     if count <= needed {
         return Finding::good(SEGMENTS, evidence);
@@ -141,13 +141,13 @@ pub(super) fn segments(seen: &Seen) -> Finding {
     if count > ordinary {
         return Finding::good(SEGMENTS, evidence);
     }
-    let apart = if one.body == Body::Chunked { "head and chunks" } else { "head and body" };
+    let apart = if one.body == BodyEnd::Chunked { "head and chunks" } else { "head and body" };
     Finding::good(SEGMENTS, format!("{evidence}, {apart} separate; {needed} would be enough"))
         .costs(packets(count - needed))
 }
 
 /// Does a write wait for a delayed acknowledgement?
-pub(super) fn nagle(seen: &Seen) -> Finding {
+pub(super) fn nagle(seen: &WriteObservation) -> Finding {
     let (late, at_once) = (pauses(&seen.late), pauses(&seen.at_once));
     let evidence = |words: &str| format!("{} on a persistent connection: {words}", seen.asked);
     let (Some(usual), Some(prompt)) = (median(late.iter().copied()), median(at_once.iter().copied())) else {
@@ -196,7 +196,7 @@ pub(super) fn nagle(seen: &Seen) -> Finding {
     )
 }
 
-fn nothing(seen: &Seen) -> String {
+fn nothing(seen: &WriteObservation) -> String {
     match &seen.failure {
         Some(why) => format!("{}: {why}", seen.asked),
         None => format!("{}: no complete response to a repeated request", seen.asked),

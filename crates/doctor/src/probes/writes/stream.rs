@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
+use crate::client::Response;
 use crate::finding::Finding;
 use crate::report::time;
-use crate::wire::Response;
 
 pub(super) const STREAM: &str = "writes.stream";
 
@@ -31,13 +31,13 @@ pub(super) fn stream(first: &Response) -> Finding {
             "the response has a length, so it is not a stream; check the URL of a stream",
         );
     }
-    let ends = first.seen.last().map_or(begins, |last| last.at);
+    let ends = first.reads.last().map_or(begins, |last| last.at);
     let evidence = format!(
         "{} bytes of body, the first byte after {}, the last after {}, in {} reads",
         first.body_len,
         time(begins),
         time(ends),
-        first.seen.len()
+        first.reads.len()
     );
     if ends.saturating_sub(begins) >= APART {
         return Finding::good(STREAM, format!("{evidence}: passed on as it was produced"));

@@ -1,12 +1,12 @@
 use std::time::Duration;
 
-use super::observe::{Body, Sample, Seen};
+use super::observe::{BodyEnd, Sample, WriteObservation};
 use super::rules;
+use crate::client::{Response, TimedRead};
 use crate::finding::Verdict;
-use crate::probes::mock::{Reply, serve};
-use crate::probes::scripted::patient_of;
+use crate::probes::mock::{MockResponse, serve};
+use crate::probes::scripted::context_of;
 use crate::settings::Settings;
-use crate::wire::{Response, Seen as Bytes};
 
 const HEAD: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nX-One: 1\r\nX-Two: 2\r\nContent-Length: 5\r\n\r\n";
@@ -16,7 +16,7 @@ fn sample(segments: u32) -> Sample {
         bytes: 205,
         head: 200,
         lines: 6,
-        body: Body::Length,
+        body: BodyEnd::Length,
         segments: Some(segments),
         at_least: None,
         largest: 536,
@@ -39,7 +39,7 @@ fn paused(milliseconds: &[u64]) -> Vec<Sample> {
 
 #[test]
 fn a_head_in_pieces_is_bad() {
-    let whole = with(|one| one.body = Body::None);
+    let whole = with(|one| one.body = BodyEnd::None);
     let cases: &[(&str, Vec<Sample>, Vec<Sample>, Verdict)] = &[
         ("one segment", vec![whole; 3], vec![sample(2); 3], Verdict::Good),
         ("a segment for each line", vec![with(|one| one.segments = Some(7)); 3], vec![], Verdict::Bad),
@@ -97,7 +97,8 @@ fn a_head_in_pieces_is_bad() {
         ("no response", vec![], vec![], Verdict::Unknown),
     ];
     for (name, heads, fresh, verdict) in cases {
-        let seen = Seen { heads: heads.clone(), fresh: fresh.clone(), ..Seen::default() };
+        let seen =
+            WriteObservation { heads: heads.clone(), fresh: fresh.clone(), ..WriteObservation::default() };
         let found = rules::head(&seen);
         assert_eq!(found.verdict, *verdict, "{name}: {found:?}");
     }
@@ -111,13 +112,13 @@ fn two_segments_are_ordinary_and_many_small_ones_are_not() {
         ("a body in parts", sample(3), Verdict::Warning, true),
         (
             "head, chunk, end",
-            with(|one| (one.body, one.segments) = (Body::Chunked, Some(3))),
+            with(|one| (one.body, one.segments) = (BodyEnd::Chunked, Some(3))),
             Verdict::Good,
             true,
         ),
         (
             "many small chunks",
-            with(|one| (one.body, one.segments) = (Body::Chunked, Some(20))),
+            with(|one| (one.body, one.segments) = (BodyEnd::Chunked, Some(20))),
             Verdict::Warning,
             true,
         ),
@@ -136,14 +137,15 @@ fn two_segments_are_ordinary_and_many_small_ones_are_not() {
         ("not counted", with(|one| one.segments = None), Verdict::Unknown, false),
     ];
     for (name, one, verdict, costs) in cases {
-        let found = rules::segments(&Seen { fresh: vec![*one; 3], ..Seen::default() });
+        let found =
+            rules::segments(&WriteObservation { fresh: vec![*one; 3], ..WriteObservation::default() });
         assert_eq!((found.verdict, found.cost.is_some()), (*verdict, *costs), "{name}: {found:?}");
     }
     // Under TLS those of the first response on a connection cannot be counted, those of later ones can.
-    let seen = Seen {
+    let seen = WriteObservation {
         fresh: vec![with(|one| one.segments = None); 3],
         at_once: vec![sample(2); 5],
-        ..Seen::default()
+        ..WriteObservation::default()
     };
     assert_eq!(rules::segments(&seen).verdict, Verdict::Good);
 }
@@ -161,18 +163,19 @@ fn a_write_that_waits_for_an_acknowledgement_is_bad() {
         ("two of each", &[41, 40], &[0, 1], Verdict::Bad),
     ];
     for (name, late, at_once, verdict) in cases {
-        let seen = Seen { late: paused(late), at_once: paused(at_once), ..Seen::default() };
+        let seen =
+            WriteObservation { late: paused(late), at_once: paused(at_once), ..WriteObservation::default() };
         let found = rules::nagle(&seen);
         assert_eq!(found.verdict, *verdict, "{name}: {found:?}");
     }
-    let not_kept = Seen { fresh: vec![sample(2); 3], ..Seen::default() };
+    let not_kept = WriteObservation { fresh: vec![sample(2); 3], ..WriteObservation::default() };
     assert_eq!(rules::nagle(&not_kept).verdict, Verdict::Unknown);
 }
 
 #[test]
 fn a_stream_that_is_held_back_is_bad() {
-    let at = |ms: &[u64]| -> Vec<Bytes> {
-        ms.iter().map(|&ms| Bytes { at: Duration::from_millis(ms), bytes: 100 }).collect()
+    let at = |ms: &[u64]| -> Vec<TimedRead> {
+        ms.iter().map(|&ms| TimedRead { at: Duration::from_millis(ms), bytes: 100 }).collect()
     };
     let events = "data: 1\n\ndata: 2\n\ndata: 3\n\n";
     let cases: &[(&str, &str, &[u64], &str, Verdict)] = &[
@@ -186,7 +189,7 @@ fn a_stream_that_is_held_back_is_bad() {
     ];
     for (name, kind, reads, body, verdict) in cases {
         let mut response = Response::for_tests(200, &[("Content-Type", kind)]);
-        response.seen = at(reads);
+        response.reads = at(reads);
         response.body = body.as_bytes().to_vec();
         let found = super::stream::stream(&response);
         assert_eq!(found.verdict, *verdict, "{name}: {found:?}");
@@ -195,11 +198,11 @@ fn a_stream_that_is_held_back_is_bad() {
 
 async fn verdicts(
     nagle: bool,
-    reply: impl Fn(&str) -> Reply + Send + Sync + 'static,
+    reply: impl Fn(&str) -> MockResponse + Send + Sync + 'static,
 ) -> Vec<(&'static str, Verdict)> {
     let target = serve(nagle, reply).await;
-    let patient = patient_of(&target, Settings { rate: 200, ..Settings::default() }).await;
-    let found = super::examine(&patient).await;
+    let context = context_of(&target, Settings { rate: 200, ..Settings::default() }).await;
+    let found = super::examine(&context).await;
     found.iter().filter(|one| one.verdict != Verdict::Unknown).map(|one| (one.id, one.verdict)).collect()
 }
 
@@ -210,7 +213,7 @@ async fn a_server_that_writes_line_by_line_is_found() {
         if !asked.starts_with("HEAD") {
             lines.push("pong\n");
         }
-        Reply::of(&lines)
+        MockResponse::of(&lines)
     });
     let found = found.await;
     assert!(found.contains(&(rules::HEAD, Verdict::Bad)), "{found:?}");
@@ -220,8 +223,8 @@ async fn a_server_that_writes_line_by_line_is_found() {
 #[tokio::test]
 async fn a_server_that_waits_for_acknowledgements_is_found() {
     let found = verdicts(true, |asked| match asked.starts_with("HEAD") {
-        true => Reply::of(&[HEAD]),
-        false => Reply::of(&[HEAD, "pong\n"]),
+        true => MockResponse::of(&[HEAD]),
+        false => MockResponse::of(&[HEAD, "pong\n"]),
     });
     let found = found.await;
     assert!(found.contains(&(rules::NAGLE, Verdict::Bad)), "{found:?}");
@@ -235,23 +238,23 @@ async fn servers_with_other_faults_are_good() {
     let good = |found: &[(&str, Verdict)]| found.iter().all(|(_, verdict)| *verdict == Verdict::Good);
     let whole = format!("{HEAD}pong\n");
     let text = whole.clone();
-    let found = verdicts(false, move |_| Reply::of(&[&text]).closing()).await;
+    let found = verdicts(false, move |_| MockResponse::of(&[&text]).closing()).await;
     assert!(good(&found), "{found:?}");
     let text = whole.clone();
-    let found = verdicts(false, move |_| Reply::of(&[HEAD, &text[HEAD.len()..]])).await;
+    let found = verdicts(false, move |_| MockResponse::of(&[HEAD, &text[HEAD.len()..]])).await;
     assert!(good(&found), "{found:?}");
     let text = whole.clone();
     let found = verdicts(false, move |asked| match asked.starts_with("HEAD") {
-        true => Reply::of(&[HEAD]).after(50),
-        false => Reply::of(&[&text]).after(50),
+        true => MockResponse::of(&[HEAD]).after(50),
+        false => MockResponse::of(&[&text]).after(50),
     });
     let found = found.await;
     assert!(good(&found), "{found:?}");
     let page = format!("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n{}", "x".repeat(1_000_000));
     let found = verdicts(true, move |asked| match asked.split(' ').collect::<Vec<_>>()[..] {
-        ["HEAD", ..] => Reply::of(&["HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n"]),
-        ["GET", "/page", _] => Reply::of(&[&page]),
-        _ => Reply::of(&[&whole]),
+        ["HEAD", ..] => MockResponse::of(&["HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n"]),
+        ["GET", "/page", _] => MockResponse::of(&[&page]),
+        _ => MockResponse::of(&[&whole]),
     });
     let found = found.await;
     assert!(good(&found) && found.len() == 3, "{found:?}");

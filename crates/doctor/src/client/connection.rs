@@ -11,9 +11,9 @@ use keepwarm_net::TcpFacts;
 use rustls::ClientConfig;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::socket::{Peer, Socket};
+use super::socket::{PeerAddress, Socket};
 use super::tls::Session;
-use super::{Ask, Failure, Handshake};
+use super::{Failure, Handshake, Request};
 use crate::examine::Watcher;
 
 /// Bytes read at once.
@@ -27,14 +27,14 @@ const TOLD: usize = 1024;
 
 /// A connection. Bytes go out by [`send`](Self::send), come in by [`read`](Self::read), and are understood by [`read_response`](Self::read_response), which keeps when
 /// each of them came.
-pub struct Line {
+pub struct Connection {
     pub(super) socket: Socket,
     tls: Option<Session>,
     /// What has come and is not used up.
     pub(super) inbox: Vec<u8>,
     pub(super) decoder: ResponseDecoder,
     /// How long opening it took, by phase.
-    pub times: LineTimes,
+    pub times: ConnectTimes,
     /// The TLS handshake, where there is one.
     pub handshake: Option<Handshake>,
     /// How long sending may take.
@@ -50,7 +50,7 @@ pub struct Line {
 
 /// How long opening a connection took.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct LineTimes {
+pub struct ConnectTimes {
     /// Connecting: a round trip of TCP.
     pub connect: Duration,
     /// The TLS handshake, where there is one.
@@ -84,10 +84,10 @@ pub enum Read {
     Broken(String),
 }
 
-impl Line {
+impl Connection {
     /// Connects, with `within` for each step of it, and for each sending later.
     pub(crate) async fn open(
-        peer: &Peer,
+        peer: &PeerAddress,
         tls: Option<(&str, Arc<ClientConfig>)>,
         within: Duration,
         number: u64,
@@ -113,7 +113,7 @@ impl Line {
             tls,
             inbox: Vec::new(),
             decoder: ResponseDecoder::new(Limits::default()),
-            times: LineTimes { connect, tls: handshake.as_ref().map_or(Duration::ZERO, |it| it.took) },
+            times: ConnectTimes { connect, tls: handshake.as_ref().map_or(Duration::ZERO, |it| it.took) },
             handshake,
             patience: within,
             acks: Acks::AsUsual,
@@ -125,7 +125,7 @@ impl Line {
     }
 
     async fn connect(
-        peer: &Peer,
+        peer: &PeerAddress,
         tls: Option<(&str, Arc<ClientConfig>)>,
         within: Duration,
     ) -> Result<(Socket, Option<Session>, Option<Handshake>, Duration), Failure> {
@@ -145,8 +145,8 @@ impl Line {
     }
 
     /// Says which request the next response is to, without sending anything.
-    pub fn begin(&mut self, ask: &Ask) {
-        let method = Method::from_bytes(ask.method().as_bytes()).unwrap_or(Method::GET);
+    pub fn begin(&mut self, request: &Request) {
+        let method = Method::from_bytes(request.method().as_bytes()).unwrap_or(Method::GET);
         self.decoder.begin(&method);
     }
 

@@ -35,9 +35,9 @@ pub struct Certificate {
     pub bytes: usize,
 }
 
-/// Why a chain of certificates is not believed.
+/// Why a chain of certificates does not verify.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Distrust {
+pub enum ChainError {
     /// It counted up to so long ago.
     Expired(Duration),
     /// It counts only so much later.
@@ -89,23 +89,23 @@ impl Certificate {
 
 /// Why this chain, for this host, is not to be believed at this second of Unix time; nothing if it is.
 #[must_use]
-pub fn distrust(
+pub fn chain_errors(
     chain: &[CertificateDer<'_>],
     host: &str,
     authorities: &Authorities,
     now: i64,
-) -> Vec<Distrust> {
+) -> Vec<ChainError> {
     let Some((leaf, others)) = chain.split_first() else {
-        return vec![Distrust::Other("no certificate was sent".to_owned())];
+        return vec![ChainError::Other("no certificate was sent".to_owned())];
     };
     let Some(read) = Certificate::parse(leaf) else {
-        return vec![Distrust::Other("the server did not send a readable certificate".to_owned())];
+        return vec![ChainError::Other("the server did not send a readable certificate".to_owned())];
     };
     let mut reasons = Vec::new();
     if now > read.until {
-        reasons.push(Distrust::Expired(seconds(now.saturating_sub(read.until))));
+        reasons.push(ChainError::Expired(seconds(now.saturating_sub(read.until))));
     } else if now < read.from {
-        reasons.push(Distrust::NotYet(seconds(read.from.saturating_sub(now))));
+        reasons.push(ChainError::NotYet(seconds(read.from.saturating_sub(now))));
     }
     let Ok(parsed) = ParsedCertificate::try_from(leaf) else {
         let words = match read.is_current {
@@ -114,12 +114,12 @@ pub fn distrust(
                 "it uses an old version of X.509 (with openssl x509 -req, -extfile FILE makes a current one)"
             }
         };
-        reasons.push(Distrust::Other(words.to_owned()));
+        reasons.push(ChainError::Other(words.to_owned()));
         return reasons;
     };
     let asked = ServerName::try_from(host);
     if asked.is_err() || asked.is_ok_and(|asked| verify_server_name(&parsed, &asked).is_err()) {
-        reasons.push(Distrust::WrongName { asked: host.to_owned(), names: read.names.clone() });
+        reasons.push(ChainError::WrongName { asked: host.to_owned(), names: read.names.clone() });
     }
     // Whom one believes by name need not be signed by anybody.
     if authorities.certificates.contains(leaf) {
@@ -135,17 +135,17 @@ pub fn distrust(
     reasons
 }
 
-fn unsigned(error: &rustls::Error, leaf: &Certificate, others: &[CertificateDer<'_>]) -> Distrust {
+fn unsigned(error: &rustls::Error, leaf: &Certificate, others: &[CertificateDer<'_>]) -> ChainError {
     match error {
-        _ if leaf.is_self_signed => Distrust::SelfSigned(leaf.subject.clone()),
+        _ if leaf.is_self_signed => ChainError::SelfSigned(leaf.subject.clone()),
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
             let last = others.iter().filter_map(|der| Certificate::parse(der)).next_back();
             match last.as_ref().unwrap_or(leaf) {
-                root if root.is_self_signed => Distrust::UnknownRoot(root.subject.clone()),
-                end => Distrust::UnknownIssuer(end.issuer.clone()),
+                root if root.is_self_signed => ChainError::UnknownRoot(root.subject.clone()),
+                end => ChainError::UnknownIssuer(end.issuer.clone()),
             }
         }
-        other => Distrust::Other(other.to_string()),
+        other => ChainError::Other(other.to_string()),
     }
 }
 
@@ -179,7 +179,7 @@ pub(crate) fn span(time: Duration) -> String {
     }
 }
 
-impl fmt::Display for Distrust {
+impl fmt::Display for ChainError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Expired(ago) => write!(f, "it expired {} ago", span(*ago)),
@@ -267,7 +267,7 @@ mod tests {
             (&[CertificateDer::from(vec![0x30, 0x82, 1])], "shop.example", &roots, &["readable certificate"]),
         ] {
             let reasons: Vec<String> =
-                distrust(chain, host, roots, NOW).iter().map(Distrust::to_string).collect();
+                chain_errors(chain, host, roots, NOW).iter().map(ChainError::to_string).collect();
             assert_eq!(reasons.len(), words.len(), "{host}: {reasons:?}");
             for (reason, part) in reasons.iter().zip(words) {
                 assert!(reason.contains(part), "{reason}: {part}");
@@ -286,8 +286,12 @@ mod tests {
         for at in 0..der.len() {
             let mut broken = der.clone();
             broken[at] ^= 0x55;
-            let _ =
-                distrust(&[CertificateDer::from(broken)], "shop.example", &Authorities::new(Vec::new()), NOW);
+            let _ = chain_errors(
+                &[CertificateDer::from(broken)],
+                "shop.example",
+                &Authorities::new(Vec::new()),
+                NOW,
+            );
         }
     }
 }

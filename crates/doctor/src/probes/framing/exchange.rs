@@ -5,8 +5,8 @@ use std::time::Duration;
 use keepwarm_http1::ResponseHead;
 
 use super::Page;
+use crate::client::{Connection, Failure, Outcome, Read, Request, Response};
 use crate::probes::persistence::within;
-use crate::wire::{Ask, Failure, Line, Outcome, Read, Response};
 
 /// After a response a second one, if any, follows within this.
 const SOON: Duration = Duration::from_millis(60);
@@ -14,20 +14,20 @@ const SOON: Duration = Duration::from_millis(60);
 /// Between the parts of a request that is sent in parts.
 const PAUSE: Duration = Duration::from_millis(80);
 
-/// What is sent.
+/// A message, as the bytes that are sent.
 #[derive(Debug, Clone)]
-pub(super) struct Bytes {
+pub(super) struct RawMessage {
     /// The parts: sent one by one, with a pause between.
     pub(super) parts: Vec<Vec<u8>>,
     /// Whether it begins with a response to `HEAD`.
     pub(super) method: String,
     /// What is done behind the first response.
-    pub(super) then: Then,
+    pub(super) then: FollowUp,
 }
 
-/// What is done behind a response.
+/// What is done after a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Then {
+pub(super) enum FollowUp {
     /// It tells everything.
     Leave,
     /// Whatever follows by itself is looked at.
@@ -36,9 +36,9 @@ pub(super) enum Then {
     AskAgain,
 }
 
-/// What came back.
+/// What came back for one message.
 #[derive(Debug, Clone)]
-pub(super) struct Seen {
+pub(super) struct Exchange {
     /// The responses, two at most.
     pub(super) responses: Vec<Response>,
     /// Whether the connection was closed behind them, or was announced to be.
@@ -49,9 +49,9 @@ pub(super) struct Seen {
     pub(super) next: Option<Response>,
 }
 
-/// What a server made of a message.
+/// How a server took a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum Interpretation {
     /// It was answered as the ordinary request is.
     Well,
     /// It was answered, by another status.
@@ -64,55 +64,55 @@ pub(super) enum Taken {
     Nothing,
 }
 
-impl Bytes {
-    pub(super) fn of(ask: &Ask, bytes: Vec<u8>) -> Self {
-        Self { parts: vec![bytes], method: ask.method().to_owned(), then: Then::AskAgain }
+impl RawMessage {
+    pub(super) fn of(request: &Request, bytes: Vec<u8>) -> Self {
+        Self { parts: vec![bytes], method: request.method().to_owned(), then: FollowUp::AskAgain }
     }
 
-    pub(super) fn then(self, then: Then) -> Self {
+    pub(super) fn then(self, then: FollowUp) -> Self {
         Self { then, ..self }
     }
 }
 
 /// The head of a request with these lines added before its end, and the body.
-pub(super) fn with_lines(ask: &Ask, lines: &str, body: &[u8]) -> Bytes {
-    let mut bytes = ask.head();
+pub(super) fn with_lines(request: &Request, lines: &str, body: &[u8]) -> RawMessage {
+    let mut bytes = request.head();
     bytes.truncate(bytes.len().saturating_sub(2));
     bytes.extend_from_slice(lines.as_bytes());
     bytes.extend_from_slice(b"\r\n");
     bytes.extend_from_slice(body);
-    Bytes::of(ask, bytes)
+    RawMessage::of(request, bytes)
 }
 
 /// Sends, and reads what comes: the first response, a second one if it comes, else the response to one more request.
-pub(super) async fn send(page: &Page<'_>, bytes: &Bytes) -> Result<Seen, Failure> {
-    let patient = page.patient;
-    let mut line = patient.line().await?;
-    let mut seen = Seen { responses: Vec::new(), ended: false, behind: 0, next: None };
-    patient.budget.request().await;
-    line.begin(&Ask::new(&bytes.method, "/", Vec::new()));
+pub(super) async fn send(page: &Page<'_>, bytes: &RawMessage) -> Result<Exchange, Failure> {
+    let context = page.context;
+    let mut connection = context.connect().await?;
+    let mut seen = Exchange { responses: Vec::new(), ended: false, behind: 0, next: None };
+    context.budget.request().await;
+    connection.begin(&Request::new(&bytes.method, "/", Vec::new()));
     for (index, part) in bytes.parts.iter().enumerate() {
         if index > 0 {
             tokio::time::sleep(PAUSE).await;
         }
-        if line.send(part).await.is_err() {
+        if connection.send(part).await.is_err() {
             break;
         }
     }
-    let first = line.read_response(within(patient)).await;
+    let first = connection.read_response(within(context)).await;
     let goes_on = stays(&first);
     seen.responses.push(first);
     if !goes_on {
-        seen.behind = behind(seen.responses.first(), line.left_over());
+        seen.behind = behind(seen.responses.first(), connection.left_over());
         seen.ended = true;
         return Ok(seen);
     }
-    if bytes.then == Then::Leave {
+    if bytes.then == FollowUp::Leave {
         return Ok(seen);
     }
-    let (then, second) = follows(&mut line, &page.ask, SOON, patient.first.took * 2).await;
+    let (then, second) = follows(&mut connection, &page.request, SOON, context.first.took * 2).await;
     match then {
-        Read::Silence if bytes.then == Then::Watch => return Ok(seen),
+        Read::Silence if bytes.then == FollowUp::Watch => return Ok(seen),
         Read::Silence => {}
         Read::Bytes(count) => {
             seen.behind = count;
@@ -125,26 +125,31 @@ pub(super) async fn send(page: &Page<'_>, bytes: &Bytes) -> Result<Seen, Failure
             return Ok(seen);
         }
     }
-    seen.next = Some(patient.exchange_within(&mut line, &page.ask, within(patient)).await);
+    seen.next = Some(context.exchange_within(&mut connection, &page.request, within(context)).await);
     // A response to what was hidden, which came late.
-    let took = patient.first.took * 2;
-    if let (Read::Bytes(_), Some(late)) = follows(&mut line, &page.ask, SOON + took, took).await {
+    let took = context.first.took * 2;
+    if let (Read::Bytes(_), Some(late)) = follows(&mut connection, &page.request, SOON + took, took).await {
         seen.responses.push(late);
     }
     Ok(seen)
 }
 
 /// What comes behind a response, and begins soon: nothing, bytes (and the response that they are, if they are one), or the close.
-async fn follows(line: &mut Line, ask: &Ask, soon: Duration, more: Duration) -> (Read, Option<Response>) {
-    if line.left_over().is_empty() {
-        match line.read(soon).await {
+async fn follows(
+    connection: &mut Connection,
+    request: &Request,
+    soon: Duration,
+    more: Duration,
+) -> (Read, Option<Response>) {
+    if connection.left_over().is_empty() {
+        match connection.read(soon).await {
             Read::Bytes(_) => {}
             other => return (other, None),
         }
     }
-    let behind = line.left_over().len();
-    line.begin(ask);
-    let response = line.read_response(SOON + more).await;
+    let behind = connection.left_over().len();
+    connection.begin(request);
+    let response = connection.read_response(SOON + more).await;
     match response.head.is_some() {
         true => (Read::Bytes(0), Some(response)),
         false => (Read::Bytes(behind), None),
@@ -159,20 +164,20 @@ fn behind(response: Option<&Response>, left: &[u8]) -> usize {
     if response.is_some_and(Response::is_complete) { left.len() } else { 0 }
 }
 
-impl Seen {
+impl Exchange {
     /// What became of the first message.
-    pub(super) fn first(&self, ordinary: Option<u16>) -> Taken {
-        self.responses.first().map_or(Taken::Nothing, |response| taken(response, ordinary))
+    pub(super) fn first(&self, ordinary: Option<u16>) -> Interpretation {
+        self.responses.first().map_or(Interpretation::Nothing, |response| taken(response, ordinary))
     }
 
     /// What became of what stood behind it, if a response came to that.
-    pub(super) fn second(&self, ordinary: Option<u16>) -> Option<Taken> {
+    pub(super) fn second(&self, ordinary: Option<u16>) -> Option<Interpretation> {
         self.responses.get(1).map(|response| taken(response, ordinary))
     }
 
     /// Whether an ordinary request behind it was answered as ever.
     pub(super) fn is_in_step(&self, ordinary: Option<u16>) -> bool {
-        self.next.as_ref().is_some_and(|response| taken(response, ordinary) == Taken::Well)
+        self.next.as_ref().is_some_and(|response| taken(response, ordinary) == Interpretation::Well)
     }
 
     /// For evidence: `200 after 1.2 ms, then unrequested: 400 after 0.1 ms`.
@@ -185,15 +190,17 @@ impl Seen {
 /// Where nothing else was asked.
 pub(super) const UNASKED: &str = "unrequested:";
 
-pub(super) fn taken(response: &Response, ordinary: Option<u16>) -> Taken {
+pub(super) fn taken(response: &Response, ordinary: Option<u16>) -> Interpretation {
     match (&response.outcome, response.status()) {
-        (Outcome::Complete | Outcome::Endless, status) if status == ordinary => Taken::Well,
+        (Outcome::Complete | Outcome::Endless, status) if status == ordinary => Interpretation::Well,
         (Outcome::Complete | Outcome::Endless, Some(status)) => match status {
             // 502, 503 and 504 tell of the moment, 401, 403 and 429 of who asks.
-            400 | 411 | 413 | 414 | 417 | 421 | 426 | 431 | 500 | 501 | 505 => Taken::Refused(status),
-            _ => Taken::Otherwise(status),
+            400 | 411 | 413 | 414 | 417 | 421 | 426 | 431 | 500 | 501 | 505 => {
+                Interpretation::Refused(status)
+            }
+            _ => Interpretation::Otherwise(status),
         },
-        (Outcome::Closed | Outcome::Reset, None) => Taken::Dropped,
-        _ => Taken::Nothing,
+        (Outcome::Closed | Outcome::Reset, None) => Interpretation::Dropped,
+        _ => Interpretation::Nothing,
     }
 }

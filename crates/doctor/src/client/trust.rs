@@ -11,11 +11,11 @@ use rustls::{
     SupportedProtocolVersion,
 };
 
-use super::{Failure, distrust};
+use super::{Failure, chain_errors};
 
-/// Whom to believe, and what to offer.
+/// Settings of TLS connections: which authorities count, and what is offered.
 #[derive(Debug, Clone)]
-pub struct Trust {
+pub struct TlsSettings {
     /// Whether a certificate that cannot be verified is accepted.
     pub insecure: bool,
     /// The versions offered: all that are spoken, or fewer.
@@ -70,29 +70,29 @@ impl Authorities {
 ///
 /// # Errors
 /// The versions and the provider of cryptography do not fit together, or a client certificate and its key.
-pub fn client_config(trust: &Trust) -> Result<Arc<ClientConfig>, Failure> {
+pub fn client_config(tls_settings: &TlsSettings) -> Result<Arc<ClientConfig>, Failure> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let verifier = Verifier {
-        insecure: trust.insecure,
-        authorities: Arc::clone(&trust.authorities),
+        insecure: tls_settings.insecure,
+        authorities: Arc::clone(&tls_settings.authorities),
         provider: Arc::clone(&provider),
     };
     let builder = ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(trust.versions)
+        .with_protocol_versions(tls_settings.versions)
         .map_err(|error| Failure::Tls(error.to_string()))?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier));
-    let mut config = match &trust.identity {
+    let mut config = match &tls_settings.identity {
         None => builder.with_no_client_auth(),
         Some(identity) => builder
             .with_client_auth_cert(identity.chain.clone(), identity.key.clone_key())
             .map_err(|error| Failure::Tls(format!("cannot use the client certificate: {error}")))?,
     };
-    config.alpn_protocols.clone_from(&trust.alpn);
+    config.alpn_protocols.clone_from(&tls_settings.alpn);
     Ok(Arc::new(config))
 }
 
-/// Believes what [`distrust`] has nothing against, and says what it has; with `insecure` everything.
+/// Believes what [`chain_errors`] has nothing against, and says what it has; with `insecure` everything.
 #[derive(Debug)]
 struct Verifier {
     insecure: bool,
@@ -127,7 +127,7 @@ impl ServerCertVerifier for Verifier {
         }
         let chain: Vec<CertificateDer<'_>> = std::iter::once(leaf).chain(others).cloned().collect();
         let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-        let reasons = distrust(&chain, &name.to_str(), &self.authorities, now);
+        let reasons = chain_errors(&chain, &name.to_str(), &self.authorities, now);
         if reasons.is_empty() {
             return Ok(ServerCertVerified::assertion());
         }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use super::Peer;
+use super::PeerAddress;
 
 /// Why a connection could not be opened, or not written to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,9 +17,9 @@ pub enum Failure {
         why: String,
     },
     /// Nobody listens there.
-    Refused(Peer),
+    Refused(PeerAddress),
     /// This machine has no way to addresses of that kind.
-    NoRoute(Peer),
+    NoRoute(PeerAddress),
     /// So many times in a row nothing came back, so that it was not tried again.
     Gone(u32),
     /// Nothing came back for so long, while connecting or encrypting.
@@ -45,7 +45,7 @@ impl Failure {
 
     /// From an error of connecting.
     #[must_use]
-    pub fn of_connect(peer: &Peer, error: &io::Error) -> Self {
+    pub fn of_connect(peer: &PeerAddress, error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::ConnectionRefused => Self::Refused(peer.clone()),
             io::ErrorKind::NetworkUnreachable | io::ErrorKind::AddrNotAvailable => {

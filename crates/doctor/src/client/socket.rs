@@ -14,7 +14,7 @@ use super::Acks;
 
 /// Where a connection leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Peer {
+pub enum PeerAddress {
     /// An address and a port.
     Tcp(SocketAddr),
     /// A socket of this machine.
@@ -32,14 +32,14 @@ enum Stream {
 }
 
 impl Socket {
-    pub(crate) async fn connect(peer: &Peer) -> io::Result<Self> {
+    pub(crate) async fn connect(peer: &PeerAddress) -> io::Result<Self> {
         match peer {
-            Peer::Tcp(address) => {
+            PeerAddress::Tcp(address) => {
                 let stream = TcpStream::connect(address).await?;
                 stream.set_nodelay(true)?;
                 Ok(Self(Stream::Tcp(stream)))
             }
-            Peer::Unix(path) => Ok(Self(Stream::Unix(UnixStream::connect(path).await?))),
+            PeerAddress::Unix(path) => Ok(Self(Stream::Unix(UnixStream::connect(path).await?))),
         }
     }
 
@@ -152,7 +152,7 @@ impl Write for &Socket {
     }
 }
 
-impl fmt::Display for Peer {
+impl fmt::Display for PeerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => write!(f, "{address}"),

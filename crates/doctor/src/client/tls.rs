@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, HandshakeKind, ProtocolVersion};
 
-use super::line::READ;
+use super::connection::READ;
 use super::socket::Socket;
 use super::trust::refusal;
 use super::{Failure, Read};

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use keepwarm_http1::{ResponseHead, Version};
 
-use super::{Series, Then, patience, series};
+use super::{ConnectionState, Series, patience, series};
+use crate::client::{Failure, Outcome, Response};
+use crate::context::ProbeContext;
 use crate::finding::{Finding, Verdict};
-use crate::patient::Patient;
 use crate::report::time;
-use crate::wire::{Failure, Outcome, Response};
 
 /// Whether a connection is kept, and what it costs if not.
 pub(super) const REUSE: &str = "persistence.reuse";
@@ -22,8 +22,8 @@ const REQUESTS: usize = 3;
 /// Opening a connection within a machine takes less than this. What costs more is worth a word.
 const CHEAP: Duration = Duration::from_millis(1);
 
-/// What was found, and what later steps go by.
-pub(super) struct Kept {
+/// What was found about keep-alive, and what later steps go by.
+pub(super) struct KeepAlive {
     pub(super) findings: Vec<Finding>,
     /// Seconds of `Keep-Alive: timeout=`.
     pub(super) promised: Option<u64>,
@@ -35,13 +35,13 @@ pub(super) struct Kept {
     pub(super) silent: bool,
 }
 
-pub(super) async fn examine(patient: &Patient) -> Kept {
-    let asks = vec![patient.ask(); REQUESTS];
-    let once = match asked(patient, &asks).await {
+pub(super) async fn examine(context: &ProbeContext) -> KeepAlive {
+    let asks = vec![context.ordinary_request(); REQUESTS];
+    let once = match asked(context, &asks).await {
         Ok(series) => series,
         Err(failure) => {
             let unknown = |id| Finding::unknown(id, failure.to_string());
-            return Kept {
+            return KeepAlive {
                 findings: vec![unknown(REUSE), unknown(ANNOUNCED)],
                 promised: None,
                 stalls: false,
@@ -50,14 +50,14 @@ pub(super) async fn examine(patient: &Patient) -> Kept {
             };
         }
     };
-    let cheapest = cheapest(patient, once.opening).await;
+    let cheapest = cheapest(context, once.opening).await;
     let judged =
-        |series: &Series| vec![reuse(series, cheapest, patient.target.is_encrypted()), announced(series)];
+        |series: &Series| vec![reuse(series, cheapest, context.target.is_encrypted()), announced(series)];
     let mut findings = judged(&once);
     let is_bad = |finding: &Finding| finding.verdict == Verdict::Bad;
     if findings.iter().any(is_bad) {
         // A worker that is replaced closes a connection once; what is wrong with the server happens again.
-        if let Ok(again) = asked(patient, &asks).await {
+        if let Ok(again) = asked(context, &asks).await {
             let again = judged(&again);
             if again.iter().zip(&findings).any(|(now, then)| is_bad(then) && !is_bad(now)) {
                 findings = again;
@@ -73,19 +73,19 @@ pub(super) async fn examine(patient: &Patient) -> Kept {
     };
     let silent =
         without_response.is_some() && once.last().is_some_and(|only| only.outcome == Outcome::Silence);
-    Kept { findings, promised, stalls, without_response, silent }
+    KeepAlive { findings, promised, stalls, without_response, silent }
 }
 
-async fn asked(patient: &Patient, asks: &[crate::wire::Ask]) -> Result<Series, Failure> {
-    series(patient, asks, ResponseHead::keeps_connection, patience(patient)).await
+async fn asked(context: &ProbeContext, asks: &[crate::client::Request]) -> Result<Series, Failure> {
+    series(context, asks, ResponseHead::keeps_connection, patience(context)).await
 }
 
 /// What opening a connection takes at least: the quickest of three.
-async fn cheapest(patient: &Patient, first: Duration) -> Duration {
+async fn cheapest(context: &ProbeContext, first: Duration) -> Duration {
     let mut cheapest = first;
     for _ in 0..2 {
-        if let Ok(line) = patient.line().await {
-            cheapest = cheapest.min(line.times.connect + line.times.tls);
+        if let Ok(connection) = context.connect().await {
+            cheapest = cheapest.min(connection.times.connect + connection.times.tls);
         }
     }
     cheapest
@@ -136,22 +136,22 @@ pub(super) fn announced(series: &Series) -> Finding {
     let connection = last
         .field("connection")
         .map_or_else(|| "no Connection header".to_owned(), |value| format!("Connection: {value}"));
-    match (&last.outcome, series.is_kept(), series.then) {
-        (Outcome::Complete, true, Then::Closed(after)) => {
+    match (&last.outcome, series.is_kept(), series.state) {
+        (Outcome::Complete, true, ConnectionState::Closed(after)) => {
             Finding::bad(ANNOUNCED, format!("{evidence} ({connection}), but closed {} later", time(after)))
                 .costs(
                     "the next request on such a connection is lost: an error, or a retry where one is safe",
                 )
         }
-        (Outcome::Complete, false, Then::Open(after)) => Finding::bad(
+        (Outcome::Complete, false, ConnectionState::Open(after)) => Finding::bad(
             ANNOUNCED,
             format!("{evidence} ({connection}), but still open {} later", time(after)),
         )
         .costs(format!("more than {} for every client that waits for the close", time(after))),
-        (Outcome::Complete, true, Then::Open(_)) => {
+        (Outcome::Complete, true, ConnectionState::Open(_)) => {
             Finding::good(ANNOUNCED, format!("{evidence}, persistent and kept open"))
         }
-        (Outcome::Complete, false, Then::Closed(after)) => {
+        (Outcome::Complete, false, ConnectionState::Closed(after)) => {
             Finding::good(ANNOUNCED, format!("{evidence} ({connection}), closed {} later", time(after)))
         }
         // The second or third request met a close that came while it was under way.

@@ -6,10 +6,10 @@ use keepwarm_http1::Version;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::{bytes, median};
+use crate::client::{Connection, Failure, Outcome, Request, Response, client_config};
+use crate::context::ProbeContext;
 use crate::finding::Finding;
-use crate::patient::Patient;
 use crate::report::time;
-use crate::wire::{Ask, Failure, Line, Outcome, Response, client_config};
 
 const ID: &str = "connect.reuse";
 
@@ -28,7 +28,7 @@ pub(super) struct Calls {
     pub(super) encrypted: bool,
     /// A socket of this machine, without TCP.
     pub(super) local: bool,
-    pub(super) fresh: Vec<Fresh>,
+    pub(super) fresh: Vec<NewConnectionCall>,
     /// How long the responses took on a connection that was there.
     pub(super) kept: Vec<Duration>,
     pub(super) reuse: Reuse,
@@ -36,7 +36,7 @@ pub(super) struct Calls {
 
 /// A call on a new connection.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Fresh {
+pub(super) struct NewConnectionCall {
     pub(super) connect: Duration,
     pub(super) tls: Duration,
     pub(super) response: Duration,
@@ -59,50 +59,50 @@ pub(super) enum Reuse {
     Unclear(String),
 }
 
-pub(super) async fn ask(patient: &Patient) -> Calls {
+pub(super) async fn ask(context: &ProbeContext) -> Calls {
     let mut calls = Calls {
-        encrypted: patient.target.is_encrypted(),
-        local: patient.target.socket.is_some(),
+        encrypted: context.target.is_encrypted(),
+        local: context.target.socket.is_some(),
         fresh: Vec::new(),
         kept: Vec::new(),
         reuse: Reuse::Unclear("no request was sent".to_owned()),
     };
-    let samples = match patient.first.took {
+    let samples = match context.first.took {
         quick if quick < SLOW => SAMPLES,
         slow if slow < SLOW * 5 => FEWER,
         _ => 1,
     };
     for sample in 0..samples {
-        let line = match fresh_line(patient).await {
-            Ok((line, fresh)) => (line, fresh),
+        let connection = match fresh_line(context).await {
+            Ok((connection, fresh)) => (connection, fresh),
             Err(failure) => {
                 calls.reuse = Reuse::Unclear(failure.to_string());
                 break;
             }
         };
-        let (mut line, mut fresh) = line;
-        let ask = patient.ask();
-        let response = patient.exchange(&mut line, &ask).await;
+        let (mut connection, mut fresh) = connection;
+        let request = context.ordinary_request();
+        let response = context.exchange(&mut connection, &request).await;
         if !response.is_complete() {
-            calls.reuse = Reuse::Unclear(format!("{}: {}", ask.line(), response.words()));
+            calls.reuse = Reuse::Unclear(format!("{}: {}", request.line(), response.words()));
             break;
         }
         fresh.response = response.took;
         calls.fresh.push(fresh);
         // What the first connection shows counts when a second one shows it, too.
         if calls.kept.is_empty() && sample < FEWER {
-            calls.reuse = again(patient, &mut line, &response, samples, &mut calls.kept).await;
+            calls.reuse = again(context, &mut connection, &response, samples, &mut calls.kept).await;
         }
     }
-    if let (Reuse::Never(how), Some(status @ 400..)) = (&calls.reuse, patient.first.status()) {
+    if let (Reuse::Never(how), Some(status @ 400..)) = (&calls.reuse, context.first.status()) {
         // Some servers close behind whatever went wrong, and keep the connection otherwise.
         calls.reuse = Reuse::Unclear(format!(
             "a response with {status} closes its connection ({how}); a path with a successful response may not"
         ));
     }
     if let Reuse::Never(how) = &calls.reuse
-        && patient.ask().method() != "HEAD"
-        && bare_is_kept(patient).await
+        && context.ordinary_request().method() != "HEAD"
+        && bare_is_kept(context).await
     {
         calls.reuse = Reuse::NotHere(how.clone());
     }
@@ -110,27 +110,27 @@ pub(super) async fn ask(patient: &Patient) -> Calls {
 }
 
 /// A connection as a client makes it that knows nothing of any before: without a session to resume.
-async fn fresh_line(patient: &Patient) -> Result<(Line, Fresh), Failure> {
-    let config = match &patient.trust {
-        Some(trust) => Some(client_config(trust)?),
+async fn fresh_line(context: &ProbeContext) -> Result<(Connection, NewConnectionCall), Failure> {
+    let config = match &context.tls_settings {
+        Some(tls_settings) => Some(client_config(tls_settings)?),
         None => None,
     };
     let before = processor_time();
-    let line = patient.line_with(config).await?;
-    let fresh = Fresh {
-        connect: line.times.connect,
-        tls: line.times.tls,
+    let connection = context.connect_with(config).await?;
+    let fresh = NewConnectionCall {
+        connect: connection.times.connect,
+        tls: connection.times.tls,
         response: Duration::ZERO,
         cpu: processor_time().saturating_sub(before),
-        handshake: line.handshake.as_ref().map_or(0, |handshake| handshake.received as u64),
+        handshake: connection.handshake.as_ref().map_or(0, |handshake| handshake.received as u64),
     };
-    Ok((line, fresh))
+    Ok((connection, fresh))
 }
 
 /// Asks again on the same connection.
 async fn again(
-    patient: &Patient,
-    line: &mut Line,
+    context: &ProbeContext,
+    connection: &mut Connection,
     first: &Response,
     samples: usize,
     kept: &mut Vec<Duration>,
@@ -138,9 +138,9 @@ async fn again(
     if let Some(how) = announced(first) {
         return Reuse::Never(how);
     }
-    let patience = patient.settings.timeout.min(Duration::from_secs(2) + first.took * 4);
+    let patience = context.settings.timeout.min(Duration::from_secs(2) + first.took * 4);
     for _ in 0..samples {
-        let response = patient.exchange_within(line, &patient.ask(), patience).await;
+        let response = context.exchange_within(connection, &context.ordinary_request(), patience).await;
         if !response.is_complete() {
             if !kept.is_empty() {
                 break;
@@ -174,13 +174,13 @@ fn announced(response: &Response) -> Option<String> {
 }
 
 /// Whether a connection is kept behind a response that has no body.
-async fn bare_is_kept(patient: &Patient) -> bool {
-    let ask: Ask = patient.ask_by("HEAD");
-    let Ok((mut line, first)) = patient.once(&ask).await else { return false };
+async fn bare_is_kept(context: &ProbeContext) -> bool {
+    let request: Request = context.request_by("HEAD");
+    let Ok((mut connection, first)) = context.once(&request).await else { return false };
     if !first.is_complete() || announced(&first).is_some() {
         return false;
     }
-    patient.exchange_within(&mut line, &ask, patient.settings.timeout).await.is_complete()
+    context.exchange_within(&mut connection, &request, context.settings.timeout).await.is_complete()
 }
 
 fn processor_time() -> Duration {
@@ -217,7 +217,7 @@ pub(super) fn judge(calls: &Calls) -> Finding {
 }
 
 fn measured(calls: &Calls) -> String {
-    let of = |part: fn(&Fresh) -> Duration| median(calls.fresh.iter().map(part));
+    let of = |part: fn(&NewConnectionCall) -> Duration| median(calls.fresh.iter().map(part));
     let whole = of(|fresh| fresh.connect + fresh.tls + fresh.response);
     let tls = match calls.encrypted {
         true => format!(", TLS {}", time(of(|fresh| fresh.tls))),
@@ -267,7 +267,7 @@ mod tests {
     fn calls(encrypted: bool, connect: u64, reuse: Reuse) -> Calls {
         let ms = Duration::from_millis;
         let tls = if encrypted { ms(30) } else { Duration::ZERO };
-        let fresh = Fresh {
+        let fresh = NewConnectionCall {
             connect: Duration::from_micros(connect),
             tls,
             response: ms(2),

@@ -1,4 +1,4 @@
-//! The server under examination, once it has been reached: what every probe is given.
+//! What every probe is given, once the server has been reached.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use std::time::Duration;
 use rustls::ClientConfig;
 
 use crate::budget::{Budget, CONNECTIONS};
+use crate::client::{Connection, Failure, Outcome, PeerAddress, Request, Response, TlsSettings};
 use crate::examine::Watcher;
 use crate::server::Server;
 use crate::settings::Settings;
 use crate::target::Target;
-use crate::wire::{Ask, Failure, Line, Outcome, Peer, Response, Trust};
 
-/// The server under examination, and how to ask it.
+/// What a probe works with: the target, the settings, the first response, and connections within the budget.
 ///
-/// [`once`](Self::once) asks on a new connection; [`line`](Self::line) opens one, and [`exchange`](Self::exchange) asks on it, again and again. What a probe
-/// sends by hand goes through [`Line::begin`], [`Line::send`] and [`Line::read_response`], after [`Budget::request`].
-pub struct Patient {
+/// [`once`](Self::once) asks on a new connection; [`connect`](Self::connect) opens one, and [`exchange`](Self::exchange) asks on it, again and again. What a probe
+/// sends by hand goes through [`Connection::begin`], [`Connection::send`] and [`Connection::read_response`], after [`Budget::request`].
+pub struct ProbeContext {
     /// What is examined.
     pub target: Target,
     /// How.
@@ -32,10 +32,10 @@ pub struct Patient {
     /// What may be asked.
     pub budget: Arc<Budget>,
     /// Whom TLS believes, where there is TLS.
-    pub(crate) trust: Option<Trust>,
+    pub(crate) tls_settings: Option<TlsSettings>,
     pub(crate) tls: Option<Arc<ClientConfig>>,
     pub(crate) watcher: Arc<dyn Watcher>,
-    pub(crate) lines: AtomicU64,
+    pub(crate) connections: AtomicU64,
     /// Requests and connections, one after the other, to which nothing came for as long as a step may take.
     pub(crate) silences: AtomicU32,
 }
@@ -46,43 +46,47 @@ const GONE: u32 = 5;
 /// So long a server that is gone is waited for on the connections that are there still.
 const LAST: Duration = Duration::from_millis(250);
 
-impl Patient {
+impl ProbeContext {
     /// A new connection.
     ///
     /// # Errors
     /// Why there is none.
-    pub async fn line(&self) -> Result<Line, Failure> {
-        self.line_with(self.tls.clone()).await
+    pub async fn connect(&self) -> Result<Connection, Failure> {
+        self.connect_with(self.tls.clone()).await
     }
 
     /// A new connection with other settings of TLS than the usual.
     ///
     /// # Errors
     /// Why there is none.
-    pub async fn line_with(&self, tls: Option<Arc<ClientConfig>>) -> Result<Line, Failure> {
-        self.line_to(&self.peer()?, tls).await
+    pub async fn connect_with(&self, tls: Option<Arc<ClientConfig>>) -> Result<Connection, Failure> {
+        self.connect_to(&self.peer()?, tls).await
     }
 
     /// A new connection to one of the addresses.
     ///
     /// # Errors
     /// Why there is none.
-    pub(crate) async fn line_to(&self, peer: &Peer, tls: Option<Arc<ClientConfig>>) -> Result<Line, Failure> {
+    pub(crate) async fn connect_to(
+        &self,
+        peer: &PeerAddress,
+        tls: Option<Arc<ClientConfig>>,
+    ) -> Result<Connection, Failure> {
         if self.is_gone() {
             return Err(Failure::Gone(GONE));
         }
-        let number = self.lines.fetch_add(1, Ordering::Relaxed) + 1;
-        let dial = Dial {
+        let number = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
+        let connector = Connector {
             target: &self.target,
             settings: &self.settings,
             budget: &self.budget,
             watcher: &self.watcher,
         };
-        let line = dial.line(peer, tls, number).await;
-        if matches!(line, Err(Failure::TimedOut(..))) {
+        let connection = connector.connect(peer, tls, number).await;
+        if matches!(connection, Err(Failure::TimedOut(..))) {
             self.silences.fetch_add(1, Ordering::Relaxed);
         }
-        line
+        connection
     }
 
     /// Whether the server, which did answer once, says nothing any more.
@@ -95,10 +99,10 @@ impl Patient {
         self.silences.store(GONE, Ordering::Relaxed);
     }
 
-    fn peer(&self) -> Result<Peer, Failure> {
+    fn peer(&self) -> Result<PeerAddress, Failure> {
         match (&self.target.socket, self.addresses.first()) {
-            (Some(path), _) => Ok(Peer::Unix(path.clone())),
-            (None, Some(&address)) => Ok(Peer::Tcp(address)),
+            (Some(path), _) => Ok(PeerAddress::Unix(path.clone())),
+            (None, Some(&address)) => Ok(PeerAddress::Tcp(address)),
             (None, None) => Err(Failure::no_address(&self.target.host)),
         }
     }
@@ -112,44 +116,49 @@ impl Patient {
 
     /// The ordinary request: the method and the path that were chosen, HTTP/1.1, kept.
     #[must_use]
-    pub fn ask(&self) -> Ask {
-        self.ask_by(&self.settings.method)
+    pub fn ordinary_request(&self) -> Request {
+        self.request_by(&self.settings.method)
     }
 
     /// A request by another method, for the same path.
     #[must_use]
-    pub fn ask_by(&self, method: &str) -> Ask {
-        ask(&self.target, &self.settings, method)
+    pub fn request_by(&self, method: &str) -> Request {
+        request_for(&self.target, &self.settings, method)
     }
 
     /// Asks on a connection, and waits for the whole response as long as a step may take.
-    pub async fn exchange(&self, line: &mut Line, ask: &Ask) -> Response {
-        self.exchange_within(line, ask, self.settings.timeout).await
+    pub async fn exchange(&self, connection: &mut Connection, request: &Request) -> Response {
+        self.exchange_within(connection, request, self.settings.timeout).await
     }
 
     /// The same, for so long at most.
-    pub async fn exchange_within(&self, line: &mut Line, ask: &Ask, within: Duration) -> Response {
-        self.request(line, ask).await;
-        self.read_response_until(line, within, |_| false).await
+    pub async fn exchange_within(
+        &self,
+        connection: &mut Connection,
+        request: &Request,
+        within: Duration,
+    ) -> Response {
+        self.send_request(connection, request).await;
+        self.read_response_until(connection, within, |_| false).await
     }
 
     /// Sends a request, and nothing more.
-    pub(crate) async fn request(&self, line: &mut Line, ask: &Ask) {
+    pub(crate) async fn send_request(&self, connection: &mut Connection, request: &Request) {
         self.budget.request().await;
-        line.begin(ask);
+        connection.begin(request);
         // A server may respond, and close, before it has everything: what it said is looked at either way.
-        let _ = line.send(&ask.bytes()).await;
+        let _ = connection.send(&request.bytes()).await;
     }
 
     /// Waits for the response to it, or for enough of it.
     pub(crate) async fn read_response_until(
         &self,
-        line: &mut Line,
+        connection: &mut Connection,
         within: Duration,
         enough: impl Fn(&Response) -> bool,
     ) -> Response {
         let within = if self.is_gone() { within.min(LAST) } else { within };
-        let response = line.read_response_until(within, &enough).await;
+        let response = connection.read_response_until(within, &enough).await;
         match response.outcome {
             Outcome::Silence if enough(&response) => self.silences.store(0, Ordering::Relaxed),
             Outcome::Silence if within >= self.settings.timeout => {
@@ -165,47 +174,47 @@ impl Patient {
     ///
     /// # Errors
     /// Why there is no connection.
-    pub async fn once(&self, ask: &Ask) -> Result<(Line, Response), Failure> {
-        let mut line = self.line().await?;
-        let response = self.exchange(&mut line, ask).await;
-        Ok((line, response))
+    pub async fn once(&self, request: &Request) -> Result<(Connection, Response), Failure> {
+        let mut connection = self.connect().await?;
+        let response = self.exchange(&mut connection, request).await;
+        Ok((connection, response))
     }
 }
 
-/// What a connection needs to know before there is a patient.
-pub(crate) struct Dial<'a> {
+/// Opens connections to a target within the budget; used before there is a [`ProbeContext`], too.
+pub(crate) struct Connector<'a> {
     pub(crate) target: &'a Target,
     pub(crate) settings: &'a Settings,
     pub(crate) budget: &'a Budget,
     pub(crate) watcher: &'a Arc<dyn Watcher>,
 }
 
-impl Dial<'_> {
+impl Connector<'_> {
     /// A connection within the budget.
-    pub(crate) async fn line(
+    pub(crate) async fn connect(
         &self,
-        peer: &Peer,
+        peer: &PeerAddress,
         tls: Option<Arc<ClientConfig>>,
         number: u64,
-    ) -> Result<Line, Failure> {
+    ) -> Result<Connection, Failure> {
         let permit = self.budget.connection().await;
         if permit.is_none() {
             return Err(Failure::Network(format!("all {CONNECTIONS} connections are in use")));
         }
         let tls = tls.map(|config| (self.target.host.as_str(), config));
-        Line::open(peer, tls, self.settings.timeout, number, Arc::clone(self.watcher), permit).await
+        Connection::open(peer, tls, self.settings.timeout, number, Arc::clone(self.watcher), permit).await
     }
 }
 
 /// A request for the target's path, with the fields a well-behaved client sends and those that were given.
-pub(crate) fn ask(target: &Target, settings: &Settings, method: &str) -> Ask {
+pub(crate) fn request_for(target: &Target, settings: &Settings, method: &str) -> Request {
     let fields = vec![
         ("Host".to_owned(), target.authority()),
         ("User-Agent".to_owned(), concat!("keepwarm-check/", env!("CARGO_PKG_VERSION")).to_owned()),
         ("Accept".to_owned(), "*/*".to_owned()),
     ];
-    let ask = Ask::new(method, &target.path, fields);
+    let request = Request::new(method, &target.path, fields);
     // A POST without a body is no ordinary one.
-    let ask = if method == "POST" { ask.body(&settings.body) } else { ask };
-    settings.headers.iter().fold(ask, |ask, (name, value)| ask.field(name, value))
+    let request = if method == "POST" { request.body(&settings.body) } else { request };
+    settings.headers.iter().fold(request, |request, (name, value)| request.field(name, value))
 }

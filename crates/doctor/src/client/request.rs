@@ -2,7 +2,7 @@
 
 /// A request: built field by field, sent as it is, whole or in parts.
 #[derive(Debug, Clone)]
-pub struct Ask {
+pub struct Request {
     method: String,
     target: String,
     version: &'static str,
@@ -10,7 +10,7 @@ pub struct Ask {
     body: Vec<u8>,
 }
 
-impl Ask {
+impl Request {
     /// A request of HTTP/1.1 with these fields.
     #[must_use]
     pub fn new(method: &str, target: &str, fields: Vec<(String, String)>) -> Self {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use http::StatusCode;
 use keepwarm_http1::{Event, Fault, Fields, ResponseHead};
 
-use super::{Line, Read};
+use super::{Connection, Read};
 
 /// Of a body so much is kept; the rest is counted.
 const KEPT: usize = 64 * 1024;
@@ -16,7 +16,7 @@ const LONGEST: u64 = 32 * 1024 * 1024;
 /// Informational responses before a final one, at most: `curl` and browsers stop at fewer.
 const INFORMATIONAL: usize = 1000;
 
-/// What came back. All times count from when [`Line::read_response`] was called.
+/// What came back. All times count from when [`Connection::read_response`] was called.
 #[derive(Debug, Clone)]
 pub struct Response {
     /// The 1xx responses before the final one.
@@ -34,7 +34,7 @@ pub struct Response {
     /// The trailer section as it came, behind the line of the last chunk where both came together.
     pub trailer_block: Vec<u8>,
     /// Every read that brought bytes.
-    pub seen: Vec<Seen>,
+    pub reads: Vec<TimedRead>,
     /// How it ended.
     pub outcome: Outcome,
     /// When it ended.
@@ -52,9 +52,9 @@ pub struct Informational {
     pub fields: Fields,
 }
 
-/// A read that brought bytes.
+/// A read that brought bytes, and when.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen {
+pub struct TimedRead {
     /// When.
     pub at: Duration,
     /// How many.
@@ -103,14 +103,14 @@ impl Response {
     /// When the first byte came.
     #[must_use]
     pub fn first_byte(&self) -> Option<Duration> {
-        self.seen.first().map(|seen| seen.at)
+        self.reads.first().map(|read| read.at)
     }
 
     /// In a few words, for evidence: `200 after 3.2 ms`, `nothing within 5.0 s`.
     #[must_use]
     pub fn words(&self) -> String {
         let after = crate::report::time(self.took);
-        let bytes: usize = self.seen.iter().map(|seen| seen.bytes).sum();
+        let bytes: usize = self.reads.iter().map(|read| read.bytes).sum();
         let status = self.status().map(|status| status.to_string());
         let came = match (&status, self.informational.len(), bytes) {
             (Some(status), ..) => status.clone(),
@@ -135,7 +135,7 @@ impl Response {
     }
 }
 
-impl Line {
+impl Connection {
     /// Reads the response to the request begun last, until it is complete, for so long at most. After [`Outcome::Silence`] it can be called again for the
     /// rest of the same response.
     pub async fn read_response(&mut self, within: Duration) -> Response {
@@ -157,7 +157,7 @@ impl Line {
             body_len: 0,
             trailers: Fields::new(),
             trailer_block: Vec::new(),
-            seen: Vec::new(),
+            reads: Vec::new(),
             outcome: Outcome::Complete,
             took: Duration::ZERO,
         };
@@ -177,7 +177,7 @@ impl Line {
             match self.read(left).await {
                 Read::Bytes(bytes) => {
                     received += bytes as u64;
-                    response.seen.push(Seen { at: begun.elapsed(), bytes });
+                    response.reads.push(TimedRead { at: begun.elapsed(), bytes });
                 }
                 Read::Silence => break Outcome::Silence,
                 Read::Reset => break Outcome::Reset,
@@ -258,7 +258,7 @@ impl Response {
             body_len: 0,
             trailers: Fields::new(),
             trailer_block: Vec::new(),
-            seen: vec![Seen { at: Duration::from_millis(1), bytes: 100 }],
+            reads: vec![TimedRead { at: Duration::from_millis(1), bytes: 100 }],
             outcome: Outcome::Complete,
             took: Duration::from_millis(1),
         }
