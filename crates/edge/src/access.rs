@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use keepwarm_http1::Version;
 use keepwarm_net::{Fate, Outcome, Request, thread_index};
-use keepwarm_telemetry::meters::{self, Finished, Parts, RouteMeter};
+use keepwarm_telemetry::meters::{self, FinishedRequest, RequestPhases, RouteMeter};
 use keepwarm_telemetry::{AccessRecord, Format, RequestId, Sink, stalls};
 
 /// Where and how requests are recorded.
@@ -51,12 +51,12 @@ impl AccessLog {
 /// Counts a request: a few stores to cells of this thread.
 pub(crate) fn measure(request: &Request, outcome: &Outcome) {
     static UNROUTED: LazyLock<&'static RouteMeter> = LazyLock::new(|| meters::route("", ""));
-    let parts = request.times.map(|times| Parts {
+    let phases = request.times.map(|times| RequestPhases {
         queue: times.queue,
         app: times.app,
         write: outcome.elapsed.saturating_sub(times.read + times.queue + times.app),
     });
-    let finished = Finished { status: outcome.status, elapsed: outcome.elapsed, parts };
+    let finished = FinishedRequest { status: outcome.status, elapsed: outcome.elapsed, phases };
     let meter = request.meter.unwrap_or_else(|| *UNROUTED);
     meter.count(thread_index(), &finished);
     // Only what an app has answered says anything about the app.

@@ -25,17 +25,18 @@ impl Cell {
 
 /// A `T` for each data-plane thread, each on cache lines of its own.
 #[derive(Debug)]
-pub struct PerThread<T>(Box<[Apart<T>]>);
+pub struct PerThread<T>(Box<[CachePadded<T>]>);
 
+/// A value on cache lines of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Apart<T>(T);
+struct CachePadded<T>(T);
 
 impl<T: Default> PerThread<T> {
     /// As many as [`set_threads`] has said.
     #[must_use]
     pub fn new() -> Self {
-        Self((0..THREADS.load(Ordering::Relaxed).max(1)).map(|_| Apart::default()).collect())
+        Self((0..THREADS.load(Ordering::Relaxed).max(1)).map(|_| CachePadded::default()).collect())
     }
 }
 
@@ -96,16 +97,16 @@ impl Histogram {
     }
 }
 
-/// Histograms of several threads together.
+/// The sum of the histograms of several threads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Times {
+pub struct HistogramTotals {
     /// How many, by the bounds of [`BOUNDS_US`]; the last has no bound. Not cumulative.
     pub buckets: [u64; BUCKETS],
     /// Of all, in nanoseconds.
     pub sum_ns: u64,
 }
 
-impl Times {
+impl HistogramTotals {
     /// Adds what a histogram has.
     pub fn add(&mut self, histogram: &Histogram) {
         self.buckets.iter_mut().zip(&histogram.buckets).for_each(|(sum, cell)| *sum += cell.value());
@@ -153,10 +154,10 @@ mod tests {
         for (micros, bucket) in
             [(0, 0), (500, 0), (501, 1), (1_000, 1), (5_000, 3), (60_000_000, 15), (60_000_001, 16)]
         {
-            let mut before = Times::default();
+            let mut before = HistogramTotals::default();
             before.add(&histogram);
             histogram.observe(Duration::from_micros(micros));
-            let mut after = Times::default();
+            let mut after = HistogramTotals::default();
             after.add(&histogram);
             assert_eq!(after.buckets[bucket], before.buckets[bucket] + 1, "{micros}");
             assert_eq!(after.sum_ns, before.sum_ns + micros * 1000);
@@ -166,7 +167,7 @@ mod tests {
 
     #[test]
     fn quantiles_lie_between_the_bounds_of_their_buckets() {
-        let mut times = Times::default();
+        let mut times = HistogramTotals::default();
         assert_eq!(times.quantile(500), None);
         // 90 from 1 to 2.5 ms, 9 from 50 to 100 ms, one beyond 60 s.
         (times.buckets[2], times.buckets[7], times.buckets[16]) = (90, 9, 1);

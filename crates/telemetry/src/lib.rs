@@ -3,6 +3,7 @@
 //! Nothing here blocks the thread that has something to say: lines go into memory, and a thread of each output writes them ([`Sink`]).
 
 pub mod access;
+pub mod app_output;
 pub mod cells;
 pub mod connections;
 pub mod counters;
@@ -10,7 +11,6 @@ pub mod escape;
 pub mod log;
 pub mod meters;
 pub mod panics;
-pub mod printed;
 mod request_id;
 pub mod sink;
 pub mod stack;

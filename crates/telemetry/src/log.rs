@@ -17,7 +17,7 @@ use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
 use crate::escape::{push_json, push_readable};
-use crate::{Format, Output, Sink, printed, timestamp};
+use crate::{Format, Output, Sink, app_output, timestamp};
 
 /// Sends what the process reports, at `level` and above, to `output`. Once in a process. Gives the sink, for [`Sink::flush`] and [`Sink::reopen`].
 ///
@@ -33,20 +33,21 @@ pub fn init(format: Format, level: Level, output: Output) -> io::Result<Sink> {
     };
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let sink = Sink::open(output, format)?;
-    let log = Log { sink: sink.clone(), format, level: level.into(), colour: terminal && !no_color };
+    let log =
+        LogSubscriber { sink: sink.clone(), format, level: level.into(), colour: terminal && !no_color };
     tracing::subscriber::set_global_default(log).map_err(io::Error::other)?;
     Ok(sink)
 }
 
 /// Writes events as lines.
-struct Log {
+struct LogSubscriber {
     sink: Sink,
     format: Format,
     level: LevelFilter,
     colour: bool,
 }
 
-impl Subscriber for Log {
+impl Subscriber for LogSubscriber {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.is_event() && *metadata.level() <= self.level
     }
@@ -73,11 +74,11 @@ impl Subscriber for Log {
     fn exit(&self, _span: &span::Id) {}
 }
 
-impl Log {
+impl LogSubscriber {
     /// Formats first and appends then, since formatting runs code of others.
     fn write(&self, event: &Event<'_>, line: &mut Line) {
         let metadata = event.metadata();
-        line.clear(self.format, metadata.target() == printed::TARGET);
+        line.clear(self.format, metadata.target() == app_output::TARGET);
         event.record(line);
         let time = timestamp(SystemTime::now());
         let level = *metadata.level();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::cells::{Cell, Histogram, PerThread, Times};
+use crate::cells::{Cell, Histogram, HistogramTotals, PerThread};
 
 /// Classes of statuses, as they are counted: `none` is a connection that ended before a response.
 pub const CLASSES: [&str; 6] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];
@@ -29,20 +29,20 @@ struct RouteCells {
     write: Histogram,
 }
 
-/// One request that is over.
+/// A request that has ended.
 #[derive(Debug, Clone, Copy)]
-pub struct Finished {
+pub struct FinishedRequest {
     /// The status; 0: none was sent.
     pub status: u16,
     /// From the first byte of the head to the last byte of the response taken by the socket.
     pub elapsed: Duration,
     /// Where that went, when an app had it.
-    pub parts: Option<Parts>,
+    pub phases: Option<RequestPhases>,
 }
 
 /// Where the time of a request went.
 #[derive(Debug, Clone, Copy)]
-pub struct Parts {
+pub struct RequestPhases {
     /// It waited for a worker.
     pub queue: Duration,
     /// A worker had it.
@@ -57,27 +57,27 @@ pub struct RouteTotals {
     /// Requests by [`CLASSES`].
     pub classes: [u64; CLASSES.len()],
     /// Whole times.
-    pub duration: Times,
+    pub duration: HistogramTotals,
     /// Times in the queue.
-    pub queue: Times,
+    pub queue: HistogramTotals,
     /// Times in the app.
-    pub app: Times,
+    pub app: HistogramTotals,
     /// Times of the writes.
-    pub write: Times,
+    pub write: HistogramTotals,
 }
 
 impl RouteMeter {
     /// Counts a request; on the data-plane thread of this index only.
-    pub fn count(&self, thread: usize, request: &Finished) {
+    pub fn count(&self, thread: usize, request: &FinishedRequest) {
         let cells = self.threads.of(thread);
         if let Some(class) = cells.classes.get(class_of(request.status)) {
             class.add(1);
         }
         cells.duration.observe(request.elapsed);
-        if let Some(parts) = &request.parts {
-            cells.queue.observe(parts.queue);
-            cells.app.observe(parts.app);
-            cells.write.observe(parts.write);
+        if let Some(phases) = &request.phases {
+            cells.queue.observe(phases.queue);
+            cells.app.observe(phases.app);
+            cells.write.observe(phases.write);
         }
     }
 
@@ -227,7 +227,7 @@ mod tests {
     fn statuses_are_counted_by_class() {
         let meter = route("classes", "/*");
         for status in [0, 101, 200, 299, 404, 503, 600, 999] {
-            meter.count(0, &Finished { status, elapsed: Duration::from_millis(1), parts: None });
+            meter.count(0, &FinishedRequest { status, elapsed: Duration::from_millis(1), phases: None });
         }
         let totals = meter.totals();
         assert_eq!(totals.classes, [1, 1, 2, 0, 1, 3]);

@@ -113,14 +113,14 @@ pub fn catch<R>(f: impl FnOnce() -> R) -> Result<R, Panic> {
 
 /// A future, or the panic of its first poll that panicked. It is pinned by the caller, so that it is not moved, and has its place in memory once.
 #[derive(Debug)]
-pub struct Caught<'f, F>(Pin<&'f mut F>);
+pub struct CatchUnwind<'f, F>(Pin<&'f mut F>);
 
 /// Runs a future to its end or its panic (see [`catch`]).
-pub fn caught<F: Future>(future: Pin<&mut F>) -> Caught<'_, F> {
-    Caught(future)
+pub fn caught<F: Future>(future: Pin<&mut F>) -> CatchUnwind<'_, F> {
+    CatchUnwind(future)
 }
 
-impl<F: Future> Future for Caught<'_, F> {
+impl<F: Future> Future for CatchUnwind<'_, F> {
     type Output = Result<F::Output, Panic>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {

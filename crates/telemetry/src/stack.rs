@@ -14,7 +14,7 @@ pub(crate) fn here(below: &[&str]) -> String {
         addresses.push(frame.ip() as usize);
         addresses.len() < MOST_FRAMES
     });
-    let calls: Vec<Call> = addresses.iter().flat_map(|address| calls_at(*address)).collect();
+    let calls: Vec<StackFrame> = addresses.iter().flat_map(|address| calls_at(*address)).collect();
     let begin = calls.iter().rposition(|call| below.iter().any(|name| call.name.contains(name)));
     line(calls.get(begin.map_or(0, |at| at + 1)..).unwrap_or_default())
 }
@@ -25,7 +25,7 @@ const MOST_FRAMES: usize = 256;
 /// The stack that consists of these return addresses, innermost first. Reads the program's debug information, which takes a tenth of a second the first time.
 #[must_use]
 pub fn describe(addresses: &[usize]) -> String {
-    let calls: Vec<Call> = addresses.iter().flat_map(|address| calls_at(*address)).collect();
+    let calls: Vec<StackFrame> = addresses.iter().flat_map(|address| calls_at(*address)).collect();
     // Above what was interrupted stand the handler, and the frame that the kernel has put there.
     let begin = calls
         .iter()
@@ -33,7 +33,8 @@ pub fn describe(addresses: &[usize]) -> String {
     line(calls.get(begin.map_or(0, |at| at + 1)..).unwrap_or_default())
 }
 
-struct Call {
+/// A function on the stack.
+struct StackFrame {
     name: String,
     /// Of the standard library or of another crate, the runtime above all: these are between all others, and tell nothing.
     is_foreign: bool,
@@ -42,7 +43,7 @@ struct Call {
 }
 
 /// What was called there; several, where the compiler has put one into the other.
-fn calls_at(address: usize) -> Vec<Call> {
+fn calls_at(address: usize) -> Vec<StackFrame> {
     let mut calls = Vec::new();
     backtrace::resolve(std::ptr::without_provenance_mut::<c_void>(address), |symbol| {
         let name = symbol.name().map_or_else(|| format!("{address:#x}"), |name| format!("{name:#}"));
@@ -50,10 +51,10 @@ fn calls_at(address: usize) -> Vec<Call> {
             (Some(file), Some(line)) => (format!("{}:{line}", short(file)), is_foreign(file)),
             _ => (String::new(), !name.contains("keepwarm")),
         };
-        calls.push(Call { name, is_foreign, place });
+        calls.push(StackFrame { name, is_foreign, place });
     });
     if calls.is_empty() {
-        calls.push(Call { name: format!("{address:#x}"), is_foreign: true, place: String::new() });
+        calls.push(StackFrame { name: format!("{address:#x}"), is_foreign: true, place: String::new() });
     }
     calls
 }
@@ -64,9 +65,9 @@ fn short(file: &Path) -> String {
     parts.get(parts.len().saturating_sub(3)..).unwrap_or_default().join("/")
 }
 
-fn line(calls: &[Call]) -> String {
-    let ours: Vec<&Call> = calls.iter().filter(|call| !call.is_foreign).collect();
-    let shown: Vec<&Call> = if ours.is_empty() { calls.iter().collect() } else { ours };
+fn line(calls: &[StackFrame]) -> String {
+    let ours: Vec<&StackFrame> = calls.iter().filter(|call| !call.is_foreign).collect();
+    let shown: Vec<&StackFrame> = if ours.is_empty() { calls.iter().collect() } else { ours };
     let mut line = String::new();
     for call in shown.iter().take(MOST_CALLS) {
         let before = if line.is_empty() { "" } else { " < " };

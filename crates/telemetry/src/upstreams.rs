@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::cells::{Cell, Histogram, PerThread, Times};
+use crate::cells::{Cell, Histogram, HistogramTotals, PerThread};
 use crate::connections::{ConnectionCounts, ConnectionTotals};
 use crate::meters::CLASSES;
 
@@ -24,11 +24,12 @@ pub struct EndpointMeter {
     pub endpoint: Box<str>,
     /// The connections to it.
     pub connections: ConnectionCounts,
-    threads: PerThread<Cells>,
+    threads: PerThread<EndpointCells>,
 }
 
+/// One thread's part of an [`EndpointMeter`].
 #[derive(Debug, Default)]
-struct Cells {
+struct EndpointCells {
     classes: [Cell; CLASSES.len()],
     duration: Histogram,
     first_byte: Histogram,
@@ -64,9 +65,9 @@ pub struct EndpointTotals {
     /// Calls by [`CLASSES`].
     pub classes: [u64; CLASSES.len()],
     /// Whole times.
-    pub duration: Times,
+    pub duration: HistogramTotals,
     /// Times until the head of the response.
-    pub first_byte: Times,
+    pub first_byte: HistogramTotals,
     /// Calls on a connection that was kept.
     pub reused: u64,
     /// Calls that waited for a new one.

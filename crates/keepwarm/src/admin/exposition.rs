@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use keepwarm_telemetry::cells::{BOUNDS_US, Times};
+use keepwarm_telemetry::cells::{BOUNDS_US, HistogramTotals};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -52,7 +52,7 @@ pub(super) struct Row {
 pub(super) enum Value {
     Count(u64),
     Amount(f64),
-    Times(Box<Times>),
+    Times(Box<HistogramTotals>),
 }
 
 /// The text.
@@ -133,7 +133,7 @@ mod tests {
 
     fn families() -> Vec<Family> {
         let row = |value| Row { labels: vec![("app", "a\"b\\".to_owned())], value };
-        let mut times = Times::default();
+        let mut times = HistogramTotals::default();
         times.buckets[1] = 2;
         times.sum_ns = 1_500_000;
         let family = |name, unit, kind, rows| Family { name, help: "Some help", unit, kind, rows };

@@ -5,7 +5,7 @@ mod upstreams;
 use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
 
-use keepwarm_telemetry::cells::Times;
+use keepwarm_telemetry::cells::HistogramTotals;
 use keepwarm_telemetry::counters;
 use keepwarm_telemetry::meters::{CLASSES, ListenerTotals, RouteTotals};
 use keepwarm_workers::supervisor::{Death, Reason, RecycleReason, WorkerState};
@@ -36,7 +36,7 @@ fn requests(status: &StatusSnapshot) -> Vec<Family> {
             Row { labels, value: Value::Count(count) }
         })
     });
-    let by_route = |times: fn(&RouteTotals) -> &Times| {
+    let by_route = |times: fn(&RouteTotals) -> &HistogramTotals| {
         let row =
             |route: &RouteStatus| Row { labels: of_route(route), value: times_of(times(&route.totals)) };
         status.routes.iter().filter(|route| times(&route.totals).count() > 0).map(row).collect()
@@ -82,13 +82,13 @@ fn of_route(route: &RouteStatus) -> Vec<(&'static str, String)> {
     vec![("app", route.app.to_owned()), ("route", route.route.to_owned())]
 }
 
-fn times_of(times: &Times) -> Value {
+fn times_of(times: &HistogramTotals) -> Value {
     Value::Times(Box::new(*times))
 }
 
 /// The routes of each app together.
-fn by_app(routes: &[RouteStatus], times: fn(&RouteTotals) -> &Times) -> Vec<Row> {
-    let mut apps: BTreeMap<&str, Times> = BTreeMap::new();
+fn by_app(routes: &[RouteStatus], times: fn(&RouteTotals) -> &HistogramTotals) -> Vec<Row> {
+    let mut apps: BTreeMap<&str, HistogramTotals> = BTreeMap::new();
     for route in routes.iter().filter(|route| times(&route.totals).count() > 0) {
         apps.entry(route.app).or_default().merge(times(&route.totals));
     }

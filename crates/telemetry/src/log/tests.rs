@@ -7,7 +7,7 @@ use crate::sink::tests::TempFile;
 fn logged(format: Format, level: Level, colour: bool, act: impl FnOnce()) -> Vec<String> {
     let file = TempFile::new();
     let sink = Sink::open(Output::File(file.path()), format).unwrap();
-    let log = Log { sink: sink.clone(), format, level: level.into(), colour };
+    let log = LogSubscriber { sink: sink.clone(), format, level: level.into(), colour };
     tracing::subscriber::with_default(log, act);
     assert!(sink.flush(Duration::from_secs(10)));
     let time = match format {
@@ -95,7 +95,7 @@ fn a_value_that_logs_while_it_is_logged_makes_two_lines() {
 #[test]
 fn what_an_app_prints_in_several_lines_is_one_record() {
     let print = || {
-        crate::printed::log(
+        crate::app_output::log(
             Level::ERROR,
             ("shop", 2, 7),
             "stderr",

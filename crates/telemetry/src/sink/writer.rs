@@ -35,15 +35,15 @@ pub(super) fn run(shared: &Shared, mut file: File) {
     }
 }
 
-/// What to do now.
-struct Order {
+/// What the writer has to do next.
+struct WriterTask {
     serves: u64,
     reopen: bool,
     close: bool,
 }
 
 /// Waits for a first line, then for others to come along with it.
-fn wait(shared: &Shared) -> Order {
+fn wait(shared: &Shared) -> WriterTask {
     shared.asleep.store(true, Ordering::SeqCst);
     let has_lines = lock(&shared.threads).iter().any(|buffer| !lock(buffer).is_empty());
     let mut queue = shared.lock_queue();
@@ -62,7 +62,7 @@ fn wait(shared: &Shared) -> Order {
         }
         queue = shared.urgent.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0;
     }
-    Order { serves: queue.asked, reopen: std::mem::take(&mut queue.reopen), close: queue.closed }
+    WriterTask { serves: queue.asked, reopen: std::mem::take(&mut queue.reopen), close: queue.closed }
 }
 
 /// Takes everything there is: full buffers first, since the lines of a thread stay in order so.

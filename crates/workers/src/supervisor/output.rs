@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tracing::Level;
 
-use keepwarm_telemetry::printed::{Records, without_marks};
+use keepwarm_telemetry::app_output::{RecordAssembler, without_marks};
 
 /// The longest line in the log, and the most that is read at once. A longer line becomes several.
 const LINE_MAX: usize = 8 * 1024;
@@ -140,7 +140,7 @@ async fn log_errors(
 async fn read(pipe: OwnedFd, source: &OutputSource, boot_output: Option<&BootOutput>) -> io::Result<()> {
     let mut pipe = Receiver::from_owned_fd(pipe)?;
     let mut lines = LineSplitter::default();
-    let mut records = Records::default();
+    let mut records = RecordAssembler::default();
     let mut whole_at = None;
     let mut bytes = vec![0; LINE_MAX];
     let tell = |level: Level, text: &[u8]| match boot_output {
@@ -177,7 +177,7 @@ async fn read(pipe: OwnedFd, source: &OutputSource, boot_output: Option<&BootOut
 
 fn log(source: &OutputSource, stream: &'static str, level: Level, text: &[u8]) {
     let OutputSource { app, worker, pid } = source;
-    keepwarm_telemetry::printed::log(level, (app, *worker, *pid), stream, text);
+    keepwarm_telemetry::app_output::log(level, (app, *worker, *pid), stream, text);
 }
 
 /// The standard error of a worker while it boots. Shared by the thread, which fills it, and the control task.

@@ -3,7 +3,7 @@
 use keepwarm_egress::{EndpointStatus, UpstreamStatus};
 use keepwarm_net::PoolTotals;
 use keepwarm_policy::breaker;
-use keepwarm_telemetry::cells::Times;
+use keepwarm_telemetry::cells::HistogramTotals;
 use keepwarm_telemetry::meters::CLASSES;
 use keepwarm_telemetry::upstreams::{EndpointMeter, EndpointTotals};
 use keepwarm_telemetry::{counters, upstreams};
@@ -67,7 +67,7 @@ fn of_meter(meter: &EndpointMeter) -> Labels {
 }
 
 fn times(meters: &[Metered]) -> [Family; 2] {
-    let rows = |times: fn(&EndpointTotals) -> &Times| -> Vec<Row> {
+    let rows = |times: fn(&EndpointTotals) -> &HistogramTotals| -> Vec<Row> {
         // Calls that came to no endpoint have no first byte.
         let known =
             meters.iter().filter(|(meter, totals)| !meter.endpoint.is_empty() || times(totals).count() > 0);

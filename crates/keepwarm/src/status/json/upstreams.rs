@@ -2,7 +2,7 @@
 
 use keepwarm_egress::{EndpointStatus, UpstreamStatus};
 use keepwarm_net::PoolTotals;
-use keepwarm_telemetry::cells::Times;
+use keepwarm_telemetry::cells::HistogramTotals;
 use keepwarm_telemetry::meters::CLASSES;
 use serde_json::{Map, Value, json};
 
@@ -81,6 +81,6 @@ fn classes(counts: [u64; CLASSES.len()]) -> Map<String, Value> {
 }
 
 /// To the microsecond: a call may take less than one thousandth.
-fn quantile(times: &Times, per_mille: u64) -> Option<f64> {
+fn quantile(times: &HistogramTotals, per_mille: u64) -> Option<f64> {
     times.quantile(per_mille).map(|time| time.as_micros() as f64 / 1e6)
 }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use keepwarm_net::{Lease, ResponsePart, SpoolError, UNSENT_ENOUGH};
-use keepwarm_telemetry::printed::{self, Records};
+use keepwarm_telemetry::app_output::{self, RecordAssembler};
 use tracing::Level;
 
 use super::super::activity::RequestSummary;
@@ -47,10 +47,10 @@ pub(super) fn run_out<C: Dialect>(
 /// Writes words of a worker to the log: what it had to say of one request is here whole.
 pub(super) fn tell(worker: &WorkerKey, words: &[u8]) {
     let WorkerKey { app, number, pid, .. } = worker;
-    let mut records = Records::default();
+    let mut records = RecordAssembler::default();
     let log = |level: Level, text: &[u8]| {
         if !text.is_empty() {
-            printed::log(level, (app, *number, *pid), "stderr", text);
+            app_output::log(level, (app, *number, *pid), "stderr", text);
         }
     };
     for line in words.split(|&byte| byte == b'\n') {

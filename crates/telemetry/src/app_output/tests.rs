@@ -3,7 +3,7 @@ use super::*;
 /// The records of these lines, when nothing pauses.
 fn records(text: &str) -> Vec<(Level, String)> {
     let mut found = Vec::new();
-    let mut records = Records::default();
+    let mut records = RecordAssembler::default();
     let mut each = |level, text: &[u8]| found.push((level, String::from_utf8_lossy(text).into_owned()));
     for line in text.lines() {
         records.line(line.as_bytes(), &mut each);

@@ -26,12 +26,12 @@ const RECORD_MAX: usize = 64 * 1024;
 /// The last byte of a line whose record continues with the next line, whatever that is.
 const CONTINUED: u8 = 0x1f;
 
-/// Puts lines together. Whoever feeds it calls [`Records::flush`] when nothing has come for a moment: only then is it known that a record is whole.
+/// Assembles the lines of an app to records. Whoever feeds it calls [`RecordAssembler::flush`] when nothing has come for a moment: only then is it known that a record is whole.
 #[derive(Debug)]
-pub struct Records {
-    /// The record so far: its lines with `\n` between them. Nothing is held while `shape` is `None`.
+pub struct RecordAssembler {
+    /// The record so far: its lines with `\n` between them. Nothing is held while `kind` is `None`.
     text: Vec<u8>,
-    shape: Option<Shape>,
+    kind: Option<RecordKind>,
     level: Level,
     /// Empty lines that came behind it: they belong to it if what follows does.
     blanks: usize,
@@ -39,9 +39,9 @@ pub struct Records {
     continued: bool,
 }
 
-/// What may follow what is held.
+/// The kind of the record so far: it decides which lines may follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shape {
+enum RecordKind {
     /// Any line: those below it that are indented.
     Line,
     /// An error of Ruby's `Logger`, whose further lines have no prefix of their own.
@@ -76,17 +76,17 @@ enum Shape {
     Whole,
 }
 
-impl Default for Records {
+impl Default for RecordAssembler {
     fn default() -> Self {
-        Self { text: Vec::new(), shape: None, level: Level::INFO, blanks: 0, continued: false }
+        Self { text: Vec::new(), kind: None, level: Level::INFO, blanks: 0, continued: false }
     }
 }
 
-impl Records {
-    /// Whether [`Records::flush`] would give anything.
+impl RecordAssembler {
+    /// Whether [`RecordAssembler::flush`] would give anything.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.shape.is_none()
+        self.kind.is_none()
     }
 
     /// Takes a line without its end; `each` gets the records that it completes.
@@ -98,7 +98,7 @@ impl Records {
         };
         let belongs = std::mem::replace(&mut self.continued, continues);
         if belongs || continues {
-            if belongs && room && self.shape.is_some() {
+            if belongs && room && self.kind.is_some() {
                 let first = self.text.split(|&byte| byte == b'\n').next().unwrap_or_default();
                 let names_error =
                     is_traceback(line) || level::is_python_group(line) || line.starts_with(b"\tfrom ");
@@ -111,11 +111,11 @@ impl Records {
                 self.level = level::of(line);
             }
             self.text.extend_from_slice(line);
-            self.shape = Some(Shape::Whole);
+            self.kind = Some(RecordKind::Whole);
             return;
         }
         if line.is_empty() {
-            if room && self.shape.is_some_and(Shape::bridges) {
+            if room && self.kind.is_some_and(RecordKind::bridges) {
                 self.blanks += 1;
             } else {
                 self.flush(&mut each);
@@ -123,12 +123,12 @@ impl Records {
             }
             return;
         }
-        match self.shape.filter(|_| room).and_then(|shape| self.next(shape, line)) {
+        match self.kind.filter(|_| room).and_then(|kind| self.next(kind, line)) {
             Some(next) => {
                 self.text.extend(std::iter::repeat_n(b'\n', self.blanks + 1));
                 self.text.extend_from_slice(line);
                 self.blanks = 0;
-                self.shape = Some(next);
+                self.kind = Some(next);
             }
             None => {
                 self.flush(&mut each);
@@ -139,7 +139,7 @@ impl Records {
 
     /// What is held is whole.
     pub fn flush(&mut self, mut each: impl FnMut(Level, &[u8])) {
-        if self.shape.take().is_some() {
+        if self.kind.take().is_some() {
             each(self.level, &self.text);
             (0..std::mem::take(&mut self.blanks)).for_each(|_| each(Level::INFO, b""));
             self.text.clear();
@@ -148,72 +148,74 @@ impl Records {
 
     fn begin(&mut self, line: &[u8]) {
         self.text.extend_from_slice(line);
-        (self.shape, self.level) = (Some(Shape::of(line)), level::of(line));
+        (self.kind, self.level) = (Some(RecordKind::of(line)), level::of(line));
     }
 
     /// What the record becomes with this line; `None`: the line begins another.
-    fn next(&mut self, shape: Shape, line: &[u8]) -> Option<Shape> {
+    fn next(&mut self, kind: RecordKind, line: &[u8]) -> Option<RecordKind> {
         let indented = line.starts_with(b" ") || line.starts_with(b"\t");
-        if shape == Shape::Whole {
+        if kind == RecordKind::Whole {
             return None;
         }
         if self.blanks > 0 {
-            return shape.next_after_blank(line);
+            return kind.next_after_blank(line);
         }
         let begins = level::is_python_place(line) || (level::is_python_group(line) && !self.announces());
-        if indented && (shape != Shape::Line || !begins) {
-            return Some(self.indented(shape, line));
+        if indented && (kind != RecordKind::Line || !begins) {
+            return Some(self.indented(kind, line));
         }
-        match shape {
-            Shape::Traceback => Some(Shape::Exception),
-            Shape::Panicked => Some(Shape::Line),
-            Shape::Goroutine if is_go_call(line) => Some(Shape::Goroutine),
-            Shape::Panic if line.starts_with(b"goroutine ") => Some(Shape::Goroutine),
-            Shape::Panic if line.starts_with(b"[signal ") => Some(Shape::Panic),
-            Shape::Uncaught if line.starts_with(b"Stack trace:") || is_php_call(line) => {
-                Some(Shape::Uncaught)
+        match kind {
+            RecordKind::Traceback => Some(RecordKind::Exception),
+            RecordKind::Panicked => Some(RecordKind::Line),
+            RecordKind::Goroutine if is_go_call(line) => Some(RecordKind::Goroutine),
+            RecordKind::Panic if line.starts_with(b"goroutine ") => Some(RecordKind::Goroutine),
+            RecordKind::Panic if line.starts_with(b"[signal ") => Some(RecordKind::Panic),
+            RecordKind::Uncaught if line.starts_with(b"Stack trace:") || is_php_call(line) => {
+                Some(RecordKind::Uncaught)
             }
-            Shape::Message if names_php_place(line) => Some(Shape::Uncaught),
-            Shape::Message => Some(Shape::Message),
-            Shape::Joined => is_traceback(line).then_some(Shape::Traceback),
-            Shape::Exception if is_stack(line) || self.explains(line) => Some(Shape::Exception),
-            Shape::Line | Shape::Context if is_context(line) && self.reports() => {
+            RecordKind::Message if names_php_place(line) => Some(RecordKind::Uncaught),
+            RecordKind::Message => Some(RecordKind::Message),
+            RecordKind::Joined => is_traceback(line).then_some(RecordKind::Traceback),
+            RecordKind::Exception if is_stack(line) || self.explains(line) => Some(RecordKind::Exception),
+            RecordKind::Line | RecordKind::Context if is_context(line) && self.reports() => {
                 self.level = Level::ERROR;
-                Some(Shape::Context)
+                Some(RecordKind::Context)
             }
-            Shape::Context if is_traceback(line) => Some(Shape::Traceback),
-            Shape::Boxed if is_box(line) => Some(Shape::Boxed),
-            Shape::Boxed if is_box_end(self.last()) => Some(Shape::Exception),
-            Shape::Line if self.announces() && level::is_boxed_traceback(line) => {
+            RecordKind::Context if is_traceback(line) => Some(RecordKind::Traceback),
+            RecordKind::Boxed if is_box(line) => Some(RecordKind::Boxed),
+            RecordKind::Boxed if is_box_end(self.last()) => Some(RecordKind::Exception),
+            RecordKind::Line if self.announces() && level::is_boxed_traceback(line) => {
                 self.level = Level::ERROR;
-                Some(Shape::Boxed)
+                Some(RecordKind::Boxed)
             }
-            Shape::Line if is_stack(line) && !self.text.contains(&b'\n') => Some(Shape::Line),
-            Shape::Fatal if is_thread(line) => Some(Shape::Fatal),
-            Shape::Logger if !level::is_logger(line) => Some(Shape::Logger),
-            Shape::Line if self.announces() && (is_traceback(line) || line == b"Stack trace:") => {
+            RecordKind::Line if is_stack(line) && !self.text.contains(&b'\n') => Some(RecordKind::Line),
+            RecordKind::Fatal if is_thread(line) => Some(RecordKind::Fatal),
+            RecordKind::Logger if !level::is_logger(line) => Some(RecordKind::Logger),
+            RecordKind::Line if self.announces() && (is_traceback(line) || line == b"Stack trace:") => {
                 self.level = Level::ERROR;
-                Some(if is_traceback(line) { Shape::Traceback } else { Shape::Uncaught })
+                Some(if is_traceback(line) { RecordKind::Traceback } else { RecordKind::Uncaught })
             }
-            Shape::Line | Shape::Thrown if closes(line) && self.text.contains(&b'\n') => Some(shape),
-            Shape::Line if self.level == Level::ERROR && is_note(line) => Some(Shape::Line),
+            RecordKind::Line | RecordKind::Thrown if closes(line) && self.text.contains(&b'\n') => Some(kind),
+            RecordKind::Line if self.level == Level::ERROR && is_note(line) => Some(RecordKind::Line),
             _ => None,
         }
     }
 
-    fn indented(&mut self, shape: Shape, line: &[u8]) -> Shape {
+    fn indented(&mut self, kind: RecordKind, line: &[u8]) -> RecordKind {
         let inner = line.trim_ascii();
-        if matches!(shape, Shape::Line | Shape::Context) && level::is_python_group(line) {
+        if matches!(kind, RecordKind::Line | RecordKind::Context) && level::is_python_group(line) {
             self.level = Level::ERROR;
-            return Shape::Exception;
+            return RecordKind::Exception;
         }
         if inner.starts_with(b"from ") || (inner.starts_with(b"at ") && level::names_error(&self.text)) {
             self.level = Level::ERROR;
         }
-        match shape {
-            Shape::Line if !inner.is_empty() && inner.iter().all(|&byte| byte == b'^') => Shape::Caret,
-            Shape::Caret => Shape::Line,
-            shape => shape,
+        match kind {
+            RecordKind::Line if !inner.is_empty() && inner.iter().all(|&byte| byte == b'^') => {
+                RecordKind::Caret
+            }
+            RecordKind::Caret => RecordKind::Line,
+            kind => kind,
         }
     }
 
@@ -241,7 +243,7 @@ impl Records {
     fn reports(&self) -> bool {
         const SAID: [&[u8]; 3] = [b" was never retrieved", b" but it is pending!", b"Unclosed "];
         let said = |part: &&[u8]| self.text.windows(part.len()).any(|window| window == *part);
-        self.shape == Some(Shape::Context) || self.announces() || SAID.iter().any(said)
+        self.kind == Some(RecordKind::Context) || self.announces() || SAID.iter().any(said)
     }
 
     /// A line of a log below which a traceback belongs to it.
@@ -250,7 +252,7 @@ impl Records {
     }
 }
 
-impl Shape {
+impl RecordKind {
     fn of(line: &[u8]) -> Self {
         match line {
             _ if is_traceback(line) || level::is_python_place(line) => Self::Traceback,
