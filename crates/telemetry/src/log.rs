@@ -5,7 +5,7 @@
 //! ```
 //!
 //! `app` and `worker` stand in front of the message, the other fields behind it. What an app has printed in several lines that belong together
-//! ([`crate::printed`]) is one record: in text its further lines follow as they are, each behind four spaces. Spans are not recorded: nothing of ours has any.
+//! ([`crate::app_output`]) is one record: in text its further lines follow as they are, each behind four spaces. Spans are not recorded: nothing of ours has any.
 
 use std::cell::RefCell;
 use std::fmt::{self, Write as _};

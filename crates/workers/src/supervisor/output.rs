@@ -1,4 +1,4 @@
-//! What workers print, as records of the log: `keepwarm_telemetry::printed` says which lines belong together.
+//! What workers print, as records of the log: `keepwarm_telemetry::app_output` says which lines belong together.
 //!
 //! One thread with a small runtime of its own reads the pipes of all workers. It takes 8 KiB of one worker at a time, and
 //! nothing more before those lines are in the log: a worker that prints faster than the log takes it fills its pipe and
