@@ -82,7 +82,13 @@ fn prometheus_own_library_reads_both_formats() {
     for request in [get("/pong"), get("/fixed"), get("/nowhere"), "GET / HTTP/1.0\r\n\r\n".to_owned()] {
         server.ask(request);
     }
-    admin::wait_for_metric(&server, r#"keepwarm_requests_total{app="app",route="/*",code="4xx"}"#, 1.0);
+    // What is counted only once it has happened is there before the two pages are compared.
+    for name in [
+        r#"keepwarm_requests_total{app="app",route="/*",code="4xx"}"#,
+        r#"keepwarm_stalls_total{app="app",kind="close_added"}"#,
+    ] {
+        admin::wait_for_metric(&server, name, 1.0);
+    }
     let older = admin::get(&server, "/metrics", "");
     assert_eq!(older.field("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
     let newer = admin::get(&server, "/metrics", "Accept: application/openmetrics-text;version=1.0.0\r\n");
