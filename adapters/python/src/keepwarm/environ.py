@@ -1,12 +1,13 @@
 """The WSGI environment of a request (PEP 3333, RFC 3875 §4.1)."""
 
-import io
 import os
 import stat
 import sys
+from io import BytesIO
 from wsgiref.util import FileWrapper as _FileWrapper
 
 from keepwarm import wire
+from keepwarm.wire import END, EXPECT, REPEATS
 
 # Where the fixed strings of a REQUEST go, in their order (spec/wire.md §4). REQUEST_URI gets its query added.
 FIXED_KEYS = (
@@ -51,7 +52,7 @@ class FileWrapper(_FileWrapper):
 
 def _is_at_hand(filelike):
     """Whether reading it waits for nobody: a file, or memory."""
-    if isinstance(filelike, io.BytesIO):
+    if isinstance(filelike, BytesIO):
         return True
     try:
         return stat.S_ISREG(os.fstat(filelike.fileno()).st_mode)
@@ -80,10 +81,11 @@ def base(software, multithread, multiprocess):
     return environ
 
 
-def fill(environ, strings, flags):
-    """Puts a REQUEST's strings (latin-1 text) into a copy of the base."""
+def of_request(base, flags, strings, body):
+    """A REQUEST's strings (latin-1 text) in a copy of the base, and its body, when that is all here."""
+    environ = base.copy()
     environ.update(zip(FIXED_KEYS, strings))
-    if flags & wire.REPEATS:
+    if flags & REPEATS:
         _add_repeated(environ, strings)
     else:
         environ.update(zip(map(_key_of, strings[11::2]), strings[12::2]))
@@ -92,15 +94,13 @@ def fill(environ, strings, flags):
     if not strings[7] or not strings[8]:  # PEP 3333: never empty
         environ["SERVER_NAME"] = strings[7] or "localhost"
         environ["SERVER_PORT"] = strings[8] or ("443" if strings[2] == "https" else "80")
-    if flags & wire.EXPECT:
+    if flags & EXPECT:
         environ["HTTP_EXPECT"] = "100-continue"
-
-
-def whole_body(environ, body):
-    """`wsgi.input` of a body that is all here."""
-    if body and "CONTENT_LENGTH" not in environ:
-        environ["CONTENT_LENGTH"] = str(len(body))  # it was chunked: RFC 3875 §4.1.2 wants the length all the same
-    environ["wsgi.input"] = io.BytesIO(body)
+    if flags & END:
+        if body and "CONTENT_LENGTH" not in environ:
+            environ["CONTENT_LENGTH"] = str(len(body))  # it was chunked: RFC 3875 §4.1.2 wants the length all the same
+        environ["wsgi.input"] = BytesIO(body)
+    return environ
 
 
 def _add_repeated(environ, strings):
