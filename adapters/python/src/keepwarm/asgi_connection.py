@@ -8,7 +8,7 @@ from keepwarm import wire
 from keepwarm.asgi_http import HttpStream
 from keepwarm.connection import Connection
 from keepwarm.errors import Fault
-from keepwarm.wire import HEAD, MAX_CHUNK, MAX_PAYLOAD, REQUEST
+from keepwarm.wire import HEAD, MAX_CHUNK, MAX_PAYLOAD, REQUEST, REQUEST_FLAGS
 
 STREAM_CREDIT = 131_072  # bytes of one request's body that may wait in this process
 READ_SIZE = 65_536  # bytes read at once
@@ -28,6 +28,7 @@ class Asyncio(Connection, asyncio.BufferedProtocol):
         self.application = application
         self.new_websocket = new_websocket
         self.state = {}
+        self.streams = {}
         self.running = set()
         self.welcome = loop.create_future()
         self.finished = loop.create_future()
@@ -105,7 +106,7 @@ class Asyncio(Connection, asyncio.BufferedProtocol):
         while size - start >= 10:
             length, kind, flags, stream = HEAD.unpack_from(data, start)
             end = start + 10 + length
-            if kind != REQUEST or length > MAX_PAYLOAD or length < 14 or flags > 0x3F or flags & 0x11 == wire.WEBSOCKET or not stream:
+            if kind != REQUEST or length > MAX_PAYLOAD or length < 14 or flags not in REQUEST_FLAGS or not stream:
                 wire.check_head(length, kind, flags, stream)
             if end > size:
                 break

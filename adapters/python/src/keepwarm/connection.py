@@ -21,7 +21,7 @@ class Connection:
     """
 
     __slots__ = (
-        "limit", "most", "streams", "last_stream", "first_credit", "credit", "stream_credit", "allowance",
+        "limit", "most", "last_stream", "first_credit", "credit", "stream_credit", "allowance",
         "leaving", "lost", "faulty", "forked", "drain_said", "exit_status",
     )  # fmt: skip
 
@@ -29,7 +29,6 @@ class Connection:
         """`limit`: requests at once. The credits are what Keepwarm may send on each stream, and on all of them together."""
         self.limit = limit
         self.most = 0
-        self.streams = {}
         self.last_stream = 0
         self.first_credit = self.credit = 0  # what this worker may send on a new stream, and on the connection; 0 before WELCOME
         self.stream_credit = stream_credit

@@ -6,7 +6,7 @@ from keepwarm import wire
 from keepwarm.blocking import READ_SIZE, STREAM_CREDIT, BlockingConnection
 from keepwarm.errors import Fault, Lost
 from keepwarm.signals import gate
-from keepwarm.wire import END, FIXED_STRINGS, HEAD, MAX_CHUNK, MAX_PAYLOAD, REQUEST, REQUEST_HEAD
+from keepwarm.wire import END, FIXED_STRINGS, HEAD, MAX_CHUNK, MAX_PAYLOAD, REQUEST, REQUEST_FLAGS, REQUEST_HEAD
 from keepwarm.wsgi import Service
 from keepwarm.wsgi_response import Response
 
@@ -15,16 +15,17 @@ _MOST_AT_ONCE = 32 * MAX_CHUNK  # of a body, in one call
 
 
 class Serial(BlockingConnection):
-    """The order of calls: `read_welcome`, `say_hello`, then for each request `open`, any of the sending ones and `wait`, and `end`.
+    """The order of calls: `read_welcome`, `say_hello`, then for each request `open`, any of the sending ones and `wait`; at its end `current` is None again.
 
     Whoever calls `wait`, `poll`, `send_data` or `consumed` has closed the gate for signal handlers.
     `idle`: blocked, or about to block, in the read for a next request.
     """
 
-    __slots__ = ("idle", "drain_asked", "ahead", "waiting", "rest_of_read")
+    __slots__ = ("current", "idle", "drain_asked", "ahead", "waiting", "rest_of_read")
     gate = gate
 
     def __init__(self, sock):
+        self.current = None  # the request in work
         super().__init__(sock, 1, STREAM_CREDIT)
         self.idle = self.drain_asked = False
         self.ahead = 0  # how many REQUESTs may wait; set by `say_hello`
@@ -35,11 +36,17 @@ class Serial(BlockingConnection):
         self.ahead = AHEAD
         super().say_hello([*pairs, ("ahead", str(AHEAD))])
 
-    def end(self, response):
-        """The response is over."""
-        del self.streams[response.number]
-        if response.held:
-            self._say(self.settle(response))
+    @property
+    def streams(self):
+        """What every connection has: here of one or none, so that none need be kept up for each request."""
+        return {} if self.current is None else {self.current.number: self.current}
+
+    def open(self, response):
+        """As every connection's; Keepwarm's limit is that of `waiting`."""
+        if response.number <= self.last_stream:
+            raise self._untimely_request(response.number)
+        self.last_stream = response.number
+        self.current = response
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
@@ -61,7 +68,8 @@ class Serial(BlockingConnection):
         finally:
             gate.restore(before)
 
-    def _say(self, frames):
+    def say(self, frames):
+        """Sends what a rule has given, which may be nothing."""
         if frames:
             self.send(frames)
 
@@ -96,7 +104,7 @@ class Serial(BlockingConnection):
 
     def consumed(self, response, size):
         """`size` bytes of DATA have left this process."""
-        self._say(self.released(response, size, not response.body_ended))
+        self.say(self.released(response, size, not response.body_ended))
 
     def ask_to_drain(self):
         """Asks Keepwarm for no more requests, once (§8). Safe in a signal handler: never inside another frame."""
@@ -107,7 +115,7 @@ class Serial(BlockingConnection):
     def settle_drain(self):
         """Sends what `ask_to_drain` could not, because a request was in work."""
         if self.drain_asked:
-            self._say(self.drain())
+            self.say(self.drain())
 
     # -- receiving ----------------------------------------------------------------------------------------------------
 
@@ -121,7 +129,7 @@ class Serial(BlockingConnection):
     def wait(self, response):
         """Waits for a frame and does what it says; for use within a request. At the wire's end it is `gone`."""
         try:
-            self._say(self.handle(*self.next_frame()))
+            self.say(self.handle(*self.next_frame()))
         except Lost:
             self.lose()
         except Fault as fault:
@@ -147,7 +155,7 @@ class Serial(BlockingConnection):
                 frame = wire.take_frame(self.buffer)
                 if frame is None:
                     return
-                self._say(self.handle(*frame))
+                self.say(self.handle(*frame))
         except Fault as fault:
             self.fail(fault)
 
@@ -241,13 +249,10 @@ class Worker(Service):
                     connection.idle = False
                     self._frame(*frame)
                     continue
-                try:
-                    data = connection.recv(READ_SIZE, MSG_DONTWAIT)
-                except BlockingIOError:
+                data = _at_hand(connection.recv)
+                if data is None:
                     gate.rest(connection.wait_for_bytes)
                     continue
-                except OSError:
-                    return 0
                 connection.idle = False
                 if not data:
                     return 0
@@ -272,7 +277,7 @@ class Worker(Service):
             text_end = start + 24 + text_length
             if kind != REQUEST or end > size or length > MAX_PAYLOAD or not 0 <= end - text_end <= MAX_CHUNK:
                 break
-            if flags > 0x3F or flags & 0x11 == wire.WEBSOCKET or not number or count < FIXED_STRINGS or not count & 1:
+            if flags not in REQUEST_FLAGS or not number or count < FIXED_STRINGS or not count & 1:
                 break  # the other way finds the words for it
             strings = data[start + 24 : text_end].decode("latin-1").split("\0")
             if len(strings) != count:
@@ -294,16 +299,16 @@ class Worker(Service):
             _, strings, body = wire.request_parts(payload, 0, len(payload))
             self._request(flags, number, [one.decode("latin-1") for one in strings], body)
             return
-        said = self.connection.handle(kind, flags, number, payload)
-        if said:
-            self.connection.send(said)
+        self.connection.say(self.connection.handle(kind, flags, number, payload))
 
     def _request(self, flags, number, strings, body):
         connection = self.connection
         response = Response(connection, number, flags, strings[0] == "HEAD")
         connection.open(response)
         self.serve(flags, response, strings, body)
-        connection.end(response)
+        connection.current = None
+        if response.held:
+            connection.say(connection.settle(response))
         if self.leaks.noted:
             self.leaks.undo()
 
@@ -311,3 +316,16 @@ class Worker(Service):
         """A request ends the process: behind those that are here already."""
         self.ending = self.ending or error
         self.connection.ask_to_drain()
+
+
+def _at_hand(recv):
+    """What can be read without waiting: None if there is nothing, empty at the wire's end.
+
+    A function of its own because an exception costs as much as the code before it is long: CPython goes through that for the number of its line.
+    """
+    try:
+        return recv(READ_SIZE, MSG_DONTWAIT)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""

@@ -31,6 +31,7 @@ class Threaded(BlockingConnection):
         super().__init__(sock, threads, _CONNECTION_CREDIT)
         self.changed = threading.Condition(threading.Lock())
         self.writing = threading.Lock()
+        self.streams = {}
         self.requests = SimpleQueue()  # for the threads
         self.running = 0  # requests that a thread is at
 

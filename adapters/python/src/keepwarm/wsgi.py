@@ -1,6 +1,7 @@
 """A request of a WSGI application: its environment, the call, the response (PEP 3333)."""
 
 from contextvars import copy_context
+from io import BytesIO
 from time import monotonic
 
 from keepwarm import __version__, environ as environment, log, wire, wsgi_input
@@ -34,10 +35,14 @@ class Service:
 
     def serve(self, flags, response, strings, body):
         """Calls the application and sees to it that the response ends."""
-        environ = environment.of_request(self.base, flags, strings, body)
+        environ = environment.of_request(self.base, flags, strings)
         if flags & EARLY_HINTS:
             environ["keepwarm.early_hints"] = response.early_hints
-        if not flags & END:
+        if flags & END:
+            environ["wsgi.input"] = BytesIO(body)
+            if body:
+                environment.add_length(environ, body)
+        else:
             read_on = wsgi_input.Body(self.connection, response, body, flags & EXPECT)
             environ["wsgi.input"] = read_on.buffered()
             environ["keepwarm.send_continue"] = read_on.send_continue
@@ -76,11 +81,14 @@ class Service:
             response.deliver(result)
         finally:
             begun = monotonic()
+            gate = self.gate
             try:
-                self.gate.open()
+                gate.closed = False
+                if gate.waiting:
+                    gate.open()
                 close()
             finally:
-                self.gate.closed = True
+                gate.closed = True
                 if monotonic() - begun > _QUICK:
                     self.quick_closes = 0
                 elif said:

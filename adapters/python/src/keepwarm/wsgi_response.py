@@ -78,15 +78,23 @@ class Response(Stream):
         kind = type(result)
         if (kind is list or kind is tuple) and not self.begun:
             # Every block is here already, so that joining them holds nothing back.
-            self._whole(result[0] if len(result) == 1 else b"".join(result))
+            body = result[0] if len(result) == 1 else b"".join(result)
+            if self.text is not None and self.length == len(body) and not self.bodiless:
+                self._first(body, END)
+            else:
+                self._whole(body)
             return
         put, gate = self._put, self.connection.gate
-        gate.open()
+        gate.closed = False
+        if gate.waiting:
+            gate.open()
         for block in result:
             gate.closed = True
             if block and not put(block):
                 break
-            gate.open()
+            gate.closed = False
+            if gate.waiting:
+                gate.open()
         gate.closed = True
         if not self.over:
             self._finish()
