@@ -1,6 +1,7 @@
 //! What a frame is: types, flags, limits, and decoding that borrows (`spec/wire.md` §2).
 
 mod from_worker;
+mod patch;
 mod reader;
 mod strings;
 #[cfg(test)]
@@ -8,6 +9,7 @@ mod tests;
 mod to_worker;
 
 pub use from_worker::{FromWorker, Hello, Response};
+pub use patch::{clear_frame_flags, frame_flags, set_frame_stream};
 pub use strings::{Pairs, StringIter, Strings};
 pub use to_worker::{Fixed, Request, ToWorker, Welcome};
 
