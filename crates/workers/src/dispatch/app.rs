@@ -15,10 +15,12 @@ use super::activity::{RequestSummary, WorkerActivity};
 use super::call::{Call, Item};
 use super::conversation;
 use super::fastcgi;
+use super::kind::WorkerKind;
 use super::link::Link;
 use super::quarantine::Quarantine;
 use super::queue::{Queue, QueuedRequest};
 use super::relay::{self, ExternalServer, ExternalServerStatus, Protocol, ServerPolicy, Servers};
+use crate::supervisor::WorkerLink;
 
 mod workers;
 
@@ -41,8 +43,8 @@ pub struct AppPolicy {
     pub slow_log: Option<Duration>,
     /// How many worker processes the app has.
     pub workers: usize,
-    /// The workers are servers by themselves; `None`: they speak our wire.
-    pub server: Option<ServerPolicy>,
+    /// How its workers are spoken to.
+    pub kind: WorkerKind,
 }
 
 #[cfg(test)]
@@ -56,7 +58,7 @@ impl AppPolicy {
             request_timeout: time,
             slow_log: None,
             workers: 1,
-            server: None,
+            kind: WorkerKind::Wire,
         }
     }
 }
@@ -87,12 +89,12 @@ pub struct App {
     unstarted: Mutex<Arc<str>>,
     /// The connections to workers that are servers by themselves, and what is known of those.
     pub(super) servers: Servers,
-    /// How workers that are being started for a reload are to be spoken to, if they are servers.
-    next_server: Mutex<Option<Option<ServerPolicy>>>,
+    /// The kind of the workers that are being started for a reload.
+    next_kind: Mutex<Option<WorkerKind>>,
     /// What its workers say about themselves.
     description: Mutex<Option<String>>,
     /// In place of workers: a server that runs already.
-    external: Mutex<Option<ExternalServer>>,
+    external: Mutex<Option<Arc<Link>>>,
 }
 
 /// The queue of an app, its workers and its failure, under one lock.
@@ -111,7 +113,7 @@ impl App {
     /// An app without workers.
     pub fn new(name: &str, policy: AppPolicy) -> Arc<Self> {
         let servers = Servers::default();
-        servers.set_policy(policy.server.as_ref());
+        servers.set_policy(policy.kind.server());
         Arc::new(Self {
             name: name.into(),
             policy: ArcSwap::from_pointee(policy),
@@ -133,41 +135,50 @@ impl App {
             is_unstarted: AtomicBool::new(false),
             unstarted: Mutex::new("".into()),
             servers,
-            next_server: Mutex::default(),
+            next_kind: Mutex::default(),
             description: Mutex::default(),
             external: Mutex::default(),
         })
     }
 
-    /// Gives its requests to the server that the policy names, if that runs already, and to no other such one.
-    pub(super) fn stand(self: &Arc<Self>, remote: &Remote) {
+    /// Gives its requests to the external server that the policy names, and to no other.
+    pub(super) fn attach_external(self: &Arc<Self>, remote: &Remote) {
         let policy = self.policy();
-        let named = policy.server.as_ref().and_then(|server| Some((server.address.as_ref()?, server)));
-        let slots = named.map_or(1, |(_, server)| server.concurrency);
-        let mut external = self.external.lock().unwrap_or_else(PoisonError::into_inner);
-        if external.as_ref().is_some_and(|external| external.is(named.map(|(at, _)| at), slots)) {
-            return;
+        let wanted = match &policy.kind {
+            WorkerKind::External(endpoint, server) => Some((endpoint, server)),
+            WorkerKind::Wire | WorkerKind::Server(_) => None,
+        };
+        let mut external = self.external_link();
+        let attached = external.as_ref().and_then(|link| link.kind.external());
+        match (attached, wanted) {
+            (None, None) => return,
+            (Some(attached), Some((endpoint, server))) if attached.is(endpoint, server) => return,
+            _ => {}
         }
         // The new one first: at every moment somebody takes requests.
-        let new = named.map(|(endpoint, server)| ExternalServer::begin(self, endpoint, server, remote));
+        let new = wanted.map(|(endpoint, server)| ExternalServer::attach(self, endpoint, server, remote));
         let old = std::mem::replace(&mut *external, new);
         drop(external);
         if let Some(old) = old {
-            old.end();
+            old.retire();
         }
     }
 
-    /// Gives requests to no server that runs already.
-    pub(super) fn leave_standing(&self) {
-        let old = self.external.lock().unwrap_or_else(PoisonError::into_inner).take();
+    /// Gives requests to no external server. Those that it has are answered.
+    pub(super) fn detach_external(&self) {
+        let old = self.external_link().take();
         if let Some(old) = old {
-            old.end();
+            old.retire();
         }
     }
 
     /// Its server, if it has one that runs already in place of workers.
     pub fn external(&self) -> Option<ExternalServerStatus> {
-        Some(self.external.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.state())
+        Some(self.external_link().as_ref()?.kind.external()?.status())
+    }
+
+    fn external_link(&self) -> MutexGuard<'_, Option<Arc<Link>>> {
+        self.external.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How requests are treated.
@@ -176,7 +187,7 @@ impl App {
     }
 
     pub(super) fn set_policy(&self, policy: AppPolicy) {
-        self.servers.set_policy(policy.server.as_ref());
+        self.servers.set_policy(policy.kind.server());
         self.policy.store(Arc::new(policy));
     }
 
@@ -185,9 +196,9 @@ impl App {
         self.state().queue.load()
     }
 
-    /// How workers that are started from now on are spoken to; those that serve, from when the others take their place.
-    pub(super) fn prepare(&self, server: Option<ServerPolicy>) {
-        *self.next_server() = Some(server);
+    /// The kind of workers that are started from now on; of those that serve, from when the others take their place.
+    pub(super) fn prepare(&self, kind: WorkerKind) {
+        *self.next_kind() = Some(kind);
     }
 
     /// In development: what the app has printed when its changed files did not start, for the pages that a person asks for; or (`None`) they do start.
@@ -209,13 +220,16 @@ impl App {
         true
     }
 
-    /// How the workers that were started last are spoken to.
+    /// How the workers that were started last are spoken to, if they are servers.
     pub(super) fn server_policy(&self) -> Option<ServerPolicy> {
-        self.next_server().clone().unwrap_or_else(|| self.policy().server.clone())
+        match &*self.next_kind() {
+            Some(kind) => kind.server().cloned(),
+            None => self.policy().kind.server().cloned(),
+        }
     }
 
-    fn next_server(&self) -> MutexGuard<'_, Option<Option<ServerPolicy>>> {
-        self.next_server.lock().unwrap_or_else(PoisonError::into_inner)
+    fn next_kind(&self) -> MutexGuard<'_, Option<WorkerKind>> {
+        self.next_kind.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Requests waiting for a worker.
@@ -398,8 +412,7 @@ impl Handler for AppHandler {
         if self.0.is_unstarted.load(Ordering::Acquire) && self.0.show_unstarted(exchange) {
             return Box::pin(std::future::ready(()));
         }
-        let server = self.0.policy().server.as_ref().map(|server| server.protocol.clone());
-        match server {
+        match self.0.policy().kind.protocol().cloned() {
             None => Box::pin(conversation::hold(&self.0, exchange)),
             Some(Protocol::Http) => Box::pin(relay::hold_http(&self.0, exchange)),
             Some(Protocol::FastCgi(root)) => Box::pin(fastcgi::hold(&self.0, root, exchange)),

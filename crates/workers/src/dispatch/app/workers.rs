@@ -47,8 +47,8 @@ impl App {
     /// Workers up to this generation take requests.
     pub(in crate::dispatch) fn promote(&self, generation: u64) {
         self.quarantine.forget();
-        if let Some(server) = self.next_server().take() {
-            let policy = AppPolicy { server, ..AppPolicy::clone(&self.policy()) };
+        if let Some(kind) = self.next_kind().take() {
+            let policy = AppPolicy { kind, ..AppPolicy::clone(&self.policy()) };
             self.policy.store(Arc::new(policy));
         }
         let mut state = self.state();
