@@ -8,7 +8,7 @@ mod strings;
 mod tests;
 mod to_worker;
 
-pub use from_worker::{FromWorker, Hello, Response};
+pub use from_worker::{Capabilities, FromWorker, Hello, Response};
 pub use patch::{clear_frame_flags, frame_flags, set_frame_stream};
 pub use strings::{Pairs, StringIter, Strings};
 pub use to_worker::{Fixed, Request, ToWorker, Welcome};

@@ -25,7 +25,7 @@ use crate::supervisor::WorkerLink;
 mod workers;
 
 use self::workers::PendingWorker;
-pub(super) use self::workers::{WorkerCapabilities, WorkerCapacity};
+pub(super) use self::workers::WorkerCapabilities;
 
 /// The generation that takes requests as soon as it is ready.
 const FIRST_GENERATION: u64 = 1;
@@ -77,6 +77,10 @@ pub struct App {
     streams: AtomicUsize,
     /// The workers build CGI-style names from fields.
     cgi_names: AtomicBool,
+    /// Their interface has WebSockets.
+    websockets: AtomicBool,
+    /// Their interface has a word for a client that sends no more.
+    half_close: AtomicBool,
     /// Their application may answer a request by itself, and so take a WebSocket.
     hijacks: AtomicBool,
     /// It was said that its servers listen on all interfaces.
@@ -128,6 +132,8 @@ impl App {
             blocking: AtomicBool::new(true),
             streams: AtomicUsize::new(1),
             cgi_names: AtomicBool::new(true),
+            websockets: AtomicBool::new(false),
+            half_close: AtomicBool::new(false),
             hijacks: AtomicBool::new(false),
             said_open: AtomicBool::new(false),
             expecting: AtomicUsize::new(0),
@@ -258,14 +264,19 @@ impl App {
         self.blocking.load(Ordering::Relaxed)
     }
 
-    /// Whether a WebSocket's opening is told its workers.
-    pub(super) fn takes_websockets(&self) -> bool {
-        !self.is_blocking() || self.hijacks.load(Ordering::Relaxed)
+    /// Whether its workers accept WebSockets.
+    pub(super) fn accepts_websockets(&self) -> bool {
+        self.websockets.load(Ordering::Relaxed)
     }
 
-    /// Whether its interface has a word for a client that sends no more: ASGI's has.
+    /// Whether a WebSocket's opening is told its workers: their application may also take it as a tunnel.
+    pub(super) fn takes_websockets(&self) -> bool {
+        self.accepts_websockets() || self.hijacks.load(Ordering::Relaxed)
+    }
+
+    /// Whether its interface has a word for a client that sends no more.
     pub(super) fn hears_half_close(&self) -> bool {
-        !self.builds_cgi_names()
+        self.half_close.load(Ordering::Relaxed)
     }
 
     pub(super) fn builds_cgi_names(&self) -> bool {

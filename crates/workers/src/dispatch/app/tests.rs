@@ -64,7 +64,12 @@ impl Bench {
 
     /// So many requests may wait there behind the one it works on.
     fn hello_with(&self, link: &Arc<Link>, streams: u32, kind: &str, ahead: &str) {
-        hear(link, &self.app, &hello(streams, &[("kind", kind), ("ahead", ahead)]));
+        let [first, second] = match kind {
+            "asgi" => ["websocket", "half_close"],
+            _ => ["blocking", "cgi_names"],
+        };
+        let about = [("kind", kind), (first, "1"), (second, "1"), ("ahead", ahead)];
+        hear(link, &self.app, &hello(streams, &about));
     }
 
     /// A worker that is ready.

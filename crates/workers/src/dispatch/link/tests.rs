@@ -18,7 +18,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::Instant;
 
 use super::super::activity::RequestSummary;
-use super::super::app::{AppPolicy, WorkerCapabilities, WorkerCapacity};
+use super::super::app::{AppPolicy, WorkerCapabilities};
 use super::super::call::Item;
 use super::super::driver::drive;
 use super::super::kind::RequestKind;
@@ -270,10 +270,7 @@ fn a_panic_in_the_middle_of_a_change_has_the_worker_replaced() {
 fn a_panic_in_the_middle_of_a_change_of_the_queue_begins_the_app_anew() {
     let mut bench = Bench::new(1);
     let app = Arc::clone(&bench._app);
-    app.welcome_worker(
-        &bench.link,
-        WorkerCapabilities::new(WorkerCapacity { streams: 0, ahead: 0 }, "wsgi", "CPython"),
-    );
+    app.welcome_worker(&bench.link, WorkerCapabilities::of_server(0, "wsgi", "CPython"));
     let summary = RequestSummary { id: RequestId::new(2), method: Method::GET, route: None, path: 0 };
     let call = Call::new(summary);
     let job = QueuedRequest {

@@ -11,7 +11,7 @@ use keepwarm_net::{AcquireError, Endpoint, Remote};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::super::app::{App, WorkerCapabilities, WorkerCapacity};
+use super::super::app::{App, WorkerCapabilities};
 use super::super::kind::LinkKind;
 use super::super::link::Link;
 use super::ServerPolicy;
@@ -66,10 +66,7 @@ impl ExternalServer {
         };
         let link = Arc::new(Link::new(key, app, remote.clone(), LinkKind::External(external), events));
         let language = format!("a server at {endpoint}");
-        app.welcome_worker(
-            &link,
-            WorkerCapabilities::new(WorkerCapacity { streams: slots, ahead: 0 }, "fastcgi", &language),
-        );
+        app.welcome_worker(&link, WorkerCapabilities::of_server(slots, "fastcgi", &language));
         let looking = Arc::downgrade(&link);
         remote.spawn(move || async move {
             while let Some(link) = looking.upgrade() {

@@ -16,7 +16,7 @@ use keepwarm_telemetry::panics::caught;
 use tokio::time::{Instant, timeout};
 
 use super::super::activity::RequestSummary;
-use super::super::app::{App, WorkerCapabilities, WorkerCapacity};
+use super::super::app::{App, WorkerCapabilities};
 use super::super::fastcgi;
 use super::super::kind::LinkKind;
 use super::super::link::Link;
@@ -57,8 +57,8 @@ async fn attend(link: Arc<Link>) {
         Protocol::Http => "http",
         Protocol::FastCgi(_) => "fastcgi",
     };
-    let slots = WorkerCapacity { streams: policy.concurrency.max(1), ahead: 0 };
-    app.welcome_worker(&link, WorkerCapabilities::new(slots, kind, "its own server"));
+    let slots = policy.concurrency.max(1);
+    app.welcome_worker(&link, WorkerCapabilities::of_server(slots, kind, "its own server"));
     if let Endpoint::Tcp(address) = &endpoint {
         warn_if_open(&link, &app, *address);
     }
