@@ -1,6 +1,7 @@
 //! Errors that Keepwarm itself answers: short, in the client's format, with an id that is also in the log.
 
 mod format;
+mod table;
 #[cfg(test)]
 mod tests;
 
@@ -11,6 +12,7 @@ use keepwarm_http1::RequestHead;
 use keepwarm_telemetry::{RequestId, counters, escape};
 
 use self::format::Format;
+pub use self::table::{ErrorMessage, ErrorResponse};
 use crate::{BodyError, Exchange, Refusal};
 
 /// Answers a request with an error, whole: `status`, its reason phrase, the sentence `detail` and the request's id, as JSON (the members of RFC 9457),
@@ -27,9 +29,9 @@ pub fn respond_with_error(
     respond(exchange, (status, reason, detail), None, fields);
 }
 
-/// Answers a request of a person who develops the app with what the app has `printed`, as a page of HTML with status 500.
-pub fn respond_with_printed(exchange: &mut Exchange<'_>, reason: &'static str, detail: &str, printed: &str) {
-    respond(exchange, (500, reason, detail), Some(printed), &[]);
+/// Answers a request of a person who develops the app with what the app has `printed`, as a page of HTML.
+pub fn respond_with_printed(exchange: &mut Exchange<'_>, response: &'static ErrorResponse, printed: &str) {
+    respond(exchange, (response.status, response.reason, response.sentence), Some(printed), &[]);
 }
 
 /// Whether a person in front of a browser has asked for a page: it is no script, image or call (<https://www.w3.org/TR/fetch-metadata/>), and HTML is wanted most.
@@ -72,15 +74,6 @@ fn respond(
     }
     exchange.data(&body);
     exchange.end();
-}
-
-/// The reason of a response that a panic has cut or replaced.
-pub(crate) const PANICKED: &str = "panicked";
-
-/// Answers a request whose handling has panicked, and of whose response nothing has left.
-pub(crate) fn respond_with_panic(exchange: &mut Exchange<'_>) {
-    let detail = "The server failed while it processed this request.";
-    respond_with_error(exchange, 500, PANICKED, detail, &[]);
 }
 
 /// Answers what is no request, or came too slowly (see [`crate::Handler::refuse`]).

@@ -280,15 +280,6 @@ impl Request {
         (b"via", value)
     }
 
-    /// Status, name and sentence of the error with which a request for `https` is refused that came unencrypted (RFC 9110 §7.4). A trusted proxy has taken it
-    /// over TLS.
-    pub fn misdirection(&self) -> Option<(u16, &'static str, &'static str)> {
-        let https = self.head.absolute_scheme()?.eq_ignore_ascii_case(b"https");
-        let misdirected = https && self.peer.scheme == Scheme::Http && !self.trusted_peer;
-        let detail = "The request is for an https address, but arrived over an unencrypted connection.";
-        misdirected.then_some((421, "https_unencrypted", detail))
-    }
-
     /// The scheme the client used.
     pub fn scheme(&self) -> Scheme {
         self.forwarded.as_ref().map_or(self.peer.scheme, |forwarded| forwarded.scheme)

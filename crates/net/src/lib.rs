@@ -29,6 +29,7 @@ mod pass;
 mod pool;
 mod pump;
 mod record;
+mod refusals;
 mod response_buffer;
 mod restart;
 mod runtime;
@@ -49,8 +50,8 @@ pub use connect::{AcquireError, Dial, DialTimes, connect_any};
 pub use deadline::{Deadlines, Wait, now, run_ticker};
 pub use endpoint::Endpoint;
 pub use error_response::{
-    respond_with_body_error, respond_with_error, respond_with_printed, respond_with_refusal, sentence,
-    wants_page,
+    ErrorMessage, ErrorResponse, respond_with_body_error, respond_with_error, respond_with_printed,
+    respond_with_refusal, sentence, wants_page,
 };
 pub use exchange::{BodyError, BodyProgress, Exchange, Fate, Gone, Refusal};
 pub use field_edits::FieldEdits;
@@ -76,6 +77,7 @@ pub use pass::{
 pub use pool::{Lease, MeterOf, Need, Pool, PoolSettings, PoolState, PoolTotals, Queue, Queued};
 pub use pump::{Backend, ClientEnd, HeldBody, Part, ServerPart, ServerSide, poll_pump};
 pub use record::{CallRecord, CallTimes, FailedAttempt};
+pub use refusals::{ERROR_RESPONSES, refuse_misdirected, respond_with_head_refusal};
 pub use response_buffer::ResponseBuffer;
 pub use restart::{restart_pause, restarted};
 pub use runtime::{DataPlane, Remote, spawn_local, thread_index};

@@ -16,8 +16,9 @@ use std::task::{Context, Poll};
 
 pub use server_side::{HeldBody, ServerPart, ServerSide};
 
+use crate::refusals::RESPONSE_NOT_KEPT;
 use crate::response_buffer::Moved;
-use crate::{Exchange, Gone, ResponseBuffer, SpoolError, respond_with_error};
+use crate::{Exchange, Gone, ResponseBuffer, SpoolError};
 
 /// What serves a request, as [`poll_pump`] sees it.
 pub trait Backend<'c> {
@@ -132,8 +133,7 @@ fn poll_response<'c, B: Backend<'c>>(backend: &mut B, cx: &mut Context<'_>) -> P
 /// A part of the response is gone: its client must not take the rest for the whole.
 #[cold]
 fn lose_kept<'c, B: Backend<'c>>(backend: &mut B, error: &SpoolError) -> B::End {
-    let sentence = "The server could not store the response.";
-    respond_with_error(backend.client().0, 500, "spool_failed", sentence, &[]);
+    RESPONSE_NOT_KEPT.respond(backend.client().0);
     backend.client_ended(ClientEnd::KeptLost(error))
 }
 

@@ -11,6 +11,7 @@ use keepwarm_net::{Exchange, OpenFile, respond_with_error};
 use super::conditions::{ConditionResult, Validators};
 use super::precompressed::Coding;
 use super::ranges::{RangeRequest, parse_range};
+use crate::refusals;
 
 /// Read and sent at a time: bounds the memory of a response.
 const BLOCK: usize = 128 * 1024;
@@ -49,8 +50,7 @@ impl FileResponse {
             ConditionResult::Send => {}
             ConditionResult::NotModified => return self.say_not_modified(exchange, &validators),
             ConditionResult::Failed => {
-                let detail = "The file does not meet the conditions of the request.";
-                return respond_with_error(exchange, 412, "precondition_failed", detail, &[]);
+                return refusals::PRECONDITION_FAILED.respond(exchange);
             }
         }
         // Only GET has ranges (RFC 9110 §14.2).
@@ -66,10 +66,12 @@ impl FileResponse {
             }
             RangeRequest::Parts(parts) => self.send_parts(exchange, &validators, &parts).await,
             RangeRequest::Nothing => {
-                let detail = "The requested range is outside of the file.";
                 let range = format!("bytes */{length}");
-                let fields = [("Content-Range", range.as_bytes()), ("Accept-Ranges", b"bytes".as_slice())];
-                respond_with_error(exchange, 416, "range_not_satisfiable", detail, &fields);
+                let message = refusals::RANGE_NOT_SATISFIABLE.about(&[]);
+                message
+                    .field("Content-Range", range.as_bytes())
+                    .field("Accept-Ranges", b"bytes")
+                    .respond(exchange);
             }
         }
     }
@@ -125,8 +127,7 @@ impl FileResponse {
         // As a field, so that HEAD has it as well.
         fields.push(b"Content-Length", length.to_string().as_bytes());
         if exchange.head(status, None, false, fields.iter()).is_err() {
-            let detail = "The response has a header that cannot be sent.";
-            return respond_with_error(exchange, 502, "bad_field", detail, &[]);
+            return refusals::BAD_FIELD.respond(exchange);
         }
         if !exchange.is_head() {
             for part in &parts {
@@ -173,7 +174,7 @@ impl FileResponse {
         let fields = self.head_fields(validators, 304);
         match exchange.head(304, None, false, fields.iter()) {
             Ok(_) => exchange.end(),
-            Err(_) => exchange.abort("bad_field_in_answer"),
+            Err(_) => exchange.abort("bad_field_in_response"),
         }
     }
 

@@ -15,6 +15,7 @@ use keepwarm_net::{
 
 use super::send::FileResponse;
 use super::{fail, types};
+use crate::refusals;
 
 /// An app whose responses may name files.
 pub struct SendFiles {
@@ -76,13 +77,7 @@ fn refuse(exchange: &mut Exchange<'_>, name: &HandedName, why: &str) {
     };
     let app = exchange.request().target.as_deref();
     tracing::error!(app, field, file = %name.escape_ascii(), why, "the app named a file that cannot be sent");
-    respond_with_error(
-        exchange,
-        502,
-        "handed_file",
-        "The application named a file that cannot be sent.",
-        &[],
-    );
+    refusals::HANDED_FILE.respond(exchange);
 }
 
 impl Handler for SendFiles {

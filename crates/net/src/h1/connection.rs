@@ -16,8 +16,8 @@ use super::request_body::HEAD_READ;
 use super::response::DRAIN_BODY;
 use super::stream::{ResponseState, State, Stream};
 use crate::client::Idleness;
-use crate::error_response::{PANICKED, respond_with_panic};
 use crate::h2;
+use crate::refusals::{HEAD_TIMEOUT, PANICKED};
 use crate::{Exchange, Fate, Gone, Handler, Io, ListenerContext, Outcome, Peer, Refusal, Wait, now};
 
 /// A closing connection is read this long, and this much, for what its client was still sending: closed at once, the kernel would
@@ -146,9 +146,9 @@ impl Stream {
             ResponseState::None if self.storage.out.is_untouched() => {
                 self.storage.out.clear();
                 self.state.refused = true;
-                respond_with_panic(&mut Exchange::http1(self));
+                PANICKED.respond(&mut Exchange::http1(self));
             }
-            _ => self.abort(PANICKED),
+            _ => self.abort(PANICKED.reason),
         }
         self.finish(&*handler).await;
     }
@@ -254,11 +254,7 @@ impl Stream {
                     if preface == Preface::Part && self.storage.read.unread().starts_with(h2::PREFACE_LINE) {
                         return Poll::Ready(Some(Next::Http2));
                     }
-                    return Poll::Ready(Some(Next::Refused(Refusal {
-                        status: 408,
-                        name: "head_timeout",
-                        detail: "The request headers did not arrive in time.".to_owned(),
-                    })));
+                    return Poll::Ready(Some(Next::Refused(Refusal::of(&HEAD_TIMEOUT, &[]))));
                 }
                 Poll::Pending => return Poll::Pending,
             }

@@ -18,6 +18,7 @@ use super::fastcgi;
 use super::link::Link;
 use super::quarantine::Quarantine;
 use super::queue::{Queue, QueuedRequest};
+use super::refusals;
 use super::relay::{self, ExternalServer, ExternalServerStatus, Protocol, ServerPolicy, Servers};
 
 mod workers;
@@ -204,8 +205,7 @@ impl App {
         }
         let printed = Arc::clone(&self.unstarted.lock().unwrap_or_else(PoisonError::into_inner));
         exchange.request_mut().target = Some(Arc::clone(&self.name));
-        let detail = "The application does not start with its current files. Keepwarm tries again when one of them changes.";
-        keepwarm_net::respond_with_printed(exchange, "not_started", detail, &printed);
+        keepwarm_net::respond_with_printed(exchange, &refusals::NOT_STARTED, &printed);
         true
     }
 

@@ -34,6 +34,7 @@ use super::app::{App, ExpectationPermit};
 use super::call::{Call, CallState, Item};
 use super::quarantine::QuarantineProbe;
 use super::queue::QueuedRequest;
+use super::refusals::{self, respond_not_submitted};
 use super::relay;
 use super::request::{RequestOptions, encode_request};
 use body::BodySource;
@@ -164,12 +165,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
             Ok(()) => self.enqueue(frame),
             Err(error) => {
                 tracing::warn!(app = %self.app.name, %error, "cannot encode a request for the wire");
-                response::fail(
-                    self.exchange,
-                    431,
-                    "too_large_for_the_wire",
-                    "The request headers are too large.",
-                );
+                refusals::TOO_LARGE_FOR_THE_WIRE.respond(self.exchange);
                 false
             }
         }
@@ -203,7 +199,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
             }
             Err(overload) => {
                 self.over = true;
-                self.refuse_overload(&overload);
+                respond_not_submitted(self.exchange, &overload);
                 false
             }
         }

@@ -8,7 +8,8 @@ use keepwarm_wire::frame::ResetCode;
 use tokio::time::Instant;
 
 use super::super::link::Link;
-use super::{Conversation, EXPECTED_BODY, response};
+use super::super::refusals;
+use super::{Conversation, EXPECTED_BODY};
 
 /// How long a worker that serves many requests at once may say nothing at all, a PONG included, when one of them has timed out. Beyond it, it is not
 /// that request which hangs, but the worker. The number is arbitrary: far above what a loaded machine needs.
@@ -99,8 +100,7 @@ impl Conversation<'_, '_> {
         self.call.abandon();
         if self.expecting.is_some() {
             link.reset(stream, ResetCode::INCOMPLETE, "the body did not arrive in time");
-            let sentence = "The request body did not arrive in time.";
-            response::fail(self.exchange, 408, "body_too_slow", sentence);
+            refusals::BODY_TOO_SLOW.respond(self.exchange);
             return true;
         }
         self.application_is_late(&link, stream, limit);
@@ -115,8 +115,7 @@ impl Conversation<'_, '_> {
             return false;
         }
         self.stop_waiting();
-        let sentence = "The application is busy: no worker became free in time.";
-        response::fail_later(self.exchange, 503, "queue_timeout", sentence, 1);
+        refusals::QUEUE_TIMEOUT.respond(self.exchange);
         true
     }
 
@@ -131,13 +130,7 @@ impl Conversation<'_, '_> {
             // It can let go of one request and keep the others, if it still turns.
             false => self.want_sign_of_life(link),
         }
-        match self.exchange.responded() {
-            true => self.exchange.abort("request_timeout"),
-            false => {
-                let sentence = "The application did not respond in time.";
-                response::fail(self.exchange, 504, "request_timeout", sentence);
-            }
-        }
+        refusals::respond_timed_out(self.exchange);
     }
 
     /// The client has gone, and with it whoever counted the worker's time. One that cannot be told to stop keeps its place until it comes to an end, and need not: it has

@@ -4,6 +4,7 @@ use keepwarm_net::{Exchange, Socket};
 use keepwarm_wire::frame::{FromWorker, ResetCode, Response};
 
 use super::super::call::Item;
+use super::super::refusals;
 use super::Conversation;
 
 impl Conversation<'_, '_> {
@@ -21,8 +22,7 @@ impl Conversation<'_, '_> {
             Item::Quarantined(time) => self.refuse_quarantined(time),
             Item::Refused(reason) => {
                 self.over = true;
-                let sentence = format!("The application is not running: {reason}.");
-                fail_later(self.exchange, 503, "app_failed", &sentence, 10);
+                refusals::APP_FAILED.about(&[&reason]).respond(self.exchange);
             }
             Item::Hijacked(socket) => self.handle_hijacked(socket),
             Item::Goodbye => self.end_stream(),
@@ -36,9 +36,8 @@ impl Conversation<'_, '_> {
         (self.complete, self.over) = (true, true);
         if socket.is_none() {
             self.forget_hijacked();
-            let sentence = "The socket on which the application responds could not be taken over.";
-            tracing::error!(app = %self.app.name, id = %id(self.exchange), "{sentence}");
-            fail(self.exchange, 502, "hijack_failed", sentence);
+            tracing::error!(app = %self.app.name, id = %id(self.exchange), "the socket of rack.hijack could not be taken over");
+            refusals::HIJACK_FAILED.respond(self.exchange);
         }
         self.hijacked = socket;
     }
@@ -113,12 +112,7 @@ impl Conversation<'_, '_> {
             Err(bad) => {
                 tracing::error!(app = %self.app.name, id = %id(self.exchange), "{bad}");
                 self.stop_waiting();
-                fail(
-                    self.exchange,
-                    502,
-                    "bad_field",
-                    "The application's response has a header that cannot be sent.",
-                );
+                refusals::BAD_FIELD.respond(self.exchange);
             }
         }
     }
@@ -148,29 +142,6 @@ impl Conversation<'_, '_> {
                 "the length of the response body differs from its Content-Length");
         }
     }
-}
-
-/// Answers with an error of ours.
-pub(super) fn fail(exchange: &mut Exchange<'_>, status: u16, name: &'static str, sentence: &str) {
-    keepwarm_net::respond_with_error(exchange, status, name, sentence, &[]);
-}
-
-/// Answers with an error of ours that may pass in `seconds`.
-pub(super) fn fail_later(
-    exchange: &mut Exchange<'_>,
-    status: u16,
-    name: &'static str,
-    sentence: &str,
-    seconds: u32,
-) {
-    let seconds = seconds.to_string();
-    keepwarm_net::respond_with_error(
-        exchange,
-        status,
-        name,
-        sentence,
-        &[("Retry-After", seconds.as_bytes())],
-    );
 }
 
 /// The id of a request, for a log record.

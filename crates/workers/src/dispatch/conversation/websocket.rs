@@ -12,7 +12,8 @@ use keepwarm_wire::frame::{MAX_BODY, ResetCode, Response, message_cost};
 use super::super::app::App;
 use super::super::call::Item;
 use super::super::link::BodyKind;
-use super::response::{fail, id};
+use super::super::refusals;
+use super::response::id;
 use super::{Conversation, UNSENT_ENOUGH};
 
 /// How long the closing handshake may take, from the first close.
@@ -92,14 +93,13 @@ pub(super) fn refuse(app: &Arc<App>, exchange: &mut Exchange<'_>) -> bool {
         return false;
     }
     if !has_version_13(exchange) {
-        let sentence = "Only version 13 of WebSocket is supported.";
-        let said: [(&str, &[u8]); 2] = [("Upgrade", b"websocket"), ("Sec-WebSocket-Version", b"13")];
-        keepwarm_net::respond_with_error(exchange, 426, "websocket_version", sentence, &said);
+        let message = refusals::WEBSOCKET_VERSION.about(&[]);
+        message.field("Upgrade", b"websocket").field("Sec-WebSocket-Version", b"13").respond(exchange);
     } else if !has_key(exchange) {
-        fail(exchange, 400, "websocket_key", "The request opens a WebSocket with an invalid key.");
+        refusals::WEBSOCKET_KEY.respond(exchange);
     } else {
         // Its bytes would stand where the first frame is expected.
-        fail(exchange, 400, "websocket_body", "A request that opens a WebSocket must not have a body.");
+        refusals::WEBSOCKET_BODY.respond(exchange);
     }
     true
 }
@@ -129,12 +129,7 @@ pub(super) fn begin(conversation: &mut Conversation<'_, '_>, response: &Response
         Err(bad) => {
             tracing::error!(app = %conversation.app.name, id = %id(conversation.exchange), "{bad}");
             conversation.stop_waiting();
-            fail(
-                conversation.exchange,
-                502,
-                "bad_field",
-                "The application's response has a header that cannot be sent.",
-            );
+            refusals::BAD_FIELD.respond(conversation.exchange);
         }
     }
 }

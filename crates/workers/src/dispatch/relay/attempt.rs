@@ -8,6 +8,7 @@ use keepwarm_net::{AcquireError, ClientError, poll_pump};
 
 use super::super::conversation::body::BodySource;
 use super::super::link::Link;
+use super::super::refusals;
 use super::child::Child;
 use super::server::SlotGuard;
 use super::worker_request::WorkerRequest;
@@ -29,7 +30,7 @@ impl<C: Dialect> Relay<'_, '_, C> {
         }
         let Some(endpoint) = link.server.as_ref().and_then(|server| server.endpoint()) else {
             // A worker of a kind that the app had before the last reload.
-            self.fail_later(503, "app_changed", "The application is being replaced.", 1);
+            refusals::APP_CHANGED.respond(self.exchange);
             return AttemptResult::Over;
         };
         let external = link.server.as_ref().filter(|server| server.is_external());
@@ -45,8 +46,7 @@ impl<C: Dialect> Relay<'_, '_, C> {
             Err(error) if let Some(server) = external => {
                 drop(slot);
                 server.is_away(self.app, &error);
-                let sentence = format!("The application's server at {endpoint} accepts no connections.");
-                self.fail_later(503, "not_connected", &sentence, 1);
+                refusals::SERVER_NOT_CONNECTED.about(&[&endpoint]).respond(self.exchange);
                 AttemptResult::Over
             }
             Err(error) => {
@@ -82,7 +82,7 @@ impl<C: Dialect> Relay<'_, '_, C> {
         if self.given < GIVEN_AT_MOST && self.is_untouched() {
             return AttemptResult::Again("not_connected");
         }
-        self.fail(502, "not_connected", "The application accepts no connections.");
+        refusals::NOT_CONNECTED.respond(self.exchange);
         AttemptResult::Over
     }
 
@@ -132,12 +132,10 @@ impl<C: Dialect> Relay<'_, '_, C> {
             true => return self.exchange.abort(error.name()),
             false => {}
         }
-        let sentence = match error {
-            ClientError::NoResponse(_) => "The application closed the connection without a response.",
-            ClientError::Fault(_) | ClientError::NotProcessed(_) => {
-                "The application's response is invalid and cannot be passed on."
-            }
+        let refusal = match error {
+            ClientError::NoResponse(_) => &refusals::CLOSED_WITHOUT_RESPONSE,
+            ClientError::Fault(_) | ClientError::NotProcessed(_) => &refusals::BAD_RESPONSE,
         };
-        self.fail(502, error.name(), sentence);
+        refusal.about(&[]).reason(error.name()).respond(self.exchange);
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use keepwarm_net::Wait;
 
+use super::super::refusals;
 use super::child::Child;
 use super::worker_request::WorkerRequest;
 use super::{AttemptResult, Dialect};
@@ -62,10 +63,7 @@ impl<C: Dialect> WorkerRequest<'_, '_, '_, C> {
                 ?limit, "request timed out");
             slot.link.suspect(&self.relay.call.summary, child.as_ref());
         }
-        match self.relay.exchange.responded() {
-            true => self.relay.exchange.abort("request_timeout"),
-            false => self.relay.fail(504, "request_timeout", "The application did not respond in time."),
-        }
+        refusals::respond_timed_out(self.relay.exchange);
         AttemptResult::Over
     }
 }

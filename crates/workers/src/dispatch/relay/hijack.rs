@@ -10,6 +10,7 @@ use super::super::app::App;
 use super::super::call::Call;
 use super::super::conversation::body::BodySource;
 use super::super::link::Link;
+use super::super::refusals;
 use super::worker_request::WorkerRequest;
 use super::{Dialect, Relay};
 
@@ -51,11 +52,7 @@ impl<C: Dialect> Relay<'_, '_, C> {
         match responded {
             true if self.exchange.is_given() => self.exchange.end(),
             true => self.exchange.abort(error.name()),
-            false => self.fail(
-                502,
-                error.name(),
-                "The application did not respond on the connection that it had taken over.",
-            ),
+            false => refusals::HIJACKER_FAILED.about(&[]).reason(error.name()).respond(self.exchange),
         }
     }
 }

@@ -49,6 +49,7 @@ use super::conversation::body::{BodySource, read_whole};
 use super::fastcgi::{FastCgi, ScriptRoot};
 use super::link::Link;
 use super::quarantine::QuarantineProbe;
+use super::refusals::respond_quarantined;
 pub(super) use child::ChildGuard;
 pub use child::ChildPolicy;
 pub(super) use dialect::{Dialect, HeadContext};
@@ -151,7 +152,7 @@ pub(super) async fn hold<C: Dialect>(
     exchange.request_mut().target = Some(Arc::clone(&app.name));
     let mut relay = Relay::<C>::new(app, exchange, destination);
     if let Some(time) = app.quarantine.refuses(&relay.call.summary) {
-        return relay.refuse_quarantined(time);
+        return respond_quarantined(relay.exchange, time);
     }
     if !relay.wait_until_wanted().await {
         return;
@@ -305,18 +306,6 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
             (false, true) => Need::Any,
             (false, false) => Need::Fresh,
         }
-    }
-
-    /// Answers with an error of ours, or cuts what was begun.
-    fn fail(&mut self, status: u16, name: &'static str, sentence: &str) {
-        keepwarm_net::respond_with_error(self.exchange, status, name, sentence, &[]);
-    }
-
-    /// The same with one that may pass in `seconds`.
-    fn fail_later(&mut self, status: u16, name: &'static str, sentence: &str, seconds: u32) {
-        let seconds = seconds.to_string();
-        let fields: [(&str, &[u8]); 1] = [("Retry-After", seconds.as_bytes())];
-        keepwarm_net::respond_with_error(self.exchange, status, name, sentence, &fields);
     }
 
     fn tell_again(&self, why: &'static str) {

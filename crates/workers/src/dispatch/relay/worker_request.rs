@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::super::app::App;
 use super::super::conversation::body::BodySource;
+use super::super::refusals;
 use super::child::blame_if_dead;
 use super::server::SlotGuard;
 use super::{AttemptResult, Dialect, HeadContext, Relay, none};
@@ -141,7 +142,7 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
             Ok(false) => Part::Taken,
             Err(bad) => {
                 tracing::error!(app = %relay.app.name, id = %relay.id(), "{bad}");
-                relay.fail(502, "bad_field", "The application's response has a header that cannot be sent.");
+                refusals::BAD_FIELD.respond(relay.exchange);
                 Part::End(AttemptResult::Over)
             }
         }
