@@ -80,7 +80,7 @@ fn request(take: &mut Take<'_>) {
         (&method, target.as_slice(), b"h:1".as_slice())
     );
     assert_eq!(head.body, framing);
-    assert_eq!(head.wants.close, !options.keep_alive);
+    assert_eq!(head.connection.close, !options.keep_alive);
     assert_eq!(head.expects_continue, options.expect_continue && framing != RequestBody::None);
     assert_eq!(head.upgrade, options.upgrade.is_some());
     assert!(framing == RequestBody::None || read == body);
@@ -157,8 +157,8 @@ fn respond(take: &mut Take<'_>) {
     }
     assert_eq!(at, wire.len());
     assert_eq!(head.status.as_u16(), status);
-    assert_eq!(head.keeps_connection(), plan.keep);
-    assert!(!head.mended.any());
+    assert_eq!(head.is_persistent(), plan.keep);
+    assert!(!head.normalized.any());
     assert_eq!(read, if plan.send_body { body } else { Vec::new() });
     check_fields(head.fields.iter(), &fields);
 }

@@ -1,11 +1,11 @@
-//! Property: every message either decoder accepts (and a response it did not have to mend), a strict reader written from RFC 9112's grammar accepts too,
+//! Property: every message either decoder accepts (and a response it did not have to normalize), a strict reader written from RFC 9112's grammar accepts too,
 //! with the same end and the same body.
 #![no_main]
 
 use http::Method;
 use keepwarm_fuzz::http1::{Said, requests, responses};
 use keepwarm_fuzz::strict;
-use keepwarm_http1::{Limits, Listener};
+use keepwarm_http1::{Limits, ListenerKind};
 use libfuzzer_sys::fuzz_target;
 
 // The first byte chooses the side and, for responses, the methods asked.
@@ -21,7 +21,7 @@ fuzz_target!(|data: &[u8]| {
 
 fn check_requests(bytes: &[u8]) {
     let mut start = 0;
-    for (end, body) in messages(&requests(Limits::default(), Listener::Origin, &[bytes])) {
+    for (end, body) in messages(&requests(Limits::default(), ListenerKind::Origin, &[bytes])) {
         let twin = strict::request(bytes, start);
         let twin = twin.unwrap_or_else(|no| panic!("{no:?} from {start}: {}", bytes.escape_ascii()));
         assert_eq!((end, &body), (twin.end, &twin.body), "{}", bytes.escape_ascii());
@@ -32,14 +32,14 @@ fn check_requests(bytes: &[u8]) {
 fn check_responses(bytes: &[u8], method: Method) {
     let asked: Vec<_> = (0..4).map(|_| (method.clone(), false)).collect();
     let said = responses(Limits::default(), &asked, &[bytes]);
-    let mended = |head: &str| {
+    let normalized = |head: &str| {
         !head.ends_with(
-        "mended: Mended { folded: false, space_before_colon: false, bare_lf: false, no_reason_space: false } }",
+        "normalized: Normalizations { folded: false, space_before_colon: false, bare_lf: false, no_reason_space: false } }",
     )
     };
-    let is_mended = said.iter().any(|s| matches!(s, Said::Head(h) | Said::Informational(h) if mended(h)));
+    let is_normalized = said.iter().any(|s| matches!(s, Said::Head(h) | Said::Informational(h) if normalized(h)));
     let until_close = said.contains(&Said::EndByClose);
-    if is_mended || until_close {
+    if is_normalized || until_close {
         return;
     }
     let mut start = 0;

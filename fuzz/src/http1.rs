@@ -2,7 +2,7 @@
 
 use http::Method;
 use keepwarm_http1::{
-    Decoded, Event, Fault, Limits, Listener, RequestDecoder, RequestHead, ResponseDecoder, ResponseHead,
+    Decoded, Event, Fault, Limits, ListenerKind, RequestDecoder, RequestHead, ResponseDecoder, ResponseHead,
 };
 
 /// An event, with the data of a body joined.
@@ -31,8 +31,8 @@ pub const SMALL: Limits = Limits {
 };
 
 /// Everything the server's side said of the pieces, and of the end after them.
-pub fn requests(limits: Limits, listener: Listener, pieces: &[&[u8]]) -> Vec<Said> {
-    let mut decoder = RequestDecoder::with_listener(limits, listener);
+pub fn requests(limits: Limits, listener: ListenerKind, pieces: &[&[u8]]) -> Vec<Said> {
+    let mut decoder = RequestDecoder::with_kind(limits, listener);
     let mut head = RequestHead::default();
     let mut feed = Feed::default();
     for piece in pieces {

@@ -113,7 +113,7 @@ fn response() -> ResponsePlan {
 
 #[test]
 fn a_worker_gets_its_request_though_the_reactor_refuses_watches_for_a_while() {
-    keepwarm_telemetry::cells::set_threads(3);
+    keepwarm_telemetry::per_thread::set_threads(3);
     run::catch_panics();
     for refused in 0..=12 {
         if let Err(failure) = run::play(0, &Refused(refused)) {

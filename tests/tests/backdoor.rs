@@ -175,7 +175,7 @@ fn a_switch_to_a_protocol_that_was_not_offered_opens_no_tunnel() {
         let response = client.response("GET");
         assert_eq!(response.status, 502, "{path}");
         assert!(
-            response.text().contains("answered 101 without an upgrade that the request asked for"),
+            response.text().contains("sent 101 without an upgrade that the request offered"),
             "{}",
             response.text()
         );

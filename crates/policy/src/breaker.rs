@@ -1,10 +1,10 @@
 //! When not to call any more: the circuit breaker (Nygard, *Release It!*, 2007), for an endpoint or a whole upstream.
 //!
-//! * `closed`: calls flow. It opens after [`Settings::consecutive`] failures in a row (a server that is gone), or when too few of the calls within the window succeeded (one that
+//! * `closed`: calls flow. It opens after [`BreakerSettings::consecutive`] failures in a row (a server that is gone), or when too few of the calls within the window succeeded (one that
 //!   is overloaded: some calls still succeed, and never many fail in a row).
-//! * `open`: no call is let through. For [`Settings::open`] at first; twice as long each time it opens again, up to [`Settings::open_most`], and up to a quarter longer at
+//! * `open`: no call is let through. For [`BreakerSettings::open`] at first; twice as long each time it opens again, up to [`BreakerSettings::open_most`], and up to a quarter longer at
 //!   random, so that the breakers of several hosts do not probe in step.
-//! * `half-open`: one call is let through, and when it has succeeded further ones, until [`Settings::probes`] have: then it closes. At the first that fails it opens again. A probe that
+//! * `half-open`: one call is let through, and when it has succeeded further ones, until [`BreakerSettings::probes`] have: then it closes. At the first that fails it opens again. A probe that
 //!   says nothing for as long as the next opening would last no longer holds up the others: another is let through.
 //!
 //! What counts as a failure is the caller's to say. A failure counts towards the row only if no call has succeeded since the failed one began: a page that hangs for a minute fails in rows,
@@ -27,7 +27,7 @@
 //!   the breaker.
 //!
 //! A wrong opening must cost little, because none of these signals is certain: the first one lasts a tenth of a second (linkerd: 1 s, Finagle: 5 s, Envoy: 30 s), and calls may wait for it
-//! ([`Refused`]), which makes of a restart of 0.3 s a delay instead of an outage. Doubling bounds what an endpoint that stays dead gets: one call for each opening. The longest is 5 s, so that recovery takes
+//! ([`Rejection`]), which makes of a restart of 0.3 s a delay instead of an outage. Doubling bounds what an endpoint that stays dead gets: one call for each opening. The longest is 5 s, so that recovery takes
 //! seconds (linkerd and Finagle: minutes, which suits those who have other endpoints).
 //!
 //! `simulation.rs` holds the defaults to bounds: calls refused although somebody would have answered, calls sent to the dead, and time to recover, with 1, 2 and 8 endpoints.
@@ -43,7 +43,7 @@ use crate::window::Window;
 
 /// When it trips, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
+pub struct BreakerSettings {
     /// Failures in a row. 0: they do not trip it.
     pub consecutive: u32,
     /// In per cent: trips when fewer of the calls in the window succeeded. 0: they do not trip it.
@@ -60,7 +60,7 @@ pub struct Settings {
     pub probes: u32,
 }
 
-impl Default for Settings {
+impl Default for BreakerSettings {
     /// Five in a row (Envoy's outlier detection, Finagle's failure accrual); half of at least 20 within 10 s (Hystrix); 0.1 s up to 5 s, for the reasons at the head of the module.
     fn default() -> Self {
         Self {
@@ -77,7 +77,7 @@ impl Default for Settings {
 
 /// What a breaker does with calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum BreakerState {
     /// Calls flow.
     Closed,
     /// Calls are refused.
@@ -86,7 +86,7 @@ pub enum State {
     HalfOpen,
 }
 
-impl State {
+impl BreakerState {
     /// As it stands in logs and metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -101,16 +101,16 @@ impl State {
 /// A call that was let through. Each is given back, with [`Breaker::handle_result`].
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
-pub struct Pass {
+pub struct Permit {
     /// Of the state it was given in.
-    era: u64,
+    generation: u64,
     /// When.
     since: Instant,
 }
 
 /// A call that was not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Refused {
+pub struct Rejection {
     /// When a call may be let through at the latest: for `Retry-After`, and for those who wait.
     pub retry_after: Duration,
     /// Half-open: it may be sooner, when a probe that is under way has succeeded.
@@ -130,7 +130,7 @@ pub enum Outcome {
 
 /// Why it opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
+pub enum OpenCause {
     /// So many failed in a row.
     Consecutive(u32),
     /// In per cent: so many of the calls within the window succeeded.
@@ -141,27 +141,27 @@ pub enum Cause {
 
 /// A change of state, to be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
+pub enum BreakerChange {
     /// It has opened for that long.
-    Opened(Cause, Duration),
+    Opened(OpenCause, Duration),
     /// It lets some through.
     HalfOpened,
     /// It has closed.
     Closed,
 }
 
-/// One breaker. Order of calls: [`Breaker::try_pass`], and for each pass [`Breaker::handle_result`].
+/// One breaker. Order of calls: [`Breaker::try_acquire`], and for each pass [`Breaker::handle_result`].
 #[derive(Debug, Clone)]
 pub struct Breaker {
-    settings: Settings,
-    phase: Phase,
+    settings: BreakerSettings,
+    phase: Inner,
     /// Counts changes of state.
-    era: u64,
+    generation: u64,
     window: Window,
     /// Failures in a row.
     failures: u32,
     /// When a call succeeded last.
-    heard: Option<Instant>,
+    last_success: Option<Instant>,
     /// How often it has opened without having been well in between.
     trips: u32,
     /// How long it was open the last time.
@@ -169,7 +169,7 @@ pub struct Breaker {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Phase {
+enum Inner {
     Closed {
         since: Instant,
     },
@@ -187,25 +187,25 @@ enum Phase {
 impl Breaker {
     /// A closed one.
     #[must_use]
-    pub fn new(settings: Settings, now: Instant) -> Self {
+    pub fn new(settings: BreakerSettings, now: Instant) -> Self {
         Self {
             settings,
-            phase: Phase::Closed { since: now },
-            era: 0,
+            phase: Inner::Closed { since: now },
+            generation: 0,
             window: Window::new(settings.window, now),
             failures: 0,
-            heard: None,
+            last_success: None,
             trips: 0,
             last: Duration::ZERO,
         }
     }
 
     /// Other numbers from now on; what it has seen stays, but for the window when its length changes. It stays open for no longer than it might now.
-    pub fn set_settings(&mut self, settings: Settings, now: Instant) {
+    pub fn set_settings(&mut self, settings: BreakerSettings, now: Instant) {
         if settings.window != self.settings.window {
             self.window = Window::new(settings.window, now);
         }
-        if let Phase::Open { until: at } | Phase::HalfOpen { next: at, .. } = &mut self.phase
+        if let Inner::Open { until: at } | Inner::HalfOpen { next: at, .. } = &mut self.phase
             && let Some(last) = now.checked_add(settings.open_most + settings.open_most / 4)
         {
             *at = last.min(*at);
@@ -213,23 +213,23 @@ impl Breaker {
         self.settings = settings;
     }
 
-    /// Whether a call may go out. The change is one to [`State::HalfOpen`].
+    /// Whether a call may go out. The change is one to [`BreakerState::HalfOpen`].
     ///
     /// # Errors
     /// It may not.
-    pub fn try_pass(&mut self, now: Instant) -> Result<(Pass, Option<Change>), Refused> {
+    pub fn try_acquire(&mut self, now: Instant) -> Result<(Permit, Option<BreakerChange>), Rejection> {
         let mut change = None;
-        if let Phase::Open { until } = self.phase {
+        if let Inner::Open { until } = self.phase {
             if now < until {
-                return Err(Refused { retry_after: until - now, is_probing: false });
+                return Err(Rejection { retry_after: until - now, is_probing: false });
             }
-            self.enter(Phase::HalfOpen { next: now, under_way: 0, succeeded: 0 });
-            change = Some(Change::HalfOpened);
+            self.enter(Inner::HalfOpen { next: now, under_way: 0, succeeded: 0 });
+            change = Some(BreakerChange::HalfOpened);
         }
-        let would_pass = self.would_pass(now);
-        if let Phase::HalfOpen { next, under_way, .. } = &mut self.phase {
-            if !would_pass {
-                return Err(Refused { retry_after: next.saturating_duration_since(now), is_probing: true });
+        let would_permit = self.would_permit(now);
+        if let Inner::HalfOpen { next, under_way, .. } = &mut self.phase {
+            if !would_permit {
+                return Err(Rejection { retry_after: next.saturating_duration_since(now), is_probing: true });
             }
             if now >= *next && *under_way > 0 {
                 // Probes that never end say nothing: others take their places, each after a longer wait.
@@ -239,42 +239,42 @@ impl Breaker {
             *under_way += 1;
         }
         let wait = self.length();
-        if let Phase::HalfOpen { next, .. } = &mut self.phase {
+        if let Inner::HalfOpen { next, .. } = &mut self.phase {
             *next = now + wait;
         }
-        Ok((Pass { era: self.era, since: now }, change))
+        Ok((Permit { generation: self.generation, since: now }, change))
     }
 
     /// A call that was let through has ended. `random` lengthens an opening.
     pub fn handle_result(
         &mut self,
-        pass: Pass,
+        permit: Permit,
         outcome: Outcome,
         now: Instant,
         random: u64,
-    ) -> Option<Change> {
-        let outlived = self.heard.is_some_and(|heard| heard > pass.since);
+    ) -> Option<BreakerChange> {
+        let outlived = self.last_success.is_some_and(|last_success| last_success > permit.since);
         if outcome == Outcome::Success {
-            self.heard = Some(now);
+            self.last_success = Some(now);
         }
-        if pass.era != self.era {
+        if permit.generation != self.generation {
             return None;
         }
         match &mut self.phase {
-            Phase::Open { .. } => None,
-            Phase::HalfOpen { under_way, succeeded, .. } => {
+            Inner::Open { .. } => None,
+            Inner::HalfOpen { under_way, succeeded, .. } => {
                 *under_way = under_way.saturating_sub(1);
                 match outcome {
                     Outcome::Unknown => None,
                     Outcome::Failure if outlived => None,
-                    Outcome::Failure => Some(self.open(Cause::Probe, now, random)),
+                    Outcome::Failure => Some(self.open(OpenCause::Probe, now, random)),
                     Outcome::Success => {
                         *succeeded += 1;
                         (*succeeded >= self.settings.probes.max(1)).then(|| self.close(now))
                     }
                 }
             }
-            Phase::Closed { .. } => {
+            Inner::Closed { .. } => {
                 let cause = self.count(outcome, outlived, now)?;
                 Some(self.open(cause, now, random))
             }
@@ -283,36 +283,36 @@ impl Breaker {
 
     /// What it does with calls. An open one that has waited long enough counts as half-open, though nothing has asked yet.
     #[must_use]
-    pub fn state(&self, now: Instant) -> State {
+    pub fn state(&self, now: Instant) -> BreakerState {
         match self.phase {
-            Phase::Closed { .. } => State::Closed,
-            Phase::Open { until } if now < until => State::Open,
-            Phase::Open { .. } | Phase::HalfOpen { .. } => State::HalfOpen,
+            Inner::Closed { .. } => BreakerState::Closed,
+            Inner::Open { until } if now < until => BreakerState::Open,
+            Inner::Open { .. } | Inner::HalfOpen { .. } => BreakerState::HalfOpen,
         }
     }
 
     /// Whether calls flow.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        matches!(self.phase, Phase::Closed { .. })
+        matches!(self.phase, Inner::Closed { .. })
     }
 
     /// Until when it refuses everything; `None`: it lets calls through, or some of them. For those who choose among endpoints without asking each.
     #[must_use]
     pub fn open_until(&self) -> Option<Instant> {
         match self.phase {
-            Phase::Open { until } => Some(until),
-            Phase::Closed { .. } | Phase::HalfOpen { .. } => None,
+            Inner::Open { until } => Some(until),
+            Inner::Closed { .. } | Inner::HalfOpen { .. } => None,
         }
     }
 
-    /// Whether [`Breaker::try_pass`] would let a call through.
+    /// Whether [`Breaker::try_acquire`] would let a call through.
     #[must_use]
-    pub fn would_pass(&self, now: Instant) -> bool {
+    pub fn would_permit(&self, now: Instant) -> bool {
         match self.phase {
-            Phase::Closed { .. } => true,
-            Phase::Open { until } => now >= until,
-            Phase::HalfOpen { next, under_way, succeeded } => {
+            Inner::Closed { .. } => true,
+            Inner::Open { until } => now >= until,
+            Inner::HalfOpen { next, under_way, succeeded } => {
                 let most = if succeeded == 0 { 1 } else { self.settings.probes.max(1) };
                 under_way.saturating_add(succeeded) < most || now >= next
             }
@@ -320,14 +320,14 @@ impl Breaker {
     }
 
     /// Counts a call of the closed breaker; gives why it trips, if it does. `outlived`: another has succeeded since it began.
-    fn count(&mut self, outcome: Outcome, outlived: bool, now: Instant) -> Option<Cause> {
+    fn count(&mut self, outcome: Outcome, outlived: bool, now: Instant) -> Option<OpenCause> {
         match outcome {
             Outcome::Unknown => return None,
             Outcome::Success => self.failures = 0,
             Outcome::Failure if outlived => {}
             Outcome::Failure => self.failures = self.failures.saturating_add(1),
         }
-        let Settings { consecutive, success_rate, minimum, .. } = self.settings;
+        let BreakerSettings { consecutive, success_rate, minimum, .. } = self.settings;
         if success_rate > 0 {
             self.window.add(outcome == Outcome::Success, now);
         }
@@ -335,45 +335,45 @@ impl Breaker {
             return None;
         }
         if consecutive > 0 && !outlived && self.failures >= consecutive {
-            return Some(Cause::Consecutive(self.failures));
+            return Some(OpenCause::Consecutive(self.failures));
         }
         let counts = self.window.counts(now);
         let low = success_rate > 0
             && counts.total() >= minimum.max(1)
             && counts.success_rate() < success_rate.saturating_mul(10);
-        low.then(|| Cause::SuccessRate(counts.success_rate() / 10))
+        low.then(|| OpenCause::SuccessRate(counts.success_rate() / 10))
     }
 
-    fn open(&mut self, cause: Cause, now: Instant, random: u64) -> Change {
-        if let Phase::Closed { since } = self.phase
+    fn open(&mut self, cause: OpenCause, now: Instant, random: u64) -> BreakerChange {
+        if let Inner::Closed { since } = self.phase
             && now.saturating_duration_since(since) >= self.last
         {
             self.trips = 0;
         }
         let length = self.length();
-        let length = length + crate::backoff::scale(length / 4, random);
+        let length = length + crate::backoff::fraction(length / 4, random);
         self.last = length;
         self.trips = self.trips.saturating_add(1);
-        self.enter(Phase::Open { until: now + length });
-        Change::Opened(cause, length)
+        self.enter(Inner::Open { until: now + length });
+        BreakerChange::Opened(cause, length)
     }
 
     /// Of the next opening.
     fn length(&self) -> Duration {
-        let Settings { open, open_most, .. } = self.settings;
+        let BreakerSettings { open, open_most, .. } = self.settings;
         let doubled = 1_u32.checked_shl(self.trips).and_then(|factor| open.checked_mul(factor));
         doubled.map_or(open_most, |length| length.min(open_most))
     }
 
-    fn close(&mut self, now: Instant) -> Change {
+    fn close(&mut self, now: Instant) -> BreakerChange {
         self.failures = 0;
         self.window.clear();
-        self.enter(Phase::Closed { since: now });
-        Change::Closed
+        self.enter(Inner::Closed { since: now });
+        BreakerChange::Closed
     }
 
-    fn enter(&mut self, phase: Phase) {
+    fn enter(&mut self, phase: Inner) {
         self.phase = phase;
-        self.era += 1;
+        self.generation += 1;
     }
 }

@@ -45,7 +45,7 @@ pub fn push_json(out: &mut Vec<u8>, bytes: &[u8]) {
 /// Appends text as it is but for what steers a terminal, which becomes `\xHH` or `\u{HHHH}`. For messages of ours and of apps, which people read.
 pub fn push_readable(out: &mut Vec<u8>, text: &str) {
     let mut rest = text;
-    while let Some(at) = rest.find(steers) {
+    while let Some(at) = rest.find(is_unsafe) {
         let (plain, odd) = rest.split_at_checked(at).unwrap_or((rest, ""));
         out.extend_from_slice(plain.as_bytes());
         let mut chars = odd.chars();
@@ -80,7 +80,7 @@ fn is_plain(byte: u8) -> bool {
 }
 
 /// Controls (C0, DEL, C1), line separators and marks of direction.
-fn steers(c: char) -> bool {
+fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{61c}')
 }
@@ -89,7 +89,7 @@ fn push_json_foreign(out: &mut Vec<u8>, bytes: &[u8]) {
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
             match u16::try_from(u32::from(c)) {
-                Ok(unit) if steers(c) => push_json_escape(out, unit),
+                Ok(unit) if is_unsafe(c) => push_json_escape(out, unit),
                 _ => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
             }
         }
@@ -149,7 +149,7 @@ mod tests {
         ];
         for bytes in cases {
             let json = with(|out| push_json(out, bytes));
-            assert!(!json.chars().any(steers), "{json:?}");
+            assert!(!json.chars().any(is_unsafe), "{json:?}");
             let back: String = serde_json::from_str(&format!("\"{json}\"")).unwrap();
             assert_eq!(back, String::from_utf8_lossy(bytes));
         }

@@ -4,13 +4,13 @@
 
 pub mod access;
 pub mod app_output;
-pub mod cells;
 pub mod connections;
 pub mod counters;
 pub mod escape;
 pub mod log;
 pub mod meters;
 pub mod panics;
+pub mod per_thread;
 mod request_id;
 pub mod sink;
 pub mod stack;

@@ -60,7 +60,7 @@ impl Subscriber for LogSubscriber {
         LINE.with(|line| match line.try_borrow_mut() {
             Ok(mut line) => self.write(event, &mut line),
             // A value that logs while it is being logged.
-            Err(_) => self.write(event, &mut Line::default()),
+            Err(_) => self.write(event, &mut LogLine::default()),
         });
     }
 
@@ -76,7 +76,7 @@ impl Subscriber for LogSubscriber {
 
 impl LogSubscriber {
     /// Formats first and appends then, since formatting runs code of others.
-    fn write(&self, event: &Event<'_>, line: &mut Line) {
+    fn write(&self, event: &Event<'_>, line: &mut LogLine) {
         let metadata = event.metadata();
         line.clear(self.format, metadata.target() == app_output::TARGET);
         event.record(line);
@@ -102,7 +102,7 @@ impl LogSubscriber {
                 out.extend_from_slice(b"{\"time\":\"");
                 out.extend_from_slice(&time);
                 out.extend_from_slice(b"\",\"level\":\"");
-                out.extend_from_slice(word(level).trim_ascii_end().to_ascii_lowercase().as_slice());
+                out.extend_from_slice(level_name(level).trim_ascii_end().to_ascii_lowercase().as_slice());
                 out.push(b'"');
                 out.extend_from_slice(&line.front);
                 out.extend_from_slice(b",\"message\":\"");
@@ -117,7 +117,7 @@ impl LogSubscriber {
     }
 }
 
-fn word(level: Level) -> &'static [u8] {
+fn level_name(level: Level) -> &'static [u8] {
     match level {
         Level::ERROR => b"ERROR",
         Level::WARN => b"WARN ",
@@ -137,7 +137,7 @@ fn push_level(out: &mut Vec<u8>, level: Level, colour: bool) {
     if colour {
         out.extend_from_slice(code);
     }
-    out.extend_from_slice(word(level));
+    out.extend_from_slice(level_name(level));
     if colour {
         out.extend_from_slice(b"\x1b[0m");
     }
@@ -145,10 +145,10 @@ fn push_level(out: &mut Vec<u8>, level: Level, colour: bool) {
 
 /// An event's fields, formatted, in the three places where they stand.
 #[derive(Default)]
-struct Line {
+struct LogLine {
     json: bool,
     /// The message is what an app has printed.
-    printed: bool,
+    is_app_output: bool,
     front: Vec<u8>,
     message: Vec<u8>,
     rest: Vec<u8>,
@@ -158,10 +158,10 @@ struct Line {
     value: String,
 }
 
-impl Line {
-    fn clear(&mut self, format: Format, printed: bool) {
+impl LogLine {
+    fn clear(&mut self, format: Format, is_app_output: bool) {
         self.json = format == Format::Json;
-        self.printed = printed;
+        self.is_app_output = is_app_output;
         self.further.clear();
         self.front.clear();
         self.message.clear();
@@ -172,7 +172,7 @@ impl Line {
         if field.name() == "message" {
             match self.json {
                 true => push_json(&mut self.message, value.as_bytes()),
-                false if self.printed => self.push_printed(value),
+                false if self.is_app_output => self.push_app_text(value),
                 false => push_readable(&mut self.message, value),
             }
             return;
@@ -190,12 +190,12 @@ impl Line {
     }
 
     /// No line of it can be taken for the beginning of a record: that is not indented.
-    fn push_printed(&mut self, text: &str) {
+    fn push_app_text(&mut self, text: &str) {
         let mut lines = text.split('\n');
-        push_printed_line(&mut self.message, lines.next().unwrap_or_default());
+        push_app_line(&mut self.message, lines.next().unwrap_or_default());
         for line in lines {
             self.further.extend_from_slice(b"    ");
-            push_printed_line(&mut self.further, line);
+            push_app_line(&mut self.further, line);
             self.further.push(b'\n');
         }
     }
@@ -221,7 +221,7 @@ impl Line {
     }
 }
 
-impl Visit for Line {
+impl Visit for LogLine {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let mut text = std::mem::take(&mut self.value);
         text.clear();
@@ -259,7 +259,7 @@ impl Visit for Line {
 }
 
 /// Tabs stay: traces are indented by them.
-fn push_printed_line(out: &mut Vec<u8>, line: &str) {
+fn push_app_line(out: &mut Vec<u8>, line: &str) {
     for (number, part) in line.split('\t').enumerate() {
         if number > 0 {
             out.push(b'\t');
@@ -287,7 +287,7 @@ fn push_token(out: &mut Vec<u8>, value: &str) {
 }
 
 thread_local! {
-    static LINE: RefCell<Line> = RefCell::default();
+    static LINE: RefCell<LogLine> = RefCell::default();
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::cells::{Cell, Histogram, HistogramTotals, PerThread};
+use crate::per_thread::{Histogram, HistogramTotals, PerThread, ThreadCounter};
 
 /// Classes of statuses, as they are counted: `none` is a connection that ended before a response.
 pub const CLASSES: [&str; 6] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];
@@ -22,7 +22,7 @@ pub struct RouteMeter {
 
 #[derive(Debug, Default)]
 struct RouteCells {
-    classes: [Cell; CLASSES.len()],
+    classes: [ThreadCounter; CLASSES.len()],
     duration: Histogram,
     queue: Histogram,
     app: Histogram,
@@ -108,19 +108,19 @@ pub struct ListenerMeter {
 #[derive(Debug, Default)]
 pub struct ListenerCells {
     /// Connections that were accepted.
-    pub accepted: Cell,
+    pub accepted: ThreadCounter,
     /// Those of them that have ended.
-    pub closed: Cell,
+    pub closed: ThreadCounter,
     /// Connections turned away, for their client has too many.
-    pub refused: Cell,
+    pub refused: ThreadCounter,
     /// Idle connections closed to make room for others.
-    pub evicted: Cell,
+    pub evicted: ThreadCounter,
     /// Times that accepting had to wait for a connection to end.
-    pub waited: Cell,
+    pub waited: ThreadCounter,
     /// Bytes read from clients.
-    pub received: Cell,
+    pub received: ThreadCounter,
     /// Bytes that sockets took for clients.
-    pub sent: Cell,
+    pub sent: ThreadCounter,
 }
 
 /// What a listener's connections have come to.
@@ -154,7 +154,7 @@ impl ListenerMeter {
     pub fn totals(&self) -> ListenerTotals {
         // First those that have ended: an end that is counted has its beginning counted.
         let closed: u64 = self.threads.iter().map(|cells| cells.closed.value()).sum();
-        let sum = |cell: fn(&ListenerCells) -> &Cell| -> u64 {
+        let sum = |cell: fn(&ListenerCells) -> &ThreadCounter| -> u64 {
             self.threads.iter().map(|cells| cell(cells).value()).sum()
         };
         let accepted = sum(|cells| &cells.accepted);

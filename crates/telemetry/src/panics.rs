@@ -1,8 +1,8 @@
 //! What a panic costs, and what is reported of it.
 //!
-//! A panic is a bug of ours. It costs the task it happens in and nothing else, where the state that others share was not in its hands ([`caught`], and the
-//! runtime, which catches the panics of tasks); a thread or task that others cannot do without is restarted by whoever started it, or ends the process
-//! ([`vital`]). ARCHITECTURE.md has the table of who does which.
+//! A panic is a bug of ours. It costs the task it happens in and nothing else, where the state that others share was not in its hands ([`catch_future`], and the
+//! runtime, which catches the panics of tasks); a thread or task that others cannot do without is restart_on_panic by whoever started it, or ends the process
+//! ([`abort_on_panic`]). ARCHITECTURE.md has the table of who does which.
 //!
 //! Reported once, at error, with the stack: by whoever catches it, who knows the request; else at once.
 
@@ -19,13 +19,13 @@ use std::time::{Duration, Instant};
 
 use crate::{RequestId, counters, flush_all, stack};
 
-/// A panic that was caught.
+/// A caught panic.
 #[derive(Debug)]
 #[must_use = "a panic is reported"]
 pub struct Panic {
     message: String,
     /// File, line and column.
-    place: String,
+    location: String,
     stack: String,
 }
 
@@ -39,7 +39,7 @@ impl Panic {
             app,
             id,
             task,
-            place = self.place,
+            place = self.location,
             thread = thread.name(),
             stack = self.stack,
             "a bug in Keepwarm: panicked: {}; please report it with this line",
@@ -48,7 +48,7 @@ impl Panic {
     }
 
     fn of_payload(payload: &(dyn Any + Send)) -> Self {
-        Self { message: text(payload), place: String::new(), stack: String::new() }
+        Self { message: text(payload), location: String::new(), stack: String::new() }
     }
 }
 
@@ -58,12 +58,12 @@ pub fn install() {
 }
 
 fn handle(info: &PanicHookInfo<'_>) {
-    let place = info.location().map(ToString::to_string).unwrap_or_default();
-    let stack = match is_due(&place) {
-        true => stack::here(&["panicking::panic", "rust_begin_unwind", "begin_panic"]),
+    let location = info.location().map(ToString::to_string).unwrap_or_default();
+    let stack = match is_stack_due(&location) {
+        true => stack::capture(&["panicking::panic", "rust_begin_unwind", "begin_panic"]),
         false => "as logged before for this source location".to_owned(),
     };
-    let panic = Panic { message: text(info.payload()), place, stack };
+    let panic = Panic { message: text(info.payload()), location, stack };
     let Ok(earlier) = PENDING.try_with(RefCell::take) else {
         return panic.report("thread", None, None);
     };
@@ -71,7 +71,7 @@ fn handle(info: &PanicHookInfo<'_>) {
         // A second one while the first unwinds: the process aborts as soon as this returns.
         earlier.report("process", None, None);
         panic.report("process", None, None);
-        flush_all(LAST_WORDS);
+        flush_all(FLUSH_TIMEOUT);
     } else if CATCHING.get() {
         PENDING.set(Some(panic));
     } else {
@@ -79,15 +79,15 @@ fn handle(info: &PanicHookInfo<'_>) {
     }
 }
 
-/// Whether the stack is taken: that costs time, and a panic that a request can provoke comes again and again.
-fn is_due(place: &str) -> bool {
-    static TAKEN: Mutex<BTreeMap<String, Instant>> = Mutex::new(BTreeMap::new());
-    const AGAIN: Duration = Duration::from_secs(60);
+/// Whether the stack is reported: that costs time, and a panic that a request can provoke comes again and again.
+fn is_stack_due(location: &str) -> bool {
+    static REPORTED: Mutex<BTreeMap<String, Instant>> = Mutex::new(BTreeMap::new());
+    const STACK_INTERVAL: Duration = Duration::from_secs(60);
     // A map of times is good in any state.
-    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let due = taken.get(place).is_none_or(|at| at.elapsed() >= AGAIN);
+    let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let due = reported.get(location).is_none_or(|at| at.elapsed() >= STACK_INTERVAL);
     if due {
-        taken.insert(place.to_owned(), Instant::now());
+        reported.insert(location.to_owned(), Instant::now());
     }
     due
 }
@@ -111,12 +111,12 @@ pub fn catch<R>(f: impl FnOnce() -> R) -> Result<R, Panic> {
     result.map_err(|payload| PENDING.take().unwrap_or_else(|| Panic::of_payload(&*payload)))
 }
 
-/// A future, or the panic of its first poll that panicked. It is pinned by the caller, so that it is not moved, and has its place in memory once.
+/// A future, or the panic of its first poll that panicked. It is pinned by the caller, so that it is not moved, and has its location in memory once.
 #[derive(Debug)]
 pub struct CatchUnwind<'f, F>(Pin<&'f mut F>);
 
 /// Runs a future to its end or its panic (see [`catch`]).
-pub fn caught<F: Future>(future: Pin<&mut F>) -> CatchUnwind<'_, F> {
+pub fn catch_future<F: Future>(future: Pin<&mut F>) -> CatchUnwind<'_, F> {
     CatchUnwind(future)
 }
 
@@ -133,15 +133,15 @@ impl<F: Future> Future for CatchUnwind<'_, F> {
 
 /// Runs a thread that the process cannot do without, and that cannot begin anew: its panic ends the process, after it is reported. What supervises Keepwarm starts
 /// it again; without the end nobody would.
-pub fn vital<R>(what: &'static str, f: impl FnOnce() -> R) -> R {
+pub fn abort_on_panic<R>(what: &'static str, f: impl FnOnce() -> R) -> R {
     // Not `catch`, which would wait with the report of panics that the runtime catches further in.
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|payload| abort(what, &text(&*payload)))
 }
 
 /// The same of a future.
-pub async fn vital_task<F: Future>(what: &'static str, future: F) -> F::Output {
+pub async fn abort_on_panic_task<F: Future>(what: &'static str, future: F) -> F::Output {
     let future = std::pin::pin!(future);
-    match caught(future).await {
+    match catch_future(future).await {
         Ok(output) => output,
         Err(panic) => {
             panic.report(what, None, None);
@@ -151,14 +151,14 @@ pub async fn vital_task<F: Future>(what: &'static str, future: F) -> F::Output {
 }
 
 /// Runs a task that is made anew when it panics, after a `pause`, so that a panic that comes each time does not hold the thread.
-pub async fn restarted<F: Future>(
+pub async fn restart_on_panic<F: Future>(
     what: &'static str,
     pause: impl AsyncFn(),
     mut make: impl FnMut() -> F,
 ) -> F::Output {
     loop {
         let future = std::pin::pin!(make());
-        match caught(future).await {
+        match catch_future(future).await {
             Ok(output) => return output,
             Err(panic) => panic.report(what, None, None),
         }
@@ -167,12 +167,12 @@ pub async fn restarted<F: Future>(
 }
 
 /// For logs whose output is slow: the process waits no longer for its last lines.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Ends the process after a panic that was reported.
 fn abort(what: &'static str, message: &str) -> ! {
     tracing::error!(task = what, "Keepwarm cannot run without this task; aborting");
-    flush_all(LAST_WORDS);
+    flush_all(FLUSH_TIMEOUT);
     end_process(what, message)
 }
 

@@ -19,15 +19,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use crate::panics::vital;
+use crate::panics::abort_on_panic;
 use crate::{Format, counters};
 
 /// A thread's buffer is handed over when it holds this many bytes: a write of this size costs no more per byte than a larger one.
-const FULL: usize = 128 * 1024;
+const BUFFER_MAX: usize = 128 * 1024;
 /// Bytes that may wait for an output, besides those in the threads' buffers.
-const HELD: usize = 8 * 1024 * 1024;
+const QUEUE_MAX: usize = 8 * 1024 * 1024;
 /// How long a line may wait for others.
-const GATHER: Duration = Duration::from_millis(100);
+const WRITE_DELAY: Duration = Duration::from_millis(100);
 
 /// What a sink writes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl Output {
 pub struct Sink(Arc<Handle>);
 
 impl Sink {
-    /// The sink of an output: one for each, however often it is asked for, so that lines of two never mix. `format` is that of the line that says how
+    /// The sink of an output: one for each, however often it is ticket for, so that lines of two never mix. `format` is that of the line that says how
     /// many were dropped.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl Sink {
         let handle = Arc::new(Handle(Arc::clone(&shared)));
         std::thread::Builder::new()
             .name("keepwarm-log".to_owned())
-            .spawn(move || vital("the writer of a log", || writer::run(&shared, file)))?;
+            .spawn(move || abort_on_panic("the writer of a log", || writer::run(&shared, file)))?;
         Ok(Self(handle))
     }
 
@@ -114,8 +114,8 @@ impl Sink {
 
     /// Writes what was appended before, by any thread, and waits for that; `false` when the output did not take it in time.
     pub fn flush(&self, wait: Duration) -> bool {
-        let asked = self.0.0.ask_flush();
-        self.0.0.await_flush(asked, Instant::now() + wait)
+        let ticket = self.0.0.request_flush();
+        self.0.0.wait_for_flush(ticket, Instant::now() + wait)
     }
 
     /// Opens the file anew, for a log that was moved away. Lines appended before may go to either.
@@ -130,11 +130,12 @@ impl Sink {
 pub fn flush_all(wait: Duration) -> bool {
     let now = Instant::now();
     let sinks: Vec<_> = all().iter().filter_map(Weak::upgrade).collect();
-    // All are asked before one is waited for, so that a blocked one does not keep the others.
-    let asked: Vec<_> = sinks.iter().map(|sink| sink.0.ask_flush()).collect();
+    // All are ticket before one is waited for, so that a blocked one does not keep the others.
+    let ticket: Vec<_> = sinks.iter().map(|sink| sink.0.request_flush()).collect();
     let until =
         |sink: &Handle| now + if matches!(sink.0.output, Some(Output::File(_))) { wait * 5 } else { wait };
-    sinks.iter().zip(asked).filter(|(sink, asked)| !sink.0.await_flush(*asked, until(sink))).count() == 0
+    sinks.iter().zip(ticket).filter(|(sink, ticket)| !sink.0.wait_for_flush(*ticket, until(sink))).count()
+        == 0
 }
 
 /// Opens every file anew ([`Sink::reopen`]).
@@ -167,7 +168,7 @@ struct Shared {
     /// The buffers of all threads that have appended.
     threads: Mutex<Vec<Arc<Buffer>>>,
     queue: Mutex<Queue>,
-    /// Something cannot wait for [`GATHER`], or something came while the writer slept.
+    /// Something cannot wait for [`WRITE_DELAY`], or something came while the writer slept.
     urgent: Condvar,
     written: Condvar,
     /// The writer waits for a first line. It says so before it looks at the buffers for the last time, and a line is in its buffer before this is looked at:
@@ -188,21 +189,21 @@ struct Queue {
     spare: Vec<Vec<u8>>,
     closed: bool,
     reopen: bool,
-    /// Flushes asked for, and served: numbers that grow.
-    asked: u64,
-    served: u64,
+    /// Flushes ticket for, and served: numbers that grow.
+    flushes_requested: u64,
+    flushes_done: u64,
 }
 
 impl Queue {
     fn is_urgent(&self) -> bool {
-        !self.full.is_empty() || self.closed || self.reopen || self.asked > self.served
+        !self.full.is_empty() || self.closed || self.reopen || self.flushes_requested > self.flushes_done
     }
 }
 
 impl Shared {
     fn append(&self, buffer: &Buffer, write: impl FnOnce(&mut Vec<u8>)) {
         let mut buffer = lock(buffer);
-        if buffer.len() >= FULL && !self.hand_over(&mut buffer) {
+        if buffer.len() >= BUFFER_MAX && !self.hand_over(&mut buffer) {
             self.count_dropped(1);
             return;
         }
@@ -225,27 +226,27 @@ impl Shared {
     /// `false`: there is no room.
     fn hand_over(&self, buffer: &mut Vec<u8>) -> bool {
         let mut queue = self.lock_queue();
-        if queue.held + buffer.len() > HELD {
+        if queue.held + buffer.len() > QUEUE_MAX {
             return false;
         }
         queue.held += buffer.len();
-        let empty = queue.spare.pop().unwrap_or_else(|| Vec::with_capacity(FULL + FULL / 4));
+        let empty = queue.spare.pop().unwrap_or_else(|| Vec::with_capacity(BUFFER_MAX + BUFFER_MAX / 4));
         queue.full.push(std::mem::replace(buffer, empty));
         self.urgent.notify_one();
         true
     }
 
-    fn ask_flush(&self) -> u64 {
+    fn request_flush(&self) -> u64 {
         let mut queue = self.lock_queue();
-        queue.asked += 1;
+        queue.flushes_requested += 1;
         self.urgent.notify_one();
-        queue.asked
+        queue.flushes_requested
     }
 
     /// `false`: not until then.
-    fn await_flush(&self, asked: u64, until: Instant) -> bool {
+    fn wait_for_flush(&self, ticket: u64, until: Instant) -> bool {
         let mut queue = self.lock_queue();
-        while queue.served < asked {
+        while queue.flushes_done < ticket {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;

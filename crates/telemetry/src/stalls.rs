@@ -1,4 +1,4 @@
-//! Stalls that Keepwarm sees and removes: waits that cost much, and that nothing reports because nothing fails. Each is counted, and the first of each
+//! StallSet that Keepwarm sees and removes: waits that cost much, and that nothing reports because nothing fails. Each is counted, and the first of each
 //! kind and app is a line in the log that says what to do about it.
 
 use crate::counters;
@@ -70,7 +70,7 @@ impl Stall {
 }
 
 /// Counts a stall of this app; the first of its kind is said in the log.
-pub fn note(app: &str, stall: Stall) {
+pub fn record(app: &str, stall: Stall) {
     if counters::STALLS.count(app, stall.name()) == 1 {
         tracing::warn!(app, stall = stall.name(), "{} (logged once)", stall.advice());
     }
@@ -78,9 +78,9 @@ pub fn note(app: &str, stall: Stall) {
 
 /// The stalls of one request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Stalls(u8);
+pub struct StallSet(u8);
 
-impl Stalls {
+impl StallSet {
     /// Adds one.
     pub fn insert(&mut self, stall: Stall) {
         self.0 |= 1 << stall as u8;
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn stalls_are_a_set() {
-        let mut stalls = Stalls::default();
+        let mut stalls = StallSet::default();
         assert!(stalls.is_empty());
         stalls.insert(Stall::HeadInPieces);
         stalls.insert(Stall::CloseAdded);
@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(names.len(), ALL.len());
         for stall in ALL {
             assert!(stall.advice().len() > 40);
-            note("advised", stall);
+            record("advised", stall);
             assert_eq!(counters::STALLS.value(stall.name()), 1);
         }
     }

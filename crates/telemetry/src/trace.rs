@@ -3,7 +3,7 @@
 use crate::RequestId;
 
 /// `00-` trace id `-` parent id `-` flags: the form of version 00, which is what is written.
-pub const LEN: usize = 55;
+pub const TRACEPARENT_LEN: usize = 55;
 /// The flag that says that somebody records the trace.
 const SAMPLED: u8 = 1;
 
@@ -23,9 +23,9 @@ impl TraceContext {
         let separators = [2, 35, 52].iter().all(|at| field.get(*at) == Some(&b'-'));
         // Version 00 has this length; a later one may go on, after one more separator (§4.3). 255 is forbidden.
         let whole = match version {
-            0 => field.len() == LEN,
+            0 => field.len() == TRACEPARENT_LEN,
             255 => false,
-            _ => field.len() == LEN || field.get(LEN) == Some(&b'-'),
+            _ => field.len() == TRACEPARENT_LEN || field.get(TRACEPARENT_LEN) == Some(&b'-'),
         };
         if !separators || !whole {
             return None;
@@ -45,7 +45,7 @@ impl TraceContext {
 
     /// The value for a call that this request makes; `span`, any number but 0, names the call.
     #[must_use]
-    pub fn call(&self, span: u64) -> [u8; LEN] {
+    pub fn call(&self, span: u64) -> [u8; TRACEPARENT_LEN] {
         let mut out = *b"00-00000000000000000000000000000000-0000000000000000-00";
         let (head, rest) = out.split_at_mut(35);
         head.iter_mut().skip(3).zip(self.trace).for_each(|(byte, digit)| *byte = digit);

@@ -1,19 +1,19 @@
 //! What is measured of calls to upstreams, by upstream and endpoint. Like [`crate::meters`]: a meter lives as long as the process.
 //!
-//! Names that discovery brings come and go, and a series for each would never end: beyond [`MOST_ENDPOINTS`] of an upstream the rest is counted together.
+//! Names that discovery brings come and go, and a series for each would never end: beyond [`ENDPOINTS_MAX`] of an upstream the rest is counted together.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::cells::{Cell, Histogram, HistogramTotals, PerThread};
 use crate::connections::{ConnectionCounts, ConnectionTotals};
 use crate::meters::CLASSES;
+use crate::per_thread::{Histogram, HistogramTotals, PerThread, ThreadCounter};
 
 /// Endpoints of one upstream that have meters of their own.
-pub const MOST_ENDPOINTS: usize = 100;
+pub const ENDPOINTS_MAX: usize = 100;
 /// What the others are called together.
-pub const OTHERS: &str = "other";
+pub const OTHER_ENDPOINTS: &str = "other";
 
 /// What is measured of the calls to one endpoint.
 #[derive(Debug)]
@@ -30,14 +30,14 @@ pub struct EndpointMeter {
 /// One thread's part of an [`EndpointMeter`].
 #[derive(Debug, Default)]
 struct EndpointCells {
-    classes: [Cell; CLASSES.len()],
+    classes: [ThreadCounter; CLASSES.len()],
     duration: Histogram,
     first_byte: Histogram,
-    reused: Cell,
-    dialled: Cell,
-    sent: Cell,
-    received: Cell,
-    hedged: Cell,
+    reused: ThreadCounter,
+    dialled: ThreadCounter,
+    sent: ThreadCounter,
+    received: ThreadCounter,
+    hedged: ThreadCounter,
 }
 
 /// A call that is over.
@@ -130,8 +130,8 @@ pub fn endpoint(upstream: &str, endpoint: &str) -> &'static EndpointMeter {
         return meter;
     }
     // Nothing and `other` are no endpoints, and there is always room for them.
-    let known = of_upstream.keys().filter(|name| !name.is_empty() && &***name != OTHERS).count();
-    let name = if endpoint.is_empty() || known < MOST_ENDPOINTS { endpoint } else { OTHERS };
+    let known = of_upstream.keys().filter(|name| !name.is_empty() && &***name != OTHER_ENDPOINTS).count();
+    let name = if endpoint.is_empty() || known < ENDPOINTS_MAX { endpoint } else { OTHER_ENDPOINTS };
     of_upstream.entry(name.into()).or_insert_with(|| {
         let (upstream, endpoint) = (upstream.into(), name.into());
         Box::leak(Box::new(EndpointMeter {
@@ -197,12 +197,12 @@ mod tests {
 
     #[test]
     fn there_are_only_so_many_endpoints() {
-        for number in 0..2 * MOST_ENDPOINTS {
+        for number in 0..2 * ENDPOINTS_MAX {
             let _ = endpoint("many", &number.to_string());
         }
         let names = || endpoints().into_iter().filter(|meter| &*meter.upstream == "many").count();
-        assert_eq!(names(), MOST_ENDPOINTS + 1);
-        assert_eq!(&*endpoint("many", "199").endpoint, OTHERS);
+        assert_eq!(names(), ENDPOINTS_MAX + 1);
+        assert_eq!(&*endpoint("many", "199").endpoint, OTHER_ENDPOINTS);
         assert_eq!(&*endpoint("many", "").endpoint, "");
         assert!(std::ptr::eq(endpoint("many", "7"), endpoint("many", "7")));
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use keepwarm_net::{AcquireError, Call, ClientError, Endpoint, FailedAttempt, Gone};
 use keepwarm_policy::breaker::Outcome;
-use keepwarm_policy::retry::{Cause, Decision, Failure};
+use keepwarm_policy::retry::{Decision, Failure, FailureCause};
 use keepwarm_policy::stable_hash;
 use keepwarm_policy::timeout::Phase;
 use tokio::time::Instant;
@@ -217,7 +217,7 @@ impl<'a> Forward<'a, '_> {
                 let failure = AttemptFailure::lost(&error, idle, sent);
                 // That it gives up connections that lie idle says nothing about how it does.
                 (
-                    if failure.cause == Cause::LostIdle {
+                    if failure.cause == FailureCause::LostIdle {
                         AttemptSignals::NONE
                     } else {
                         AttemptSignals::FAILED
@@ -245,11 +245,11 @@ impl<'a> Forward<'a, '_> {
             cause: failure.name,
             sentence: failure.sentence.clone(),
         });
-        if failure.cause == Cause::LostIdle {
+        if failure.cause == FailureCause::LostIdle {
             self.upstream.calls().count_lost(&entry.endpoint, !matches!(decision, Decision::GiveUp(_)));
         }
         match decision {
-            Decision::AnewConnection => {
+            Decision::NewConnection => {
                 (self.anew, self.lost_before) = (true, true);
                 AttemptResult::Again
             }
@@ -293,7 +293,7 @@ impl<'a> Forward<'a, '_> {
             return false;
         }
         let decision = self.decide(&AttemptFailure::status(status, true));
-        let again = matches!(decision, Decision::Retry(_) | Decision::AnewConnection);
+        let again = matches!(decision, Decision::Retry(_) | Decision::NewConnection);
         self.decided = again.then_some(decision);
         again
     }
@@ -305,7 +305,7 @@ pub(crate) fn is_failure(status: u16) -> bool {
 }
 
 impl AttemptFailure {
-    fn of(cause: Cause, name: &'static str, sentence: String) -> Self {
+    fn of(cause: FailureCause, name: &'static str, sentence: String) -> Self {
         Self { cause, name, sentence, sent: false, response_started: false, is_final: false }
     }
 
@@ -316,20 +316,23 @@ impl AttemptFailure {
             AcquireError::Connect(_) if error.is_local() => {
                 let sentence =
                     format!("could not be connected to: this machine lacks descriptors or memory: {error}");
-                return Self { is_final: true, ..Self::of(Cause::Connect, error.name(), sentence) };
+                return Self { is_final: true, ..Self::of(FailureCause::Connect, error.name(), sentence) };
             }
             AcquireError::Timeout => {
-                (Cause::ConnectTimeout, format!("accepted no connection within {}", seconds(limit)))
+                (FailureCause::ConnectTimeout, format!("accepted no connection within {}", seconds(limit)))
             }
-            AcquireError::HandshakeTimeout => {
-                (Cause::ConnectTimeout, format!("did not finish the TLS handshake within {}", seconds(limit)))
-            }
+            AcquireError::HandshakeTimeout => (
+                FailureCause::ConnectTimeout,
+                format!("did not finish the TLS handshake within {}", seconds(limit)),
+            ),
             AcquireError::Tls(error) => {
-                (Cause::Connect, format!("could not be connected to over TLS: {error}"))
+                (FailureCause::Connect, format!("could not be connected to over TLS: {error}"))
             }
-            AcquireError::Connect(_) => (Cause::Connect, format!("could not be connected to: {error}")),
+            AcquireError::Connect(_) => {
+                (FailureCause::Connect, format!("could not be connected to: {error}"))
+            }
             AcquireError::NotHttp2 => {
-                (Cause::Connect, "did not select HTTP/2 in the TLS handshake".to_owned())
+                (FailureCause::Connect, "did not select HTTP/2 in the TLS handshake".to_owned())
             }
         };
         Self::of(cause, error.name(), sentence)
@@ -337,12 +340,15 @@ impl AttemptFailure {
 
     fn no_place_in_queue() -> Self {
         let sentence = "is at its connection limit, and its queue is full".to_owned();
-        Self { is_final: true, ..Self::of(Cause::Connect, AcquireError::QueueFull.name(), sentence) }
+        Self { is_final: true, ..Self::of(FailureCause::Connect, AcquireError::QueueFull.name(), sentence) }
     }
 
     fn no_connection(waited: Duration) -> Self {
         let sentence = format!("had no free connection within {}", seconds(waited));
-        Self { is_final: true, ..Self::of(Cause::Connect, AcquireError::NoneFree(waited).name(), sentence) }
+        Self {
+            is_final: true,
+            ..Self::of(FailureCause::Connect, AcquireError::NoneFree(waited).name(), sentence)
+        }
     }
 
     fn whole(limit: Option<Duration>) -> Self {
@@ -361,11 +367,11 @@ impl AttemptFailure {
             Phase::Whole => ("timeout", format!("did not finish within {limit}")),
         };
         let is_final = phase != Phase::FirstByte;
-        Self { sent, response_started, is_final, ..Self::of(Cause::FirstByteTimeout, name, sentence) }
+        Self { sent, response_started, is_final, ..Self::of(FailureCause::FirstByteTimeout, name, sentence) }
     }
 
     fn status(status: u16, sent: bool) -> Self {
-        let cause = Cause::Status(status);
+        let cause = FailureCause::Status(status);
         Self { sent, ..Self::of(cause, cause.name(), format!("responded with {status}")) }
     }
 
@@ -378,20 +384,20 @@ impl AttemptFailure {
                     true => "closed a connection in use".to_owned(),
                     false => format!("closed an idle connection after {}", seconds(idle)),
                 };
-                Self { sent, ..Self::of(Cause::LostIdle, "closed_idle", sentence) }
+                Self { sent, ..Self::of(FailureCause::LostIdle, "closed_idle", sentence) }
             }
             (ClientError::NoResponse(lost), None) => {
                 let how = lost.as_ref().map_or_else(String::new, |error| format!(" ({error})"));
                 let sentence = format!("closed the connection without a response{how}");
-                Self { sent, ..Self::of(Cause::Reset, error.name(), sentence) }
+                Self { sent, ..Self::of(FailureCause::Reset, error.name(), sentence) }
             }
             (ClientError::NotProcessed(fault), _) => {
-                Self::of(Cause::RefusedStream, fault.name, fault.sentence.clone())
+                Self::of(FailureCause::RefusedStream, fault.name, fault.sentence.clone())
             }
             (ClientError::Fault(fault), _) => Self {
                 sent,
                 response_started: true,
-                ..Self::of(Cause::BadResponse, fault.name, fault.sentence.clone())
+                ..Self::of(FailureCause::BadResponse, fault.name, fault.sentence.clone())
             },
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use keepwarm_http1::BadField;
 use keepwarm_net::{BodyError, CallRecord, Exchange, respond_with_error};
-use keepwarm_policy::retry::Cause;
+use keepwarm_policy::retry::FailureCause;
 use keepwarm_telemetry::{RequestId, counters};
 
 use super::Forward;
@@ -15,7 +15,7 @@ use crate::stats::SERVER_TIMING;
 /// Why an attempt failed: the cause for the retry policy, and a sentence for people.
 #[derive(Debug)]
 pub(super) struct AttemptFailure {
-    pub(super) cause: Cause,
+    pub(super) cause: FailureCause,
     /// A stable name, for counters and logs.
     pub(super) name: &'static str,
     /// Goes on from "upstream".
@@ -31,14 +31,14 @@ pub(super) struct AttemptFailure {
 impl AttemptFailure {
     /// Whether it says something of the upstream.
     pub(super) fn is_upstreams(&self) -> bool {
-        !(self.is_final && self.cause == Cause::Connect)
+        !(self.is_final && self.cause == FailureCause::Connect)
     }
 
     /// The status to respond with.
     fn response_status(&self) -> u16 {
         match self.cause {
-            Cause::Connect if self.is_final => 503,
-            Cause::ConnectTimeout | Cause::FirstByteTimeout => 504,
+            FailureCause::Connect if self.is_final => 503,
+            FailureCause::ConnectTimeout | FailureCause::FirstByteTimeout => 504,
             _ => 502,
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use keepwarm_http1::{BadField, Fields, Mended};
+use keepwarm_http1::{BadField, Fields, Normalizations};
 use keepwarm_net::{
     BodyError, Call, ClientError, Gone, ResponseBuffer, ResponsePart, SpoolError, Tunnel, TunnelEnd, Wait,
     offered_protocols, pass_informational, respond_with_error,
@@ -332,7 +332,7 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
         if call.head_came_in_pieces() {
             forward.exchange.request_mut().stalls.insert(Stall::HeadInPieces);
         }
-        tell_mended(forward.upstream.name(), &self.attempt, call.head().mended);
+        report_normalized(forward.upstream.name(), &self.attempt, call.head().normalized);
         let begun = match status {
             101 => Tunnel::switch(forward.exchange, call.head(), forward.options.names_us())
                 .map(|tunnel| self.tunnel = Some(tunnel)),
@@ -410,17 +410,17 @@ fn pass_head(forward: &mut Forward<'_, '_>, call: &Call, authority: &str) -> Res
     forward.exchange.pass_head(head.status.as_u16(), fields).map(drop)
 }
 
-/// Faults of syntax that were mended: counted, and told once per endpoint.
-fn tell_mended(upstream: &str, attempt: &EndpointAttempt, mended: Mended) {
-    if !mended.any() {
+/// Counts normalized faults of syntax, and logs them once per endpoint.
+fn report_normalized(upstream: &str, attempt: &EndpointAttempt, normalized: Normalizations) {
+    if !normalized.any() {
         return;
     }
-    let found: Vec<_> = mended.names().collect();
+    let found: Vec<_> = normalized.names().collect();
     for fault in &found {
-        counters::MENDED.count(upstream, fault);
+        counters::NORMALIZED.count(upstream, fault);
     }
     if attempt.state().tells_mended() {
-        tracing::warn!(upstream, endpoint = %attempt.state().name(), mended = found.join(", "),
+        tracing::warn!(upstream, endpoint = %attempt.state().name(), normalized = found.join(", "),
             "fixed syntax faults in the upstream's responses (logged once)");
     }
 }

@@ -6,7 +6,7 @@ fn records(text: &str) -> Vec<(Level, String)> {
     let mut records = RecordAssembler::default();
     let mut each = |level, text: &[u8]| found.push((level, String::from_utf8_lossy(text).into_owned()));
     for line in text.lines() {
-        records.line(line.as_bytes(), &mut each);
+        records.push_line(line.as_bytes(), &mut each);
     }
     records.flush(&mut each);
     found

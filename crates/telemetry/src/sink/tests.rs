@@ -93,11 +93,11 @@ fn a_blocked_output_blocks_nobody_and_what_was_dropped_is_said() {
     let text = "x".repeat(1023);
     let before = counters::LOG_LINES_DROPPED.value();
     // Three times what may be held. Would it wait for the output, this would never end: nobody reads.
-    let count = 3 * HELD / 1024;
+    let count = 3 * QUEUE_MAX / 1024;
     (0..count).for_each(|_| line(&sink, &text));
     assert!(!sink.flush(Duration::from_millis(1)), "the output is blocked");
     let held: usize = sink.0.0.lock_queue().held;
-    assert!(held <= HELD, "{held}");
+    assert!(held <= QUEUE_MAX, "{held}");
     let dropped = sink.0.0.dropped.load(Ordering::Relaxed);
     let counted = counters::LOG_LINES_DROPPED.value() - before;
     assert!(
@@ -114,7 +114,7 @@ fn a_blocked_output_blocks_nobody_and_what_was_dropped_is_said() {
         notice["lines"].as_u64().unwrap() as usize
     });
     assert_eq!(lines.len() + lost.sum::<usize>(), count);
-    assert!(lines.len() * 1024 >= HELD - FULL, "{} lines came", lines.len());
+    assert!(lines.len() * 1024 >= QUEUE_MAX - BUFFER_MAX, "{} lines came", lines.len());
     assert!(lines.iter().all(|line| *line == text));
 }
 

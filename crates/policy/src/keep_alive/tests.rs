@@ -14,15 +14,15 @@ fn while_nothing_is_known_only_what_can_be_repeated_takes_an_old_connection() {
     assert!(keep.may_use(60 * SECOND, true, now));
     assert!(keep.may_use(SECOND, false, now));
     assert!(!keep.may_use(2 * SECOND, false, now));
-    assert_eq!((keep.limit(), keep.keeps()), (None, None));
+    assert_eq!((keep.limit(), keep.keep_for()), (None, None));
 }
 
 #[test]
 fn what_the_server_states_is_used_up_to_four_fifths() {
     let (mut keep, now) = (KeepAlive::default(), Instant::now());
-    keep.handle_stated(Some(5 * SECOND));
-    keep.handle_stated(None);
-    assert_eq!((keep.limit(), keep.keeps()), (Some(4 * SECOND), Some(4 * SECOND)));
+    keep.handle_header(Some(5 * SECOND));
+    keep.handle_header(None);
+    assert_eq!((keep.limit(), keep.keep_for()), (Some(4 * SECOND), Some(4 * SECOND)));
     assert!(keep.may_use(3 * SECOND, false, now), "known, so that a POST may use it too");
     assert!(!keep.may_use(4 * SECOND, true, now));
 }
@@ -62,7 +62,7 @@ fn a_restart_is_forgotten_as_soon_as_a_connection_lives_longer() {
     }
     assert_eq!(keep.limit(), Some(millis(80)));
     now += 10 * SECOND;
-    keep.handle_kept(SECOND, now);
+    keep.handle_open(SECOND, now);
     assert_eq!(keep.limit(), None);
     assert!(keep.may_use(SECOND, false, now) && keep.may_use(60 * SECOND, true, now));
 }
@@ -76,7 +76,7 @@ fn a_time_out_that_became_longer_is_believed_when_the_old_one_was_not_seen_for_a
     }
     keep.handle_close(60 * SECOND, now);
     assert_eq!(keep.limit(), Some(4 * SECOND), "another server behind the same address may close earlier");
-    now += FORGET;
+    now += FORGET_AFTER;
     keep.handle_close(60 * SECOND, now);
     assert_eq!(keep.limit(), Some(48 * SECOND));
 }
@@ -87,9 +87,9 @@ fn ends_of_the_server_that_agree_by_chance_are_forgotten_soon() {
     let (mut keep, now) = (KeepAlive::default(), Instant::now());
     keep.handle_close(millis(300), now);
     keep.handle_close(millis(300), now + 2 * SECOND);
-    keep.handle_kept(20 * SECOND, now + 22 * SECOND);
+    keep.handle_open(20 * SECOND, now + 22 * SECOND);
     assert_eq!(keep.limit(), Some(millis(240)));
-    keep.handle_kept(60 * SECOND, now + 62 * SECOND);
+    keep.handle_open(60 * SECOND, now + 62 * SECOND);
     assert_eq!(keep.limit(), None);
 }
 
@@ -108,10 +108,10 @@ fn a_close_that_comes_sooner_counts_at_once() {
 fn after_a_loss_only_what_was_answered_since_is_safe() {
     let (mut keep, now) = (KeepAlive::default(), Instant::now());
     keep.handle_success(8 * SECOND, now);
-    keep.handle_lost(10 * SECOND, now);
+    keep.handle_loss(10 * SECOND, now);
     assert_eq!(keep.limit(), Some(8 * SECOND));
     assert!(!keep.may_use(SECOND, false, now), "it may be less than a second");
-    assert!(keep.may_use(FLOOR, false, now));
+    assert!(keep.may_use(TIMEOUT_MIN, false, now));
     keep.handle_success(2 * SECOND, now);
     assert!(keep.may_use(millis(1_800), false, now));
     assert!(!keep.may_use(2 * SECOND, false, now));
@@ -120,7 +120,7 @@ fn after_a_loss_only_what_was_answered_since_is_safe() {
 #[test]
 fn what_dies_at_once_teaches_nothing_of_idle_times() {
     let (mut keep, now) = (KeepAlive::default(), Instant::now());
-    keep.handle_lost(millis(99), now);
+    keep.handle_loss(millis(99), now);
     assert_eq!(keep.limit(), None);
     assert!(keep.may_use(SECOND, false, now));
 }
@@ -134,7 +134,7 @@ fn a_server_that_closes_shortly_after_each_response_is_trusted_with_no_request_t
     // The closes of a busy pool come one upon the other, and are one event.
     it.handle_close(millis(5), start + millis(1010));
     assert!(it.may_use(millis(2), false, start + millis(1020)));
-    it.handle_lost(millis(2), start + millis(2000));
+    it.handle_loss(millis(2), start + millis(2000));
     assert!(it.may_use(millis(2), true, start + millis(2000)));
     assert!(!it.may_use(millis(2), false, start + millis(2000)));
     it.handle_success(millis(3), start + millis(3000));
@@ -147,20 +147,20 @@ fn closes_at_once_are_refuted_by_a_connection_that_lies_open() {
     let (mut keep, now) = (KeepAlive::default(), Instant::now());
     keep.handle_close(millis(2), now);
     keep.handle_close(millis(2), now + SECOND);
-    keep.handle_quiet(millis(99));
+    keep.handle_idle(millis(99));
     assert!(!keep.may_use(millis(20), true, now + SECOND), "it may be what the server does");
-    keep.handle_quiet(FLOOR);
+    keep.handle_idle(TIMEOUT_MIN);
     assert!(keep.may_use(millis(20), true, now + SECOND) && keep.may_use(millis(20), false, now + SECOND));
     // A time-out that may be one is not given up for that.
     keep.handle_close(5 * SECOND, now + 10 * SECOND);
-    keep.handle_quiet(20 * SECOND);
+    keep.handle_idle(20 * SECOND);
     assert_eq!(keep.limit(), Some(4 * SECOND));
 }
 
 #[test]
 fn tries_of_repeatable_requests_end_a_suspicion_and_lost_ones_make_them_rare() {
     let (mut keep, mut now) = (KeepAlive::default(), Instant::now());
-    keep.handle_lost(2 * SECOND, now);
+    keep.handle_loss(2 * SECOND, now);
     let mut waits = Vec::new();
     for _ in 0..12 {
         let begin = now;
@@ -171,11 +171,11 @@ fn tries_of_repeatable_requests_end_a_suspicion_and_lost_ones_make_them_rare() {
         waits.push((now - begin).as_secs());
         keep.handle_use(5 * SECOND, now);
         assert!(!keep.may_use(5 * SECOND, true, now), "one at a time");
-        keep.handle_lost(5 * SECOND, now);
+        keep.handle_loss(5 * SECOND, now);
     }
     assert_eq!(waits, [10, 20, 40, 80, 160, 320, 640, 1280, 2560, 3600, 3600, 3600]);
-    now += TRY_MOST;
-    for _ in 0..ENOUGH {
+    now += TRY_INTERVAL_MAX;
+    for _ in 0..TRIES_MIN {
         assert!(keep.may_use(5 * SECOND, true, now) && !keep.may_use(3 * SECOND, false, now));
         keep.handle_use(5 * SECOND, now);
         keep.handle_success(5 * SECOND, now);
@@ -188,8 +188,8 @@ fn tries_of_repeatable_requests_end_a_suspicion_and_lost_ones_make_them_rare() {
 fn closes_that_agree_explain_a_loss_and_each_that_comes_back_asks_for_more_of_them() {
     let (mut keep, mut now) = (KeepAlive::default(), Instant::now());
     for needed in [3, 6, 12, 24, 48, 48] {
-        keep.handle_lost(4 * SECOND, now);
-        keep.handle_lost(millis(2_900), now);
+        keep.handle_loss(4 * SECOND, now);
+        keep.handle_loss(millis(2_900), now);
         for closes in 0..needed {
             assert!(!keep.may_use(SECOND, false, now), "{closes} of {needed}");
             now += 60 * SECOND;
@@ -208,13 +208,13 @@ fn the_end_of_the_server_is_not_taken_for_a_time_out() {
         now += SECOND;
         match loss_first {
             true => {
-                keep.handle_lost(SECOND, now);
+                keep.handle_loss(SECOND, now);
                 assert!(!keep.may_use(SECOND, false, now));
                 keep.handle_close(9 * SECOND, now + millis(1));
             }
             false => {
                 keep.handle_close(9 * SECOND, now);
-                keep.handle_lost(SECOND, now + millis(1));
+                keep.handle_loss(SECOND, now + millis(1));
             }
         }
         assert!(keep.may_use(SECOND * 2, false, now + SECOND), "{loss_first}");

@@ -1,46 +1,46 @@
-//! What the fields of a head say about framing, routing and persistence, found in one pass.
+//! Extracts from the fields of a head what framing, routing and persistence need, in one pass.
 
 use crate::bytes::{is_token, members, parse_decimal, trim};
 use crate::fault::FaultKind;
 use crate::fields::Fields;
-use crate::head::{ConnectionWish, Version, is_upgrade_we_know_of};
+use crate::head::{ConnectionOptions, Version, is_forwarded_upgrade};
 
-/// The fields that steer a message.
+/// The fields that determine framing, routing and persistence.
 #[derive(Default, Debug)]
-pub(crate) struct Survey<'a> {
+pub(crate) struct HeadSummary<'a> {
     pub(crate) hosts: usize,
     pub(crate) host: &'a [u8],
     pub(crate) length: Option<u64>,
     pub(crate) chunked: bool,
-    pub(crate) wants: ConnectionWish,
+    pub(crate) connection: ConnectionOptions,
     pub(crate) expects_continue: bool,
     pub(crate) expects_other: bool,
     pub(crate) upgrade: bool,
 }
 
-impl<'a> Survey<'a> {
+impl<'a> HeadSummary<'a> {
     /// One pass over the fields. Faults are those of framing (RFC 9112 §6), of which the first field's comes first.
     pub(crate) fn of(fields: &'a Fields, version: Version) -> Result<Self, FaultKind> {
-        let mut survey = Self::default();
+        let mut summary = Self::default();
         let mut length = None;
         let mut codings = Codings::default();
         for (name, value) in fields.iter() {
             match name {
                 b"host" => {
-                    survey.hosts += 1;
-                    survey.host = value;
+                    summary.hosts += 1;
+                    summary.host = value;
                 }
                 b"content-length" => add_length(&mut length, value)?,
                 b"transfer-encoding" => codings.add(value)?,
-                b"connection" => survey.wants.add(value),
-                b"expect" => survey.add_expectations(value),
-                b"upgrade" => survey.upgrade |= members(value).any(is_upgrade_we_know_of),
+                b"connection" => summary.connection.add(value),
+                b"expect" => summary.add_expectations(value),
+                b"upgrade" => summary.upgrade |= members(value).any(is_forwarded_upgrade),
                 _ => {}
             }
         }
-        survey.length = length.map(|(value, _)| value);
-        survey.chunked = codings.finish(version, survey.length.is_some())?;
-        Ok(survey)
+        summary.length = length.map(|(value, _)| value);
+        summary.chunked = codings.finish(version, summary.length.is_some())?;
+        Ok(summary)
     }
 
     fn add_expectations(&mut self, value: &[u8]) {
@@ -54,7 +54,7 @@ impl<'a> Survey<'a> {
     }
 }
 
-impl ConnectionWish {
+impl ConnectionOptions {
     /// Adds the members of one `Connection` field.
     pub(crate) fn add(&mut self, value: &[u8]) {
         for member in members(value) {
@@ -65,8 +65,8 @@ impl ConnectionWish {
     }
 }
 
-/// One `Content-Length` field against those before it. RFC 9110 §8.6 lets a recipient take identical repeats, in several lines or in a list, as
-/// one; identical in spelling too (stricter: `5` and `05` differ). The spelling of the first is kept to compare.
+/// Compares one `Content-Length` field with those before it. RFC 9110 §8.6 lets a recipient accept identical repeats, in several lines or in a list,
+/// as one; here the spelling must be identical too (stricter: `5` and `05` differ), so the first spelling is kept.
 pub(crate) fn add_length<'a>(length: &mut Option<(u64, &'a [u8])>, value: &'a [u8]) -> Result<(), FaultKind> {
     for member in members(value) {
         let number = parse_decimal(member).ok_or(FaultKind::BadContentLength)?;

@@ -1,11 +1,11 @@
-//! Many numbers out of one: randomness is passed in as one `u64`, and some decisions need several.
+//! Random numbers from a seed, and a stable hash. Randomness is passed in as one `u64`, and some decisions need several numbers.
 
-/// A sequence that one number decides: SplitMix64 (Steele, Lea, Flood, *Fast splittable pseudorandom number generators*, 2014).
+/// A generator with a seed of 64 bits: SplitMix64 (Steele, Lea, Flood, *Fast splittable pseudorandom number generators*, 2014).
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Draws(u64);
+pub(crate) struct Rng(u64);
 
-impl Draws {
-    /// Whatever the seed is, draws are spread evenly.
+impl Rng {
+    /// Any seed gives an even distribution.
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -16,27 +16,27 @@ impl Draws {
         mix(self.0)
     }
 
-    /// Evenly from `0..bound`; 0 when there is nothing below it. The bias is `bound` in 2^64 (Lemire, *Fast random integer generation in an interval*, 2019).
+    /// Evenly from `0..bound`; 0 for an empty range. The bias is `bound` in 2^64 (Lemire, *Fast random integer generation in an interval*, 2019).
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         let wide = (u128::from(self.next()) * u128::from(bound)) >> 64;
         u64::try_from(wide).unwrap_or(0)
     }
 
-    /// In `part` of `whole` cases; always where it is as much or more.
-    pub(crate) fn pass(&mut self, part: u32, whole: u32) -> bool {
+    /// True in `part` of `whole` cases; always if `part` is at least `whole`.
+    pub(crate) fn chance(&mut self, part: u32, whole: u32) -> bool {
         part >= whole || self.below(u64::from(whole)) < u64::from(part)
     }
 }
 
-/// Spreads every bit over all of them; one to one.
+/// Mixes all bits; a bijection.
 pub(crate) fn mix(number: u64) -> u64 {
     let mixed = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     mixed ^ (mixed >> 31)
 }
 
-/// A hash that is the same on every host and in every version, for keys that stick to an endpoint (FNV-1a, its bits spread). It does not withstand
-/// somebody who chooses keys so that they collide; what he gains is that his calls meet at one endpoint, which one key gives him as well.
+/// A hash that is the same on every host and in every version, for keys that stick to an endpoint (FNV-1a, its bits spread). It does not resist
+/// chosen keys that collide; they only send an attacker's calls to one endpoint, which a single key does as well.
 #[must_use]
 pub fn stable_hash(bytes: &[u8]) -> u64 {
     let fnv = bytes.iter().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
@@ -51,13 +51,13 @@ mod tests {
 
     #[test]
     fn draws_below_a_bound_are_even() {
-        let mut draws = Draws::new(7);
+        let mut rng = Rng::new(7);
         let mut seen = [0_u32; 10];
         for _ in 0..100_000 {
-            seen[usize::try_from(draws.below(10)).unwrap()] += 1;
+            seen[usize::try_from(rng.below(10)).unwrap()] += 1;
         }
         assert!(seen.iter().all(|times| (9_500..10_500).contains(times)), "{seen:?}");
-        assert_eq!((draws.below(0), draws.below(1)), (0, 0));
+        assert_eq!((rng.below(0), rng.below(1)), (0, 0));
     }
 
     /// Hosts of different versions send the same key to the same endpoint.

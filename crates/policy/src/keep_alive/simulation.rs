@@ -7,8 +7,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::{KeepAlive, less};
-use crate::draws::Draws;
+use super::{KeepAlive, with_margin};
+use crate::rng::Rng;
 
 /// How an origin ends an idle connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +96,7 @@ struct Connection {
 /// One door, one caller, one origin.
 struct World {
     case: Case,
-    draws: Draws,
+    rng: Rng,
     now: Instant,
     keep: KeepAlive,
     idle: Vec<Connection>,
@@ -115,7 +115,7 @@ const IDLE_MOST: usize = 64;
 fn run(case: Case, seed: u64) -> Outcome {
     let mut world = World {
         case,
-        draws: Draws::new(seed),
+        rng: Rng::new(seed),
         now: Instant::now(),
         keep: KeepAlive::default(),
         idle: Vec::new(),
@@ -141,7 +141,7 @@ fn run(case: Case, seed: u64) -> Outcome {
 impl World {
     fn change(&mut self, id: u64) {
         if self.case.changes.is_some_and(|calls| id > 0 && id.is_multiple_of(calls)) {
-            self.timeout = time_out(&mut self.draws);
+            self.timeout = time_out(&mut self.rng);
             self.seen = false;
         }
         match self.case.ends {
@@ -160,19 +160,19 @@ impl World {
     fn pause(&mut self, id: u64) -> Duration {
         let nanos = self.timeout.as_nanos() as u64;
         let nanos = match self.case.pauses {
-            Pauses::Even => self.draws.below(2 * nanos),
+            Pauses::Even => self.rng.below(2 * nanos),
             Pauses::Powers => {
-                let power = self.draws.below(12);
-                ((nanos * 4) >> power) / 2 + self.draws.below((nanos * 4) >> power)
+                let power = self.rng.below(12);
+                ((nanos * 4) >> power) / 2 + self.rng.below((nanos * 4) >> power)
             }
             Pauses::Exponential => {
                 // The sum of leading ones is geometric; a straight line between its steps.
-                let steps = u64::from(self.draws.next().trailing_ones());
-                (nanos / 2) * steps * 7 / 10 + self.draws.below(nanos * 7 / 20)
+                let steps = u64::from(self.rng.next().trailing_ones());
+                (nanos / 2) * steps * 7 / 10 + self.rng.below(nanos * 7 / 20)
             }
-            Pauses::Near => nanos * 95 / 100 + self.draws.below(nanos / 10),
-            Pauses::Rows if id.is_multiple_of(20) => nanos / 2 + self.draws.below(2 * nanos),
-            Pauses::Rows => self.draws.below(nanos / 50),
+            Pauses::Near => nanos * 95 / 100 + self.rng.below(nanos / 10),
+            Pauses::Rows if id.is_multiple_of(20) => nanos / 2 + self.rng.below(2 * nanos),
+            Pauses::Rows => self.rng.below(nanos / 50),
         };
         Duration::from_nanos(nanos)
     }
@@ -181,7 +181,7 @@ impl World {
     fn wait(&mut self, pause: Duration) {
         let until = self.now + pause;
         loop {
-            let keeps = self.keep.keeps().map_or(IDLE_TIMEOUT, |keeps| keeps.min(IDLE_TIMEOUT));
+            let keeps = self.keep.keep_for().map_or(IDLE_TIMEOUT, |keeps| keeps.min(IDLE_TIMEOUT));
             let tells = self.case.style != Style::Reset;
             let due = |connection: &Connection| {
                 let closes = connection.since + connection.timeout;
@@ -198,16 +198,17 @@ impl World {
                     self.keep.handle_close(idle, self.now);
                     self.seen = true;
                 }
-                false => self.keep.handle_kept(idle, self.now),
+                false => self.keep.handle_open(idle, self.now),
             }
         }
         self.now = until;
     }
 
     fn call(&mut self, id: u64) {
-        let repeatable = self.draws.below(100) < self.case.repeatable;
+        let repeatable = self.rng.below(100) < self.case.repeatable;
         let idle = self.idle.last().map(|newest| self.now - newest.since);
-        let possible = self.seen && idle.is_some_and(|idle| idle < less(self.timeout.min(IDLE_TIMEOUT)));
+        let possible =
+            self.seen && idle.is_some_and(|idle| idle < with_margin(self.timeout.min(IDLE_TIMEOUT)));
         self.outcome.possible += u64::from(possible);
         match idle.filter(|idle| self.keep.may_use(*idle, repeatable, self.now)) {
             None => self.dial(id),
@@ -220,7 +221,7 @@ impl World {
                     self.keep.handle_success(idle, self.now);
                     self.respond(id);
                 } else {
-                    self.keep.handle_lost(idle, self.now);
+                    self.keep.handle_loss(idle, self.now);
                     match repeatable {
                         true => {
                             self.outcome.repeated += 1;
@@ -251,7 +252,7 @@ impl World {
         if self.case.style == Style::Stated {
             // In whole seconds: an origin with less says nothing, and closes.
             let seconds = Some(Duration::from_secs(self.timeout.as_secs())).filter(|it| !it.is_zero());
-            self.keep.handle_stated(seconds);
+            self.keep.handle_header(seconds);
             self.seen |= seconds.is_some();
         }
         self.idle.push(Connection { since: self.now, timeout: self.timeout, gone: false });
@@ -262,10 +263,10 @@ impl World {
 }
 
 /// From 0.2 s to 120 s, each power of two as likely as the next.
-fn time_out(draws: &mut Draws) -> Duration {
-    let power = draws.below(9);
+fn time_out(rng: &mut Rng) -> Duration {
+    let power = rng.below(9);
     let base = 200_u64 << power;
-    Duration::from_millis((base + draws.below(base)).min(120_000))
+    Duration::from_millis((base + rng.below(base)).min(120_000))
 }
 
 const PAUSES: [Pauses; 5] = [Pauses::Even, Pauses::Powers, Pauses::Exponential, Pauses::Near, Pauses::Rows];
@@ -297,21 +298,21 @@ const STYLES: [Style; 3] = [Style::Fin, Style::Reset, Style::Stated];
 /// A million calls: every way to close, every kind of pauses, all time-outs from 0.2 s to 120 s, and each kind of caller.
 #[test]
 fn after_the_first_close_no_call_fails_and_nothing_is_processed_twice() {
-    let mut draws = Draws::new(1);
+    let mut rng = Rng::new(1);
     let (mut calls, mut sums) = (0, [(); 3].map(|()| Sum::default()));
     while calls < 1_000_000 {
         for (style, sum) in STYLES.into_iter().zip(&mut sums) {
             for pauses in PAUSES {
                 for repeatable in [100, 90, 50, 10, 0] {
-                    let timeout = time_out(&mut draws);
+                    let timeout = time_out(&mut rng);
                     let mut case = Case::new(style, pauses, timeout, repeatable);
-                    case.calls = 1_000 + draws.below(3_000);
+                    case.calls = 1_000 + rng.below(3_000);
                     // The fifth that is left covers it.
-                    case.round_trip = timeout * u32::try_from(draws.below(150)).unwrap() / 1000;
+                    case.round_trip = timeout * u32::try_from(rng.below(150)).unwrap() / 1000;
                     // Of an origin that never tells, those learn little who cannot try.
                     let learns = style != Style::Reset || repeatable > 0;
                     let mut other = Sum::default();
-                    let outcome = if learns { &mut *sum } else { &mut other }.add(case, draws.next());
+                    let outcome = if learns { &mut *sum } else { &mut other }.add(case, rng.next());
                     assert!(outcome.failed_before <= 1, "{case:?}: {outcome:?}");
                     let reached = (outcome.reached * 100).checked_div(outcome.possible.max(1));
                     let least = match style {
@@ -356,8 +357,8 @@ fn another_time_out_is_learnt_like_the_first() {
     for (style, least) in STYLES.into_iter().zip([85, 80, 90]) {
         let mut sum = Sum::default();
         for seed in 0..40 {
-            let mut draws = Draws::new(seed);
-            let timeout = time_out(&mut draws);
+            let mut rng = Rng::new(seed);
+            let timeout = time_out(&mut rng);
             let mut case =
                 Case::new(style, Pauses::Exponential, timeout, if seed % 2 == 0 { 100 } else { 50 });
             case.changes = Some(500);
@@ -367,7 +368,7 @@ fn another_time_out_is_learnt_like_the_first() {
         // Callers who can repeat nothing.
         let mut sum = Sum::default();
         for seed in 0..40 {
-            let timeout = time_out(&mut Draws::new(seed));
+            let timeout = time_out(&mut Rng::new(seed));
             sum.add(Case { changes: Some(500), ..Case::new(style, Pauses::Powers, timeout, 0) }, seed);
         }
         assert!(style == Style::Reset || sum.percent() >= 80, "{style:?}: {} %", sum.percent());
@@ -388,7 +389,7 @@ fn the_end_of_an_origin_does_not_ruin_pooling_for_long() {
         for repeatable in [100, 50, 10, 0] {
             let mut sum = Sum::default();
             for seed in 0..16 {
-                let timeout = time_out(&mut Draws::new(seed));
+                let timeout = time_out(&mut Rng::new(seed));
                 let case = Case::new(style, Pauses::Exponential, timeout, repeatable);
                 sum.add(Case { ends: Some((300, end)), ..case }, seed);
             }

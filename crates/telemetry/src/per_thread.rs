@@ -6,9 +6,9 @@ use std::time::Duration;
 
 /// A number that one thread adds to and every thread may read.
 #[derive(Debug, Default)]
-pub struct Cell(AtomicU64);
+pub struct ThreadCounter(AtomicU64);
 
-impl Cell {
+impl ThreadCounter {
     /// Counts `count` more. Of two threads that add at once, one may be lost: see [`PerThread`].
     #[inline]
     pub fn add(&self, count: u64) {
@@ -59,7 +59,7 @@ impl<T> PerThread<T> {
 
     /// Those of all threads.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.0.iter().map(|apart| &apart.0)
+        self.0.iter().map(|padded| &padded.0)
     }
 }
 
@@ -80,8 +80,8 @@ const BUCKETS: usize = BOUNDS_US.len() + 1;
 /// Counts times by their length.
 #[derive(Debug, Default)]
 pub struct Histogram {
-    buckets: [Cell; BUCKETS],
-    sum_ns: Cell,
+    buckets: [ThreadCounter; BUCKETS],
+    sum_ns: ThreadCounter,
 }
 
 impl Histogram {
@@ -180,15 +180,15 @@ mod tests {
     #[test]
     fn each_thread_adds_to_cells_of_its_own() {
         set_threads(4);
-        let cells = PerThread::<Cell>::new();
+        let cells = PerThread::<ThreadCounter>::new();
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let cells = &cells;
                 scope.spawn(move || (0..1000).for_each(|_| cells.of(thread).add(1)));
             }
         });
-        assert_eq!(cells.iter().map(Cell::value).sum::<u64>(), 4000);
+        assert_eq!(cells.iter().map(ThreadCounter::value).sum::<u64>(), 4000);
         cells.of(99).add(1);
-        assert_eq!(cells.iter().map(Cell::value).sum::<u64>(), 4001);
+        assert_eq!(cells.iter().map(ThreadCounter::value).sum::<u64>(), 4001);
     }
 }

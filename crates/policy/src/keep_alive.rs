@@ -11,8 +11,8 @@
 //! | *stated*: `Keep-Alive: timeout=5` | T is 5 s |
 //! | *closed*: a FIN while it lay idle | T is at most that, and this server tells when it closes. It may have ended: then all its connections close, however long they were idle |
 //! | *closed* again, at another moment after about the same time | T is that |
-//! | *quiet*: it lies idle for [`FLOOR`] or longer, and no FIN came | closes that came sooner were no time-out: the server ended, or closes after some responses |
-//! | *kept*: it lay idle for longer than an earlier close, and no FIN came | that close was no time-out, if it was the only one; or T is longer now, if the last one is [`FORGET`] ago, or less when it was seen a few times only |
+//! | *quiet*: it lies idle for [`TIMEOUT_MIN`] or longer, and no FIN came | closes that came sooner were no time-out: the server ended, or closes after some responses |
+//! | *kept*: it lay idle for longer than an earlier close, and no FIN came | that close was no time-out, if it was the only one; or T is longer now, if the last one is [`FORGET_AFTER`] ago, or less when it was seen a few times only |
 //! | *answered*: a request on a connection that had been idle | T is longer than that |
 //! | *lost*: a request on it died without a byte of a response | T is at most that, and this server may close without telling (or something between drops connections); nothing, when others that had been idle for other times were closed in the same moment: then the server has ended |
 //!
@@ -20,9 +20,9 @@
 //!
 //! Of the shortest of what was stated, closed and lost, four fifths are used, from the first sign on: the fifth is for the way to the server and back, and for clocks.
 //!
-//! A request that **cannot be repeated** goes, while nothing is known, on a connection that was used within the last second ([`FRESH`]). A single close adds to that what was
+//! A request that **cannot be repeated** goes, while nothing is known, on a connection that was used within the last second ([`FRESH_MAX`]). A single close adds to that what was
 //! proven by answers (nine tenths of it); what was stated, or closed twice, is believed. After a loss nothing counts but what was answered since, for T may be anything below; under
-//! [`FLOOR`] nobody's time-out is, and what dies there has died of something else. A server that closes there and loses a request does so after each response: of it, too, only
+//! [`TIMEOUT_MIN`] nobody's time-out is, and what dies there has died of something else. A server that closes there and loses a request does so after each response: of it, too, only
 //! what was answered since counts.
 //!
 //! A request that **can be repeated** takes any connection while nothing is known. After a loss it finds the way back: now and then one tries a connection that has been idle for longer
@@ -39,36 +39,36 @@ mod tests;
 use std::time::{Duration, Instant};
 
 /// A connection this fresh carries any request: few servers close earlier. Apache's default is 5 s, Node's 5 s, gunicorn's 2 s.
-const FRESH: Duration = Duration::from_secs(1);
+const FRESH_MAX: Duration = Duration::from_secs(1);
 /// No idle time-out is shorter. (The shortest that a server's documentation names is a second.)
-const FLOOR: Duration = Duration::from_millis(100);
+const TIMEOUT_MIN: Duration = Duration::from_millis(100);
 /// A time-out that was seen twice counts this long against connections that live longer.
-const FORGET: Duration = Duration::from_secs(10 * 60);
+const FORGET_AFTER: Duration = Duration::from_secs(10 * 60);
 /// And no longer than this for each time it was seen: ends of the server may agree by chance.
-const FORGET_ONE: Duration = Duration::from_secs(15);
+const FORGET_AFTER_EACH: Duration = Duration::from_secs(15);
 /// Closes nearer to one another are one event, such as the end of the process.
-const ONE_EVENT: Duration = Duration::from_millis(100);
+const EVENT_SPAN: Duration = Duration::from_millis(100);
 /// From a loss to the first try beyond it, and the longest time between two tries.
-const TRY_FIRST: Duration = Duration::from_secs(10);
-const TRY_MOST: Duration = Duration::from_secs(60 * 60);
-/// Good tries in a row, or closes that agree, that end a suspicion: twice as many when it comes back within [`RELAPSE`], for behind one address there may be servers of several
+const TRY_INTERVAL_MIN: Duration = Duration::from_secs(10);
+const TRY_INTERVAL_MAX: Duration = Duration::from_secs(60 * 60);
+/// Good tries in a row, or closes that agree, that end a suspicion: twice as many when it comes back within [`RELAPSE_WINDOW`], for behind one address there may be servers of several
 /// kinds. These numbers are arbitrary.
-const ENOUGH: u32 = 3;
-const ENOUGH_MOST: u32 = 48;
-const RELAPSE: Duration = Duration::from_secs(60 * 60);
+const TRIES_MIN: u32 = 3;
+const TRIES_MAX: u32 = 48;
+const RELAPSE_WINDOW: Duration = Duration::from_secs(60 * 60);
 
 /// What is known of when one origin closes idle connections. For each connection that was idle: [`KeepAlive::may_use`] and [`KeepAlive::handle_use`], then
-/// [`KeepAlive::handle_success`] or [`KeepAlive::handle_lost`]; or [`KeepAlive::handle_close`] when it was closed before; or [`KeepAlive::handle_kept`] when it is given up.
+/// [`KeepAlive::handle_success`] or [`KeepAlive::handle_loss`]; or [`KeepAlive::handle_close`] when it was closed before; or [`KeepAlive::handle_open`] when it is given up.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct KeepAlive {
     /// What the last response said.
     stated: Option<Duration>,
-    closed: Option<Closed>,
-    lost: Option<Lost>,
+    closed: Option<CloseRecord>,
+    lost: Option<LossRecord>,
     /// The longest idle time after which a request was answered, since the last loss.
     proven: Duration,
     /// There was a loss that no agreeing closes have explained: only what is proven counts.
-    wary: bool,
+    distrusted: bool,
     /// It closes sooner than any time-out would, and a request was lost then: it does so after each response, and does not say so. The longest idle time after which one was answered since.
     at_once: Option<Duration>,
     /// Good tries or agreeing closes that would explain the last loss, and when that was.
@@ -78,7 +78,7 @@ pub struct KeepAlive {
 
 /// Closes of idle connections that agree with one another.
 #[derive(Debug, Clone, Copy)]
-struct Closed {
+struct CloseRecord {
     /// The shortest of them.
     idle: Duration,
     /// Moments.
@@ -89,7 +89,7 @@ struct Closed {
 
 /// Requests that died.
 #[derive(Debug, Clone, Copy)]
-struct Lost {
+struct LossRecord {
     /// After the shortest idle time.
     idle: Duration,
     /// Tries beyond it that went well, in a row.
@@ -102,58 +102,59 @@ struct Lost {
     since: Instant,
     /// What was known before it.
     proven: Duration,
-    wary: bool,
+    distrusted: bool,
 }
 
 impl KeepAlive {
     /// A response came with `Keep-Alive: timeout=`, or (`None`) without.
-    pub fn handle_stated(&mut self, timeout: Option<Duration>) {
+    pub fn handle_header(&mut self, timeout: Option<Duration>) {
         // Not every response of a server repeats it.
         self.stated = timeout.or(self.stated);
     }
 
     /// The server has closed a connection that was idle for this long.
     pub fn handle_close(&mut self, idle: Duration, now: Instant) {
-        self.handle_kept(idle, now);
+        self.handle_open(idle, now);
         if let Some(lost) = self.lost
             && is_end_of_server((lost.idle, lost.since), (idle, now))
         {
             self.proven = self.proven.max(lost.proven);
-            self.wary = lost.wary;
+            self.distrusted = lost.distrusted;
             self.lost = None;
         }
         self.closed = Some(match self.closed {
-            None => Closed { idle, times: 1, at: now },
+            None => CloseRecord { idle, times: 1, at: now },
             // Longer than what is still believed.
-            Some(closed) if idle > more(closed.idle) => closed,
-            Some(closed) if now.saturating_duration_since(closed.at) < ONE_EVENT => {
-                Closed { idle: idle.min(closed.idle), at: now, ..closed }
+            Some(closed) if idle > agreement_max(closed.idle) => closed,
+            Some(closed) if now.saturating_duration_since(closed.at) < EVENT_SPAN => {
+                CloseRecord { idle: idle.min(closed.idle), at: now, ..closed }
             }
-            Some(closed) if idle >= less(closed.idle) => {
-                Closed { idle: idle.min(closed.idle), times: closed.times.saturating_add(1), at: now }
+            Some(closed) if idle >= with_margin(closed.idle) => {
+                CloseRecord { idle: idle.min(closed.idle), times: closed.times.saturating_add(1), at: now }
             }
-            Some(_) => Closed { idle, times: 1, at: now },
+            Some(_) => CloseRecord { idle, times: 1, at: now },
         });
-        if self.closed.is_some_and(|closed| closed.times >= self.enough.max(ENOUGH)) {
+        if self.closed.is_some_and(|closed| closed.times >= self.enough.max(TRIES_MIN)) {
             self.lost = None;
-            self.wary = false;
+            self.distrusted = false;
         }
     }
 
     /// A connection has been idle for this long, and the server has not closed it, as far as can be seen.
-    pub fn handle_kept(&mut self, idle: Duration, now: Instant) {
-        let outlived = |closed: &Closed| {
+    pub fn handle_open(&mut self, idle: Duration, now: Instant) {
+        let outlived = |closed: &CloseRecord| {
             let stale = closed.times < 2
-                || now.saturating_duration_since(closed.at) >= (FORGET_ONE * closed.times).min(FORGET);
-            idle > more(closed.idle) && stale
+                || now.saturating_duration_since(closed.at)
+                    >= (FORGET_AFTER_EACH * closed.times).min(FORGET_AFTER);
+            idle > agreement_max(closed.idle) && stale
         };
         self.closed = self.closed.filter(|closed| !outlived(closed));
     }
 
     /// A connection has been idle for this long, and lies there still, open as far as is known. (The oldest of those that are kept: any time will do.)
-    pub fn handle_quiet(&mut self, idle: Duration) {
-        if idle >= FLOOR {
-            self.closed = self.closed.filter(|closed| closed.idle >= FLOOR);
+    pub fn handle_idle(&mut self, idle: Duration) {
+        if idle >= TIMEOUT_MIN {
+            self.closed = self.closed.filter(|closed| closed.idle >= TIMEOUT_MIN);
             self.at_once = None;
         }
     }
@@ -161,7 +162,7 @@ impl KeepAlive {
     /// A request goes out on a connection that was idle for this long.
     pub fn handle_use(&mut self, idle: Duration, now: Instant) {
         if let Some(lost) = &mut self.lost
-            && idle >= less(lost.idle)
+            && idle >= with_margin(lost.idle)
         {
             lost.try_at = now + lost.wait;
         }
@@ -171,7 +172,7 @@ impl KeepAlive {
     pub fn handle_success(&mut self, idle: Duration, now: Instant) {
         self.proven = self.proven.max(idle);
         self.at_once = self.at_once.map(|proven| proven.max(idle));
-        self.handle_kept(idle, now);
+        self.handle_open(idle, now);
         if let Some(lost) = &mut self.lost
             && idle >= lost.idle
         {
@@ -184,74 +185,74 @@ impl KeepAlive {
     }
 
     /// A request died without a byte of a response on a connection that had been idle for this long.
-    pub fn handle_lost(&mut self, idle: Duration, now: Instant) {
+    pub fn handle_loss(&mut self, idle: Duration, now: Instant) {
         let ended = self.closed.is_some_and(|closed| is_end_of_server((closed.idle, closed.at), (idle, now)));
-        if idle < FLOOR || ended {
-            if self.closed.is_some_and(|closed| closed.idle < FLOOR) {
+        if idle < TIMEOUT_MIN || ended {
+            if self.closed.is_some_and(|closed| closed.idle < TIMEOUT_MIN) {
                 self.at_once = Some(Duration::ZERO);
             }
             return;
         }
-        let lost = self.lost.unwrap_or(Lost {
+        let lost = self.lost.unwrap_or(LossRecord {
             idle,
             good: 0,
-            wait: TRY_FIRST,
+            wait: TRY_INTERVAL_MIN,
             try_at: now,
             since: now,
             proven: self.proven,
-            wary: self.wary,
+            distrusted: self.distrusted,
         });
-        let was_try = self.lost.is_some() && idle >= less(lost.idle);
-        let wait = if was_try { (lost.wait * 2).min(TRY_MOST) } else { lost.wait };
+        let was_try = self.lost.is_some() && idle >= with_margin(lost.idle);
+        let wait = if was_try { (lost.wait * 2).min(TRY_INTERVAL_MAX) } else { lost.wait };
         if self.lost.is_none() {
-            let relapse = self.lost_at.is_some_and(|at| now.saturating_duration_since(at) < RELAPSE);
-            self.enough = if relapse { (self.enough * 2).min(ENOUGH_MOST) } else { ENOUGH };
+            let relapse = self.lost_at.is_some_and(|at| now.saturating_duration_since(at) < RELAPSE_WINDOW);
+            self.enough = if relapse { (self.enough * 2).min(TRIES_MAX) } else { TRIES_MIN };
         }
         self.lost_at = Some(now);
-        self.lost = Some(Lost { idle: idle.min(lost.idle), good: 0, wait, try_at: now + wait, ..lost });
+        self.lost = Some(LossRecord { idle: idle.min(lost.idle), good: 0, wait, try_at: now + wait, ..lost });
         self.proven = Duration::ZERO;
-        self.wary = true;
+        self.distrusted = true;
         // Those that come from now on are to agree.
         self.closed =
-            self.closed.filter(|closed| closed.idle <= idle).map(|closed| Closed { times: 1, ..closed });
+            self.closed.filter(|closed| closed.idle <= idle).map(|closed| CloseRecord { times: 1, ..closed });
     }
 
     /// How long a connection may lie idle and be used by a request that can be repeated; `None` while nothing is known.
     pub fn limit(&self) -> Option<Duration> {
-        let lost = self.lost.map(|lost| less(lost.idle));
-        self.told().into_iter().chain(lost).min()
+        let lost = self.lost.map(|lost| with_margin(lost.idle));
+        self.server_limit().into_iter().chain(lost).min()
     }
 
     /// Whether a connection that was idle for this long may carry a request. `repeatable`: it may be sent again should the connection turn out to be closed.
     pub fn may_use(&self, idle: Duration, repeatable: bool, now: Instant) -> bool {
         let within = |limit: Option<Duration>| limit.is_none_or(|limit| idle < limit);
         match repeatable {
-            true => within(self.limit()) || (self.is_try_due(now) && within(self.told())),
-            false => within(self.limit()) && self.sure().is_none_or(|sure| idle <= sure),
+            true => within(self.limit()) || (self.is_try_due(now) && within(self.server_limit())),
+            false => within(self.limit()) && self.safe_limit().is_none_or(|sure| idle <= sure),
         }
     }
 
     /// How long a connection that nobody uses is kept; `None`: as long as the pool likes. What the server states leaves nothing to learn, unless something was lost nevertheless.
-    pub fn keeps(&self) -> Option<Duration> {
-        self.stated.filter(|_| !self.wary).map(less)
+    pub fn keep_for(&self) -> Option<Duration> {
+        self.stated.filter(|_| !self.distrusted).map(with_margin)
     }
 
     /// What the server says or shows by itself.
-    fn told(&self) -> Option<Duration> {
-        self.closed.map(|closed| closed.idle).into_iter().chain(self.stated).min().map(less)
+    fn server_limit(&self) -> Option<Duration> {
+        self.closed.map(|closed| closed.idle).into_iter().chain(self.stated).min().map(with_margin)
     }
 
     /// What a request that cannot be repeated keeps to beside the limit.
-    fn sure(&self) -> Option<Duration> {
+    fn safe_limit(&self) -> Option<Duration> {
         let proven = self.proven * 9 / 10;
-        if self.wary {
-            return Some(proven.max(FLOOR));
+        if self.distrusted {
+            return Some(proven.max(TIMEOUT_MIN));
         }
         if let Some(proven) = self.at_once {
             return Some(proven * 9 / 10);
         }
         let believed = self.stated.is_some() || self.closed.is_some_and(|closed| closed.times >= 2);
-        (!believed).then(|| proven.max(FRESH))
+        (!believed).then(|| proven.max(FRESH_MAX))
     }
 
     fn is_try_due(&self, now: Instant) -> bool {
@@ -261,16 +262,16 @@ impl KeepAlive {
 
 /// Whether two connections ended in one moment that had been idle for different times: then the server has ended, or was restarted.
 fn is_end_of_server((one, at): (Duration, Instant), (other, now): (Duration, Instant)) -> bool {
-    let agree = one <= more(other) && other <= more(one);
-    !agree && now.saturating_duration_since(at) < ONE_EVENT
+    let agree = one <= agreement_max(other) && other <= agreement_max(one);
+    !agree && now.saturating_duration_since(at) < EVENT_SPAN
 }
 
 /// Four fifths: what of a time-out is used.
-fn less(idle: Duration) -> Duration {
+fn with_margin(idle: Duration) -> Duration {
     idle * 4 / 5
 }
 
 /// What is longer does not agree any more.
-fn more(idle: Duration) -> Duration {
+fn agreement_max(idle: Duration) -> Duration {
     idle + idle / 4
 }
