@@ -123,7 +123,7 @@ fn a_peer_that_vanished_is_left_for_another() {
 }
 
 #[test]
-fn a_call_that_cannot_be_made_again_is_told_why() {
+fn a_call_that_cannot_be_retried_gets_the_reason() {
     let vanishing = Vanishing::start();
     let server = door(&[vanishing.origin.address()], "breaker = \"off\"\noutlier = \"off\"\n");
     assert_eq!(server.ask(request("POST", "/")).status, 200);
@@ -154,7 +154,7 @@ fn a_response_whose_sender_vanishes_is_cut() {
 }
 
 #[test]
-fn an_upload_whose_receiver_vanishes_is_told() {
+fn an_upload_to_a_vanished_upstream_is_a_504() {
     let origin = Origin::raw(|_, stream| {
         read_head(&mut BufReader::new(stream.try_clone().unwrap())).unwrap();
         silence(&stream);

@@ -372,7 +372,7 @@ fn a_call_whose_time_ends_in_the_queue_has_timed_out() {
 
 /// A client that has left holds no place in the queue, and its call is not made.
 #[test]
-fn who_has_gone_waits_no_more() {
+fn a_client_that_left_frees_its_position_in_the_queue() {
     for limit in ["limits.connections = 1", "pool.max = 1", "limits.in_flight = 1"] {
         let (origin, go) = slow_origin();
         let keys = format!("limits.queue = 1\nlimits.queue_timeout = \"20s\"\n{limit}\n");

@@ -61,7 +61,7 @@ fn reloads_under_load_fail_no_call_and_drop_no_connection() {
 }
 
 #[test]
-fn a_changed_url_leads_elsewhere_and_what_is_under_way_ends_where_it_began() {
+fn a_changed_url_applies_to_new_calls_only() {
     let gate = Gate::default();
     let held = gate.clone();
     let first = Origin::start(move |request, stream| {
@@ -143,7 +143,7 @@ fn a_door_that_moves_stays_until_the_workers_that_knew_it_have_ended() {
 }
 
 #[test]
-fn what_workers_have_still_to_do_at_the_end_may_call_doors() {
+fn workers_may_call_doors_until_they_exit() {
     let origin = Origin::start(|_, stream| {
         ok(stream, b"from the service");
         After::Keep

@@ -72,7 +72,7 @@ fn five_calls() -> (Origin, Server) {
 }
 
 #[test]
-fn metrics_count_what_has_happened() {
+fn metrics_count_calls() {
     let (origin, server) = five_calls();
     let address = origin.address();
     let calls =
@@ -169,7 +169,7 @@ fn a_hedged_call_shows_in_the_metrics() {
 }
 
 #[test]
-fn the_status_shows_what_has_happened() {
+fn the_status_shows_calls() {
     let (origin, server) = five_calls();
     let status = admin::wait_for_status(&server, "five calls", |status| {
         status["upstreams"][0]["endpoints"][0]["calls"]["total"] == 5
@@ -238,7 +238,7 @@ fn each_call_has_a_record() {
 }
 
 #[test]
-fn calls_that_fail_and_calls_that_are_refused_are_told_apart() {
+fn failed_and_refused_calls_are_counted_separately() {
     let address = nobody();
     let server = door(
         address,
@@ -298,7 +298,7 @@ fn calls_that_fail_and_calls_that_are_refused_are_told_apart() {
 }
 
 #[test]
-fn what_a_door_itself_refuses_is_recorded() {
+fn calls_refused_by_a_door_are_logged() {
     let origin = Origin::fixed("hello");
     let server = door(origin.address(), "");
     assert_eq!(server.ask("GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n").status, 403);
@@ -330,7 +330,7 @@ fn a_call_above_the_rate_is_counted_and_recorded() {
 }
 
 #[test]
-fn server_timing_says_whether_a_connection_was_reused() {
+fn server_timing_shows_connection_reuse() {
     let origin = Origin::start(|_, stream| {
         let _ =
             stream.write_all(b"HTTP/1.1 200 OK\r\nServer-Timing: db;dur=1\r\nContent-Length: 2\r\n\r\nok");
@@ -364,7 +364,7 @@ fn server_timing_says_whether_a_connection_was_reused() {
 }
 
 #[test]
-fn a_call_goes_on_with_its_trace_or_begins_one() {
+fn a_call_continues_its_trace_or_begins_one() {
     let origin = Origin::fixed("hello");
     let server = door(origin.address(), "");
     let mut client = server.client();

@@ -107,7 +107,7 @@ fn while_it_boots() {
 }
 
 #[test]
-fn while_it_serves_with_work_in_every_place() {
+fn while_it_serves_with_every_slot_in_use() {
     let victim = Victim::start();
     // A process that a worker has forked, a body that is still coming and lies in a file, a response nobody takes, a request in work.
     victim.server.client().patient(LONG).ask(get("/grandchild"));
@@ -136,7 +136,7 @@ fn while_it_reloads() {
 }
 
 #[test]
-fn while_another_is_to_take_over() {
+fn during_a_takeover_the_old_process() {
     let victim = Victim::start();
     victim.hang();
     victim.server.signal(Signal::USR2);
@@ -146,7 +146,7 @@ fn while_another_is_to_take_over() {
 }
 
 #[test]
-fn the_one_that_is_to_take_over() {
+fn during_a_takeover_the_new_process() {
     let victim = Victim::start();
     victim.hang();
     victim.server.signal(Signal::USR2);
@@ -163,7 +163,7 @@ fn the_one_that_is_to_take_over() {
 }
 
 #[test]
-fn the_one_that_has_taken_over() {
+fn after_a_takeover_the_new_process() {
     let victim = Victim::start();
     victim.server.signal(Signal::USR2);
     assert!(victim.server.wait_for_exit(LONG).success(), "the old one");

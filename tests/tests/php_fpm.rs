@@ -297,7 +297,7 @@ fn the_status_counts_the_memory_of_all_of_them() {
 
 /// A container's log is its standard error.
 #[test]
-fn what_a_script_writes_to_standard_error_is_in_the_log() {
+fn the_standard_error_of_a_script_is_logged() {
     let script = "file_put_contents('php://stderr', 'PHP Warning:  ' . str_repeat('w', 3000) . \" end\\n\"); error_log('by error_log'); echo 'ok';";
     let server = start("1", "", &[("err.php", script)]);
     assert_eq!(ask(&server, "/err.php").text(), "ok");

@@ -77,7 +77,7 @@ fn a_traceback_of_python_with_its_cause_is_one_record() {
 }
 
 #[test]
-fn what_python_logs_with_an_exception_is_one_record() {
+fn a_python_log_record_with_an_exception_is_one_record() {
     let parts = ["ERROR:root:cannot pay\nTraceback (most recent call last):\n", "\nValueError: no such card"];
     assert_eq!(one_record(PYTHON, "/logged", &parts).0, "error");
 }
@@ -90,7 +90,7 @@ fn an_exception_whose_text_has_lines_is_one_record() {
 }
 
 #[test]
-fn what_a_logger_writes_with_an_exception_is_one_record_whatever_its_format() {
+fn a_logged_exception_is_one_record_in_every_format() {
     let parts = [" cannot pay,\nnor refuse\nTraceback", "\nValueError: first\n[INFO] second\n\nlast of it"];
     let (level, message) = one_record(MANY, "/logged", &parts);
     assert_eq!(level, "error");
@@ -106,7 +106,7 @@ fn an_exception_of_a_thread_or_of_a_task_is_one_record() {
 }
 
 #[test]
-fn a_line_of_json_has_the_level_that_it_says() {
+fn a_json_line_keeps_its_level() {
     assert_eq!(one_record(MANY, "/json", &["{\"event\": \"no such card\"", "}"]).0, "error");
 }
 

@@ -269,7 +269,7 @@ fn a_client_cannot_forge_a_line_of_the_log() {
 }
 
 #[test]
-fn the_first_lines_say_what_is_served_by_what_where() {
+fn the_start_log_names_apps_and_listeners() {
     let server = Server::start(WSGI).warm("/pong");
     let address = server.address().to_string();
     for part in [address.as_str(), "wsgi_app:application", "wsgi"] {

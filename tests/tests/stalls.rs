@@ -28,7 +28,7 @@ fn lines(server: &Server, kind: &str) -> usize {
 }
 
 #[test]
-fn a_client_of_http_1_0_for_whom_the_connection_had_to_be_closed() {
+fn a_close_added_for_an_http_1_0_client() {
     let server = start();
     for _ in 0..3 {
         let mut client = server.client();

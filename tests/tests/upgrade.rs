@@ -86,7 +86,7 @@ fn three_upgrades_in_a_row_under_load_lose_and_repeat_nothing() {
 }
 
 #[test]
-fn kept_connections_are_answered_by_the_old_process_and_told_to_go() {
+fn kept_connections_get_a_response_with_close_from_the_old_process() {
     let service = start("");
     let mut kept = service.server.client().patient(LONG);
     let old = kept.ask(get("/who")).json()["pid"].as_u64();
@@ -143,7 +143,7 @@ fn goes_on(service: &Service, workers: &[u32]) {
 }
 
 #[test]
-fn what_cannot_take_over_leaves_the_old_process_as_it_was() {
+fn a_failed_takeover_leaves_the_old_process_unchanged() {
     let service = start("");
     let workers = service.server.workers();
     for (text, told) in [
@@ -199,7 +199,7 @@ fn a_new_process_that_never_serves_is_ended() {
 
 /// The other side of it: the old process is stuck, and says nothing.
 #[test]
-fn a_new_process_that_is_told_nothing_gives_up() {
+fn a_new_process_without_a_handover_gives_up() {
     let (_silent, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).expect("a pair");
     let log = std::env::temp_dir().join(format!("keepwarm-told-nothing-{}", std::process::id()));
@@ -258,7 +258,7 @@ fn a_new_process_that_does_not_end_holds_up_no_signal() {
 }
 
 #[test]
-fn a_reload_that_is_asked_for_during_an_upgrade_is_done_by_the_new_process() {
+fn a_reload_requested_during_an_upgrade_is_done_by_the_new_process() {
     let service = start("");
     let old = service.server.pid();
     // A request that is not whole keeps the old process until it has had the signal, however late that comes.
@@ -311,7 +311,7 @@ fn a_door_that_moves_with_an_upgrade_stays_for_the_workers_of_before() {
 }
 
 #[test]
-fn a_second_keepwarm_on_the_same_address_is_told_who_is_there() {
+fn a_second_keepwarm_on_the_same_address_names_the_owner() {
     let server = Server::start(keepwarm_tests::WSGI);
     let address = server.address().to_string();
     let second = Server::spawn(&keepwarm_tests::WSGI.replace("127.0.0.1:0", &address), |_| {});

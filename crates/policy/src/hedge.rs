@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_percentile_says_nothing_until_enough_is_known_then_follows_what_is_seen() {
+    fn a_percentile_needs_enough_samples_and_then_follows_them() {
         let (mut hedge, now) = (Hedge::new(HedgeSettings::default()), Instant::now());
         for _ in 0..SAMPLES_MIN - 1 {
             assert_eq!(hedge.handle_call(true, now), None);
@@ -141,7 +141,7 @@ mod tests {
 
     /// The upstream becomes ten times slower: every call is late, and few are made twice.
     #[test]
-    fn the_budget_bounds_what_a_slow_upstream_gets_twice() {
+    fn the_budget_bounds_second_attempts_to_a_slow_upstream() {
         let (mut hedge, mut rng, now) = (Hedge::new(HedgeSettings::default()), Rng::new(5), Instant::now());
         let mut sent = 0;
         for call in 0..20_000 {

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn quiet_times_save_up_only_so_much() {
+    fn earned_retries_are_bounded() {
         let mut budget = RetryBudget::default();
         (0..1_000_000).for_each(|_| budget.handle_request());
         assert_eq!((0..1000).filter(|_| budget.try_retry()).count(), 100);

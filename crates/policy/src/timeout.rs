@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_at_once_the_narrower_is_named_and_without_limits_nothing_is_due() {
+    fn of_two_expired_phases_the_narrower_is_reported() {
         let (mut timer, start) = timer();
         timer.handle_sent(start + 5 * SECOND);
         assert_eq!(timer.expired(start + 10 * SECOND), Some((Phase::FirstByte, 5 * SECOND)));

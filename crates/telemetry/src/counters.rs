@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_family_counts_by_app_and_word() {
+    fn a_family_counts_by_app_and_label() {
         static LABELS: Family = Family::new();
         assert_eq!(LABELS.count("shop", "late"), 1);
         assert_eq!(LABELS.count("shop", "late"), 2);

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_read_back_as_what_was_written_and_invalid_bytes_as_replacements() {
+    fn json_round_trips_with_replacements_for_invalid_bytes() {
         let every_byte: Vec<u8> = (0..=255).collect();
         let cases: [&[u8]; 6] = [
             b"plain",

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn each_stall_has_a_name_and_says_what_to_do() {
+    fn each_stall_has_a_name_and_advice() {
         let names: std::collections::BTreeSet<&str> = ALL.iter().map(|stall| stall.name()).collect();
         assert_eq!(names.len(), ALL.len());
         for stall in ALL {

@@ -110,7 +110,7 @@ mod tests {
     const EXAMPLE: &[u8] = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
     #[test]
-    fn a_call_has_the_trace_and_the_flags_of_what_caused_it_and_a_name_of_its_own() {
+    fn a_call_inherits_trace_and_flags_and_has_its_own_span() {
         let context = TraceContext::parse(EXAMPLE).unwrap();
         let call = context.call(0x0102_0304_0506_0708);
         assert_eq!(&call, b"00-4bf92f3577b34da6a3ce929d0e0e4736-0102030405060708-01");
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_begins_a_trace() {
+    fn a_malformed_traceparent_begins_a_trace() {
         for bad in [
             "",
             "00",

@@ -98,7 +98,7 @@ fn killed_workers_lose_no_get() {
 }
 
 #[test]
-fn a_get_that_was_not_begun_to_be_answered_is_served_by_another() {
+fn a_get_without_a_response_yet_is_retried_on_another_worker() {
     let server = wsgi(2, "");
     let response = server.ask(get("/die-once?id=x"));
     assert_eq!((response.status, response.text().as_str()), (200, "pong"));

@@ -48,7 +48,7 @@ fn switching_and_upgrade_required_name_the_protocol() {
 }
 
 #[test]
-fn requests_without_content_say_so_where_it_means_something() {
+fn requests_without_content_have_a_length_where_it_has_a_meaning() {
     for (method, says) in [
         (Method::GET, false),
         (Method::HEAD, false),

@@ -55,7 +55,7 @@ fn assert_near(picked: &[u64], shares: &[u64], tolerance: u64, what: impl std::f
 }
 
 #[test]
-fn nobody_is_picked_from_nobody() {
+fn an_empty_set_has_no_pick() {
     for method in METHODS {
         let ask = PickContext { hash: None, tried: &FailedMembers::default(), random: 1 };
         assert_eq!(balancer(method, &[]).pick(|_| WELL, ask), None);
@@ -67,7 +67,7 @@ fn nobody_is_picked_from_nobody() {
 
 /// There is nowhere else to go: whether it starts slowly, is ejected or fails its checks, the only one gets everything.
 #[test]
-fn the_only_endpoint_gets_everything_whatever_is_known_of_it() {
+fn the_only_endpoint_gets_everything() {
     for method in [Algorithm::LeastRequest, Algorithm::RoundRobin, Algorithm::RingHash, Algorithm::Maglev] {
         let balancer = balancer(method, &equal(1));
         for usable in [true, false] {
@@ -90,7 +90,7 @@ fn picks_follow_the_weights() {
 }
 
 #[test]
-fn what_cannot_be_used_is_not_picked_and_its_part_is_shared_by_the_others() {
+fn an_unusable_endpoint_is_not_picked_and_the_others_share_its_load() {
     let members = equal(10);
     let view = |at| if at % 4 == 1 { DOWN } else { WELL };
     for (method, tolerance) in METHODS.into_iter().zip([10, 10, 45, 10]) {
@@ -102,7 +102,7 @@ fn what_cannot_be_used_is_not_picked_and_its_part_is_shared_by_the_others() {
 
 /// Any subset of usable ones, tried ones among them: what is picked is the best that there is.
 #[test]
-fn a_usable_untried_one_is_found_whenever_there_is_one() {
+fn a_usable_untried_member_is_found_if_there_is_one() {
     let mut rng = Rng::new(9);
     for round in 0..1_000 {
         // Maglev's table takes its time to build.
@@ -141,7 +141,7 @@ fn a_usable_untried_one_is_found_whenever_there_is_one() {
 }
 
 #[test]
-fn tried_ones_are_taken_again_only_when_there_is_no_other() {
+fn failed_members_are_picked_again_only_if_there_is_no_other() {
     for method in METHODS {
         let balancer = balancer(method, &equal(3));
         let mut tried = FailedMembers::default();

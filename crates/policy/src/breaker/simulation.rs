@@ -356,7 +356,7 @@ fn ten(duration: Duration, script: Script) -> Case {
 
 /// Thirty hammer a page that responds with 500; three visit another.
 #[test]
-fn a_page_that_fails_has_nobody_else_refused() {
+fn a_page_that_fails_does_not_refuse_other_calls() {
     let script: Script = |_, page, _| match page {
         Page::Good => Behavior::Serves(2 * MILLI),
         Page::Bad => Behavior::Fails,
@@ -367,7 +367,7 @@ fn a_page_that_fails_has_nobody_else_refused() {
 
 /// Thirty wait for a page that says nothing; three visit another.
 #[test]
-fn a_page_that_hangs_has_nobody_else_refused() {
+fn a_page_that_hangs_does_not_refuse_other_calls() {
     let script: Script = |_, page, _| match page {
         Page::Good => Behavior::Serves(2 * MILLI),
         Page::Bad => Behavior::Hangs,
@@ -378,7 +378,7 @@ fn a_page_that_hangs_has_nobody_else_refused() {
 
 /// A minute of 500 for everything, at the first endpoint: alone it is called all the same, beside others it is left alone.
 #[test]
-fn an_endpoint_that_fails_everything_is_left_alone_where_there_are_others() {
+fn an_endpoint_that_fails_everything_is_avoided_if_there_are_others() {
     let script: Script = |at, _, _| if at == 0 { Behavior::Fails } else { Behavior::Serves(2 * MILLI) };
     each(&SIZES, ten(60 * SECOND, script), |endpoints, tally| {
         // 19.

@@ -71,7 +71,7 @@ fn shorter_times_count_for_one_that_is_open() {
 
 /// A page that hangs fails in rows, whenever its calls began together; meanwhile the others are served.
 #[test]
-fn failures_of_calls_that_others_have_outlived_are_no_row() {
+fn failures_overtaken_by_a_success_do_not_count_as_a_row() {
     let mut bench = Bench::new(settings());
     for _ in 0..100 {
         let hanging: Vec<Permit> = (0..20).map(|_| bench.pass()).collect();
@@ -100,7 +100,7 @@ fn failures_of_calls_that_others_have_outlived_are_no_row() {
 }
 
 #[test]
-fn a_low_success_rate_trips_it_once_enough_calls_were_seen() {
+fn a_low_success_rate_trips_it_after_the_minimum_of_calls() {
     let mut bench = Bench::new(BreakerSettings { consecutive: 0, ..settings() });
     for call in 0..19 {
         let outcome = if call % 5 < 2 { Outcome::Success } else { Outcome::Failure };
@@ -193,7 +193,7 @@ fn a_result_of_an_earlier_state_does_not_count() {
 
 /// A probe that meets a page which takes a minute would have all others wait for it.
 #[test]
-fn a_probe_that_says_nothing_gives_way_to_others_at_growing_distances() {
+fn a_silent_probe_is_followed_by_others_at_growing_intervals() {
     let mut bench = Bench::new(settings());
     bench.fail(5);
     bench.now += SECOND;

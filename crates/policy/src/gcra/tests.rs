@@ -86,7 +86,7 @@ fn odd_numbers_are_made_safe() {
 
 /// A store whose clock was set back by a year: nobody waits for a year.
 #[test]
-fn a_clock_that_was_set_back_is_not_waited_for() {
+fn a_clock_that_was_set_back_does_not_block() {
     let gcra = per_second(10, 5);
     let (tat, decision) = gcra.decide(31_536_000 * SECOND, SECOND);
     assert!(!decision.allowed);
@@ -111,7 +111,7 @@ fn a_store_s_reply_gives_the_same_decision() {
 }
 
 #[test]
-fn fields_are_written_as_the_draft_says() {
+fn fields_are_written_as_in_the_draft() {
     let gcra = Gcra::new(Quota { count: 6000, period: Duration::from_secs(60), burst: 250 });
     assert_eq!(gcra.policy("search").to_string(), r#""search";q=250;w=3"#);
     let decision = gcra.admitted(10_000);
@@ -161,7 +161,7 @@ mod table {
 
     /// Somebody invents keys; a key that owes much keeps owing it.
     #[test]
-    fn invented_keys_do_not_wash_off_what_another_owes() {
+    fn invented_keys_do_not_reset_the_debt_of_another() {
         let now = Instant::now();
         let mut table = GcraTable::new(per_second(1, 20), 64, 3, now);
         while table.decide(b"owes", now).allowed {}

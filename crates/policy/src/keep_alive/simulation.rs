@@ -332,7 +332,7 @@ fn after_the_first_close_no_call_fails_and_nothing_is_processed_twice() {
 
 /// One pair for days.
 #[test]
-fn a_caller_and_an_origin_that_never_tells_come_to_terms() {
+fn a_caller_adapts_to_an_origin_that_never_sends_a_fin() {
     for (pauses, timeout) in PAUSES.into_iter().zip([300, 1_500, 5_000, 20_000, 60_000]) {
         let case = Case::new(Style::Reset, pauses, Duration::from_millis(timeout), 50);
         let outcome = Sum::default().add(Case { calls: 50_000, ..case }, timeout);
@@ -353,7 +353,7 @@ fn servers_of_two_kinds_behind_one_address_cost_few_calls() {
 
 /// Origins that become others: nothing fails after the first close of each.
 #[test]
-fn another_time_out_is_learnt_like_the_first() {
+fn a_changed_timeout_is_learnt_like_the_first() {
     for (style, least) in STYLES.into_iter().zip([85, 80, 90]) {
         let mut sum = Sum::default();
         for seed in 0..40 {
@@ -377,7 +377,7 @@ fn another_time_out_is_learnt_like_the_first() {
 
 /// An origin that ends every three hundred calls, whatever way: connections are used again soon after.
 #[test]
-fn the_end_of_an_origin_does_not_ruin_pooling_for_long() {
+fn a_restart_of_an_origin_does_not_disable_pooling_for_long() {
     for (style, end, least) in [
         (Style::Fin, End::Closes, 80),
         (Style::Fin, End::Silent, 90),

@@ -9,7 +9,7 @@ fn millis(millis: u64) -> Duration {
 }
 
 #[test]
-fn while_nothing_is_known_only_what_can_be_repeated_takes_an_old_connection() {
+fn without_samples_only_repeatable_requests_use_an_old_connection() {
     let (keep, now) = (KeepAlive::default(), Instant::now());
     assert!(keep.may_use(60 * SECOND, true, now));
     assert!(keep.may_use(SECOND, false, now));
@@ -18,7 +18,7 @@ fn while_nothing_is_known_only_what_can_be_repeated_takes_an_old_connection() {
 }
 
 #[test]
-fn what_the_server_states_is_used_up_to_four_fifths() {
+fn the_stated_timeout_is_used_up_to_four_fifths() {
     let (mut keep, now) = (KeepAlive::default(), Instant::now());
     keep.handle_header(Some(5 * SECOND));
     keep.handle_header(None);
@@ -28,7 +28,7 @@ fn what_the_server_states_is_used_up_to_four_fifths() {
 }
 
 #[test]
-fn the_first_close_lowers_what_is_used_and_the_second_is_believed() {
+fn the_first_close_lowers_the_limit_and_the_second_confirms_it() {
     let (mut keep, now) = (KeepAlive::default(), Instant::now());
     keep.handle_close(5 * SECOND, now);
     assert_eq!(keep.limit(), Some(4 * SECOND));
@@ -42,7 +42,7 @@ fn the_first_close_lowers_what_is_used_and_the_second_is_believed() {
 }
 
 #[test]
-fn a_response_proves_what_a_single_close_leaves_open() {
+fn a_response_proves_an_idle_time_that_a_single_close_leaves_open() {
     let (mut keep, now) = (KeepAlive::default(), Instant::now());
     keep.handle_success(3 * SECOND, now);
     assert!(keep.may_use(millis(2_700), false, now));
@@ -55,7 +55,7 @@ fn a_response_proves_what_a_single_close_leaves_open() {
 
 /// All connections close at one moment, however long they were idle. The next that lives longer shows that it was no time-out.
 #[test]
-fn a_restart_is_forgotten_as_soon_as_a_connection_lives_longer() {
+fn a_restart_is_forgotten_once_a_connection_stays_open_longer() {
     let (mut keep, mut now) = (KeepAlive::default(), Instant::now());
     for idle in [40, 2_000, 39, 2_010, 100] {
         keep.handle_close(millis(idle), now);
@@ -68,7 +68,7 @@ fn a_restart_is_forgotten_as_soon_as_a_connection_lives_longer() {
 }
 
 #[test]
-fn a_time_out_that_became_longer_is_believed_when_the_old_one_was_not_seen_for_a_while() {
+fn a_longer_timeout_is_adopted_once_the_old_one_is_stale() {
     let (mut keep, mut now) = (KeepAlive::default(), Instant::now());
     for _ in 0..3 {
         keep.handle_close(5 * SECOND, now);
@@ -83,7 +83,7 @@ fn a_time_out_that_became_longer_is_believed_when_the_old_one_was_not_seen_for_a
 
 /// Each of its ends closes what is idle; that two of them came after about the same time is not believed for long, once a connection shows that it was no time-out.
 #[test]
-fn ends_of_the_server_that_agree_by_chance_are_forgotten_soon() {
+fn restarts_that_agree_by_chance_are_soon_forgotten() {
     let (mut keep, now) = (KeepAlive::default(), Instant::now());
     keep.handle_close(millis(300), now);
     keep.handle_close(millis(300), now + 2 * SECOND);
@@ -105,7 +105,7 @@ fn a_close_that_comes_sooner_counts_at_once() {
 }
 
 #[test]
-fn after_a_loss_only_what_was_answered_since_is_safe() {
+fn after_a_loss_only_idle_times_proven_since_are_safe() {
     let (mut keep, now) = (KeepAlive::default(), Instant::now());
     keep.handle_success(8 * SECOND, now);
     keep.handle_loss(10 * SECOND, now);
@@ -118,7 +118,7 @@ fn after_a_loss_only_what_was_answered_since_is_safe() {
 }
 
 #[test]
-fn what_dies_at_once_teaches_nothing_of_idle_times() {
+fn immediate_losses_teach_nothing_about_idle_times() {
     let (mut keep, now) = (KeepAlive::default(), Instant::now());
     keep.handle_loss(millis(99), now);
     assert_eq!(keep.limit(), None);
@@ -127,7 +127,7 @@ fn what_dies_at_once_teaches_nothing_of_idle_times() {
 
 /// It does not say so, and a request that meets the close is lost: only answers show that a connection is kept at all.
 #[test]
-fn a_server_that_closes_shortly_after_each_response_is_trusted_with_no_request_that_cannot_be_repeated() {
+fn a_server_that_closes_after_each_response_gets_only_repeatable_requests_on_idle_connections() {
     let (mut it, start) = (KeepAlive::default(), Instant::now());
     it.handle_success(millis(900), start);
     it.handle_close(millis(5), start + millis(1000));
@@ -143,7 +143,7 @@ fn a_server_that_closes_shortly_after_each_response_is_trusted_with_no_request_t
 
 /// Two reloads of a busy server close connections that were idle for a moment, and for about the same one. That is nobody's time-out, and not to cost the pool.
 #[test]
-fn closes_at_once_are_refuted_by_a_connection_that_lies_open() {
+fn immediate_closes_are_refuted_by_a_connection_that_stays_open() {
     let (mut keep, now) = (KeepAlive::default(), Instant::now());
     keep.handle_close(millis(2), now);
     keep.handle_close(millis(2), now + SECOND);
@@ -158,7 +158,7 @@ fn closes_at_once_are_refuted_by_a_connection_that_lies_open() {
 }
 
 #[test]
-fn tries_of_repeatable_requests_end_a_suspicion_and_lost_ones_make_them_rare() {
+fn successful_tries_end_the_distrust_and_lost_ones_make_tries_rare() {
     let (mut keep, mut now) = (KeepAlive::default(), Instant::now());
     keep.handle_loss(2 * SECOND, now);
     let mut waits = Vec::new();
@@ -185,7 +185,7 @@ fn tries_of_repeatable_requests_end_a_suspicion_and_lost_ones_make_them_rare() {
 }
 
 #[test]
-fn closes_that_agree_explain_a_loss_and_each_that_comes_back_asks_for_more_of_them() {
+fn agreeing_closes_explain_a_loss_and_each_relapse_needs_more() {
     let (mut keep, mut now) = (KeepAlive::default(), Instant::now());
     for needed in [3, 6, 12, 24, 48, 48] {
         keep.handle_loss(4 * SECOND, now);
@@ -201,7 +201,7 @@ fn closes_that_agree_explain_a_loss_and_each_that_comes_back_asks_for_more_of_th
 
 /// In whichever order they are seen: the request that was on its way, and the connections that lay idle.
 #[test]
-fn the_end_of_the_server_is_not_taken_for_a_time_out() {
+fn a_restart_of_the_server_is_not_mistaken_for_a_timeout() {
     for loss_first in [true, false] {
         let (mut keep, mut now) = (KeepAlive::default(), Instant::now());
         keep.handle_success(3 * SECOND, now);

@@ -51,7 +51,7 @@ fn at_once() -> OutlierSettings {
 }
 
 #[test]
-fn a_row_that_is_over_soon_is_no_reason() {
+fn a_short_row_of_failures_is_no_reason() {
     let mut bench = Bench::new(2, OutlierSettings::default());
     for _ in 0..3 {
         assert!((0..50).all(|_| bench.fail(0).is_none()));
@@ -81,7 +81,7 @@ fn failures_in_a_row_eject_for_longer_each_time() {
 }
 
 #[test]
-fn a_success_breaks_the_row_and_intervals_without_trouble_shorten_the_next() {
+fn a_success_breaks_the_row_and_quiet_intervals_shorten_the_next_ejection() {
     let mut bench = Bench::new(5, at_once());
     for _ in 0..4 {
         let _ = bench.fail(0);
@@ -124,7 +124,7 @@ fn the_last_one_is_never_ejected() {
 }
 
 #[test]
-fn one_that_is_worse_than_the_others_is_ejected_and_equals_are_not() {
+fn a_worse_endpoint_is_ejected_and_equal_ones_are_not() {
     let mut bench = Bench::new(6, rates());
     let ejections = bench.interval(&[10, 12, 9, 11, 300, 10]);
     assert_eq!(ejections.len(), 1);
@@ -140,7 +140,7 @@ fn one_that_is_worse_than_the_others_is_ejected_and_equals_are_not() {
 }
 
 #[test]
-fn few_calls_or_few_endpoints_say_nothing() {
+fn few_calls_or_few_endpoints_are_not_compared() {
     let mut bench = Bench::new(4, rates());
     assert_eq!(bench.interval(&[0, 0, 0, 900]), [], "four are too few");
     let mut bench = Bench::new(6, OutlierSettings { minimum: 1001, ..rates() });
@@ -152,7 +152,7 @@ fn few_calls_or_few_endpoints_say_nothing() {
 }
 
 #[test]
-fn counts_begin_anew_with_each_interval_and_the_worst_goes_first() {
+fn each_interval_starts_new_counts_and_ejects_the_worst_first() {
     let mut bench = Bench::new(10, OutlierSettings { percent: 10, deviations: 1000, ..rates() });
     let ejections = bench.interval(&[0, 0, 0, 0, 0, 0, 0, 0, 200, 210]);
     assert_eq!(ejections.iter().map(|it| it.index).collect::<Vec<_>>(), [9]);

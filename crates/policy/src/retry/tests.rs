@@ -46,7 +46,7 @@ fn decide(settings: RetrySettings, failure: Failure) -> Decision {
 }
 
 #[test]
-fn by_default_what_costs_the_upstream_little_is_retried() {
+fn by_default_cheap_failures_are_retried() {
     let retried: Vec<&str> = CAUSES
         .into_iter()
         .filter(|cause| matches!(decide(RetrySettings::default(), failure(*cause)), Decision::Retry(_)))
@@ -71,7 +71,7 @@ fn by_default_what_costs_the_upstream_little_is_retried() {
 
 /// RFC 9110 §9.2.2. Every combination: what is not idempotent is repeated only when none of it was processed for certain.
 #[test]
-fn what_is_not_idempotent_is_repeated_only_when_nothing_was_processed() {
+fn non_idempotent_requests_are_retried_only_if_unprocessed() {
     let settings = RetrySettings { on: ALL, ..RetrySettings::default() };
     for cause in CAUSES {
         for (sent, heard, body_kept) in [false, true]
@@ -129,7 +129,7 @@ fn the_number_and_the_budget_end_it() {
 }
 
 #[test]
-fn what_is_refused_is_not_paid_for() {
+fn a_refused_retry_costs_no_budget() {
     let settings = RetrySettings::default();
     let mut budget =
         RetryBudget::new(RetryBudgetSettings { per_second: 1, ..RetryBudgetSettings::default() });

@@ -51,7 +51,7 @@ fn the_stack_is_taken_once_a_minute_for_a_place() {
 }
 
 #[test]
-fn a_task_is_made_anew_until_it_ends() {
+fn a_task_is_restarted_until_it_ends() {
     let mut made = 0;
     let task = restart_on_panic(
         "a test",

@@ -21,7 +21,7 @@ fn moved(before: &HashMap<u64, u64>, after: &HashMap<u64, u64>) -> usize {
 }
 
 #[test]
-fn a_key_has_one_owner_whatever_the_order_of_the_endpoints() {
+fn the_owner_of_a_key_does_not_depend_on_the_order_of_endpoints() {
     for method in [Algorithm::RingHash, Algorithm::Maglev] {
         let members = equal(20);
         let mut turned = members.clone();

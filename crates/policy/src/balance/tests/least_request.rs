@@ -49,7 +49,7 @@ fn of_two_the_one_with_fewer_requests_gets_it() {
 }
 
 #[test]
-fn a_new_endpoint_gets_one_request_until_it_has_answered() {
+fn a_new_endpoint_gets_one_request_until_its_first_response() {
     let balancer = balancer(Algorithm::LeastRequest, &equal(2));
     let view = |outstanding| {
         move |at| match at {

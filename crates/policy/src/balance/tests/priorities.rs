@@ -2,7 +2,7 @@ use super::*;
 
 /// Envoy's table: how much of the first of two priorities is well, and what each gets.
 #[test]
-fn the_next_takes_over_what_the_first_does_not_bear() {
+fn the_next_priority_takes_the_rest_of_the_load() {
     let members: Vec<_> = (0..200).map(|at| member(at, 1, u32::from(at >= 100))).collect();
     let balancer = balancer(Algorithm::LeastRequest, &members);
     for (well, shares) in [
@@ -36,7 +36,7 @@ fn when_all_together_do_not_bear_it_each_gets_its_part_and_panics() {
 }
 
 #[test]
-fn without_panic_the_few_that_are_well_get_everything() {
+fn without_panic_the_few_healthy_endpoints_get_everything() {
     let settings = BalanceSettings { panic: 0, ..BalanceSettings::default() };
     let balancer = Balancer::new(settings, &equal(10));
     let picked = spread(&balancer, 10, 1_000, |at| if at == 4 { WELL } else { DOWN });

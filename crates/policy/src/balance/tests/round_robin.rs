@@ -26,7 +26,7 @@ fn turns_are_smooth() {
 }
 
 #[test]
-fn a_cold_endpoint_passes_most_of_its_turns_on() {
+fn an_endpoint_in_slow_start_passes_most_of_its_turns_on() {
     let balancer = balancer(Algorithm::RoundRobin, &equal(4));
     let view = |at| MemberStatus { slow_start_factor: if at == 0 { 100 } else { 1000 }, ..WELL };
     let picked = spread(&balancer, 4, 40_000, view);
