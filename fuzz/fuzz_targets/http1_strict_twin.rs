@@ -3,12 +3,12 @@
 #![no_main]
 
 use http::Method;
-use keepwarm_fuzz::http1::{Said, requests, responses};
+use keepwarm_fuzz::http1::{TraceEvent, requests, responses};
 use keepwarm_fuzz::strict;
 use keepwarm_http1::{Limits, ListenerKind};
 use libfuzzer_sys::fuzz_target;
 
-// The first byte chooses the side and, for responses, the methods asked.
+// The first byte chooses the side and, for responses, the methods requests.
 fuzz_target!(|data: &[u8]| {
     let Some((&choice, bytes)) = data.split_first() else { return };
     if choice & 1 == 0 {
@@ -30,20 +30,22 @@ fn check_requests(bytes: &[u8]) {
 }
 
 fn check_responses(bytes: &[u8], method: Method) {
-    let asked: Vec<_> = (0..4).map(|_| (method.clone(), false)).collect();
-    let said = responses(Limits::default(), &asked, &[bytes]);
+    let requests: Vec<_> = (0..4).map(|_| (method.clone(), false)).collect();
+    let trace = responses(Limits::default(), &requests, &[bytes]);
     let normalized = |head: &str| {
         !head.ends_with(
         "normalized: Normalizations { folded: false, space_before_colon: false, bare_lf: false, no_reason_space: false } }",
     )
     };
-    let is_normalized = said.iter().any(|s| matches!(s, Said::Head(h) | Said::Informational(h) if normalized(h)));
-    let until_close = said.contains(&Said::EndByClose);
+    let is_normalized = trace
+        .iter()
+        .any(|s| matches!(s, TraceEvent::Head(h) | TraceEvent::Informational(h) if normalized(h)));
+    let until_close = trace.contains(&TraceEvent::EndByClose);
     if is_normalized || until_close {
         return;
     }
     let mut start = 0;
-    for (end, body) in messages(&said) {
+    for (end, body) in messages(&trace) {
         let bodiless = |status: u16| method == Method::HEAD || matches!(status, 204 | 304);
         let twin = loop {
             let twin = strict::response(bytes, start, bodiless);
@@ -60,13 +62,13 @@ fn check_responses(bytes: &[u8], method: Method) {
 }
 
 /// End and body of each message that came to its end.
-fn messages(said: &[Said]) -> Vec<(usize, Vec<u8>)> {
+fn messages(trace: &[TraceEvent]) -> Vec<(usize, Vec<u8>)> {
     let mut found = Vec::new();
     let mut body = Vec::new();
-    for what in said {
-        match what {
-            Said::Data(data) => body.extend_from_slice(data),
-            Said::End(end) => found.push((*end, std::mem::take(&mut body))),
+    for event in trace {
+        match event {
+            TraceEvent::Data(data) => body.extend_from_slice(data),
+            TraceEvent::End(end) => found.push((*end, std::mem::take(&mut body))),
             _ => {}
         }
     }

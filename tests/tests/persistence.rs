@@ -156,7 +156,7 @@ fn fixed() -> &'static Server {
 }
 
 #[test]
-fn fixed_route_responses() {
+fn fixed_responses() {
     product(fixed(), FIXED_RESPONSES);
 }
 

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 /// Read at a time.
 const BLOCK: usize = 64 * 1024;
 /// Blocks on their way in one direction of a connection; more stay in the socket.
-const ON_THE_WAY: usize = 256;
+const IN_FLIGHT: usize = 256;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -81,7 +81,7 @@ async fn copy(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
 
 /// Everything arrives `after` its time, and nothing before `earliest`; the end, too.
 async fn delay(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, earliest: Instant, after: Duration) {
-    let (sender, mut receiver) = mpsc::channel::<(Instant, Vec<u8>)>(ON_THE_WAY);
+    let (sender, mut receiver) = mpsc::channel::<(Instant, Vec<u8>)>(IN_FLIGHT);
     let read = async move {
         loop {
             let mut block = Vec::with_capacity(BLOCK);

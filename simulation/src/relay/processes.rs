@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::{Kind, Relay};
 use crate::fastcgi::{self, Scripts};
 use crate::origin::{self, Plans};
-use crate::worker::Seen;
+use crate::worker::Observations;
 
 /// Between an end and its successor.
 const RESTART: Duration = Duration::from_millis(20);
@@ -25,7 +25,7 @@ const PING: Duration = Duration::from_secs(1);
 pub(super) struct Processes {
     plan: Rc<Relay>,
     links: Rc<Links>,
-    seen: Rc<RefCell<Seen>>,
+    seen: Rc<RefCell<Observations>>,
     all: RefCell<BTreeMap<u32, Process>>,
     next: RefCell<u32>,
     events: mpsc::UnboundedSender<LinkEvent>,
@@ -50,7 +50,7 @@ struct Process {
 }
 
 impl Processes {
-    pub(super) fn new(plan: Rc<Relay>, links: Rc<Links>, seen: Rc<RefCell<Seen>>) -> Rc<Self> {
+    pub(super) fn new(plan: Rc<Relay>, links: Rc<Links>, seen: Rc<RefCell<Observations>>) -> Rc<Self> {
         let (events, told) = mpsc::unbounded_channel();
         let (ended, over) = mpsc::unbounded_channel();
         Rc::new(Self {

@@ -1,9 +1,9 @@
 //! A fuzzer's bytes as choices: numbers and strings off the front, zeros and empties when there are none left.
 
 /// The bytes not yet used.
-pub struct Take<'a>(pub &'a [u8]);
+pub struct ByteSource<'a>(pub &'a [u8]);
 
-impl<'a> Take<'a> {
+impl<'a> ByteSource<'a> {
     pub fn byte(&mut self) -> u8 {
         let Some((&first, rest)) = self.0.split_first() else { return 0 };
         self.0 = rest;
