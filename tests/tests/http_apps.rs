@@ -606,7 +606,7 @@ fn a_socket_path_that_is_too_long_is_refused_in_words() {
 
 #[track_caller]
 fn reload_under_load(server: &Server, part: &str, workers: usize, times: usize) {
-    let load = Load::new(server.address(), "POST").working(2);
+    let load = Load::new(server.address(), "POST").with_work_ms(2);
     let outcomes = load.while_doing(6, 0, || {
         for _ in 0..times {
             load.wait_for(100);
@@ -652,7 +652,7 @@ fn a_get_is_not_given_to_the_second_of_two_that_are_killed() {
 fn killed_processes_lose_no_get() {
     let server = node(2, "", "start_retries = 100\nqueue_timeout = \"60s\"");
     ask(&server, get("/"));
-    let load = Load::new(server.address(), "GET").working(2);
+    let load = Load::new(server.address(), "GET").with_work_ms(2);
     let mut killed = 0;
     let outcomes = load.while_doing(4, 0, || {
         for round in 0..5 {

@@ -7,7 +7,7 @@ use keepwarm_tests::load::{self, Load, all_responded_once};
 use keepwarm_tests::process::{self, alive, wait_until};
 use keepwarm_tests::service::Service;
 use keepwarm_tests::tools::{self, script};
-use keepwarm_tests::{Client, Server, admin, caller, get, keepwarm};
+use keepwarm_tests::{Client, Server, admin, calling_app, get, keepwarm};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::Signal;
 
@@ -297,13 +297,13 @@ fn a_door_that_moves_with_an_upgrade_stays_for_the_workers_of_before() {
             .replace("workers = 2", "workers = 1")
             + &format!("[upstream.search]\nurl = \"http://{}\"\nbind = \"{door}\"\n", origin.address())
     };
-    let service = Service::start_with(keepwarm(), &config("127.0.0.2:0"), caller::write);
+    let service = Service::start_with(keepwarm(), &config("127.0.0.2:0"), calling_app::write);
     let mut client = service.server.client().patient(LONG);
     client.send(get("/"));
-    service.wait_for_log(caller::BEGUN);
+    service.wait_for_log(calling_app::STARTED);
     service.server.configure(&config("127.0.0.3:0"));
     service.upgrade();
-    caller::let_call(service.server.folder());
+    calling_app::release(service.server.folder());
     assert_eq!(client.response("GET").text(), "from the service");
     drop(client);
     assert!(service.server.wait_for_exit(LONG).success());

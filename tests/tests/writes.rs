@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use keepwarm_tests::content::post;
-use keepwarm_tests::marked;
 use keepwarm_tests::process::{self, wait_until};
+use keepwarm_tests::process_mark;
 use keepwarm_tests::{ASGI, Client, Server, WSGI, get, python, tools};
 use rustix::process::Signal;
 
@@ -273,7 +273,7 @@ fn a_wire_that_was_full_once_is_watched_for_room_no_longer() {
          [app.app]\nentry = \"hard_app:application\"\ndirectory = \"@APPS@\"\ninterpreter = \"@PYTHON@\"\nworkers = 1\n\
          threads = 4\nenv = { DIR = \"@DIR@\" }\n",
     );
-    let sockets = || marked::descriptors(server.pid()).get("socket").copied();
+    let sockets = || process_mark::descriptors(server.pid()).get("socket").copied();
     let mut clients: Vec<Client> = (0..4).map(|_| server.client().patient(LONG)).collect();
     clients.iter_mut().for_each(|client| assert_eq!(client.ask(get("/who")).status, 200, "{client}"));
     let before = sockets();

@@ -57,7 +57,7 @@ fn a_lone_workers_death_loses_only_the_post_it_works_on() {
     const KILLS: usize = 6;
     let server = wsgi(1, "queue_timeout = \"20s\"\nstart_retries = 20");
     // It answers at once: a lone worker is given requests ahead.
-    let load = Load::new(server.address(), "POST").working(0);
+    let load = Load::new(server.address(), "POST").with_work_ms(0);
     let outcomes = load.while_doing(10, 2, || kill_some(&server, &load, KILLS));
     only_held_posts_are_lost(&server, &outcomes, KILLS);
 }
@@ -65,7 +65,7 @@ fn a_lone_workers_death_loses_only_the_post_it_works_on() {
 #[test]
 fn requests_behind_one_that_hangs_are_served_once_it_is_over() {
     let server = wsgi(1, "request_timeout = \"600ms\"\nqueue_timeout = \"20s\"");
-    let load = Load::new(server.address(), "POST").working(0);
+    let load = Load::new(server.address(), "POST").with_work_ms(0);
     let outcomes = load.while_doing(8, 0, || {
         for _ in 0..2 {
             load.wait_for(200);

@@ -10,7 +10,7 @@ use crate::{LONG, all_responded_once, config, wsgi};
 #[test]
 fn a_lone_quick_worker_is_reloaded_under_load_without_a_loss() {
     let server = wsgi(1, "");
-    let load = Load::new(server.address(), "POST").working(0);
+    let load = Load::new(server.address(), "POST").with_work_ms(0);
     let outcomes = load.while_doing(10, 2, || {
         for _ in 0..3 {
             load.wait_for(200);

@@ -11,9 +11,9 @@ use rustix::process::Signal;
 use crate::{Server, process};
 
 /// A mark that a server's processes have in common. Those that are left are killed when this is dropped.
-pub struct Mark(String);
+pub struct ProcessMark(String);
 
-impl Mark {
+impl ProcessMark {
     #[expect(clippy::new_without_default, reason = "each is another")]
     pub fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -21,7 +21,7 @@ impl Mark {
     }
 
     /// Has the command, and whatever it starts, carry the mark.
-    pub fn put_on(&self, command: &mut Command) {
+    pub fn apply_to(&self, command: &mut Command) {
         command.env("TEST_MARK", &self.0);
     }
 
@@ -41,7 +41,7 @@ impl Mark {
     }
 }
 
-impl Drop for Mark {
+impl Drop for ProcessMark {
     fn drop(&mut self) {
         for pid in self.processes().into_keys() {
             process::signal(pid, Signal::KILL);
@@ -79,15 +79,15 @@ pub fn descriptors(pid: u32) -> BTreeMap<String, usize> {
 
 /// Everything of a server that could grow, but for memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Footprint {
+pub struct ResourceUsage {
     pub descriptors: BTreeMap<String, usize>,
     pub threads: usize,
     pub processes: usize,
     pub files: Vec<String>,
 }
 
-impl Footprint {
-    pub fn of(server: &Server, mark: &Mark) -> Self {
+impl ResourceUsage {
+    pub fn of(server: &Server, mark: &ProcessMark) -> Self {
         Self {
             descriptors: descriptors(server.pid()),
             threads: std::fs::read_dir(format!("/proc/{}/task", server.pid())).expect("threads").count(),
@@ -98,7 +98,7 @@ impl Footprint {
 
     /// Waits until it is this again: a count in between two steps is none.
     #[track_caller]
-    pub fn wait_for(&self, server: &Server, mark: &Mark, bound: Duration) {
+    pub fn wait_for(&self, server: &Server, mark: &ProcessMark, bound: Duration) {
         let deadline = Instant::now() + bound;
         loop {
             let now = Self::of(server, mark);

@@ -1,9 +1,9 @@
-//! Much trouble in little time: clients of all kinds, while workers are killed, die of what they are asked, hang, leak and print, and while Keepwarm is
-//! reloaded, upgraded and scaled. An oracle then reads what the clients saw, what the application wrote into its book, and the logs: no request may be
-//! lost, none doubled, none answered with another's answer, but for what `docs/operate/requests.md` allows, each with its reason in the log.
+//! Chaos test: clients of all kinds, while workers are killed, hang, leak, print and die of requests, and while Keepwarm is
+//! reloaded, upgraded and scaled. An oracle then compares the outcomes at the clients, the book of the application and the logs: no request may be
+//! lost, doubled, or get the response of another, except as `docs/operate/requests.md` allows, each with its reason in the log.
 //!
-//! What is asked and done follows from a seed; when it fails, the command that does it again is printed. `TROUBLE_SECONDS` makes it longer.
-//! Nothing is judged by how long it took: a slow machine sees fewer requests and more refusals, each of which needs its record as well.
+//! Everything follows from a seed; on a failure, the command that repeats it is printed. `CHAOS_SECONDS` makes it longer.
+//! Nothing is judged by its duration: a slow machine sees fewer requests and more refusals, each of which needs its record as well.
 
 mod clients;
 
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use keepwarm_tests::oracle::{Evidence, Random, Rules, Seen};
+use keepwarm_tests::oracle::{Evidence, ObservedRequest, Random, Rules};
 use keepwarm_tests::process::{self, wait_until};
 use keepwarm_tests::{Client, Server, get};
 use rustix::process::Signal;
@@ -75,11 +75,11 @@ kill_memory = "200MiB"
 
 #[test]
 fn nothing_is_lost_and_nothing_is_doubled() {
-    let seed = number("TROUBLE_SEED", SEED);
-    let seconds = number("TROUBLE_SECONDS", SECONDS);
-    println!("TROUBLE_SEED={seed} TROUBLE_SECONDS={seconds} cargo test -p keepwarm-tests --test trouble");
+    let seed = number("CHAOS_SEED", SEED);
+    let seconds = number("CHAOS_SECONDS", SECONDS);
+    println!("CHAOS_SEED={seed} CHAOS_SECONDS={seconds} cargo test -p keepwarm-tests --test chaos");
     let service = Service::start();
-    let seen = trouble(&service, seed, Duration::from_secs(seconds));
+    let seen = run_chaos(&service, seed, Duration::from_secs(seconds));
     service.all_apps_serve();
     service.end();
     let verdict = Evidence::read(service.folder(), seen, Rules::WIRE).judge();
@@ -93,7 +93,7 @@ fn nothing_is_lost_and_nothing_is_doubled() {
 
 /// A copy of the logs and books, which outlives the test: a fault that comes once in an hour is understood from them or never.
 fn keep(folder: &Path) -> PathBuf {
-    let kept = std::env::temp_dir().join(format!("keepwarm-trouble-{}", std::process::id()));
+    let kept = std::env::temp_dir().join(format!("keepwarm-chaos-{}", std::process::id()));
     std::fs::create_dir_all(&kept).expect("a folder for what is kept");
     let files = std::fs::read_dir(folder).expect("the server's folder").flatten();
     for file in files
@@ -111,8 +111,8 @@ fn number(name: &str, default: u64) -> u64 {
     }
 }
 
-/// Clients until the time is over, and trouble meanwhile; what the clients saw.
-fn trouble(service: &Service, seed: u64, time: Duration) -> Vec<Seen> {
+/// Runs clients and injects faults until the time is over; returns the outcomes of all requests.
+fn run_chaos(service: &Service, seed: u64, time: Duration) -> Vec<ObservedRequest> {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let clients: Vec<_> = KINDS
@@ -128,21 +128,21 @@ fn trouble(service: &Service, seed: u64, time: Duration) -> Vec<Seen> {
         let mut under_way = None;
         let end = Instant::now() + time;
         while Instant::now() < end {
-            *done.entry(service.make_trouble(&mut random, &mut under_way)).or_default() += 1;
-            // The pace of trouble, not a wait for anything.
+            *done.entry(service.inject_fault(&mut random, &mut under_way)).or_default() += 1;
+            // The rate of faults, not a wait for anything.
             std::thread::sleep(Duration::from_millis(random.below(700)));
         }
         if let Some(change) = under_way {
             wait_until("the last change is over", LONG, || service.is_over(&change));
         }
         stop.store(true, Ordering::Relaxed);
-        println!("trouble: {done:?}");
+        println!("faults: {done:?}");
         clients.into_iter().flat_map(|client| client.join().expect("a client")).collect()
     })
 }
 
 /// A reload or an upgrade.
-struct UnderWay {
+struct RunningFault {
     /// The process that was the service before.
     pid: u32,
     /// How many had ended before.
@@ -192,8 +192,8 @@ impl Service {
         }
     }
 
-    /// Makes some trouble; which, in a word. What takes its time is not waited for, so that the rest of it falls into its midst.
-    fn make_trouble(&self, random: &mut Random, under_way: &mut Option<UnderWay>) -> &'static str {
+    /// Injects a fault; returns its name. What takes its time is not waited for, so that the rest of it falls into its midst.
+    fn inject_fault(&self, random: &mut Random, under_way: &mut Option<RunningFault>) -> &'static str {
         let Some(pid) = self.pid() else { return "none" };
         let choice = random.below(20);
         if under_way.as_ref().is_some_and(|change| self.is_over(change)) {
@@ -225,14 +225,14 @@ impl Service {
     }
 
     /// Has it reload or upgrade.
-    fn begin(&self, pid: u32, signal: Signal) -> UnderWay {
-        let change = UnderWay { pid, ends: self.ends() };
+    fn begin(&self, pid: u32, signal: Signal) -> RunningFault {
+        let change = RunningFault { pid, ends: self.ends() };
         process::signal(pid, signal);
         change
     }
 
     /// Whether it has come to its end: it is done, or is said not to be.
-    fn is_over(&self, change: &UnderWay) -> bool {
+    fn is_over(&self, change: &RunningFault) -> bool {
         self.ends() > change.ends || self.pid().is_some_and(|pid| pid != change.pid)
     }
 

@@ -7,24 +7,24 @@ use crate::{Client, Failure, Response};
 
 /// A request.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct PlannedRequest {
     /// Its name: different for each. It stands in the target, and in every response: in the field `X-Name` and in the body.
     pub id: u64,
     pub method: &'static str,
     /// What the application is to do.
-    pub deed: &'static str,
+    pub action: &'static str,
     pub target: String,
     /// Field lines beside those of the framing.
     pub fields: String,
-    pub sending: Sending,
+    pub sending: BodyMode,
     pub body: Vec<u8>,
     pub body_length: usize,
-    pub expected: Expected,
+    pub expected: ExpectedResponse,
 }
 
 /// How a body is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sending {
+pub enum BodyMode {
     Length,
     Chunked,
     /// With a length, when it is asked for.
@@ -33,7 +33,7 @@ pub enum Sending {
 
 /// What becomes of it when nothing comes in between.
 #[derive(Debug, Clone)]
-pub enum Expected {
+pub enum ExpectedResponse {
     Response(u16, Vec<u8>),
     /// A response that is not brought to its end.
     Cut,
@@ -41,40 +41,40 @@ pub enum Expected {
 
 /// A request, and what became of it as its client sees it.
 #[derive(Debug, Clone)]
-pub struct Seen {
+pub struct ObservedRequest {
     /// Without its body.
-    pub asked: Asked,
+    pub request: PlannedRequest,
     pub outcome: Outcome,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// The response that it has to be.
-    Right,
+    Correct,
     /// The same status, and another response.
-    Wrong(String),
+    Incorrect(String),
     /// Another status.
     Status(u16),
     /// A head, and the end of the connection before the end of the response.
     Cut,
     /// The end of the connection before the first byte.
-    Nothing,
+    NoResponse,
     /// It stood behind a response after which the server closes, or one that was cut: nobody may have seen it.
-    Behind,
+    AfterClose,
     /// The client went away.
-    Left,
+    ClientLeft,
     /// No response for longer than anything may take, or what is no response.
-    Bad(String),
+    Invalid(String),
 }
 
-impl Asked {
+impl PlannedRequest {
     /// The head as it is sent.
     fn head(&self, close: bool) -> String {
         let close = if close { "Connection: close\r\n" } else { "" };
         let length = match self.sending {
-            Sending::Length => format!("Content-Length: {}\r\n", self.body.len()),
-            Sending::Chunked => "Transfer-Encoding: chunked\r\n".to_owned(),
-            Sending::Expecting => {
+            BodyMode::Length => format!("Content-Length: {}\r\n", self.body.len()),
+            BodyMode::Chunked => "Transfer-Encoding: chunked\r\n".to_owned(),
+            BodyMode::Expecting => {
                 format!("Expect: 100-continue\r\nContent-Length: {}\r\n", self.body.len())
             }
         };
@@ -84,7 +84,7 @@ impl Asked {
     /// The body in parts of this size, as they are sent.
     fn parts(&self, size: usize) -> Vec<Vec<u8>> {
         let mut parts: Vec<Vec<u8>> = self.body.chunks(size).map(<[u8]>::to_vec).collect();
-        if self.sending == Sending::Chunked {
+        if self.sending == BodyMode::Chunked {
             for part in &mut parts {
                 *part = [format!("{:x}\r\n", part.len()).as_bytes(), part, b"\r\n"].concat();
             }
@@ -100,16 +100,16 @@ impl Asked {
         bytes
     }
 
-    pub fn became(mut self, outcome: Outcome) -> Seen {
+    pub fn with_outcome(mut self, outcome: Outcome) -> ObservedRequest {
         self.body = Vec::new();
-        if let Expected::Response(_, body) = &mut self.expected {
+        if let ExpectedResponse::Response(_, body) = &mut self.expected {
             *body = Vec::new();
         }
-        Seen { asked: self, outcome }
+        ObservedRequest { request: self, outcome }
     }
 
     fn judge(&self, response: &Response) -> Outcome {
-        let Expected::Response(status, body) = &self.expected else {
+        let ExpectedResponse::Response(status, body) = &self.expected else {
             return Outcome::Status(response.status);
         };
         if response.status != *status {
@@ -119,65 +119,75 @@ impl Asked {
         let name = response.field("x-name").map(str::to_owned);
         let named = *status >= 500 || name.as_deref() == Some(&self.id.to_string());
         if named && (*status >= 500 || response.body == *body) {
-            return Outcome::Right;
+            return Outcome::Correct;
         }
         let begin: String = String::from_utf8_lossy(&response.body).chars().take(60).collect();
-        Outcome::Wrong(format!("{name:?}, {} bytes, {} expected: {begin}", response.body.len(), body.len()))
+        Outcome::Incorrect(format!(
+            "{name:?}, {} bytes, {} expected: {begin}",
+            response.body.len(),
+            body.len()
+        ))
     }
 }
 
 /// Sends a request, its body in pieces, and reads its response: what became of it, and whether the connection goes on.
-pub fn one(client: &mut Client, asked: Asked, close: bool, random: &mut Random) -> (Seen, bool) {
-    let (sent, early) = send(client, &asked, close, random);
+pub fn send_one(
+    client: &mut Client,
+    request: PlannedRequest,
+    close: bool,
+    random: &mut Random,
+) -> (ObservedRequest, bool) {
+    let (sent, early) = send(client, &request, close, random);
     if !sent {
-        return (asked.became(Outcome::Nothing), false);
+        return (request.with_outcome(Outcome::NoResponse), false);
     }
     let (outcome, goes_on) = match early {
-        Some(result) => judged(&asked, result),
-        None => read_response(client, &asked),
+        Some(result) => classify(&request, result),
+        None => read_response(client, &request),
     };
-    (asked.became(outcome), goes_on)
+    (request.with_outcome(outcome), goes_on)
 }
 
 /// Sends several requests in one write, and reads their responses.
-pub fn several(client: &mut Client, all: Vec<Asked>) -> (Vec<Seen>, bool) {
-    let bytes: Vec<u8> = all.iter().flat_map(|asked| asked.bytes(false)).collect();
+pub fn send_pipelined(client: &mut Client, all: Vec<PlannedRequest>) -> (Vec<ObservedRequest>, bool) {
+    let bytes: Vec<u8> = all.iter().flat_map(|request| request.bytes(false)).collect();
     let mut goes_on = client.try_send(&bytes).is_ok();
     let mut seen = Vec::new();
-    for asked in all {
+    for request in all {
         let outcome = match goes_on {
             true => {
-                let (outcome, more) = read_response(client, &asked);
+                let (outcome, more) = read_response(client, &request);
                 goes_on = more;
                 outcome
             }
-            false if seen.is_empty() => Outcome::Nothing,
-            false => Outcome::Behind,
+            false if seen.is_empty() => Outcome::NoResponse,
+            false => Outcome::AfterClose,
         };
-        seen.push(asked.became(outcome));
+        seen.push(request.with_outcome(outcome));
     }
     (seen, goes_on)
 }
 
 /// Sends a request on each of these connections, and then reads their responses, the last first.
-pub fn across(clients: &mut [Client], all: Vec<Asked>) -> Vec<(Seen, bool)> {
+pub fn send_across(clients: &mut [Client], all: Vec<PlannedRequest>) -> Vec<(ObservedRequest, bool)> {
     let sent: Vec<bool> = clients
         .iter_mut()
         .zip(&all)
-        .map(|(client, asked)| client.try_send(&asked.bytes(false)).is_ok())
+        .map(|(client, request)| client.try_send(&request.bytes(false)).is_ok())
         .collect();
-    let mut seen: Vec<(Seen, bool)> = Vec::new();
-    for ((client, asked), sent) in clients.iter_mut().zip(all).zip(sent).rev() {
-        let (outcome, goes_on) = if sent { read_response(client, &asked) } else { (Outcome::Nothing, false) };
-        seen.push((asked.became(outcome), goes_on));
+    let mut seen: Vec<(ObservedRequest, bool)> = Vec::new();
+    for ((client, request), sent) in clients.iter_mut().zip(all).zip(sent).rev() {
+        let (outcome, goes_on) =
+            if sent { read_response(client, &request) } else { (Outcome::NoResponse, false) };
+        seen.push((request.with_outcome(outcome), goes_on));
     }
     seen.reverse();
     seen
 }
 
 /// Sends a request, or the beginning of one, and goes; sometimes with a part of its response.
-pub fn leave(mut client: Client, asked: Asked, random: &mut Random) -> Seen {
-    let bytes = asked.bytes(false);
+pub fn send_and_leave(mut client: Client, request: PlannedRequest, random: &mut Random) -> ObservedRequest {
+    let bytes = request.bytes(false);
     let choice = random.below(4);
     let part = match choice {
         0 => random.below(bytes.len() as u64) as usize,
@@ -192,13 +202,13 @@ pub fn leave(mut client: Client, asked: Asked, random: &mut Random) -> Seen {
     if random.below(2) == 0 {
         client.reset();
     }
-    asked.became(Outcome::Left)
+    request.with_outcome(Outcome::ClientLeft)
 }
 
 /// Whether it was sent, and the response if it came instead of `100 Continue`.
 fn send(
     client: &mut Client,
-    asked: &Asked,
+    request: &PlannedRequest,
     close: bool,
     random: &mut Random,
 ) -> (bool, Option<Result<Response, Failure>>) {
@@ -207,34 +217,34 @@ fn send(
         1 => 500 + random.below(2_000) as usize,
         _ => 500 + random.below(80_000) as usize,
     };
-    if client.try_send(asked.head(close).as_bytes()).is_err() {
+    if client.try_send(request.head(close).as_bytes()).is_err() {
         return (false, None);
     }
-    if asked.sending == Sending::Expecting {
-        match client.try_response(asked.method) {
+    if request.sending == BodyMode::Expecting {
+        match client.try_response(request.method) {
             Ok(response) if response.status == 100 => {}
             other => return (true, Some(other)),
         }
     }
     // A server that has answered already need not read the rest: its response says what became of it.
-    let _ = asked.parts(piece).iter().try_for_each(|part| client.try_send(part));
+    let _ = request.parts(piece).iter().try_for_each(|part| client.try_send(part));
     (true, None)
 }
 
 /// Reads a response: what it is, and whether the connection goes on.
-fn read_response(client: &mut Client, asked: &Asked) -> (Outcome, bool) {
-    judged(asked, client.try_response(asked.method))
+fn read_response(client: &mut Client, request: &PlannedRequest) -> (Outcome, bool) {
+    classify(request, client.try_response(request.method))
 }
 
-fn judged(asked: &Asked, result: Result<Response, Failure>) -> (Outcome, bool) {
+fn classify(request: &PlannedRequest, result: Result<Response, Failure>) -> (Outcome, bool) {
     match result {
-        Ok(response) => (asked.judge(&response), !response.says_close()),
-        Err(Failure::Closed) => (Outcome::Nothing, false),
-        Err(Failure::Reset(bytes)) if bytes.is_empty() => (Outcome::Nothing, false),
+        Ok(response) => (request.judge(&response), !response.says_close()),
+        Err(Failure::Closed) => (Outcome::NoResponse, false),
+        Err(Failure::Reset(bytes)) if bytes.is_empty() => (Outcome::NoResponse, false),
         Err(Failure::Reset(_) | Failure::Cut(_)) => (Outcome::Cut, false),
         Err(bad) => {
             let text: String = format!("{bad:?}").chars().take(200).collect();
-            (Outcome::Bad(text), false)
+            (Outcome::Invalid(text), false)
         }
     }
 }

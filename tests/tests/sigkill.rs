@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use keepwarm_tests::marked::{Mark, files};
 use keepwarm_tests::process::{self, wait_until};
+use keepwarm_tests::process_mark::{ProcessMark, files};
 use keepwarm_tests::{Client, Server, get};
 use rustix::process::Signal;
 
@@ -23,13 +23,13 @@ fn config(entry: &str) -> String {
 /// A server whose processes and files can be told from all others.
 struct Victim {
     server: Server,
-    mark: Mark,
+    mark: ProcessMark,
 }
 
 impl Victim {
     #[track_caller]
     fn start() -> Self {
-        let mark = Mark::new();
+        let mark = ProcessMark::new();
         let server = Server::start_with(&config("wsgi_app"), |command| prepare(command, &mark)).warm("/pong");
         let victim = Self { server, mark };
         wait_until("all workers", LONG, || victim.workers() == 2);
@@ -40,7 +40,7 @@ impl Victim {
     /// One that is not there yet: its workers never are.
     #[track_caller]
     fn spawn() -> Self {
-        let mark = Mark::new();
+        let mark = ProcessMark::new();
         let server = Server::spawn(&config("hanging_app"), |command| prepare(command, &mark));
         let victim = Self { server, mark };
         wait_until("workers boot", LONG, || victim.workers() == 2);
@@ -86,8 +86,8 @@ impl Victim {
 /// What was there before, or is the application's.
 const EXPECTED: [&str; 2] = ["keepwarm.toml", "count"];
 
-fn prepare(command: &mut Command, mark: &Mark) {
-    mark.put_on(command);
+fn prepare(command: &mut Command, mark: &ProcessMark) {
+    mark.apply_to(command);
     let temporary = command.get_current_dir().expect("a folder").join("tmp");
     std::fs::create_dir(&temporary).expect("a folder");
     command.env("TMPDIR", temporary);

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use keepwarm_tests::Client;
-use keepwarm_tests::oracle::{self, Asked, Expected, Random, Seen, Sending, crc32};
+use keepwarm_tests::oracle::{
+    self, BodyMode, ExpectedResponse, ObservedRequest, PlannedRequest, Random, crc32,
+};
 
 use crate::APPS;
 
@@ -43,7 +45,13 @@ const PATIENCE: Duration = Duration::from_secs(90);
 const PART: usize = 3_000;
 
 /// Asks until `stop`.
-pub(crate) fn run(kind: Kind, address: SocketAddr, number: u64, seed: u64, stop: &AtomicBool) -> Vec<Seen> {
+pub(crate) fn run(
+    kind: Kind,
+    address: SocketAddr,
+    number: u64,
+    seed: u64,
+    stop: &AtomicBool,
+) -> Vec<ObservedRequest> {
     let mut row =
         Row { kind, random: Random::new(seed, number), next: (number + 1) * 1_000_000, seen: Vec::new() };
     while !stop.load(Ordering::Relaxed) {
@@ -57,8 +65,8 @@ pub(crate) fn run(kind: Kind, address: SocketAddr, number: u64, seed: u64, stop:
             let goes_on = match kind {
                 Kind::Pipelined => row.several(&mut client),
                 Kind::Leaving => {
-                    let asked = row.ask();
-                    row.seen.push(oracle::leave(client, asked, &mut row.random));
+                    let request = row.ask();
+                    row.seen.push(oracle::send_and_leave(client, request, &mut row.random));
                     break;
                 }
                 _ => row.one(&mut client),
@@ -76,14 +84,14 @@ struct Row {
     kind: Kind,
     random: Random,
     next: u64,
-    seen: Vec<Seen>,
+    seen: Vec<ObservedRequest>,
 }
 
 impl Row {
     /// Asks one thing; whether the connection goes on.
     fn one(&mut self, client: &mut Client) -> bool {
-        let asked = self.ask();
-        let (seen, goes_on) = oracle::one(client, asked, self.kind == Kind::Single, &mut self.random);
+        let request = self.ask();
+        let (seen, goes_on) = oracle::send_one(client, request, self.kind == Kind::Single, &mut self.random);
         self.seen.push(seen);
         goes_on
     }
@@ -91,27 +99,27 @@ impl Row {
     /// Asks several things at once.
     fn several(&mut self, client: &mut Client) -> bool {
         let all = (0..self.random.below(5) + 2).map(|_| self.ask()).collect();
-        let (seen, goes_on) = oracle::several(client, all);
+        let (seen, goes_on) = oracle::send_pipelined(client, all);
         self.seen.extend(seen);
         goes_on
     }
 
-    fn ask(&mut self) -> Asked {
+    fn ask(&mut self) -> PlannedRequest {
         self.next += 1;
         let id = self.next;
         let app = self.random.one_of(&APPS);
-        let deed = self.deed();
-        let method = match deed {
+        let action = self.action();
+        let method = match action {
             "upload" => "POST",
             _ => self.random.one_of(&["GET", "GET", "POST"]),
         };
         let parts = 2 + self.random.below(30);
         let body = match method {
-            "POST" => self.body(deed == "upload"),
+            "POST" => self.body(action == "upload"),
             _ => Vec::new(),
         };
         let name = id.to_string();
-        let response = match deed {
+        let response = match action {
             "upload" => format!("{name} {} {}", body.len(), crc32(&body)).into_bytes(),
             "stream" | "cut" => {
                 let part = format!("{name};").repeat(PART / (name.len() + 1));
@@ -120,21 +128,21 @@ impl Row {
             _ => name.clone().into_bytes(),
         };
         let ms = self.random.below(8);
-        Asked {
+        PlannedRequest {
             id,
             method,
-            deed,
-            target: format!("/{app}/{deed}?id={name}&n={parts}&ms={ms}"),
+            action,
+            target: format!("/{app}/{action}?id={name}&n={parts}&ms={ms}"),
             fields: String::new(),
-            sending: Sending::Length,
+            sending: BodyMode::Length,
             body_length: body.len(),
             body,
-            expected: Expected::Response(200, response),
+            expected: ExpectedResponse::Response(200, response),
         }
     }
 
     /// What the application is to do: harm is rare.
-    fn deed(&mut self) -> &'static str {
+    fn action(&mut self) -> &'static str {
         match (self.kind, self.random.below(1000)) {
             (_, 0..4) => "die",
             (_, 4..7) => "leave",

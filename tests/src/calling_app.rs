@@ -6,7 +6,7 @@ use std::path::Path;
 pub const APP: &str = "[app.app]\nentry = \"caller:application\"\ninterpreter = \"@PYTHON@\"\nworkers = 1\n";
 
 /// What it prints when a request has come to it.
-pub const BEGUN: &str = "begun";
+pub const STARTED: &str = "begun";
 
 /// Puts it into the folder of a server that is about to start.
 pub fn write(folder: &Path) {
@@ -14,7 +14,7 @@ pub fn write(folder: &Path) {
 }
 
 /// Lets it call.
-pub fn let_call(folder: &Path) {
+pub fn release(folder: &Path) {
     std::fs::write(folder.join("call"), "").expect("written");
 }
 
