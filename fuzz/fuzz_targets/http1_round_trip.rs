@@ -1,4 +1,4 @@
-//! Property: what is encoded decodes to itself, requests and answers, with every framing, and nothing of a caller's fields reaches the framing.
+//! Property: what is encoded decodes to itself, requests and responses, with every framing, and nothing of a caller's fields reaches the framing.
 #![no_main]
 
 use http::Method;

@@ -1,4 +1,4 @@
-//! Both decoders, fed in pieces, and what they trace in a form that does not depend on the cuts.
+//! Both decoders, fed in pieces, and their results in a form that does not depend on the cuts.
 
 use http::Method;
 use keepwarm_http1::{
@@ -30,7 +30,7 @@ pub const SMALL: Limits = Limits {
     raw_targets: false,
 };
 
-/// Everything the server's side trace of the pieces, and of the end after them.
+/// All results of the server's side for the pieces, and for the end after them.
 pub fn requests(limits: Limits, listener: ListenerKind, pieces: &[&[u8]]) -> Vec<TraceEvent> {
     let mut decoder = RequestDecoder::with_kind(limits, listener);
     let mut head = RequestHead::default();
@@ -58,7 +58,7 @@ pub fn requests(limits: Limits, listener: ListenerKind, pieces: &[&[u8]]) -> Vec
     }
 }
 
-/// Everything the client's side trace of the responses to these requests.
+/// All results of the client's side for the responses to these requests.
 pub fn responses(limits: Limits, requests: &[(Method, bool)], pieces: &[&[u8]]) -> Vec<TraceEvent> {
     let mut decoder = ResponseDecoder::new(limits);
     let mut head = ResponseHead::default();

@@ -102,7 +102,7 @@ pub(crate) struct ClientPlan {
     /// Requests that are sent ahead of their responses.
     pub(crate) pipelines: bool,
     pub(crate) pace: Pace,
-    /// BodyRead nothing of a response before it has sent all of the request.
+    /// Reads nothing of a response before it has sent all of the request.
     pub(crate) late: bool,
     pub(crate) leave: Disconnect,
     pub(crate) requests: Vec<RequestPlan>,

@@ -170,7 +170,7 @@ async fn stream(plan: &StreamPlan, narrows: bool, requests: SendRequest<Bytes>, 
     let receive = state.receive(response);
     tokio::pin!(send, receive);
     if plan.sends_first {
-        // An expectation is answered beside.
+        // The response to an expectation arrives concurrently.
         tokio::select! {
             biased;
             () = &mut send => {}

@@ -45,7 +45,7 @@ pub(crate) struct Http2Plan {
 /// How it goes away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Goaway {
-    /// As RFC 9113 §6.8 has it: what is on its way is answered.
+    /// As RFC 9113 §6.8 has it: requests under way get a response.
     Gently,
     /// At once, with an error.
     Abruptly,
@@ -214,7 +214,7 @@ fn inform(respond: &mut SendResponse<Bytes>, status: u16) -> Result<(), h2::Erro
     respond.send_informational(Response::builder().status(status).body(()).expect("a head"))
 }
 
-/// BodyRead a body to its end, and gives its length; `None`: nobody wants it.
+/// Reads a body to its end, and gives its length; `None`: nobody wants it.
 async fn receive(
     mut body: RecvStream,
     narrows: bool,

@@ -46,7 +46,7 @@ pub(crate) struct Operation {
     grace: Duration,
 }
 
-/// What an operator, or outcome, does.
+/// An action of an operator, or an event such as a killed worker.
 #[derive(Debug, Clone, Copy)]
 enum Action {
     Reload(BootOutcome),

@@ -241,7 +241,7 @@ impl<'p, P: Clone> Smaller<'p, P> {
         });
     }
 
-    /// With less of what the clients do; each stands beside what is answered to it.
+    /// With less of what the clients do; each is paired with its response.
     pub(crate) fn clients<R: 'static>(
         &mut self,
         of: impl Fn(&mut P) -> &mut Vec<(ClientPlan, Vec<R>)>,

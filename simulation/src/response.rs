@@ -1,4 +1,4 @@
-//! BodyRead responses of HTTP/1.1 as strictly as they can be read. Shares no code with Keepwarm.
+//! Reads responses of HTTP/1.1 as strictly as they can be read. Shares no code with Keepwarm.
 
 use std::io;
 use std::time::Duration;

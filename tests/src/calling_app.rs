@@ -1,4 +1,4 @@
-//! An app that calls the door of `[upstream.search]` while it answers a request, once it is let.
+//! An app that calls the door of `[upstream.search]` while it handles a request, once it is released.
 
 use std::path::Path;
 

@@ -172,7 +172,7 @@ pub fn counts(file: &Path) -> BTreeMap<String, u32> {
     counts
 }
 
-/// Every request was answered, and the application has had each once.
+/// Every request got a response, and the application has had each once.
 #[track_caller]
 pub fn all_responded_once(counts: &BTreeMap<String, u32>, outcomes: &[(String, Outcome)]) {
     for (id, outcome) in outcomes {

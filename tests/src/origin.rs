@@ -56,7 +56,7 @@ impl Request {
     }
 }
 
-/// Holds answers back until a test lets them go.
+/// Holds responses back until a test releases them.
 #[derive(Clone, Default)]
 pub struct Gate(Arc<(Mutex<bool>, Condvar)>);
 

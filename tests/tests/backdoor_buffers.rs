@@ -133,7 +133,7 @@ fn a_response_is_taken_in_and_its_connection_is_free_while_the_client_reads() {
         count.fetch_add(1, Ordering::SeqCst);
         After::Keep
     });
-    // One connection for all: another request is answered when it is free.
+    // One connection for all: another request gets a response when it is free.
     let server = route_to(&[&origin], "buffer_response = true", "pool = { max = 1 }");
     let mut slow = server.client();
     slow.send("GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n");

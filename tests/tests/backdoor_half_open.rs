@@ -1,6 +1,6 @@
 //! Peers that vanish without a word: no FIN, no RST, no response. No call hangs, each is told why, and the next ones go elsewhere.
 //!
-//! What a host without power looks like from here: connections that are open take what is sent and say nothing more, and new ones are not answered. The first is an origin that goes silent, or a process
+//! What a host without power looks like from here: connections that are open take what is sent and say nothing more, and new ones are not responded to. The first is an origin that goes silent, or a process
 //! that is stopped; the second an address whose queue is full, so that the kernel drops what arrives there.
 
 use std::io::{BufReader, Write};
@@ -79,7 +79,7 @@ fn silence(stream: &TcpStream) {
     let _ = poll(&mut ended, None);
 }
 
-/// An address that answers no connect, for as long as this is held.
+/// An address that responds to no connect, for as long as this is held.
 struct Full {
     address: SocketAddr,
     _held: (TcpListener, Vec<TcpStream>),

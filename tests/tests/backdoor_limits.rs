@@ -284,7 +284,7 @@ fn connections_to_all_endpoints_together_are_bounded() {
     origins[0].wait_until("as many as there may be", |_| open() <= MOST);
 }
 
-/// An origin that answers `/slow` when it is told to, and all else at once.
+/// An origin that responds to `/slow` when it is told to, and all else at once.
 fn slow_origin() -> (Origin, std::sync::mpsc::Sender<()>) {
     let (go, wait) = std::sync::mpsc::channel::<()>();
     let wait = std::sync::Mutex::new(wait);

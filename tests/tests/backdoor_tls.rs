@@ -59,7 +59,7 @@ impl Authority {
     }
 }
 
-/// An origin behind TLS: answers each request with the number of its connection; what it is set up with can be replaced.
+/// An origin with TLS: responds to each request with the number of its connection; what it is set up with can be replaced.
 struct Encrypted {
     origin: Origin,
     config: Arc<Mutex<Arc<ServerConfig>>>,

@@ -284,11 +284,11 @@ fn ends(server: &Server) {
     // A process that dies: that request is lost, and no other.
     let died = ask(server, "POST", "/?do=die", "", "x");
     assert_eq!(died.status, 502);
-    wait_until("the site answers", LONG, || server.ask(get("/?do=pong")).text() == "pong");
+    wait_until("the site responds", LONG, || server.ask(get("/?do=pong")).text() == "pong");
     let mut client = server.client();
     client.send(get("/?do=die-late"));
     is_not_whole(&mut client);
-    wait_until("the site answers", LONG, || server.ask(get("/?do=pong")).text() == "pong");
+    wait_until("the site responds", LONG, || server.ask(get("/?do=pong")).text() == "pong");
     server.wait_for_log("broke off in the middle of its response", LONG);
 }
 
@@ -368,7 +368,7 @@ fn reload(server: &Server) {
             .collect();
         let more = |count: usize| {
             let goal = sent.load(Ordering::Relaxed) + count;
-            wait_until("requests are answered", LONG, || sent.load(Ordering::Relaxed) >= goal);
+            wait_until("requests get responses", LONG, || sent.load(Ordering::Relaxed) >= goal);
         };
         more(30);
         let config = fs::read_to_string(server.folder().join("keepwarm.toml")).expect("a configuration");
@@ -417,7 +417,7 @@ fn a_script_that_times_out_is_stopped_and_the_site_keeps_running() {
         let server = start_config(&config);
         let response = server.client().patient(LONG).ask(get("/?do=sleep&ms=60000"));
         assert_eq!(response.status, 504, "{interpreter}");
-        wait_until("the site answers", LONG, || {
+        wait_until("the site responds", LONG, || {
             server.client().patient(LONG).ask(get("/?do=pong")).status == 200
         });
     }

@@ -8,7 +8,7 @@ use keepwarm_tests::{ASGI, Client, FASTCGI, Failure, PHP, RACK, Server, WSGI};
 
 const LIMITED: &str = "max_body = 1000\n";
 
-/// One test at a time: of two expecting clients on a server with one blocking worker, the edge answers one itself, and rightly so
+/// One test at a time: of two expecting clients on a server with one blocking worker, the edge responds to one itself, and rightly so
 /// (`spec/http.md` §2: at most half of the workers wait for a body).
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());

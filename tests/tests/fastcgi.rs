@@ -252,12 +252,12 @@ fn a_reload_changes_between_a_php_fpm_that_runs_already_and_one_of_ours_without_
         };
         for (config, own) in [(&theirs, false), (&ours, true), (&theirs, false)] {
             let goal = served.load(Ordering::Relaxed) + 50;
-            wait_until("requests are answered", LONG, || served.load(Ordering::Relaxed) >= goal);
+            wait_until("requests get responses", LONG, || served.load(Ordering::Relaxed) >= goal);
             server.reload_with(config);
             wait_until("the other one serves", LONG, || has_own() == own);
         }
         let goal = served.load(Ordering::Relaxed) + 50;
-        wait_until("requests are answered", LONG, || served.load(Ordering::Relaxed) >= goal);
+        wait_until("requests get responses", LONG, || served.load(Ordering::Relaxed) >= goal);
         stop.store(true, Ordering::Relaxed);
     });
 }

@@ -369,7 +369,7 @@ fn a_file_of_the_folder_comes_before_the_app_and_nothing_else_does() {
 
 #[test]
 fn a_file_that_may_not_be_read_is_forbidden() {
-    // Root may read everything; then only that it is answered at all is looked at.
+    // Root may read everything; then only that it gets a response at all is looked at.
     let server = start();
     let file = server.folder().join("site/closed.txt");
     fs::write(&file, "closed").unwrap();

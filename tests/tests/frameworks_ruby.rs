@@ -34,7 +34,7 @@ fn both() -> [(&'static str, &'static Server); 2] {
     [("processes", shop()), ("threads", threaded())]
 }
 
-/// Expecting clients one at a time: at most half of the workers wait for bodies, and the edge answers the others itself.
+/// Expecting clients one at a time: at most half of the workers wait for bodies, and the edge responds to the others itself.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

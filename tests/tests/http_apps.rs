@@ -305,7 +305,7 @@ fn a_server_may_listen_at_a_unix_socket() {
 fn requests_are_shared_out_over_the_processes() {
     let server = node(3, "", "");
     wait_for_processes(&server, "node_app.js", 3);
-    wait_until("each of them has answered", LONG, || {
+    wait_until("each of them has responded", LONG, || {
         let mut seen: Vec<String> = (0..12).map(|_| ask(&server, get("/pid")).text()).collect();
         seen.sort();
         seen.dedup();

@@ -14,7 +14,7 @@ fn with(route: &str) -> Server {
     Server::start(&WSGI.replace("app = \"app\"\n", &format!("app = \"app\"\n{route}\n"))).warm("/pong")
 }
 
-/// The interim answers and the final one to a request for hints.
+/// The interim responses and the final one to a request for hints.
 fn hinted(server: &Server, version: &str, fields: &str) -> (Vec<Response>, Response) {
     let mut client = server.client();
     client.send(format!("GET /hints HTTP/{version}\r\nHost: a\r\n{fields}\r\n"));

@@ -336,7 +336,7 @@ fn a_connection_lives_so_long() {
     let mut client = server.client();
     assert!(!client.expect_kept("/").says_close());
     std::thread::sleep(Duration::from_millis(1200));
-    // Its last request is answered with a close, or it was closed while it was idle.
+    // Its last request gets a response with a close, or it was closed while it was idle.
     match client.try_send(get("/").as_bytes()).map(|()| client.try_response("GET")) {
         Ok(Ok(response)) => assert!(response.status == 200 && response.says_close(), "{client}"),
         Ok(Err(Failure::Closed | Failure::Reset(_))) | Err(_) => {}
@@ -590,7 +590,7 @@ fn a_silent_websocket_is_pinged_and_then_closed() {
     client.send(websocket::frame(0x8a, &payload));
     let (first, _) = websocket::read(&mut client);
     assert_eq!(first, 0x89, "the pong bought time\n{client}");
-    // This one is not answered: the server closes.
+    // This one is not responded to: the server closes.
     let (first, _) = websocket::read(&mut client);
     assert_eq!(first, 0x88, "{client}");
 }

@@ -63,7 +63,7 @@ fn a_pipeline_ends_at_a_request_with_close() {
 
 #[test]
 fn a_slow_first_response_holds_the_second_back() {
-    // One request in work per connection: the quick one is not answered before the slow one.
+    // One request in work per connection: the quick one gets no response before the slow one.
     let mut client = asgi().client();
     client.send("GET /sleep?ms=80 HTTP/1.1\r\nHost: a\r\n\r\nGET /echo HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(client.response("GET").text(), "pong");

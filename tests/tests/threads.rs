@@ -257,7 +257,7 @@ impl<'a> Load<'a> {
                     self.method
                 ));
                 if response.status == 200 {
-                    assert_eq!(response.text(), id, "somebody else's answer");
+                    assert_eq!(response.text(), id, "somebody else's response");
                 }
                 responses.push((id, response.status));
                 if response.says_close() || self.stop.load(Ordering::Relaxed) {

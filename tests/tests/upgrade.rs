@@ -46,7 +46,7 @@ fn the_admin_address_is_that_of_the_process_that_serves() {
     let socket = service.server.folder().join("admin.sock");
     for _ in 0..2 {
         let new = service.upgrade();
-        wait_until("the new process answers, and is ready", LONG, || {
+        wait_until("the new process responds, and is ready", LONG, || {
             let status = admin::ask_unix(&socket, "GET", "/status").1;
             let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
             status["pid"] == new && status["ready"] == true

@@ -40,7 +40,7 @@ fn bye() -> Vec<u8> {
     frame(0x88, &1000_u16.to_be_bytes())
 }
 
-/// Reads until the close; answers it as a peer does, and sees the connection end.
+/// Reads until the close; replies as a peer does, and sees the connection end.
 fn read_back(client: &mut Client, says_close: bool) -> Vec<Back> {
     let (mut all, mut begun) = (Vec::new(), None::<(u8, Vec<u8>)>);
     loop {

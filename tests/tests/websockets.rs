@@ -17,7 +17,7 @@ fn opened() -> Client {
     client
 }
 
-/// The server closes with this code, is answered, and ends the connection.
+/// The server closes with this code, gets a response, and ends the connection.
 #[track_caller]
 fn closes_with(client: &mut Client, code: u16) -> String {
     let (first, payload) = read(client);

@@ -218,7 +218,7 @@ fn a_worker_that_does_not_reply_to_a_close_gets_no_second_one() {
     assert_eq!(told(), "close 4002\nreset 1\n");
 }
 
-/// It reads, answers, and answers pings, and has forgotten what it owes: every further upload to it would hang, for good.
+/// It reads, responds, and replies to pings, and has forgotten what it owes: every further upload to it would hang, for good.
 #[test]
 fn a_worker_that_gives_no_credit_back_is_replaced() {
     // It takes 1 MiB in all. What the last upload waits for is cut when the old worker's time to finish is over.
@@ -321,7 +321,7 @@ fn correct_workers_under_load_beside_a_faulty_one() {
                         assert_eq!(
                             response.field("x-path"),
                             Some(format!("/innocent{served}").as_str()),
-                            "somebody else's answer"
+                            "somebody else's response"
                         );
                         served += 1;
                     }

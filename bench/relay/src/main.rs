@@ -1,7 +1,7 @@
 //! `keepwarm-bench-relay LISTEN TARGET [ROUND_TRIP_MS]`: accepts connections at LISTEN and passes their bytes to TARGET and back, one thread.
 //!
 //! With a round-trip time every byte takes half of it each way, and the first byte of a client half of it more on top of a whole one: in the place of the handshake of
-//! TCP, which loopback answers at once. Without, it is the least that any proxy costs: it copies bytes and parses nothing.
+//! TCP, which loopback acknowledges at once. Without, it is the least that any proxy costs: it copies bytes and parses nothing.
 
 use std::io;
 use std::net::SocketAddr;

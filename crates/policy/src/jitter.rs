@@ -11,7 +11,7 @@ use crate::rng::Rng;
 /// The largest reduction: a tenth of the limit.
 const PART: u64 = 10;
 
-/// Rng limits: the same seed, the same limits.
+/// Draws limits; the same seed gives the same limits.
 #[derive(Debug, Clone)]
 pub struct Jitter {
     rng: Rng,

@@ -1,29 +1,29 @@
-//! The learnt keep-alive: how long a connection to a server may lie idle and still be used.
+//! Learns the idle timeout of a server: how long a connection to it may be idle and still be reused.
 //!
 //! The race: a server closes an idle connection while a request is on its way to it. The request is lost, and one that is not idempotent may not be
-//! sent again (RFC 9112 §9.3.1). So an idle connection is not used up to its last moment, and a request that cannot be repeated takes one only when that is
-//! known to be safe. One that can be repeated may try: for it the race costs a second attempt and no more.
+//! sent again (RFC 9112 §9.3.1). So an idle connection is not used up to its last moment, and a request that cannot be repeated uses one only if that is
+//! known to be safe. One that can be repeated may try: the race costs it only a second attempt.
 //!
-//! # What is seen, and what it says of the time-out T
+//! # Observations, and what they imply for the timeout T
 //!
-//! | seen | says |
+//! | observed | implies |
 //! |---|---|
 //! | *stated*: `Keep-Alive: timeout=5` | T is 5 s |
 //! | *closed*: a FIN while it lay idle | T is at most that, and this server tells when it closes. It may have ended: then all its connections close, however long they were idle |
 //! | *closed* again, at another moment after about the same time | T is that |
 //! | *quiet*: it lies idle for [`TIMEOUT_MIN`] or longer, and no FIN came | closes that came sooner were no time-out: the server ended, or closes after some responses |
 //! | *kept*: it lay idle for longer than an earlier close, and no FIN came | that close was no time-out, if it was the only one; or T is longer now, if the last one is [`FORGET_AFTER`] ago, or less when it was seen a few times only |
-//! | *answered*: a request on a connection that had been idle | T is longer than that |
+//! | *success*: a response on a connection that had been idle | T is longer than that |
 //! | *lost*: a request on it died without a byte of a response | T is at most that, and this server may close without telling (or something between drops connections); nothing, when others that had been idle for other times were closed in the same moment: then the server has ended |
 //!
-//! # What follows
+//! # Rules
 //!
 //! Of the shortest of what was stated, closed and lost, four fifths are used, from the first sign on: the fifth is for the way to the server and back, and for clocks.
 //!
 //! A request that **cannot be repeated** goes, while nothing is known, on a connection that was used within the last second ([`FRESH_MAX`]). A single close adds to that what was
-//! proven by answers (nine tenths of it); what was stated, or closed twice, is believed. After a loss nothing counts but what was answered since, for T may be anything below; under
-//! [`TIMEOUT_MIN`] nobody's time-out is, and what dies there has died of something else. A server that closes there and loses a request does so after each response: of it, too, only
-//! what was answered since counts.
+//! proven by responses (nine tenths of it); a stated timeout, or two closes, are trusted. After a loss only idle times proven since count, because T may be anything below; under
+//! [`TIMEOUT_MIN`] no server has its timeout, and a connection that dies there has died of something else. A server that closes there and loses a request does so after each response: of it, too, only
+//! idle times proven since count.
 //!
 //! A request that **can be repeated** takes any connection while nothing is known. After a loss it finds the way back: now and then one tries a connection that has been idle for longer
 //! than what was lost. Some good ones in a row end the suspicion; one that is lost costs a second attempt, and doubles the time to the next try. So a server that was restarted is used as before within
@@ -65,11 +65,11 @@ pub struct KeepAlive {
     stated: Option<Duration>,
     closed: Option<CloseRecord>,
     lost: Option<LossRecord>,
-    /// The longest idle time after which a request was answered, since the last loss.
+    /// The longest idle time after which a request got a response, since the last loss.
     proven: Duration,
     /// There was a loss that no agreeing closes have explained: only what is proven counts.
     distrusted: bool,
-    /// It closes sooner than any time-out would, and a request was lost then: it does so after each response, and does not say so. The longest idle time after which one was answered since.
+    /// It closes sooner than any time-out would, and a request was lost then: it does so after each response, and does not say so. The longest idle time proven since.
     at_once: Option<Duration>,
     /// Good tries or agreeing closes that would explain the last loss, and when that was.
     enough: u32,
@@ -168,7 +168,7 @@ impl KeepAlive {
         }
     }
 
-    /// A request was answered on a connection that had been idle for this long.
+    /// A request got a response on a connection that had been idle for this long.
     pub fn handle_success(&mut self, idle: Duration, now: Instant) {
         self.proven = self.proven.max(idle);
         self.at_once = self.at_once.map(|proven| proven.max(idle));

@@ -1,4 +1,4 @@
-//! What an app prints, as records: the lines of one traceback belong together, and its language says how bad it is.
+//! Assembles the output of an app into records: the lines of one traceback belong together, and its language determines the level.
 //!
 //! ```text
 //! Traceback (most recent call last):        one record, of level error
@@ -7,8 +7,8 @@
 //! 10 items sold                             another, of level info
 //! ```
 //!
-//! A line that begins with white space belongs to the one above it; what else does is known of Python, PHP, Ruby, Node, Go and Rust. No line is dropped or
-//! changed, whatever is made of it.
+//! A line that begins with white space belongs to the one above it; further rules cover Python, PHP, Ruby, Node, Go and Rust. No line is dropped or
+//! changed.
 //!
 //! An adapter knows where its record ends, and ends each line but the last with byte 0x1F (spec/wire.md §1).
 
@@ -18,24 +18,24 @@ use std::borrow::Cow;
 
 use tracing::Level;
 
-/// Of the log's events, those that an app has printed.
+/// The target of log events with the output of an app.
 pub(crate) const TARGET: &str = "keepwarm::worker";
-/// The longest record; what follows in a longer one is the next. Tracebacks of deep recursion are shortened by their languages to far less.
+/// Limit on the size of a record; the rest of a longer one is the next record. Tracebacks of deep recursion are shortened by their languages to far less.
 const RECORD_MAX: usize = 64 * 1024;
 
-/// The last byte of a line whose record continues with the next line, whatever that is.
+/// The last byte of a line whose record continues with the next line, regardless of its content.
 const CONTINUATION_MARK: u8 = 0x1f;
 
-/// Assembles the lines of an app to records. Whoever feeds it calls [`RecordAssembler::flush`] when nothing has come for a moment: only then is it known that a record is whole.
+/// Assembles the lines of an app into records. The caller calls [`RecordAssembler::flush`] after a short silence: only then is a record known to be complete.
 #[derive(Debug)]
 pub struct RecordAssembler {
     /// The record so far: its lines with `\n` between them. Nothing is held while `kind` is `None`.
     text: Vec<u8>,
     kind: Option<RecordKind>,
     level: Level,
-    /// Empty lines that came behind it: they belong to it if what follows does.
+    /// Empty lines after it: they belong to it if the next line does.
     blanks: usize,
-    /// The last line was marked: so does the next.
+    /// The last line was marked: the next one belongs to the record.
     continued: bool,
 }
 
@@ -137,7 +137,7 @@ impl RecordAssembler {
         }
     }
 
-    /// What is held is whole.
+    /// The current record is complete.
     pub fn flush(&mut self, mut each: impl FnMut(Level, &[u8])) {
         if self.kind.take().is_some() {
             each(self.level, &self.text);
@@ -151,7 +151,7 @@ impl RecordAssembler {
         (self.kind, self.level) = (Some(RecordKind::of(line)), level::of(line));
     }
 
-    /// What the record becomes with this line; `None`: the line begins another.
+    /// The kind of the record with this line; `None`: the line begins another.
     fn next(&mut self, kind: RecordKind, line: &[u8]) -> Option<RecordKind> {
         let indented = line.starts_with(b" ") || line.starts_with(b"\t");
         if kind == RecordKind::Marked {

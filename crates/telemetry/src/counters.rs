@@ -1,38 +1,38 @@
-//! Counters of what is off the fast path: counting takes a lock. What every request counts is in [`crate::meters`].
+//! Counters off the fast path: counting takes a lock. Counters of every request are in [`crate::meters`].
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Requests that Keepwarm itself answered with an error, by the name of why.
+/// Error responses of Keepwarm itself, by reason.
 pub static REFUSALS: Family = Family::new();
 /// Stalls removed, by kind; counted by [`crate::stalls::record`].
 pub static STALLS: Family = Family::new();
-/// Requests given to another worker, by the name of why.
+/// Requests retried on another worker, by reason.
 pub static RETRIES: Family = Family::new();
-/// Calls to upstreams that were made once more, by the name of why the attempt before had failed.
+/// Retries of calls to upstreams, by the cause of the failed attempt.
 pub static CALL_RETRIES: Family = Family::new();
-/// Calls to upstreams that failed, by the name of why their last attempt did.
+/// Failed calls to upstreams, by the cause of the last attempt.
 pub static CALL_FAILURES: Family = Family::new();
-/// Calls to upstreams that were answered with an error before any endpoint was tried, by the name of why.
+/// Calls to upstreams that were refused before any endpoint was tried, by reason.
 pub static CALL_REFUSALS: Family = Family::new();
-/// Answers of servers whose syntax was mended, by the fault.
+/// Responses of servers whose syntax was normalized, by fault.
 pub static NORMALIZED: Family = Family::new();
-/// Responses that waited for their clients, since spools held all they may.
+/// Responses that waited for their clients because spools were at their limit.
 pub static SPILL_FULL: Counter = Counter(AtomicU64::new(0));
-/// Panics, by what they cost.
+/// Panics, by what they ended.
 pub static PANICS: Family = Family::new();
 /// Requests of which fields were dropped because of their names.
 pub static UNSAFE_NAMES: Counter = Counter(AtomicU64::new(0));
-/// Lines of a log that were dropped because its output took none.
+/// Log lines dropped because the output did not accept them.
 pub static LOG_LINES_DROPPED: Counter = Counter(AtomicU64::new(0));
 
-/// A number that grows.
+/// A monotonic counter.
 #[derive(Debug)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Counts `count` more.
+    /// Adds `count`.
     pub fn add(&self, count: u64) {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
@@ -44,7 +44,7 @@ impl Counter {
     }
 }
 
-/// Counters told apart by app and by a label of the program.
+/// Counters by app and by a label of the program.
 #[derive(Debug)]
 pub struct Family(Mutex<BTreeMap<&'static str, BTreeMap<Box<str>, u64>>>);
 
@@ -53,7 +53,7 @@ impl Family {
         Self(Mutex::new(BTreeMap::new()))
     }
 
-    /// Counts one more; `app` is nothing where none is concerned. Gives the count.
+    /// Counts one; `app` is empty if none is concerned. Returns the count.
     pub fn count(&self, app: &str, label: &'static str) -> u64 {
         let mut labels = self.lock();
         let apps = labels.entry(label).or_default();

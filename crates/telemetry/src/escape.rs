@@ -1,6 +1,6 @@
-//! Bytes of strangers, made fit for a line of a log: none can end the line, forge another, or steer a terminal.
+//! Escapes untrusted bytes for a line of a log: none can end the line, forge another, or control a terminal.
 
-/// Appends `bytes` as one token of a text line: printable ASCII as it is, `"` and `\` behind a backslash, every other byte as `\xHH`.
+/// Appends `bytes` as one token of a text line: printable ASCII as it is, `"` and `\` after a backslash, every other byte as `\xHH`.
 pub fn push_text(out: &mut Vec<u8>, bytes: &[u8]) {
     let mut rest = bytes;
     loop {
@@ -15,8 +15,8 @@ pub fn push_text(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// Appends `bytes` as the inside of a JSON string (RFC 8259 §7). What is not UTF-8 becomes U+FFFD; characters that steer a terminal or the direction of
-/// a text are escaped although JSON allows them.
+/// Appends `bytes` as the inside of a JSON string (RFC 8259 §7). Invalid UTF-8 becomes U+FFFD; characters that control a terminal or the direction of
+/// text are escaped although JSON allows them.
 pub fn push_json(out: &mut Vec<u8>, bytes: &[u8]) {
     let mut rest = bytes;
     loop {
@@ -42,7 +42,7 @@ pub fn push_json(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// Appends text as it is but for what steers a terminal, which becomes `\xHH` or `\u{HHHH}`. For messages of ours and of apps, which people read.
+/// Appends text, with characters that control a terminal as `\xHH` or `\u{HHHH}`. For messages of Keepwarm and of apps.
 pub fn push_readable(out: &mut Vec<u8>, text: &str) {
     let mut rest = text;
     while let Some(at) = rest.find(is_unsafe) {
@@ -67,7 +67,7 @@ pub fn push_readable(out: &mut Vec<u8>, text: &str) {
 
 /// Up to the first byte that is not printable ASCII, or is `"` or `\`.
 fn split_plain(bytes: &[u8]) -> (&[u8], &[u8]) {
-    // Nearly everything is plain to its end: one look without an early exit, which compiles to vector instructions.
+    // Nearly all text is plain: one pass without an early exit, which compiles to vector instructions.
     if bytes.iter().fold(true, |plain, &byte| plain & is_plain(byte)) {
         return (bytes, &[]);
     }

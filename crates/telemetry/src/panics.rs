@@ -1,10 +1,10 @@
-//! What a panic costs, and what is reported of it.
+//! Catches and reports panics.
 //!
-//! A panic is a bug of ours. It costs the task it happens in and nothing else, where the state that others share was not in its hands ([`catch_future`], and the
-//! runtime, which catches the panics of tasks); a thread or task that others cannot do without is restart_on_panic by whoever started it, or ends the process
-//! ([`abort_on_panic`]). ARCHITECTURE.md has the table of who does which.
+//! A panic is a bug in Keepwarm. It ends the task it happens in and nothing else, unless that task held shared state ([`catch_future`], and the
+//! runtime, which catches the panics of tasks); an indispensable thread or task is restarted by its starter, or ends the process
+//! ([`abort_on_panic`]). ARCHITECTURE.md has the table.
 //!
-//! Reported once, at error, with the stack: by whoever catches it, who knows the request; else at once.
+//! A panic is reported once, at error, with the stack: by the code that catches it, which knows the request; otherwise at once.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -30,7 +30,7 @@ pub struct Panic {
 }
 
 impl Panic {
-    /// One record at error, and one more in the counter. `task`: what it cost, a word of the program.
+    /// Logs it at error, and counts it. `task`: what it ended, a fixed name.
     pub fn report(&self, task: &'static str, app: Option<&str>, id: Option<RequestId>) {
         counters::PANICS.count(app.unwrap_or_default(), task);
         let thread = std::thread::current();
@@ -52,7 +52,7 @@ impl Panic {
     }
 }
 
-/// Has panics reported in the log. Once in a process, before there are threads.
+/// Installs the hook that logs panics. Once in a process, before there are threads.
 pub fn install() {
     std::panic::set_hook(Box::new(handle));
 }
@@ -99,7 +99,7 @@ fn text(payload: &(dyn Any + Send)) -> String {
         .to_owned()
 }
 
-/// Runs `f`, and gives back its panic. What `f` had in its hands is to be thrown away, or is known to be whole.
+/// Runs `f`, and returns its panic. The caller discards the state that `f` used, or knows it to be consistent.
 ///
 /// # Errors
 /// It panicked.
@@ -111,7 +111,7 @@ pub fn catch<R>(f: impl FnOnce() -> R) -> Result<R, Panic> {
     result.map_err(|payload| PENDING.take().unwrap_or_else(|| Panic::of_payload(&*payload)))
 }
 
-/// A future, or the panic of its first poll that panicked. It is pinned by the caller, so that it is not moved, and has its location in memory once.
+/// A future that resolves to its output or its panic. The caller pins it, so that it is not moved or copied.
 #[derive(Debug)]
 pub struct CatchUnwind<'f, F>(Pin<&'f mut F>);
 
@@ -131,14 +131,14 @@ impl<F: Future> Future for CatchUnwind<'_, F> {
     }
 }
 
-/// Runs a thread that the process cannot do without, and that cannot begin anew: its panic ends the process, after it is reported. What supervises Keepwarm starts
-/// it again; without the end nobody would.
+/// Runs an indispensable thread that cannot be restarted: its panic ends the process, after it is reported. The service manager then restarts
+/// Keepwarm; a process without that thread would not be restarted.
 pub fn abort_on_panic<R>(what: &'static str, f: impl FnOnce() -> R) -> R {
     // Not `catch`, which would wait with the report of panics that the runtime catches further in.
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|payload| abort(what, &text(&*payload)))
 }
 
-/// The same of a future.
+/// The same for a future.
 pub async fn abort_on_panic_task<F: Future>(what: &'static str, future: F) -> F::Output {
     let future = std::pin::pin!(future);
     match catch_future(future).await {
@@ -150,7 +150,7 @@ pub async fn abort_on_panic_task<F: Future>(what: &'static str, future: F) -> F:
     }
 }
 
-/// Runs a task that is made anew when it panics, after a `pause`, so that a panic that comes each time does not hold the thread.
+/// Runs a task that is restarted when it panics, after a `pause`, so that a repeated panic does not occupy the thread.
 pub async fn restart_on_panic<F: Future>(
     what: &'static str,
     pause: impl AsyncFn(),
@@ -166,7 +166,7 @@ pub async fn restart_on_panic<F: Future>(
     }
 }
 
-/// For logs whose output is slow: the process waits no longer for its last lines.
+/// How long the process waits for a slow output to take its last lines.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Ends the process after a panic that was reported.

@@ -1,5 +1,5 @@
-//! Numbers that the path of a request adds to: a plain load and store on a cell of the thread's own, no lock, and no cache line that two
-//! threads write. Whoever reads adds the threads' cells up, and may be one event late.
+//! Counters and histograms with a copy for each thread, for the path of a request: a plain load and store on a cell of the thread's own, no lock, and no cache line that two
+//! threads write. A reader sums the cells of all threads, and may be one event late.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 pub struct ThreadCounter(AtomicU64);
 
 impl ThreadCounter {
-    /// Counts `count` more. Of two threads that add at once, one may be lost: see [`PerThread`].
+    /// Adds `count`. If two threads add at once, one addition may be lost: see [`PerThread`].
     #[inline]
     pub fn add(&self, count: u64) {
         // No read-modify-write: that is a locked instruction, and a cell has one writer.
@@ -33,7 +33,7 @@ pub struct PerThread<T>(Box<[CachePadded<T>]>);
 struct CachePadded<T>(T);
 
 impl<T: Default> PerThread<T> {
-    /// As many as [`set_threads`] has said.
+    /// One for each thread of [`set_threads`].
     #[must_use]
     pub fn new() -> Self {
         Self((0..THREADS.load(Ordering::Relaxed).max(1)).map(|_| CachePadded::default()).collect())
@@ -47,7 +47,7 @@ impl<T: Default> Default for PerThread<T> {
 }
 
 impl<T> PerThread<T> {
-    /// That of a thread, by its index; a thread that was not announced shares one with another.
+    /// The value of a thread, by its index; an index above the number of threads shares one with another.
     #[must_use]
     pub fn of(&self, thread: usize) -> &T {
         #[expect(
@@ -57,7 +57,7 @@ impl<T> PerThread<T> {
         &self.0[thread % self.0.len()].0
     }
 
-    /// Those of all threads.
+    /// The values of all threads.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter().map(|padded| &padded.0)
     }
@@ -65,7 +65,7 @@ impl<T> PerThread<T> {
 
 static THREADS: AtomicUsize = AtomicUsize::new(1);
 
-/// Says how many data-plane threads there will be, before anything per thread is made. The largest number counts.
+/// Sets the number of data-plane threads, before the first [`PerThread`] is created. The largest number applies.
 pub fn set_threads(threads: usize) {
     THREADS.fetch_max(threads, Ordering::Relaxed);
 }
@@ -77,7 +77,7 @@ pub const BOUNDS_US: [u64; 16] = [
 ];
 const BUCKETS: usize = BOUNDS_US.len() + 1;
 
-/// Counts times by their length.
+/// A histogram of durations.
 #[derive(Debug, Default)]
 pub struct Histogram {
     buckets: [ThreadCounter; BUCKETS],
@@ -85,7 +85,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Counts one time.
+    /// Counts one duration.
     #[inline]
     pub fn observe(&self, time: Duration) {
         let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -100,26 +100,26 @@ impl Histogram {
 /// The sum of the histograms of several threads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HistogramTotals {
-    /// How many, by the bounds of [`BOUNDS_US`]; the last has no bound. Not cumulative.
+    /// Counts by the bounds of [`BOUNDS_US`]; the last has no bound. Not cumulative.
     pub buckets: [u64; BUCKETS],
-    /// Of all, in nanoseconds.
+    /// Sum of all durations, in nanoseconds.
     pub sum_ns: u64,
 }
 
 impl HistogramTotals {
-    /// Adds what a histogram has.
+    /// Adds a histogram.
     pub fn add(&mut self, histogram: &Histogram) {
         self.buckets.iter_mut().zip(&histogram.buckets).for_each(|(sum, cell)| *sum += cell.value());
         self.sum_ns = self.sum_ns.wrapping_add(histogram.sum_ns.value());
     }
 
-    /// Adds what others have.
+    /// Adds other totals.
     pub fn merge(&mut self, other: &Self) {
         self.buckets.iter_mut().zip(other.buckets).for_each(|(sum, more)| *sum += more);
         self.sum_ns = self.sum_ns.wrapping_add(other.sum_ns);
     }
 
-    /// The time that so many thousandths of them do not exceed, taken to lie evenly between the bounds of its bucket; none without any.
+    /// The quantile in thousandths, interpolated linearly between the bounds of its bucket; none without samples.
     #[must_use]
     pub fn quantile(&self, per_mille: u64) -> Option<Duration> {
         // The rank, from 1.
@@ -128,7 +128,7 @@ impl HistogramTotals {
         for (at, inside) in self.buckets.iter().copied().enumerate() {
             if below + inside >= rank {
                 let lower = at.checked_sub(1).and_then(|at| BOUNDS_US.get(at)).copied().unwrap_or(0);
-                // Above the last bound nothing more is known.
+                // The last bucket has no upper bound.
                 let upper = BOUNDS_US.get(at).copied().unwrap_or(lower);
                 return Some(Duration::from_micros(lower + (upper - lower) * (rank - below) / inside));
             }
@@ -137,7 +137,7 @@ impl HistogramTotals {
         None
     }
 
-    /// How many in all.
+    /// The number of samples.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()

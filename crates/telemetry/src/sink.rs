@@ -1,8 +1,8 @@
-//! Where lines go: memory at once, an output soon.
+//! Buffers log lines in memory, and writes them to an output in a thread of its own.
 //!
-//! A thread appends to a buffer of its own, which only the sink's writer thread ever wants besides, and that ten times a second at most. The writer collects
-//! the buffers 100 ms after the first line came, or sooner when one is full, writes them, and sleeps for good when there is nothing. An output that takes
-//! nothing blocks the writer alone: up to 8 MiB wait in memory, then lines are dropped and counted, and one line says how many.
+//! A thread appends to a buffer of its own, which only the sink's writer thread also locks, at most ten times a second. The writer collects
+//! the buffers 100 ms after the first line came, or sooner when one is full, writes them, and sleeps for good when there is nothing. An output that blocks
+//! delays the writer alone: up to 8 MiB wait in memory, then lines are dropped and counted, and one line says how many.
 //!
 //! Nothing is lost when a thread ends (its buffer belongs to the sink as well), nor at the end of the process if that calls [`flush_all`].
 
@@ -29,14 +29,14 @@ const QUEUE_MAX: usize = 8 * 1024 * 1024;
 /// How long a line may wait for others.
 const WRITE_DELAY: Duration = Duration::from_millis(100);
 
-/// What a sink writes to.
+/// The output of a sink.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
     /// Standard output.
     Stdout,
     /// Standard error.
     Stderr,
-    /// A file, made if there is none, appended to.
+    /// A file, created if it does not exist, in append mode.
     File(PathBuf),
 }
 
@@ -50,13 +50,13 @@ impl Output {
     }
 }
 
-/// Lines on their way to an output. Cheap to clone; when the last clone is dropped, what waits is still written.
+/// A handle to the buffered lines of an output. Cheap to clone; when the last clone is dropped, what waits is still written.
 #[derive(Debug, Clone)]
 pub struct Sink(Arc<Handle>);
 
 impl Sink {
-    /// The sink of an output: one for each, however often it is ticket for, so that lines of two never mix. `format` is that of the line that says how
-    /// many were dropped.
+    /// The sink of an output: always the same one, so that lines never mix. `format` is that of the line that reports
+    /// dropped lines.
     ///
     /// # Errors
     /// The file cannot be opened, or the system gives no thread.
@@ -118,19 +118,19 @@ impl Sink {
         self.0.0.wait_for_flush(ticket, Instant::now() + wait)
     }
 
-    /// Opens the file anew, for a log that was moved away. Lines appended before may go to either.
+    /// Reopens the file, for a log that was moved away. Lines appended before may go to either.
     pub fn reopen(&self) {
         self.0.0.lock_queue().reopen = true;
         self.0.0.urgent.notify_one();
     }
 }
 
-/// Writes what was appended to any sink before, as the last thing a process does. Files are waited for five times as long as `wait`: a disk that others keep
-/// busy takes the lines in the end, where nobody may ever read a pipe. `false` when some of it was not taken.
+/// Writes what was appended to any sink before, as the last thing a process does. For files the limit is five times `wait`: a busy disk
+/// takes the lines in the end, while a pipe may never be read. `false` when some of it was not taken.
 pub fn flush_all(wait: Duration) -> bool {
     let now = Instant::now();
     let sinks: Vec<_> = all().iter().filter_map(Weak::upgrade).collect();
-    // All are ticket before one is waited for, so that a blocked one does not keep the others.
+    // All flushes are requested before the first wait, so that a blocked sink does not delay the others.
     let ticket: Vec<_> = sinks.iter().map(|sink| sink.0.request_flush()).collect();
     let until =
         |sink: &Handle| now + if matches!(sink.0.output, Some(Output::File(_))) { wait * 5 } else { wait };
@@ -138,7 +138,7 @@ pub fn flush_all(wait: Duration) -> bool {
         == 0
 }
 
-/// Opens every file anew ([`Sink::reopen`]).
+/// Reopens every file ([`Sink::reopen`]).
 pub fn reopen_all() {
     let sinks: Vec<_> = all().iter().filter_map(Weak::upgrade).collect();
     sinks.into_iter().for_each(|sink| Sink(sink).reopen());
@@ -149,7 +149,7 @@ fn all() -> MutexGuard<'static, Vec<Weak<Handle>>> {
     lock(&ALL)
 }
 
-/// Counts the users of a sink: its writer is none.
+/// Counts the users of a sink, without its writer.
 #[derive(Debug)]
 struct Handle(Arc<Shared>);
 
@@ -160,7 +160,7 @@ impl Drop for Handle {
     }
 }
 
-/// What appenders and the writer share.
+/// State shared by appenders and the writer.
 #[derive(Debug)]
 struct Shared {
     output: Option<Output>,
@@ -189,7 +189,7 @@ struct Queue {
     spare: Vec<Vec<u8>>,
     closed: bool,
     reopen: bool,
-    /// Flushes ticket for, and served: numbers that grow.
+    /// Flushes requested and done, as increasing numbers.
     flushes_requested: u64,
     flushes_done: u64,
 }

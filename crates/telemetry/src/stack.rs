@@ -1,10 +1,10 @@
-//! Stacks as one line of a log: the calls of this program, innermost first.
+//! Formats stacks as one line of a log: the calls of this program, innermost first.
 
 use std::ffi::c_void;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Calls shown at most. This number is arbitrary; the innermost ones tell where a thread is.
+/// Limit on calls shown. This number is arbitrary; the innermost ones tell where a thread is.
 const CALLS_MAX: usize = 40;
 
 /// The stack of the caller, less the frames above `below`, a part of a function's name.
@@ -19,7 +19,7 @@ pub(crate) fn capture(below: &[&str]) -> String {
     line(calls.get(begin.map_or(0, |at| at + 1)..).unwrap_or_default())
 }
 
-/// Frames that are walked: a stack that is this deep has gone round in circles.
+/// Limit on frames walked: a stack this deep is an endless recursion.
 const FRAMES_MAX: usize = 256;
 
 /// The stack that consists of these return addresses, innermost first. Reads the program's debug information, which takes a tenth of a second the first time.
@@ -36,7 +36,7 @@ pub fn describe(addresses: &[usize]) -> String {
 /// A function on the stack.
 struct StackFrame {
     name: String,
-    /// Of the standard library or of another crate, the runtime above all: these are between all others, and tell nothing.
+    /// Of the standard library or another crate, mostly the runtime: of no use between the others.
     is_foreign: bool,
     /// `connection.rs:31`, with the folder it is in.
     location: String,

@@ -1,13 +1,13 @@
-//! W3C Trace Context, level 1 (<https://www.w3.org/TR/trace-context/>): which trace a request is part of, read from `traceparent` and written to the next.
+//! W3C Trace Context, level 1 (<https://www.w3.org/TR/trace-context/>): the trace of a request, parsed from `traceparent` and written for the next hop.
 
 use crate::RequestId;
 
-/// `00-` trace id `-` parent id `-` flags: the form of version 00, which is what is written.
+/// `00-` trace id `-` parent id `-` flags: the length of version 00, which is what is written.
 pub const TRACEPARENT_LEN: usize = 55;
-/// The flag that says that somebody records the trace.
+/// The flag of a trace that is recorded.
 const SAMPLED: u8 = 1;
 
-/// The place of a request in a trace.
+/// The trace context of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceContext {
     /// Its id, in the digits it is written with.
@@ -16,7 +16,7 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// What a `traceparent` says. None when it says nothing that can be trusted: then a trace begins here (§4.3).
+    /// Parses a `traceparent`. None if it is invalid: then a trace begins here (§4.3).
     #[must_use]
     pub fn parse(field: &[u8]) -> Option<Self> {
         let version = number::<1>(field.get(..2)?)?[0];
@@ -37,7 +37,7 @@ impl TraceContext {
         Some(Self { trace, flags: flags & SAMPLED })
     }
 
-    /// A trace that begins with this request, named by its id. Nobody has decided to record it.
+    /// A trace that begins with this request, named by its id, and not sampled.
     #[must_use]
     pub fn of(id: RequestId) -> Self {
         Self { trace: id.digits(), flags: 0 }
@@ -60,7 +60,7 @@ impl TraceContext {
         self.trace
     }
 
-    /// Whether somebody before has decided to record the trace.
+    /// Whether an earlier hop decided to record the trace.
     #[must_use]
     pub fn is_sampled(&self) -> bool {
         self.flags & SAMPLED != 0

@@ -100,7 +100,7 @@ impl Draw {
         let sent: usize = streams.iter().map(|stream| stream.request.body.size()).sum();
         let has_trailers =
             |stream: &StreamPlan| matches!(stream.request.body, BodyPlan::Chunked { trailers: 1.., .. });
-        // Behind the last head: what is under way is answered.
+        // After the last head: requests under way get a response.
         let at_end = Some(streams.len()).filter(|_| !streams.iter().any(has_trailers));
         let goaway = if self.clean { at_end } else { Some(1 + rng.below(streams.len())) };
         FramePlan {

@@ -43,7 +43,7 @@ struct Process {
     ready: bool,
     /// It is on its way out.
     retired: bool,
-    /// Questions in a row that it has not answered.
+    /// Pings in a row without a reply.
     silent: u32,
     /// Is retired when this one is ready.
     replaces: Option<u32>,

@@ -192,7 +192,7 @@ pub(crate) struct AppPlan {
     pub(crate) messages: Vec<MessagePlan>,
     /// Before each message.
     pub(crate) pause: Duration,
-    /// ReadMode nothing, and so gives no credit, for so long.
+    /// Reads nothing, and so gives no credit, for so long.
     pub(crate) hold: Duration,
     /// After each frame that it reads.
     pub(crate) rest: Duration,

@@ -108,7 +108,7 @@ impl Evidence {
             let fault = self.fault(seen)?;
             let request = &seen.request;
             let known = format!(
-                "begun and answered {:?}, access log {:?}, log {:#?}",
+                "begun and responded {:?}, access log {:?}, log {:#?}",
                 self.book.get(&request.id),
                 self.access.get(&request.id),
                 self.access(seen).and_then(|access| self.records.get(&access.id))

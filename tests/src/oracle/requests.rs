@@ -226,7 +226,7 @@ fn send(
             other => return (true, Some(other)),
         }
     }
-    // A server that has answered already need not read the rest: its response says what became of it.
+    // A server that has responded already need not read the rest: its response says what became of it.
     let _ = request.parts(piece).iter().try_for_each(|part| client.try_send(part));
     (true, None)
 }

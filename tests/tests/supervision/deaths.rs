@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use crate::{LONG, all_responded_once, config, count_file, counts, start, wsgi};
 
-/// Each is answered once, but for one at most for each death: held by the worker that died, perhaps counted, and given to nobody else.
+/// Each gets a response once, but for one at most for each death: held by the worker that died, perhaps counted, and given to nobody else.
 #[track_caller]
 fn only_held_posts_are_lost(server: &Server, outcomes: &[(String, Outcome)], deaths: usize) {
     let counts = counts(server);

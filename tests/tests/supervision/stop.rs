@@ -42,7 +42,7 @@ fn sigterm_finishes_requests_and_closes_idle_connections() {
     busy.send(get("/count?id=slow&ms=500"));
     wait_until("it is in work", LONG, || counts(&server).contains_key("slow"));
     server.signal(Signal::TERM);
-    // The idle connection lives for a while for its next request, which is answered with a close.
+    // The idle connection lives for a while for its next request, which gets a response with a close.
     while !idle.expect_kept("/pong").says_close() {}
     idle.expect_eof();
     wait_until("nobody listens any more", Duration::from_secs(20), || {

@@ -1,4 +1,4 @@
-//! The case table, answers.
+//! The case table of responses.
 
 use http::Method;
 use keepwarm_http1::{

@@ -1,6 +1,6 @@
 //! The defaults held to bounds, in virtual time: what a bad page, a bad endpoint, a dead one, a restart and a slow start cost those who call, with 1, 2 and 8 endpoints.
 //!
-//! Callers call, are answered, pause, and call again. Breakers, outliers, the choice of an endpoint and the budget of retries are the real ones; what stands around them in `egress` (who waits_until, what
+//! Callers call, get a response, pause, and call again. Breakers, outliers, the choice of an endpoint and the budget of retries are the real ones; what stands around them in `egress` (who waits_until, what
 //! counts as a sign of life, what is tried again) is done here in a few lines.
 
 #![expect(clippy::disallowed_methods, reason = "tests need some instant to count from")]

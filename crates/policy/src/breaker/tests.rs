@@ -207,7 +207,7 @@ fn a_silent_probe_is_followed_by_others_at_growing_intervals() {
         silent.push(bench.pass());
     }
     assert_eq!(waits, [2, 4, 8, 16, 30, 30]);
-    // One of them is answered: what is silent still holds up nobody, and its failures are those of calls that were outlived.
+    // One of them gets a response: silent probes still block no other, and their failures do not count.
     let responded = silent.pop().unwrap();
     bench.now += SECOND;
     assert_eq!(bench.breaker.handle_result(responded, Outcome::Success, bench.now, 0), None);

@@ -141,7 +141,7 @@ mod table {
         assert!(table.decide(b"one", now + Duration::from_secs(1)).allowed);
     }
 
-    /// Against a map that forgets nothing: as long as there is room, the same answers.
+    /// Against a map that forgets nothing: as long as there is room, the same decisions.
     #[test]
     fn the_table_decides_as_a_map_does() {
         let (gcra, now, mut rng) = (per_second(5, 4), Instant::now(), Rng::new(6));

@@ -15,7 +15,7 @@ use crate::rng::Rng;
 enum Style {
     /// It closes it, and that is seen.
     Fin,
-    /// It answers the first byte after it with a reset.
+    /// It responds to the first byte after it with a reset.
     Reset,
     /// It says when, and closes.
     Stated,
@@ -59,7 +59,7 @@ struct Case {
 enum End {
     /// It closes its connections.
     Closes,
-    /// Its host is gone: what comes on an old connection is answered with a reset.
+    /// Its host is gone: a request on an old connection gets a reset.
     Silent,
 }
 
@@ -87,7 +87,7 @@ struct Outcome {
 
 struct Connection {
     since: Instant,
-    /// The origin's, when it last answered here.
+    /// The origin's, at its last response here.
     timeout: Duration,
     /// The origin is gone.
     gone: bool,

@@ -125,7 +125,7 @@ fn immediate_losses_teach_nothing_about_idle_times() {
     assert!(keep.may_use(SECOND, false, now));
 }
 
-/// It does not say so, and a request that meets the close is lost: only answers show that a connection is kept at all.
+/// It does not say so, and a request that meets the close is lost: only responses show that a connection is kept at all.
 #[test]
 fn a_server_that_closes_after_each_response_gets_only_repeatable_requests_on_idle_connections() {
     let (mut it, start) = (KeepAlive::default(), Instant::now());

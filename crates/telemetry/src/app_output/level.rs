@@ -1,18 +1,18 @@
-//! How bad a line is, where its language or its logger says so.
+//! The level of a line, if its language or its logger determines it.
 
 use tracing::Level;
 
-/// Where a level is looked for: it stands near the beginning of a line.
+/// Bytes at the beginning of a line that are searched for a level.
 const HEAD: usize = 120;
 /// Words that may stand before it: the logger's name, a thread, a month.
 const WORDS_BEFORE: usize = 6;
 
-/// `INFO` where nothing is said. What is less is `INFO` too: what an app prints is never left out of the log.
+/// The level of a line; `INFO` by default. Lower levels are `INFO` too: the output of an app is always logged.
 pub(super) fn of(line: &[u8]) -> Level {
     find(line).unwrap_or(Level::INFO)
 }
 
-/// `None` where nothing is said.
+/// The level of a line; `None` if it has none.
 pub(super) fn find(line: &[u8]) -> Option<Level> {
     let plain;
     let line = match line.contains(&ESCAPE) {
@@ -214,7 +214,7 @@ fn word(line: &[u8]) -> Option<Level> {
     None
 }
 
-/// `any_case`: where it stands, only a level can.
+/// `any_case`: its position allows only a level.
 fn named(word: &[u8], any_case: bool) -> Option<Level> {
     let capitals;
     let word = match any_case {

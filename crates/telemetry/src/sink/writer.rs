@@ -1,4 +1,4 @@
-//! The thread that writes.
+//! The writer thread of a sink.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -35,7 +35,7 @@ pub(super) fn run(shared: &Shared, mut file: File) {
     }
 }
 
-/// What the writer has to do next.
+/// The next task of the writer.
 struct WriterTask {
     flushes: u64,
     reopen: bool,
@@ -69,7 +69,7 @@ fn wait(shared: &Shared) -> WriterTask {
     }
 }
 
-/// Takes everything there is: full buffers first, since the lines of a thread stay in order so.
+/// Takes all buffers: full ones first, so that the lines of a thread stay in order.
 fn collect(shared: &Shared, batch: &mut Vec<Vec<u8>>) {
     let buffers = lock(&shared.threads).clone();
     let mut queue = shared.lock_queue();
@@ -124,7 +124,7 @@ fn write(shared: &Shared, file: &mut File, lines: &[u8]) {
     }
 }
 
-/// Says how many lines were dropped; when that cannot be written either, the next time.
+/// Reports the number of dropped lines; if that cannot be written either, the next time.
 fn report_dropped(shared: &Shared, file: &mut File) {
     let dropped = shared.dropped.swap(0, Ordering::Relaxed);
     if dropped == 0 {

@@ -84,7 +84,7 @@ fn a_cold_endpoint_is_spared_though_it_is_the_less_loaded() {
             _ => MemberStatus { outstanding: 4, ..WELL },
         };
         let part = spread(&balancer, count as usize, 20_000, view)[0];
-        // A tenth of what it would get if it were warm: in both rng together twice its part.
+        // A tenth of what it would get if it were warm: in both draws together twice its part.
         let most = 20_000 * 2 / count / 10;
         assert!(part <= most * 11 / 10, "{part} of {count}");
         assert!(part >= most / 2, "{part} of {count}");
