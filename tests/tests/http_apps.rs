@@ -294,6 +294,20 @@ fn a_websocket_is_passed_through() {
 }
 
 #[test]
+fn a_websocket_may_be_silent_for_longer_than_a_request_may_take() {
+    let server = node(1, "", "request_timeout = \"1s\"");
+    let mut client = server.client().patient(LONG);
+    client.send(websocket::opening("/socket", ""));
+    assert_eq!(client.head("GET").0, 101, "{client}");
+    // One after the other, so that the second began after the opening.
+    for _ in 0..2 {
+        assert_eq!(ask(&server, get("/slow?ms=60000")).status, 504);
+    }
+    client.send(websocket::frame(0x81, b"still here"));
+    assert_eq!(websocket::message(&mut client), (1, b"still here".to_vec()));
+}
+
+#[test]
 fn a_server_may_listen_at_a_unix_socket() {
     let server = node(2, "LISTEN = \"socket\"", "");
     assert_eq!(ask(&server, get("/")).text(), "hello from node\n");

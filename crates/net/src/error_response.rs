@@ -11,7 +11,7 @@ use keepwarm_http1::RequestHead;
 use keepwarm_telemetry::{RequestId, counters, escape};
 
 use self::format::Format;
-use crate::{Exchange, Refusal};
+use crate::{BodyError, Exchange, Refusal};
 
 /// Answers a request with an error, whole: `status`, its reason phrase, the sentence `detail` and the request's id, as JSON (the members of RFC 9457),
 /// HTML or text by the client's `Accept`. `reason` is the stable name of why, for the log, the counter and the access record; `fields` go into the head.
@@ -86,6 +86,17 @@ pub(crate) fn respond_with_panic(exchange: &mut Exchange<'_>) {
 /// Answers what is no request, or came too slowly (see [`crate::Handler::refuse`]).
 pub fn respond_with_refusal(exchange: &mut Exchange<'_>, refusal: &Refusal) {
     respond_with_error(exchange, refusal.status, refusal.name, &sentence(&refusal.detail), &[]);
+}
+
+/// Answers a request whose body will not be complete, or cuts what was begun of its response.
+pub fn respond_with_body_error(exchange: &mut Exchange<'_>, error: BodyError) {
+    match error.refusal() {
+        Some(refusal) if !exchange.responded() => {
+            respond_with_error(exchange, refusal.status, refusal.name, &refusal.detail, &[]);
+        }
+        Some(refusal) => exchange.abort(refusal.name),
+        None => exchange.abort("client_closed"),
+    }
 }
 
 /// The text of a fault as a sentence.

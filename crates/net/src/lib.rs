@@ -27,6 +27,7 @@ mod max_forwards;
 mod out;
 mod pass;
 mod pool;
+mod pump;
 mod record;
 mod response_buffer;
 mod restart;
@@ -48,7 +49,8 @@ pub use connect::{AcquireError, Dial, DialTimes, connect_any};
 pub use deadline::{Deadlines, Wait, now, run_ticker};
 pub use endpoint::Endpoint;
 pub use error_response::{
-    respond_with_error, respond_with_printed, respond_with_refusal, sentence, wants_page,
+    respond_with_body_error, respond_with_error, respond_with_printed, respond_with_refusal, sentence,
+    wants_page,
 };
 pub use exchange::{BodyError, BodyProgress, Exchange, Fate, Gone, Refusal};
 pub use field_edits::FieldEdits;
@@ -72,8 +74,9 @@ pub use pass::{
     pass_informational, read_first, request_target, response_fields,
 };
 pub use pool::{Lease, MeterOf, Need, Pool, PoolSettings, PoolState, PoolTotals, Queue, Queued};
+pub use pump::{Backend, ClientEnd, HeldBody, Part, ServerPart, ServerSide, poll_pump};
 pub use record::{CallRecord, CallTimes, FailedAttempt};
-pub use response_buffer::{Moved, ResponseBuffer};
+pub use response_buffer::ResponseBuffer;
 pub use restart::{restart_pause, restarted};
 pub use runtime::{DataPlane, Remote, spawn_local, thread_index};
 #[cfg(feature = "simulation")]

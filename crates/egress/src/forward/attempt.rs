@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_net::{AcquireError, Call, ClientError, Endpoint, FailedAttempt, Gone};
+use keepwarm_net::{AcquireError, Call, ClientError, Endpoint, FailedAttempt, Gone, poll_pump};
 use keepwarm_policy::breaker::Outcome;
 use keepwarm_policy::retry::{Decision, Failure, FailureCause};
 use keepwarm_policy::stable_hash;
@@ -170,7 +170,7 @@ impl<'a> Forward<'a, '_> {
         let mut upstream_request =
             UpstreamRequest::new(self, attempt, call, Arc::clone(&entry.authority), index);
         upstream_request.begin();
-        let end = poll_fn(|cx| upstream_request.poll(cx)).await;
+        let end = poll_fn(|cx| poll_pump(&mut upstream_request, cx)).await;
         let UpstreamRequest { mut attempt, call, .. } = upstream_request;
         let (signals, failed) = self.judge(end, call);
         // The head of a response has said it already, if one came.

@@ -19,7 +19,8 @@ impl Conversation<'_, '_> {
     pub(super) fn keep_time(&mut self) {
         let deadlines = self.exchange.deadlines();
         let expects = self.expecting.is_some();
-        if self.complete || (self.client_is_slow && !expects) {
+        let waits_for_client = self.response.is_full() || self.starved;
+        if self.complete || (waits_for_client && !expects) {
             deadlines.set(Wait::Response, None);
         } else if !deadlines.is_set(Wait::Response)
             && !deadlines.passed(Wait::Response)

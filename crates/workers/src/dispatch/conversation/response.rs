@@ -1,44 +1,13 @@
 //! What the worker says, on its way to the client.
 
-use std::task::{Context, Poll};
-
-use keepwarm_net::{Exchange, Moved, Socket, SpoolError};
+use keepwarm_net::{Exchange, Socket};
 use keepwarm_wire::frame::{FromWorker, ResetCode, Response};
 
 use super::super::call::Item;
 use super::Conversation;
 
 impl Conversation<'_, '_> {
-    /// Takes what the worker has said, as long as there is room for it. What stands behind a 101 is the WebSocket's.
-    pub(super) fn poll_items(&mut self, cx: &mut Context<'_>) {
-        while !self.over && self.messages.is_none() && !self.exchange.over() && self.has_room(cx) {
-            match self.call.poll_item(cx) {
-                Poll::Ready(item) => self.handle_item(item),
-                Poll::Pending => return,
-            }
-        }
-        if !self.over && !self.exchange.over() {
-            self.call.wake_on_item(cx);
-        }
-    }
-
-    /// Room for one more part of the response.
-    fn has_room(&mut self, cx: &mut Context<'_>) -> bool {
-        let room = match self.response.poll_room(cx, self.exchange) {
-            Ok(room) => room,
-            Err(error) => {
-                self.lose_kept(&error);
-                return false;
-            }
-        };
-        if !room {
-            self.full = self.response.is_empty();
-            self.client_is_slow = true;
-        }
-        room
-    }
-
-    fn handle_item(&mut self, item: Item) {
+    pub(super) fn handle_item(&mut self, item: Item) {
         match item {
             Item::Frame(frame) => self.handle_frame(&frame),
             Item::Data { bytes, over } => self.handle_data(&bytes, over),
@@ -173,28 +142,11 @@ impl Conversation<'_, '_> {
         self.app.handle_response(&self.call.summary);
     }
 
-    fn log_wrong_length(&self) {
+    pub(super) fn log_wrong_length(&self) {
         if let Some(reason @ ("body_too_short" | "body_too_long")) = self.exchange.request().reason {
             tracing::error!(app = %self.app.name, id = %id(self.exchange), reason,
                 "the length of the response body differs from its Content-Length");
         }
-    }
-
-    /// Moves what is kept to the client's buffer. Ready: some was, or that was the end.
-    pub(super) fn poll_kept(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        match std::task::ready!(self.response.poll_move(cx, self.exchange)) {
-            Ok(Moved::Some) => {}
-            Ok(Moved::End) => self.log_wrong_length(),
-            Err(error) => self.lose_kept(&error),
-        }
-        Poll::Ready(())
-    }
-
-    /// A part of the response is gone: its client must not take the rest for the whole.
-    fn lose_kept(&mut self, error: &SpoolError) {
-        tracing::error!(app = %self.app.name, id = %id(self.exchange), %error, "response cut: the part that its client had not read is lost");
-        self.stop_waiting();
-        fail(self.exchange, 500, "spool_failed", "The server could not store the response.");
     }
 }
 

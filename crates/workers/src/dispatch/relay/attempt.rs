@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_net::{AcquireError, ClientError};
+use keepwarm_net::{AcquireError, ClientError, poll_pump};
 
 use super::super::conversation::body::BodySource;
 use super::super::link::Link;
@@ -40,7 +40,7 @@ impl<C: Dialect> Relay<'_, '_, C> {
                 }
                 let mut worker_request = WorkerRequest::new(self, slot, lease);
                 worker_request.begin();
-                poll_fn(|cx| worker_request.poll(cx)).await
+                poll_fn(|cx| poll_pump(&mut worker_request, cx)).await
             }
             Err(error) if let Some(server) = external => {
                 drop(slot);

@@ -12,7 +12,7 @@ impl<C: Dialect> WorkerRequest<'_, '_, '_, C> {
     /// The app's time stands still while it waits for its client.
     pub(super) fn keep_time(&self) {
         let deadlines = self.relay.exchange.deadlines();
-        if self.full || self.starved || self.complete || !self.relay.response.is_empty() {
+        if self.relay.response.is_full() || self.starved || self.complete {
             deadlines.set(Wait::Response, None);
         } else if !deadlines.is_set(Wait::Response) && !deadlines.passed(Wait::Response) {
             deadlines.set_after(Wait::Response, self.relay.request_timeout());

@@ -4,7 +4,7 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 
-use keepwarm_net::{Client, ClientError, Exchange, Http1, Io, Lease, Socket};
+use keepwarm_net::{Client, ClientError, Exchange, Http1, Io, Lease, Socket, poll_pump};
 
 use super::super::app::App;
 use super::super::call::Call;
@@ -27,7 +27,7 @@ pub(in crate::dispatch) async fn hold_hijacked(
     relay.source = BodySource::Frame(Vec::new());
     let mut worker_request = WorkerRequest::hijacked(&mut relay, Lease::alone(Client::new(Io::new(socket))));
     worker_request.begin();
-    poll_fn(|cx| worker_request.poll(cx)).await;
+    poll_fn(|cx| poll_pump(&mut worker_request, cx)).await;
 }
 
 /// Tells the worker, until it is dropped, when the time of the hijacked request is over.

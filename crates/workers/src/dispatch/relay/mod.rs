@@ -37,7 +37,7 @@ use std::time::Duration;
 use keepwarm_http1::{Fields, RequestBody};
 use keepwarm_net::{
     BodyError, Client, ClientError, Endpoint, Exchange, Http1, Need, Pool, PoolSettings, ResponseBuffer,
-    ResponsePart, Times, is_read_first, read_first,
+    ResponsePart, Times, is_read_first, read_first, respond_with_body_error,
 };
 use keepwarm_policy::ExpectSupport;
 use tokio::time::Instant;
@@ -157,7 +157,7 @@ pub(super) async fn hold<C: Dialect>(
         return;
     }
     if let Err(error) = relay.collect().await {
-        return relay.refuse_body(error);
+        return respond_with_body_error(relay.exchange, error);
     }
     while let Some(slot) = relay.wait_for_slot().await {
         match relay.attempt(slot).await {
@@ -304,16 +304,6 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
             (true, _) => Need::New,
             (false, true) => Need::Any,
             (false, false) => Need::Fresh,
-        }
-    }
-
-    fn refuse_body(&mut self, error: BodyError) {
-        match error.refusal() {
-            Some(refusal) if !self.exchange.responded() => {
-                self.fail(refusal.status, refusal.name, &refusal.detail);
-            }
-            Some(refusal) => self.exchange.abort(refusal.name),
-            None => self.exchange.abort("client_closed"),
         }
     }
 
