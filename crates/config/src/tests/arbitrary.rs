@@ -1,6 +1,7 @@
 //! No text, however broken, makes the crate panic.
 
 use super::golden::configurations;
+use super::keys::wrong_values;
 use super::world::{ROOT, World};
 use crate::load;
 
@@ -79,6 +80,7 @@ fn mutate(text: &str, others: &[(String, String)], random: &mut Random) -> Strin
 fn broken_files_are_reported_and_never_panic() {
     let mut all = configurations("good");
     all.extend(configurations("bad"));
+    all.extend(wrong_values().into_iter().map(|(info, text)| (info.path, text)));
     let seed = std::env::var("KEEPWARM_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| {
         let now = std::time::UNIX_EPOCH.elapsed().expect("after 1970");
         u64::from(now.subsec_nanos()) ^ now.as_secs()

@@ -1,9 +1,12 @@
-//! `tests/golden/good/NAME.toml` with the checked values in `NAME.txt`, `tests/golden/bad/NAME.toml` with the report.
+//! `tests/golden/good/NAME.toml` with the checked values in `NAME.txt`, `tests/golden/bad/NAME.toml` with the report, and
+//! `tests/golden/wrong/SECTION.txt` with the report for each key's example of a wrong value.
 //! `UPDATE_GOLDEN=1 cargo test -p keepwarm-config` writes what is there now; look at the difference before committing it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use super::keys::wrong_values;
 use super::world::{ROOT, World};
 use crate::load;
 
@@ -11,7 +14,7 @@ pub(super) fn folder(kind: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(kind)
 }
 
-pub(super) fn updating() -> bool {
+fn updating() -> bool {
     std::env::var("UPDATE_GOLDEN").is_ok_and(|value| value == "1")
 }
 
@@ -41,6 +44,35 @@ pub(super) fn compare(path: &Path, actual: &str, faults: &mut String) {
     if wanted != actual {
         let _ = write!(faults, "\n== {}\n-- wanted\n{wanted}\n-- is\n{actual}\n", path.display());
     }
+}
+
+/// Holds `actual`, texts with their names, against a file that has each after a line `# NAME`, or writes the file. A
+/// fault shows only the texts that differ.
+pub(super) fn compare_parts(path: &Path, actual: &[(String, String)], faults: &mut String) {
+    let text: String = actual.iter().map(|(name, text)| format!("# {name}\n{text}")).collect();
+    if updating() {
+        std::fs::write(path, text).expect("the golden file can be written");
+        return;
+    }
+    let file = std::fs::read_to_string(path).unwrap_or_default();
+    let wanted: BTreeMap<&str, &str> = parts_of(&file).filter_map(|part| part.split_once('\n')).collect();
+    let actual: BTreeMap<&str, &str> =
+        actual.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    for name in wanted.keys().chain(actual.keys()).collect::<BTreeSet<_>>() {
+        let (wanted, actual) = (wanted.get(name), actual.get(name));
+        if wanted != actual {
+            let [wanted, actual] = [wanted, actual].map(|text| text.map_or("(none)\n", |text| text));
+            let _ = write!(faults, "\n== {name} ({})\n-- wanted\n{wanted}-- is\n{actual}", path.display());
+        }
+    }
+}
+
+/// The parts of such a file, each with its name in the first line.
+fn parts_of(file: &str) -> impl Iterator<Item = &str> {
+    let starts = file.match_indices("# ").map(|(at, _)| at);
+    let mut starts: Vec<usize> = starts.filter(|&at| at == 0 || file.as_bytes()[at - 1] == b'\n').collect();
+    starts.push(file.len());
+    (1..starts.len()).map(move |end| &file[starts[end - 1] + 2..starts[end]])
 }
 
 #[test]
@@ -83,7 +115,8 @@ fn bad_files_get_these_reports() {
 
 #[test]
 fn coloured_reports_say_the_same() {
-    for (name, text) in configurations("bad") {
+    let wrong = wrong_values().into_iter().map(|(info, text)| (info.path, text));
+    for (name, text) in configurations("bad").into_iter().chain(wrong) {
         let report = load(&World::of(&text), ROOT).expect_err("a bad file");
         let mut coloured = report.coloured(true).to_string();
         assert!(coloured.contains("\x1b[1;31m"), "{name}");

@@ -1,8 +1,9 @@
 //! What the definition of a key promises, held against the parser.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::golden::{folder, updating};
+use super::golden::{compare_parts, folder};
 use super::world::{ROOT, World};
 use crate::explain::{all_keys, explain, is_repeated, variable};
 use crate::key::{Info, Preset, Reload};
@@ -152,29 +153,31 @@ fn push_upstream(text: &mut String, section: &str, key: &str, line: &str) {
     });
 }
 
+/// Every key with a configuration that sets it to its wrong value, in the order of the definition.
+pub(super) fn wrong_values() -> Vec<(Info, String)> {
+    served().into_iter().map(|info| (info.clone(), around(&info.path, info.wrong))).collect()
+}
+
 #[test]
-fn every_key_has_a_golden_wrong_value() {
-    let mut missing = Vec::new();
-    for info in served() {
-        let file = folder("bad").join(format!("{}.toml", info.path));
-        if updating() && !file.exists() {
-            std::fs::write(&file, around(&info.path, info.wrong)).expect("the golden file can be written");
-        }
-        let about = |report: crate::Report| {
-            report.problems().iter().any(|problem| problem.key.as_ref() == Some(&info.path))
-        };
-        let text = std::fs::read_to_string(&file).unwrap_or_default();
-        if !load(&World::of(&text), ROOT).is_err_and(about) {
-            missing.push(info.path);
-        }
+fn wrong_values_get_these_reports() {
+    let mut sections: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
+    for (info, text) in wrong_values() {
+        let section = info.path.rsplit_once('.').map_or("root", |(section, _)| section).to_owned();
+        let report = load(&World::of(&text), ROOT).expect_err(&text).to_string();
+        sections.entry(section).or_default().push((info.path, report));
     }
-    assert!(missing.is_empty(), "no golden file in bad/ has a wrong value for: {missing:#?}");
+    let mut faults = String::new();
+    for (section, reports) in &sections {
+        compare_parts(&folder("wrong").join(format!("{section}.txt")), reports, &mut faults);
+    }
+    assert!(faults.is_empty(), "{faults}");
+    let snapshots = std::fs::read_dir(folder("wrong")).expect("the golden folder").count();
+    assert_eq!(snapshots, sections.len(), "a snapshot of a section that does not exist");
 }
 
 #[test]
 fn every_example_of_a_wrong_value_is_refused() {
-    for info in served() {
-        let text = around(&info.path, info.wrong);
+    for (info, text) in wrong_values() {
         let report = load(&World::of(&text), ROOT).expect_err(&text);
         let about = report.problems().iter().all(|problem| problem.key.as_ref() == Some(&info.path));
         assert!(about, "{}\n{text}\n{report}", info.path);
