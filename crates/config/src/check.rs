@@ -11,6 +11,8 @@ use crate::sections::{ListenDraft, Root, RouteDraft, UpstreamDraft};
 mod addresses;
 mod names;
 
+use names::Known;
+
 /// The configuration, good only if `cx` has no problem afterwards. `file` is what to name when something is missing.
 pub(crate) fn finish(root: Root, table: &Table, file: Option<&str>, cx: &mut Checker<'_>) -> Config {
     let Root { server, admin, listens, apps, upstreams, rate_limits, .. } = root;
@@ -36,13 +38,6 @@ pub(crate) fn finish(root: Root, table: &Table, file: Option<&str>, cx: &mut Che
     config
 }
 
-/// The names of sections, each with its place.
-struct Known {
-    apps: Vec<(String, Span)>,
-    upstreams: Vec<(String, Span)>,
-    rate_limits: Vec<(String, Span)>,
-}
-
 /// A listener, or a door.
 fn check_something_listens(table: &Table, file: Option<&str>, cx: &mut Checker<'_>) {
     let upstreams = match table.entry("upstream").map(|entry| &entry.value.value) {
@@ -62,7 +57,7 @@ fn check_something_listens(table: &Table, file: Option<&str>, cx: &mut Checker<'
     if let Some(file) = file {
         problem = problem.at(Span::nowhere(file));
     }
-    cx.push(problem);
+    problem.report(cx);
 }
 
 fn settle(draft: ListenDraft, apps: &[App], known: &Known, cx: &mut Checker<'_>) -> Listen {
@@ -77,11 +72,11 @@ fn settle(draft: ListenDraft, apps: &[App], known: &Known, cx: &mut Checker<'_>)
                 ..Route::to(Action::App(app.name.clone()), body)
             }),
             _ => {
-                let problem = Problem::new(format!("`listen.{}` has no route", draft.name))
+                Problem::new(format!("`listen.{}` has no route", draft.name))
                     .key("listen.NAME.route")
                     .at(cx.texts.place(draft.span))
-                    .expected("at least one [[listen.NAME.route]], unless there is exactly one app");
-                cx.push(problem);
+                    .expected("at least one [[listen.NAME.route]], unless there is exactly one app")
+                    .report(cx);
             }
         }
     }
@@ -150,46 +145,30 @@ fn settle_route(draft: RouteDraft, body: Option<u64>, known: &Known, cx: &mut Ch
         _ => return None,
     };
     // A body for an upstream is passed on as it comes: nothing of it is held here, unless that is asked for.
-    let held = draft.buffer_request == Some(true);
+    let held = draft.route.buffer_request == Some(true);
     let body = body.filter(|_| held || !matches!(action, Action::Upstream(_)));
-    Some(Route {
-        hosts: draft.hosts,
-        path: draft.path,
-        methods: draft.methods,
-        action,
-        strip_prefix: draft.strip_prefix.unwrap_or(false),
-        max_body: draft.max_body.unwrap_or(body),
-        buffer_request: draft.buffer_request,
-        buffer_response: draft.buffer_response,
-        early_hints: draft.early_hints,
-        any_header_names: draft.any_header_names,
-        via: draft.via,
-        headers: draft.headers,
-        allow: draft.allow,
-        deny: draft.deny,
-        abort_on_half_close: draft.abort_on_half_close,
-        try_files: draft.try_files,
-        send_files: draft.send_files,
-        rate_limit,
-    })
+    let max_body = draft.max_body.unwrap_or(body);
+    Some(Route { action, max_body, rate_limit, ..draft.route })
 }
 
 /// A route behind one that takes all it could take.
 fn warn_of_unreachable(listen: &ListenDraft, cx: &mut Checker<'_>) {
     for (index, route) in listen.routes.iter().enumerate() {
-        let Some(first) = listen.routes.iter().take(index).find(|first| takes_all_of(first, route)) else {
+        let Some(first) =
+            listen.routes.iter().take(index).find(|first| takes_all_of(&first.route, &route.route))
+        else {
             continue;
         };
-        let problem = Problem::new(format!("`{}` is never reached", route.name))
+        Problem::new(format!("`{}` is never reached", route.name))
             .key("listen.NAME.route")
             .at(cx.texts.place(route.span))
             .related(cx.texts.place(first.span), "this route matches all its requests")
-            .help("the first route that matches serves a request: put the narrower route first");
-        cx.warn(problem);
+            .help("the first route that matches serves a request: put the narrower route first")
+            .warn(cx);
     }
 }
 
-fn takes_all_of(first: &RouteDraft, later: &RouteDraft) -> bool {
+fn takes_all_of(first: &Route, later: &Route) -> bool {
     let hosts = first.hosts.is_empty()
         || (!later.hosts.is_empty() && later.hosts.iter().all(|host| first.hosts.contains(host)));
     let methods = first.methods.is_empty()

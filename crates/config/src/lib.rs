@@ -11,6 +11,7 @@
 
 mod check;
 mod checker;
+mod description;
 mod explain;
 mod json;
 mod key;

@@ -9,7 +9,7 @@ use crate::key::Shape;
 use crate::model::{Config, Server};
 use crate::raw::{Span, Table, Values, apply_overrides, expand, merge, parse_file};
 use crate::report::{Problem, Report, Warning};
-use crate::sections::{INCLUDE, ROOT, Root};
+use crate::sections::{INCLUDE, ROOT, Root, all_keys};
 use crate::sources::Sources;
 
 /// Reads and checks the configuration whose main file is `root`.
@@ -23,7 +23,7 @@ use crate::sources::Sources;
 pub fn load(sources: &dyn Sources, root: &str) -> Result<(Config, Vec<Warning>), Report> {
     let base =
         root.rsplit_once('/').map_or("", |(directory, _)| if directory.is_empty() { "/" } else { directory });
-    let mut cx = Checker::new(sources, base.to_owned());
+    let mut cx = Checker::new(sources, base.to_owned(), all_keys);
     let Some(mut file) = read(root, None, &mut cx) else {
         return Err(report(cx));
     };
@@ -84,16 +84,15 @@ fn read(path: &str, named_at: Option<Span>, cx: &mut Checker<'_>) -> Option<File
         Ok(bytes) => bytes,
         Err(error) => {
             let problem = Problem::new(format!("`{path}` cannot be read: {error}"));
-            let problem = match named_at {
+            return match named_at {
                 Some(span) => problem.at(cx.texts.place(span)).key("include").expected(
                     "a file this user can read; its path is relative to the directory of the main file",
                 ),
                 None => problem
                     .at(Span::nowhere(path))
                     .help("name the file with --config FILE; `keepwarm run TARGET` needs none"),
-            };
-            cx.push(problem);
-            return None;
+            }
+            .reject(cx);
         }
     };
     let text = match String::from_utf8(bytes) {
@@ -103,10 +102,10 @@ fn read(path: &str, named_at: Option<Span>, cx: &mut Checker<'_>) -> Option<File
             let bytes = error.into_bytes();
             let source = cx.texts.add_file(path, String::from_utf8_lossy(&bytes).into_owned());
             let span = Span { source, start: good, end: good + 1 };
-            let problem = Problem::new("TOML syntax error: bytes that are not UTF-8")
+            Problem::new("TOML syntax error: bytes that are not UTF-8")
                 .at(cx.texts.place(span))
-                .expected("text in UTF-8");
-            cx.push(problem);
+                .expected("text in UTF-8")
+                .report(cx);
             return Some(File { table: Table::default(), whole: false });
         }
     };
@@ -123,7 +122,7 @@ fn read(path: &str, named_at: Option<Span>, cx: &mut Checker<'_>) -> Option<File
 
 /// The files an `include` names, in the order they are to be read, each with the place that named it.
 fn included(directive: &crate::raw::Directive, root: &str, cx: &mut Checker<'_>) -> Vec<(String, Span)> {
-    let Some(key) = ROOT.keys.iter().find(|key| key.name == "include") else { return Vec::new() };
+    let Some(key) = ROOT.key("include") else { return Vec::new() };
     cx.enter("include", "include", key.value.describe(), key.right);
     let mut paths = Vec::new();
     // Reading the whole list first reports every item that is no string.
@@ -142,8 +141,7 @@ fn included(directive: &crate::raw::Directive, root: &str, cx: &mut Checker<'_>)
                     paths.extend(found.into_iter().map(|path| (path, item.span)));
                 }
                 Err(error) => {
-                    let problem = cx.wrong(item.span, &format!("cannot be listed: {error} ({pattern})"));
-                    cx.push(problem);
+                    cx.wrong(item.span, &format!("cannot be listed: {error} ({pattern})")).report(cx);
                 }
             }
         }
@@ -154,12 +152,12 @@ fn included(directive: &crate::raw::Directive, root: &str, cx: &mut Checker<'_>)
 
 fn refuse_nested(table: &Table, cx: &mut Checker<'_>) {
     if let Some(entry) = table.entry("include") {
-        let problem = Problem::new("an included file includes another file")
+        Problem::new("an included file includes another file")
             .key("include")
             .at(cx.texts.place(entry.key_span))
             .expected("`include` in the main file only")
-            .help("put the file into the main file's `include`");
-        cx.push(problem);
+            .help("put the file into the main file's `include`")
+            .report(cx);
     }
 }
 

@@ -133,6 +133,13 @@ impl Problem {
         self
     }
 
+    pub(crate) fn maybe_help(self, help: Option<impl Into<String>>) -> Problem {
+        match help {
+            Some(help) => self.help(help),
+            None => self,
+        }
+    }
+
     pub(crate) fn related(mut self, place: Place, what: impl Into<String>) -> Problem {
         self.related.push((place, what.into()));
         self

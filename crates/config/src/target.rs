@@ -5,6 +5,7 @@ use crate::load::{report, settle};
 use crate::model::{AppKind, Config};
 use crate::raw::{Directive, Entry, Span, Table, Value};
 use crate::report::{Problem, Report, Warning};
+use crate::sections::all_keys;
 use crate::sources::Sources;
 
 /// The command line of `keepwarm run`, as it was typed.
@@ -29,11 +30,11 @@ impl Config {
     /// # Errors
     /// As [`crate::load()`], with `command line` as the place.
     pub fn for_target(sources: &dyn Sources, target: &Target) -> Result<(Config, Vec<Warning>), Report> {
-        let mut cx = Checker::new(sources, String::new());
+        let mut cx = Checker::new(sources, String::new(), all_keys);
         if target.entry.is_empty() && target.command.is_empty() {
-            let problem = Problem::new("there is nothing to run")
-                .expected("a target, for example `keepwarm run shop.wsgi:application`, or --config FILE");
-            cx.push(problem);
+            Problem::new("there is nothing to run")
+                .expected("a target, for example `keepwarm run shop.wsgi:application`, or --config FILE")
+                .report(&mut cx);
             return Err(report(cx));
         }
         let name = app_name(target);

@@ -39,12 +39,12 @@ pub(super) fn check(
             continue;
         };
         let shared = if *bind == earlier.bind { "is the address of" } else { "overlaps with an address of" };
-        let problem = Problem::new(format!("`{bind}` of `{who}` {shared} `{}`", earlier.who))
+        Problem::new(format!("`{bind}` of `{who}` {shared} `{}`", earlier.who))
             .key(*key)
             .at(cx.texts.place(*span))
             .related(cx.texts.place(earlier.span), format!("`{}`", earlier.bind))
-            .expected("a different address for each listener and each door");
-        cx.push(problem);
+            .expected("a different address for each listener and each door")
+            .report(cx);
     }
 }
 

@@ -1,12 +1,18 @@
 //! Names that one section has of another.
 
-use super::Known;
 use crate::checker::Checker;
 use crate::model::{Action, Config, Route};
-use crate::nearest::{nearest, or_list};
+use crate::nearest::{or_list, suggestion};
 use crate::raw::Span;
 use crate::report::Problem;
 use crate::sections::UpstreamDraft;
+
+/// The names of sections, each with its place.
+pub(super) struct Known {
+    pub(super) apps: Vec<(String, Span)>,
+    pub(super) upstreams: Vec<(String, Span)>,
+    pub(super) rate_limits: Vec<(String, Span)>,
+}
 
 /// Whether there is a section `[what.name]`. `key` is the one that names it, in this file and as it is documented.
 pub(super) fn check(
@@ -22,20 +28,17 @@ pub(super) fn check(
         return;
     }
     let names: Vec<&str> = known.iter().map(|(name, _)| name.as_str()).collect();
-    let near = nearest(name, names.iter().copied());
     let article = if what.starts_with(['a', 'u']) { "an" } else { "a" };
     let expected = match names.is_empty() {
         true => format!("{article} [{what}.NAME] section; there is none"),
         false => format!("the name of {article} [{what}.NAME]: {}", or_list(&names)),
     };
-    let mut problem = Problem::new(format!("`{key}` is `{name}`, but there is no `[{what}.{name}]`"))
+    Problem::new(format!("`{key}` is `{name}`, but there is no `[{what}.{name}]`"))
         .key(doc)
         .at(cx.texts.place(span))
-        .expected(expected);
-    if !near.is_empty() {
-        problem = problem.help(format!("did you mean {}?", or_list(&near)));
-    }
-    cx.push(problem);
+        .expected(expected)
+        .maybe_help(suggestion(name, names))
+        .report(cx);
 }
 
 /// Two upstreams whose variables have one name: workers could be told of one of them only.
@@ -47,14 +50,12 @@ pub(super) fn check_variables(upstreams: &[UpstreamDraft], cx: &mut Checker<'_>)
             continue;
         };
         let (name, other) = (&draft.upstream.name, &earlier.upstream.name);
-        let problem = Problem::new(format!(
-            "`upstream.{name}` and `upstream.{other}` have the same variable, {variable}"
-        ))
-        .key("upstream")
-        .at(cx.texts.place(draft.span))
-        .related(cx.texts.place(earlier.span), "the other one")
-        .expected("names that differ in more than case, `-` and `_`");
-        cx.push(problem);
+        Problem::new(format!("`upstream.{name}` and `upstream.{other}` have the same variable, {variable}"))
+            .key("upstream")
+            .at(cx.texts.place(draft.span))
+            .related(cx.texts.place(earlier.span), "the other one")
+            .expected("names that differ in more than case, `-` and `_`")
+            .report(cx);
     }
 }
 
@@ -90,6 +91,5 @@ pub(super) fn warn_of_unused(config: &Config, known: &Known, cx: &mut Checker<'_
 }
 
 fn warn(key: &'static str, span: Span, message: String, help: String, cx: &mut Checker<'_>) {
-    let problem = Problem::new(message).key(key).at(cx.texts.place(span)).help(help);
-    cx.warn(problem);
+    Problem::new(message).key(key).at(cx.texts.place(span)).help(help).warn(cx);
 }

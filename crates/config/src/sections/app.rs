@@ -114,27 +114,22 @@ impl AppDraft {
                 false => format!("as `{}`", account.name),
             };
             let message = format!("cannot run the workers of `{name}` {whom}: this requires root");
-            let problem = cx
-                .problem(span.unwrap_or(self.span), message)
+            cx.problem(span.unwrap_or(self.span), message)
                 .expected("no `user` and no `group`, or those that Keepwarm itself runs as")
-                .help("start Keepwarm as root; it then runs the workers as the configured user");
-            cx.push(problem);
+                .help("start Keepwarm as root; it then runs the workers as the configured user")
+                .report(cx);
             return;
         }
         let directory = self.app.directory.to_string_lossy().into_owned();
         if !cx.sources.may_enter(&directory, &account) {
             let at = table.entry("directory").map(|entry| entry.value.span).or(span).unwrap_or(self.span);
-            let problem = cx
-                .problem(
-                    at,
-                    format!(
-                        "the user `{}` of `{name}` cannot enter its directory ({directory})",
-                        account.name
-                    ),
-                )
-                .expected("a directory that this user can enter, like all directories above it")
-                .help("to give that user access, use `chmod o+x` or a group of that user");
-            cx.push(problem);
+            cx.problem(
+                at,
+                format!("the user `{}` of `{name}` cannot enter its directory ({directory})", account.name),
+            )
+            .expected("a directory that this user can enter, like all directories above it")
+            .help("to give that user access, use `chmod o+x` or a group of that user")
+            .report(cx);
         }
         self.app.run_as = Some(account);
     }
@@ -143,18 +138,15 @@ impl AppDraft {
         let name = cx.name();
         match (table.entry("entry"), table.entry("command")) {
             (None, None) => {
-                let problem = cx
-                    .problem(self.span, format!("`{name}` has neither `entry` nor `command`"))
-                    .expected("`entry`, for example entry = \"shop.wsgi:application\"");
-                cx.push(problem);
+                cx.problem(self.span, format!("`{name}` has neither `entry` nor `command`"))
+                    .expected("`entry`, for example entry = \"shop.wsgi:application\"")
+                    .report(cx);
             }
             (Some(entry), Some(command)) => {
-                let problem = cx
-                    .problem(command.key_span, format!("`{name}` has both `entry` and `command`"))
-                    .related(cx.texts.place(entry.key_span), "the other one")
+                cx.both(entry, command)
                     .expected("one of the two")
-                    .help("with `entry` alone, Keepwarm starts the language's interpreter");
-                cx.push(problem);
+                    .help("with `entry` alone, Keepwarm starts the language's interpreter")
+                    .report(cx);
             }
             (Some(_), None) | (None, Some(_)) => {}
         }
@@ -162,19 +154,12 @@ impl AppDraft {
         self.check_script(table, cx);
         for key in ["interpreter", "options", "preload", "puma_config", "loop", "lifespan"] {
             if let (Some(entry), Some(command)) = (table.entry(key), table.entry("command")) {
-                let problem = cx
-                    .problem(entry.key_span, format!("`{name}` has both `command` and `{key}`"))
-                    .related(cx.texts.place(command.key_span), "the other one")
-                    .help(match key {
-                        "puma_config" => {
-                            "a `command` starts its own server, which reads its own configuration".to_owned()
-                        }
-                        "preload" => {
-                            "`preload` needs an `entry`, because Keepwarm's adapter loads the app".to_owned()
-                        }
-                        _ => format!("a `command` is the whole command line: put the {key} there"),
-                    });
-                cx.push(problem);
+                let help = match key {
+                    "puma_config" => "a `command` starts its own server, which reads its own configuration",
+                    "preload" => "`preload` needs an `entry`, because Keepwarm's adapter loads the app",
+                    _ => &format!("a `command` is the whole command line: put the {key} there"),
+                };
+                cx.both(command, entry).help(help).report(cx);
             }
         }
     }
@@ -191,16 +176,14 @@ impl AppDraft {
                 true => format!("command = [\"java\", \"-jar\", \"{entry}\"]"),
                 false => format!("command = [\"node\", \"{entry}\"]"),
             };
-            let problem = cx.problem(*span, message).expected(format!("`command`, for example {example}"));
-            cx.push(problem);
+            cx.problem(*span, message).expected(format!("`command`, for example {example}")).report(cx);
         }
         if let (Some(health), false) = (table.entry("health"), is_server) {
             let message = format!("`{name}` has `health`, but is not a server (kind \"http\")");
-            let problem = cx
-                .problem(health.key_span, message)
+            cx.problem(health.key_span, message)
                 .expected("`health` with kind \"http\" only")
-                .help("workers of other kinds are checked over the worker wire, without a request");
-            cx.push(problem);
+                .help("workers of other kinds are checked over the worker wire, without a request")
+                .report(cx);
         }
     }
 
@@ -214,11 +197,10 @@ impl AppDraft {
             return;
         }
         let name = cx.name();
-        let problem = cx
-            .problem(hard.key_span, format!("`{name}.kill_memory` is not above `{name}.max_memory`"))
+        cx.problem(hard.key_span, format!("`{name}.kill_memory` is not above `{name}.max_memory`"))
             .related(cx.texts.place(soft.key_span), "the other one")
-            .expected("more than `max_memory`: a worker is replaced first, and killed if that is too late");
-        cx.push(problem);
+            .expected("more than `max_memory`: a worker is replaced first, and killed if that is too late")
+            .report(cx);
     }
 
     /// A kind serves several requests at once in one way or the other.
@@ -229,21 +211,15 @@ impl AppDraft {
         for (key, fits, other) in [("threads", threaded, "concurrency"), ("concurrency", many, "threads")] {
             let Some(entry) = table.entry(key).filter(|_| !fits) else { continue };
             let message = format!("`{key}` does not apply to an app of kind \"{word}\"");
-            let problem = cx.problem(entry.key_span, message);
-            cx.push(match (threaded, many) {
-                (false, false) => {
-                    problem.help("each of its workers serves one request at a time: set `workers`")
-                }
-                _ => problem
-                    .help(format!("use `{other}` for the number of requests that one worker takes at once")),
-            });
+            let help = match (threaded, many) {
+                (false, false) => "each of its workers serves one request at a time: set `workers`",
+                _ => &format!("use `{other}` for the number of requests that one worker takes at once"),
+            };
+            cx.problem(entry.key_span, message).help(help).report(cx);
         }
         if let (Some(entry), Some(command)) = (table.entry("threads"), table.entry("command")) {
-            let problem = cx
-                .problem(entry.key_span, format!("`{}` has both `command` and `threads`", cx.name()))
-                .related(cx.texts.place(command.key_span), "the other one")
-                .help("a `command` is the whole command line: put `--threads` there");
-            cx.push(problem);
+            let help = "a `command` is the whole command line: put `--threads` there";
+            cx.both(command, entry).help(help).report(cx);
         }
     }
 
@@ -253,8 +229,8 @@ impl AppDraft {
         for key in ["loop", "lifespan"] {
             let Some(entry) = table.entry(key).filter(|_| table.entry("command").is_none()) else { continue };
             let message = format!("`{key}` does not apply to an app of kind \"{}\"", kind.word());
-            let problem = cx.problem(entry.key_span, message);
-            cx.push(problem.help(format!("leave it out: `{key}` is for ASGI apps")));
+            let help = format!("leave it out: `{key}` is for ASGI apps");
+            cx.problem(entry.key_span, message).help(help).report(cx);
         }
     }
 
@@ -264,8 +240,8 @@ impl AppDraft {
         let Some(entry) = table.entry("preload").filter(|_| php && self.app.preload) else { return };
         let word = self.app.kind.map_or("", AppKind::word);
         let message = format!("`preload` does not apply to an app of kind \"{word}\"");
-        let problem = cx.problem(entry.key_span, message);
-        cx.push(problem.help("leave it out: each worker loads the app by itself, before it is ready"));
+        let help = "leave it out: each worker loads the app by itself, before it is ready";
+        cx.problem(entry.key_span, message).help(help).report(cx);
     }
 
     fn check_puma(&self, table: &Table, cx: &mut Checker<'_>) {
@@ -273,8 +249,7 @@ impl AppDraft {
             return;
         };
         let message = format!("`{}` has a `puma_config`, but is not a Ruby app", cx.name());
-        let problem = cx.problem(entry.key_span, message).expected("`puma_config` with kind \"rack\" only");
-        cx.push(problem);
+        cx.problem(entry.key_span, message).expected("`puma_config` with kind \"rack\" only").report(cx);
     }
 
     /// Others have no such folder, and nothing that hides it.
@@ -282,8 +257,8 @@ impl AppDraft {
         let php = matches!(self.app.kind, Some(AppKind::Php | AppKind::FastCgi));
         let Some(entry) = table.entry("serve_vendor").filter(|_| !php) else { return };
         let message = format!("`{}` has `serve_vendor`, but is not a PHP app", cx.name());
-        let problem = cx.problem(entry.key_span, message);
-        cx.push(problem.expected("`serve_vendor` with kind \"php\" or \"fastcgi\" only"));
+        let expected = "`serve_vendor` with kind \"php\" or \"fastcgi\" only";
+        cx.problem(entry.key_span, message).expected(expected).report(cx);
     }
 
     /// What runs already is not ours to start, to limit or to replace.
@@ -291,11 +266,10 @@ impl AppDraft {
         let Some(address) = table.entry("address") else { return };
         let name = cx.name();
         if self.app.kind != Some(AppKind::FastCgi) {
-            let problem = cx
-                .problem(address.key_span, format!("`{name}` has an `address`, but is not classic PHP"))
+            cx.problem(address.key_span, format!("`{name}` has an `address`, but is not classic PHP"))
                 .expected("`address` with kind \"fastcgi\" only")
-                .help("an HTTP server that is already running is not an app, but an upstream");
-            cx.push(problem);
+                .help("an HTTP server that is already running is not an app, but an upstream")
+                .report(cx);
         }
         const OURS: [&str; 17] = [
             "interpreter",
@@ -317,23 +291,16 @@ impl AppDraft {
             "watch",
         ];
         for entry in OURS.iter().filter_map(|key| table.entry(key)) {
-            let message = format!("`{name}` has both `address` and `{}`", entry.key);
-            let problem = cx
-                .problem(entry.key_span, message)
-                .related(cx.texts.place(address.key_span), "the other one")
-                .help(
-                    "Keepwarm does not start the server at this address: set this in the server's own configuration",
-                );
-            cx.push(problem);
+            let help = "Keepwarm does not start the server at this address: set this in the server's own configuration";
+            cx.both(address, entry).help(help).report(cx);
         }
         if let (Some(workers), Workers::Scaled { .. }) = (table.entry("workers"), self.app.workers) {
-            let problem = cx
-                .problem(
-                    workers.key_span,
-                    format!("`{name}` has an `address`, but `workers` that follow the load"),
-                )
-                .expected("a number: how many requests the server gets at once");
-            cx.push(problem);
+            cx.problem(
+                workers.key_span,
+                format!("`{name}` has an `address`, but `workers` that follow the load"),
+            )
+            .expected("a number: how many requests the server gets at once")
+            .report(cx);
         }
     }
 
@@ -344,11 +311,12 @@ impl AppDraft {
         }
         let name = cx.name();
         if let Some(command) = table.entry("command") {
-            let problem = cx
-                .problem(command.key_span, format!("`{name}` is classic PHP (kind \"fastcgi\"), but has a `command`"))
+            let message = format!("`{name}` is classic PHP (kind \"fastcgi\"), but has a `command`");
+            let help = "set `interpreter` to the server that runs its scripts: \"php-cgi\", or the path of a php-fpm";
+            cx.problem(command.key_span, message)
                 .expected("`entry`, for example entry = \"public/index.php\"")
-                .help("set `interpreter` to the server that runs its scripts: \"php-cgi\", or the path of a php-fpm");
-            cx.push(problem);
+                .help(help)
+                .report(cx);
         }
         let Some((entry, span)) = &self.entry else { return };
         let path = self.app.directory.join(entry).to_string_lossy().into_owned();
@@ -358,11 +326,11 @@ impl AppDraft {
             (_, true) => format!("does not exist ({path})"),
             (_, false) => "is not a PHP file".to_owned(),
         };
-        let problem = cx
+        cx
             .problem(*span, format!("`{name}.entry` {fault}"))
             .expected("the PHP file that serves every request for which there is no file, in the directory of the site")
-            .help("the path is relative to the app's `directory`");
-        cx.push(problem);
+            .help("the path is relative to the app's `directory`")
+.report(cx);
     }
 }
 

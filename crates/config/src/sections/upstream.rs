@@ -116,13 +116,12 @@ impl UpstreamDraft {
             .find(|endpoint| endpoint.origin.as_ref().is_some_and(|origin| origin.host != first));
         let Some(other) = other else { return Some(first) };
         let name = cx.name();
-        let problem = cx
+        cx
             .problem(other.span, format!("the endpoints of `{name}` have different hosts, but no `server_name` says which one their certificates are for"))
             .key("upstream.NAME.server_name")
             .expected("`server_name` (or `host`) next to `endpoints`, or one host for all of them")
-            .help(format!("server_name = \"{first}\", if that is the name in all their certificates"));
-        cx.push(problem);
-        None
+            .help(format!("server_name = \"{first}\", if that is the name in all their certificates"))
+.reject(cx)
     }
 
     fn origins(&self) -> impl Iterator<Item = &Origin> {

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::checker::Checker;
+use crate::description::{Describe, Description};
 use crate::json::Json;
-use crate::key::{Describe, Shape};
+use crate::key::Shape;
 use crate::raw::{Directive, Span, Value};
 
 use super::path::path_text;
@@ -13,16 +14,8 @@ use super::path::path_text;
 pub(crate) struct EntryPoint;
 
 impl Describe for EntryPoint {
-    fn expected(&self) -> String {
-        "\"package.module:name\" or the path of a file".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "string".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::of_type("string")
+    fn description(&self) -> Description {
+        Description::new("\"package.module:name\" or the path of a file", "string", Json::of_type("string"))
     }
 }
 
@@ -45,8 +38,7 @@ impl Shape for EntryPoint {
         } else {
             return Some((entry.to_owned(), directive.span));
         };
-        cx.push(problem);
-        None
+        problem.reject(cx)
     }
 }
 
@@ -54,16 +46,8 @@ impl Shape for EntryPoint {
 pub(crate) struct LocalPath;
 
 impl Describe for LocalPath {
-    fn expected(&self) -> String {
-        "a path that begins with `/`".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "URL path".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::pattern("^/[!-~]*$")
+    fn description(&self) -> Description {
+        Description::new("a path that begins with `/`", "URL path", Json::pattern("^/[!-~]*$"))
     }
 }
 
@@ -77,12 +61,11 @@ impl Shape for LocalPath {
             return Some(path.to_owned());
         }
         let quoted = cx.quote(text);
-        let mut problem = cx.wrong(directive.span, &format!("is {quoted}"));
-        if !path.starts_with('/') && !text.secret && path.bytes().all(|byte| byte.is_ascii_graphic()) {
-            problem = problem.help(format!("write \"/{path}\""));
-        }
-        cx.push(problem);
-        None
+        let lacks_slash =
+            !path.starts_with('/') && !text.secret && path.bytes().all(|byte| byte.is_ascii_graphic());
+        cx.wrong(directive.span, &format!("is {quoted}"))
+            .maybe_help(lacks_slash.then(|| format!("write \"/{path}\"")))
+            .reject(cx)
     }
 }
 
@@ -90,16 +73,12 @@ impl Shape for LocalPath {
 pub(crate) struct EnvTable;
 
 impl Describe for EnvTable {
-    fn expected(&self) -> String {
-        "a table of variables with strings as values".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "table of strings".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::object([("type", Json::text("object")), ("additionalProperties", Json::of_type("string"))])
+    fn description(&self) -> Description {
+        Description::new(
+            "a table of variables with strings as values",
+            "table of strings",
+            Json::object([("type", Json::text("object")), ("additionalProperties", Json::of_type("string"))]),
+        )
     }
 }
 
@@ -112,8 +91,7 @@ impl Shape for EnvTable {
         let mut whole = true;
         for entry in &table.entries {
             if let Some(fault) = variable_fault(&entry.key) {
-                let problem = cx.wrong(entry.key_span, &format!("sets `{}`, {fault}", entry.key));
-                cx.push(problem);
+                cx.wrong(entry.key_span, &format!("sets `{}`, {fault}", entry.key)).report(cx);
                 whole = false;
                 continue;
             }
@@ -126,12 +104,12 @@ impl Shape for EnvTable {
                 _ => {
                     let nul = matches!(value.value, Value::Text(_));
                     let what = if nul { "a string with a NUL byte" } else { value.type_name() };
-                    let mut problem = cx.wrong(value.span, &format!("sets `{}` to {what}", entry.key));
-                    if matches!(value.value, Value::Integer(_) | Value::Flag(_) | Value::Float) {
-                        let written = cx.texts.slice(value.span);
-                        problem = problem.help(format!("write it in quotes: \"{written}\""));
-                    }
-                    cx.push(problem);
+                    let lacks_quotes =
+                        matches!(value.value, Value::Integer(_) | Value::Flag(_) | Value::Float);
+                    let help = || format!("write it in quotes: \"{}\"", cx.texts.slice(value.span));
+                    cx.wrong(value.span, &format!("sets `{}` to {what}", entry.key))
+                        .maybe_help(lacks_quotes.then(help))
+                        .report(cx);
                     whole = false;
                 }
             }
@@ -154,16 +132,8 @@ fn variable_fault(name: &str) -> Option<&'static str> {
 pub(crate) struct EnvFile;
 
 impl Describe for EnvFile {
-    fn expected(&self) -> String {
-        "the path of a file with NAME=value lines".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "path".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::of_type("string")
+    fn description(&self) -> Description {
+        Description::new("the path of a file with NAME=value lines", "path", Json::of_type("string"))
     }
 }
 
@@ -179,9 +149,7 @@ impl Shape for EnvFile {
                     Err(error) => error.to_string(),
                     _ => "it is not UTF-8".to_owned(),
                 };
-                let problem = cx.wrong(directive.span, &format!("cannot be read: {why} ({path})"));
-                cx.push(problem);
-                return None;
+                return cx.wrong(directive.span, &format!("cannot be read: {why} ({path})")).reject(cx);
             }
         };
         let source = cx.texts.add_secrets(&path, text.clone());
@@ -196,10 +164,9 @@ impl Shape for EnvFile {
                 Ok(None) => {}
                 Err(fault) => {
                     // The line may hold a secret: its number must do.
-                    let problem = cx
-                        .wrong(span, &format!("has a line that {fault}"))
-                        .related(cx.texts.place(directive.span), "the file is configured here");
-                    cx.push(problem);
+                    cx.wrong(span, &format!("has a line that {fault}"))
+                        .related(cx.texts.place(directive.span), "the file is configured here")
+                        .report(cx);
                     whole = false;
                 }
             }

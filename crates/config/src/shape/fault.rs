@@ -4,9 +4,10 @@ use crate::checker::Checker;
 use crate::raw::{Directive, Text};
 
 /// What is wrong with a string, and what to write.
+#[derive(Debug)]
 pub(crate) struct Fault {
-    what: String,
-    help: Option<String>,
+    pub(super) what: String,
+    pub(super) help: Option<String>,
 }
 
 impl Fault {
@@ -19,9 +20,12 @@ impl Fault {
         Fault { what: format!("is `{text}`: {}", self.what), ..self }
     }
 
-    pub(crate) fn help(mut self, help: impl Into<String>) -> Fault {
-        self.help = Some(help.into());
-        self
+    pub(crate) fn help(self, help: impl Into<String>) -> Fault {
+        Fault { help: Some(help.into()), ..self }
+    }
+
+    pub(crate) fn maybe_help(self, help: Option<String>) -> Fault {
+        Fault { help, ..self }
     }
 }
 
@@ -41,33 +45,7 @@ pub(crate) fn settle<V>(
     } else if text.secret {
         cx.wrong(at.span, "has an invalid value")
     } else {
-        let problem = cx.wrong(at.span, &fault.what);
-        match fault.help {
-            Some(help) => problem.help(help),
-            None => problem,
-        }
+        cx.wrong(at.span, &fault.what).maybe_help(fault.help)
     };
-    cx.push(problem);
-    None
-}
-
-/// One string, or a list of at least one. `empty` is what to do in place of an empty list.
-pub(crate) fn each<V>(
-    directive: &Directive,
-    cx: &mut Checker<'_>,
-    empty: &str,
-    read: fn(&str) -> Result<V, Fault>,
-) -> Option<Vec<V>> {
-    let items = cx.items(directive);
-    if items.is_empty() {
-        let problem = cx.wrong(directive.span, "is an empty list").help(empty);
-        cx.push(problem);
-        return None;
-    }
-    let mut values = Vec::with_capacity(items.len());
-    for item in items.iter() {
-        let value = cx.text(item).and_then(|text| settle(read(&text.text), text, item, cx));
-        values.push(value);
-    }
-    values.into_iter().collect()
+    problem.reject(cx)
 }

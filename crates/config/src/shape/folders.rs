@@ -2,26 +2,23 @@
 
 use std::path::PathBuf;
 
-use super::Directory;
+use super::ExistingPath;
 use crate::checker::Checker;
+use crate::description::{Describe, Description};
 use crate::json::Json;
-use crate::key::{Describe, Shape};
+use crate::key::Shape;
 use crate::raw::Directive;
 
 /// A table of path prefixes, each with a directory.
 pub(crate) struct Folders;
 
 impl Describe for Folders {
-    fn expected(&self) -> String {
-        "a table of path prefixes such as \"/protected/\", each with a directory that exists".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "table of paths".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::object([("type", Json::text("object")), ("additionalProperties", Json::of_type("string"))])
+    fn description(&self) -> Description {
+        Description::new(
+            "a table of path prefixes such as \"/protected/\", each with a directory that exists",
+            "table of paths",
+            Json::object([("type", Json::text("object")), ("additionalProperties", Json::of_type("string"))]),
+        )
     }
 }
 
@@ -34,11 +31,10 @@ impl Shape for Folders {
         for entry in &table.entries {
             if !(entry.key.starts_with('/') && entry.key.ends_with('/')) {
                 let what = format!("contains `{}`, which does not begin and end with a slash", entry.key);
-                let problem = cx.wrong(entry.key_span, &what);
-                cx.push(problem);
+                cx.wrong(entry.key_span, &what).report(cx);
                 continue;
             }
-            if let Some(folder) = Directory.read(&entry.value, cx) {
+            if let Some(folder) = ExistingPath::Directory.read(&entry.value, cx) {
                 folders.push((entry.key.clone(), folder));
             }
         }

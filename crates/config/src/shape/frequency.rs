@@ -9,8 +9,8 @@ use super::parsed::Parsed;
 pub(crate) const FREQUENCY: Parsed<(u32, Duration)> = Parsed {
     expected: "requests per second, minute or hour, such as \"100/s\", \"6000/m\" or \"10/h\"",
     type_name: "requests per time",
-    pattern: "^[0-9_]+/(s|m|h)$",
-    bare: |number| Some(format!("{number}/s")),
+    pattern: Some("^[0-9_]+/(s|m|h)$"),
+    bare: Some(|number| format!("{number}/s")),
     read: frequency,
 };
 

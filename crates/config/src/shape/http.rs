@@ -2,46 +2,44 @@
 
 use std::net::Ipv6Addr;
 
-use super::fault::{Fault, each, settle};
-use crate::checker::Checker;
-use crate::json::Json;
-use crate::key::{Describe, Shape};
+use super::fault::Fault;
+use super::list::{EmptyList, ListOf};
+use super::parsed::Parsed;
 use crate::model::{HostPattern, PathPattern};
-use crate::nearest::{nearest, or_list};
-use crate::raw::Directive;
+use crate::nearest::suggestion;
 
-const MATCH_ALL: &str = "leave it out to match all";
+const MATCH_ALL: EmptyList = EmptyList::Rejected(Some("leave it out to match all"));
 
-/// One host or several.
-pub(crate) struct Hosts;
+/// `host` of a route.
+pub(crate) const HOSTS: ListOf<Parsed<HostPattern>> = ListOf {
+    one: Parsed { expected: "a host", type_name: "host", pattern: None, bare: None, read: host },
+    expected: "a host such as \"example.com\" or \"*.example.com\", without a port, or a list of them",
+    type_name: "host or list of hosts",
+    empty: MATCH_ALL,
+};
 
-/// A path pattern.
-pub(crate) struct Paths;
+/// `path` of a route.
+pub(crate) const PATH: Parsed<PathPattern> = Parsed {
+    expected: "\"/x\" for one path, \"/x/*\" for all paths below it, \"/*\" for all paths",
+    type_name: "path pattern",
+    pattern: Some("^/[^*?#]*[*]?$"),
+    bare: None,
+    read: path,
+};
 
-/// One method or several.
-pub(crate) struct Methods;
-
-impl Describe for Hosts {
-    fn expected(&self) -> String {
-        "a host such as \"example.com\" or \"*.example.com\", without a port, or a list of them".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "host or list of hosts".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::one_or_many(Json::of_type("string"))
-    }
-}
-
-impl Shape for Hosts {
-    type Out = Vec<HostPattern>;
-
-    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Vec<HostPattern>> {
-        each(directive, cx, MATCH_ALL, host)
-    }
-}
+/// `method` of a route.
+pub(crate) const METHODS: ListOf<Parsed<String>> = ListOf {
+    one: Parsed {
+        expected: "a method",
+        type_name: "method",
+        pattern: Some("^[A-Z][A-Z0-9-]*$"),
+        bare: None,
+        read: method,
+    },
+    expected: "a method in upper case, or a list of them",
+    type_name: "method or list of methods",
+    empty: MATCH_ALL,
+};
 
 fn host(text: &str) -> Result<HostPattern, Fault> {
     let lower = text.to_ascii_lowercase();
@@ -81,29 +79,6 @@ fn host(text: &str) -> Result<HostPattern, Fault> {
         return Err(Fault::new(format!("is `{text}`, which is not a host name")));
     }
     Ok(if below { HostPattern::Below(format!(".{name}")) } else { HostPattern::Exact(name.to_owned()) })
-}
-
-impl Describe for Paths {
-    fn expected(&self) -> String {
-        "\"/x\" for one path, \"/x/*\" for all paths below it, \"/*\" for all paths".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "path pattern".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::pattern("^/[^*?#]*[*]?$")
-    }
-}
-
-impl Shape for Paths {
-    type Out = PathPattern;
-
-    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<PathPattern> {
-        let text = cx.text(directive)?;
-        settle(path(&text.text), text, directive, cx)
-    }
 }
 
 fn path(text: &str) -> Result<PathPattern, Fault> {
@@ -196,46 +171,24 @@ fn hex(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
-impl Describe for Methods {
-    fn expected(&self) -> String {
-        "a method in upper case, or a list of them".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "method or list of methods".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::one_or_many(Json::pattern("^[A-Z][A-Z0-9-]*$"))
-    }
-}
-
-impl Shape for Methods {
-    type Out = Vec<String>;
-
-    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Vec<String>> {
-        each(directive, cx, MATCH_ALL, method)
-    }
-}
-
-/// Those people route by; others are taken too, unless they look like a slip of one of these.
-const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "REPORT"];
+/// Common methods. Others are accepted too, unless they look like a misspelling of one of these.
+const COMMON_METHODS: [&str; 9] =
+    ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "REPORT"];
 
 fn method(text: &str) -> Result<String, Fault> {
     if matches!(text, "CONNECT" | "TRACE") {
         return Err(Fault::new(format!("is `{text}`, which is never routed: Keepwarm rejects it with 405")));
     }
-    if METHODS.contains(&text) {
+    if COMMON_METHODS.contains(&text) {
         return Ok(text.to_owned());
     }
-    let near: Vec<&str> = nearest(text, METHODS);
-    let holds =
+    let help = suggestion(text, COMMON_METHODS);
+    let is_method =
         !text.is_empty() && text.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'-');
-    if holds && near.is_empty() {
+    if is_method && help.is_none() {
         return Ok(text.to_owned());
     }
-    let fault = Fault::new(format!("is `{text}`"));
-    Err(if near.is_empty() { fault } else { fault.help(format!("did you mean {}?", or_list(&near))) })
+    Err(Fault::new(format!("is `{text}`")).maybe_help(help))
 }
 
 /// What is wrong with the name of a field that the configuration wants to set or remove.

@@ -1,16 +1,16 @@
 //! What of a request counts: `"header:Name"`, `"cookie:Name"`.
 
 use super::fault::Fault;
-use super::parsed::{Parsed, no_bare};
+use super::parsed::Parsed;
 use crate::model::{HashKey, RateKey};
-use crate::nearest::{nearest, or_list};
+use crate::nearest::suggestion;
 
 /// `hash` of `balance`.
 pub(crate) const HASH_KEY: Parsed<HashKey> = Parsed {
     expected: "\"header:NAME\" or \"cookie:NAME\"",
     type_name: "\"header:NAME\" or \"cookie:NAME\"",
-    pattern: "^(header|cookie):.+$",
-    bare: no_bare,
+    pattern: Some("^(header|cookie):.+$"),
+    bare: None,
     read: |text| match part(text)? {
         Some(Part::Header(name)) => Ok(HashKey::Header(name)),
         Some(Part::Cookie(name)) => Ok(HashKey::Cookie(name)),
@@ -22,8 +22,8 @@ pub(crate) const HASH_KEY: Parsed<HashKey> = Parsed {
 pub(crate) const RATE_KEY: Parsed<RateKey> = Parsed {
     expected: "\"client\", \"header:NAME\", \"cookie:NAME\" or \"all\"",
     type_name: "\"client\", \"header:NAME\", \"cookie:NAME\" or \"all\"",
-    pattern: "^(client|all|(header|cookie):.+)$",
-    bare: no_bare,
+    pattern: Some("^(client|all|(header|cookie):.+)$"),
+    bare: None,
     read: |text| match (text, part(text)?) {
         ("client", _) => Ok(RateKey::Client),
         ("all", _) => Ok(RateKey::All),
@@ -56,9 +56,7 @@ fn part(text: &str) -> Result<Option<Part>, Fault> {
 fn unknown(text: &str, words: &[&str]) -> Fault {
     let fault = Fault::new(format!("is `{text}`"));
     let begin = text.split_inclusive(':').next().unwrap_or(text);
-    let near = nearest(begin, words.iter().copied());
-    if near.is_empty() && words.contains(&"header:") && text.starts_with(|c: char| c.is_ascii_uppercase()) {
-        return fault.help(format!("write \"header:{text}\" for the header of that name"));
-    }
-    if near.is_empty() { fault } else { fault.help(format!("did you mean {}?", or_list(&near))) }
+    let is_header = text.starts_with(|c: char| c.is_ascii_uppercase());
+    let header = is_header.then(|| format!("write \"header:{text}\" for the header of that name"));
+    fault.maybe_help(suggestion(begin, words.iter().copied()).or(header))
 }

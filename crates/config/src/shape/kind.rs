@@ -1,10 +1,11 @@
 //! `kind`: how an app is called.
 
+use super::Words;
 use crate::checker::Checker;
+use crate::description::{Describe, Description};
 use crate::json::Json;
-use crate::key::{Describe, Shape};
+use crate::key::Shape;
 use crate::model::AppKind;
-use crate::nearest::{nearest, or_list};
 use crate::raw::Directive;
 
 /// `kind`
@@ -44,20 +45,13 @@ impl AppKind {
 }
 
 impl Describe for Kinds {
-    fn expected(&self) -> String {
+    fn description(&self) -> Description {
         let quoted: Vec<String> = words().map(|word| format!("\"{word}\"")).collect();
-        match quoted.split_last() {
+        let expected = match quoted.split_last() {
             Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
             _ => quoted.concat(),
-        }
-    }
-
-    fn type_name(&self) -> String {
-        self.expected()
-    }
-
-    fn schema(&self) -> Json {
-        Json::words(words())
+        };
+        Description::new(expected.clone(), expected, Json::words(words()))
     }
 }
 
@@ -65,18 +59,6 @@ impl Shape for Kinds {
     type Out = AppKind;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<AppKind> {
-        let text = cx.text(directive)?;
-        let word = text.text.as_str();
-        if let Some((_, kind)) = KINDS.iter().find(|(known, _)| *known == word) {
-            return Some(*kind);
-        }
-        let quoted = cx.quote(text);
-        let mut problem = cx.wrong(directive.span, &format!("is {quoted}"));
-        let near = nearest(word, words());
-        if !near.is_empty() && !text.secret {
-            problem = problem.help(format!("did you mean {}?", or_list(&near)));
-        }
-        cx.push(problem);
-        None
+        Words(&KINDS).read(directive, cx)
     }
 }

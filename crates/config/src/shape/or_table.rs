@@ -1,8 +1,9 @@
 //! Keys that are a table of keys, or a plain value where little is to be said.
 
 use crate::checker::Checker;
+use crate::description::{Describe, Description, KeyInfo};
 use crate::json::Json;
-use crate::key::{Describe, Info, Section, Shape};
+use crate::key::{Section, Shape};
 use crate::raw::{Directive, Table, Value};
 
 /// A table of `section`, begun with `T::default()`.
@@ -21,20 +22,12 @@ pub(crate) struct OrTable<S: Shape, T: 'static> {
 }
 
 impl<T> Describe for TableOf<T> {
-    fn expected(&self) -> String {
+    fn description(&self) -> Description {
         let names: Vec<&str> = self.section.keys.iter().map(|key| key.name).collect();
-        format!("a table {{ {} }}", names.join(", "))
+        Description::new(format!("a table {{ {} }}", names.join(", ")), "table", self.section.schema())
     }
 
-    fn type_name(&self) -> String {
-        "table".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        self.section.schema()
-    }
-
-    fn children(&self, path: &str) -> Vec<Info> {
+    fn children(&self, path: &str) -> Vec<KeyInfo> {
         self.section.infos(path)
     }
 }
@@ -51,19 +44,15 @@ impl<T: Default> Shape for TableOf<T> {
 }
 
 impl<S: Shape, T> Describe for OrTable<S, T> {
-    fn expected(&self) -> String {
-        format!("{}, or {}", self.plain.expected(), self.table.expected())
+    fn description(&self) -> Description {
+        Description::new(
+            format!("{}, or {}", self.plain.expected(), self.table.expected()),
+            format!("{} or table", self.plain.type_name()),
+            Json::any(vec![self.plain.schema(), self.table.schema()]),
+        )
     }
 
-    fn type_name(&self) -> String {
-        format!("{} or table", self.plain.type_name())
-    }
-
-    fn schema(&self) -> Json {
-        Json::any(vec![self.plain.schema(), self.table.schema()])
-    }
-
-    fn children(&self, path: &str) -> Vec<Info> {
+    fn children(&self, path: &str) -> Vec<KeyInfo> {
         self.table.children(path)
     }
 }

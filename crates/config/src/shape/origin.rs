@@ -3,20 +3,19 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::fault::{Fault, settle};
+use super::list::{EmptyList, ListOf};
 use super::net::is_host_name;
-use super::parsed::{Parsed, no_bare};
+use super::parsed::Parsed;
 use crate::checker::Checker;
+use crate::description::{Describe, Description};
 use crate::json::Json;
-use crate::key::{Describe, Shape};
+use crate::key::Shape;
 use crate::model::EndpointAddress;
 use crate::nearest::nearest;
 use crate::raw::{Directive, Span};
 
 /// The URL of an origin: a scheme, a host, perhaps a port.
 pub(crate) struct OriginUrl;
-
-/// The same, with its place.
-pub(crate) struct PlacedUrl;
 
 /// What such a URL says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,52 +29,25 @@ pub(crate) struct Origin {
 }
 
 impl Describe for OriginUrl {
-    fn expected(&self) -> String {
-        "\"https://HOST:PORT\", \"http://HOST:PORT\" or \"unix:/PATH\"; the default port is that of the scheme"
-            .to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "URL".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::pattern("^(https?://[^/@?#]+/?|unix:.+)$")
+    fn description(&self) -> Description {
+        Description::new(
+            "\"https://HOST:PORT\", \"http://HOST:PORT\" or \"unix:/PATH\"; the default port is that of the scheme",
+            "URL",
+            Json::pattern("^(https?://[^/@?#]+/?|unix:.+)$"),
+        )
     }
 }
 
 impl Shape for OriginUrl {
-    type Out = Origin;
+    type Out = (Origin, Span);
 
-    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Origin> {
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<(Origin, Span)> {
         let text = cx.text(directive)?;
         let read = match text.text.strip_prefix("unix:") {
             Some(path) => unix(path, cx),
             None => origin(&text.text),
         };
-        settle(read, text, directive, cx)
-    }
-}
-
-impl Describe for PlacedUrl {
-    fn expected(&self) -> String {
-        OriginUrl.expected()
-    }
-
-    fn type_name(&self) -> String {
-        OriginUrl.type_name()
-    }
-
-    fn schema(&self) -> Json {
-        OriginUrl.schema()
-    }
-}
-
-impl Shape for PlacedUrl {
-    type Out = (Origin, Span);
-
-    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<(Origin, Span)> {
-        OriginUrl.read(directive, cx).map(|origin| (origin, directive.span))
+        settle(read, text, directive, cx).map(|origin| (origin, directive.span))
     }
 }
 
@@ -247,8 +219,8 @@ fn named(name: &str) -> Result<Host, Fault> {
 pub(crate) const AUTHORITY: Parsed<String> = Parsed {
     expected: "a host such as \"search.internal\" or \"search.internal:9243\"",
     type_name: "host with an optional port",
-    pattern: "^[^/@?#]+$",
-    bare: no_bare,
+    pattern: Some("^[^/@?#]+$"),
+    bare: None,
     read: |text| {
         if let Some((_, rest)) = text.split_once("://") {
             let authority = rest.split('/').next().unwrap_or("");
@@ -264,8 +236,8 @@ pub(crate) const AUTHORITY: Parsed<String> = Parsed {
 pub(crate) const SERVER_NAME: Parsed<String> = Parsed {
     expected: "a host name or an IP address, as in the certificate, without a port",
     type_name: "host",
-    pattern: "^[^/@?#]+$",
-    bare: no_bare,
+    pattern: Some("^[^/@?#]+$"),
+    bare: None,
     read: |text| match host_name(text)? {
         Host::Ip(ip) => Ok(ip.to_string()),
         name => Ok(name.shown()),
@@ -276,8 +248,8 @@ pub(crate) const SERVER_NAME: Parsed<String> = Parsed {
 pub(crate) const SRV_NAME: Parsed<String> = Parsed {
     expected: "the name of SRV records such as \"_search._tcp.service.consul\"",
     type_name: "DNS name",
-    pattern: "^[A-Za-z0-9._-]+$",
-    bare: no_bare,
+    pattern: Some("^[A-Za-z0-9._-]+$"),
+    bare: None,
     read: |text| match host_name(text)? {
         Host::Ip(_) => Err(Fault::new(format!("is `{text}`, which is an IP address"))),
         Host::Name(name) => Ok(name),
@@ -297,11 +269,18 @@ fn host_name(text: &str) -> Result<Host, Fault> {
 }
 
 /// `dns.resolver`: `"10.0.0.53"` or `"10.0.0.53:53"`.
-pub(crate) const RESOLVER: Parsed<SocketAddr> = Parsed {
-    expected: "the address of a DNS server such as \"10.0.0.53\" or \"10.0.0.53:5353\"",
+pub(crate) const RESOLVERS: ListOf<Parsed<SocketAddr>> = ListOf {
+    one: RESOLVER,
+    expected: "the address of a DNS server such as \"10.0.0.53\" or \"10.0.0.53:5353\", or a list of them",
+    type_name: "address or a list",
+    empty: EmptyList::Rejected(Some("leave it out to use those of the system")),
+};
+
+const RESOLVER: Parsed<SocketAddr> = Parsed {
+    expected: "the address of a DNS server",
     type_name: "address",
-    pattern: "^[0-9a-fA-F.:\\[\\]]+$",
-    bare: no_bare,
+    pattern: Some("^[0-9a-fA-F.:\\[\\]]+$"),
+    bare: None,
     read: |text| {
         let port = || text.parse::<SocketAddr>().ok().filter(|address| address.port() != 0);
         let alone = text.trim_matches(['[', ']']).parse::<IpAddr>().ok();

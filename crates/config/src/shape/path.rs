@@ -3,34 +3,27 @@
 use std::path::PathBuf;
 
 use crate::checker::Checker;
+use crate::description::{Describe, Description};
 use crate::json::Json;
-use crate::key::{Describe, Shape};
+use crate::key::Shape;
 use crate::raw::Directive;
 use crate::sources::Found;
 
 /// A file to write: the directory it stands in must be there.
 pub(crate) struct InDirectory;
 
-/// A directory that must be there.
-pub(crate) struct Directory;
-
-/// A file that must be there.
-pub(crate) struct ExistingFile;
+/// The path of something that must exist.
+pub(crate) enum ExistingPath {
+    Directory,
+    File,
+}
 
 /// A program: a path to a file that must be there, or a name looked up in `PATH` when the time comes.
 pub(crate) struct Runnable;
 
 impl Describe for InDirectory {
-    fn expected(&self) -> String {
-        "a path in a directory that exists".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "path".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::of_type("string")
+    fn description(&self) -> Description {
+        Description::new("a path in a directory that exists", "path", Json::of_type("string"))
     }
 }
 
@@ -40,92 +33,52 @@ impl Shape for InDirectory {
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<PathBuf> {
         let path = path_text(directive, cx)?;
         if cx.sources.look(&path) == Found::Directory {
-            let problem = cx.wrong(directive.span, "is a directory");
-            cx.push(problem);
-            return None;
+            return cx.wrong(directive.span, "is a directory").reject(cx);
         }
         if !cx.has_parent(&path) {
-            let problem = cx
+            return cx
                 .wrong(directive.span, &format!("is in a directory that does not exist ({path})"))
-                .help("create the directory, or correct the path");
-            cx.push(problem);
-            return None;
+                .help("create the directory, or correct the path")
+                .reject(cx);
         }
         Some(path.into())
     }
 }
 
-impl Describe for Directory {
-    fn expected(&self) -> String {
-        "a directory that exists".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "path".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::of_type("string")
+impl Describe for ExistingPath {
+    fn description(&self) -> Description {
+        let expected = match self {
+            ExistingPath::Directory => "a directory that exists",
+            ExistingPath::File => "the path of a file that exists",
+        };
+        Description::new(expected, "path", Json::of_type("string"))
     }
 }
 
-impl Shape for Directory {
+impl Shape for ExistingPath {
     type Out = PathBuf;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<PathBuf> {
-        existing(directive, cx, Found::Directory)
+        let path = path_text(directive, cx)?;
+        let fault = match (self, cx.sources.look(&path)) {
+            (ExistingPath::Directory, Found::Directory) | (ExistingPath::File, Found::File) => {
+                return Some(path.into());
+            }
+            (_, Found::File) => "is a file, not a directory",
+            (_, Found::Directory) => "is a directory",
+            (_, Found::Nothing) => "does not exist",
+        };
+        cx.wrong(directive.span, &format!("{fault} ({path})")).help(RELATIVE_PATHS).reject(cx)
     }
-}
-
-impl Describe for ExistingFile {
-    fn expected(&self) -> String {
-        "the path of a file that exists".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "path".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::of_type("string")
-    }
-}
-
-impl Shape for ExistingFile {
-    type Out = PathBuf;
-
-    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<PathBuf> {
-        existing(directive, cx, Found::File)
-    }
-}
-
-/// A path of what must be there, a file or a directory.
-fn existing(directive: &Directive, cx: &mut Checker<'_>, wanted: Found) -> Option<PathBuf> {
-    let path = path_text(directive, cx)?;
-    let what = match cx.sources.look(&path) {
-        found if found == wanted => return Some(path.into()),
-        Found::File => format!("is a file, not a directory ({path})"),
-        Found::Directory => format!("is a directory ({path})"),
-        Found::Nothing => format!("does not exist ({path})"),
-    };
-    let problem = cx
-        .wrong(directive.span, &what)
-        .help("relative paths are resolved against the directory of the main configuration file");
-    cx.push(problem);
-    None
 }
 
 impl Describe for Runnable {
-    fn expected(&self) -> String {
-        "the path of a program that exists, or a name to look up in PATH".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "path or name".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::of_type("string")
+    fn description(&self) -> Description {
+        Description::new(
+            "the path of a program that exists, or a name to look up in PATH",
+            "path or name",
+            Json::of_type("string"),
+        )
     }
 }
 
@@ -141,13 +94,12 @@ impl Shape for Runnable {
         if cx.sources.look(&path) == Found::File {
             return Some(path.into());
         }
-        let problem = cx
-            .wrong(directive.span, &format!("does not exist ({path})"))
-            .help("relative paths are resolved against the directory of the main configuration file");
-        cx.push(problem);
-        None
+        cx.wrong(directive.span, &format!("does not exist ({path})")).help(RELATIVE_PATHS).reject(cx)
     }
 }
+
+pub(super) const RELATIVE_PATHS: &str =
+    "relative paths are resolved against the directory of the main configuration file";
 
 /// A path that can be one: not empty, no NUL; joined to the configuration's directory.
 pub(super) fn path_text(directive: &Directive, cx: &mut Checker<'_>) -> Option<String> {
@@ -161,7 +113,5 @@ pub(super) fn path_text(directive: &Directive, cx: &mut Checker<'_>) -> Option<S
     } else {
         return Some(cx.path(&text.text));
     };
-    let problem = cx.wrong(directive.span, fault);
-    cx.push(problem);
-    None
+    cx.wrong(directive.span, fault).reject(cx)
 }

@@ -1,32 +1,28 @@
 //! Shares: per cent, percentiles, decimals. Whole numbers inside, so that values can be compared.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::Time;
 use super::fault::{Fault, settle};
+use super::quantity::bounded;
 use crate::checker::Checker;
+use crate::description::{Describe, Description};
 use crate::json::Json;
-use crate::key::{Describe, Shape};
+use crate::key::Shape;
 use crate::model::HedgeAfter;
 use crate::raw::{Directive, Value};
 
 /// Whole per cent within bounds, as `"20%"`.
-pub(crate) struct Percent {
-    pub(crate) min: u32,
-    pub(crate) max: u32,
-}
+pub(crate) struct Percent(pub(crate) RangeInclusive<u32>);
 
 impl Describe for Percent {
-    fn expected(&self) -> String {
-        format!("a percentage from \"{}%\" to \"{}%\"", self.min, self.max)
-    }
-
-    fn type_name(&self) -> String {
-        "percentage".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::pattern("^[0-9]+%$")
+    fn description(&self) -> Description {
+        Description::new(
+            format!("a percentage from \"{}%\" to \"{}%\"", self.0.start(), self.0.end()),
+            "percentage",
+            Json::pattern("^[0-9]+%$"),
+        )
     }
 }
 
@@ -34,35 +30,25 @@ impl Shape for Percent {
     type Out = u32;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<u32> {
-        let out_of_bounds = |value: u32| !(self.min..=self.max).contains(&value);
+        let help = |written: &str| {
+            let meant = as_percent(written).filter(|value| self.0.contains(value));
+            meant.map(|meant| format!("write \"{meant}%\""))
+        };
         if let Value::Integer(_) | Value::Float = directive.value {
-            let meant = as_percent(cx.texts.slice(directive.span));
-            let problem = cx.wrong(directive.span, "is not a percentage");
-            cx.push(match meant.filter(|value| !out_of_bounds(*value)) {
-                Some(meant) => problem.help(format!("write \"{meant}%\"")),
-                None => problem,
-            });
-            return None;
+            let help = help(cx.texts.slice(directive.span));
+            return cx.wrong(directive.span, "is not a percentage").maybe_help(help).reject(cx);
         }
         let text = cx.text(directive)?;
         let digits = text.text.strip_suffix('%').filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
-        let value = digits.and_then(|digits| digits.parse::<u32>().ok());
-        let quoted = cx.quote(text);
-        let problem = match value {
-            Some(value) if !out_of_bounds(value) => return Some(value),
-            Some(value) if value > self.max => cx.wrong(directive.span, "is too large"),
-            Some(_) => cx.wrong(directive.span, "is too small"),
+        match digits.and_then(|digits| digits.parse::<u32>().ok()) {
+            Some(value) => bounded(value, &self.0, directive, cx),
             None => {
-                let problem = cx.wrong(directive.span, &format!("is {quoted}"));
-                let meant = as_percent(&text.text).filter(|value| !out_of_bounds(*value));
-                match meant.filter(|_| !text.secret) {
-                    Some(meant) => problem.help(format!("write \"{meant}%\"")),
-                    None => problem,
-                }
+                let quoted = cx.quote(text);
+                cx.wrong(directive.span, &format!("is {quoted}"))
+                    .maybe_help(help(&text.text).filter(|_| !text.secret))
+                    .reject(cx)
             }
-        };
-        cx.push(problem);
-        None
+        }
     }
 }
 
@@ -76,22 +62,16 @@ fn as_percent(text: &str) -> Option<u32> {
 }
 
 /// A number with up to three decimals within bounds, in thousandths.
-pub(crate) struct Decimal {
-    pub(crate) min: u32,
-    pub(crate) max: u32,
-}
+pub(crate) struct Decimal(pub(crate) RangeInclusive<u32>);
 
 impl Describe for Decimal {
-    fn expected(&self) -> String {
-        format!("a number from {} to {}, with up to three decimal places", shown(self.min), shown(self.max))
-    }
-
-    fn type_name(&self) -> String {
-        "number".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::of_type("number")
+    fn description(&self) -> Description {
+        let (min, max) = (shown(*self.0.start()), shown(*self.0.end()));
+        Description::new(
+            format!("a number from {min} to {max}, with up to three decimal places"),
+            "number",
+            Json::of_type("number"),
+        )
     }
 }
 
@@ -102,21 +82,12 @@ impl Shape for Decimal {
         let written = match &directive.value {
             Value::Integer(_) | Value::Float => cx.texts.slice(directive.span).to_owned(),
             Value::Text(text) if text.loose => text.text.clone(),
-            _ => {
-                cx.wrong_type(directive);
-                return None;
-            }
+            _ => return cx.wrong_type(directive),
         };
-        let value = thousandths(&written);
-        let how = match value {
-            Some(value) if value < self.min => "is too small",
-            Some(value) if value > self.max => "is too large",
-            Some(value) => return Some(value),
-            None => "is not such a number",
-        };
-        let problem = cx.wrong(directive.span, how);
-        cx.push(problem);
-        None
+        match thousandths(&written) {
+            Some(value) => bounded(value, &self.0, directive, cx),
+            None => cx.wrong(directive.span, "is not such a number").reject(cx),
+        }
     }
 }
 
@@ -143,19 +114,15 @@ pub(crate) struct HedgeTime;
 
 pub(crate) const HEDGE_AFTER: HedgeTime = HedgeTime;
 
-const DELAY: Time = Time { min: Duration::from_millis(1), max: Duration::from_secs(3600) };
+const DELAY: Time = Time(Duration::from_millis(1)..=Duration::from_secs(3600));
 
 impl Describe for HedgeTime {
-    fn expected(&self) -> String {
-        format!("a percentile from \"p50\" to \"p99.9\", or {}", DELAY.expected())
-    }
-
-    fn type_name(&self) -> String {
-        "percentile or time".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::any(vec![Json::pattern("^p[0-9]{2}(\\.[0-9])?$"), DELAY.schema()])
+    fn description(&self) -> Description {
+        Description::new(
+            format!("a percentile from \"p50\" to \"p99.9\", or {}", DELAY.expected()),
+            "percentile or time",
+            Json::any(vec![Json::pattern("^p[0-9]{2}(\\.[0-9])?$"), DELAY.schema()]),
+        )
     }
 }
 
@@ -168,9 +135,7 @@ impl Shape for HedgeTime {
                 settle(percentile(&text.text), text, directive, cx).map(HedgeAfter::Permille)
             }
             Value::Integer(number) => {
-                let problem = cx.wrong(directive.span, "has no unit").help(format!("write \"{number}ms\""));
-                cx.push(problem);
-                None
+                cx.wrong(directive.span, "has no unit").help(format!("write \"{number}ms\"")).reject(cx)
             }
             _ => DELAY.read(directive, cx).map(HedgeAfter::Delay),
         }

@@ -1,14 +1,14 @@
 use super::fault::Fault;
-use super::parsed::{Parsed, no_bare};
+use super::parsed::Parsed;
 use crate::model::UpstreamProtocol;
-use crate::nearest::{nearest, or_list};
+use crate::nearest::suggestion;
 
 /// `protocol`: what is spoken to an upstream. People have many words for the two.
 pub(crate) const PROTOCOL: Parsed<UpstreamProtocol> = Parsed {
     expected: "one of \"auto\", \"http1\", \"http2\"",
     type_name: "one of \"auto\", \"http1\", \"http2\"",
-    pattern: "^(auto|http1|http2)$",
-    bare: no_bare,
+    pattern: Some("^(auto|http1|http2)$"),
+    bare: None,
     read: |text| match text {
         "auto" => Ok(UpstreamProtocol::Auto),
         "http1" => Ok(UpstreamProtocol::Http1),
@@ -30,9 +30,6 @@ fn unknown(text: &str) -> Fault {
         "h3" | "http3" | "http/3" | "quic" => {
             fault.help("HTTP/3 is not supported for upstreams; write \"auto\"")
         }
-        other => match nearest(other, ["auto", "http1", "http2"]) {
-            near if near.is_empty() => fault,
-            near => fault.help(format!("did you mean {}?", or_list(&near))),
-        },
+        other => fault.maybe_help(suggestion(other, ["auto", "http1", "http2"])),
     }
 }

@@ -2,27 +2,25 @@
 
 use std::net::IpAddr;
 
-use super::fault::Fault;
-use super::origin::target;
-use super::parsed::{Parsed, ParsedList, no_bare};
-use crate::checker::Checker;
-use crate::json::Json;
-use crate::key::{Describe, Shape};
-use crate::model::{Cidr, HostPattern, ProxyHost, ProxyTarget};
-use crate::raw::Directive;
-
 use super::Count;
+use super::fault::Fault;
+use super::list::{EmptyList, ListOf};
+use super::origin::target;
+use super::parsed::Parsed;
+use crate::model::{Cidr, HostPattern, ProxyHost, ProxyTarget};
 
 /// `allow`
-pub(crate) const TARGETS: ParsedList<ProxyTarget> = ParsedList {
+pub(crate) const TARGETS: ListOf<Parsed<ProxyTarget>> = ListOf {
     one: Parsed {
-        expected: "a host such as \"example.com\", \"*.example.com\", \"10.0.0.0/8\" or \"*\", optionally with a port",
-        type_name: "host with an optional port",
-        pattern: "^[^@?#]+$",
-        bare: no_bare,
+        expected: "a host",
+        type_name: "host",
+        pattern: Some("^[^@?#]+$"),
+        bare: None,
         read: proxy_target,
     },
-    empty: "leave it out to allow plain calls to every host except this machine",
+    expected: "a host such as \"example.com\", \"*.example.com\", \"10.0.0.0/8\" or \"*\", optionally with a port, or a list of them",
+    type_name: "host with an optional port or a list",
+    empty: EmptyList::Rejected(Some("leave it out to allow plain calls to every host except this machine")),
 };
 
 fn proxy_target(text: &str) -> Result<ProxyTarget, Fault> {
@@ -84,35 +82,13 @@ fn block(text: &str, address: &str, bits: &str) -> Result<ProxyTarget, Fault> {
     }
 }
 
-/// `connect_ports`: one port, or a list.
-pub(crate) struct Ports;
-
-const PORT: Count = Count { min: 1, max: 65_535 };
-
-impl Describe for Ports {
-    fn expected(&self) -> String {
-        "a port from 1 to 65535, or a list of ports".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "port or list of ports".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::one_or_many(PORT.schema())
-    }
-}
-
-impl Shape for Ports {
-    type Out = Vec<u16>;
-
-    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Vec<u16>> {
-        let items = cx.items(directive);
-        let read: Vec<Option<u16>> =
-            items.iter().map(|item| PORT.read(item, cx).and_then(|port| u16::try_from(port).ok())).collect();
-        read.into_iter().collect()
-    }
-}
+/// `connect_ports`
+pub(crate) const PORTS: ListOf<Count> = ListOf {
+    one: Count(1..=65_535),
+    expected: "a port from 1 to 65535, or a list of ports",
+    type_name: "port or list of ports",
+    empty: EmptyList::Allowed,
+};
 
 #[cfg(test)]
 mod tests {

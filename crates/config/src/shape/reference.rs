@@ -1,25 +1,22 @@
 //! Names of other sections: whether there is such a one is known when all is read.
 
 use crate::checker::Checker;
+use crate::description::{Describe, Description};
 use crate::json::Json;
-use crate::key::{Describe, Shape};
+use crate::key::Shape;
 use crate::raw::{Directive, Span};
 
 /// The NAME of an `[app.NAME]`, an `[upstream.NAME]`, a `[rate_limit.NAME]`, and where it stands.
 pub(crate) struct NameOf(pub(crate) &'static str);
 
 impl Describe for NameOf {
-    fn expected(&self) -> String {
+    fn description(&self) -> Description {
         let article = if self.0.starts_with(['a', 'u']) { "an" } else { "a" };
-        format!("the name of {article} [{}.NAME]", self.0)
-    }
-
-    fn type_name(&self) -> String {
-        format!("name of `[{}.NAME]`", self.0)
-    }
-
-    fn schema(&self) -> Json {
-        Json::of_type("string")
+        Description::new(
+            format!("the name of {article} [{}.NAME]", self.0),
+            format!("name of `[{}.NAME]`", self.0),
+            Json::of_type("string"),
+        )
     }
 }
 
@@ -29,9 +26,7 @@ impl Shape for NameOf {
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<(String, Span)> {
         let text = cx.text(directive)?;
         if text.text.is_empty() {
-            let problem = cx.wrong(directive.span, "is an empty string");
-            cx.push(problem);
-            return None;
+            return cx.wrong(directive.span, "is an empty string").reject(cx);
         }
         Some((text.text.clone(), directive.span))
     }

@@ -1,6 +1,7 @@
 use crate::checker::Checker;
+use crate::description::{Describe, Description};
 use crate::json::Json;
-use crate::key::{Describe, Shape};
+use crate::key::Shape;
 use crate::model::Secret;
 use crate::raw::Directive;
 
@@ -13,16 +14,12 @@ const SHORTEST: usize = 16;
 const LONGEST: usize = 512;
 
 impl Describe for Token {
-    fn expected(&self) -> String {
-        format!("{SHORTEST} to {LONGEST} letters, digits or -._~+/, with = only at the end")
-    }
-
-    fn type_name(&self) -> String {
-        "token".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::pattern("^[A-Za-z0-9._~+/-]+=*$")
+    fn description(&self) -> Description {
+        Description::new(
+            format!("{SHORTEST} to {LONGEST} letters, digits or -._~+/, with = only at the end"),
+            "token",
+            Json::pattern("^[A-Za-z0-9._~+/-]+=*$"),
+        )
     }
 }
 
@@ -45,8 +42,6 @@ impl Shape for Token {
         } else {
             return Some(Secret::new(text.text.clone()));
         };
-        let problem = cx.wrong(directive.span, &fault).help("generate one with: openssl rand -hex 32");
-        cx.push(problem);
-        None
+        cx.wrong(directive.span, &fault).help("generate one with: openssl rand -hex 32").reject(cx)
     }
 }

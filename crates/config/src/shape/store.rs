@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 
 use super::fault::Fault;
 use super::net::is_host_name;
-use super::parsed::{Parsed, no_bare};
+use super::parsed::Parsed;
 use crate::model::{RateStore, Secret};
 use crate::nearest::nearest;
 
@@ -12,8 +12,8 @@ use crate::nearest::nearest;
 pub(crate) const STORE: Parsed<RateStore> = Parsed {
     expected: "\"local\", \"redis://HOST:PORT/DATABASE\", \"rediss://HOST:PORT/DATABASE\" (TLS) or \"redis+unix:/PATH\"",
     type_name: "\"local\" or URL",
-    pattern: "^(local|(rediss?|valkeys?)://.+|redis\\+unix:/.+)$",
-    bare: no_bare,
+    pattern: Some("^(local|(rediss?|valkeys?)://.+|redis\\+unix:/.+)$"),
+    bare: None,
     read: store,
 };
 

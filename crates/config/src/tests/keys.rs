@@ -5,17 +5,14 @@ use std::fmt::Write as _;
 
 use super::golden::{compare_parts, folder};
 use super::world::{ROOT, World};
-use crate::explain::{all_keys, explain, is_repeated, variable};
-use crate::key::{Info, Preset, Reload};
+use crate::description::{DefaultValue, KeyInfo, Reload};
+use crate::explain::explain;
+use crate::sections::all_keys;
 use crate::{Config, load};
 
 /// Every key that is served, those of a listener's limits once only.
-fn served() -> Vec<Info> {
-    all_keys()
-        .iter()
-        .filter(|info| info.served && !is_repeated(&format!("{}.", info.path)))
-        .cloned()
-        .collect()
+fn served() -> Vec<KeyInfo> {
+    all_keys().iter().filter(|info| info.is_supported && !info.is_repeated()).cloned().collect()
 }
 
 /// A configuration that is whole but for `line`, which sets (or leaves out, when empty) the key `path`.
@@ -154,7 +151,7 @@ fn push_upstream(text: &mut String, section: &str, key: &str, line: &str) {
 }
 
 /// Every key with a configuration that sets it to its wrong value, in the order of the definition.
-pub(super) fn wrong_values() -> Vec<(Info, String)> {
+pub(super) fn wrong_values() -> Vec<(KeyInfo, String)> {
     served().into_iter().map(|info| (info.clone(), around(&info.path, info.wrong))).collect()
 }
 
@@ -208,14 +205,14 @@ fn the_documented_default_is_the_default() {
     let mut held = 0;
     for info in served() {
         let value = match info.default {
-            Preset::Value(value) => value,
+            DefaultValue::Literal(value) => value,
             // `"auto"`: one per core; `1`, where nothing else says so
-            Preset::Words(words)
+            DefaultValue::Words(words)
                 if ["`\"", "`false`;", "`1`;"].iter().any(|start| words.starts_with(start)) =>
             {
                 words.split('`').nth(1).expect("a value in back quotes")
             }
-            Preset::Words(_) | Preset::Required => continue,
+            DefaultValue::Words(_) | DefaultValue::Required => continue,
         };
         if info.name == "content_type" {
             continue; // Only of a body.
@@ -230,13 +227,19 @@ fn the_documented_default_is_the_default() {
     assert!(held > 30, "only {held} defaults were held against the values");
 }
 
+/// Whether a version is the one that is built, or an earlier one in the changelog.
+fn is_release(version: &str) -> bool {
+    let changelog = include_str!("../../../../CHANGELOG.md");
+    version == env!("CARGO_PKG_VERSION") || changelog.contains(&format!("\n## [{version}]"))
+}
+
 #[test]
 fn every_key_is_documented() {
     for info in served() {
         let of_section = info.children.is_empty();
         assert!(!info.brief.is_empty() && !info.brief.ends_with('.'), "{}", info.path);
         assert!(!of_section || (!info.right.is_empty() && !info.wrong.is_empty()), "{}", info.path);
-        assert!(!info.since.is_empty(), "{}", info.path);
+        assert!(is_release(info.since), "{}: {}", info.path, info.since);
         let text = explain(&info.path).expect("every key is explained");
         assert!(text.contains(info.brief), "{text}");
     }
@@ -244,7 +247,7 @@ fn every_key_is_documented() {
 
 #[test]
 fn what_is_not_served_says_so() {
-    let later: Vec<&Info> = all_keys().iter().filter(|info| !info.served).collect();
+    let later: Vec<&KeyInfo> = all_keys().iter().filter(|info| !info.is_supported).collect();
     assert!(!later.is_empty());
     for info in later {
         let line = if info.path.contains('.') {
@@ -275,7 +278,7 @@ fn what_needs_a_restart_is_told_to_a_reload() {
 fn every_key_that_names_a_variable_can_be_set_by_it() {
     let mut held = 0;
     for info in served() {
-        let Some(variable) = variable(&info) else { continue };
+        let Some(variable) = info.variable() else { continue };
         let (_, value) = info.right.split_once(" = ").expect("an example of one line");
         // What a shell would hand over of a string is the string, of anything else the TOML.
         let plain = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);

@@ -15,18 +15,15 @@ impl UpstreamDraft {
         let name = cx.name();
         match (table.entry("url"), table.entry("endpoints")) {
             (None, None) => {
-                let problem = cx
-                    .problem(self.span, format!("`{name}` has neither `url` nor `endpoints`"))
-                    .expected("`url`, for example url = \"https://search.internal:9243\", or `endpoints`");
-                cx.push(problem);
+                cx.problem(self.span, format!("`{name}` has neither `url` nor `endpoints`"))
+                    .expected("`url`, for example url = \"https://search.internal:9243\", or `endpoints`")
+                    .report(cx);
             }
             (Some(url), Some(endpoints)) => {
-                let problem = cx
-                    .problem(endpoints.key_span, format!("`{name}` has both `url` and `endpoints`"))
-                    .related(cx.texts.place(url.key_span), "the other one")
+                cx.both(url, endpoints)
                     .expected("one of the two")
-                    .help("`url` is short for one endpoint: put it in the list");
-                cx.push(problem);
+                    .help("`url` is short for one endpoint: put it in the list")
+                    .report(cx);
             }
             (Some(_), None) | (None, Some(_)) => {}
         }
@@ -61,15 +58,14 @@ impl UpstreamDraft {
             return;
         };
         let word = |tls: bool| if tls { "over TLS" } else { "in plaintext" };
-        let problem = cx
-            .problem(other.span, format!("`{}` has endpoints both over TLS and in plaintext", cx.name()))
+        cx.problem(other.span, format!("`{}` has endpoints both over TLS and in plaintext", cx.name()))
             .key("upstream.NAME.endpoints")
             .related(cx.texts.place(first.span), word(wanted))
             .expected(
                 "one scheme for all endpoints: what may go to one in plaintext may go to all in plaintext",
             )
-            .help(format!("this one is {}; if both are intended, make two upstreams", word(!wanted)));
-        cx.push(problem);
+            .help(format!("this one is {}; if both are intended, make two upstreams", word(!wanted)))
+            .report(cx);
     }
 
     fn check_addresses(&self, cx: &mut Checker<'_>) {
@@ -82,12 +78,11 @@ impl UpstreamDraft {
             else {
                 continue;
             };
-            let problem = cx
-                .problem(endpoint.span, format!("`{}` has the endpoint `{own}` twice", cx.name()))
+            cx.problem(endpoint.span, format!("`{}` has the endpoint `{own}` twice", cx.name()))
                 .key("upstream.NAME.endpoints")
                 .related(cx.texts.place(earlier.span), "the other one")
-                .help("to give it a larger share of the calls, set its `weight`");
-            cx.push(problem);
+                .help("to give it a larger share of the calls, set its `weight`")
+                .report(cx);
         }
     }
 
@@ -96,14 +91,13 @@ impl UpstreamDraft {
         else {
             return;
         };
-        let problem = cx
-            .problem(
-                first.weight_span.unwrap_or(first.span),
-                format!("no endpoint of `{}` gets any calls: the weight of each is 0", cx.name()),
-            )
-            .key("upstream.NAME.endpoints.weight")
-            .expected("a `weight` above 0 for at least one endpoint");
-        cx.push(problem);
+        cx.problem(
+            first.weight_span.unwrap_or(first.span),
+            format!("no endpoint of `{}` gets any calls: the weight of each is 0", cx.name()),
+        )
+        .key("upstream.NAME.endpoints.weight")
+        .expected("a `weight` above 0 for at least one endpoint")
+        .report(cx);
     }
 
     fn check_priorities(&self, cx: &mut Checker<'_>) {
@@ -116,15 +110,14 @@ impl UpstreamDraft {
         let Some(endpoint) = self.endpoints.iter().find(|endpoint| endpoint.priority == found) else {
             return;
         };
-        let problem = cx
-            .problem(
-                endpoint.priority_span.unwrap_or(endpoint.span),
-                format!("`{}` has endpoints of priority {found}, but none of priority {wanted}", cx.name()),
-            )
-            .key("upstream.NAME.endpoints.priority")
-            .expected("priorities from 0 on without gaps; 0 is used first")
-            .help(format!("write priority = {wanted}"));
-        cx.push(problem);
+        cx.problem(
+            endpoint.priority_span.unwrap_or(endpoint.span),
+            format!("`{}` has endpoints of priority {found}, but none of priority {wanted}", cx.name()),
+        )
+        .key("upstream.NAME.endpoints.priority")
+        .expected("priorities from 0 on without gaps; 0 is used first")
+        .help(format!("write priority = {wanted}"))
+        .report(cx);
     }
 
     fn check_srv(&self, table: &Table, cx: &mut Checker<'_>) {
@@ -145,14 +138,14 @@ impl UpstreamDraft {
             }
             _ => return,
         };
-        let problem = cx
+        cx
             .problem(span, format!("`{}` has {what}", cx.name()))
             .key("upstream.NAME.dns.srv")
             .related(cx.texts.place(place), "here")
             .expected(
                 "`dns.srv` with a `url` that has a host: SRV records provide hosts, ports, weights and priorities",
-            );
-        cx.push(problem);
+            )
+.report(cx);
     }
 
     pub(super) fn refuse_tls_keys(&self, table: &Table, cx: &mut Checker<'_>) {
@@ -168,7 +161,7 @@ impl UpstreamDraft {
             if let Some(url) = url {
                 problem = problem.related(cx.texts.place(url), "in plaintext");
             }
-            cx.push(problem);
+            problem.report(cx);
         }
     }
 
@@ -176,18 +169,16 @@ impl UpstreamDraft {
         let name = cx.name();
         for (one, other) in [("cert", "key"), ("key", "cert")] {
             let Some(entry) = table.entry(one).filter(|_| table.entry(other).is_none()) else { continue };
-            let problem = cx
-                .problem(entry.key_span, format!("`{name}` has `{one}` without `{other}`"))
+            cx.problem(entry.key_span, format!("`{name}` has `{one}` without `{other}`"))
                 .key(format!("upstream.NAME.{one}"))
-                .expected("both the certificate and its private key");
-            cx.push(problem);
+                .expected("both the certificate and its private key")
+                .report(cx);
         }
         if let Some(entry) = table.entry("ca_system").filter(|_| table.entry("ca").is_none()) {
-            let problem = cx
-                .problem(entry.key_span, format!("`{name}` has `ca_system` without `ca`"))
+            cx.problem(entry.key_span, format!("`{name}` has `ca_system` without `ca`"))
                 .key("upstream.NAME.ca_system")
-                .help("without `ca`, the system's certificate authorities are trusted anyway: leave it out");
-            cx.push(problem);
+                .help("without `ca`, the system's certificate authorities are trusted anyway: leave it out")
+                .report(cx);
         }
     }
 
@@ -202,12 +193,12 @@ impl UpstreamDraft {
                 Bind::Host { port, .. } => *port,
                 Bind::Unix(_) => continue,
             };
-            let problem = cx
+            cx
                 .problem(*span, format!("`{bind}` can be reached from other machines, and anyone who reaches a door can call `{}` as the app does", cx.name()))
                 .key("upstream.NAME.bind")
                 .expected("an address of this machine (127.0.0.1, [::1], localhost, unix:), or public = true")
-                .help(format!("write bind = \"127.0.0.1:{port}\"; or public = true, if anyone who can reach it may use it"));
-            cx.push(problem);
+                .help(format!("write bind = \"127.0.0.1:{port}\"; or public = true, if anyone who can reach it may use it"))
+.report(cx);
         }
     }
 
@@ -219,12 +210,11 @@ impl UpstreamDraft {
             self.endpoints.iter().filter_map(|endpoint| Some((endpoint.origin.as_ref()?, endpoint.span)));
         for (origin, span) in of_url.chain(of_list).filter(|_| self.upstream.dns.srv.is_none()) {
             let Some((bind, door)) = is_own(origin) else { continue };
-            let problem = cx
-                .problem(span, format!("`{}` leads to its own door: a call would loop", cx.name()))
+            cx.problem(span, format!("`{}` leads to its own door: a call would loop", cx.name()))
                 .key("upstream.NAME.url")
                 .related(cx.texts.place(*door), format!("`{bind}`"))
-                .expected("the address of the service in `url`, and another address, for the app, in `bind`");
-            cx.push(problem);
+                .expected("the address of the service in `url`, and another address, for the app, in `bind`")
+                .report(cx);
         }
     }
 
@@ -232,11 +222,11 @@ impl UpstreamDraft {
     pub(super) fn check_name(&self, cx: &mut Checker<'_>) {
         let name = self.upstream.name.as_str();
         if name.starts_with('_') || name.ends_with('_') {
-            let problem = cx
+            cx
                 .problem(self.span, format!("`{name}` is not a valid name for an upstream: with `_` at the start or end, variables would be ambiguous"))
                 .key("upstream")
-                .help(format!("write [upstream.{}]", name.trim_matches('_')));
-            cx.push(problem);
+                .help(format!("write [upstream.{}]", name.trim_matches('_')))
+.report(cx);
         }
     }
 
@@ -254,11 +244,10 @@ impl UpstreamDraft {
             let Some(entry) = table.entry(section).filter(|_| wrong) else { continue };
             let crate::raw::Value::Table(inner) = &entry.value.value else { continue };
             let at = inner.entry(low).or(inner.entry(high)).map_or(entry.key_span, |entry| entry.key_span);
-            let problem = cx
-                .problem(at, format!("`{name}.{section}.{low}` is above `{name}.{section}.{high}`"))
+            cx.problem(at, format!("`{name}.{section}.{low}` is above `{name}.{section}.{high}`"))
                 .key(format!("upstream.NAME.{section}.{low}"))
-                .expected(format!("a `{low}` of at most `{high}`"));
-            cx.push(problem);
+                .expected(format!("a `{low}` of at most `{high}`"))
+                .report(cx);
         }
     }
 }

@@ -1,11 +1,12 @@
 use std::time::Duration;
 
 use crate::checker::Checker;
+use crate::description::{Describe, Description};
 use crate::json::Json;
-use crate::key::{Describe, Key, Preset, Reload, Section, Set, Shape};
+use crate::key::{DefaultValue, Key, Section, Set, Shape};
 use crate::model::{Health, HealthProbe, StatusRange};
 use crate::raw::{Directive, Span, Table, Value};
-use crate::shape::{Count, Flag, LocalPath, OrTable, Statuses, TableOf, Time};
+use crate::shape::{Count, Flag, LocalPath, OrTable, STATUSES, TableOf, Time};
 
 /// `health`: a path, `"tcp"`, or a table.
 pub(super) const HEALTH: OrTable<HealthWord, HealthDraft> = OrTable {
@@ -85,8 +86,7 @@ fn check(draft: &HealthDraft, table: &Table, directive: &Directive, cx: &mut Che
     };
     let (span, message, key, expected) = fault;
     let key = format!("{}{key}", cx.doc());
-    let problem = cx.problem(span, message).key(key).expected(expected);
-    cx.push(problem);
+    cx.problem(span, message).key(key).expected(expected).report(cx);
     false
 }
 
@@ -94,16 +94,12 @@ fn check(draft: &HealthDraft, table: &Table, directive: &Directive, cx: &mut Che
 pub(super) struct HealthWord;
 
 impl Describe for HealthWord {
-    fn expected(&self) -> String {
-        "a path such as \"/healthz\", or \"tcp\"".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "URL path or \"tcp\"".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::pattern("^(/[!-~]*|tcp)$")
+    fn description(&self) -> Description {
+        Description::new(
+            "a path such as \"/healthz\", or \"tcp\"",
+            "URL path or \"tcp\"",
+            Json::pattern("^(/[!-~]*|tcp)$"),
+        )
     }
 }
 
@@ -124,84 +120,73 @@ static HEALTH_TABLE: Section<HealthDraft> = Section {
             name: "path",
             brief: "Path to request with `GET`",
             long: "With the `Host` and the protocol of calls, over TLS if calls use TLS.",
-            default: Preset::Words("none; either it or `tcp` is required"),
+            default: DefaultValue::Words("none; either it or `tcp` is required"),
             right: "path = \"/healthz\"",
             wrong: "path = \"healthz\"",
-            reload: Reload::Live,
-            since: "0.3.0",
             value: &Set(LocalPath, |health: &mut HealthDraft, path| health.path = Some(path)),
+            ..Key::LIVE
         },
         Key {
             name: "tcp",
             brief: "Test only whether a connection can be made",
-            long: "",
-            default: Preset::Words("`false`"),
+            default: DefaultValue::Words("`false`"),
             right: "tcp = true",
             wrong: "tcp = 80",
-            reload: Reload::Live,
-            since: "0.3.0",
             value: &Set(Flag, |_: &mut HealthDraft, _| {}),
+            ..Key::LIVE
         },
         Key {
             name: "status",
             brief: "Statuses of a healthy endpoint",
-            long: "",
-            default: Preset::Value("\"200-399\""),
+            default: DefaultValue::Literal("\"200-399\""),
             right: "status = [200, 204]",
             wrong: "status = \"2xx\"",
-            reload: Reload::Live,
-            since: "0.3.0",
-            value: &Set(Statuses, |health: &mut HealthDraft, statuses| health.statuses = statuses),
+            value: &Set(STATUSES, |health: &mut HealthDraft, statuses| health.statuses = statuses),
+            ..Key::LIVE
         },
         Key {
             name: "interval",
             brief: "Time from one check of an endpoint to the next",
             long: "With jitter, so that endpoints are not all checked at once. A result that differs from the previous ones is checked again after a quarter of it.",
-            default: Preset::Value("\"5s\""),
+            default: DefaultValue::Literal("\"5s\""),
             right: "interval = \"10s\"",
             wrong: "interval = 5",
-            reload: Reload::Live,
-            since: "0.3.0",
             value: &Set(
-                Time { min: Duration::from_millis(100), max: Duration::from_secs(24 * 3600) },
+                Time(Duration::from_millis(100)..=Duration::from_secs(24 * 3600)),
                 |health: &mut HealthDraft, interval| health.interval = interval,
             ),
+            ..Key::LIVE
         },
         Key {
             name: "timeout",
             brief: "Time limit of one check, from connecting to the last byte",
-            long: "",
-            default: Preset::Words("`\"2s\"`, or `interval` if that is shorter"),
+            default: DefaultValue::Words("`\"2s\"`, or `interval` if that is shorter"),
             right: "timeout = \"1s\"",
             wrong: "timeout = \"1\"",
-            reload: Reload::Live,
-            since: "0.3.0",
             value: &Set(
-                Time { min: Duration::from_millis(1), max: Duration::from_secs(3600) },
+                Time(Duration::from_millis(1)..=Duration::from_secs(3600)),
                 |health: &mut HealthDraft, timeout| health.timeout = Some(timeout),
             ),
+            ..Key::LIVE
         },
         Key {
             name: "rise",
             brief: "Successful checks in a row before an endpoint gets calls again",
             long: "The first check of a new endpoint decides alone.",
-            default: Preset::Value("2"),
+            default: DefaultValue::Literal("2"),
             right: "rise = 3",
             wrong: "rise = 0",
-            reload: Reload::Live,
-            since: "0.3.0",
-            value: &Set(Count { min: 1, max: 1000 }, |health: &mut HealthDraft, rise| health.rise = rise),
+            value: &Set(Count(1..=1000), |health: &mut HealthDraft, rise| health.rise = rise),
+            ..Key::LIVE
         },
         Key {
             name: "fall",
             brief: "Failed checks in a row before an endpoint gets no calls",
-            long: "",
-            default: Preset::Value("3"),
+            default: DefaultValue::Literal("3"),
             right: "fall = 5",
             wrong: "fall = 0",
-            reload: Reload::Live,
-            since: "0.3.0",
-            value: &Set(Count { min: 1, max: 1000 }, |health: &mut HealthDraft, fall| health.fall = fall),
+            value: &Set(Count(1..=1000), |health: &mut HealthDraft, fall| health.fall = fall),
+            ..Key::LIVE
         },
     ],
 };
