@@ -4,15 +4,15 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::description::{Describe, KeyInfo, join};
-use crate::raw::{Directive, Entry, Span, Table, Text, Texts, Value, parse_loose};
+use crate::raw::{Directive, Entry, SourceMap, Span, Table, Text, Value, parse_value};
 use crate::report::Problem;
-use crate::sources::{Found, Sources};
+use crate::sources::{PathKind, Sources};
 
 /// The state of a check.
 pub(crate) struct Checker<'a> {
     pub(crate) sources: &'a dyn Sources,
     pub(crate) env: BTreeMap<String, String>,
-    pub(crate) texts: Texts,
+    pub(crate) source_map: SourceMap,
     /// The directory that relative paths are resolved against; empty for the current directory.
     pub(crate) base: String,
     /// The keys of all sections, to find a misspelled one in another section. A function, because the list is rarely
@@ -42,7 +42,7 @@ impl<'a> Checker<'a> {
         Checker {
             sources,
             env: sources.env(),
-            texts: Texts::default(),
+            source_map: SourceMap::default(),
             base,
             all_keys,
             problems: Vec::new(),
@@ -96,7 +96,7 @@ impl<'a> Checker<'a> {
 
     /// A problem of the current key.
     pub(crate) fn problem(&self, span: Span, message: impl Into<String>) -> Problem {
-        Problem::new(message).at(self.texts.place(span)).key(self.doc())
+        Problem::new(message).at(self.source_map.location(span)).key(self.doc())
     }
 
     /// "`app.shop.workers` …", with what the key expects.
@@ -113,7 +113,8 @@ impl<'a> Checker<'a> {
     /// "`app.shop` has both `entry` and `command`", where the two exclude each other.
     pub(crate) fn both(&self, first: &Entry, second: &Entry) -> Problem {
         let message = format!("`{}` has both `{}` and `{}`", self.name(), first.key, second.key);
-        self.problem(second.key_span, message).related(self.texts.place(first.key_span), "the other one")
+        self.problem(second.key_span, message)
+            .related(self.source_map.location(first.key_span), "the other one")
     }
 
     /// "`listen.public` has no `bind`", which is required; `example` is a line that sets it.
@@ -125,7 +126,7 @@ impl<'a> Checker<'a> {
 
     /// Reports a value of the wrong type, unless that was done before.
     pub(crate) fn wrong_type<V>(&mut self, directive: &Directive) -> Option<V> {
-        if !matches!(directive.value, Value::Broken) {
+        if !matches!(directive.value, Value::Invalid) {
             self.wrong(directive.span, &format!("is {}", directive.type_name())).report(self);
         }
         None
@@ -134,7 +135,7 @@ impl<'a> Checker<'a> {
     /// The string, or `None` after another type was reported.
     pub(crate) fn text<'d>(&mut self, directive: &'d Directive) -> Option<&'d Text> {
         match &directive.value {
-            Value::Text(text) => Some(text),
+            Value::String(text) => Some(text),
             _ => self.wrong_type(directive),
         }
     }
@@ -142,10 +143,10 @@ impl<'a> Checker<'a> {
     /// The items of a list; a single value is a list of one.
     pub(crate) fn items<'d>(&mut self, directive: &'d Directive) -> Cow<'d, [Directive]> {
         match &directive.value {
-            Value::List(items) => Cow::Borrowed(items),
-            Value::Text(text) if text.loose && text.text.trim_start().starts_with('[') => {
-                match self.reread(directive).value {
-                    Value::List(items) => Cow::Owned(items),
+            Value::Array(items) => Cow::Borrowed(items),
+            Value::String(text) if text.untyped && text.text.trim_start().starts_with('[') => {
+                match self.typed(directive).value {
+                    Value::Array(items) => Cow::Owned(items),
                     _ => Cow::Borrowed(std::slice::from_ref(directive)),
                 }
             }
@@ -168,8 +169,8 @@ impl<'a> Checker<'a> {
         match &directive.value {
             Value::Table(table) => return Some(Cow::Borrowed(table)),
             // The value of a placeholder may be secret: it must not become keys, which messages show.
-            Value::Text(text) if text.loose && !text.secret => {
-                if let Value::Table(table) = self.reread(directive).value {
+            Value::String(text) if text.untyped && !text.secret => {
+                if let Value::Table(table) = self.typed(directive).value {
                     return Some(Cow::Owned(table));
                 }
             }
@@ -179,10 +180,10 @@ impl<'a> Checker<'a> {
     }
 
     /// A text from outside of the file as the TOML value that it looks like, if it looks like one.
-    pub(crate) fn reread(&self, directive: &Directive) -> Directive {
-        let Value::Text(text) = &directive.value else { return directive.clone() };
-        let reread = text.loose.then(|| parse_loose(&text.text, directive.span)).flatten();
-        let Some(mut value) = reread else { return directive.clone() };
+    pub(crate) fn typed(&self, directive: &Directive) -> Directive {
+        let Value::String(text) = &directive.value else { return directive.clone() };
+        let typed = text.untyped.then(|| parse_value(&text.text, directive.span)).flatten();
+        let Some(mut value) = typed else { return directive.clone() };
         if text.secret {
             hide(&mut value, directive.span);
         }
@@ -206,7 +207,7 @@ impl<'a> Checker<'a> {
             Some((parent, _)) => parent,
             None => ".",
         };
-        self.sources.look(parent) == Found::Directory
+        self.sources.path_kind(parent) == PathKind::Directory
     }
 }
 
@@ -240,8 +241,8 @@ pub(crate) fn join_path(base: &str, path: &str) -> String {
 fn hide(directive: &mut Directive, span: Span) {
     directive.span = span;
     match &mut directive.value {
-        Value::Text(text) => text.secret = true,
-        Value::List(items) => items.iter_mut().for_each(|item| hide(item, span)),
+        Value::String(text) => text.secret = true,
+        Value::Array(items) => items.iter_mut().for_each(|item| hide(item, span)),
         Value::Table(table) => {
             for entry in &mut table.entries {
                 entry.key_span = span;

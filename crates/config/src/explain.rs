@@ -12,24 +12,24 @@ use crate::sections::all_keys;
 /// # Errors
 /// That there is no such key, with the nearest names.
 pub fn explain(key: &str) -> Result<String, String> {
-    let asked = asked(key);
-    let steps: Vec<&str> = asked.split('.').collect();
+    let query = query(key);
+    let steps: Vec<&str> = query.split('.').collect();
     let all = all_keys();
-    if asked.is_empty() {
+    if query.is_empty() {
         return Ok(sections(all));
     }
     // The plainest reading that finds something: a key, then NAME for any name, then a section's name.
-    let readings: [fn(&KeyInfo, &[&str]) -> bool; 4] = [is_nameless, is_path, is_named_section, ends_so];
-    let found = readings.iter().map(|fits| matching(all, &steps, *fits)).find(|found| !found.is_empty());
+    let matchers: [fn(&KeyInfo, &[&str]) -> bool; 4] = [is_nameless, is_path, is_named_section, is_suffix];
+    let found = matchers.iter().map(|fits| matching(all, &steps, *fits)).find(|found| !found.is_empty());
     let found = found.unwrap_or_default();
     if found.is_empty() {
-        return Err(not_found(&asked, &steps, all));
+        return Err(not_found(&query, &steps, all));
     }
-    let texts: Vec<String> = found.iter().map(|info| text(info)).collect();
-    Ok(texts.join("\n"))
+    let explanations: Vec<String> = found.iter().map(|info| text(info)).collect();
+    Ok(explanations.join("\n"))
 }
 
-fn asked(key: &str) -> String {
+fn query(key: &str) -> String {
     let key = key.trim().trim_matches(['[', ']', '`', '"']);
     match key.strip_prefix("KEEPWARM_") {
         Some(variable) => variable.to_ascii_lowercase().replace("__", "."),
@@ -65,7 +65,7 @@ fn is_named_section(info: &KeyInfo, steps: &[&str]) -> bool {
 }
 
 /// `workers`
-fn ends_so(info: &KeyInfo, steps: &[&str]) -> bool {
+fn is_suffix(info: &KeyInfo, steps: &[&str]) -> bool {
     let path: Vec<&str> = info.path.split('.').filter(|step| *step != "NAME").collect();
     path.ends_with(steps)
 }
@@ -82,8 +82,8 @@ fn sections(all: &[KeyInfo]) -> String {
     out
 }
 
-fn not_found(asked: &str, steps: &[&str], all: &[KeyInfo]) -> String {
-    let last = steps.last().copied().unwrap_or(asked);
+fn not_found(query: &str, steps: &[&str], all: &[KeyInfo]) -> String {
+    let last = steps.last().copied().unwrap_or(query);
     let names = nearest(last, all.iter().map(|info| info.name));
     let mut near: Vec<&str> = Vec::new();
     for name in names {
@@ -96,11 +96,11 @@ fn not_found(asked: &str, steps: &[&str], all: &[KeyInfo]) -> String {
         let sections: Vec<&str> =
             all.iter().map(|info| info.path.as_str()).filter(|path| !path.contains('.')).collect();
         return format!(
-            "there is no key `{asked}`; `keepwarm explain SECTION` lists the keys of a section: {}",
+            "there is no key `{query}`; `keepwarm explain SECTION` lists the keys of a section: {}",
             or_list(&sections)
         );
     }
-    format!("there is no key `{asked}`; did you mean {}?", or_list(&near))
+    format!("there is no key `{query}`; did you mean {}?", or_list(&near))
 }
 
 fn text(info: &KeyInfo) -> String {
@@ -171,26 +171,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_way_to_ask_for_a_key() {
+    fn every_spelling_of_a_key_is_found() {
         let wanted = explain("app.NAME.workers").unwrap();
-        for asked in
+        for query in
             ["app.workers", "app.shop.workers", "workers", "KEEPWARM_APP__SHOP__WORKERS", " workers "]
         {
-            assert_eq!(explain(asked).as_deref(), Ok(wanted.as_str()), "{asked}");
+            assert_eq!(explain(query).as_deref(), Ok(wanted.as_str()), "{query}");
         }
         let wanted_of_pool = explain("upstream.NAME.pool.max").unwrap();
-        for asked in ["upstream.pool.max", "upstream.search.pool.max", "KEEPWARM_UPSTREAM__SEARCH__POOL__MAX"]
+        for query in ["upstream.pool.max", "upstream.search.pool.max", "KEEPWARM_UPSTREAM__SEARCH__POOL__MAX"]
         {
-            assert_eq!(explain(asked).as_deref(), Ok(wanted_of_pool.as_str()), "{asked}");
+            assert_eq!(explain(query).as_deref(), Ok(wanted_of_pool.as_str()), "{query}");
         }
         assert!(wanted.contains("workers = 4") && wanted.contains("KEEPWARM_APP__NAME__WORKERS"), "{wanted}");
     }
 
     #[test]
     fn a_section_lists_its_keys() {
-        for asked in ["app", "app.NAME", "[app.shop]"] {
-            let text = explain(asked).unwrap();
-            assert!(text.contains("  workers "), "{asked}: {text}");
+        for query in ["app", "app.NAME", "[app.shop]"] {
+            let text = explain(query).unwrap();
+            assert!(text.contains("  workers "), "{query}: {text}");
         }
         let route = explain("listen.NAME.route").unwrap();
         assert!(route.contains("Not supported by this version yet: "), "{route}");
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_two_sections_explains_both() {
+    fn a_key_of_two_sections_explains_both() {
         let text = explain("format").unwrap();
         assert!(
             text.contains("server.log.format:") && text.contains("listen.NAME.access_log.format:"),
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_says_what_is_near() {
+    fn a_missing_key_names_similar_ones() {
         assert_eq!(
             explain("wrokers").unwrap_err(),
             "there is no key `wrokers`; did you mean `app.NAME.workers`?"

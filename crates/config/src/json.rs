@@ -3,17 +3,17 @@ use std::fmt::Write as _;
 /// A JSON value, as far as a schema needs one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Json {
-    Flag(bool),
+    Boolean(bool),
     Number(i64),
-    Text(String),
-    List(Vec<Json>),
+    String(String),
+    Array(Vec<Json>),
     /// In the order given.
     Object(Vec<(String, Json)>),
 }
 
 impl Json {
     pub(crate) fn text(text: impl Into<String>) -> Json {
-        Json::Text(text.into())
+        Json::String(text.into())
     }
 
     pub(crate) fn object<const N: usize>(members: [(&str, Json); N]) -> Json {
@@ -27,12 +27,12 @@ impl Json {
 
     /// A string of these words.
     pub(crate) fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> Json {
-        Json::object([("enum", Json::List(words.into_iter().map(Json::text).collect()))])
+        Json::object([("enum", Json::Array(words.into_iter().map(Json::text).collect()))])
     }
 
     /// Any of these schemas.
     pub(crate) fn any(schemas: Vec<Json>) -> Json {
-        Json::object([("anyOf", Json::List(schemas))])
+        Json::object([("anyOf", Json::Array(schemas))])
     }
 
     /// A string that fits a pattern.
@@ -66,10 +66,10 @@ impl Json {
 
     fn write(&self, out: &mut String, depth: usize) {
         match self {
-            Json::Flag(flag) => _ = write!(out, "{flag}"),
+            Json::Boolean(flag) => _ = write!(out, "{flag}"),
             Json::Number(number) => _ = write!(out, "{number}"),
-            Json::Text(text) => quote(out, text),
-            Json::List(items) => {
+            Json::String(text) => quote(out, text),
+            Json::Array(items) => {
                 let items = items.iter().map(|item| (None, item));
                 block(out, depth, ['[', ']'], items);
             }

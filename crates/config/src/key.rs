@@ -116,7 +116,7 @@ impl<T> Field<T> for Unsupported {
 
 impl Describe for Unsupported {
     fn description(&self) -> Description {
-        Description::new("nothing: not supported yet", "not supported yet", Json::Flag(false))
+        Description::new("nothing: not supported yet", "not supported yet", Json::Boolean(false))
     }
 
     fn is_supported(&self) -> bool {
@@ -253,7 +253,7 @@ impl<T> Describe for Section<T> {
         let members = self.infos("").iter().filter(|key| key.is_supported).map(KeyInfo::member).collect();
         let schema = Json::object([
             ("type", Json::text("object")),
-            ("additionalProperties", Json::Flag(false)),
+            ("additionalProperties", Json::Boolean(false)),
             ("properties", Json::Object(members)),
         ]);
         Description::new("a table", "table", schema)

@@ -33,6 +33,6 @@ pub use explain::explain;
 pub use load::load;
 pub use model::*;
 pub use reference::{json_schema, reference_markdown};
-pub use report::{Place, Problem, Report, Warning};
-pub use sources::{Account, Found, Process, Resource, Sources};
+pub use report::{Location, Problem, Report, Warning};
+pub use sources::{Account, Credentials, PathKind, Resource, Sources};
 pub use target::Target;

@@ -7,7 +7,7 @@ use crate::check;
 use crate::checker::Checker;
 use crate::key::Shape;
 use crate::model::{Config, Server};
-use crate::raw::{Span, Table, Values, apply_overrides, expand, merge, parse_file};
+use crate::raw::{PlaceholderValues, SourceMap, Span, Table, apply_overrides, expand, merge, parse_file};
 use crate::report::{Problem, Report, Warning};
 use crate::sections::{INCLUDE, ROOT, Root, all_keys};
 use crate::sources::Sources;
@@ -27,34 +27,34 @@ pub fn load(sources: &dyn Sources, root: &str) -> Result<(Config, Vec<Warning>),
     let Some(mut file) = read(root, None, &mut cx) else {
         return Err(report(cx));
     };
-    let mut whole = file.whole;
+    let mut is_complete = file.is_complete;
     let includes = file.table.remove("include");
     if let Some(entry) = includes {
         for (path, span) in included(&entry.value, root, &mut cx) {
             let Some(more) = read(&path, Some(span), &mut cx) else { continue };
-            whole &= more.whole;
-            refuse_nested(&more.table, &mut cx);
-            merge(&mut file.table, more.table, &cx.texts, &mut cx.problems);
+            is_complete &= more.is_complete;
+            reject_nested(&more.table, &mut cx);
+            merge(&mut file.table, more.table, &cx.source_map, &mut cx.problems);
         }
     }
-    if !whole {
+    if !is_complete {
         return Err(report(cx));
     }
-    settle(file.table, Some(root), cx)
+    check_table(file.table, Some(root), cx)
 }
 
 /// Lays the environment over a table and checks the whole. `file` is what to name when something is missing.
-pub(crate) fn settle(
+pub(crate) fn check_table(
     mut table: Table,
     file: Option<&str>,
     mut cx: Checker<'_>,
 ) -> Result<(Config, Vec<Warning>), Report> {
-    apply_overrides(&mut table, &cx.env, &mut cx.texts, &mut cx.problems);
+    apply_overrides(&mut table, &cx.env, &mut cx.source_map, &mut cx.problems);
     let directory = if cx.base.is_empty() { PathBuf::from(".") } else { PathBuf::from(&cx.base) };
     let mut root = Root {
         server: Server::default(),
         admin: None,
-        listens: Vec::new(),
+        listeners: Vec::new(),
         apps: Vec::new(),
         upstreams: Vec::new(),
         rate_limits: Vec::new(),
@@ -73,23 +73,23 @@ pub(crate) fn report(cx: Checker<'_>) -> Report {
     Report::of(cx.problems)
 }
 
-struct File {
+struct ConfigFile {
     table: Table,
-    whole: bool,
+    is_complete: bool,
 }
 
 /// One file's table with its placeholders filled; `None` when it could not be read at all.
-fn read(path: &str, named_at: Option<Span>, cx: &mut Checker<'_>) -> Option<File> {
+fn read(path: &str, named_at: Option<Span>, cx: &mut Checker<'_>) -> Option<ConfigFile> {
     let bytes = match cx.sources.read(path) {
         Ok(bytes) => bytes,
         Err(error) => {
             let problem = Problem::new(format!("`{path}` cannot be read: {error}"));
             return match named_at {
-                Some(span) => problem.at(cx.texts.place(span)).key("include").expected(
+                Some(span) => problem.at(cx.source_map.location(span)).key("include").expected(
                     "a file this user can read; its path is relative to the directory of the main file",
                 ),
                 None => problem
-                    .at(Span::nowhere(path))
+                    .at(SourceMap::unreadable(path))
                     .help("name the file with --config FILE; `keepwarm run TARGET` needs none"),
             }
             .reject(cx);
@@ -100,24 +100,24 @@ fn read(path: &str, named_at: Option<Span>, cx: &mut Checker<'_>) -> Option<File
         Err(error) => {
             let good = error.utf8_error().valid_up_to();
             let bytes = error.into_bytes();
-            let source = cx.texts.add_file(path, String::from_utf8_lossy(&bytes).into_owned());
+            let source = cx.source_map.add_file(path, String::from_utf8_lossy(&bytes).into_owned());
             let span = Span { source, start: good, end: good + 1 };
             Problem::new("TOML syntax error: bytes that are not UTF-8")
-                .at(cx.texts.place(span))
+                .at(cx.source_map.location(span))
                 .expected("text in UTF-8")
                 .report(cx);
-            return Some(File { table: Table::default(), whole: false });
+            return Some(ConfigFile { table: Table::default(), is_complete: false });
         }
     };
-    let source = cx.texts.add_file(path, text.clone());
-    let parsed = parse_file(&cx.texts, source, &text);
+    let source = cx.source_map.add_file(path, text.clone());
+    let parsed = parse_file(&cx.source_map, source, &text);
     cx.problems.extend(parsed.problems);
     let mut table = parsed.table;
-    if parsed.whole {
-        let outside = Outside { env: &cx.env, sources: cx.sources, base: &cx.base };
-        expand(&mut table, &cx.texts, &outside, &mut cx.problems);
+    if parsed.is_complete {
+        let outside = PlaceholderSources { env: &cx.env, sources: cx.sources, base: &cx.base };
+        expand(&mut table, &cx.source_map, &outside, &mut cx.problems);
     }
-    Some(File { table, whole: parsed.whole })
+    Some(ConfigFile { table, is_complete: parsed.is_complete })
 }
 
 /// The files an `include` names, in the order they are to be read, each with the place that named it.
@@ -150,11 +150,11 @@ fn included(directive: &crate::raw::Directive, root: &str, cx: &mut Checker<'_>)
     paths
 }
 
-fn refuse_nested(table: &Table, cx: &mut Checker<'_>) {
+fn reject_nested(table: &Table, cx: &mut Checker<'_>) {
     if let Some(entry) = table.entry("include") {
         Problem::new("an included file includes another file")
             .key("include")
-            .at(cx.texts.place(entry.key_span))
+            .at(cx.source_map.location(entry.key_span))
             .expected("`include` in the main file only")
             .help("put the file into the main file's `include`")
             .report(cx);
@@ -162,13 +162,13 @@ fn refuse_nested(table: &Table, cx: &mut Checker<'_>) {
 }
 
 /// Where placeholders get their values.
-struct Outside<'a> {
+struct PlaceholderSources<'a> {
     env: &'a BTreeMap<String, String>,
     sources: &'a dyn Sources,
     base: &'a str,
 }
 
-impl Values for Outside<'_> {
+impl PlaceholderValues for PlaceholderSources<'_> {
     fn variable(&self, name: &str) -> Option<String> {
         self.env.get(name).cloned()
     }

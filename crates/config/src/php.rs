@@ -46,7 +46,7 @@ impl Scanner<'_> {
                     return true;
                 }
             } else {
-                self.sign(byte);
+                self.punctuation(byte);
             }
         }
         false
@@ -147,7 +147,7 @@ impl Scanner<'_> {
         !(rest.is_empty() || rest.starts_with(b";") || rest.starts_with(b"?>") || status)
     }
 
-    fn sign(&mut self, byte: u8) {
+    fn punctuation(&mut self, byte: u8) {
         let rest = self.rest();
         self.member = match byte {
             b'$' => true,
@@ -176,7 +176,7 @@ mod tests {
     use super::returns_app;
 
     #[test]
-    fn what_returns_an_application() {
+    fn entries_that_return_an_application() {
         for text in [
             "<?php return function (array $context) { return new Kernel(); };",
             "<?php\nuse App\\Kernel;\nrequire_once dirname(__DIR__).'/vendor/autoload_runtime.php';\nreturn function () {};",
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_a_script() {
+    fn entries_that_are_scripts() {
         for text in [
             "",
             "no PHP, return $app;",

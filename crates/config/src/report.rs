@@ -24,18 +24,18 @@ pub struct Problem {
     /// The key it is about, as `keepwarm explain` knows it: `app.NAME.workers`.
     pub key: Option<String>,
     /// Where.
-    pub place: Option<Place>,
+    pub location: Option<Location>,
     /// What would have been right.
     pub expected: Option<String>,
     /// What to do, the likeliest first.
     pub help: Vec<String>,
     /// Other places that have a part in it, each with what it is.
-    pub related: Vec<(Place, String)>,
+    pub related: Vec<(Location, String)>,
 }
 
 /// A place in a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct Location {
     /// A file's path, `$VARIABLE`, or `command line`.
     pub source: String,
     /// Line, from 1. 0: the source as a whole (it could not be read).
@@ -55,7 +55,7 @@ pub struct Place {
 impl Report {
     /// A report of problems, of which there is at least one.
     pub(crate) fn of(mut problems: Vec<Problem>) -> Report {
-        problems.sort_by_key(|problem| problem.place.as_ref().map(|place| place.order));
+        problems.sort_by_key(|problem| problem.location.as_ref().map(|location| location.order));
         problems.dedup();
         Report { problems }
     }
@@ -67,7 +67,7 @@ impl Report {
 
     /// The report with ANSI colours when `yes`.
     pub fn coloured(&self, yes: bool) -> impl fmt::Display + '_ {
-        Rendered { problems: &self.problems, kind: "error", paint: Paint::new(yes) }
+        ProblemDisplay { problems: &self.problems, kind: "error", style: Style::new(yes) }
     }
 }
 
@@ -91,7 +91,11 @@ impl Warning {
 
     /// The warning with ANSI colours when `yes`.
     pub fn coloured(&self, yes: bool) -> impl fmt::Display + '_ {
-        Rendered { problems: std::slice::from_ref(&self.problem), kind: "warning", paint: Paint::new(yes) }
+        ProblemDisplay {
+            problems: std::slice::from_ref(&self.problem),
+            kind: "warning",
+            style: Style::new(yes),
+        }
     }
 }
 
@@ -106,15 +110,15 @@ impl Problem {
         Problem {
             message: message.into(),
             key: None,
-            place: None,
+            location: None,
             expected: None,
             help: Vec::new(),
             related: Vec::new(),
         }
     }
 
-    pub(crate) fn at(mut self, place: Place) -> Problem {
-        self.place = Some(place);
+    pub(crate) fn at(mut self, location: Location) -> Problem {
+        self.location = Some(location);
         self
     }
 
@@ -140,25 +144,25 @@ impl Problem {
         }
     }
 
-    pub(crate) fn related(mut self, place: Place, what: impl Into<String>) -> Problem {
-        self.related.push((place, what.into()));
+    pub(crate) fn related(mut self, location: Location, what: impl Into<String>) -> Problem {
+        self.related.push((location, what.into()));
         self
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.line, self.numbered) {
-            (0, _) | (_, false) => Plain(&self.source).fmt(f),
-            (line, true) => write!(f, "{}:{line}:{}", Plain(&self.source), self.column),
+            (0, _) | (_, false) => Escape(&self.source).fmt(f),
+            (line, true) => write!(f, "{}:{line}:{}", Escape(&self.source), self.column),
         }
     }
 }
 
 /// A text that may quote a file: what would speak to the terminal, or begin a new line of a log, is escaped.
-struct Plain<'a>(&'a str);
+struct Escape<'a>(&'a str);
 
-impl fmt::Display for Plain<'_> {
+impl fmt::Display for Escape<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use fmt::Write as _;
         for c in self.0.chars() {
@@ -168,13 +172,13 @@ impl fmt::Display for Plain<'_> {
     }
 }
 
-struct Rendered<'a> {
+struct ProblemDisplay<'a> {
     problems: &'a [Problem],
     kind: &'static str,
-    paint: Paint,
+    style: Style,
 }
 
-impl fmt::Display for Rendered<'_> {
+impl fmt::Display for ProblemDisplay<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, problem) in self.problems.iter().enumerate() {
             if index > 0 {
@@ -186,84 +190,87 @@ impl fmt::Display for Rendered<'_> {
     }
 }
 
-impl Rendered<'_> {
+impl ProblemDisplay<'_> {
     fn problem(&self, f: &mut fmt::Formatter<'_>, problem: &Problem) -> fmt::Result {
-        let Paint { bold, loud, quiet, off } = &self.paint;
-        if let Some(place) = &problem.place {
-            write!(f, "{bold}{place}:{off} ")?;
+        let Style { bold, red, blue, off } = &self.style;
+        if let Some(location) = &problem.location {
+            write!(f, "{bold}{location}:{off} ")?;
         }
-        writeln!(f, "{loud}{}:{off} {bold}{}{off}", self.kind, Plain(&problem.message))?;
+        writeln!(f, "{red}{}:{off} {bold}{}{off}", self.kind, Escape(&problem.message))?;
         let gutter = problem.gutter();
-        if let Some(place) = &problem.place {
-            self.snippet(f, place, gutter)?;
+        if let Some(location) = &problem.location {
+            self.snippet(f, location, gutter)?;
         }
-        for (place, what) in &problem.related {
-            writeln!(f, "{:gutter$} {quiet}::{off} {place}: {}", "", Plain(what))?;
-            self.snippet(f, place, gutter)?;
+        for (location, what) in &problem.related {
+            writeln!(f, "{:gutter$} {blue}::{off} {location}: {}", "", Escape(what))?;
+            self.snippet(f, location, gutter)?;
         }
         if let Some(expected) = &problem.expected {
-            writeln!(f, "{:gutter$} {quiet}={off} expected: {}", "", Plain(expected))?;
+            writeln!(f, "{:gutter$} {blue}={off} expected: {}", "", Escape(expected))?;
         }
         for help in &problem.help {
-            writeln!(f, "{:gutter$} {quiet}={off} help: {}", "", Plain(help))?;
+            writeln!(f, "{:gutter$} {blue}={off} help: {}", "", Escape(help))?;
         }
         Ok(())
     }
 
-    fn snippet(&self, f: &mut fmt::Formatter<'_>, place: &Place, gutter: usize) -> fmt::Result {
+    fn snippet(&self, f: &mut fmt::Formatter<'_>, location: &Location, gutter: usize) -> fmt::Result {
         // Nothing could be read, or it must not be shown.
-        if place.line == 0 || place.text.is_empty() {
+        if location.line == 0 || location.text.is_empty() {
             return Ok(());
         }
-        let Paint { loud, quiet, off, .. } = &self.paint;
-        let number = if place.numbered { place.line.to_string() } else { String::new() };
-        let (text, indent, width) = window(place);
-        writeln!(f, "{quiet}{number:>gutter$} |{off} {text}")?;
-        writeln!(f, "{:gutter$} {quiet}|{off} {:indent$}{loud}{:^<width$}{off}", "", "", "")
+        let Style { red, blue, off, .. } = &self.style;
+        let number = if location.numbered { location.line.to_string() } else { String::new() };
+        let (text, indent, width) = window(location);
+        writeln!(f, "{blue}{number:>gutter$} |{off} {text}")?;
+        writeln!(f, "{:gutter$} {blue}|{off} {:indent$}{red}{:^<width$}{off}", "", "", "")
     }
 }
 
 impl Problem {
     /// Characters of the widest line number shown.
     fn gutter(&self) -> usize {
-        let places = self.place.iter().chain(self.related.iter().map(|(place, _)| place));
-        places.map(|place| place.line.to_string().len()).max().unwrap_or(1).max(3)
+        let places = self.location.iter().chain(self.related.iter().map(|(location, _)| location));
+        places.map(|location| location.line.to_string().len()).max().unwrap_or(1).max(3)
     }
 }
 
 /// The part of a line that is shown (long ones are cut around the mark), the mark's indent and its width.
-fn window(place: &Place) -> (String, usize, usize) {
-    let start = place.column.saturating_sub(1);
-    let total = place.text.chars().count();
-    let (from, lead) = if start > SHOWN / 2 && total > SHOWN { (start - SHOWN / 4, "…") } else { (0, "") };
+fn window(location: &Location) -> (String, usize, usize) {
+    let start = location.column.saturating_sub(1);
+    let total = location.text.chars().count();
+    let (from, lead) =
+        if start > MAX_LINE / 2 && total > MAX_LINE { (start - MAX_LINE / 4, "…") } else { (0, "") };
     let mut text: String = lead.to_owned();
     // Control characters would move the caret (tab) or speak to the terminal (escape): one blank for each.
-    text.extend(place.text.chars().skip(from).take(SHOWN).map(|c| if c.is_control() { ' ' } else { c }));
-    if total > from + SHOWN {
+    text.extend(
+        location.text.chars().skip(from).take(MAX_LINE).map(|c| if c.is_control() { ' ' } else { c }),
+    );
+    if total > from + MAX_LINE {
         text.push('…');
     }
     let indent = start - from + lead.chars().count();
     let room = text.chars().count().saturating_sub(indent).max(1);
-    (text, indent, place.width.clamp(1, room))
+    (text, indent, location.width.clamp(1, room))
 }
 
 /// Characters of a source line shown at most. Arbitrary: two lines of a terminal.
-const SHOWN: usize = 160;
+const MAX_LINE: usize = 160;
 
 /// ANSI sequences, or nothing.
-struct Paint {
+struct Style {
     bold: &'static str,
-    loud: &'static str,
-    quiet: &'static str,
+    red: &'static str,
+    blue: &'static str,
     off: &'static str,
 }
 
-impl Paint {
-    fn new(yes: bool) -> Paint {
+impl Style {
+    fn new(yes: bool) -> Style {
         if yes {
-            Paint { bold: "\x1b[1m", loud: "\x1b[1;31m", quiet: "\x1b[1;34m", off: "\x1b[0m" }
+            Style { bold: "\x1b[1m", red: "\x1b[1;31m", blue: "\x1b[1;34m", off: "\x1b[0m" }
         } else {
-            Paint { bold: "", loud: "", quiet: "", off: "" }
+            Style { bold: "", red: "", blue: "", off: "" }
         }
     }
 }

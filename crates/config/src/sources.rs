@@ -20,7 +20,7 @@ pub trait Sources {
     fn glob(&self, pattern: &str) -> io::Result<Vec<String>>;
 
     /// What is at this path, symbolic links followed.
-    fn look(&self, path: &str) -> Found;
+    fn path_kind(&self, path: &str) -> PathKind;
 
     /// The user of this name or number. A number that no user has is one without a name, in the group of the same number.
     fn user(&self, name: &str) -> Option<Account>;
@@ -29,7 +29,7 @@ pub trait Sources {
     fn group(&self, name: &str) -> Option<u32>;
 
     /// What this process is, and whether it may become others.
-    fn process(&self) -> Process;
+    fn credentials(&self) -> Credentials;
 
     /// Whether the user may enter this directory and those above it.
     fn may_enter(&self, path: &str, user: &Account) -> bool;
@@ -59,14 +59,14 @@ pub struct Account {
 
 impl Account {
     /// One that has nothing but a number.
-    pub fn numbered(uid: u32) -> Account {
+    pub fn from_uid(uid: u32) -> Account {
         Account { name: uid.to_string(), uid, gid: uid, groups: vec![uid], home: PathBuf::from("/") }
     }
 }
 
 /// What a process is, as far as others can be started by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Process {
+pub struct Credentials {
     /// Its user.
     pub uid: u32,
     /// Its group.
@@ -86,15 +86,15 @@ pub enum Resource {
     Processes,
     /// Bytes of a core file, RLIMIT_CORE.
     Core,
-    /// Seconds of processor time, RLIMIT_CPU.
+    /// CpuSeconds of processor time, RLIMIT_CPU.
     Cpu,
 }
 
 /// What is at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found {
+pub enum PathKind {
     /// Nothing, or nothing this user may see.
-    Nothing,
+    Missing,
     /// A directory.
     Directory,
     /// A file, or anything else that is not a directory.

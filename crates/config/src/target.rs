@@ -1,7 +1,7 @@
 //! A configuration without a file: what `keepwarm run TARGET` says on its command line.
 
 use crate::checker::Checker;
-use crate::load::{report, settle};
+use crate::load::{check_table, report};
 use crate::model::{AppKind, Config};
 use crate::raw::{Directive, Entry, Span, Table, Value};
 use crate::report::{Problem, Report, Warning};
@@ -40,7 +40,7 @@ impl Config {
         let name = app_name(target);
         cx.env.retain(|variable, _| !is_overruled(variable, &name, target));
         let root = table(target, &name, &mut cx);
-        settle(root, None, cx)
+        check_table(root, None, cx)
     }
 }
 
@@ -57,40 +57,40 @@ fn is_overruled(variable: &str, name: &str, target: &Target) -> bool {
 
 fn table(target: &Target, name: &str, cx: &mut Checker<'_>) -> Table {
     let mut root = Table::default();
-    let nowhere = cx.texts.add_argument("keepwarm run ", &shown(target));
+    let span_of_command = cx.source_map.add_argument("keepwarm run ", &command_line(target));
 
     let mut app = Table::default();
     if target.command.is_empty() {
-        put(&mut app, "entry", Directive::loose(&target.entry, nowhere));
+        insert(&mut app, "entry", Directive::untyped(&target.entry, span_of_command));
     } else {
-        let words = target.command.iter().map(|word| Directive::loose(word, nowhere)).collect();
-        put(&mut app, "command", Directive { value: Value::List(words), span: nowhere });
+        let words = target.command.iter().map(|word| Directive::untyped(word, span_of_command)).collect();
+        insert(&mut app, "command", Directive { value: Value::Array(words), span: span_of_command });
     }
     if let Some(workers) = &target.workers {
-        let span = cx.texts.add_argument("--workers ", workers);
-        put(&mut app, "workers", Directive::loose(workers, span));
+        let span = cx.source_map.add_argument("--workers ", workers);
+        insert(&mut app, "workers", Directive::untyped(workers, span));
     }
     if target.watch {
-        let span = cx.texts.add_argument("", "--watch");
-        let globs = watched(target).iter().map(|glob| Directive::loose(glob, span)).collect();
-        put(&mut app, "watch", Directive { value: Value::List(globs), span });
+        let span = cx.source_map.add_argument("", "--watch");
+        let globs = watch_globs(target).iter().map(|glob| Directive::untyped(glob, span)).collect();
+        insert(&mut app, "watch", Directive { value: Value::Array(globs), span });
     }
 
     let mut binds = Vec::new();
     for bind in &target.bind {
-        let span = cx.texts.add_argument("--bind ", bind);
-        binds.push(Directive::loose(bind, span));
+        let span = cx.source_map.add_argument("--bind ", bind);
+        binds.push(Directive::untyped(bind, span));
     }
     if binds.is_empty() {
-        binds.push(Directive::loose(DEFAULT_BIND, nowhere));
+        binds.push(Directive::untyped(DEFAULT_BIND, span_of_command));
     }
     let mut listen = Table::default();
-    put(&mut listen, "bind", Directive { value: Value::List(binds), span: nowhere });
+    insert(&mut listen, "bind", Directive { value: Value::Array(binds), span: span_of_command });
 
     for (section, name, table) in [("app", name, app), ("listen", "main", listen)] {
         let mut named = Table::default();
-        put(&mut named, name, Directive { value: Value::Table(table), span: nowhere });
-        put(&mut root, section, Directive { value: Value::Table(named), span: nowhere });
+        insert(&mut named, name, Directive { value: Value::Table(table), span: span_of_command });
+        insert(&mut root, section, Directive { value: Value::Table(named), span: span_of_command });
     }
     root
 }
@@ -98,7 +98,7 @@ fn table(target: &Target, name: &str, cx: &mut Checker<'_>) -> Table {
 const DEFAULT_BIND: &str = "127.0.0.1:8080";
 
 /// What `--watch` looks at: the sources of the language that runs, and a program of the app's own.
-fn watched(target: &Target) -> Vec<String> {
+fn watch_globs(target: &Target) -> Vec<String> {
     let endings: &[&str] = match (target.command.is_empty(), AppKind::of_entry(&target.entry)) {
         (false, _) => endings_of(&target.command),
         (true, Some(AppKind::Php)) => PHP,
@@ -135,12 +135,12 @@ fn endings_of(command: &[String]) -> &'static [&'static str] {
         .unwrap_or_default()
 }
 
-fn put(table: &mut Table, key: &str, value: Directive) {
+fn insert(table: &mut Table, key: &str, value: Directive) {
     let key_span: Span = value.span;
     table.entries.push(Entry { key: key.to_owned(), key_span, value });
 }
 
-fn shown(target: &Target) -> String {
+fn command_line(target: &Target) -> String {
     if target.command.is_empty() { target.entry.clone() } else { format!("-- {}", target.command.join(" ")) }
 }
 

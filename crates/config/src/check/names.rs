@@ -8,7 +8,7 @@ use crate::report::Problem;
 use crate::sections::UpstreamDraft;
 
 /// The names of sections, each with its place.
-pub(super) struct Known {
+pub(super) struct SectionNames {
     pub(super) apps: Vec<(String, Span)>,
     pub(super) upstreams: Vec<(String, Span)>,
     pub(super) rate_limits: Vec<(String, Span)>,
@@ -35,7 +35,7 @@ pub(super) fn check(
     };
     Problem::new(format!("`{key}` is `{name}`, but there is no `[{what}.{name}]`"))
         .key(doc)
-        .at(cx.texts.place(span))
+        .at(cx.source_map.location(span))
         .expected(expected)
         .maybe_help(suggestion(name, names))
         .report(cx);
@@ -52,16 +52,16 @@ pub(super) fn check_variables(upstreams: &[UpstreamDraft], cx: &mut Checker<'_>)
         let (name, other) = (&draft.upstream.name, &earlier.upstream.name);
         Problem::new(format!("`upstream.{name}` and `upstream.{other}` have the same variable, {variable}"))
             .key("upstream")
-            .at(cx.texts.place(draft.span))
-            .related(cx.texts.place(earlier.span), "the other one")
+            .at(cx.source_map.location(draft.span))
+            .related(cx.source_map.location(earlier.span), "the other one")
             .expected("names that differ in more than case, `-` and `_`")
             .report(cx);
     }
 }
 
 /// What is there, costs something, and has no use.
-pub(super) fn warn_of_unused(config: &Config, known: &Known, cx: &mut Checker<'_>) {
-    let routes = || config.listens.iter().flat_map(|listen| &listen.routes);
+pub(super) fn warn_of_unused(config: &Config, known: &SectionNames, cx: &mut Checker<'_>) {
+    let routes = || config.listeners.iter().flat_map(|listen| &listen.routes);
     let leads_to = |fits: &dyn Fn(&Route) -> bool| routes().any(fits);
     for (name, span) in &known.apps {
         if !leads_to(&|route| matches!(&route.action, Action::App(app) if app == name)) {
@@ -71,7 +71,7 @@ pub(super) fn warn_of_unused(config: &Config, known: &Known, cx: &mut Checker<'_
         }
     }
     // A forward proxy takes calls for the host of every upstream.
-    let has_proxy = config.listens.iter().any(|listen| listen.forward_proxy.is_some());
+    let has_proxy = config.listeners.iter().any(|listen| listen.forward_proxy.is_some());
     for (name, span) in known.upstreams.iter().filter(|_| !has_proxy) {
         let has_door = config.upstream(name).is_some_and(|upstream| !upstream.bind.is_empty());
         if !has_door && !leads_to(&|route| matches!(&route.action, Action::Upstream(to) if to == name)) {
@@ -91,5 +91,5 @@ pub(super) fn warn_of_unused(config: &Config, known: &Known, cx: &mut Checker<'_
 }
 
 fn warn(key: &'static str, span: Span, message: String, help: String, cx: &mut Checker<'_>) {
-    Problem::new(message).key(key).at(cx.texts.place(span)).help(help).warn(cx);
+    Problem::new(message).key(key).at(cx.source_map.location(span)).help(help).warn(cx);
 }

@@ -25,7 +25,7 @@ fn collect_leaves<'e>(entry: &'e Entry, leaves: &mut Vec<&'e Entry>) {
 }
 
 fn problem(has_key: &dyn Fn(&str) -> bool, entry: &Entry, leaf: &Entry, cx: &Checker<'_>) -> Option<Problem> {
-    let variable = cx.texts.variable(leaf.key_span)?;
+    let variable = cx.source_map.variable(leaf.key_span)?;
     let parts: Vec<&str> = variable.strip_prefix(PREFIX)?.split("__").collect();
     let (_, key_parts) = parts.split_at_checked(2)?;
     let section = cx.name();

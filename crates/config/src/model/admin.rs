@@ -22,7 +22,7 @@ impl Secret {
     }
 
     /// The value.
-    pub fn reveal(&self) -> &str {
+    pub fn expose(&self) -> &str {
         &self.0
     }
 }

@@ -75,7 +75,7 @@ pub struct App {
     /// The keys that the configuration has for this app, or that were adopted; all others hold their defaults.
     pub keys: BTreeSet<String>,
     /// What whoever runs the app has taken from elsewhere in place of keys that are not there, in words.
-    pub adopted: Vec<String>,
+    pub external_settings: Vec<String>,
 }
 
 /// Where Puma's configuration of an app is.
@@ -83,9 +83,9 @@ pub struct App {
 pub enum PumaConfig {
     /// Where Puma looks for it.
     #[default]
-    Usual,
+    DefaultPath,
     /// It is not read.
-    None,
+    Disabled,
     /// Here.
     File(PathBuf),
 }
@@ -101,7 +101,7 @@ pub struct ProcessLimits {
     pub processes: Option<u64>,
     /// Bytes of a core file.
     pub core: Option<u64>,
-    /// Seconds of processor time.
+    /// CpuSeconds of processor time.
     pub cpu: Option<u64>,
 }
 
@@ -122,7 +122,7 @@ pub enum Workers {
     /// So many.
     Fixed(u32),
     /// As many as its requests need.
-    Scaled {
+    Dynamic {
         /// At least.
         min: u32,
         /// At most; never below `min`. `None`: one per core.
@@ -166,7 +166,7 @@ impl App {
             address: None,
             workers: Workers::Auto,
             preload: false,
-            puma_config: PumaConfig::Usual,
+            puma_config: PumaConfig::DefaultPath,
             request_timeout: Duration::from_secs(30),
             slow_log: None,
             threads: 1,
@@ -186,7 +186,7 @@ impl App {
             serve_vendor: false,
             watch: Vec::new(),
             keys: BTreeSet::new(),
-            adopted: Vec::new(),
+            external_settings: Vec::new(),
         }
     }
 }

@@ -4,7 +4,7 @@ use super::{Bind, ForwardProxy, Limits, Route};
 
 /// `[listen.NAME]`: addresses, and what happens to a request that arrives there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listen {
+pub struct Listener {
     /// NAME, as logs and metrics show it.
     pub name: String,
     /// Where to listen; at least one, no two alike anywhere in the configuration.

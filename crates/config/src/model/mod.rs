@@ -18,17 +18,18 @@ pub use admin::{Admin, Secret};
 pub use app::{App, AppKind, ProcessLimits, Program, PumaConfig, Workers};
 pub use forward_proxy::{ForwardProxy, ProxyHost, ProxyTarget};
 pub use limits::Limits;
-pub use listen::{AccessLog, Listen, LogFormat};
+pub use listen::{AccessLog, Listener, LogFormat};
 pub use net::{Bind, Cidr};
-pub use rate_limit::{OnStoreFailure, RateKey, RateLimit, RateStore};
+pub use rate_limit::{RateKey, RateLimit, RateStore, StoreFailureMode};
 pub use route::{
-    Action, EarlyHints, HeaderRules, HostPattern, PathPattern, Redirect, RedirectPiece, Respond, Route,
+    Action, EarlyHints, FixedResponse, HeaderRules, HostPattern, PathPattern, Redirect, RedirectPiece, Route,
 };
 pub use server::{Log, LogLevel, Server};
 pub use upstream::{
-    Balance, Breaker, Ca, Dns, EndpointAddress, Expect, HashKey, Health, HealthProbe, Hedge, HedgeAfter,
-    Identity, Outlier, PemFile, RetryBudget, RetryCause, StatusRange, TlsVersion, Upstream, UpstreamEndpoint,
-    UpstreamLimits, UpstreamPool, UpstreamProtocol, UpstreamTimeouts, UpstreamTls, door_url,
+    Balance, Breaker, ClientCertificate, Dns, EndpointAddress, Expect, HashKey, HealthCheck, HealthProbe,
+    Hedge, HedgeDelay, OutlierDetection, PemFile, RetryBudget, RetryCause, StatusRange, TlsVersion,
+    TrustRoots, Upstream, UpstreamEndpoint, UpstreamLimits, UpstreamPool, UpstreamProtocol, UpstreamTimeouts,
+    UpstreamTls, door_url,
 };
 
 /// A whole configuration, checked.
@@ -41,7 +42,7 @@ pub struct Config {
     /// `[admin]`. `None`: nothing of the kind is served.
     pub admin: Option<Admin>,
     /// `[listen.NAME]`: at least one, unless an upstream has a door.
-    pub listens: Vec<Listen>,
+    pub listeners: Vec<Listener>,
     /// `[app.NAME]`: may be empty, when every route responds or redirects.
     pub apps: Vec<App>,
     /// `[upstream.NAME]`: services the app calls.
@@ -79,7 +80,7 @@ impl Config {
     }
 
     /// The listener of this name.
-    pub fn listen(&self, name: &str) -> Option<&Listen> {
-        self.listens.iter().find(|listen| listen.name == name)
+    pub fn listener(&self, name: &str) -> Option<&Listener> {
+        self.listeners.iter().find(|listen| listen.name == name)
     }
 }

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_holds_its_addresses_and_mapped_ones() {
+    fn a_block_contains_its_addresses_and_mapped_ones() {
         let ten = Cidr::new("10.1.2.3".parse().unwrap(), 8).unwrap();
         assert_eq!(ten.to_string(), "10.0.0.0/8");
         assert!(ten.contains("10.255.0.1".parse().unwrap()));

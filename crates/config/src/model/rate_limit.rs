@@ -11,7 +11,7 @@ pub struct RateLimit {
     pub requests: u32,
     /// A second, a minute or an hour.
     pub period: Duration,
-    /// Requests that may come at once; from 1 to [`RateLimit::MOST_AT_ONCE`].
+    /// Requests that may come at once; from 1 to [`RateLimit::MAX_BURST`].
     pub burst: u32,
     /// What is counted apart.
     pub key: RateKey,
@@ -20,7 +20,7 @@ pub struct RateLimit {
     /// Who may have signed its certificate, in place of those that the system trusts.
     pub store_ca: Option<PemFile>,
     /// What happens while the store cannot be asked.
-    pub on_store_failure: OnStoreFailure,
+    pub on_store_failure: StoreFailureMode,
     /// How long the store may take.
     pub store_timeout: Duration,
 }
@@ -56,7 +56,7 @@ pub enum RateStore {
 
 /// `on_store_failure`: what happens while the store cannot be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum OnStoreFailure {
+pub enum StoreFailureMode {
     /// This process counts by itself.
     #[default]
     Open,
@@ -66,7 +66,7 @@ pub enum OnStoreFailure {
 
 impl RateLimit {
     /// The largest burst: what a counter of microseconds holds exactly for the slowest rate.
-    pub const MOST_AT_ONCE: u32 = 65_536;
+    pub const MAX_BURST: u32 = 65_536;
 
     /// A limit with every other default.
     pub fn new(name: String, requests: u32, period: Duration) -> RateLimit {
@@ -78,7 +78,7 @@ impl RateLimit {
             key: RateKey::Client,
             store: RateStore::Local,
             store_ca: None,
-            on_store_failure: OnStoreFailure::Open,
+            on_store_failure: StoreFailureMode::Open,
             store_timeout: Duration::from_millis(50),
         }
     }
@@ -86,6 +86,6 @@ impl RateLimit {
     /// What one second allows, at least 1.
     pub fn default_burst(requests: u32, period: Duration) -> u32 {
         let seconds = u32::try_from(period.as_secs().max(1)).unwrap_or(u32::MAX);
-        (requests / seconds).clamp(1, RateLimit::MOST_AT_ONCE)
+        (requests / seconds).clamp(1, RateLimit::MAX_BURST)
     }
 }

@@ -50,7 +50,7 @@ pub enum HostPattern {
     /// `example.com`, lower case; an IPv6 address is in brackets.
     Exact(String),
     /// `*.example.com`: held as `.example.com`, lower case; any number of labels in front, at least one.
-    Below(String),
+    Suffix(String),
 }
 
 impl HostPattern {
@@ -58,7 +58,7 @@ impl HostPattern {
     pub fn matches(&self, host: &str) -> bool {
         match self {
             HostPattern::Exact(exact) => host == exact,
-            HostPattern::Below(suffix) => host.len() > suffix.len() && host.ends_with(suffix.as_str()),
+            HostPattern::Suffix(suffix) => host.len() > suffix.len() && host.ends_with(suffix.as_str()),
         }
     }
 }
@@ -103,14 +103,14 @@ pub enum Action {
     /// The files of a directory; the route's prefix is no part of their names.
     Files(PathBuf),
     /// A fixed response.
-    Respond(Respond),
+    Respond(FixedResponse),
     /// A response that sends the client elsewhere.
     Redirect(Redirect),
 }
 
 /// `respond`: a fixed response of the edge.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Respond {
+pub struct FixedResponse {
     /// 200 to 599.
     pub status: u16,
     /// Empty for 204, 205 and 304.

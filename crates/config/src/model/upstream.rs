@@ -9,12 +9,12 @@ mod balance;
 mod resilience;
 mod tls;
 
-pub use balance::{Balance, Dns, HashKey, Health, HealthProbe, StatusRange};
+pub use balance::{Balance, Dns, HashKey, HealthCheck, HealthProbe, StatusRange};
 pub use resilience::{
-    Breaker, Hedge, HedgeAfter, Outlier, RetryBudget, RetryCause, UpstreamLimits, UpstreamPool,
+    Breaker, Hedge, HedgeDelay, OutlierDetection, RetryBudget, RetryCause, UpstreamLimits, UpstreamPool,
     UpstreamTimeouts,
 };
-pub use tls::{Ca, Identity, PemFile, TlsVersion, UpstreamTls};
+pub use tls::{ClientCertificate, PemFile, TlsVersion, TrustRoots, UpstreamTls};
 
 /// `[upstream.NAME]`: a service the app calls.
 ///
@@ -55,9 +55,9 @@ pub struct Upstream {
     /// When calls are refused without being tried. `None`: off.
     pub breaker: Option<Breaker>,
     /// When an endpoint is left out. `None`: off.
-    pub outlier: Option<Outlier>,
+    pub outlier: Option<OutlierDetection>,
     /// Checks of its endpoints. `None`: none but the calls themselves.
-    pub health: Option<Health>,
+    pub health: Option<HealthCheck>,
     /// How an endpoint is chosen.
     pub balance: Balance,
     /// How long a new or recovered endpoint gets less than its share. `None`: off.
@@ -155,7 +155,7 @@ impl Upstream {
             retry_budget: RetryBudget::default(),
             hedge: None,
             breaker: Some(Breaker::default()),
-            outlier: Some(Outlier::default()),
+            outlier: Some(OutlierDetection::default()),
             health: None,
             balance: Balance::LeastRequest,
             slow_start: None,

@@ -3,30 +3,30 @@
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Directive, Entry, Span, Table, Text, Texts, Value};
+use super::{Directive, Entry, SourceMap, Span, Table, Text, Value};
 use crate::report::Problem;
 
 /// What a file said.
-pub(crate) struct Parsed {
+pub(crate) struct Document {
     pub(crate) table: Table,
     /// Faults of syntax.
     pub(crate) problems: Vec<Problem>,
     /// No fault but keys that came twice: the table is whole, and can be checked further.
-    pub(crate) whole: bool,
+    pub(crate) is_complete: bool,
 }
 
-/// Reads a file that `texts` holds as `source`.
-pub(crate) fn parse_file(texts: &Texts, source: usize, text: &str) -> Parsed {
+/// Reads a file that `source_map` holds as `source`.
+pub(crate) fn parse_file(source_map: &SourceMap, source: usize, text: &str) -> Document {
     let (root, errors) = DeTable::parse_recoverable(text);
-    let whole = errors.iter().all(|error| error.message() == DUPLICATE);
-    let problems = errors.iter().map(|error| retell(texts, source, text, error)).collect();
+    let is_complete = errors.iter().all(|error| error.message() == DUPLICATE);
+    let problems = errors.iter().map(|error| syntax_problem(source_map, source, text, error)).collect();
     let table = Converter { source, offset: 0 }.table(root.into_inner());
-    Parsed { table, problems, whole }
+    Document { table, problems, is_complete }
 }
 
 /// Reads the text of a variable or an argument as the TOML value it looks like; `None` when it is none.
-pub(crate) fn parse_loose(text: &str, span: Span) -> Option<Directive> {
-    let line = format!("{LOOSE}{text}");
+pub(crate) fn parse_value(text: &str, span: Span) -> Option<Directive> {
+    let line = format!("{VALUE_PREFIX}{text}");
     let parsed = DeTable::parse(&line).ok()?;
     // Spans of the line count from before `x = `, those of the source from the value's own start.
     let converter = Converter { source: span.source, offset: span.start };
@@ -35,11 +35,11 @@ pub(crate) fn parse_loose(text: &str, span: Span) -> Option<Directive> {
         return None;
     }
     let mut value = table.entries.pop()?.value;
-    shift(&mut value, LOOSE.len());
+    shift(&mut value, VALUE_PREFIX.len());
     Some(value)
 }
 
-const LOOSE: &str = "x = ";
+const VALUE_PREFIX: &str = "x = ";
 const DUPLICATE: &str = "duplicate key";
 
 struct Converter {
@@ -64,17 +64,17 @@ impl Converter {
         let span = self.span(value.span());
         let value = match value.into_inner() {
             DeValue::String(text) => {
-                Value::Text(Text { text: text.into_owned(), loose: false, secret: false })
+                Value::String(Text { text: text.into_owned(), untyped: false, secret: false })
             }
             // Digits beyond 128 bits are too large for every key.
             DeValue::Integer(number) => {
                 Value::Integer(i128::from_str_radix(number.as_str(), number.radix()).unwrap_or(i128::MAX))
             }
             DeValue::Float(_) => Value::Float,
-            DeValue::Boolean(flag) => Value::Flag(flag),
-            DeValue::Datetime(_) => Value::Date,
+            DeValue::Boolean(flag) => Value::Boolean(flag),
+            DeValue::Datetime(_) => Value::Datetime,
             DeValue::Array(items) => {
-                Value::List(items.into_iter().map(|item| self.directive(item)).collect())
+                Value::Array(items.into_iter().map(|item| self.directive(item)).collect())
             }
             DeValue::Table(table) => Value::Table(self.table(table)),
         };
@@ -94,7 +94,7 @@ fn shift(directive: &mut Directive, by: usize) {
     };
     left(&mut directive.span);
     match &mut directive.value {
-        Value::List(items) => items.iter_mut().for_each(|item| shift(item, by)),
+        Value::Array(items) => items.iter_mut().for_each(|item| shift(item, by)),
         Value::Table(table) => {
             for entry in &mut table.entries {
                 left(&mut entry.key_span);
@@ -106,38 +106,38 @@ fn shift(directive: &mut Directive, by: usize) {
 }
 
 /// A parser's error in our words and format.
-fn retell(texts: &Texts, source: usize, text: &str, error: &toml::de::Error) -> Problem {
+fn syntax_problem(source_map: &SourceMap, source: usize, text: &str, error: &toml::de::Error) -> Problem {
     let range = error.span().unwrap_or(text.len()..text.len());
     let span = Span { source, start: range.start, end: range.end };
     if error.message() == DUPLICATE {
-        return Problem::new(format!("`{}` is set a second time", texts.slice(span).trim()))
-            .at(texts.place(span))
+        return Problem::new(format!("`{}` is set a second time", source_map.slice(span).trim()))
+            .at(source_map.location(span))
             .expected("each key and each [section] once")
             .help("remove one of the two");
     }
     let word = word_at(text, range.start);
     if let Some(straight) = straightened(word) {
         return Problem::new("TOML syntax error: curly quotes")
-            .at(texts.place(span))
+            .at(source_map.location(span))
             .expected("straight quotes: \" or '")
             .help(format!("write \"{straight}\""));
     }
     if is_address(word) {
         return Problem::new("TOML syntax error: an address without quotes")
-            .at(texts.place(span))
+            .at(source_map.location(span))
             .expected("the address in quotes")
             .help(format!("write \"{word}\""));
     }
     let (said, expected) = match error.message().split_once(", expected ") {
         // The parser says so of everything that is no value.
         Some(("string values must be quoted", _)) => {
-            let empty = texts.slice(span).trim().is_empty();
+            let empty = source_map.slice(span).trim().is_empty();
             (if empty { "the value is missing" } else { "text without quotes" }, Some(VALUES))
         }
         Some((said, expected)) => (said, Some(expected)),
         None => (error.message(), None),
     };
-    let mut problem = Problem::new(format!("TOML syntax error: {said}")).at(texts.place(span));
+    let mut problem = Problem::new(format!("TOML syntax error: {said}")).at(source_map.location(span));
     problem.expected = expected.map(str::to_owned);
     if let Some(word) = bare_quantity(text, range.start) {
         problem = problem.help(format!("write times and sizes in quotes: \"{word}\""));

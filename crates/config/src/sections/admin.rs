@@ -1,7 +1,7 @@
 use crate::key::{DefaultValue, Key, Section, Set};
 use crate::model::{Bind, Secret};
 use crate::raw::Span;
-use crate::shape::{Binds, Token};
+use crate::shape::{BindAddresses, Token};
 
 /// `[admin]` as it was read, with the places later checks point at.
 #[derive(Default)]
@@ -19,7 +19,7 @@ pub(crate) static ADMIN: Section<AdminDraft> = Section {
             default: DefaultValue::Required,
             right: "bind = \"127.0.0.1:9090\"",
             wrong: "bind = \"9090\"",
-            value: &Set(Binds, |admin: &mut AdminDraft, bind| admin.bind = bind),
+            value: &Set(BindAddresses, |admin: &mut AdminDraft, bind| admin.bind = bind),
             ..Key::LIVE
         },
         Key {

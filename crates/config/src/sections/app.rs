@@ -7,7 +7,7 @@ use crate::checker::Checker;
 use crate::model::{App, AppKind, Program, Server, Workers};
 use crate::php::returns_app;
 use crate::raw::{Span, Table};
-use crate::sources::{Account, Found};
+use crate::sources::{Account, PathKind};
 
 mod keys;
 
@@ -22,7 +22,7 @@ pub(crate) struct AppDraft {
     entry: Option<(String, Span)>,
     command: Option<Vec<String>>,
     /// It has an `address`.
-    is_elsewhere: bool,
+    has_address: bool,
     env_file: BTreeMap<String, String>,
     user: Option<(Account, Span)>,
     group: Option<(u32, Span)>,
@@ -39,7 +39,7 @@ impl AppDraft {
             app,
             entry: None,
             command: None,
-            is_elsewhere: false,
+            has_address: false,
             env_file: BTreeMap::new(),
             user: None,
             group: None,
@@ -52,15 +52,15 @@ impl AppDraft {
     pub(crate) fn finish(&mut self, table: &Table, cx: &mut Checker<'_>) {
         self.app.keys = table.entries.iter().map(|entry| entry.key.clone()).collect();
         // Also where it could not be read: that is one complaint, not two.
-        self.is_elsewhere = table.entry("address").is_some();
-        if self.is_elsewhere {
+        self.has_address = table.entry("address").is_some();
+        if self.has_address {
             self.app.kind = self.app.kind.or(Some(AppKind::FastCgi));
         }
         self.check_program(table, cx);
         if let Some((entry, _)) = &self.entry {
-            self.app.kind = self.app.kind.or_else(|| told(entry, &self.app.directory, cx));
+            self.app.kind = self.app.kind.or_else(|| detect_kind(entry, &self.app.directory, cx));
         }
-        self.settle_user(table, cx);
+        self.resolve_user(table, cx);
         self.check_memory(table, cx);
         self.check_capacity(table, cx);
         self.check_preload(table, cx);
@@ -73,7 +73,7 @@ impl AppDraft {
         env.append(&mut self.app.env);
         self.app.env = env;
         if let Some((mut entry, _)) = self.entry.take() {
-            if self.is_elsewhere && self.found(&entry, cx) == Found::Directory {
+            if self.has_address && self.entry_kind(&entry, cx) == PathKind::Directory {
                 entry = format!("{}/index.php", entry.trim_end_matches('/'));
             }
             self.app.program = Program::Entry(entry);
@@ -84,13 +84,13 @@ impl AppDraft {
     }
 
     /// What an entry that is a path leads to.
-    fn found(&self, entry: &str, cx: &Checker<'_>) -> Found {
-        cx.sources.look(&self.app.directory.join(entry.trim_end_matches('/')).to_string_lossy())
+    fn entry_kind(&self, entry: &str, cx: &Checker<'_>) -> PathKind {
+        cx.sources.path_kind(&self.app.directory.join(entry.trim_end_matches('/')).to_string_lossy())
     }
 
     /// Whom the workers run as, if that is somebody else than this process, and whether they can.
-    fn settle_user(&mut self, table: &Table, cx: &mut Checker<'_>) {
-        let own = cx.sources.process();
+    fn resolve_user(&mut self, table: &Table, cx: &mut Checker<'_>) {
+        let own = cx.sources.credentials();
         let user = self.user.as_ref().map(|(user, _)| user).or(self.default_user.as_ref()).cloned();
         // The group of `[server]` is for its user: an app with a user of its own has that user's.
         let default_group = self.default_group.filter(|_| self.user.is_none());
@@ -100,7 +100,7 @@ impl AppDraft {
         }
         let span = self.user.as_ref().map(|(_, span)| *span).or(self.group.map(|(_, span)| span));
         let mut account = user.unwrap_or_else(|| {
-            cx.sources.user(&own.uid.to_string()).unwrap_or_else(|| Account::numbered(own.uid))
+            cx.sources.user(&own.uid.to_string()).unwrap_or_else(|| Account::from_uid(own.uid))
         });
         account.gid = group.unwrap_or(account.gid);
         if (account.uid, account.gid) == (own.uid, own.gid) && !own.may_change {
@@ -167,9 +167,9 @@ impl AppDraft {
     /// What only servers have, and what they cannot have.
     fn check_server(&self, table: &Table, cx: &mut Checker<'_>) {
         let name = cx.name();
-        let told = self.entry.as_ref().and_then(|(entry, _)| AppKind::of_entry(entry));
+        let detect_kind = self.entry.as_ref().and_then(|(entry, _)| AppKind::of_entry(entry));
         let by_default = (self.entry.is_none() && self.command.is_some()).then_some(AppKind::Http);
-        let is_server = self.app.kind.or(told).or(by_default) == Some(AppKind::Http);
+        let is_server = self.app.kind.or(detect_kind).or(by_default) == Some(AppKind::Http);
         if let (Some((entry, span)), true) = (&self.entry, is_server) {
             let message = format!("`{name}` is a server (kind \"http\"), but has an `entry`");
             let example = match entry.ends_with(".jar") {
@@ -198,7 +198,7 @@ impl AppDraft {
         }
         let name = cx.name();
         cx.problem(hard.key_span, format!("`{name}.kill_memory` is not above `{name}.max_memory`"))
-            .related(cx.texts.place(soft.key_span), "the other one")
+            .related(cx.source_map.location(soft.key_span), "the other one")
             .expected("more than `max_memory`: a worker is replaced first, and killed if that is too late")
             .report(cx);
     }
@@ -271,7 +271,7 @@ impl AppDraft {
                 .help("an HTTP server that is already running is not an app, but an upstream")
                 .report(cx);
         }
-        const OURS: [&str; 17] = [
+        const PROCESS_KEYS: [&str; 17] = [
             "interpreter",
             "options",
             "env",
@@ -290,11 +290,11 @@ impl AppDraft {
             "slow_log",
             "watch",
         ];
-        for entry in OURS.iter().filter_map(|key| table.entry(key)) {
+        for entry in PROCESS_KEYS.iter().filter_map(|key| table.entry(key)) {
             let help = "Keepwarm does not start the server at this address: set this in the server's own configuration";
             cx.both(address, entry).help(help).report(cx);
         }
-        if let (Some(workers), Workers::Scaled { .. }) = (table.entry("workers"), self.app.workers) {
+        if let (Some(workers), Workers::Dynamic { .. }) = (table.entry("workers"), self.app.workers) {
             cx.problem(
                 workers.key_span,
                 format!("`{name}` has an `address`, but `workers` that follow the load"),
@@ -320,9 +320,9 @@ impl AppDraft {
         }
         let Some((entry, span)) = &self.entry else { return };
         let path = self.app.directory.join(entry).to_string_lossy().into_owned();
-        let fault = match (self.found(entry, cx), entry.ends_with(".php")) {
-            (Found::Directory, _) if self.is_elsewhere => return,
-            (Found::File, true) => return,
+        let fault = match (self.entry_kind(entry, cx), entry.ends_with(".php")) {
+            (PathKind::Directory, _) if self.has_address => return,
+            (PathKind::File, true) => return,
             (_, true) => format!("does not exist ({path})"),
             (_, false) => "is not a PHP file".to_owned(),
         };
@@ -335,7 +335,7 @@ impl AppDraft {
 }
 
 /// The kind that an entry tells: by its ending, and of PHP by what is in the file.
-fn told(entry: &str, directory: &Path, cx: &Checker<'_>) -> Option<AppKind> {
+fn detect_kind(entry: &str, directory: &Path, cx: &Checker<'_>) -> Option<AppKind> {
     let kind = AppKind::of_entry(entry)?;
     if kind != AppKind::Php {
         return Some(kind);

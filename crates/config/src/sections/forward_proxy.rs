@@ -26,7 +26,7 @@ pub(super) fn check(
         at,
         format!("`{name}` {what} would let anyone who can reach `{bind}` call any host through it"),
     )
-    .related(cx.texts.place(*span), "other machines can reach this address")
+    .related(cx.source_map.location(*span), "other machines can reach this address")
     .expected("`allow` with the hosts that may be called, or a `bind` address of this machine")
     .help("allow = [\"*.example.com\", \"api.partner.example:8443\"]")
     .report(cx);

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use crate::key::{DefaultValue, Key, Section, Set};
 use crate::model::Limits;
-use crate::shape::{Count, Flag, OrWord, Rate, Size, Time};
+use crate::shape::{Count, Flag, Rate, Size, Time, WordOr};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -62,7 +62,7 @@ pub(crate) static LIMITS: Section<Limits> = Section {
             default: DefaultValue::Literal("\"10MiB\""),
             right: "body = \"100MiB\"",
             wrong: "body = \"10M\"",
-            value: &Set(OrWord("off", Size(0..=1 << 40)), |limits: &mut Limits, value| limits.body = value),
+            value: &Set(WordOr("off", Size(0..=1 << 40)), |limits: &mut Limits, value| limits.body = value),
             ..Key::LIVE
         },
         Key {
@@ -72,7 +72,7 @@ pub(crate) static LIMITS: Section<Limits> = Section {
             default: DefaultValue::Literal("\"500B\""),
             right: "body_rate = \"1KiB\"",
             wrong: "body_rate = \"fast\"",
-            value: &Set(OrWord("off", Rate(1..=1 << 40)), |limits: &mut Limits, value| {
+            value: &Set(WordOr("off", Rate(1..=1 << 40)), |limits: &mut Limits, value| {
                 limits.body_rate = value
             }),
             ..Key::LIVE
@@ -94,7 +94,7 @@ pub(crate) static LIMITS: Section<Limits> = Section {
             default: DefaultValue::Literal("\"500B\""),
             right: "drain_rate = \"off\"",
             wrong: "drain_rate = \"500b\"",
-            value: &Set(OrWord("off", Rate(1..=1 << 40)), |limits: &mut Limits, value| {
+            value: &Set(WordOr("off", Rate(1..=1 << 40)), |limits: &mut Limits, value| {
                 limits.drain_rate = value
             }),
             ..Key::LIVE
@@ -172,7 +172,7 @@ pub(crate) static LIMITS: Section<Limits> = Section {
             default: DefaultValue::Literal("10_000"),
             right: "connection_requests = \"off\"",
             wrong: "connection_requests = 0",
-            value: &Set(OrWord("off", Count(1..=u32::MAX)), |limits: &mut Limits, value: Option<u32>| {
+            value: &Set(WordOr("off", Count(1..=u32::MAX)), |limits: &mut Limits, value: Option<u32>| {
                 limits.connection_requests = value.map(u64::from)
             }),
             ..Key::LIVE
@@ -185,7 +185,7 @@ pub(crate) static LIMITS: Section<Limits> = Section {
             right: "connection_age = \"10m\"",
             wrong: "connection_age = \"1d\"",
             value: &Set(
-                OrWord("off", Time(Duration::from_millis(1)..=MONTH)),
+                WordOr("off", Time(Duration::from_millis(1)..=MONTH)),
                 |limits: &mut Limits, value| limits.connection_age = value,
             ),
             ..Key::LIVE
@@ -197,7 +197,7 @@ pub(crate) static LIMITS: Section<Limits> = Section {
             default: DefaultValue::Literal("\"off\""),
             right: "connections_per_client = 100",
             wrong: "connections_per_client = \"none\"",
-            value: &Set(OrWord("off", Count(1..=u32::MAX)), |limits: &mut Limits, value: Option<u32>| {
+            value: &Set(WordOr("off", Count(1..=u32::MAX)), |limits: &mut Limits, value: Option<u32>| {
                 limits.connections_per_client = value.map(u64::from)
             }),
             ..Key::LIVE
@@ -209,7 +209,7 @@ pub(crate) static LIMITS: Section<Limits> = Section {
             default: DefaultValue::Words("`\"auto\"`: derived from the limit on open files"),
             right: "connections = 20_000",
             wrong: "connections = \"many\"",
-            value: &Set(OrWord("auto", Count(1..=u32::MAX)), |limits: &mut Limits, value: Option<u32>| {
+            value: &Set(WordOr("auto", Count(1..=u32::MAX)), |limits: &mut Limits, value: Option<u32>| {
                 limits.connections = value.map(u64::from)
             }),
             ..Key::LIVE

@@ -1,12 +1,12 @@
 use super::forward_proxy::{self, FORWARD_PROXY};
 use super::limits::LIMITS;
-use super::route::{RouteDraft, Routes};
+use super::route::{RouteDraft, RouteList};
 use crate::checker::Checker;
 use crate::description::Describe;
 use crate::key::{CheckedSubtable, DefaultValue, Field, Key, Section, Set, Subtable};
 use crate::model::{AccessLog, Bind, ForwardProxy, Limits, LogFormat};
 use crate::raw::{Directive, Span, Table, Value};
-use crate::shape::{AccessLogs, Binds};
+use crate::shape::{AccessLogShape, BindAddresses};
 
 /// `[listen.NAME]` as it was read, with the places later checks point at.
 pub(crate) struct ListenDraft {
@@ -59,9 +59,9 @@ fn check_forward_proxy(listen: &ListenDraft, table: &Table, directive: &Directiv
     }
 }
 
-impl Field<ListenDraft> for Routes {
+impl Field<ListenDraft> for RouteList {
     fn set(&self, listen: &mut ListenDraft, directive: &Directive, cx: &mut Checker<'_>) {
-        listen.has_no_route = matches!(&directive.value, Value::List(items) if items.is_empty());
+        listen.has_no_route = matches!(&directive.value, Value::Array(items) if items.is_empty());
         listen.routes = self.read(directive, cx);
     }
 
@@ -79,7 +79,7 @@ pub(crate) static LISTEN: Section<ListenDraft> = Section {
             default: DefaultValue::Required,
             right: "bind = \"0.0.0.0:8080\"",
             wrong: "bind = \"8080\"",
-            value: &Set(Binds, |listen: &mut ListenDraft, bind| listen.bind = bind),
+            value: &Set(BindAddresses, |listen: &mut ListenDraft, bind| listen.bind = bind),
             ..Key::LIVE
         },
         Key {
@@ -102,7 +102,7 @@ pub(crate) static LISTEN: Section<ListenDraft> = Section {
             default: DefaultValue::Literal("\"text\""),
             right: "access_log = \"json\"",
             wrong: "access_log = true",
-            value: &Set(AccessLogs, |listen: &mut ListenDraft, log| listen.access_log = log),
+            value: &Set(AccessLogShape, |listen: &mut ListenDraft, log| listen.access_log = log),
             ..Key::LIVE
         },
         Key {
@@ -112,7 +112,7 @@ pub(crate) static LISTEN: Section<ListenDraft> = Section {
             default: DefaultValue::Words("every request goes to the app, if there is exactly one"),
             right: "route = [{ path = \"/api/*\", app = \"shop\" }]",
             wrong: "route = \"shop\"",
-            value: &Routes,
+            value: &RouteList,
             ..Key::LIVE
         },
         Key {

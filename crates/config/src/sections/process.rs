@@ -1,6 +1,6 @@
 use crate::key::{DefaultValue, Key, Section, Set};
 use crate::model::ProcessLimits;
-use crate::shape::{Count, Limited, Seconds, Size};
+use crate::shape::{Count, CpuSeconds, ResourceLimit, Size};
 use crate::sources::Resource;
 
 const COUNT_MAX: u32 = 1 << 30;
@@ -17,7 +17,7 @@ pub(super) static PROCESS_LIMITS: Section<ProcessLimits> = Section {
             right: "files = 1024",
             wrong: "files = 3",
             value: &Set(
-                Limited(Resource::Files, Count(16..=COUNT_MAX)),
+                ResourceLimit(Resource::Files, Count(16..=COUNT_MAX)),
                 |limits: &mut ProcessLimits, value| limits.files = Some(value),
             ),
             ..Key::RECYCLE
@@ -30,7 +30,7 @@ pub(super) static PROCESS_LIMITS: Section<ProcessLimits> = Section {
             right: "memory = \"4GiB\"",
             wrong: "memory = \"1MiB\"",
             value: &Set(
-                Limited(Resource::Memory, Size(16 << 20..=SIZE_MAX)),
+                ResourceLimit(Resource::Memory, Size(16 << 20..=SIZE_MAX)),
                 |limits: &mut ProcessLimits, value| limits.memory = Some(value),
             ),
             ..Key::RECYCLE
@@ -43,7 +43,7 @@ pub(super) static PROCESS_LIMITS: Section<ProcessLimits> = Section {
             right: "processes = 256",
             wrong: "processes = 0",
             value: &Set(
-                Limited(Resource::Processes, Count(1..=COUNT_MAX)),
+                ResourceLimit(Resource::Processes, Count(1..=COUNT_MAX)),
                 |limits: &mut ProcessLimits, value| limits.processes = Some(value),
             ),
             ..Key::RECYCLE
@@ -55,9 +55,10 @@ pub(super) static PROCESS_LIMITS: Section<ProcessLimits> = Section {
             default: DefaultValue::Words("Keepwarm's own limit"),
             right: "core = 0",
             wrong: "core = \"none\"",
-            value: &Set(Limited(Resource::Core, Size(0..=SIZE_MAX)), |limits: &mut ProcessLimits, value| {
-                limits.core = Some(value)
-            }),
+            value: &Set(
+                ResourceLimit(Resource::Core, Size(0..=SIZE_MAX)),
+                |limits: &mut ProcessLimits, value| limits.core = Some(value),
+            ),
             ..Key::RECYCLE
         },
         Key {
@@ -67,7 +68,7 @@ pub(super) static PROCESS_LIMITS: Section<ProcessLimits> = Section {
             default: DefaultValue::Words("none"),
             right: "cpu = \"1h\"",
             wrong: "cpu = 60",
-            value: &Set(Limited(Resource::Cpu, Seconds), |limits: &mut ProcessLimits, value| {
+            value: &Set(ResourceLimit(Resource::Cpu, CpuSeconds), |limits: &mut ProcessLimits, value| {
                 limits.cpu = Some(value)
             }),
             ..Key::RECYCLE

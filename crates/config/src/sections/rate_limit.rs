@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use crate::checker::Checker;
 use crate::key::{DefaultValue, Key, Section, Set};
-use crate::model::{OnStoreFailure, RateKey, RateLimit, RateStore};
+use crate::model::{RateKey, RateLimit, RateStore, StoreFailureMode};
 use crate::raw::{Span, Table};
 use crate::shape::{Count, FREQUENCY, Pem, RATE_KEY, STORE, Time, Words};
 
@@ -41,7 +41,7 @@ impl RateLimitDraft {
         }
         // A store that could not be read has been complained of.
         if table.entry("store").is_some_and(
-            |entry| !matches!(&entry.value.value, crate::raw::Value::Text(text) if text.text == "local"),
+            |entry| !matches!(&entry.value.value, crate::raw::Value::String(text) if text.text == "local"),
         ) {
             return;
         }
@@ -79,7 +79,7 @@ pub(crate) static RATE_LIMIT: Section<RateLimitDraft> = Section {
             default: DefaultValue::Words("the number that `rate` allows in one second, at least 1"),
             right: "burst = 20",
             wrong: "burst = 0",
-            value: &Set(Count(1..=RateLimit::MOST_AT_ONCE), |draft: &mut RateLimitDraft, burst| {
+            value: &Set(Count(1..=RateLimit::MAX_BURST), |draft: &mut RateLimitDraft, burst| {
                 draft.limit.burst = burst
             }),
             ..Key::LIVE
@@ -141,5 +141,5 @@ pub(crate) static RATE_LIMIT: Section<RateLimitDraft> = Section {
     ],
 };
 
-const FAILURE: &[(&str, OnStoreFailure)] =
-    &[("open", OnStoreFailure::Open), ("closed", OnStoreFailure::Closed)];
+const FAILURE: &[(&str, StoreFailureMode)] =
+    &[("open", StoreFailureMode::Open), ("closed", StoreFailureMode::Closed)];

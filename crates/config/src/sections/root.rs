@@ -19,7 +19,7 @@ use crate::shape::Strings;
 pub(crate) struct Root {
     pub(crate) server: Server,
     pub(crate) admin: Option<AdminDraft>,
-    pub(crate) listens: Vec<ListenDraft>,
+    pub(crate) listeners: Vec<ListenDraft>,
     pub(crate) apps: Vec<AppDraft>,
     pub(crate) upstreams: Vec<UpstreamDraft>,
     pub(crate) rate_limits: Vec<RateLimitDraft>,
@@ -56,7 +56,7 @@ pub(crate) static ROOT: Section<Root> = Section {
             default: DefaultValue::Words("none"),
             right: "[app.shop]\nentry = \"shop.wsgi:application\"",
             wrong: "app = \"shop\"",
-            value: &Named {
+            value: &NamedSections {
                 section: &APP,
                 begin: |root, name, span| AppDraft::new(name, span, root.directory.clone(), &root.server),
                 finish: |root, mut draft, table, cx| {
@@ -75,14 +75,14 @@ pub(crate) static ROOT: Section<Root> = Section {
             ),
             right: "[listen.public]\nbind = \"0.0.0.0:8080\"",
             wrong: "listen = \"0.0.0.0:8080\"",
-            value: &Named {
+            value: &NamedSections {
                 section: &LISTEN,
                 begin: |root, name, span| ListenDraft::new(name, span, root.server.limits.clone()),
                 finish: |root, draft, table, cx| {
                     if table.entry("bind").is_none() {
                         cx.missing(draft.span, "bind = \"0.0.0.0:8080\"").report(cx);
                     }
-                    root.listens.push(draft);
+                    root.listeners.push(draft);
                 },
             },
             ..Key::LIVE
@@ -107,7 +107,7 @@ pub(crate) static ROOT: Section<Root> = Section {
             default: DefaultValue::Words("none"),
             right: "[upstream.search]\nurl = \"https://search.internal:9243\"\nbind = \"127.0.0.1:6102\"",
             wrong: "upstream = \"https://search.internal:9243\"",
-            value: &Named {
+            value: &NamedSections {
                 section: &UPSTREAM,
                 begin: |_, name, span| UpstreamDraft::new(name, span),
                 finish: |root, mut draft, table, cx| {
@@ -124,7 +124,7 @@ pub(crate) static ROOT: Section<Root> = Section {
             default: DefaultValue::Words("none"),
             right: "[rate_limit.api]\nrate = \"100/s\"",
             wrong: "rate_limit = \"100/s\"",
-            value: &Named {
+            value: &NamedSections {
                 section: &RATE_LIMIT,
                 begin: |_, name, span| RateLimitDraft::new(name, span),
                 finish: |root, mut draft, table, cx| {
@@ -184,7 +184,7 @@ fn check_server(root: &Root, table: &Table, _: &Directive, cx: &mut Checker<'_>)
         .problem(delay.key_span, message)
         .expected(format!("less than `shutdown_grace`, which is {:?}", server.shutdown_grace));
     if let Some(grace) = table.entry("shutdown_grace") {
-        problem = problem.related(cx.texts.place(grace.key_span), "the other one");
+        problem = problem.related(cx.source_map.location(grace.key_span), "the other one");
     }
     problem.report(cx);
 }
@@ -194,13 +194,13 @@ pub(crate) const INCLUDE: Strings =
     Strings { one: "a path or glob", many: "paths and globs", may_be_empty: true, fault: |_| None };
 
 /// A section whose tables have names: `[app.NAME]`.
-struct Named<T: 'static> {
+struct NamedSections<T: 'static> {
     section: &'static Section<T>,
     begin: fn(&Root, &str, Span) -> T,
     finish: fn(&mut Root, T, &Table, &mut Checker<'_>),
 }
 
-impl<T> Field<Root> for Named<T> {
+impl<T> Field<Root> for NamedSections<T> {
     fn set(&self, root: &mut Root, directive: &Directive, cx: &mut Checker<'_>) {
         let Some(table) = cx.table(directive) else { return };
         for entry in &table.entries {
@@ -219,7 +219,7 @@ impl<T> Field<Root> for Named<T> {
     }
 }
 
-impl<T> Named<T> {
+impl<T> NamedSections<T> {
     fn one(&self, root: &mut Root, entry: &Entry, cx: &mut Checker<'_>) {
         // `[app] workers = 4`: a key of the section where a name should be.
         if self.section.has(&entry.key) && !matches!(entry.value.value, Value::Table(_)) {
@@ -261,7 +261,7 @@ fn name_fault(name: &str) -> Option<&'static str> {
     }
 }
 
-impl<T> Describe for Named<T> {
+impl<T> Describe for NamedSections<T> {
     fn description(&self) -> Description {
         Description::new(
             "a table of named sections",

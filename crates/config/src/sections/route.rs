@@ -4,11 +4,11 @@ use crate::checker::Checker;
 use crate::description::{Describe, Description, KeyInfo};
 use crate::json::Json;
 use crate::key::{DefaultValue, Key, Section, Set};
-use crate::model::{Action, EarlyHints, PathPattern, Redirect, Respond, Route};
+use crate::model::{Action, EarlyHints, FixedResponse, PathPattern, Redirect, Route};
 use crate::raw::{Directive, Span, Table};
 use crate::shape::{
-    CIDRS, ExistingPath, Flag, Folders, HOSTS, METHODS, NameOf, OrWord, PATH, Redirects, Responses, Size,
-    Words, header_rules,
+    CIDRS, DirectoryTable, ExistingPath, Flag, HOSTS, METHODS, PATH, RedirectShape, ResponseShape,
+    SectionName, Size, WordOr, Words, header_rules,
 };
 
 /// `[[listen.NAME.route]]` as it was read.
@@ -22,7 +22,7 @@ pub(crate) struct RouteDraft {
     pub(crate) app: Option<(String, Span)>,
     pub(crate) upstream: Option<(String, Span)>,
     pub(crate) files: Option<PathBuf>,
-    pub(crate) respond: Option<Respond>,
+    pub(crate) respond: Option<FixedResponse>,
     pub(crate) redirect: Option<Redirect>,
     pub(crate) max_body: Option<Option<u64>>,
     pub(crate) rate_limit: Option<(String, Span)>,
@@ -46,12 +46,12 @@ impl RouteDraft {
 }
 
 /// What a route can end in. Exactly one.
-const ENDS: [&str; 5] = ["app", "upstream", "files", "redirect", "respond"];
+const ACTIONS: [&str; 5] = ["app", "upstream", "files", "redirect", "respond"];
 
 /// The list of routes of a listener.
-pub(super) struct Routes;
+pub(super) struct RouteList;
 
-impl Routes {
+impl RouteList {
     pub(super) fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Vec<RouteDraft> {
         let mut routes = Vec::new();
         for (index, item) in cx.items(directive).iter().enumerate() {
@@ -68,7 +68,7 @@ impl Routes {
     }
 }
 
-impl Describe for Routes {
+impl Describe for RouteList {
     fn description(&self) -> Description {
         Description::new(
             "a list of tables, one for each route: [[listen.NAME.route]]",
@@ -84,9 +84,9 @@ impl Describe for Routes {
 
 /// What no key can know of the others.
 fn check(draft: &RouteDraft, table: &Table, cx: &mut Checker<'_>) {
-    let ends: Vec<_> = ENDS.iter().filter_map(|end| table.entry(end)).collect();
+    let actions: Vec<_> = ACTIONS.iter().filter_map(|end| table.entry(end)).collect();
     let name = cx.name();
-    match ends.as_slice() {
+    match actions.as_slice() {
         [] => {
             cx.problem(
                 draft.span,
@@ -162,7 +162,7 @@ static ROUTE: Section<RouteDraft> = Section {
             default: DefaultValue::Words("none"),
             right: "app = \"shop\"",
             wrong: "app = \"shpo\"",
-            value: &Set(NameOf("app"), |draft: &mut RouteDraft, app| draft.app = Some(app)),
+            value: &Set(SectionName("app"), |draft: &mut RouteDraft, app| draft.app = Some(app)),
             ..Key::LIVE
         },
         Key {
@@ -172,7 +172,7 @@ static ROUTE: Section<RouteDraft> = Section {
             default: DefaultValue::Words("none"),
             right: "upstream = \"search\"",
             wrong: "upstream = \"saerch\"",
-            value: &Set(NameOf("upstream"), |draft: &mut RouteDraft, upstream| {
+            value: &Set(SectionName("upstream"), |draft: &mut RouteDraft, upstream| {
                 draft.upstream = Some(upstream)
             }),
             ..Key::LIVE
@@ -206,7 +206,7 @@ static ROUTE: Section<RouteDraft> = Section {
             default: DefaultValue::Words("none"),
             right: "send_files = { \"/protected/\" = \"var/files\" }",
             wrong: "send_files = \"var/files\"",
-            value: &Set(Folders, |draft: &mut RouteDraft, folders| draft.route.send_files = folders),
+            value: &Set(DirectoryTable, |draft: &mut RouteDraft, folders| draft.route.send_files = folders),
             ..Key::LIVE
         },
         Key {
@@ -215,7 +215,7 @@ static ROUTE: Section<RouteDraft> = Section {
             default: DefaultValue::Words("none"),
             right: "respond = { status = 200, body = \"pong\" }",
             wrong: "respond = \"pong\"",
-            value: &Set(Responses, |draft: &mut RouteDraft, respond| draft.respond = Some(respond)),
+            value: &Set(ResponseShape, |draft: &mut RouteDraft, respond| draft.respond = Some(respond)),
             ..Key::LIVE
         },
         Key {
@@ -224,7 +224,7 @@ static ROUTE: Section<RouteDraft> = Section {
             default: DefaultValue::Words("none"),
             right: "redirect = \"https://example.com$path$query\"",
             wrong: "redirect = \"/$path\"",
-            value: &Set(Redirects, |draft: &mut RouteDraft, redirect| draft.redirect = Some(redirect)),
+            value: &Set(RedirectShape, |draft: &mut RouteDraft, redirect| draft.redirect = Some(redirect)),
             ..Key::LIVE
         },
         Key {
@@ -246,7 +246,7 @@ static ROUTE: Section<RouteDraft> = Section {
             ),
             right: "max_body = \"200MiB\"",
             wrong: "max_body = \"200mb\"",
-            value: &Set(OrWord("off", Size(0..=1 << 40)), |draft: &mut RouteDraft, size| {
+            value: &Set(WordOr("off", Size(0..=1 << 40)), |draft: &mut RouteDraft, size| {
                 draft.max_body = Some(size)
             }),
             ..Key::LIVE
@@ -341,7 +341,9 @@ static ROUTE: Section<RouteDraft> = Section {
             default: DefaultValue::Words("none"),
             right: "rate_limit = \"api\"",
             wrong: "rate_limit = \"aip\"",
-            value: &Set(NameOf("rate_limit"), |draft: &mut RouteDraft, limit| draft.rate_limit = Some(limit)),
+            value: &Set(SectionName("rate_limit"), |draft: &mut RouteDraft, limit| {
+                draft.rate_limit = Some(limit)
+            }),
             ..Key::LIVE
         },
         Key {

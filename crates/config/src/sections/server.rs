@@ -5,7 +5,7 @@ use super::limits::LIMITS;
 use crate::key::{DefaultValue, Key, Section, Set, Subtable};
 use crate::model::{Log, LogLevel, Server};
 use crate::raw::Span;
-use crate::shape::{CIDRS, Count, FORMATS, GROUP, InDirectory, OrWord, Time, USER, Words};
+use crate::shape::{CIDRS, Count, FORMATS, GROUP, OutputFile, Time, USER, WordOr, Words};
 use crate::sources::Account;
 
 pub(crate) static SERVER: Section<Server> = Section {
@@ -17,7 +17,7 @@ pub(crate) static SERVER: Section<Server> = Section {
             default: DefaultValue::Words("`\"auto\"`: half of the cores, at least one"),
             right: "threads = 2",
             wrong: "threads = 0",
-            value: &Set(OrWord("auto", Count(1..=1024)), |server: &mut Server, threads| {
+            value: &Set(WordOr("auto", Count(1..=1024)), |server: &mut Server, threads| {
                 server.threads = threads
             }),
             ..Key::RESTART
@@ -96,7 +96,7 @@ pub(crate) static SERVER: Section<Server> = Section {
             default: DefaultValue::Words("none"),
             right: "pid_file = \"/run/keepwarm.pid\"",
             wrong: "pid_file = \"/no/such/directory/keepwarm.pid\"",
-            value: &Set(InDirectory, |server: &mut Server, path: PathBuf| server.pid_file = Some(path)),
+            value: &Set(OutputFile, |server: &mut Server, path: PathBuf| server.pid_file = Some(path)),
             ..Key::RESTART
         },
         Key {
@@ -150,7 +150,7 @@ static LOG: Section<Log> = Section {
             default: DefaultValue::Words("standard error"),
             right: "file = \"/var/log/keepwarm.log\"",
             wrong: "file = \"/no/such/directory/keepwarm.log\"",
-            value: &Set(InDirectory, |log: &mut Log, path: PathBuf| log.file = Some(path)),
+            value: &Set(OutputFile, |log: &mut Log, path: PathBuf| log.file = Some(path)),
             ..Key::LIVE
         },
     ],

@@ -1,7 +1,7 @@
 //! `[upstream.NAME]` as a whole: what no key can know of the others.
 
 use crate::checker::Checker;
-use crate::model::{Bind, Ca, Identity, PemFile, TlsVersion, Upstream, UpstreamTls};
+use crate::model::{Bind, ClientCertificate, PemFile, TlsVersion, TrustRoots, Upstream, UpstreamTls};
 use crate::raw::{Span, Table};
 use crate::shape::Origin;
 
@@ -67,8 +67,8 @@ impl UpstreamDraft {
     /// What no key can know of the others; afterwards the draft's `upstream` is whole but for what other sections have to say, or
     /// there is a problem.
     pub(crate) fn finish(&mut self, table: &Table, cx: &mut Checker<'_>) {
-        self.settle_endpoints(table, cx);
-        self.settle_tls(table, cx);
+        self.resolve_endpoints(table, cx);
+        self.resolve_tls(table, cx);
         self.check_public(cx);
         self.check_loop(cx);
         self.check_name(cx);
@@ -76,27 +76,27 @@ impl UpstreamDraft {
     }
 
     /// TLS as the URLs want it, and whom its certificate has to be for.
-    fn settle_tls(&mut self, table: &Table, cx: &mut Checker<'_>) {
+    fn resolve_tls(&mut self, table: &Table, cx: &mut Checker<'_>) {
         let Some(tls) = self.origins().next().map(|origin| origin.tls) else { return };
         if self.origins().any(|origin| origin.tls != tls) {
             return;
         }
         if !tls {
-            self.refuse_tls_keys(table, cx);
+            self.reject_tls_keys(table, cx);
             return;
         }
         self.check_tls_keys(table, cx);
         let Some(server_name) = self.server_name(cx) else { return };
         let draft = std::mem::take(&mut self.tls);
         let ca = match (draft.ca, draft.ca_system) {
-            (None, _) => Ca::System,
-            (Some(file), false) => Ca::Only(file),
-            (Some(file), true) => Ca::Also(file),
+            (None, _) => TrustRoots::System,
+            (Some(file), false) => TrustRoots::File(file),
+            (Some(file), true) => TrustRoots::FileAndSystem(file),
         };
         self.upstream.tls = Some(UpstreamTls {
             server_name,
             ca,
-            identity: draft.cert.zip(draft.key).map(|(cert, key)| Identity { cert, key }),
+            client_certificate: draft.cert.zip(draft.key).map(|(cert, key)| ClientCertificate { cert, key }),
             min_version: draft.min_version,
         });
     }

@@ -43,15 +43,15 @@ impl Shape for EntryPoint {
 }
 
 /// `health`: a path and perhaps a query, as a request line has them.
-pub(crate) struct LocalPath;
+pub(crate) struct RequestPath;
 
-impl Describe for LocalPath {
+impl Describe for RequestPath {
     fn description(&self) -> Description {
         Description::new("a path that begins with `/`", "URL path", Json::pattern("^/[!-~]*$"))
     }
 }
 
-impl Shape for LocalPath {
+impl Shape for RequestPath {
     type Out = String;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<String> {
@@ -97,16 +97,16 @@ impl Shape for EnvTable {
             }
             let value = &entry.value;
             match &value.value {
-                Value::Text(text) if !text.text.contains('\0') => {
+                Value::String(text) if !text.text.contains('\0') => {
                     variables.insert(entry.key.clone(), text.text.clone());
                 }
-                Value::Broken => whole = false,
+                Value::Invalid => whole = false,
                 _ => {
-                    let nul = matches!(value.value, Value::Text(_));
+                    let nul = matches!(value.value, Value::String(_));
                     let what = if nul { "a string with a NUL byte" } else { value.type_name() };
                     let lacks_quotes =
-                        matches!(value.value, Value::Integer(_) | Value::Flag(_) | Value::Float);
-                    let help = || format!("write it in quotes: \"{}\"", cx.texts.slice(value.span));
+                        matches!(value.value, Value::Integer(_) | Value::Boolean(_) | Value::Float);
+                    let help = || format!("write it in quotes: \"{}\"", cx.source_map.slice(value.span));
                     cx.wrong(value.span, &format!("sets `{}` to {what}", entry.key))
                         .maybe_help(lacks_quotes.then(help))
                         .report(cx);
@@ -152,7 +152,7 @@ impl Shape for EnvFile {
                 return cx.wrong(directive.span, &format!("cannot be read: {why} ({path})")).reject(cx);
             }
         };
-        let source = cx.texts.add_secrets(&path, text.clone());
+        let source = cx.source_map.add_secrets(&path, text.clone());
         let mut variables = BTreeMap::new();
         let mut whole = true;
         let mut start = 0;
@@ -165,7 +165,7 @@ impl Shape for EnvFile {
                 Err(fault) => {
                     // The line may hold a secret: its number must do.
                     cx.wrong(span, &format!("has a line that {fault}"))
-                        .related(cx.texts.place(directive.span), "the file is configured here")
+                        .related(cx.source_map.location(directive.span), "the file is configured here")
                         .report(cx);
                     whole = false;
                 }

@@ -85,7 +85,7 @@ pub(crate) static HEADER_RULES: Section<HeaderRules> = Section {
     ],
 };
 
-/// `headers` of a route, as a field of what `place` finds it in.
-pub(crate) const fn header_rules<T>(place: fn(&mut T) -> &mut HeaderRules) -> Subtable<T, HeaderRules> {
-    Subtable(&HEADER_RULES, place)
+/// `headers` of a route, as a field of what `location` finds it in.
+pub(crate) const fn header_rules<T>(field: fn(&mut T) -> &mut HeaderRules) -> Subtable<T, HeaderRules> {
+    Subtable(&HEADER_RULES, field)
 }

@@ -2,24 +2,24 @@
 
 use std::net::Ipv6Addr;
 
-use super::fault::Fault;
 use super::list::{EmptyList, ListOf};
-use super::parsed::Parsed;
+use super::parsed_string::ParsedString;
+use super::value_error::ValueError;
 use crate::model::{HostPattern, PathPattern};
 use crate::nearest::suggestion;
 
 const MATCH_ALL: EmptyList = EmptyList::Rejected(Some("leave it out to match all"));
 
 /// `host` of a route.
-pub(crate) const HOSTS: ListOf<Parsed<HostPattern>> = ListOf {
-    one: Parsed { expected: "a host", type_name: "host", pattern: None, bare: None, read: host },
+pub(crate) const HOSTS: ListOf<ParsedString<HostPattern>> = ListOf {
+    one: ParsedString { expected: "a host", type_name: "host", pattern: None, bare: None, read: host },
     expected: "a host such as \"example.com\" or \"*.example.com\", without a port, or a list of them",
     type_name: "host or list of hosts",
     empty: MATCH_ALL,
 };
 
 /// `path` of a route.
-pub(crate) const PATH: Parsed<PathPattern> = Parsed {
+pub(crate) const PATH: ParsedString<PathPattern> = ParsedString {
     expected: "\"/x\" for one path, \"/x/*\" for all paths below it, \"/*\" for all paths",
     type_name: "path pattern",
     pattern: Some("^/[^*?#]*[*]?$"),
@@ -28,8 +28,8 @@ pub(crate) const PATH: Parsed<PathPattern> = Parsed {
 };
 
 /// `method` of a route.
-pub(crate) const METHODS: ListOf<Parsed<String>> = ListOf {
-    one: Parsed {
+pub(crate) const METHODS: ListOf<ParsedString<String>> = ListOf {
+    one: ParsedString {
         expected: "a method",
         type_name: "method",
         pattern: Some("^[A-Z][A-Z0-9-]*$"),
@@ -41,32 +41,32 @@ pub(crate) const METHODS: ListOf<Parsed<String>> = ListOf {
     empty: MATCH_ALL,
 };
 
-fn host(text: &str) -> Result<HostPattern, Fault> {
+fn host(text: &str) -> Result<HostPattern, ValueError> {
     let lower = text.to_ascii_lowercase();
     if lower == "*" {
-        return Err(Fault::new("is `*`").help("leave `host` out: the route then matches every host"));
+        return Err(ValueError::new("is `*`").help("leave `host` out: the route then matches every host"));
     }
     if let Some((_, rest)) = lower.split_once("://") {
         let host = rest.split(['/', ':']).next().unwrap_or("");
-        return Err(Fault::new(format!("is `{text}`: a host must not have a scheme"))
+        return Err(ValueError::new(format!("is `{text}`: a host must not have a scheme"))
             .help(format!("write \"{host}\"")));
     }
     if let Some(inner) = lower.strip_prefix('[') {
         let inner = inner.strip_suffix(']').map(str::parse::<Ipv6Addr>);
         return match inner {
             Some(Ok(_)) => Ok(HostPattern::Exact(lower)),
-            _ => Err(Fault::new(format!(
+            _ => Err(ValueError::new(format!(
                 "is `{text}`: brackets must contain an IPv6 address, with no port after them"
             ))),
         };
     }
     if let Some((host, _)) = lower.split_once(':') {
         let help = format!("a route applies to every port of its listener: write \"{host}\"");
-        return Err(Fault::new(format!("is `{text}`: a host must not have a port")).help(help));
+        return Err(ValueError::new(format!("is `{text}`: a host must not have a port")).help(help));
     }
     if !lower.is_ascii() {
         let help = "write the name in Punycode, as in DNS (\"xn--…\")";
-        return Err(Fault::new(format!("is `{text}`, with characters that are not ASCII")).help(help));
+        return Err(ValueError::new(format!("is `{text}`, with characters that are not ASCII")).help(help));
     }
     let (below, name) = match lower.strip_prefix("*.") {
         Some(name) => (true, name),
@@ -76,37 +76,38 @@ fn host(text: &str) -> Result<HostPattern, Fault> {
         !label.is_empty() && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
     };
     if !name.split('.').all(label_holds) {
-        return Err(Fault::new(format!("is `{text}`, which is not a host name")));
+        return Err(ValueError::new(format!("is `{text}`, which is not a host name")));
     }
-    Ok(if below { HostPattern::Below(format!(".{name}")) } else { HostPattern::Exact(name.to_owned()) })
+    Ok(if below { HostPattern::Suffix(format!(".{name}")) } else { HostPattern::Exact(name.to_owned()) })
 }
 
-fn path(text: &str) -> Result<PathPattern, Fault> {
+fn path(text: &str) -> Result<PathPattern, ValueError> {
     if text == "*" {
-        return Err(Fault::new("is `*`").help("write \"/*\", or leave `path` out"));
+        return Err(ValueError::new("is `*`").help("write \"/*\", or leave `path` out"));
     }
     if !text.starts_with('/') {
         let help = format!("write \"/{text}\"");
-        let fault = Fault::new(format!("is `{text}`, which does not begin with a slash"));
-        return Err(if text.is_empty() || text.contains("://") { fault } else { fault.help(help) });
+        let error = ValueError::new(format!("is `{text}`, which does not begin with a slash"));
+        return Err(if text.is_empty() || text.contains("://") { error } else { error.help(help) });
     }
     if let Some(mark) = text.chars().find(|c| matches!(c, '?' | '#')) {
         let (path, _) = text.split_once(mark).unwrap_or((text, ""));
-        let fault = Fault::new(format!("is `{text}`: routes match the path only"));
-        return Err(fault.help(format!("write \"{path}\"")));
+        let error = ValueError::new(format!("is `{text}`: routes match the path only"));
+        return Err(error.help(format!("write \"{path}\"")));
     }
     let (body, open) = match text.strip_suffix("/*") {
         Some(body) => (body, true),
         None => (text, false),
     };
     if body.contains('*') {
-        return Err(Fault::new(format!("is `{text}`: `*` is allowed only at the end, after a slash")));
+        return Err(ValueError::new(format!("is `{text}`: `*` is allowed only at the end, after a slash")));
     }
     let normal = normalised(body)?;
     if normal != body {
         let shown = if open { format!("{normal}/*") } else { normal.clone() };
-        let fault = Fault::new(format!("is `{text}`, which no normalized path matches (RFC 3986 §6.2.2)"));
-        return Err(fault.help(format!("requests are normalized before they are routed: write \"{shown}\"")));
+        let error =
+            ValueError::new(format!("is `{text}`, which no normalized path matches (RFC 3986 §6.2.2)"));
+        return Err(error.help(format!("requests are normalized before they are routed: write \"{shown}\"")));
     }
     Ok(match (open, normal.is_empty()) {
         (true, true) => PathPattern::Any,
@@ -117,7 +118,7 @@ fn path(text: &str) -> Result<PathPattern, Fault> {
 
 /// The path as requests have it when they are routed: unreserved octets decoded, other escapes in upper case, bytes
 /// that cannot stand in a path escaped, dot segments removed.
-fn normalised(path: &str) -> Result<String, Fault> {
+fn normalised(path: &str) -> Result<String, ValueError> {
     let mut out = String::with_capacity(path.len());
     let mut bytes = path.bytes();
     while let Some(byte) = bytes.next() {
@@ -125,7 +126,7 @@ fn normalised(path: &str) -> Result<String, Fault> {
             b'%' => match (bytes.next().and_then(hex), bytes.next().and_then(hex)) {
                 (Some(high), Some(low)) => (high * 16 + low, true),
                 _ => {
-                    return Err(Fault::new(format!(
+                    return Err(ValueError::new(format!(
                         "is `{path}`, with a `%` that is not followed by two hex digits"
                     )));
                 }
@@ -133,7 +134,7 @@ fn normalised(path: &str) -> Result<String, Fault> {
             byte => (byte, false),
         };
         if byte == 0 {
-            return Err(Fault::new("contains a NUL, which is not allowed in requests"));
+            return Err(ValueError::new("contains a NUL, which is not allowed in requests"));
         }
         let unreserved = byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
         // RFC 3986 §3.3: pchar, and the slash between segments.
@@ -175,9 +176,11 @@ fn hex(byte: u8) -> Option<u8> {
 const COMMON_METHODS: [&str; 9] =
     ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "REPORT"];
 
-fn method(text: &str) -> Result<String, Fault> {
+fn method(text: &str) -> Result<String, ValueError> {
     if matches!(text, "CONNECT" | "TRACE") {
-        return Err(Fault::new(format!("is `{text}`, which is never routed: Keepwarm rejects it with 405")));
+        return Err(ValueError::new(format!(
+            "is `{text}`, which is never routed: Keepwarm rejects it with 405"
+        )));
     }
     if COMMON_METHODS.contains(&text) {
         return Ok(text.to_owned());
@@ -188,7 +191,7 @@ fn method(text: &str) -> Result<String, Fault> {
     if is_method && help.is_none() {
         return Ok(text.to_owned());
     }
-    Err(Fault::new(format!("is `{text}`")).maybe_help(help))
+    Err(ValueError::new(format!("is `{text}`")).maybe_help(help))
 }
 
 /// What is wrong with the name of a field that the configuration wants to set or remove.
@@ -238,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn dot_segments_go() {
+    fn dot_segments_are_removed() {
         let cases =
             [("/a/b/../c", "/a/c"), ("/..", "/"), ("/a/.", "/a/"), ("/a/..", "/"), ("", ""), ("/.a", "/.a")];
         for (path, normal) in cases {

@@ -9,7 +9,7 @@ use crate::model::AppKind;
 use crate::raw::Directive;
 
 /// `kind`
-pub(crate) struct Kinds;
+pub(crate) struct AppKindShape;
 
 /// Every kind and its word.
 const KINDS: [(&str, AppKind); 6] = [
@@ -44,7 +44,7 @@ impl AppKind {
     }
 }
 
-impl Describe for Kinds {
+impl Describe for AppKindShape {
     fn description(&self) -> Description {
         let quoted: Vec<String> = words().map(|word| format!("\"{word}\"")).collect();
         let expected = match quoted.split_last() {
@@ -55,7 +55,7 @@ impl Describe for Kinds {
     }
 }
 
-impl Shape for Kinds {
+impl Shape for AppKindShape {
     type Out = AppKind;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<AppKind> {

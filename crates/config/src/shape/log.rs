@@ -8,10 +8,10 @@ use crate::model::{AccessLog, LogFormat};
 use crate::nearest::suggestion;
 use crate::raw::{Directive, Value};
 
-use super::{InDirectory, Words, looks_like_a_table};
+use super::{OutputFile, Words, is_table_like};
 
 /// `"off"`, a format, or a table of format and file.
-pub(crate) struct AccessLogs;
+pub(crate) struct AccessLogShape;
 
 pub(crate) const FORMATS: &[(&str, LogFormat)] = &[("text", LogFormat::Text), ("json", LogFormat::Json)];
 
@@ -33,13 +33,13 @@ static TABLE: Section<AccessLog> = Section {
             default: DefaultValue::Words("standard output"),
             right: "file = \"/var/log/keepwarm-access.log\"",
             wrong: "file = \"/no/such/directory/access.log\"",
-            value: &Set(InDirectory, |log: &mut AccessLog, file: PathBuf| log.file = Some(file)),
+            value: &Set(OutputFile, |log: &mut AccessLog, file: PathBuf| log.file = Some(file)),
             ..Key::LIVE
         },
     ],
 };
 
-impl Describe for AccessLogs {
+impl Describe for AccessLogShape {
     fn description(&self) -> Description {
         Description::new(
             "\"off\", \"text\", \"json\", or a table { format, file }",
@@ -53,13 +53,13 @@ impl Describe for AccessLogs {
     }
 }
 
-impl Shape for AccessLogs {
+impl Shape for AccessLogShape {
     type Out = Option<AccessLog>;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Option<AccessLog>> {
         let mut log = AccessLog { format: LogFormat::Text, file: None };
         let text = match &directive.value {
-            Value::Text(text) if !looks_like_a_table(directive) => text,
+            Value::String(text) if !is_table_like(directive) => text,
             _ => {
                 TABLE.read(&mut log, &*cx.table(directive)?, cx);
                 return Some(Some(log));

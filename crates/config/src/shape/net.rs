@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use super::fault::Fault;
 use super::list::{EmptyList, ListOf};
+use super::value_error::ValueError;
 use crate::checker::Checker;
 use crate::description::{Describe, Description};
 use crate::json::Json;
@@ -12,12 +12,12 @@ use crate::model::{Bind, Cidr};
 use crate::raw::{Directive, Span, Value};
 
 /// One address or several; each keeps its place, for the check of two alike.
-pub(crate) struct Binds;
+pub(crate) struct BindAddresses;
 
 /// One address that somebody else listens on, as a number: nobody is asked for a name while requests wait.
-pub(crate) struct PeerAddress;
+pub(crate) struct ServerAddress;
 
-impl Describe for PeerAddress {
+impl Describe for ServerAddress {
     fn description(&self) -> Description {
         Description::new(
             "\"IP:PORT\", \"[IPV6]:PORT\" or \"unix:/PATH\"",
@@ -27,23 +27,23 @@ impl Describe for PeerAddress {
     }
 }
 
-impl Shape for PeerAddress {
+impl Shape for ServerAddress {
     type Out = Bind;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Bind> {
         let address = bind(directive, cx)?;
-        let fault = match &address {
+        let error = match &address {
             Bind::Host { .. } => "is a host name",
             Bind::Tcp(address) if address.port() == 0 => "has port 0",
             Bind::Tcp(_) | Bind::Unix(_) => return Some(address),
         };
-        cx.wrong(directive.span, fault)
+        cx.wrong(directive.span, error)
             .help("write an IP address and a port, for example \"127.0.0.1:9000\"")
             .reject(cx)
     }
 }
 
-impl Describe for Binds {
+impl Describe for BindAddresses {
     fn description(&self) -> Description {
         Description::new(
             "\"HOST:PORT\", \"[IPV6]:PORT\" or \"unix:/PATH\", or a list of them",
@@ -53,7 +53,7 @@ impl Describe for Binds {
     }
 }
 
-impl Shape for Binds {
+impl Shape for BindAddresses {
     type Out = Vec<(Bind, Span)>;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Self::Out> {
@@ -81,70 +81,76 @@ fn bind(item: &Directive, cx: &mut Checker<'_>) -> Option<Bind> {
         Some(path) => unix(path, cx),
         None => tcp(&text.text),
     };
-    let fault = match read {
+    let error = match read {
         Ok(bind) => return Some(bind),
-        Err(fault) => fault,
+        Err(error) => error,
     };
     let quoted = cx.quote(text);
-    cx.wrong(item.span, &format!("is {quoted}: {}", fault.what))
-        .maybe_help(fault.help.filter(|_| !text.secret))
+    cx.wrong(item.span, &format!("is {quoted}: {}", error.what))
+        .maybe_help(error.help.filter(|_| !text.secret))
         .reject(cx)
 }
 
-fn unix(path: &str, cx: &Checker<'_>) -> Result<Bind, Fault> {
+fn unix(path: &str, cx: &Checker<'_>) -> Result<Bind, ValueError> {
     if path.is_empty() {
-        return Err(Fault::new("a path must follow `unix:`"));
+        return Err(ValueError::new("a path must follow `unix:`"));
     }
     if path.starts_with('@') {
-        return Err(Fault::new("abstract sockets are not supported").help("use a path in the file system"));
+        return Err(
+            ValueError::new("abstract sockets are not supported").help("use a path in the file system")
+        );
     }
     let path = cx.path(path);
     // sun_path of Linux holds 108 bytes with the closing NUL.
     if path.len() > 107 || path.contains('\0') {
-        return Err(Fault::new("the path of a Unix socket must have at most 107 bytes and no NUL"));
+        return Err(ValueError::new("the path of a Unix socket must have at most 107 bytes and no NUL"));
     }
     if !cx.has_parent(&path) {
         return Err(
-            Fault::new("its directory does not exist").help("create the directory, or correct the path")
+            ValueError::new("its directory does not exist").help("create the directory, or correct the path")
         );
     }
     Ok(Bind::Unix(path.into()))
 }
 
-fn tcp(text: &str) -> Result<Bind, Fault> {
+fn tcp(text: &str) -> Result<Bind, ValueError> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Ok(Bind::Tcp(address));
     }
     if let Some((_, rest)) = text.split_once("://") {
         let authority = rest.split('/').next().unwrap_or("");
-        return Err(Fault::new("an address must not have a scheme").help(format!("write \"{authority}\"")));
+        return Err(
+            ValueError::new("an address must not have a scheme").help(format!("write \"{authority}\""))
+        );
     }
     if text.starts_with('/') {
-        return Err(Fault::new("the address of a Unix socket begins with `unix:`")
+        return Err(ValueError::new("the address of a Unix socket begins with `unix:`")
             .help(format!("write \"unix:{text}\"")));
     }
     if let Some(bracketed) = bracketed(text) {
-        return Err(Fault::new("an IPv6 address must be in brackets").help(format!("write \"{bracketed}\"")));
+        return Err(
+            ValueError::new("an IPv6 address must be in brackets").help(format!("write \"{bracketed}\""))
+        );
     }
     let Some((host, port)) = text.rsplit_once(':') else {
         let help =
             if text.parse::<u16>().is_ok() { format!("127.0.0.1:{text}") } else { format!("{text}:8080") };
-        return Err(Fault::new("the port is missing").help(format!("write \"{help}\"")));
+        return Err(ValueError::new("the port is missing").help(format!("write \"{help}\"")));
     };
     if host.is_empty() {
         let help =
             format!("write \"127.0.0.1:{port}\" for this machine, \"0.0.0.0:{port}\" for all interfaces");
-        return Err(Fault::new("the host is missing").help(help));
+        return Err(ValueError::new("the host is missing").help(help));
     }
     if host == "*" {
-        return Err(Fault::new("`*` is not an address").help(format!("write \"0.0.0.0:{port}\"")));
+        return Err(ValueError::new("`*` is not an address").help(format!("write \"0.0.0.0:{port}\"")));
     }
     let port = match port.parse::<u16>() {
         Ok(number) if port.bytes().all(|b| b.is_ascii_digit()) => number,
-        _ => return Err(Fault::new("a port is a number from 0 to 65535")),
+        _ => return Err(ValueError::new("a port is a number from 0 to 65535")),
     };
     if !is_host_name(host) {
-        return Err(Fault::new("this is neither an IP address nor a host name"));
+        return Err(ValueError::new("this is neither an IP address nor a host name"));
     }
     Ok(Bind::Host { host: host.to_ascii_lowercase(), port })
 }

@@ -19,8 +19,8 @@ impl Shape for Flag {
     type Out = bool;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<bool> {
-        match cx.reread(directive).value {
-            Value::Flag(flag) => Some(flag),
+        match cx.typed(directive).value {
+            Value::Boolean(flag) => Some(flag),
             _ => cx.wrong_type(directive),
         }
     }
@@ -48,9 +48,9 @@ impl Shape for Count {
     type Out = u32;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<u32> {
-        let Value::Integer(number) = cx.reread(directive).value else {
+        let Value::Integer(number) = cx.typed(directive).value else {
             return match &directive.value {
-                Value::Text(text) if !text.loose && text.text.parse::<u32>().is_ok() => cx
+                Value::String(text) if !text.untyped && text.text.parse::<u32>().is_ok() => cx
                     .wrong(directive.span, "is a string")
                     .help(format!("write it without quotes: {}", text.text))
                     .reject(cx),
@@ -68,9 +68,9 @@ impl Shape for Count {
 }
 
 /// A word that means `None`, or the value of another shape.
-pub(crate) struct OrWord<S>(pub(crate) &'static str, pub(crate) S);
+pub(crate) struct WordOr<S>(pub(crate) &'static str, pub(crate) S);
 
-impl<S: Describe> Describe for OrWord<S> {
+impl<S: Describe> Describe for WordOr<S> {
     fn description(&self) -> Description {
         Description::new(
             format!("{}, or \"{}\"", self.1.expected(), self.0),
@@ -84,12 +84,12 @@ impl<S: Describe> Describe for OrWord<S> {
     }
 }
 
-impl<S: Shape> Shape for OrWord<S> {
+impl<S: Shape> Shape for WordOr<S> {
     type Out = Option<S::Out>;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Option<S::Out>> {
         match &directive.value {
-            Value::Text(text) if text.text == self.0 => Some(None),
+            Value::String(text) if text.text == self.0 => Some(None),
             _ => self.1.read(directive, cx).map(Some),
         }
     }

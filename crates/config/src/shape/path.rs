@@ -7,10 +7,10 @@ use crate::description::{Describe, Description};
 use crate::json::Json;
 use crate::key::Shape;
 use crate::raw::Directive;
-use crate::sources::Found;
+use crate::sources::PathKind;
 
 /// A file to write: the directory it stands in must be there.
-pub(crate) struct InDirectory;
+pub(crate) struct OutputFile;
 
 /// The path of something that must exist.
 pub(crate) enum ExistingPath {
@@ -19,20 +19,20 @@ pub(crate) enum ExistingPath {
 }
 
 /// A program: a path to a file that must be there, or a name looked up in `PATH` when the time comes.
-pub(crate) struct Runnable;
+pub(crate) struct Executable;
 
-impl Describe for InDirectory {
+impl Describe for OutputFile {
     fn description(&self) -> Description {
         Description::new("a path in a directory that exists", "path", Json::of_type("string"))
     }
 }
 
-impl Shape for InDirectory {
+impl Shape for OutputFile {
     type Out = PathBuf;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<PathBuf> {
         let path = path_text(directive, cx)?;
-        if cx.sources.look(&path) == Found::Directory {
+        if cx.sources.path_kind(&path) == PathKind::Directory {
             return cx.wrong(directive.span, "is a directory").reject(cx);
         }
         if !cx.has_parent(&path) {
@@ -60,19 +60,19 @@ impl Shape for ExistingPath {
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<PathBuf> {
         let path = path_text(directive, cx)?;
-        let fault = match (self, cx.sources.look(&path)) {
-            (ExistingPath::Directory, Found::Directory) | (ExistingPath::File, Found::File) => {
+        let fault = match (self, cx.sources.path_kind(&path)) {
+            (ExistingPath::Directory, PathKind::Directory) | (ExistingPath::File, PathKind::File) => {
                 return Some(path.into());
             }
-            (_, Found::File) => "is a file, not a directory",
-            (_, Found::Directory) => "is a directory",
-            (_, Found::Nothing) => "does not exist",
+            (_, PathKind::File) => "is a file, not a directory",
+            (_, PathKind::Directory) => "is a directory",
+            (_, PathKind::Missing) => "does not exist",
         };
         cx.wrong(directive.span, &format!("{fault} ({path})")).help(RELATIVE_PATHS).reject(cx)
     }
 }
 
-impl Describe for Runnable {
+impl Describe for Executable {
     fn description(&self) -> Description {
         Description::new(
             "the path of a program that exists, or a name to look up in PATH",
@@ -82,7 +82,7 @@ impl Describe for Runnable {
     }
 }
 
-impl Shape for Runnable {
+impl Shape for Executable {
     type Out = PathBuf;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<PathBuf> {
@@ -91,7 +91,7 @@ impl Shape for Runnable {
             return Some(text.text.clone().into());
         }
         let path = path_text(directive, cx)?;
-        if cx.sources.look(&path) == Found::File {
+        if cx.sources.path_kind(&path) == PathKind::File {
             return Some(path.into());
         }
         cx.wrong(directive.span, &format!("does not exist ({path})")).help(RELATIVE_PATHS).reject(cx)

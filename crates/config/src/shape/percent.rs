@@ -4,13 +4,13 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::Time;
-use super::fault::{Fault, settle};
 use super::quantity::bounded;
+use super::value_error::{ValueError, value_or_report};
 use crate::checker::Checker;
 use crate::description::{Describe, Description};
 use crate::json::Json;
 use crate::key::Shape;
-use crate::model::HedgeAfter;
+use crate::model::HedgeDelay;
 use crate::raw::{Directive, Value};
 
 /// Whole per cent within bounds, as `"20%"`.
@@ -35,7 +35,7 @@ impl Shape for Percent {
             meant.map(|meant| format!("write \"{meant}%\""))
         };
         if let Value::Integer(_) | Value::Float = directive.value {
-            let help = help(cx.texts.slice(directive.span));
+            let help = help(cx.source_map.slice(directive.span));
             return cx.wrong(directive.span, "is not a percentage").maybe_help(help).reject(cx);
         }
         let text = cx.text(directive)?;
@@ -80,8 +80,8 @@ impl Shape for Decimal {
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<u32> {
         let written = match &directive.value {
-            Value::Integer(_) | Value::Float => cx.texts.slice(directive.span).to_owned(),
-            Value::Text(text) if text.loose => text.text.clone(),
+            Value::Integer(_) | Value::Float => cx.source_map.slice(directive.span).to_owned(),
+            Value::String(text) if text.untyped => text.text.clone(),
             _ => return cx.wrong_type(directive),
         };
         match thousandths(&written) {
@@ -110,13 +110,13 @@ fn shown(thousandths: u32) -> String {
 }
 
 /// When a hedge is made: a time, or a percentile as `"p95"`.
-pub(crate) struct HedgeTime;
+pub(crate) struct HedgeDelayShape;
 
-pub(crate) const HEDGE_AFTER: HedgeTime = HedgeTime;
+pub(crate) const HEDGE_DELAY: HedgeDelayShape = HedgeDelayShape;
 
 const DELAY: Time = Time(Duration::from_millis(1)..=Duration::from_secs(3600));
 
-impl Describe for HedgeTime {
+impl Describe for HedgeDelayShape {
     fn description(&self) -> Description {
         Description::new(
             format!("a percentile from \"p50\" to \"p99.9\", or {}", DELAY.expected()),
@@ -126,27 +126,27 @@ impl Describe for HedgeTime {
     }
 }
 
-impl Shape for HedgeTime {
-    type Out = HedgeAfter;
+impl Shape for HedgeDelayShape {
+    type Out = HedgeDelay;
 
-    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<HedgeAfter> {
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<HedgeDelay> {
         match &directive.value {
-            Value::Text(text) if text.text.starts_with('p') => {
-                settle(percentile(&text.text), text, directive, cx).map(HedgeAfter::Permille)
+            Value::String(text) if text.text.starts_with('p') => {
+                value_or_report(percentile(&text.text), text, directive, cx).map(HedgeDelay::Permille)
             }
             Value::Integer(number) => {
                 cx.wrong(directive.span, "has no unit").help(format!("write \"{number}ms\"")).reject(cx)
             }
-            _ => DELAY.read(directive, cx).map(HedgeAfter::Delay),
+            _ => DELAY.read(directive, cx).map(HedgeDelay::Fixed),
         }
     }
 }
 
-fn percentile(text: &str) -> Result<u32, Fault> {
+fn percentile(text: &str) -> Result<u32, ValueError> {
     let number = text.strip_prefix('p').and_then(thousandths).filter(|number| number.is_multiple_of(100));
     match number.map(|number| number / 100) {
         Some(permille @ 500..=999) => Ok(permille),
-        _ => Err(Fault::new(format!("is `{text}`, which is not such a percentile"))),
+        _ => Err(ValueError::new(format!("is `{text}`, which is not such a percentile"))),
     }
 }
 

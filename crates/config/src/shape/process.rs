@@ -27,10 +27,10 @@ pub(crate) const GROUP: SystemName<u32> =
     SystemName { noun: "group", database: "group", lookup: |sources, name| sources.group(name) };
 
 /// `umask`: octal digits.
-pub(crate) struct Mask;
+pub(crate) struct Umask;
 
 /// What the inner shape reads, if this process may set it for others.
-pub(crate) struct Limited<S>(pub(crate) Resource, pub(crate) S);
+pub(crate) struct ResourceLimit<S>(pub(crate) Resource, pub(crate) S);
 
 impl<V> Describe for SystemName<V> {
     fn description(&self) -> Description {
@@ -58,7 +58,7 @@ impl<V> Shape for SystemName<V> {
     }
 }
 
-impl Describe for Mask {
+impl Describe for Umask {
     fn description(&self) -> Description {
         Description::new(
             "octal digits in quotes, up to \"777\"",
@@ -68,7 +68,7 @@ impl Describe for Mask {
     }
 }
 
-impl Shape for Mask {
+impl Shape for Umask {
     type Out = u32;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<u32> {
@@ -90,7 +90,7 @@ impl Shape for Mask {
     }
 }
 
-impl<S: Describe> Describe for Limited<S> {
+impl<S: Describe> Describe for ResourceLimit<S> {
     fn description(&self) -> Description {
         self.1.description()
     }
@@ -100,7 +100,7 @@ impl<S: Describe> Describe for Limited<S> {
     }
 }
 
-impl<S: Shape> Shape for Limited<S>
+impl<S: Shape> Shape for ResourceLimit<S>
 where
     S::Out: Into<u64> + Copy,
 {
@@ -118,18 +118,18 @@ where
     }
 }
 
-/// Seconds of processor time, as a limit counts them: whole ones.
-pub(crate) struct Seconds;
+/// CpuSeconds of processor time, as a limit counts them: whole ones.
+pub(crate) struct CpuSeconds;
 
 const TIME: Time = Time(Duration::from_secs(1)..=Duration::from_secs(365 * 24 * 3600));
 
-impl Describe for Seconds {
+impl Describe for CpuSeconds {
     fn description(&self) -> Description {
         TIME.description()
     }
 }
 
-impl Shape for Seconds {
+impl Shape for CpuSeconds {
     type Out = u64;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<u64> {

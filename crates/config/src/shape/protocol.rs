@@ -1,10 +1,10 @@
-use super::fault::Fault;
-use super::parsed::Parsed;
+use super::parsed_string::ParsedString;
+use super::value_error::ValueError;
 use crate::model::UpstreamProtocol;
 use crate::nearest::suggestion;
 
 /// `protocol`: what is spoken to an upstream. People have many words for the two.
-pub(crate) const PROTOCOL: Parsed<UpstreamProtocol> = Parsed {
+pub(crate) const PROTOCOL: ParsedString<UpstreamProtocol> = ParsedString {
     expected: "one of \"auto\", \"http1\", \"http2\"",
     type_name: "one of \"auto\", \"http1\", \"http2\"",
     pattern: Some("^(auto|http1|http2)$"),
@@ -17,19 +17,19 @@ pub(crate) const PROTOCOL: Parsed<UpstreamProtocol> = Parsed {
     },
 };
 
-fn unknown(text: &str) -> Fault {
-    let fault = Fault::new(format!("is `{text}`"));
+fn unknown(text: &str) -> ValueError {
+    let error = ValueError::new(format!("is `{text}`"));
     match text.to_ascii_lowercase().as_str() {
         "h2" | "h2c" | "http/2" | "http/2.0" | "grpc" => {
-            fault.help("write \"http2\"; the scheme of the URL selects TLS or plaintext")
+            error.help("write \"http2\"; the scheme of the URL selects TLS or plaintext")
         }
-        "h1" | "http" | "http/1" | "http/1.1" | "http1.1" => fault.help("write \"http1\""),
+        "h1" | "http" | "http/1" | "http/1.1" | "http1.1" => error.help("write \"http1\""),
         "https" | "tls" => {
-            fault.help("the scheme of the URL selects TLS: url = \"https://HOST\"; leave `protocol` out")
+            error.help("the scheme of the URL selects TLS: url = \"https://HOST\"; leave `protocol` out")
         }
         "h3" | "http3" | "http/3" | "quic" => {
-            fault.help("HTTP/3 is not supported for upstreams; write \"auto\"")
+            error.help("HTTP/3 is not supported for upstreams; write \"auto\"")
         }
-        other => fault.maybe_help(suggestion(other, ["auto", "http1", "http2"])),
+        other => error.maybe_help(suggestion(other, ["auto", "http1", "http2"])),
     }
 }

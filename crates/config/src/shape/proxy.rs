@@ -3,15 +3,15 @@
 use std::net::IpAddr;
 
 use super::Count;
-use super::fault::Fault;
 use super::list::{EmptyList, ListOf};
 use super::origin::target;
-use super::parsed::Parsed;
+use super::parsed_string::ParsedString;
+use super::value_error::ValueError;
 use crate::model::{Cidr, HostPattern, ProxyHost, ProxyTarget};
 
 /// `allow`
-pub(crate) const TARGETS: ListOf<Parsed<ProxyTarget>> = ListOf {
-    one: Parsed {
+pub(crate) const TARGETS: ListOf<ParsedString<ProxyTarget>> = ListOf {
+    one: ParsedString {
         expected: "a host",
         type_name: "host",
         pattern: Some("^[^@?#]+$"),
@@ -23,11 +23,11 @@ pub(crate) const TARGETS: ListOf<Parsed<ProxyTarget>> = ListOf {
     empty: EmptyList::Rejected(Some("leave it out to allow plain calls to every host except this machine")),
 };
 
-fn proxy_target(text: &str) -> Result<ProxyTarget, Fault> {
+fn proxy_target(text: &str) -> Result<ProxyTarget, ValueError> {
     if let Some((_, rest)) = text.split_once("://") {
         let host = rest.split('/').next().unwrap_or("");
-        let fault = Fault::new(format!("is `{text}`: a host must not have a scheme"));
-        return Err(fault.help(format!("write \"{host}\"")));
+        let error = ValueError::new(format!("is `{text}`: a host must not have a scheme"));
+        return Err(error.help(format!("write \"{host}\"")));
     }
     if let Some((address, bits)) = text.split_once('/') {
         return block(text, address, bits);
@@ -41,20 +41,20 @@ fn proxy_target(text: &str) -> Result<ProxyTarget, Fault> {
     };
     if rest == "*" || rest.starts_with("*:") {
         let port = rest.strip_prefix("*:").map(|port| target(&format!("a:{port}")));
-        let port = port.transpose().map_err(|fault| fault.within(text))?.and_then(|(_, _, port)| port);
+        let port = port.transpose().map_err(|error| error.within(text))?.and_then(|(_, _, port)| port);
         return if below {
-            Err(Fault::new(format!("is `{text}`")))
+            Err(ValueError::new(format!("is `{text}`")))
         } else {
             Ok(ProxyTarget { host: ProxyHost::Any, port })
         };
     }
-    let (address, host, port) = target(rest).map_err(|fault| fault.within(text))?;
+    let (address, host, port) = target(rest).map_err(|error| error.within(text))?;
     match (address, below) {
         (Some(address), false) => Ok(of_address(address, port)),
-        (Some(_), true) => Err(Fault::new(format!("is `{text}`: an address has no subdomains"))
+        (Some(_), true) => Err(ValueError::new(format!("is `{text}`: an address has no subdomains"))
             .help("write a block of addresses as ADDRESS/BITS")),
         (None, true) => {
-            Ok(ProxyTarget { host: ProxyHost::Name(HostPattern::Below(format!(".{host}"))), port })
+            Ok(ProxyTarget { host: ProxyHost::Name(HostPattern::Suffix(format!(".{host}"))), port })
         }
         (None, false) => Ok(ProxyTarget { host: ProxyHost::Name(HostPattern::Exact(host)), port }),
     }
@@ -68,17 +68,19 @@ fn of_address(address: IpAddr, port: Option<u16>) -> ProxyTarget {
     ProxyTarget { host: ProxyHost::Block(block), port }
 }
 
-fn block(text: &str, address: &str, bits: &str) -> Result<ProxyTarget, Fault> {
+fn block(text: &str, address: &str, bits: &str) -> Result<ProxyTarget, ValueError> {
     let (Ok(address), Ok(prefix)) = (address.parse::<IpAddr>(), bits.parse::<u8>()) else {
-        return Err(Fault::new(format!("is `{text}`, which is neither a host nor a block of addresses")));
+        return Err(ValueError::new(format!(
+            "is `{text}`, which is neither a host nor a block of addresses"
+        )));
     };
     match Cidr::new(address, prefix) {
         Some(block) if block.address == address => {
             Ok(ProxyTarget { host: ProxyHost::Block(block), port: None })
         }
-        Some(block) => Err(Fault::new(format!("is `{text}`, with bits set after the first {prefix}"))
+        Some(block) => Err(ValueError::new(format!("is `{text}`, with bits set after the first {prefix}"))
             .help(format!("write \"{block}\" for the block, or \"{address}\" for the single address"))),
-        None => Err(Fault::new(format!("is `{text}`, but this address does not have that many bits"))),
+        None => Err(ValueError::new(format!("is `{text}`, but this address does not have that many bits"))),
     }
 }
 
@@ -95,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_be_called() {
+    fn targets_match_hosts_and_ports() {
         let fits = |text: &str, host: &str, port| {
             proxy_target(text).is_ok_and(|target| target.matches_name(host, port))
         };

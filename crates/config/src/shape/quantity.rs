@@ -147,7 +147,7 @@ fn measured(
         return Some(count.saturating_mul(*factor));
     }
     // A plain number in a variable is a number of bytes, as it is in the file; a time never goes without its unit.
-    let bytes_alone = text.loose && unit.is_empty() && units.contains(&("B", 1));
+    let bytes_alone = text.untyped && unit.is_empty() && units.contains(&("B", 1));
     if let (Ok(count), true) = (&count, bytes_alone) {
         return Some(*count);
     }

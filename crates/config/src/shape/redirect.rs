@@ -1,7 +1,7 @@
 //! `redirect`: a response of the edge that sends the client elsewhere.
 
-use super::fault::Fault;
-use super::looks_like_a_table;
+use super::is_table_like;
+use super::value_error::ValueError;
 use crate::checker::Checker;
 use crate::description::{Describe, Description, KeyInfo};
 use crate::json::Json;
@@ -11,7 +11,7 @@ use crate::nearest::nearest;
 use crate::raw::{Directive, Value};
 
 /// `redirect`: where to, or a table.
-pub(crate) struct Redirects;
+pub(crate) struct RedirectShape;
 
 #[derive(Default)]
 struct RedirectDraft {
@@ -28,7 +28,7 @@ static REDIRECT: Section<RedirectDraft> = Section {
             default: DefaultValue::Required,
             right: "to = \"https://example.com$path$query\"",
             wrong: "to = \"example.com\"",
-            value: &Set(Target, |draft: &mut RedirectDraft, to| draft.to = Some(to)),
+            value: &Set(RedirectTarget, |draft: &mut RedirectDraft, to| draft.to = Some(to)),
             ..Key::LIVE
         },
         Key {
@@ -44,13 +44,13 @@ static REDIRECT: Section<RedirectDraft> = Section {
     ],
 };
 
-impl Describe for Redirects {
+impl Describe for RedirectShape {
     fn description(&self) -> Description {
-        let table = REDIRECT.schema().with("required", Json::List(vec![Json::text("to")]));
+        let table = REDIRECT.schema().with("required", Json::Array(vec![Json::text("to")]));
         Description::new(
             "a path or a URL, or a table { to, status }",
             "string or table",
-            Json::any(vec![Target.schema(), table]),
+            Json::any(vec![RedirectTarget.schema(), table]),
         )
     }
 
@@ -59,12 +59,12 @@ impl Describe for Redirects {
     }
 }
 
-impl Shape for Redirects {
+impl Shape for RedirectShape {
     type Out = Redirect;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Redirect> {
-        if matches!(directive.value, Value::Text(_)) && !looks_like_a_table(directive) {
-            return Target.read(directive, cx).map(|to| Redirect { to, status: DEFAULT_REDIRECT });
+        if matches!(directive.value, Value::String(_)) && !is_table_like(directive) {
+            return RedirectTarget.read(directive, cx).map(|to| Redirect { to, status: DEFAULT_REDIRECT });
         }
         let table = cx.table(directive)?;
         let mut draft = RedirectDraft::default();
@@ -87,7 +87,7 @@ impl Describe for RedirectStatus {
         Description::new(
             "301, 302, 303, 307 or 308",
             "301, 302, 303, 307 or 308",
-            Json::object([("enum", Json::List(all))]),
+            Json::object([("enum", Json::Array(all))]),
         )
     }
 }
@@ -96,7 +96,7 @@ impl Shape for RedirectStatus {
     type Out = u16;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<u16> {
-        let Value::Integer(number) = cx.reread(directive).value else { return cx.wrong_type(directive) };
+        let Value::Integer(number) = cx.typed(directive).value else { return cx.wrong_type(directive) };
         match REDIRECT_STATUS.into_iter().find(|known| i128::from(*known) == number) {
             Some(status) => Some(status),
             None => cx.wrong(directive.span, "is not the status of a redirect").reject(cx),
@@ -104,9 +104,9 @@ impl Shape for RedirectStatus {
     }
 }
 
-struct Target;
+struct RedirectTarget;
 
-impl Describe for Target {
+impl Describe for RedirectTarget {
     fn description(&self) -> Description {
         Description::new(
             "a path that begins with `/`, or a URL that begins with `http://` or `https://`",
@@ -116,44 +116,44 @@ impl Describe for Target {
     }
 }
 
-impl Shape for Target {
+impl Shape for RedirectTarget {
     type Out = Vec<RedirectPiece>;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Vec<RedirectPiece>> {
         let text = cx.text(directive)?;
-        let fault = match pieces(&text.text) {
+        let error = match pieces(&text.text) {
             Ok(pieces) => return Some(pieces),
-            Err(fault) => fault,
+            Err(error) => error,
         };
-        let what = if text.secret { "has an invalid value" } else { &fault.what };
-        cx.wrong(directive.span, what).maybe_help(fault.help.filter(|_| !text.secret)).reject(cx)
+        let what = if text.secret { "has an invalid value" } else { &error.what };
+        cx.wrong(directive.span, what).maybe_help(error.help.filter(|_| !text.secret)).reject(cx)
     }
 }
 
-fn pieces(text: &str) -> Result<Vec<RedirectPiece>, Fault> {
+fn pieces(text: &str) -> Result<Vec<RedirectPiece>, ValueError> {
     let rest = ["http://", "https://", "/"].iter().find_map(|start| text.strip_prefix(start));
     let Some(rest) = rest else {
         let help = (!text.is_empty() && !text.starts_with('$')).then(|| format!("write \"https://{text}\""));
-        return Err(Fault::new(format!("is `{text}`")).maybe_help(help));
+        return Err(ValueError::new(format!("is `{text}`")).maybe_help(help));
     };
     // A request for `//evil.example` must not become a redirect to that host: what a client sends never stands where
     // the authority begins.
     let no_host = !text.starts_with('/')
         && (rest.is_empty() || rest.starts_with(['/', '$']) && !rest.starts_with("$host"));
     if no_host {
-        return Err(Fault::new(format!("is `{text}`, a URL without a host")));
+        return Err(ValueError::new(format!("is `{text}`, a URL without a host")));
     }
     if text.starts_with("//") {
-        let fault = Fault::new(format!("is `{text}`, a URL without its scheme"));
-        return Err(fault.help(format!("write \"https:{text}\"")));
+        let error = ValueError::new(format!("is `{text}`, a URL without its scheme"));
+        return Err(error.help(format!("write \"https:{text}\"")));
     }
     if text.starts_with("/$path") {
-        let fault = Fault::new(format!("is `{text}`, which lets the client choose the host"));
-        return Err(fault.help("`$path` already begins with a slash: put a host or a path in front of it"));
+        let error = ValueError::new(format!("is `{text}`, which lets the client choose the host"));
+        return Err(error.help("`$path` already begins with a slash: put a host or a path in front of it"));
     }
     if text.chars().any(|c| c.is_control() || c == ' ' || !c.is_ascii()) {
-        let fault = Fault::new("contains spaces, control characters or characters that are not ASCII");
-        return Err(fault.help("escape them with %XX"));
+        let error = ValueError::new("contains spaces, control characters or characters that are not ASCII");
+        return Err(error.help("escape them with %XX"));
     }
     let mut pieces = Vec::new();
     let mut plain = String::new();
@@ -186,13 +186,13 @@ fn pieces(text: &str) -> Result<Vec<RedirectPiece>, Fault> {
     Ok(pieces)
 }
 
-fn unknown_piece(name: &str) -> Fault {
+fn unknown_piece(name: &str) -> ValueError {
     let near = nearest(name, ["host", "path", "query"]);
     let help = match near.first() {
         Some(near) => format!("did you mean `${near}`?"),
         None => "use `$host`, `$path` or `$query`; for a dollar sign, write `$$`".to_owned(),
     };
-    Fault::new(format!("contains `${name}`, which is not a placeholder")).help(help)
+    ValueError::new(format!("contains `${name}`, which is not a placeholder")).help(help)
 }
 
 #[cfg(test)]

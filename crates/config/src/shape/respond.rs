@@ -5,11 +5,11 @@ use crate::checker::Checker;
 use crate::description::{Describe, Description, KeyInfo};
 use crate::json::Json;
 use crate::key::{DefaultValue, Key, Section, Set, Shape};
-use crate::model::Respond;
+use crate::model::FixedResponse;
 use crate::raw::{Directive, Value};
 
 /// `respond`: a status, or a table.
-pub(crate) struct Responses;
+pub(crate) struct ResponseShape;
 
 #[derive(Default)]
 struct RespondDraft {
@@ -39,7 +39,7 @@ static RESPOND: Section<RespondDraft> = Section {
             default: DefaultValue::Literal("\"\""),
             right: "body = \"pong\"",
             wrong: "body = 1",
-            value: &Set(Body, |draft: &mut RespondDraft, body| draft.body = body),
+            value: &Set(AnyString, |draft: &mut RespondDraft, body| draft.body = body),
             ..Key::LIVE
         },
         Key {
@@ -64,7 +64,7 @@ static RESPOND: Section<RespondDraft> = Section {
     ],
 };
 
-impl Describe for Responses {
+impl Describe for ResponseShape {
     fn description(&self) -> Description {
         Description::new(
             "a status from 200 to 599, or a table { status, body, content_type, headers }",
@@ -78,14 +78,14 @@ impl Describe for Responses {
     }
 }
 
-impl Shape for Responses {
-    type Out = Respond;
+impl Shape for ResponseShape {
+    type Out = FixedResponse;
 
-    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Respond> {
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<FixedResponse> {
         let mut draft = RespondDraft::default();
         let bare_number = match &directive.value {
             Value::Integer(_) => true,
-            Value::Text(text) => text.loose && text.text.parse::<u32>().is_ok(),
+            Value::String(text) => text.untyped && text.text.parse::<u32>().is_ok(),
             _ => false,
         };
         if bare_number {
@@ -107,20 +107,20 @@ impl Shape for Responses {
         }
         let plain = || (!draft.body.is_empty()).then(|| "text/plain; charset=utf-8".to_owned());
         let content_type = draft.content_type.or_else(plain);
-        Some(Respond { status, body: draft.body, content_type, headers: draft.headers })
+        Some(FixedResponse { status, body: draft.body, content_type, headers: draft.headers })
     }
 }
 
 /// Any string, the empty one too.
-struct Body;
+struct AnyString;
 
-impl Describe for Body {
+impl Describe for AnyString {
     fn description(&self) -> Description {
         Description::new("a string", "string", Json::of_type("string"))
     }
 }
 
-impl Shape for Body {
+impl Shape for AnyString {
     type Out = String;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<String> {

@@ -1,8 +1,8 @@
 //! `status`: which statuses are good ones.
 
 use super::Count;
-use super::fault::{Fault, settle};
 use super::list::{EmptyList, ListOf};
+use super::value_error::{ValueError, value_or_report};
 use crate::checker::Checker;
 use crate::description::{Describe, Description};
 use crate::json::Json;
@@ -41,17 +41,19 @@ impl Shape for StatusOrRange {
             };
         }
         let text = cx.text(directive)?;
-        settle(range(&text.text), text, directive, cx)
+        value_or_report(range(&text.text), text, directive, cx)
     }
 }
 
-fn range(text: &str) -> Result<StatusRange, Fault> {
+fn range(text: &str) -> Result<StatusRange, ValueError> {
     let status = |text: &str| text.parse::<u16>().ok().filter(|status| (200..=599).contains(status));
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     match (status(first), status(last)) {
         (Some(first), Some(last)) if first <= last => Ok(StatusRange { first, last }),
-        (Some(first), Some(last)) => Err(Fault::new(format!("is `{text}`, whose end is below its start"))
-            .help(format!("write \"{last}-{first}\""))),
-        _ => Err(Fault::new(format!("is `{text}`"))),
+        (Some(first), Some(last)) => {
+            Err(ValueError::new(format!("is `{text}`, whose end is below its start"))
+                .help(format!("write \"{last}-{first}\"")))
+        }
+        _ => Err(ValueError::new(format!("is `{text}`"))),
     }
 }

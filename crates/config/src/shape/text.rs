@@ -73,10 +73,10 @@ impl Shape for Strings {
 
 impl Strings {
     fn one_of(&self, item: &Directive, cx: &mut Checker<'_>) -> Option<String> {
-        if let (Value::Integer(_) | Value::Flag(_), true) = (&item.value, self.may_be_empty) {
+        if let (Value::Integer(_) | Value::Boolean(_), true) = (&item.value, self.may_be_empty) {
             return cx
                 .wrong(item.span, &format!("contains {}", item.type_name()))
-                .help(format!("write it in quotes: \"{}\"", cx.texts.slice(item.span)))
+                .help(format!("write it in quotes: \"{}\"", cx.source_map.slice(item.span)))
                 .reject(cx);
         }
         let text = cx.text(item)?;
@@ -93,9 +93,9 @@ impl Strings {
 }
 
 /// Some of a few words: one, or a list of at least one; each counts once.
-pub(crate) struct SomeWords<E: 'static>(pub(crate) Words<E>);
+pub(crate) struct WordList<E: 'static>(pub(crate) Words<E>);
 
-impl<E: Sync> Describe for SomeWords<E> {
+impl<E: Sync> Describe for WordList<E> {
     fn description(&self) -> Description {
         Description::new(
             format!("{}, or a list of them", self.0.expected()),
@@ -105,7 +105,7 @@ impl<E: Sync> Describe for SomeWords<E> {
     }
 }
 
-impl<E: Sync + Copy + PartialEq> Shape for SomeWords<E> {
+impl<E: Sync + Copy + PartialEq> Shape for WordList<E> {
     type Out = Vec<E>;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Vec<E>> {
@@ -122,7 +122,7 @@ impl<E: Sync + Copy + PartialEq> Shape for SomeWords<E> {
     }
 }
 
-impl<E: Sync + Copy> SomeWords<E> {
+impl<E: Sync + Copy> WordList<E> {
     /// A number that is one of the words must be in quotes.
     fn word(&self, item: &Directive, cx: &mut Checker<'_>) -> Option<E> {
         if let Value::Integer(number) = item.value {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Count, OrWord, Time, looks_like_a_table};
+use super::{Count, Time, WordOr, is_table_like};
 use crate::checker::Checker;
 use crate::description::{Describe, Description, KeyInfo};
 use crate::json::Json;
@@ -14,21 +14,21 @@ use crate::raw::Directive;
 pub(crate) struct WorkerCount;
 
 const NUMBER: Count = Count(1..=1024);
-const AUTO: OrWord<Count> = OrWord("auto", NUMBER);
+const AUTO: WordOr<Count> = WordOr("auto", NUMBER);
 
-struct Scaled {
+struct WorkerRange {
     min: u32,
     max: Option<u32>,
     idle: Duration,
 }
 
-impl Default for Scaled {
+impl Default for WorkerRange {
     fn default() -> Self {
         Self { min: 1, max: None, idle: Duration::from_secs(60) }
     }
 }
 
-static SCALED: Section<Scaled> = Section {
+static WORKER_RANGE: Section<WorkerRange> = Section {
     keys: &[
         Key {
             name: "min",
@@ -37,7 +37,7 @@ static SCALED: Section<Scaled> = Section {
             default: DefaultValue::Literal("1"),
             right: "min = 2",
             wrong: "min = 0",
-            value: &Set(NUMBER, |scaled: &mut Scaled, min| scaled.min = min),
+            value: &Set(NUMBER, |range: &mut WorkerRange, min| range.min = min),
             ..Key::RECYCLE
         },
         Key {
@@ -47,7 +47,7 @@ static SCALED: Section<Scaled> = Section {
             default: DefaultValue::Words("one per core, at least `min`"),
             right: "max = 8",
             wrong: "max = \"many\"",
-            value: &Set(NUMBER, |scaled: &mut Scaled, max| scaled.max = Some(max)),
+            value: &Set(NUMBER, |range: &mut WorkerRange, max| range.max = Some(max)),
             ..Key::RECYCLE
         },
         Key {
@@ -59,7 +59,7 @@ static SCALED: Section<Scaled> = Section {
             wrong: "idle = 60",
             value: &Set(
                 Time(Duration::from_secs(1)..=Duration::from_secs(24 * 3600)),
-                |scaled: &mut Scaled, idle| scaled.idle = idle,
+                |range: &mut WorkerRange, idle| range.idle = idle,
             ),
             ..Key::RECYCLE
         },
@@ -71,12 +71,12 @@ impl Describe for WorkerCount {
         Description::new(
             "a whole number from 1 to 1024, \"auto\", or a table { min, max, idle }",
             "whole number, \"auto\" or table",
-            Json::any(vec![AUTO.schema(), SCALED.schema()]),
+            Json::any(vec![AUTO.schema(), WORKER_RANGE.schema()]),
         )
     }
 
     fn children(&self, path: &str) -> Vec<KeyInfo> {
-        SCALED.infos(path)
+        WORKER_RANGE.infos(path)
     }
 }
 
@@ -84,16 +84,16 @@ impl Shape for WorkerCount {
     type Out = Workers;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Workers> {
-        if !looks_like_a_table(directive) {
+        if !is_table_like(directive) {
             return AUTO.read(directive, cx).map(|number| number.map_or(Workers::Auto, Workers::Fixed));
         }
-        let mut scaled = Scaled::default();
-        SCALED.read(&mut scaled, &*cx.table(directive)?, cx);
-        let Scaled { min, max, idle } = scaled;
+        let mut range = WorkerRange::default();
+        WORKER_RANGE.read(&mut range, &*cx.table(directive)?, cx);
+        let WorkerRange { min, max, idle } = range;
         if let Some(max) = max.filter(|&max| max < min) {
             let message = format!("`{}` has a `max` of {max}, which is below its `min` of {min}", cx.name());
             return cx.problem(directive.span, message).expected("a `max` of at least `min`").reject(cx);
         }
-        Some(Workers::Scaled { min, max, idle })
+        Some(Workers::Dynamic { min, max, idle })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::golden::configurations;
 use super::keys::wrong_values;
-use super::world::{ROOT, World};
+use super::memory_sources::{MemorySources, ROOT};
 use crate::load;
 
 /// SplitMix64 (Steele, Lea, Flood 2014): small, and good enough to choose bytes.
@@ -88,7 +88,7 @@ fn broken_files_are_reported_and_never_panic() {
     let mut random = Random(seed);
     for round in 0..1500 {
         let text = mutate(&random.pick(&all).1.clone(), &all, &mut random);
-        let outcome = std::panic::catch_unwind(|| match load(&World::of_mutated(&text), ROOT) {
+        let outcome = std::panic::catch_unwind(|| match load(&MemorySources::of_mutated(&text), ROOT) {
             Ok((_, warnings)) => warnings.iter().map(ToString::to_string).collect(),
             Err(report) => {
                 assert!(!report.problems().is_empty(), "an empty report");

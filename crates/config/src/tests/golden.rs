@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::keys::wrong_values;
-use super::world::{ROOT, World};
+use super::memory_sources::{MemorySources, ROOT};
 use crate::load;
 
 pub(super) fn folder(kind: &str) -> PathBuf {
@@ -80,7 +80,7 @@ fn good_files_become_these_values() {
     let mut faults = String::new();
     for (name, text) in configurations("good") {
         let mut actual = String::new();
-        match load(&World::of(&text), ROOT) {
+        match load(&MemorySources::of(&text), ROOT) {
             Ok((config, warnings)) => {
                 for warning in warnings {
                     let _ = writeln!(actual, "{warning}");
@@ -101,7 +101,7 @@ fn good_files_become_these_values() {
 fn bad_files_get_these_reports() {
     let mut faults = String::new();
     for (name, text) in configurations("bad") {
-        match load(&World::of(&text), ROOT) {
+        match load(&MemorySources::of(&text), ROOT) {
             Ok(_) => {
                 let _ = write!(faults, "\n== {name} is accepted");
             }
@@ -117,7 +117,7 @@ fn bad_files_get_these_reports() {
 fn coloured_reports_say_the_same() {
     let wrong = wrong_values().into_iter().map(|(info, text)| (info.path, text));
     for (name, text) in configurations("bad").into_iter().chain(wrong) {
-        let report = load(&World::of(&text), ROOT).expect_err("a bad file");
+        let report = load(&MemorySources::of(&text), ROOT).expect_err("a bad file");
         let mut coloured = report.coloured(true).to_string();
         assert!(coloured.contains("\x1b[1;31m"), "{name}");
         for sequence in ["\x1b[1m", "\x1b[1;31m", "\x1b[1;34m", "\x1b[0m"] {

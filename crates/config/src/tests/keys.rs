@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::golden::{compare_parts, folder};
-use super::world::{ROOT, World};
+use super::memory_sources::{MemorySources, ROOT};
 use crate::description::{DefaultValue, KeyInfo, Reload};
 use crate::explain::explain;
 use crate::sections::all_keys;
 use crate::{Config, load};
 
 /// Every key that is served, those of a listener's limits once only.
-fn served() -> Vec<KeyInfo> {
+fn supported_keys() -> Vec<KeyInfo> {
     all_keys().iter().filter(|info| info.is_supported && !info.is_repeated()).cloned().collect()
 }
 
@@ -152,7 +152,7 @@ fn push_upstream(text: &mut String, section: &str, key: &str, line: &str) {
 
 /// Every key with a configuration that sets it to its wrong value, in the order of the definition.
 pub(super) fn wrong_values() -> Vec<(KeyInfo, String)> {
-    served().into_iter().map(|info| (info.clone(), around(&info.path, info.wrong))).collect()
+    supported_keys().into_iter().map(|info| (info.clone(), around(&info.path, info.wrong))).collect()
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn wrong_values_get_these_reports() {
     let mut sections: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
     for (info, text) in wrong_values() {
         let section = info.path.rsplit_once('.').map_or("root", |(section, _)| section).to_owned();
-        let report = load(&World::of(&text), ROOT).expect_err(&text).to_string();
+        let report = load(&MemorySources::of(&text), ROOT).expect_err(&text).to_string();
         sections.entry(section).or_default().push((info.path, report));
     }
     let mut faults = String::new();
@@ -173,22 +173,22 @@ fn wrong_values_get_these_reports() {
 }
 
 #[test]
-fn every_example_of_a_wrong_value_is_refused() {
+fn every_example_of_a_wrong_value_is_rejected() {
     for (info, text) in wrong_values() {
-        let report = load(&World::of(&text), ROOT).expect_err(&text);
+        let report = load(&MemorySources::of(&text), ROOT).expect_err(&text);
         let about = report.problems().iter().all(|problem| problem.key.as_ref() == Some(&info.path));
         assert!(about, "{}\n{text}\n{report}", info.path);
     }
 }
 
 #[test]
-fn every_example_of_a_right_value_is_taken() {
-    for info in served() {
+fn every_example_of_a_right_value_is_accepted() {
+    for info in supported_keys() {
         let mut text = around(&info.path, info.right);
         if info.path == "include" {
             text.push_str("#% file conf.d/a.toml\n");
         }
-        if let Err(report) = load(&World::of(&text), ROOT) {
+        if let Err(report) = load(&MemorySources::of(&text), ROOT) {
             panic!("{}\n{text}\n{report}", info.path);
         }
     }
@@ -203,7 +203,7 @@ fn values(mut config: Config) -> Config {
 #[test]
 fn the_documented_default_is_the_default() {
     let mut held = 0;
-    for info in served() {
+    for info in supported_keys() {
         let value = match info.default {
             DefaultValue::Literal(value) => value,
             // `"auto"`: one per core; `1`, where nothing else says so
@@ -219,8 +219,10 @@ fn the_documented_default_is_the_default() {
         }
         let set = around(&info.path, &format!("{} = {value}", info.name));
         let unset = around(&info.path, "");
-        let set = load(&World::of(&set), ROOT).unwrap_or_else(|report| panic!("{}\n{report}", info.path));
-        let unset = load(&World::of(&unset), ROOT).unwrap_or_else(|report| panic!("{}\n{report}", info.path));
+        let set =
+            load(&MemorySources::of(&set), ROOT).unwrap_or_else(|report| panic!("{}\n{report}", info.path));
+        let unset =
+            load(&MemorySources::of(&unset), ROOT).unwrap_or_else(|report| panic!("{}\n{report}", info.path));
         assert_eq!(values(set.0), values(unset.0), "{}", info.path);
         held += 1;
     }
@@ -235,7 +237,7 @@ fn is_release(version: &str) -> bool {
 
 #[test]
 fn every_key_is_documented() {
-    for info in served() {
+    for info in supported_keys() {
         let of_section = info.children.is_empty();
         assert!(!info.brief.is_empty() && !info.brief.ends_with('.'), "{}", info.path);
         assert!(!of_section || (!info.right.is_empty() && !info.wrong.is_empty()), "{}", info.path);
@@ -246,7 +248,7 @@ fn every_key_is_documented() {
 }
 
 #[test]
-fn what_is_not_served_says_so() {
+fn unsupported_keys_are_rejected_by_name() {
     let later: Vec<&KeyInfo> = all_keys().iter().filter(|info| !info.is_supported).collect();
     assert!(!later.is_empty());
     for info in later {
@@ -256,19 +258,20 @@ fn what_is_not_served_says_so() {
             format!("[{}.x]\ny = 1", info.name)
         };
         let text = around(&info.path, &line);
-        let report = load(&World::of(&text), ROOT).expect_err(&text).to_string();
+        let report = load(&MemorySources::of(&text), ROOT).expect_err(&text).to_string();
         assert!(report.contains("is not supported by this version yet"), "{report}");
         assert!(!report.contains("unknown"), "{report}");
     }
 }
 
 #[test]
-fn what_needs_a_restart_is_told_to_a_reload() {
-    let (old, _) = load(&World::of(&around("server.threads", "")), ROOT).expect("a good file");
+fn a_reload_reports_keys_that_need_a_restart() {
+    let (old, _) = load(&MemorySources::of(&around("server.threads", "")), ROOT).expect("a good file");
     assert_eq!(old.restart_keys(&old), Vec::<&str>::new());
-    for info in served() {
+    for info in supported_keys() {
         if info.reload == Reload::Restart {
-            let (new, _) = load(&World::of(&around(&info.path, info.right)), ROOT).expect("a good value");
+            let (new, _) =
+                load(&MemorySources::of(&around(&info.path, info.right)), ROOT).expect("a good value");
             assert_eq!(old.restart_keys(&new), [info.path.as_str()]);
         }
     }
@@ -277,7 +280,7 @@ fn what_needs_a_restart_is_told_to_a_reload() {
 #[test]
 fn every_key_that_names_a_variable_can_be_set_by_it() {
     let mut held = 0;
-    for info in served() {
+    for info in supported_keys() {
         let Some(variable) = info.variable() else { continue };
         let (_, value) = info.right.split_once(" = ").expect("an example of one line");
         // What a shell would hand over of a string is the string, of anything else the TOML.
@@ -291,10 +294,10 @@ fn every_key_that_names_a_variable_can_be_set_by_it() {
         if value.contains("${") {
             continue;
         }
-        let mut world = World::of(&around(&info.path, ""));
+        let mut world = MemorySources::of(&around(&info.path, ""));
         world.env.insert(name.clone(), plain.to_owned());
         let by_variable = load(&world, ROOT).unwrap_or_else(|report| panic!("{name}={plain}\n{report}"));
-        let by_file = load(&World::of(&around(&info.path, info.right)), ROOT).expect("a good file");
+        let by_file = load(&MemorySources::of(&around(&info.path, info.right)), ROOT).expect("a good file");
         assert_eq!(by_variable.0, by_file.0, "{name}={plain}");
         held += 1;
     }

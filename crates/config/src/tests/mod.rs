@@ -6,4 +6,4 @@ mod environment;
 mod fresh;
 mod golden;
 mod keys;
-mod world;
+mod memory_sources;

@@ -83,7 +83,7 @@ pub(crate) fn proxy_rules(proxy: &config::ForwardProxy, own: Arc<ArcSwap<Vec<Soc
         host: match &target.host {
             config::ProxyHost::Any => AllowHost::Any,
             config::ProxyHost::Name(config::HostPattern::Exact(host)) => AllowHost::Exact(host.clone()),
-            config::ProxyHost::Name(config::HostPattern::Below(suffix)) => AllowHost::Below(suffix.clone()),
+            config::ProxyHost::Name(config::HostPattern::Suffix(suffix)) => AllowHost::Below(suffix.clone()),
             config::ProxyHost::Block(block) => AllowHost::Block(block.address, block.prefix),
         },
         port: target.port,
@@ -168,7 +168,7 @@ fn breaker(breaker: &config::Breaker) -> breaker::Settings {
     }
 }
 
-fn health(health: &config::Health) -> HealthSettings {
+fn health(health: &config::HealthCheck) -> HealthSettings {
     HealthSettings {
         probe: match &health.probe {
             config::HealthProbe::Tcp => Probe::Connect,
@@ -182,7 +182,7 @@ fn health(health: &config::Health) -> HealthSettings {
     }
 }
 
-fn outlier(outlier: &config::Outlier, has_breaker: bool) -> outlier::Settings {
+fn outlier(outlier: &config::OutlierDetection, has_breaker: bool) -> outlier::Settings {
     outlier::Settings {
         consecutive: outlier.failures.unwrap_or(0),
         // Without a breaker nobody else would leave it alone meanwhile.
@@ -201,8 +201,8 @@ fn outlier(outlier: &config::Outlier, has_breaker: bool) -> outlier::Settings {
 fn hedge(hedge: &config::Hedge) -> hedge::Settings {
     hedge::Settings {
         after: match hedge.after {
-            config::HedgeAfter::Delay(delay) => hedge::After::Fixed(delay),
-            config::HedgeAfter::Permille(permille) => hedge::After::Quantile(permille),
+            config::HedgeDelay::Fixed(delay) => hedge::After::Fixed(delay),
+            config::HedgeDelay::Permille(permille) => hedge::After::Quantile(permille),
         },
         percent: hedge.budget_percent,
         ..hedge::Settings::default()

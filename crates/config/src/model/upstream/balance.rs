@@ -26,7 +26,7 @@ pub enum HashKey {
 
 /// `[upstream.NAME.health]`: checks of endpoints.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Health {
+pub struct HealthCheck {
     /// What is asked.
     pub probe: HealthProbe,
     /// From one check to the next.

@@ -82,23 +82,23 @@ impl Default for RetryBudget {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hedge {
     /// When it is made.
-    pub after: HedgeAfter,
+    pub after: HedgeDelay,
     /// Second attempts for each hundred calls.
     pub budget_percent: u32,
 }
 
 /// When a second attempt is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HedgeAfter {
+pub enum HedgeDelay {
     /// After this time.
-    Delay(Duration),
+    Fixed(Duration),
     /// When the first takes longer than this share of calls did lately, in thousandths: 950 is the 95th percentile.
     Permille(u32),
 }
 
 impl Default for Hedge {
     fn default() -> Self {
-        Self { after: HedgeAfter::Permille(950), budget_percent: 5 }
+        Self { after: HedgeDelay::Permille(950), budget_percent: 5 }
     }
 }
 
@@ -137,14 +137,14 @@ impl Default for Breaker {
 
 /// `outlier`: when an endpoint is left out because the others do better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Outlier {
+pub struct OutlierDetection {
     /// Failures in a row. `None`: not for that.
     pub failures: Option<u32>,
     /// Success rates are compared so often.
     pub interval: Duration,
     /// Calls of an endpoint within `interval` before its rate counts.
     pub min_requests: u32,
-    /// Endpoints with so many calls that it takes before rates are compared.
+    /// EndpointList with so many calls that it takes before rates are compared.
     pub min_endpoints: u32,
     /// How far below the mean a rate must be, in thousandths of the standard deviation. `None`: not for that.
     pub deviation_permille: Option<u32>,
@@ -156,7 +156,7 @@ pub struct Outlier {
     pub max_ejected_percent: u32,
 }
 
-impl Default for Outlier {
+impl Default for OutlierDetection {
     fn default() -> Self {
         Self {
             failures: Some(5),

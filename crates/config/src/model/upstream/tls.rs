@@ -8,27 +8,27 @@ pub struct UpstreamTls {
     /// The name its certificate must be for, and the SNI: a host name, or an IP address (which has no SNI).
     pub server_name: String,
     /// Who may have signed its certificate.
-    pub ca: Ca,
+    pub ca: TrustRoots,
     /// Who we are. `None`: nobody in particular.
-    pub identity: Option<Identity>,
+    pub client_certificate: Option<ClientCertificate>,
     /// The lowest version that is spoken.
     pub min_version: TlsVersion,
 }
 
 /// `ca` and `ca_system`: who may have signed an upstream's certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ca {
+pub enum TrustRoots {
     /// Whom the system trusts.
     System,
     /// Those of the file, and nobody else.
-    Only(PemFile),
+    File(PemFile),
     /// Those of the file, and whom the system trusts.
-    Also(PemFile),
+    FileAndSystem(PemFile),
 }
 
 /// `cert` and `key`: a client certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
+pub struct ClientCertificate {
     /// Certificates, our own first.
     pub cert: PemFile,
     /// Its private key.

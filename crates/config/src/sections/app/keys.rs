@@ -8,8 +8,8 @@ use crate::key::{DefaultValue, Key, Section, Set, Subtable};
 use crate::model::PumaConfig;
 use crate::sections::process::PROCESS_LIMITS;
 use crate::shape::{
-    Count, EntryPoint, EnvFile, EnvTable, ExistingPath, Flag, GROUP, Kinds, LocalPath, Mask, OrWord,
-    PeerAddress, Runnable, Size, Strings, Time, USER, Words, WorkerCount,
+    AppKindShape, Count, EntryPoint, EnvFile, EnvTable, Executable, ExistingPath, Flag, GROUP, RequestPath,
+    ServerAddress, Size, Strings, Time, USER, Umask, WordOr, Words, WorkerCount,
 };
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -56,7 +56,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
             ),
             right: "kind = \"asgi\"",
             wrong: "kind = \"asig\"",
-            value: &Set(Kinds, |draft: &mut AppDraft, kind| draft.app.kind = Some(kind)),
+            value: &Set(AppKindShape, |draft: &mut AppDraft, kind| draft.app.kind = Some(kind)),
             ..Key::RECYCLE
         },
         Key {
@@ -119,7 +119,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
             default: DefaultValue::Words("Keepwarm's own"),
             right: "umask = \"027\"",
             wrong: "umask = 27",
-            value: &Set(Mask, |draft: &mut AppDraft, mask| draft.app.umask = Some(mask)),
+            value: &Set(Umask, |draft: &mut AppDraft, mask| draft.app.umask = Some(mask)),
             ..Key::RECYCLE
         },
         Key {
@@ -140,7 +140,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
             ),
             right: "interpreter = \"/srv/shop/.venv/bin/python\"",
             wrong: "interpreter = \"/no/such/python\"",
-            value: &Set(Runnable, |draft: &mut AppDraft, path| draft.app.interpreter = Some(path)),
+            value: &Set(Executable, |draft: &mut AppDraft, path| draft.app.interpreter = Some(path)),
             ..Key::RECYCLE
         },
         Key {
@@ -163,7 +163,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
             default: DefaultValue::Words("none: Keepwarm starts what runs the app"),
             right: "address = \"127.0.0.1:9000\"",
             wrong: "address = \"localhost:9000\"",
-            value: &Set(PeerAddress, |draft: &mut AppDraft, address| draft.app.address = Some(address)),
+            value: &Set(ServerAddress, |draft: &mut AppDraft, address| draft.app.address = Some(address)),
             ..Key::LIVE
         },
         Key {
@@ -199,8 +199,8 @@ pub(crate) static APP: Section<AppDraft> = Section {
             ),
             right: "puma_config = \"none\"",
             wrong: "puma_config = true",
-            value: &Set(OrWord("none", ExistingPath::File), |draft: &mut AppDraft, file: Option<PathBuf>| {
-                draft.app.puma_config = file.map_or(PumaConfig::None, PumaConfig::File);
+            value: &Set(WordOr("none", ExistingPath::File), |draft: &mut AppDraft, file: Option<PathBuf>| {
+                draft.app.puma_config = file.map_or(PumaConfig::Disabled, PumaConfig::File);
             }),
             ..Key::RECYCLE
         },
@@ -276,7 +276,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
             default: DefaultValue::Literal("\"off\""),
             right: "slow_log = \"5s\"",
             wrong: "slow_log = true",
-            value: &Set(OrWord("off", Time(MILLISECOND..=DAY)), |draft: &mut AppDraft, time| {
+            value: &Set(WordOr("off", Time(MILLISECOND..=DAY)), |draft: &mut AppDraft, time| {
                 draft.app.slow_log = time
             }),
             ..Key::LIVE
@@ -321,7 +321,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
             default: DefaultValue::Words("`/`, and any response is good"),
             right: "health = \"/healthz\"",
             wrong: "health = \"healthz\"",
-            value: &Set(LocalPath, |draft: &mut AppDraft, path| draft.app.health = Some(path)),
+            value: &Set(RequestPath, |draft: &mut AppDraft, path| draft.app.health = Some(path)),
             ..Key::LIVE
         },
         Key {

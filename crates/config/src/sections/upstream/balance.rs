@@ -6,47 +6,47 @@ use crate::checker::Checker;
 use crate::key::{DefaultValue, Key, Section, Set};
 use crate::model::{Balance, Dns, HashKey};
 use crate::raw::{Directive, Table};
-use crate::shape::{HASH_KEY, OrTable, RESOLVERS, SRV_NAME, TableOf, Time, Words};
+use crate::shape::{HASH_KEY, RESOLVERS, SRV_NAME, TableShape, Time, ValueOrTable, Words};
 
 /// `balance`: a word, or a table of word and key.
-pub(super) const BALANCE: OrTable<Words<Policy>, BalanceDraft> = OrTable {
+pub(super) const BALANCE: ValueOrTable<Words<BalancePolicy>, BalanceDraft> = ValueOrTable {
     plain: POLICIES,
-    of_plain: |policy, directive, cx| {
+    from_plain: |policy, directive, cx| {
         let draft = BalanceDraft { policy: Some(policy), hash: None };
         check(&draft, &Table::default(), directive, cx).then_some(draft)
     },
-    table: TableOf { section: &BALANCE_TABLE, check },
+    table: TableShape { section: &BALANCE_TABLE, check },
 };
 
 /// As it was read.
 #[derive(Default)]
 pub(super) struct BalanceDraft {
-    policy: Option<Policy>,
+    policy: Option<BalancePolicy>,
     hash: Option<HashKey>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Policy {
+pub(super) enum BalancePolicy {
     LeastRequest,
     RoundRobin,
     RingHash,
     Maglev,
 }
 
-const POLICIES: Words<Policy> = Words(&[
-    ("least_request", Policy::LeastRequest),
-    ("round_robin", Policy::RoundRobin),
-    ("ring_hash", Policy::RingHash),
-    ("maglev", Policy::Maglev),
+const POLICIES: Words<BalancePolicy> = Words(&[
+    ("least_request", BalancePolicy::LeastRequest),
+    ("round_robin", BalancePolicy::RoundRobin),
+    ("ring_hash", BalancePolicy::RingHash),
+    ("maglev", BalancePolicy::Maglev),
 ]);
 
 impl BalanceDraft {
     /// After the check: a hash has its key.
-    pub(super) fn settle(self) -> Balance {
+    pub(super) fn finish(self) -> Balance {
         match (self.policy, self.hash) {
-            (Some(Policy::RoundRobin), _) => Balance::RoundRobin,
-            (Some(Policy::RingHash), Some(key)) => Balance::RingHash(key),
-            (Some(Policy::Maglev), Some(key)) => Balance::Maglev(key),
+            (Some(BalancePolicy::RoundRobin), _) => Balance::RoundRobin,
+            (Some(BalancePolicy::RingHash), Some(key)) => Balance::RingHash(key),
+            (Some(BalancePolicy::Maglev), Some(key)) => Balance::Maglev(key),
             _ => Balance::LeastRequest,
         }
     }
@@ -61,7 +61,7 @@ fn check(draft: &BalanceDraft, table: &Table, directive: &Directive, cx: &mut Ch
         }
         return false;
     };
-    let hashes = matches!(policy, Policy::RingHash | Policy::Maglev);
+    let hashes = matches!(policy, BalancePolicy::RingHash | BalancePolicy::Maglev);
     let word = POLICIES.0.iter().find(|(_, known)| *known == policy).map_or("", |(word, _)| word);
     match (hashes, table.entry("hash")) {
         (true, None) => {

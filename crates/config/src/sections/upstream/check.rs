@@ -10,8 +10,8 @@ use crate::shape::Origin;
 const TLS_KEYS: [&str; 6] = ["ca", "ca_system", "cert", "key", "min_tls", "server_name"];
 
 impl UpstreamDraft {
-    /// Endpoints from `url` or `endpoints`, one of which there has to be.
-    pub(super) fn settle_endpoints(&mut self, table: &Table, cx: &mut Checker<'_>) {
+    /// EndpointList from `url` or `endpoints`, one of which there has to be.
+    pub(super) fn resolve_endpoints(&mut self, table: &Table, cx: &mut Checker<'_>) {
         let name = cx.name();
         match (table.entry("url"), table.entry("endpoints")) {
             (None, None) => {
@@ -60,7 +60,7 @@ impl UpstreamDraft {
         let word = |tls: bool| if tls { "over TLS" } else { "in plaintext" };
         cx.problem(other.span, format!("`{}` has endpoints both over TLS and in plaintext", cx.name()))
             .key("upstream.NAME.endpoints")
-            .related(cx.texts.place(first.span), word(wanted))
+            .related(cx.source_map.location(first.span), word(wanted))
             .expected(
                 "one scheme for all endpoints: what may go to one in plaintext may go to all in plaintext",
             )
@@ -80,7 +80,7 @@ impl UpstreamDraft {
             };
             cx.problem(endpoint.span, format!("`{}` has the endpoint `{own}` twice", cx.name()))
                 .key("upstream.NAME.endpoints")
-                .related(cx.texts.place(earlier.span), "the other one")
+                .related(cx.source_map.location(earlier.span), "the other one")
                 .help("to give it a larger share of the calls, set its `weight`")
                 .report(cx);
         }
@@ -129,7 +129,7 @@ impl UpstreamDraft {
             _ => None,
         };
         let span = at.or(table.entry("dns").map(|entry| entry.key_span)).unwrap_or(self.span);
-        let (place, what) = match (table.entry("endpoints"), &self.url) {
+        let (other, what) = match (table.entry("endpoints"), &self.url) {
             (Some(endpoints), _) => {
                 (endpoints.key_span, "`dns.srv` and `endpoints`, which exclude each other")
             }
@@ -141,14 +141,14 @@ impl UpstreamDraft {
         cx
             .problem(span, format!("`{}` has {what}", cx.name()))
             .key("upstream.NAME.dns.srv")
-            .related(cx.texts.place(place), "here")
+            .related(cx.source_map.location(other), "here")
             .expected(
                 "`dns.srv` with a `url` that has a host: SRV records provide hosts, ports, weights and priorities",
             )
 .report(cx);
     }
 
-    pub(super) fn refuse_tls_keys(&self, table: &Table, cx: &mut Checker<'_>) {
+    pub(super) fn reject_tls_keys(&self, table: &Table, cx: &mut Checker<'_>) {
         let name = cx.name();
         for key in TLS_KEYS {
             let Some(entry) = table.entry(key) else { continue };
@@ -159,7 +159,7 @@ impl UpstreamDraft {
             let of_url = self.url.as_ref().map(|(_, span)| *span);
             let url = of_url.or(self.endpoints.first().map(|endpoint| endpoint.span));
             if let Some(url) = url {
-                problem = problem.related(cx.texts.place(url), "in plaintext");
+                problem = problem.related(cx.source_map.location(url), "in plaintext");
             }
             problem.report(cx);
         }
@@ -212,7 +212,7 @@ impl UpstreamDraft {
             let Some((bind, door)) = is_own(origin) else { continue };
             cx.problem(span, format!("`{}` leads to its own door: a call would loop", cx.name()))
                 .key("upstream.NAME.url")
-                .related(cx.texts.place(*door), format!("`{bind}`"))
+                .related(cx.source_map.location(*door), format!("`{bind}`"))
                 .expected("the address of the service in `url`, and another address, for the app, in `bind`")
                 .report(cx);
         }
@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_arrives_at_a_door() {
+    fn connections_to_a_door_are_recognized() {
         let tcp = |text: &str| Bind::Tcp(text.parse().unwrap());
         let ip = |text: &str| EndpointAddress::Ip(text.parse().unwrap());
         let host = |host: &str, port| Bind::Host { host: host.to_owned(), port };

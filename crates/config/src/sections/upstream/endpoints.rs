@@ -4,10 +4,10 @@ use crate::description::{Describe, Description, KeyInfo};
 use crate::json::Json;
 use crate::key::{DefaultValue, Field, Key, Section, Set, Shape};
 use crate::raw::{Directive, Span, Value};
-use crate::shape::{Count, Origin, OriginUrl, looks_like_a_table};
+use crate::shape::{Count, Origin, OriginUrl, is_table_like};
 
 /// `endpoints`: URLs, or tables of URL, weight and priority.
-pub(super) struct Endpoints;
+pub(super) struct EndpointList;
 
 /// Far more than anybody lists by hand.
 const MOST: usize = 4096;
@@ -51,7 +51,7 @@ static ENDPOINT: Section<EndpointDraft> = Section {
     ],
 };
 
-impl Field<UpstreamDraft> for Endpoints {
+impl Field<UpstreamDraft> for EndpointList {
     fn set(&self, draft: &mut UpstreamDraft, directive: &Directive, cx: &mut Checker<'_>) {
         let items = cx.items(directive);
         if items.is_empty() || items.len() > MOST {
@@ -82,7 +82,7 @@ fn one(item: &Directive, cx: &mut Checker<'_>) -> Option<EndpointDraft> {
         weight_span: None,
         priority_span: None,
     };
-    if matches!(item.value, Value::Text(_)) && !looks_like_a_table(item) {
+    if matches!(item.value, Value::String(_)) && !is_table_like(item) {
         endpoint.origin = url_alone(item, cx);
         return Some(endpoint);
     }
@@ -105,7 +105,7 @@ fn url_alone(item: &Directive, cx: &mut Checker<'_>) -> Option<Origin> {
     origin.map(|(origin, _)| origin)
 }
 
-impl Describe for Endpoints {
+impl Describe for EndpointList {
     fn description(&self) -> Description {
         let one = Json::any(vec![OriginUrl.schema(), ENDPOINT.schema()]);
         Description::new(

@@ -4,15 +4,15 @@ use crate::checker::Checker;
 use crate::description::{Describe, Description};
 use crate::json::Json;
 use crate::key::{DefaultValue, Key, Section, Set, Shape};
-use crate::model::{Health, HealthProbe, StatusRange};
+use crate::model::{HealthCheck, HealthProbe, StatusRange};
 use crate::raw::{Directive, Span, Table, Value};
-use crate::shape::{Count, Flag, LocalPath, OrTable, STATUSES, TableOf, Time};
+use crate::shape::{Count, Flag, RequestPath, STATUSES, TableShape, Time, ValueOrTable};
 
 /// `health`: a path, `"tcp"`, or a table.
-pub(super) const HEALTH: OrTable<HealthWord, HealthDraft> = OrTable {
-    plain: HealthWord,
-    of_plain: |path, _, _| Some(HealthDraft { path, ..HealthDraft::default() }),
-    table: TableOf { section: &HEALTH_TABLE, check },
+pub(super) const HEALTH: ValueOrTable<ProbeShape, HealthDraft> = ValueOrTable {
+    plain: ProbeShape,
+    from_plain: |path, _, _| Some(HealthDraft { path, ..HealthDraft::default() }),
+    table: TableShape { section: &HEALTH_TABLE, check },
 };
 
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -44,11 +44,11 @@ impl Default for HealthDraft {
 
 impl HealthDraft {
     /// After the check: it has a path, or asks for a connection only.
-    pub(super) fn settle(self) -> Health {
+    pub(super) fn finish(self) -> HealthCheck {
         let statuses = self.statuses;
         let probe = self.path.map_or(HealthProbe::Tcp, |path| HealthProbe::Http { path, statuses });
         let timeout = self.timeout.unwrap_or(TIMEOUT.min(self.interval));
-        Health { probe, interval: self.interval, timeout, rise: self.rise, fall: self.fall }
+        HealthCheck { probe, interval: self.interval, timeout, rise: self.rise, fall: self.fall }
     }
 }
 
@@ -56,7 +56,7 @@ fn check(draft: &HealthDraft, table: &Table, directive: &Directive, cx: &mut Che
     let name = cx.name();
     let at = |key: &str| table.entry(key).map(|entry| entry.key_span);
     // One that could not be read has been complained of.
-    let tcp = table.entry("tcp").filter(|entry| !matches!(entry.value.value, Value::Flag(false)));
+    let tcp = table.entry("tcp").filter(|entry| !matches!(entry.value.value, Value::Boolean(false)));
     let fault: (Span, String, &str, &str) = match (at("path"), tcp.map(|entry| entry.key_span), at("status"))
     {
         (None, None, _) => (
@@ -91,9 +91,9 @@ fn check(draft: &HealthDraft, table: &Table, directive: &Directive, cx: &mut Che
 }
 
 /// `"/healthz"` as that path, `"tcp"` as none.
-pub(super) struct HealthWord;
+pub(super) struct ProbeShape;
 
-impl Describe for HealthWord {
+impl Describe for ProbeShape {
     fn description(&self) -> Description {
         Description::new(
             "a path such as \"/healthz\", or \"tcp\"",
@@ -103,13 +103,13 @@ impl Describe for HealthWord {
     }
 }
 
-impl Shape for HealthWord {
+impl Shape for ProbeShape {
     type Out = Option<String>;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Option<String>> {
         match &directive.value {
-            Value::Text(text) if text.text == "tcp" => Some(None),
-            _ => LocalPath.read(directive, cx).map(Some),
+            Value::String(text) if text.text == "tcp" => Some(None),
+            _ => RequestPath.read(directive, cx).map(Some),
         }
     }
 }
@@ -123,7 +123,7 @@ static HEALTH_TABLE: Section<HealthDraft> = Section {
             default: DefaultValue::Words("none; either it or `tcp` is required"),
             right: "path = \"/healthz\"",
             wrong: "path = \"healthz\"",
-            value: &Set(LocalPath, |health: &mut HealthDraft, path| health.path = Some(path)),
+            value: &Set(RequestPath, |health: &mut HealthDraft, path| health.path = Some(path)),
             ..Key::LIVE
         },
         Key {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::UpstreamDraft;
 use super::balance::{BALANCE, BalanceDraft, DNS};
-use super::endpoints::Endpoints;
+use super::endpoints::EndpointList;
 use super::health::{HEALTH, HealthDraft};
 use super::limits::{POOL, TIMEOUTS, UPSTREAM_LIMITS};
 use super::resilience::{BREAKER, HEDGE, OUTLIER, RETRY_BUDGET, RETRY_ON};
@@ -12,8 +12,8 @@ use crate::key::{DefaultValue, Key, Section, Set, Subtable};
 use crate::model::{Expect, TlsVersion};
 use crate::raw::Span;
 use crate::shape::{
-    AUTHORITY, AccessLogs, Binds, Count, Flag, NameOf, OrWord, Origin, OriginUrl, PROTOCOL, Pem, SERVER_NAME,
-    Time, Words,
+    AUTHORITY, AccessLogShape, BindAddresses, Count, Flag, Origin, OriginUrl, PROTOCOL, Pem, SERVER_NAME,
+    SectionName, Time, WordOr, Words,
 };
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -38,7 +38,7 @@ pub(crate) static UPSTREAM: Section<UpstreamDraft> = Section {
             default: DefaultValue::Words("none; either it or `url` is required"),
             right: "endpoints = [{ url = \"http://10.0.0.1:9200\", weight = 3 }, \"http://10.0.0.2:9200\"]",
             wrong: "endpoints = [9200]",
-            value: &Endpoints,
+            value: &EndpointList,
             ..Key::LIVE
         },
         Key {
@@ -48,7 +48,7 @@ pub(crate) static UPSTREAM: Section<UpstreamDraft> = Section {
             default: DefaultValue::Words("none: only routes and forward proxies lead to it"),
             right: "bind = \"127.0.0.1:6102\"",
             wrong: "bind = \"6102\"",
-            value: &Set(Binds, |draft: &mut UpstreamDraft, bind| draft.bind = bind),
+            value: &Set(BindAddresses, |draft: &mut UpstreamDraft, bind| draft.bind = bind),
             ..Key::LIVE
         },
         Key {
@@ -171,7 +171,7 @@ pub(crate) static UPSTREAM: Section<UpstreamDraft> = Section {
             default: DefaultValue::Literal("\"off\""),
             right: "timeout = \"5s\"",
             wrong: "timeout = 5",
-            value: &Set(OrWord("off", Time(MILLISECOND..=DAY)), |draft: &mut UpstreamDraft, time| {
+            value: &Set(WordOr("off", Time(MILLISECOND..=DAY)), |draft: &mut UpstreamDraft, time| {
                 draft.upstream.timeout = time
             }),
             ..Key::LIVE
@@ -224,7 +224,7 @@ pub(crate) static UPSTREAM: Section<UpstreamDraft> = Section {
             default: DefaultValue::Literal("\"off\""),
             right: "hedge = \"p95\"",
             wrong: "hedge = true",
-            value: &Set(OrWord("off", HEDGE), |draft: &mut UpstreamDraft, hedge| {
+            value: &Set(WordOr("off", HEDGE), |draft: &mut UpstreamDraft, hedge| {
                 draft.upstream.hedge = hedge
             }),
             ..Key::LIVE
@@ -257,7 +257,7 @@ pub(crate) static UPSTREAM: Section<UpstreamDraft> = Section {
             right: "health = \"/healthz\"",
             wrong: "health = \"healthz\"",
             value: &Set(HEALTH, |draft: &mut UpstreamDraft, health: HealthDraft| {
-                draft.upstream.health = Some(health.settle())
+                draft.upstream.health = Some(health.finish())
             }),
             ..Key::LIVE
         },
@@ -269,7 +269,7 @@ pub(crate) static UPSTREAM: Section<UpstreamDraft> = Section {
             right: "balance = { by = \"ring_hash\", hash = \"header:X-User\" }",
             wrong: "balance = \"random\"",
             value: &Set(BALANCE, |draft: &mut UpstreamDraft, balance: BalanceDraft| {
-                draft.upstream.balance = balance.settle()
+                draft.upstream.balance = balance.finish()
             }),
             ..Key::LIVE
         },
@@ -280,7 +280,7 @@ pub(crate) static UPSTREAM: Section<UpstreamDraft> = Section {
             default: DefaultValue::Literal("\"off\""),
             right: "slow_start = \"30s\"",
             wrong: "slow_start = 30",
-            value: &Set(OrWord("off", Time(MILLISECOND..=DAY)), |draft: &mut UpstreamDraft, time| {
+            value: &Set(WordOr("off", Time(MILLISECOND..=DAY)), |draft: &mut UpstreamDraft, time| {
                 draft.upstream.slow_start = time
             }),
             ..Key::LIVE
@@ -310,7 +310,7 @@ pub(crate) static UPSTREAM: Section<UpstreamDraft> = Section {
             default: DefaultValue::Words("none"),
             right: "rate_limit = \"api\"",
             wrong: "rate_limit = \"apo\"",
-            value: &Set(NameOf("rate_limit"), |draft: &mut UpstreamDraft, name| {
+            value: &Set(SectionName("rate_limit"), |draft: &mut UpstreamDraft, name| {
                 draft.rate_limit = Some(name)
             }),
             ..Key::LIVE
@@ -332,7 +332,7 @@ pub(crate) static UPSTREAM: Section<UpstreamDraft> = Section {
             default: DefaultValue::Literal("\"json\""),
             right: "access_log = \"off\"",
             wrong: "access_log = true",
-            value: &Set(AccessLogs, |draft: &mut UpstreamDraft, log| draft.upstream.access_log = log),
+            value: &Set(AccessLogShape, |draft: &mut UpstreamDraft, log| draft.upstream.access_log = log),
             ..Key::LIVE
         },
     ],

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::key::{DefaultValue, Key, Section, Set};
 use crate::model::{UpstreamLimits, UpstreamPool, UpstreamTimeouts};
-use crate::shape::{Count, OrWord, Time};
+use crate::shape::{Count, Time, WordOr};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -20,7 +20,7 @@ pub(super) static POOL: Section<UpstreamPool> = Section {
             default: DefaultValue::Literal("\"off\""),
             right: "max = 100",
             wrong: "max = 0",
-            value: &Set(OrWord("off", Count(1..=MANY)), |pool: &mut UpstreamPool, max| pool.max = max),
+            value: &Set(WordOr("off", Count(1..=MANY)), |pool: &mut UpstreamPool, max| pool.max = max),
             ..Key::LIVE
         },
         Key {
@@ -63,7 +63,7 @@ pub(super) static POOL: Section<UpstreamPool> = Section {
             default: DefaultValue::Literal("\"off\""),
             right: "max_requests = 1000",
             wrong: "max_requests = 0",
-            value: &Set(OrWord("off", Count(1..=u32::MAX)), |pool: &mut UpstreamPool, requests| {
+            value: &Set(WordOr("off", Count(1..=u32::MAX)), |pool: &mut UpstreamPool, requests| {
                 pool.max_requests = requests
             }),
             ..Key::LIVE
@@ -100,7 +100,7 @@ pub(super) static TIMEOUTS: Section<UpstreamTimeouts> = Section {
             default: DefaultValue::Literal("\"60s\""),
             right: "first_byte = \"2s\"",
             wrong: "first_byte = \"2 s\"",
-            value: &Set(OrWord("off", Time(MILLISECOND..=DAY)), |times: &mut UpstreamTimeouts, time| {
+            value: &Set(WordOr("off", Time(MILLISECOND..=DAY)), |times: &mut UpstreamTimeouts, time| {
                 times.first_byte = time
             }),
             ..Key::LIVE
@@ -112,7 +112,7 @@ pub(super) static TIMEOUTS: Section<UpstreamTimeouts> = Section {
             default: DefaultValue::Literal("\"60s\""),
             right: "idle = \"off\"",
             wrong: "idle = \"never\"",
-            value: &Set(OrWord("off", Time(MILLISECOND..=DAY)), |times: &mut UpstreamTimeouts, time| {
+            value: &Set(WordOr("off", Time(MILLISECOND..=DAY)), |times: &mut UpstreamTimeouts, time| {
                 times.idle = time
             }),
             ..Key::LIVE
@@ -129,7 +129,7 @@ pub(super) static UPSTREAM_LIMITS: Section<UpstreamLimits> = Section {
             default: DefaultValue::Literal("\"off\""),
             right: "connections = 200",
             wrong: "connections = \"200\"",
-            value: &Set(OrWord("off", Count(1..=MANY)), |limits: &mut UpstreamLimits, most| {
+            value: &Set(WordOr("off", Count(1..=MANY)), |limits: &mut UpstreamLimits, most| {
                 limits.connections = most
             }),
             ..Key::LIVE
@@ -141,7 +141,7 @@ pub(super) static UPSTREAM_LIMITS: Section<UpstreamLimits> = Section {
             default: DefaultValue::Literal("4096"),
             right: "in_flight = 100",
             wrong: "in_flight = 0",
-            value: &Set(OrWord("off", Count(1..=MANY)), |limits: &mut UpstreamLimits, most| {
+            value: &Set(WordOr("off", Count(1..=MANY)), |limits: &mut UpstreamLimits, most| {
                 limits.in_flight = most
             }),
             ..Key::LIVE

@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use crate::checker::Checker;
 use crate::key::{DefaultValue, Key, Section, Set};
-use crate::model::{Breaker, Hedge, HedgeAfter, Outlier, RetryBudget, RetryCause};
+use crate::model::{Breaker, Hedge, HedgeDelay, OutlierDetection, RetryBudget, RetryCause};
 use crate::raw::{Directive, Table};
 use crate::shape::{
-    Count, Decimal, HEDGE_AFTER, HedgeTime, OrTable, OrWord, Percent, SomeWords, TableOf, Time, Words,
-    unchecked,
+    Count, Decimal, HEDGE_DELAY, HedgeDelayShape, Percent, TableShape, Time, ValueOrTable, WordList, WordOr,
+    Words, no_check,
 };
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
-pub(super) const RETRY_ON: SomeWords<RetryCause> = SomeWords(Words(&[
+pub(super) const RETRY_ON: WordList<RetryCause> = WordList(Words(&[
     ("connect", RetryCause::Connect),
     ("refused", RetryCause::Refused),
     ("reset", RetryCause::Reset),
@@ -25,14 +25,14 @@ pub(super) const RETRY_ON: SomeWords<RetryCause> = SomeWords(Words(&[
 ]));
 
 /// `retry_budget`: per cent, or a table.
-pub(super) const RETRY_BUDGET: OrTable<Percent, RetryBudget> = OrTable {
+pub(super) const RETRY_BUDGET: ValueOrTable<Percent, RetryBudget> = ValueOrTable {
     plain: SHARE,
     // None is none, not ten a second.
-    of_plain: |percent, _, _| match percent {
+    from_plain: |percent, _, _| match percent {
         0 => Some(RetryBudget { percent, per_second: 0 }),
         _ => Some(RetryBudget { percent, ..RetryBudget::default() }),
     },
-    table: TableOf { section: &BUDGET, check: unchecked },
+    table: TableShape { section: &BUDGET, check: no_check },
 };
 
 const SHARE: Percent = Percent(0..=100);
@@ -62,10 +62,10 @@ static BUDGET: Section<RetryBudget> = Section {
 };
 
 /// `hedge`: when, or a table.
-pub(super) const HEDGE: OrTable<HedgeTime, Hedge> = OrTable {
-    plain: HEDGE_AFTER,
-    of_plain: |after, _, _| Some(Hedge { after, ..Hedge::default() }),
-    table: TableOf { section: &HEDGE_TABLE, check: unchecked },
+pub(super) const HEDGE: ValueOrTable<HedgeDelayShape, Hedge> = ValueOrTable {
+    plain: HEDGE_DELAY,
+    from_plain: |after, _, _| Some(Hedge { after, ..Hedge::default() }),
+    table: TableShape { section: &HEDGE_TABLE, check: no_check },
 };
 
 static HEDGE_TABLE: Section<Hedge> = Section {
@@ -77,7 +77,7 @@ static HEDGE_TABLE: Section<Hedge> = Section {
             default: DefaultValue::Literal("\"p95\""),
             right: "after = \"50ms\"",
             wrong: "after = \"p100\"",
-            value: &Set(HEDGE_AFTER, |hedge: &mut Hedge, after: HedgeAfter| hedge.after = after),
+            value: &Set(HEDGE_DELAY, |hedge: &mut Hedge, after: HedgeDelay| hedge.after = after),
             ..Key::LIVE
         },
         Key {
@@ -94,8 +94,8 @@ static HEDGE_TABLE: Section<Hedge> = Section {
 };
 
 /// `breaker`
-pub(super) const BREAKER: OrWord<TableOf<Breaker>> =
-    OrWord("off", TableOf { section: &BREAKER_TABLE, check: check_breaker });
+pub(super) const BREAKER: WordOr<TableShape<Breaker>> =
+    WordOr("off", TableShape { section: &BREAKER_TABLE, check: check_breaker });
 
 fn check_breaker(breaker: &Breaker, table: &Table, directive: &Directive, cx: &mut Checker<'_>) -> bool {
     let name = cx.name();
@@ -108,7 +108,12 @@ fn check_breaker(breaker: &Breaker, table: &Table, directive: &Directive, cx: &m
     is_in_order(order, table, directive, cx)
 }
 
-fn check_outlier(outlier: &Outlier, table: &Table, directive: &Directive, cx: &mut Checker<'_>) -> bool {
+fn check_outlier(
+    outlier: &OutlierDetection,
+    table: &Table,
+    directive: &Directive,
+    cx: &mut Checker<'_>,
+) -> bool {
     let name = cx.name();
     if outlier.failures.is_none() && outlier.deviation_permille.is_none() {
         let message =
@@ -147,7 +152,7 @@ static BREAKER_TABLE: Section<Breaker> = Section {
             default: DefaultValue::Literal("5"),
             right: "failures = 10",
             wrong: "failures = 0",
-            value: &Set(OrWord("off", Count(1..=1_000_000)), |breaker: &mut Breaker, failures| {
+            value: &Set(WordOr("off", Count(1..=1_000_000)), |breaker: &mut Breaker, failures| {
                 breaker.failures = failures
             }),
             ..Key::LIVE
@@ -159,7 +164,7 @@ static BREAKER_TABLE: Section<Breaker> = Section {
             default: DefaultValue::Literal("\"50%\""),
             right: "success_rate = \"off\"",
             wrong: "success_rate = 0.5",
-            value: &Set(OrWord("off", Percent(1..=99)), |breaker: &mut Breaker, percent| {
+            value: &Set(WordOr("off", Percent(1..=99)), |breaker: &mut Breaker, percent| {
                 breaker.success_percent = percent
             }),
             ..Key::LIVE
@@ -219,10 +224,10 @@ static BREAKER_TABLE: Section<Breaker> = Section {
 };
 
 /// `outlier`
-pub(super) const OUTLIER: OrWord<TableOf<Outlier>> =
-    OrWord("off", TableOf { section: &OUTLIER_TABLE, check: check_outlier });
+pub(super) const OUTLIER: WordOr<TableShape<OutlierDetection>> =
+    WordOr("off", TableShape { section: &OUTLIER_TABLE, check: check_outlier });
 
-static OUTLIER_TABLE: Section<Outlier> = Section {
+static OUTLIER_TABLE: Section<OutlierDetection> = Section {
     keys: &[
         Key {
             name: "failures",
@@ -231,7 +236,7 @@ static OUTLIER_TABLE: Section<Outlier> = Section {
             default: DefaultValue::Literal("5"),
             right: "failures = 10",
             wrong: "failures = \"five\"",
-            value: &Set(OrWord("off", Count(1..=1_000_000)), |outlier: &mut Outlier, failures| {
+            value: &Set(WordOr("off", Count(1..=1_000_000)), |outlier: &mut OutlierDetection, failures| {
                 outlier.failures = failures
             }),
             ..Key::LIVE
@@ -243,7 +248,7 @@ static OUTLIER_TABLE: Section<Outlier> = Section {
             default: DefaultValue::Literal("1.9"),
             right: "deviation = 3",
             wrong: "deviation = 0",
-            value: &Set(OrWord("off", Decimal(500..=10_000)), |outlier: &mut Outlier, deviation| {
+            value: &Set(WordOr("off", Decimal(500..=10_000)), |outlier: &mut OutlierDetection, deviation| {
                 outlier.deviation_permille = deviation
             }),
             ..Key::LIVE
@@ -254,7 +259,7 @@ static OUTLIER_TABLE: Section<Outlier> = Section {
             default: DefaultValue::Literal("\"10s\""),
             right: "interval = \"30s\"",
             wrong: "interval = 10",
-            value: &Set(Time(Duration::from_secs(1)..=HOUR), |outlier: &mut Outlier, interval| {
+            value: &Set(Time(Duration::from_secs(1)..=HOUR), |outlier: &mut OutlierDetection, interval| {
                 outlier.interval = interval
             }),
             ..Key::LIVE
@@ -265,7 +270,7 @@ static OUTLIER_TABLE: Section<Outlier> = Section {
             default: DefaultValue::Literal("100"),
             right: "min_requests = 50",
             wrong: "min_requests = 0",
-            value: &Set(Count(1..=1_000_000), |outlier: &mut Outlier, requests| {
+            value: &Set(Count(1..=1_000_000), |outlier: &mut OutlierDetection, requests| {
                 outlier.min_requests = requests
             }),
             ..Key::LIVE
@@ -276,7 +281,7 @@ static OUTLIER_TABLE: Section<Outlier> = Section {
             default: DefaultValue::Literal("5"),
             right: "min_endpoints = 3",
             wrong: "min_endpoints = 1",
-            value: &Set(Count(2..=4096), |outlier: &mut Outlier, endpoints| {
+            value: &Set(Count(2..=4096), |outlier: &mut OutlierDetection, endpoints| {
                 outlier.min_endpoints = endpoints
             }),
             ..Key::LIVE
@@ -288,7 +293,9 @@ static OUTLIER_TABLE: Section<Outlier> = Section {
             default: DefaultValue::Literal("\"30s\""),
             right: "ejection = \"10s\"",
             wrong: "ejection = \"0s\"",
-            value: &Set(Time(MILLISECOND..=HOUR), |outlier: &mut Outlier, time| outlier.ejection = time),
+            value: &Set(Time(MILLISECOND..=HOUR), |outlier: &mut OutlierDetection, time| {
+                outlier.ejection = time
+            }),
             ..Key::LIVE
         },
         Key {
@@ -297,9 +304,10 @@ static OUTLIER_TABLE: Section<Outlier> = Section {
             default: DefaultValue::Literal("\"5m\""),
             right: "max_ejection = \"10m\"",
             wrong: "max_ejection = \"5min\"",
-            value: &Set(Time(MILLISECOND..=HOUR.saturating_mul(24)), |outlier: &mut Outlier, time| {
-                outlier.max_ejection = time
-            }),
+            value: &Set(
+                Time(MILLISECOND..=HOUR.saturating_mul(24)),
+                |outlier: &mut OutlierDetection, time| outlier.max_ejection = time,
+            ),
             ..Key::LIVE
         },
         Key {
@@ -309,7 +317,7 @@ static OUTLIER_TABLE: Section<Outlier> = Section {
             default: DefaultValue::Literal("\"33%\""),
             right: "max_ejected = \"50%\"",
             wrong: "max_ejected = \"half\"",
-            value: &Set(Percent(1..=100), |outlier: &mut Outlier, percent| {
+            value: &Set(Percent(1..=100), |outlier: &mut OutlierDetection, percent| {
                 outlier.max_ejected_percent = percent
             }),
             ..Key::LIVE

@@ -1,26 +1,26 @@
-use crate::report::Place;
+use crate::report::Location;
 
 /// The texts a configuration was read from, and their names.
 #[derive(Debug, Default)]
-pub(crate) struct Texts {
-    texts: Vec<Source>,
+pub(crate) struct SourceMap {
+    sources: Vec<SourceText>,
 }
 
 #[derive(Debug)]
-struct Source {
+struct SourceText {
     name: String,
     text: String,
-    shown: Shown,
+    kind: SourceKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shown {
+enum SourceKind {
     /// A file: lines have numbers.
-    Lines,
+    File,
     /// A variable or an argument.
-    Single,
+    Value,
     /// A file of secrets: lines have numbers, their text is not shown.
-    Hidden,
+    SecretFile,
 }
 
 /// Bytes `start..end` of a source.
@@ -31,14 +31,14 @@ pub(crate) struct Span {
     pub(crate) end: usize,
 }
 
-impl Texts {
+impl SourceMap {
     pub(crate) fn add_file(&mut self, name: &str, text: String) -> usize {
-        self.add(name.to_owned(), text, Shown::Lines)
+        self.add(name.to_owned(), text, SourceKind::File)
     }
 
     /// A file whose text must not appear in a message.
     pub(crate) fn add_secrets(&mut self, name: &str, text: String) -> usize {
-        self.add(name.to_owned(), text, Shown::Hidden)
+        self.add(name.to_owned(), text, SourceKind::SecretFile)
     }
 
     /// An environment variable; the span is that of its value.
@@ -55,29 +55,42 @@ impl Texts {
         let start = lead.len();
         let text = lead + value;
         let end = text.len();
-        Span { source: self.add(name, text, Shown::Single), start, end }
+        Span { source: self.add(name, text, SourceKind::Value), start, end }
     }
 
-    fn add(&mut self, name: String, text: String, shown: Shown) -> usize {
-        self.texts.push(Source { name, text, shown });
-        self.texts.len() - 1
+    fn add(&mut self, name: String, text: String, kind: SourceKind) -> usize {
+        self.sources.push(SourceText { name, text, kind });
+        self.sources.len() - 1
     }
 
     /// The name of the environment variable a span is in, if it is in one.
     pub(crate) fn variable(&self, span: Span) -> Option<&str> {
-        self.texts.get(span.source)?.name.strip_prefix('$')
+        self.sources.get(span.source)?.name.strip_prefix('$')
     }
 
     /// The text a span covers.
     pub(crate) fn slice(&self, span: Span) -> &str {
-        let source = self.texts.get(span.source);
+        let source = self.sources.get(span.source);
         source.and_then(|source| source.text.get(span.start..span.end)).unwrap_or("")
     }
 
+    /// The location of a source whose text cannot be read.
+    pub(crate) fn unreadable(name: &str) -> Location {
+        Location {
+            source: name.to_owned(),
+            line: 0,
+            column: 0,
+            text: String::new(),
+            width: 1,
+            order: (0, 0),
+            numbered: true,
+        }
+    }
+
     /// Line, column and text of a span.
-    pub(crate) fn place(&self, span: Span) -> Place {
-        let Some(source) = self.texts.get(span.source) else {
-            return whole("", span.source);
+    pub(crate) fn location(&self, span: Span) -> Location {
+        let Some(source) = self.sources.get(span.source) else {
+            return Location { order: (span.source, 0), ..SourceMap::unreadable("") };
         };
         let text = source.text.as_str();
         let start = span.start.min(text.len());
@@ -86,37 +99,19 @@ impl Texts {
         let to = text.get(start..).and_then(|rest| rest.find('\n')).map_or(text.len(), |at| start + at);
         let line = text.get(from..to).unwrap_or("").trim_end_matches('\r');
         let marked = text.get(start..span.end.clamp(start, to)).unwrap_or("");
-        Place {
+        Location {
             source: source.name.clone(),
             line: before.matches('\n').count() + 1,
             column: before.get(from..).unwrap_or("").chars().count() + 1,
-            text: if source.shown == Shown::Hidden { String::new() } else { line.to_owned() },
+            text: if source.kind == SourceKind::SecretFile { String::new() } else { line.to_owned() },
             width: marked.trim_end().chars().count().max(1),
             order: (span.source, span.start),
-            numbered: source.shown != Shown::Single,
+            numbered: source.kind != SourceKind::Value,
         }
     }
 }
 
-/// A source as a whole: nothing of it could be read. `order` sorts it among the others.
-pub(super) fn whole(name: &str, order: usize) -> Place {
-    Place {
-        source: name.to_owned(),
-        line: 0,
-        column: 0,
-        text: String::new(),
-        width: 1,
-        order: (order, 0),
-        numbered: true,
-    }
-}
-
 impl Span {
-    /// The place of a source that has no text.
-    pub(crate) fn nowhere(name: &str) -> Place {
-        whole(name, 0)
-    }
-
     /// The part of this span that begins `offset` bytes in and is `length` long.
     pub(crate) fn part(self, offset: usize, length: usize) -> Span {
         let start = (self.start + offset).min(self.end);

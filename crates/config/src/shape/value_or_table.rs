@@ -7,21 +7,21 @@ use crate::key::{Section, Shape};
 use crate::raw::{Directive, Table, Value};
 
 /// A table of `section`, begun with `T::default()`.
-pub(crate) struct TableOf<T: 'static> {
+pub(crate) struct TableShape<T: 'static> {
     pub(crate) section: &'static Section<T>,
     /// What no key of the table can know of the others; `false` after a fault has been told.
     pub(crate) check: fn(&T, &Table, &Directive, &mut Checker<'_>) -> bool,
 }
 
 /// What `plain` reads, or such a table.
-pub(crate) struct OrTable<S: Shape, T: 'static> {
+pub(crate) struct ValueOrTable<S: Shape, T: 'static> {
     pub(crate) plain: S,
     /// What the plain value means; `None` after its fault has been told.
-    pub(crate) of_plain: fn(S::Out, &Directive, &mut Checker<'_>) -> Option<T>,
-    pub(crate) table: TableOf<T>,
+    pub(crate) from_plain: fn(S::Out, &Directive, &mut Checker<'_>) -> Option<T>,
+    pub(crate) table: TableShape<T>,
 }
 
-impl<T> Describe for TableOf<T> {
+impl<T> Describe for TableShape<T> {
     fn description(&self) -> Description {
         let names: Vec<&str> = self.section.keys.iter().map(|key| key.name).collect();
         Description::new(format!("a table {{ {} }}", names.join(", ")), "table", self.section.schema())
@@ -32,7 +32,7 @@ impl<T> Describe for TableOf<T> {
     }
 }
 
-impl<T: Default> Shape for TableOf<T> {
+impl<T: Default> Shape for TableShape<T> {
     type Out = T;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<T> {
@@ -43,7 +43,7 @@ impl<T: Default> Shape for TableOf<T> {
     }
 }
 
-impl<S: Shape, T> Describe for OrTable<S, T> {
+impl<S: Shape, T> Describe for ValueOrTable<S, T> {
     fn description(&self) -> Description {
         Description::new(
             format!("{}, or {}", self.plain.expected(), self.table.expected()),
@@ -57,28 +57,28 @@ impl<S: Shape, T> Describe for OrTable<S, T> {
     }
 }
 
-impl<S: Shape, T: Default> Shape for OrTable<S, T> {
+impl<S: Shape, T: Default> Shape for ValueOrTable<S, T> {
     type Out = T;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<T> {
-        if looks_like_a_table(directive) {
+        if is_table_like(directive) {
             return self.table.read(directive, cx);
         }
         let plain = self.plain.read(directive, cx)?;
-        (self.of_plain)(plain, directive, cx)
+        (self.from_plain)(plain, directive, cx)
     }
 }
 
 /// A table, or a text from outside of the file that is to be one.
-pub(crate) fn looks_like_a_table(directive: &Directive) -> bool {
+pub(crate) fn is_table_like(directive: &Directive) -> bool {
     match &directive.value {
         Value::Table(_) => true,
-        Value::Text(text) => text.loose && text.text.trim_start().starts_with('{'),
+        Value::String(text) => text.untyped && text.text.trim_start().starts_with('{'),
         _ => false,
     }
 }
 
 /// Nothing to check.
-pub(crate) fn unchecked<T>(_: &T, _: &Table, _: &Directive, _: &mut Checker<'_>) -> bool {
+pub(crate) fn no_check<T>(_: &T, _: &Table, _: &Directive, _: &mut Checker<'_>) -> bool {
     true
 }

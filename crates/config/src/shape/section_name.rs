@@ -7,9 +7,9 @@ use crate::key::Shape;
 use crate::raw::{Directive, Span};
 
 /// The NAME of an `[app.NAME]`, an `[upstream.NAME]`, a `[rate_limit.NAME]`, and where it stands.
-pub(crate) struct NameOf(pub(crate) &'static str);
+pub(crate) struct SectionName(pub(crate) &'static str);
 
-impl Describe for NameOf {
+impl Describe for SectionName {
     fn description(&self) -> Description {
         let article = if self.0.starts_with(['a', 'u']) { "an" } else { "a" };
         Description::new(
@@ -20,7 +20,7 @@ impl Describe for NameOf {
     }
 }
 
-impl Shape for NameOf {
+impl Shape for SectionName {
     type Out = (String, Span);
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<(String, Span)> {

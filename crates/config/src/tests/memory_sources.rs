@@ -1,14 +1,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-use crate::sources::{Account, Found, Process, Resource, Sources};
+use crate::sources::{Account, Credentials, PathKind, Resource, Sources};
 
 /// A file system and an environment in memory.
 ///
 /// Golden files describe theirs in comments: `#% env NAME=value`, `#% unprivileged`, and `#% file PATH` with the file's lines behind it,
 /// each after `#| `.
 #[derive(Debug, Default, Clone)]
-pub(super) struct World {
+pub(super) struct MemorySources {
     pub(super) files: BTreeMap<String, String>,
     pub(super) directories: BTreeSet<String>,
     pub(super) env: BTreeMap<String, String>,
@@ -18,10 +18,10 @@ pub(super) struct World {
 
 pub(super) const ROOT: &str = "keepwarm.toml";
 
-impl World {
+impl MemorySources {
     /// The world of a golden file, which itself is `keepwarm.toml`.
-    pub(super) fn of(text: &str) -> World {
-        let mut world = World::default();
+    pub(super) fn of(text: &str) -> MemorySources {
+        let mut world = MemorySources::default();
         world.files.insert(ROOT.to_owned(), text.to_owned());
         for directory in [
             ".",
@@ -66,15 +66,15 @@ impl World {
         world
     }
 
-    /// As [`World::of`], of a text whose comments may be broken too.
-    pub(super) fn of_mutated(text: &str) -> World {
-        let mut world = World::of("");
+    /// As [`MemorySources::of`], of a text whose comments may be broken too.
+    pub(super) fn of_mutated(text: &str) -> MemorySources {
+        let mut world = MemorySources::of("");
         world.files.insert(ROOT.to_owned(), text.to_owned());
         world
     }
 }
 
-impl Sources for World {
+impl Sources for MemorySources {
     fn read(&self, path: &str) -> io::Result<Vec<u8>> {
         let missing = || io::Error::new(io::ErrorKind::NotFound, "No such file or directory");
         self.files.get(path).map(|text| text.clone().into_bytes()).ok_or_else(missing)
@@ -87,14 +87,14 @@ impl Sources for World {
         Ok(self.files.keys().filter(fits).rev().cloned().collect())
     }
 
-    fn look(&self, path: &str) -> Found {
+    fn path_kind(&self, path: &str) -> PathKind {
         let path = path.strip_prefix("./").unwrap_or(path);
         if self.directories.contains(path) {
-            Found::Directory
+            PathKind::Directory
         } else if self.files.contains_key(path) {
-            Found::File
+            PathKind::File
         } else {
-            Found::Nothing
+            PathKind::Missing
         }
     }
 
@@ -116,10 +116,10 @@ impl Sources for World {
             .map(|(_, gid)| *gid)
     }
 
-    fn process(&self) -> Process {
+    fn credentials(&self) -> Credentials {
         match self.unprivileged {
-            true => Process { uid: 1000, gid: 1000, may_change: false },
-            false => Process { uid: 0, gid: 0, may_change: true },
+            true => Credentials { uid: 1000, gid: 1000, may_change: false },
+            false => Credentials { uid: 0, gid: 0, may_change: true },
         }
     }
 

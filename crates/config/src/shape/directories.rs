@@ -10,9 +10,9 @@ use crate::key::Shape;
 use crate::raw::Directive;
 
 /// A table of path prefixes, each with a directory.
-pub(crate) struct Folders;
+pub(crate) struct DirectoryTable;
 
-impl Describe for Folders {
+impl Describe for DirectoryTable {
     fn description(&self) -> Description {
         Description::new(
             "a table of path prefixes such as \"/protected/\", each with a directory that exists",
@@ -22,7 +22,7 @@ impl Describe for Folders {
     }
 }
 
-impl Shape for Folders {
+impl Shape for DirectoryTable {
     type Out = Vec<(String, PathBuf)>;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Vec<(String, PathBuf)>> {
