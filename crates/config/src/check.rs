@@ -1,4 +1,4 @@
-//! What no section can know of the others: routes and their apps, addresses, what is never reached.
+//! Checks that involve several sections: names, addresses, unreachable routes.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ mod names;
 
 use names::SectionNames;
 
-/// The configuration, good only if `cx` has no problem afterwards. `file` is what to name when something is missing.
+/// The configuration, valid only if `cx` has no problems afterwards. A missing section is reported for `file`.
 pub(crate) fn finish(root: Root, table: &Table, file: Option<&str>, cx: &mut Checker<'_>) -> Config {
     let Root { server, admin, listeners, apps, upstreams, rate_limits, .. } = root;
     check_something_listens(table, file, cx);
@@ -39,7 +39,7 @@ pub(crate) fn finish(root: Root, table: &Table, file: Option<&str>, cx: &mut Che
     config
 }
 
-/// A listener, or a door.
+/// The configuration needs a listener or a door.
 fn check_something_listens(table: &Table, file: Option<&str>, cx: &mut Checker<'_>) {
     let upstreams = match table.entry("upstream").map(|entry| &entry.value.value) {
         Some(Value::Table(upstreams)) => upstreams.entries.as_slice(),
@@ -101,11 +101,13 @@ fn finish_upstream(draft: UpstreamDraft, known: &SectionNames, cx: &mut Checker<
     Upstream { bind, rate_limit, ..draft.upstream }
 }
 
-/// What frameworks call the folder that is served, whose project lies around it. Not `html` or `htdocs`: whole projects are put into those.
+/// Names that frameworks use for the public directory inside a project. Not `html` or `htdocs`, which often contain
+/// whole projects.
 const PUBLIC_DIRECTORIES: [&str; 5] = ["public", "web", "webroot", "docroot", "pub"];
 
-/// A site of classic PHP is scripts and files in one folder, and nobody has said otherwise. So is the folder of a front controller that is
-/// kept warm, where its name says that it is public: another one may be that of the whole project.
+/// The directory whose files are served for an app without routes. A site of classic PHP has scripts and files in one
+/// directory. For warm workers it is the directory of the front controller, if its name says that it is public:
+/// another one may contain the whole project.
 fn site_directory(app: &App) -> Option<PathBuf> {
     let Program::Entry(entry) = &app.program else { return None };
     let script = app.directory.join(entry);
@@ -122,7 +124,7 @@ fn site_directory(app: &App) -> Option<PathBuf> {
     }
 }
 
-/// `None` when something about it is wrong, which has been said.
+/// `None` if a problem was reported.
 fn finish_route(
     draft: RouteDraft,
     body: Option<u64>,
@@ -150,14 +152,14 @@ fn finish_route(
         (None, None, None, None, Some(redirect)) => Action::Redirect(redirect),
         _ => return None,
     };
-    // A body for an upstream is passed on as it comes: nothing of it is held here, unless that is asked for.
+    // A body for an upstream is passed on as it arrives, so `limits.body` applies only if the route buffers it.
     let held = draft.route.buffer_request == Some(true);
     let body = body.filter(|_| held || !matches!(action, Action::Upstream(_)));
     let max_body = draft.max_body.unwrap_or(body);
     Some(Route { action, max_body, rate_limit, ..draft.route })
 }
 
-/// A route behind one that takes all it could take.
+/// Warns of routes after one that matches all their requests.
 fn warn_of_unreachable(listen: &ListenDraft, cx: &mut Checker<'_>) {
     for (index, route) in listen.routes.iter().enumerate() {
         let Some(first) = listen.routes.iter().take(index).find(|first| covers(&first.route, &route.route))

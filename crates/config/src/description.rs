@@ -1,4 +1,5 @@
-//! Descriptions of values and keys, which error messages, `keepwarm explain`, the reference page and the JSON schema use.
+//! Descriptions of values and keys, which error messages, `keepwarm explain`, the reference page and the JSON schema
+//! use.
 
 use crate::json::Json;
 use crate::nearest::nearest;
@@ -96,8 +97,8 @@ impl KeyInfo {
         (self.name.to_owned(), self.value.schema.clone().with("description", Json::text(self.brief)))
     }
 
-    /// `KEEPWARM_APP__NAME__WORKERS`. `None` if no variable can set it: a table, a key outside of any section (the name
-    /// of a variable has at least two parts), or a key inside a list.
+    /// `KEEPWARM_APP__NAME__WORKERS`. `None` if no variable can set it: a table, a key outside of any section (the
+    /// name of a variable has at least two parts), or a key inside a list.
     pub(crate) fn variable(&self) -> Option<String> {
         // A key that takes a value or a table can be set to the value.
         let is_value = self.children.is_empty() || self.value.type_name != "table";
@@ -112,8 +113,8 @@ impl KeyInfo {
     }
 }
 
-/// The key of any section that is most similar to a word, and the sections that have it: "`[app.NAME]`". `None` if no key
-/// is similar, or if it is in more than three sections, which would not help.
+/// The key of any section that is most similar to a word, and the sections that have it: "`[app.NAME]`". `None` if no
+/// key is similar, or if it is in more than three sections, which would not help.
 pub(crate) fn nearest_in_sections(
     word: &str,
     all_keys: &'static [KeyInfo],

@@ -4,13 +4,13 @@ use crate::description::KeyInfo;
 use crate::nearest::{nearest, or_list};
 use crate::sections::all_keys;
 
-/// What is to be known of a key or a section, as plain text.
+/// The documentation of a key or a section, as plain text.
 ///
-/// Takes `app.workers`, `app.NAME.workers`, `app.shop.workers`, `workers`, `KEEPWARM_APP__SHOP__WORKERS`, and for a list
-/// of its keys `app` or `[app.shop]`. A name that several sections have explains each.
+/// Takes `app.workers`, `app.NAME.workers`, `app.shop.workers`, `workers`, `KEEPWARM_APP__SHOP__WORKERS`, and for a
+/// list of its keys `app` or `[app.shop]`. A name that several sections have explains all of them.
 ///
 /// # Errors
-/// That there is no such key, with the nearest names.
+/// A message that there is no such key, with similar names.
 pub fn explain(key: &str) -> Result<String, String> {
     let query = query(key);
     let steps: Vec<&str> = query.split('.').collect();
@@ -18,7 +18,8 @@ pub fn explain(key: &str) -> Result<String, String> {
     if query.is_empty() {
         return Ok(sections(all));
     }
-    // The plainest reading that finds something: a key, then NAME for any name, then a section's name.
+    // The first interpretation that finds a key: a path without NAME, a path with any name for NAME, a named section,
+    // a suffix.
     let matchers: [fn(&KeyInfo, &[&str]) -> bool; 4] = [is_nameless, is_path, is_named_section, is_suffix];
     let found = matchers.iter().map(|fits| matching(all, &steps, *fits)).find(|found| !found.is_empty());
     let found = found.unwrap_or_default();
@@ -39,7 +40,7 @@ fn query(key: &str) -> String {
 
 fn matching<'a>(all: &'a [KeyInfo], steps: &[&str], fits: fn(&KeyInfo, &[&str]) -> bool) -> Vec<&'a KeyInfo> {
     let found: Vec<&KeyInfo> = all.iter().filter(|info| fits(info, steps)).collect();
-    // Keys that two sections share are explained once, unless the second section was asked for.
+    // Keys that two sections share are explained once, unless the query has the second section.
     if found.iter().all(|info| info.is_repeated()) {
         return found;
     }
@@ -70,7 +71,7 @@ fn is_suffix(info: &KeyInfo, steps: &[&str]) -> bool {
     path.ends_with(steps)
 }
 
-/// The sections, for whoever names no key.
+/// The list of sections, for an empty query.
 fn sections(all: &[KeyInfo]) -> String {
     let top: Vec<&KeyInfo> = all.iter().filter(|info| !info.path.contains('.')).collect();
     let width = top.iter().map(|info| info.path.len()).max().unwrap_or(0);
@@ -147,7 +148,7 @@ fn children(info: &KeyInfo) -> String {
     out
 }
 
-/// Lines of at most `width` characters, broken at blanks.
+/// Lines of at most `width` characters, broken at spaces.
 fn wrap(text: &str, width: usize) -> String {
     let mut out = String::new();
     let mut column = 0;

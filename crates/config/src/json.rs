@@ -1,13 +1,13 @@
 use std::fmt::Write as _;
 
-/// A JSON value, as far as a schema needs one.
+/// A JSON value, with the types that a schema needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Json {
     Boolean(bool),
     Number(i64),
     String(String),
     Array(Vec<Json>),
-    /// In the order given.
+    /// Members in this order.
     Object(Vec<(String, Json)>),
 }
 
@@ -25,7 +25,7 @@ impl Json {
         Json::object([("type", Json::text(name))])
     }
 
-    /// A string of these words.
+    /// One of these strings.
     pub(crate) fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> Json {
         Json::object([("enum", Json::Array(words.into_iter().map(Json::text).collect()))])
     }
@@ -35,7 +35,7 @@ impl Json {
         Json::object([("anyOf", Json::Array(schemas))])
     }
 
-    /// A string that fits a pattern.
+    /// A string that matches a pattern.
     pub(crate) fn pattern(pattern: &str) -> Json {
         Json::object([("type", Json::text("string")), ("pattern", Json::text(pattern))])
     }
@@ -45,7 +45,7 @@ impl Json {
         Json::any(vec![one.clone(), Json::object([("type", Json::text("array")), ("items", one)])])
     }
 
-    /// With a member in front of those it has; nothing but an object takes one.
+    /// Inserts a first member; values other than objects stay as they are.
     pub(crate) fn with(self, name: &str, value: Json) -> Json {
         match self {
             Json::Object(mut members) => {
@@ -56,7 +56,7 @@ impl Json {
         }
     }
 
-    /// Two blanks for each level, a line for each member.
+    /// Two spaces for each level, a line for each member.
     pub(crate) fn pretty(&self) -> String {
         let mut out = String::new();
         self.write(&mut out, 0);

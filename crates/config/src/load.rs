@@ -1,4 +1,4 @@
-//! From a path to checked values: read, fill placeholders, include, lay variables over it, check.
+//! From a path to checked values: read, replace placeholders, include, apply variables, check.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,12 +14,13 @@ use crate::sources::Sources;
 
 /// Reads and checks the configuration whose main file is `root`.
 ///
-/// Relative paths in it count from the directory of `root`; with a relative `root` the checked paths are relative to
-/// the current directory.
+/// Relative paths in it are resolved against the directory of `root`; if `root` is relative, the checked paths are
+/// relative to the current directory.
 ///
 /// # Errors
-/// Everything that is wrong, at once. When a file is not TOML, the faults of syntax of all files are reported, and the
-/// values are looked at only after those are mended.
+/// All problems at once. If a file is not TOML, only the syntax errors of all files are reported: values are checked
+/// once the
+/// files can be parsed.
 pub fn load(sources: &dyn Sources, root: &str) -> Result<(Config, Vec<Warning>), Report> {
     let base =
         root.rsplit_once('/').map_or("", |(directory, _)| if directory.is_empty() { "/" } else { directory });
@@ -43,7 +44,7 @@ pub fn load(sources: &dyn Sources, root: &str) -> Result<(Config, Vec<Warning>),
     check_table(file.table, Some(root), cx)
 }
 
-/// Lays the environment over a table and checks the whole. `file` is what to name when something is missing.
+/// Applies variables to a table and checks it. A missing section is reported for `file`.
 pub(crate) fn check_table(
     mut table: Table,
     file: Option<&str>,
@@ -68,7 +69,7 @@ pub(crate) fn check_table(
     Err(report(cx))
 }
 
-/// Every caller has pushed a problem before.
+/// Every caller has reported a problem before.
 pub(crate) fn report(cx: Checker<'_>) -> Report {
     Report::of(cx.problems)
 }
@@ -78,7 +79,7 @@ struct ConfigFile {
     is_complete: bool,
 }
 
-/// One file's table with its placeholders filled; `None` when it could not be read at all.
+/// The table of a file with its placeholders replaced; `None` if the file cannot be read.
 fn read(path: &str, named_at: Option<Span>, cx: &mut Checker<'_>) -> Option<ConfigFile> {
     let bytes = match cx.sources.read(path) {
         Ok(bytes) => bytes,
@@ -120,12 +121,12 @@ fn read(path: &str, named_at: Option<Span>, cx: &mut Checker<'_>) -> Option<Conf
     Some(ConfigFile { table, is_complete: parsed.is_complete })
 }
 
-/// The files an `include` names, in the order they are to be read, each with the place that named it.
+/// The files of an `include` in the order in which they are read, with the spans of their paths.
 fn included(directive: &crate::raw::Directive, root: &str, cx: &mut Checker<'_>) -> Vec<(String, Span)> {
     let Some(key) = ROOT.key("include") else { return Vec::new() };
     cx.enter("include", "include", key.value.describe(), key.right);
     let mut paths = Vec::new();
-    // Reading the whole list first reports every item that is no string.
+    // Reading the whole list first reports every item that is not a string.
     if INCLUDE.read(directive, cx).is_some() {
         for item in cx.items(directive).iter() {
             let Some(text) = cx.text(item) else { continue };
@@ -161,7 +162,7 @@ fn reject_nested(table: &Table, cx: &mut Checker<'_>) {
     }
 }
 
-/// Where placeholders get their values.
+/// The values of placeholders: variables and files.
 struct PlaceholderSources<'a> {
     env: &'a BTreeMap<String, String>,
     sources: &'a dyn Sources,
@@ -177,7 +178,7 @@ impl PlaceholderValues for PlaceholderSources<'_> {
         let path = crate::checker::join_path(self.base, path);
         let bytes = self.sources.read(&path).map_err(|error| error.to_string())?;
         let text = String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())?;
-        // Editors and `echo` end a file with a line break that nobody means.
+        // Editors and `echo` end a file with a line break, which is not part of the value.
         let text = text.strip_suffix('\n').unwrap_or(&text);
         Ok(text.strip_suffix('\r').unwrap_or(text).to_owned())
     }

@@ -20,7 +20,8 @@ pub(crate) fn suggestion<'a>(word: &str, known: impl IntoIterator<Item = &'a str
     (!near.is_empty()).then(|| format!("did you mean {}?", or_list(&near)))
 }
 
-/// `None` if the two are not similar. The thresholds are arbitrary: one error in three letters, or a shared beginning.
+/// `None` if the two are not similar. The thresholds are arbitrary: one error in three letters, or a shared
+/// beginning.
 fn similarity(word: &str, candidate: &str) -> Option<f64> {
     // The comparison is quadratic, and no key has 200 letters.
     if word.is_empty() || word.len() > 100 {

@@ -1,4 +1,4 @@
-//! The reference page and the JSON schema, made from the keys.
+//! The reference page and the JSON schema, generated from the keys.
 
 use crate::description::{Describe, KeyInfo, header};
 use crate::json::Json;
@@ -12,7 +12,7 @@ pub fn reference_markdown() -> String {
         out.push_str("\n## Before any section\n");
         key(&mut out, include);
     }
-    // As people write a file: the process, then who listens, then the apps and what they call.
+    // In the order of a typical file: the process, listeners, apps, upstreams.
     for name in ["server", "admin", "listen", "app", "upstream", "rate_limit"] {
         if let Some(info) = top.iter().find(|info| info.name == name) {
             section(&mut out, info);
@@ -21,8 +21,8 @@ pub fn reference_markdown() -> String {
     out
 }
 
-/// `docs/reference/keepwarm.schema.json`, in JSON Schema 2020-12. An editor checks and completes with it; it is laxer
-/// than Keepwarm where a schema cannot say what counts.
+/// `docs/reference/keepwarm.schema.json`, in JSON Schema 2020-12, for checks and completion in editors. It accepts
+/// more than Keepwarm where a schema cannot express a rule.
 pub fn json_schema() -> String {
     ROOT.schema()
         .with("title", Json::text("keepwarm.toml"))
@@ -76,7 +76,7 @@ workers = 4
 ```
 "#;
 
-/// A section with its keys, then the sections inside it.
+/// A section with its keys, then its subsections.
 fn section(out: &mut String, info: &KeyInfo) {
     let named = info.children.iter().any(|child| child.path.starts_with(&format!("{}.NAME.", info.path)));
     let path = if named { format!("{}.NAME", info.path) } else { info.path.clone() };

@@ -1,8 +1,8 @@
-//! What is wrong, where, what was expected, and what to do: built by the checks, rendered here.
+//! Problems, with their locations, expected values and advice, as text for a terminal.
 
 use std::fmt;
 
-/// Everything that is wrong with a configuration, in the order of the sources.
+/// All problems of a configuration, in the order of the sources.
 ///
 /// `Display` is plain text; [`Report::coloured`] adds ANSI colours.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,50 +10,50 @@ pub struct Report {
     problems: Vec<Problem>,
 }
 
-/// Something to know that does not stop the configuration from being used. `Display` as [`Report`]'s.
+/// A problem that does not make the configuration invalid. `Display` is that of [`Report`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
     problem: Problem,
 }
 
-/// One thing that is wrong.
+/// A problem of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// What is wrong, in one line.
+    /// The problem, in one line.
     pub message: String,
-    /// The key it is about, as `keepwarm explain` knows it: `app.NAME.workers`.
+    /// The key, as `keepwarm explain` knows it: `app.NAME.workers`.
     pub key: Option<String>,
-    /// Where.
+    /// The location.
     pub location: Option<Location>,
-    /// What would have been right.
+    /// The expected value.
     pub expected: Option<String>,
-    /// What to do, the likeliest first.
+    /// Advice, the most likely first.
     pub help: Vec<String>,
-    /// Other places that have a part in it, each with what it is.
+    /// Other locations that are involved, each with an explanation.
     pub related: Vec<(Location, String)>,
 }
 
-/// A place in a source.
+/// A location in a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Location {
     /// A file's path, `$VARIABLE`, or `command line`.
     pub source: String,
-    /// Line, from 1. 0: the source as a whole (it could not be read).
+    /// Line, from 1. 0: the whole source (it could not be read).
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
     /// The text of the line.
     pub text: String,
-    /// Characters marked, from `column`; at least 1.
+    /// Number of characters to mark from `column`, at least 1.
     pub width: usize,
-    /// Position of the source among the sources, and of the place in it: what the report is sorted by.
+    /// Position of the source among the sources, and of the location in it, for sorting the report.
     pub(crate) order: (usize, usize),
-    /// Characters of a text line before the column, where the shown line has a prefix of ours (`NAME=` of a variable).
+    /// Whether the line and column are shown. Not for a variable or an argument, which is one line.
     pub(crate) numbered: bool,
 }
 
 impl Report {
-    /// A report of problems, of which there is at least one.
+    /// A report of at least one problem.
     pub(crate) fn of(mut problems: Vec<Problem>) -> Report {
         problems.sort_by_key(|problem| problem.location.as_ref().map(|location| location.order));
         problems.dedup();
@@ -84,7 +84,7 @@ impl Warning {
         Warning { problem }
     }
 
-    /// What it is about.
+    /// The problem.
     pub fn problem(&self) -> &Problem {
         &self.problem
     }
@@ -159,7 +159,8 @@ impl fmt::Display for Location {
     }
 }
 
-/// A text that may quote a file: what would speak to the terminal, or begin a new line of a log, is escaped.
+/// A text that may quote a file, with control characters escaped: they could control the terminal or forge a line of
+/// a log.
 struct Escape<'a>(&'a str);
 
 impl fmt::Display for Escape<'_> {
@@ -215,7 +216,7 @@ impl ProblemDisplay<'_> {
     }
 
     fn snippet(&self, f: &mut fmt::Formatter<'_>, location: &Location, gutter: usize) -> fmt::Result {
-        // Nothing could be read, or it must not be shown.
+        // The text could not be read, or it is secret.
         if location.line == 0 || location.text.is_empty() {
             return Ok(());
         }
@@ -228,21 +229,21 @@ impl ProblemDisplay<'_> {
 }
 
 impl Problem {
-    /// Characters of the widest line number shown.
+    /// The width of the widest line number.
     fn gutter(&self) -> usize {
         let places = self.location.iter().chain(self.related.iter().map(|(location, _)| location));
         places.map(|location| location.line.to_string().len()).max().unwrap_or(1).max(3)
     }
 }
 
-/// The part of a line that is shown (long ones are cut around the mark), the mark's indent and its width.
+/// The part of a line to show (long lines are cut around the mark), the indent of the mark, and its width.
 fn window(location: &Location) -> (String, usize, usize) {
     let start = location.column.saturating_sub(1);
     let total = location.text.chars().count();
     let (from, lead) =
         if start > MAX_LINE / 2 && total > MAX_LINE { (start - MAX_LINE / 4, "…") } else { (0, "") };
     let mut text: String = lead.to_owned();
-    // Control characters would move the caret (tab) or speak to the terminal (escape): one blank for each.
+    // Control characters would move the mark (tab) or control the terminal (escape): one space replaces each.
     text.extend(
         location.text.chars().skip(from).take(MAX_LINE).map(|c| if c.is_control() { ' ' } else { c }),
     );
@@ -254,10 +255,10 @@ fn window(location: &Location) -> (String, usize, usize) {
     (text, indent, location.width.clamp(1, room))
 }
 
-/// Characters of a source line shown at most. Arbitrary: two lines of a terminal.
+/// Maximum number of characters of a source line. Arbitrary: two lines of a terminal.
 const MAX_LINE: usize = 160;
 
-/// ANSI sequences, or nothing.
+/// ANSI sequences, or empty strings.
 struct Style {
     bold: &'static str,
     red: &'static str,

@@ -1,4 +1,4 @@
-//! A configuration without a file: what `keepwarm run TARGET` says on its command line.
+//! A configuration without a file, from the command line of `keepwarm run TARGET`.
 
 use crate::checker::Checker;
 use crate::load::{check_table, report};
@@ -8,14 +8,14 @@ use crate::report::{Problem, Report, Warning};
 use crate::sections::all_keys;
 use crate::sources::Sources;
 
-/// The command line of `keepwarm run`, as it was typed.
+/// The command line of `keepwarm run`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Target {
-    /// `shop.wsgi:application`, `app.py`; empty when `command` is given.
+    /// `shop.wsgi:application`, `app.py`; empty if `command` is set.
     pub entry: String,
-    /// What stood behind `--`; empty when `entry` is given.
+    /// The arguments after `--`; empty if `entry` is set.
     pub command: Vec<String>,
-    /// `--bind`, each of them; none: 127.0.0.1:8080.
+    /// `--bind`, which may be repeated. Empty: 127.0.0.1:8080.
     pub bind: Vec<String>,
     /// `--workers`
     pub workers: Option<String>,
@@ -24,11 +24,11 @@ pub struct Target {
 }
 
 impl Config {
-    /// The configuration of `keepwarm run TARGET`: one listener `main`, one app named after the target, every other key
-    /// at its default. `KEEPWARM_SECTION__NAME__KEY` counts here too; an option of the command line goes before it.
+    /// The configuration of `keepwarm run TARGET`: one listener `main`, one app named after the target, every other
+    /// key at its default. `KEEPWARM_SECTION__NAME__KEY` applies here too; options of the command line override it.
     ///
     /// # Errors
-    /// As [`crate::load()`], with `command line` as the place.
+    /// As [`crate::load()`], with `command line` as the source.
     pub fn for_target(sources: &dyn Sources, target: &Target) -> Result<(Config, Vec<Warning>), Report> {
         let mut cx = Checker::new(sources, String::new(), all_keys);
         if target.entry.is_empty() && target.command.is_empty() {
@@ -44,7 +44,7 @@ impl Config {
     }
 }
 
-/// What the command line says goes before what the environment says.
+/// Whether an option of the command line overrides a variable.
 fn is_overruled(variable: &str, name: &str, target: &Target) -> bool {
     let Some(path) = variable.strip_prefix("KEEPWARM_") else { return false };
     let app = format!("APP__{}__", name.to_ascii_uppercase().replace('-', "_"));
@@ -97,7 +97,7 @@ fn table(target: &Target, name: &str, cx: &mut Checker<'_>) -> Table {
 
 const DEFAULT_BIND: &str = "127.0.0.1:8080";
 
-/// What `--watch` looks at: the sources of the language that runs, and a program of the app's own.
+/// The globs of `--watch`: source files of the language, and the program if it belongs to the app.
 fn watch_globs(target: &Target) -> Vec<String> {
     let endings: &[&str] = match (target.command.is_empty(), AppKind::of_entry(&target.entry)) {
         (false, _) => endings_of(&target.command),
@@ -115,7 +115,7 @@ const PYTHON: &[&str] = &["py"];
 const RUBY: &[&str] = &["rb", "ru"];
 const SCRIPT: &[&str] = &["js", "mjs", "cjs", "ts", "json"];
 
-/// By the program, or by the file that it is given.
+/// Extensions of source files, from the program or from a file among its arguments.
 fn endings_of(command: &[String]) -> &'static [&'static str] {
     command
         .iter()

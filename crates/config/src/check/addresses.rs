@@ -1,4 +1,4 @@
-//! No two on one address.
+//! Addresses must not overlap.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,7 +8,7 @@ use crate::raw::Span;
 use crate::report::Problem;
 use crate::sections::{AdminDraft, ListenDraft, UpstreamDraft};
 
-/// An address, who wants it, and how its key is documented.
+/// An address, with the section that uses it and the key in the documentation.
 struct AddressUse<'a> {
     section: String,
     key: &'static str,
@@ -16,8 +16,8 @@ struct AddressUse<'a> {
     span: Span,
 }
 
-/// No two listeners, doors or what else listens on one address: with `SO_REUSEPORT` the kernel would let both in, and deal
-/// connections out among them.
+/// Rejects overlapping addresses of listeners, doors and `[admin]`: with `SO_REUSEPORT` the kernel would accept both,
+/// and distribute connections between them.
 pub(super) fn check(
     listeners: &[ListenDraft],
     admin: Option<&AdminDraft>,
@@ -65,7 +65,8 @@ fn overlap(a: &Bind, b: &Bind) -> bool {
             a == b && port == other && *port != 0
         }
         (Bind::Host { host, port }, Bind::Tcp(tcp)) | (Bind::Tcp(tcp), Bind::Host { host, port }) => {
-            // A name is resolved later; this one is known, and a wildcard takes in whatever any name resolves to.
+            // Names are resolved later. `localhost` is known, and a wildcard includes every address that a name
+            // resolves to.
             let known = host == "localhost" && tcp.ip().is_loopback();
             (known || tcp.ip().is_unspecified()) && *port == tcp.port() && *port != 0
         }

@@ -1,4 +1,4 @@
-//! Names that one section has of another.
+//! References from one section to another.
 
 use crate::checker::Checker;
 use crate::model::{Action, Config, Route};
@@ -7,14 +7,15 @@ use crate::raw::Span;
 use crate::report::Problem;
 use crate::sections::UpstreamDraft;
 
-/// The names of sections, each with its place.
+/// The names of sections, with their spans.
 pub(super) struct SectionNames {
     pub(super) apps: Vec<(String, Span)>,
     pub(super) upstreams: Vec<(String, Span)>,
     pub(super) rate_limits: Vec<(String, Span)>,
 }
 
-/// Whether there is a section `[what.name]`. `key` is the one that names it, in this file and as it is documented.
+/// Reports a reference to a section `[what.name]` that does not exist. The reference is `key` in the file, `doc` in
+/// the documentation.
 pub(super) fn check(
     name: &str,
     span: Span,
@@ -41,7 +42,7 @@ pub(super) fn check(
         .report(cx);
 }
 
-/// Two upstreams whose variables have one name: workers could be told of one of them only.
+/// Two upstreams whose variables have the same name: workers would get only one of them.
 pub(super) fn check_variables(upstreams: &[UpstreamDraft], cx: &mut Checker<'_>) {
     for (index, draft) in upstreams.iter().enumerate() {
         let variable = draft.upstream.variable();
@@ -59,7 +60,7 @@ pub(super) fn check_variables(upstreams: &[UpstreamDraft], cx: &mut Checker<'_>)
     }
 }
 
-/// What is there, costs something, and has no use.
+/// Warns of sections that cost something and are not used.
 pub(super) fn warn_of_unused(config: &Config, known: &SectionNames, cx: &mut Checker<'_>) {
     let routes = || config.listeners.iter().flat_map(|listen| &listen.routes);
     let leads_to = |fits: &dyn Fn(&Route) -> bool| routes().any(fits);
@@ -70,7 +71,7 @@ pub(super) fn warn_of_unused(config: &Config, known: &SectionNames, cx: &mut Che
             warn("listen.NAME.route.app", *span, message, help, cx);
         }
     }
-    // A forward proxy takes calls for the host of every upstream.
+    // A forward proxy leads to every upstream.
     let has_proxy = config.listeners.iter().any(|listen| listen.forward_proxy.is_some());
     for (name, span) in known.upstreams.iter().filter(|_| !has_proxy) {
         let has_door = config.upstream(name).is_some_and(|upstream| !upstream.bind.is_empty());

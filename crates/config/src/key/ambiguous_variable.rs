@@ -1,12 +1,13 @@
-//! A `KEEPWARM_SECTION__NAME__KEY` variable whose NAME contains `__`: the parts of its name are not those that were meant.
+//! A `KEEPWARM_SECTION__NAME__KEY` variable whose NAME contains `__`: the parts of its name are not those that were
+//! meant.
 
 use crate::checker::Checker;
 use crate::description::join;
 use crate::raw::{Entry, PREFIX, Value};
 use crate::report::Problem;
 
-/// A problem for each variable that has put a table into a named section without such a key; `has_key` knows the keys of
-/// the section.
+/// A problem for each variable that has put a table into a named section without such a key; `has_key` knows the keys
+/// of the section.
 pub(super) fn problems(has_key: &dyn Fn(&str) -> bool, entry: &Entry, cx: &Checker<'_>) -> Vec<Problem> {
     if !cx.doc().ends_with(".NAME") || !matches!(entry.value.value, Value::Table(_)) {
         return Vec::new();

@@ -1,7 +1,7 @@
 //! The checked values that the rest of Keepwarm uses.
 //!
-//! Rules of these files: plain public fields, `PartialEq` on everything (a reload compares old and new), no
-//! parsing, no spans. A value that reached one of these structs is inside its range.
+//! Rules of these files: plain public fields, `PartialEq` on everything (a reload compares old and new), no parsing,
+//! no spans. A value that reached one of these structs is inside its range.
 
 mod admin;
 mod app;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 /// An address to listen on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Bind {
-    /// An IP address and port. Port 0 is any free port. An IPv6 address is IPv6 only: `[::]:80` and
-    /// `0.0.0.0:80` do not overlap (the socket needs `IPV6_V6ONLY`).
+    /// An IP address and port. Port 0 is any free port. An IPv6 address is IPv6 only: `[::]:80` and `0.0.0.0:80` do
+    /// not overlap (the socket needs `IPV6_V6ONLY`).
     Tcp(SocketAddr),
     /// A host name that the caller resolves, and a port.
     Host {

@@ -16,8 +16,7 @@ pub struct Route {
     /// Remove the route's prefix from the path that the app sees; it becomes `SCRIPT_NAME` or `root_path`.
     pub strip_prefix: bool,
     /// Size of a request body; a larger one gets 413. `None`: no limit. The default is `limits.body` of the listener,
-    /// and no
-    /// limit for an upstream.
+    /// and no limit for an upstream.
     pub max_body: Option<u64>,
     /// Read the whole body before the app is called. `None`: depends on the kind of the app (WSGI yes, ASGI no).
     pub buffer_request: Option<bool>,

@@ -19,8 +19,7 @@ pub use tls::{ClientCertificate, PemFile, TlsVersion, TrustRoots, UpstreamTls};
 /// `[upstream.NAME]`: a service the app calls.
 ///
 /// Invariants: there is an endpoint with a weight above 0; priorities begin at 0 and have no gaps; a door is on an
-/// address
-/// that other machines can reach only if it is `public`.
+/// address that other machines can reach only if it is `public`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upstream {
     /// NAME, as in logs and metrics.

@@ -1,17 +1,17 @@
-//! `${VAR}`, `${VAR:-default}` and `${file:/path}` inside strings; `$${` is a plain `${`.
+//! `${VAR}`, `${VAR:-default}` and `${file:/path}` in strings; `$${` is a literal `${`.
 
 use super::{Directive, SourceMap, Span, Table, Text, Value};
 use crate::report::Problem;
 
-/// Where placeholders get their values.
+/// The values of placeholders.
 pub(crate) trait PlaceholderValues {
     /// The value of a variable.
     fn variable(&self, name: &str) -> Option<String>;
-    /// The text of a file; the error is what to tell.
+    /// The text of a file, or an error message.
     fn file(&self, path: &str) -> Result<String, String>;
 }
 
-/// Fills the placeholders of every string in the table; what cannot be filled becomes [`Value::Invalid`].
+/// Replaces the placeholders in every string of the table; a string with an invalid one becomes [`Value::Invalid`].
 pub(crate) fn expand(
     table: &mut Table,
     source_map: &SourceMap,
@@ -45,7 +45,7 @@ fn expand_directive(
     }
 }
 
-/// What is wrong with a placeholder.
+/// An error in a placeholder.
 struct PlaceholderError {
     /// The placeholder as written, to find it in the source.
     written: String,
@@ -105,7 +105,7 @@ fn value_of(inside: &str, values: &dyn PlaceholderValues) -> Result<String, Plac
             help: Some("for a literal `${`, write `$${`".to_owned()),
         });
     }
-    // As in a shell, `:-` also stands in for an empty variable.
+    // As in a shell, `:-` also replaces an empty variable.
     let value = values.variable(name).filter(|value| default.is_none() || !value.is_empty());
     value.or_else(|| default.map(str::to_owned)).ok_or_else(|| PlaceholderError {
         message: format!("the variable `{name}` is not set"),
@@ -125,7 +125,7 @@ fn is_variable(name: &str) -> bool {
 
 impl PlaceholderError {
     fn problem(self, source_map: &SourceMap, span: Span) -> Problem {
-        // The same bytes in the source, unless escapes hide them: then the whole string is marked.
+        // The placeholder in the source; the whole string if escapes make it look different there.
         let at = source_map.slice(span).find(&self.written);
         let span = at.map_or(span, |at| span.part(at, self.written.len()));
         let problem = Problem::new(self.message).at(source_map.location(span)).expected(self.expected);

@@ -1,8 +1,8 @@
 use super::{Directive, Entry, SourceMap, Table, Value};
 use crate::report::Problem;
 
-/// Lays an included file's table into another. Tables grow together, lists of tables (routes) grow longer;
-/// anything else may be said once only.
+/// Merges the table of an included file into another. Tables are merged, lists of tables (routes) are concatenated;
+/// any other key may be set only once.
 pub(crate) fn merge(into: &mut Table, from: Table, source_map: &SourceMap, problems: &mut Vec<Problem>) {
     for entry in from.entries {
         let Some(old) = into.entry_mut(&entry.key) else {

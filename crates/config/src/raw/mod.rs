@@ -1,6 +1,6 @@
-//! What was said: directives with the place of each, before anyone asks whether they make sense.
+//! The unchecked configuration: directives with their spans.
 //!
-//! Rules of these files: they know TOML, includes, placeholders and variables; they know no key.
+//! Rules of these files: they know TOML, includes, placeholders and variables, but no keys.
 
 mod expand;
 mod merge;
@@ -14,7 +14,7 @@ pub(crate) use overrides::{PREFIX, apply_overrides};
 pub(crate) use parse::{parse_file, parse_value};
 pub(crate) use source_map::{SourceMap, Span};
 
-/// A value, and where it stands.
+/// A value with its span.
 #[derive(Debug, Clone)]
 pub(crate) struct Directive {
     pub(crate) value: Value,
@@ -24,23 +24,23 @@ pub(crate) struct Directive {
 #[derive(Debug, Clone)]
 pub(crate) enum Value {
     String(Text),
-    /// Wider than any key takes, so that "too large" can be said of it.
+    /// Wider than any key accepts, so that a number can be reported as too large.
     Integer(i128),
     Float,
     Boolean(bool),
     Datetime,
     Array(Vec<Directive>),
     Table(Table),
-    /// Already complained about: whoever reads it stays silent.
+    /// The problem of this value was reported already, so readers do not report it again.
     Invalid,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct Text {
     pub(crate) text: String,
-    /// From a variable, an argument or a placeholder: where a number, a list or a table is wanted, the text is read as one.
+    /// From a variable, an argument or a placeholder: read as TOML if the key expects a number, a list or a table.
     pub(crate) untyped: bool,
-    /// Holds something that is not in the file: never shown.
+    /// The value of a placeholder, which messages never show.
     pub(crate) secret: bool,
 }
 
@@ -73,13 +73,13 @@ impl Table {
 }
 
 impl Directive {
-    /// A text that a person typed outside of a file.
+    /// A text from a variable or an argument.
     pub(crate) fn untyped(text: &str, span: Span) -> Directive {
         let text = Text { text: text.to_owned(), untyped: true, secret: false };
         Directive { value: Value::String(text), span }
     }
 
-    /// What it is, for "… is a list".
+    /// The type of the value, for "… is a list".
     pub(crate) fn type_name(&self) -> &'static str {
         match &self.value {
             Value::String(_) => "a string",

@@ -1,12 +1,12 @@
-//! `KEEPWARM_SECTION__NAME__KEY`: variables over files.
+//! `KEEPWARM_SECTION__NAME__KEY`: variables that override the files.
 
 use std::collections::BTreeMap;
 
 use super::{Directive, Entry, SourceMap, Span, Table, Value};
 use crate::report::Problem;
 
-/// Sets in the table what the variables say. Sections and keys are upper case in the variable; a NAME is found
-/// whatever its case, with `_` for `-`. Names inside `env` keep their case.
+/// Sets the values of the variables in the table. Sections and keys are in upper case in the variable; a NAME is
+/// matched regardless of case, with `_` for `-`. Names inside `env` keep their case.
 pub(crate) fn apply_overrides(
     root: &mut Table,
     env: &BTreeMap<String, String>,
@@ -24,7 +24,8 @@ pub(crate) fn apply_overrides(
 
 pub(crate) const PREFIX: &str = "KEEPWARM_";
 
-/// Only a name with `__` in it is ours: `KEEPWARM_FD` is the wire's and `KEEPWARM_UPSTREAM_…` tells an app of a door.
+/// Only a name with `__` is an override: `KEEPWARM_FD` belongs to the wire, and `KEEPWARM_UPSTREAM_…` is the URL of a
+/// door.
 fn is_override(path: &str) -> bool {
     (path.contains("__") && !path.starts_with("UPSTREAM_")) || path.starts_with("UPSTREAM__")
 }
@@ -95,7 +96,7 @@ impl Override<'_> {
     }
 }
 
-/// The entry of the table a step means, or the name it would get. NAMEs (depth 1) are matched loosely.
+/// The key of the table that a segment refers to. NAMEs (depth 1) are matched regardless of case and `-`.
 fn key_of(table: &Table, segment: &str, depth: usize) -> String {
     let lower = segment.to_ascii_lowercase();
     if depth == 1 {

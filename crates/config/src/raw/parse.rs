@@ -1,4 +1,4 @@
-//! TOML text to directives. The parser recovers, so that one missing quote does not hide the next.
+//! TOML text to directives. The parser recovers, so that one syntax error does not hide the next.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -6,16 +6,16 @@ use toml::de::{DeTable, DeValue};
 use super::{Directive, Entry, SourceMap, Span, Table, Text, Value};
 use crate::report::Problem;
 
-/// What a file said.
+/// A parsed file.
 pub(crate) struct Document {
     pub(crate) table: Table,
-    /// Faults of syntax.
+    /// Syntax errors.
     pub(crate) problems: Vec<Problem>,
-    /// No fault but keys that came twice: the table is whole, and can be checked further.
+    /// No error except duplicate keys: the table is complete and can be checked.
     pub(crate) is_complete: bool,
 }
 
-/// Reads a file that `source_map` holds as `source`.
+/// Parses a file that is `source` in `source_map`.
 pub(crate) fn parse_file(source_map: &SourceMap, source: usize, text: &str) -> Document {
     let (root, errors) = DeTable::parse_recoverable(text);
     let is_complete = errors.iter().all(|error| error.message() == DUPLICATE);
@@ -24,11 +24,11 @@ pub(crate) fn parse_file(source_map: &SourceMap, source: usize, text: &str) -> D
     Document { table, problems, is_complete }
 }
 
-/// Reads the text of a variable or an argument as the TOML value it looks like; `None` when it is none.
+/// Parses the text of a variable or an argument as a TOML value; `None` if it is not one.
 pub(crate) fn parse_value(text: &str, span: Span) -> Option<Directive> {
     let line = format!("{VALUE_PREFIX}{text}");
     let parsed = DeTable::parse(&line).ok()?;
-    // Spans of the line count from before `x = `, those of the source from the value's own start.
+    // Spans of the line start before `x = `, those of the source at the value.
     let converter = Converter { source: span.source, offset: span.start };
     let mut table = converter.table(parsed.into_inner());
     if table.entries.len() > 1 {
@@ -66,7 +66,7 @@ impl Converter {
             DeValue::String(text) => {
                 Value::String(Text { text: text.into_owned(), untyped: false, secret: false })
             }
-            // Digits beyond 128 bits are too large for every key.
+            // A number above 128 bits is too large for every key.
             DeValue::Integer(number) => {
                 Value::Integer(i128::from_str_radix(number.as_str(), number.radix()).unwrap_or(i128::MAX))
             }
@@ -86,7 +86,7 @@ impl Converter {
     }
 }
 
-/// Moves a value and all inside it `by` bytes to the left.
+/// Moves the spans of a value and everything in it `by` bytes to the left.
 fn shift(directive: &mut Directive, by: usize) {
     let left = |span: &mut Span| {
         span.start = span.start.saturating_sub(by);
@@ -105,7 +105,7 @@ fn shift(directive: &mut Directive, by: usize) {
     }
 }
 
-/// A parser's error in our words and format.
+/// An error of the parser as a problem.
 fn syntax_problem(source_map: &SourceMap, source: usize, text: &str, error: &toml::de::Error) -> Problem {
     let range = error.span().unwrap_or(text.len()..text.len());
     let span = Span { source, start: range.start, end: range.end };
@@ -129,7 +129,7 @@ fn syntax_problem(source_map: &SourceMap, source: usize, text: &str, error: &tom
             .help(format!("write \"{word}\""));
     }
     let (said, expected) = match error.message().split_once(", expected ") {
-        // The parser says so of everything that is no value.
+        // The parser has this message for everything that is not a value.
         Some(("string values must be quoted", _)) => {
             let empty = source_map.slice(span).trim().is_empty();
             (if empty { "the value is missing" } else { "text without quotes" }, Some(VALUES))
@@ -147,7 +147,7 @@ fn syntax_problem(source_map: &SourceMap, source: usize, text: &str, error: &tom
 
 const VALUES: &str = "\"text\", a number, true or false, a [list] or a { table }";
 
-/// What stands at `at`, up to a space, a comma or a bracket on either side.
+/// The word at `at`, up to a space, a comma or a bracket on either side.
 fn word_at(text: &str, at: usize) -> &str {
     let ends = |c: char| c.is_whitespace() || ",=[]{}#".contains(c);
     let (Some(before), Some(after)) = (text.get(..at), text.get(at..)) else { return "" };
@@ -158,7 +158,7 @@ fn word_at(text: &str, at: usize) -> &str {
     text.get(start..end).unwrap_or_default()
 }
 
-/// The text inside of quotes that a word processor has made.
+/// The text inside of curly quotes.
 fn straightened(word: &str) -> Option<&str> {
     const CURLY: [char; 6] = ['“', '”', '„', '‘', '’', '‚'];
     word.starts_with(CURLY).then(|| word.trim_matches(CURLY))
@@ -174,7 +174,7 @@ fn is_address(word: &str) -> bool {
         || word.rsplit_once(':').is_some_and(|(host, port)| is_name(host) && is_port(port))
 }
 
-/// The word at `at` when it is a number with letters behind it, such as `30s`.
+/// The word at `at` if it is a number with a unit, such as `30s`.
 fn bare_quantity(text: &str, at: usize) -> Option<&str> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let before = text.get(..at)?;

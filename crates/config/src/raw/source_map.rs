@@ -1,6 +1,6 @@
 use crate::report::Location;
 
-/// The texts a configuration was read from, and their names.
+/// The texts that the configuration was read from, with their names.
 #[derive(Debug, Default)]
 pub(crate) struct SourceMap {
     sources: Vec<SourceText>,
@@ -15,11 +15,11 @@ struct SourceText {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SourceKind {
-    /// A file: lines have numbers.
+    /// A file, whose lines have numbers.
     File,
     /// A variable or an argument.
     Value,
-    /// A file of secrets: lines have numbers, their text is not shown.
+    /// A file of secrets: its lines have numbers, but their text is not shown.
     SecretFile,
 }
 
@@ -63,12 +63,12 @@ impl SourceMap {
         self.sources.len() - 1
     }
 
-    /// The name of the environment variable a span is in, if it is in one.
+    /// The name of the environment variable that contains a span, if one does.
     pub(crate) fn variable(&self, span: Span) -> Option<&str> {
         self.sources.get(span.source)?.name.strip_prefix('$')
     }
 
-    /// The text a span covers.
+    /// The text of a span.
     pub(crate) fn slice(&self, span: Span) -> &str {
         let source = self.sources.get(span.source);
         source.and_then(|source| source.text.get(span.start..span.end)).unwrap_or("")

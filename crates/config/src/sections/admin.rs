@@ -3,7 +3,7 @@ use crate::model::{Bind, Secret};
 use crate::raw::Span;
 use crate::shape::{BindAddresses, Token};
 
-/// `[admin]` as it was read, with the places later checks point at.
+/// `[admin]` before the checks of the whole file, with the spans that these checks report.
 #[derive(Default)]
 pub(crate) struct AdminDraft {
     pub(crate) bind: Vec<(Bind, Span)>,

@@ -1,4 +1,4 @@
-//! `[app.NAME]` as a whole: what no key can know of the others.
+//! `[app.NAME]` as a whole: checks that involve several keys.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,20 +13,20 @@ mod keys;
 
 pub(crate) use keys::APP;
 
-/// `[app.NAME]` as it was read.
+/// `[app.NAME]` before the checks.
 pub(crate) struct AppDraft {
-    /// Of NAME.
+    /// The span of NAME.
     pub(crate) span: Span,
-    /// Its `program` counts only after [`AppDraft::finish`].
+    /// `program` is valid only after [`AppDraft::finish`].
     pub(crate) app: App,
     entry: Option<(String, Span)>,
     command: Option<Vec<String>>,
-    /// It has an `address`.
+    /// Whether `address` is set.
     has_address: bool,
     env_file: BTreeMap<String, String>,
     user: Option<(Account, Span)>,
     group: Option<(u32, Span)>,
-    /// Those of `[server]`.
+    /// The user and group of `[server]`.
     default_user: Option<Account>,
     default_group: Option<u32>,
 }
@@ -48,10 +48,10 @@ impl AppDraft {
         }
     }
 
-    /// What no key can know of the others; afterwards the draft's `app` is whole, or there is a problem.
+    /// Checks that involve several keys. Afterwards the draft's `app` is complete, or a problem was reported.
     pub(crate) fn finish(&mut self, table: &Table, cx: &mut Checker<'_>) {
         self.app.keys = table.entries.iter().map(|entry| entry.key.clone()).collect();
-        // Also where it could not be read: that is one complaint, not two.
+        // Also if its value is invalid, so that one mistake is reported once.
         self.has_address = table.entry("address").is_some();
         if self.has_address {
             self.app.kind = self.app.kind.or(Some(AppKind::FastCgi));
@@ -68,7 +68,7 @@ impl AppDraft {
         self.check_asgi(table, cx);
         self.check_vendor(table, cx);
         self.check_address(table, cx);
-        // `env` goes over `env_file`.
+        // `env` overrides `env_file`.
         let mut env = std::mem::take(&mut self.env_file);
         env.append(&mut self.app.env);
         self.app.env = env;
@@ -83,16 +83,17 @@ impl AppDraft {
         }
     }
 
-    /// What an entry that is a path leads to.
+    /// What the path of an entry leads to.
     fn entry_kind(&self, entry: &str, cx: &Checker<'_>) -> PathKind {
         cx.sources.path_kind(&self.app.directory.join(entry.trim_end_matches('/')).to_string_lossy())
     }
 
-    /// Whom the workers run as, if that is somebody else than this process, and whether they can.
+    /// Resolves the user of the workers if it is not that of this process, and checks that workers can run as that
+    /// user.
     fn resolve_user(&mut self, table: &Table, cx: &mut Checker<'_>) {
         let own = cx.sources.credentials();
         let user = self.user.as_ref().map(|(user, _)| user).or(self.default_user.as_ref()).cloned();
-        // The group of `[server]` is for its user: an app with a user of its own has that user's.
+        // The group of `[server]` belongs to its user: an app with its own user gets that user's group.
         let default_group = self.default_group.filter(|_| self.user.is_none());
         let group = self.group.map(|(group, _)| group).or(default_group);
         if user.is_none() && group.is_none() {
@@ -104,7 +105,7 @@ impl AppDraft {
         });
         account.gid = group.unwrap_or(account.gid);
         if (account.uid, account.gid) == (own.uid, own.gid) && !own.may_change {
-            // That is who this process is, with the groups that it was given.
+            // The process already has this user and group, and keeps its supplementary groups.
             return;
         }
         let name = cx.name();
@@ -164,7 +165,7 @@ impl AppDraft {
         }
     }
 
-    /// What only servers have, and what they cannot have.
+    /// Keys that only servers have, and keys that they cannot have.
     fn check_server(&self, table: &Table, cx: &mut Checker<'_>) {
         let name = cx.name();
         let detect_kind = self.entry.as_ref().and_then(|(entry, _)| AppKind::of_entry(entry));
@@ -191,7 +192,7 @@ impl AppDraft {
         let (Some(soft), Some(hard)) = (table.entry("max_memory"), table.entry("kill_memory")) else {
             return;
         };
-        // What could not be read has been complained of.
+        // An invalid value was reported already.
         let read = self.app.max_memory.zip(self.app.kill_memory);
         if read.is_none_or(|(soft, hard)| hard > soft) {
             return;
@@ -203,7 +204,7 @@ impl AppDraft {
             .report(cx);
     }
 
-    /// A kind serves several requests at once in one way or the other.
+    /// `threads` is for blocking kinds, `concurrency` for concurrent kinds.
     fn check_capacity(&self, table: &Table, cx: &mut Checker<'_>) {
         let threaded = matches!(self.app.kind, None | Some(AppKind::Wsgi | AppKind::Rack));
         let many = matches!(self.app.kind, None | Some(AppKind::Asgi | AppKind::Http));
@@ -223,7 +224,7 @@ impl AppDraft {
         }
     }
 
-    /// Event loops and the lifespan protocol are ASGI's.
+    /// Only ASGI has event loops and the lifespan protocol.
     fn check_asgi(&self, table: &Table, cx: &mut Checker<'_>) {
         let Some(kind) = self.app.kind.filter(|kind| *kind != AppKind::Asgi) else { return };
         for key in ["loop", "lifespan"] {
@@ -234,7 +235,7 @@ impl AppDraft {
         }
     }
 
-    /// PHP cannot fork a process that is ready: its connections and its opcache would be shared.
+    /// PHP cannot fork a process that is ready: the processes would share its connections and its opcache.
     fn check_preload(&self, table: &Table, cx: &mut Checker<'_>) {
         let php = matches!(self.app.kind, Some(AppKind::Php | AppKind::FastCgi));
         let Some(entry) = table.entry("preload").filter(|_| php && self.app.preload) else { return };
@@ -252,7 +253,7 @@ impl AppDraft {
         cx.problem(entry.key_span, message).expected("`puma_config` with kind \"rack\" only").report(cx);
     }
 
-    /// Others have no such folder, and nothing that hides it.
+    /// Only PHP apps have a `vendor/` directory that Keepwarm hides.
     fn check_vendor(&self, table: &Table, cx: &mut Checker<'_>) {
         let php = matches!(self.app.kind, Some(AppKind::Php | AppKind::FastCgi));
         let Some(entry) = table.entry("serve_vendor").filter(|_| !php) else { return };
@@ -261,7 +262,7 @@ impl AppDraft {
         cx.problem(entry.key_span, message).expected(expected).report(cx);
     }
 
-    /// What runs already is not ours to start, to limit or to replace.
+    /// Keepwarm does not start, limit or replace a server that is already running.
     fn check_address(&self, table: &Table, cx: &mut Checker<'_>) {
         let Some(address) = table.entry("address") else { return };
         let name = cx.name();
@@ -304,7 +305,7 @@ impl AppDraft {
         }
     }
 
-    /// What classic PHP needs: a script that is there, whose folder is the site.
+    /// Classic PHP needs a script that exists, whose directory is the site.
     fn check_script(&self, table: &Table, cx: &mut Checker<'_>) {
         if self.app.kind != Some(AppKind::FastCgi) {
             return;
@@ -326,21 +327,22 @@ impl AppDraft {
             (_, true) => format!("does not exist ({path})"),
             (_, false) => "is not a PHP file".to_owned(),
         };
-        cx
-            .problem(*span, format!("`{name}.entry` {fault}"))
-            .expected("the PHP file that serves every request for which there is no file, in the directory of the site")
+        let expected =
+            "the PHP file that serves every request for which there is no file, in the directory of the site";
+        cx.problem(*span, format!("`{name}.entry` {fault}"))
+            .expected(expected)
             .help("the path is relative to the app's `directory`")
-.report(cx);
+            .report(cx);
     }
 }
 
-/// The kind that an entry tells: by its ending, and of PHP by what is in the file.
+/// The kind of an entry, from its extension, and for PHP from the content of the file.
 fn detect_kind(entry: &str, directory: &Path, cx: &Checker<'_>) -> Option<AppKind> {
     let kind = AppKind::of_entry(entry)?;
     if kind != AppKind::Php {
         return Some(kind);
     }
-    // A file that is not there is the worker's to complain of: it may come with a deploy.
+    // A missing file is not an error here, because a deploy may create it. The worker reports it.
     let script =
         cx.sources.read(&directory.join(entry).to_string_lossy()).is_ok_and(|text| !returns_app(&text));
     Some(if script { AppKind::FastCgi } else { AppKind::Php })

@@ -8,7 +8,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const MONTH: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// `[server.limits]`, and `[listen.NAME.limits]` over it.
+/// `[server.limits]`, and `[listen.NAME.limits]`, which overrides it.
 pub(crate) static LIMITS: Section<Limits> = Section {
     keys: &[
         Key {

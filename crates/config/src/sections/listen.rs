@@ -8,17 +8,17 @@ use crate::model::{AccessLog, Bind, ForwardProxy, Limits, LogFormat};
 use crate::raw::{Directive, Span, Table, Value};
 use crate::shape::{AccessLogShape, BindAddresses};
 
-/// `[listen.NAME]` as it was read, with the places later checks point at.
+/// `[listen.NAME]` before the checks of the whole file, with the spans that these checks report.
 pub(crate) struct ListenDraft {
     pub(crate) name: String,
-    /// Of NAME.
+    /// The span of NAME.
     pub(crate) span: Span,
     pub(crate) bind: Vec<(Bind, Span)>,
     pub(crate) limits: Limits,
     pub(crate) access_log: Option<AccessLog>,
     pub(crate) forward_proxy: Option<ForwardProxy>,
     pub(crate) routes: Vec<RouteDraft>,
-    /// None was written, not even a faulty one.
+    /// The file has no route, not even an invalid one.
     pub(crate) has_no_route: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The keys, section by section. What a key accepts, means and defaults to is said here and nowhere else.
+//! The keys, section by section. Each key is defined here only: its values, meaning and default.
 
 mod admin;
 mod app;

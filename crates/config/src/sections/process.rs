@@ -6,7 +6,7 @@ use crate::sources::Resource;
 const COUNT_MAX: u32 = 1 << 30;
 const SIZE_MAX: u64 = 1 << 50;
 
-/// `[app.NAME.limits]`: resource limits of a worker process (`setrlimit(2)`), soft and hard alike.
+/// `[app.NAME.limits]`: resource limits of a worker process (`setrlimit(2)`), soft and hard.
 pub(super) static PROCESS_LIMITS: Section<ProcessLimits> = Section {
     keys: &[
         Key {

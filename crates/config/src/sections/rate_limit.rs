@@ -6,9 +6,9 @@ use crate::model::{RateKey, RateLimit, RateStore, StoreFailureMode};
 use crate::raw::{Span, Table};
 use crate::shape::{Count, FREQUENCY, Pem, RATE_KEY, STORE, Time, Words};
 
-/// `[rate_limit.NAME]` as it was read.
+/// `[rate_limit.NAME]` before the checks of the whole file.
 pub(crate) struct RateLimitDraft {
-    /// Of NAME.
+    /// The span of NAME.
     pub(crate) span: Span,
     pub(crate) limit: RateLimit,
 }
@@ -18,7 +18,7 @@ impl RateLimitDraft {
         RateLimitDraft { span, limit: RateLimit::new(name.to_owned(), 1, Duration::from_secs(1)) }
     }
 
-    /// What no key can know of the others.
+    /// Checks that involve several keys.
     pub(crate) fn finish(&mut self, table: &Table, cx: &mut Checker<'_>) {
         let name = cx.name();
         if table.entry("rate").is_none() {
@@ -39,7 +39,7 @@ impl RateLimitDraft {
         if self.limit.store != RateStore::Local {
             return;
         }
-        // A store that could not be read has been complained of.
+        // An invalid store was reported already.
         if table.entry("store").is_some_and(
             |entry| !matches!(&entry.value.value, crate::raw::Value::String(text) if text.text == "local"),
         ) {

@@ -15,7 +15,7 @@ use crate::model::Server;
 use crate::raw::{Directive, Entry, Span, Table, Value};
 use crate::shape::Strings;
 
-/// A file as it was read.
+/// The configuration before the checks that involve several sections.
 pub(crate) struct Root {
     pub(crate) server: Server,
     pub(crate) admin: Option<AdminDraft>,
@@ -23,11 +23,11 @@ pub(crate) struct Root {
     pub(crate) apps: Vec<AppDraft>,
     pub(crate) upstreams: Vec<UpstreamDraft>,
     pub(crate) rate_limits: Vec<RateLimitDraft>,
-    /// Where apps live that do not say otherwise.
+    /// The directory of apps that set none.
     pub(crate) directory: PathBuf,
 }
 
-/// The top of the file. The order counts: listeners start from the server's limits.
+/// The top of the file. The order matters: listeners inherit the limits of the server, which must be read first.
 pub(crate) static ROOT: Section<Root> = Section {
     keys: &[
         Key {
@@ -189,11 +189,11 @@ fn check_server(root: &Root, table: &Table, _: &Directive, cx: &mut Checker<'_>)
     problem.report(cx);
 }
 
-/// `include`, which is carried out before anything is checked.
+/// `include`, which is processed before anything is checked.
 pub(crate) const INCLUDE: Strings =
     Strings { one: "a path or glob", many: "paths and globs", may_be_empty: true, fault: |_| None };
 
-/// A section whose tables have names: `[app.NAME]`.
+/// A table of named sections: `[app.NAME]`.
 struct NamedSections<T: 'static> {
     section: &'static Section<T>,
     begin: fn(&Root, &str, Span) -> T,
@@ -221,7 +221,7 @@ impl<T> Field<Root> for NamedSections<T> {
 
 impl<T> NamedSections<T> {
     fn one(&self, root: &mut Root, entry: &Entry, cx: &mut Checker<'_>) {
-        // `[app] workers = 4`: a key of the section where a name should be.
+        // `[app] workers = 4`: a key of the section in place of a name.
         if self.section.has(&entry.key) && !matches!(entry.value.value, Value::Table(_)) {
             let section = cx.name();
             cx.problem(entry.key_span, format!("`{}` is set in `[{section}]`, which has no name", entry.key))
@@ -245,7 +245,7 @@ impl<T> NamedSections<T> {
     }
 }
 
-/// `__` would end the name in a variable's name.
+/// The problem of a section's name, if there is one. `__` would end it in the name of a variable.
 fn name_fault(name: &str) -> Option<&'static str> {
     let letters = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
     if name.is_empty() {

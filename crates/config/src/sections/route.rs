@@ -11,13 +11,13 @@ use crate::shape::{
     SectionName, Size, WordOr, Words, header_rules,
 };
 
-/// `[[listen.NAME.route]]` as it was read.
+/// `[[listen.NAME.route]]` before the checks of the whole file.
 pub(crate) struct RouteDraft {
-    /// Of the whole route.
+    /// The span of the whole route.
     pub(crate) span: Span,
     /// `listen.public.route[1]`
     pub(crate) name: String,
-    /// Its action, `max_body` and rate limit count only after the checks of the whole file.
+    /// `action`, `max_body` and `rate_limit` are valid only after the checks of the whole file.
     pub(crate) route: Route,
     pub(crate) app: Option<(String, Span)>,
     pub(crate) upstream: Option<(String, Span)>,
@@ -45,7 +45,7 @@ impl RouteDraft {
     }
 }
 
-/// What a route can end in. Exactly one.
+/// The keys of the actions, of which a route has exactly one.
 const ACTIONS: [&str; 5] = ["app", "upstream", "files", "redirect", "respond"];
 
 /// The list of routes of a listener.
@@ -82,7 +82,7 @@ impl Describe for RouteList {
     }
 }
 
-/// What no key can know of the others.
+/// Checks that involve several keys.
 fn check(draft: &RouteDraft, table: &Table, cx: &mut Checker<'_>) {
     let actions: Vec<_> = ACTIONS.iter().filter_map(|end| table.entry(end)).collect();
     let name = cx.name();

@@ -1,4 +1,4 @@
-//! What only `[app.NAME]` has: entries, the environment.
+//! Values of `[app.NAME]`: entries, environments.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ impl Shape for EntryPoint {
     }
 }
 
-/// `health`: a path and perhaps a query, as a request line has them.
+/// `health`: the target of a request line, a path and optionally a query.
 pub(crate) struct RequestPath;
 
 impl Describe for RequestPath {
@@ -163,7 +163,7 @@ impl Shape for EnvFile {
                 Ok(Some((name, value))) => _ = variables.insert(name, value),
                 Ok(None) => {}
                 Err(fault) => {
-                    // The line may hold a secret: its number must do.
+                    // The line may contain a secret, so only its number is shown.
                     cx.wrong(span, &format!("has a line that {fault}"))
                         .related(cx.source_map.location(directive.span), "the file is configured here")
                         .report(cx);
@@ -175,8 +175,8 @@ impl Shape for EnvFile {
     }
 }
 
-/// One line: `NAME=value`, `export NAME=value`, `NAME="value"`, `NAME='value'`, a comment, or nothing. Values are taken
-/// as they are: no escapes, no placeholders.
+/// One line: `NAME=value`, `export NAME=value`, `NAME="value"`, `NAME='value'`, a comment, or nothing. Values are
+/// taken as they are: no escapes, no placeholders.
 fn env_line(line: &str) -> Result<Option<(String, String)>, String> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') {

@@ -1,4 +1,4 @@
-//! `send_files`: names of folders whose files an app may have sent.
+//! `send_files`: directories whose files an app may send.
 
 use std::path::PathBuf;
 

@@ -1,11 +1,11 @@
-//! `rate`: how many in what time.
+//! `rate`: a number of requests per unit of time.
 
 use std::time::Duration;
 
 use super::parsed_string::ParsedString;
 use super::value_error::ValueError;
 
-/// `"100/s"`: how many requests, and in what time.
+/// `"100/s"`: a number of requests, and a unit of time.
 pub(crate) const FREQUENCY: ParsedString<(u32, Duration)> = ParsedString {
     expected: "requests per second, minute or hour, such as \"100/s\", \"6000/m\" or \"10/h\"",
     type_name: "requests per time",
@@ -33,7 +33,7 @@ fn frequency(text: &str) -> Result<(u32, Duration), ValueError> {
             None => error,
         });
     };
-    // A microsecond is what requests are told apart by.
+    // The limiter counts in microseconds.
     match count {
         0 => Err(ValueError::new(format!("is `{text}`, which allows no requests"))
             .help("to reject every request, use a route with `respond = 403`")),

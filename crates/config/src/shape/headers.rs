@@ -1,4 +1,4 @@
-//! Fields the configuration adds to answers.
+//! Headers that the configuration adds to responses.
 
 use super::{Strings, field_name_fault, field_value_is_valid};
 use crate::checker::Checker;
@@ -8,7 +8,7 @@ use crate::key::{DefaultValue, Key, Section, Set, Shape, Subtable};
 use crate::model::HeaderRules;
 use crate::raw::Directive;
 
-/// Fields and their values, in the order of the file.
+/// Headers and their values, in the order of the file.
 pub(crate) struct ResponseHeaders;
 
 impl Describe for ResponseHeaders {
@@ -85,7 +85,7 @@ pub(crate) static HEADER_RULES: Section<HeaderRules> = Section {
     ],
 };
 
-/// `headers` of a route, as a field of what `location` finds it in.
+/// `headers` of a route as a field of `T`.
 pub(crate) const fn header_rules<T>(field: fn(&mut T) -> &mut HeaderRules) -> Subtable<T, HeaderRules> {
     Subtable(&HEADER_RULES, field)
 }

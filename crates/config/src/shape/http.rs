@@ -1,4 +1,4 @@
-//! What routes are told apart by: hosts, paths, methods; and the rules of field names and values.
+//! The conditions of routes (hosts, paths, methods), and the rules for names and values of headers.
 
 use std::net::Ipv6Addr;
 
@@ -116,8 +116,8 @@ fn path(text: &str) -> Result<PathPattern, ValueError> {
     })
 }
 
-/// The path as requests have it when they are routed: unreserved octets decoded, other escapes in upper case, bytes
-/// that cannot stand in a path escaped, dot segments removed.
+/// The path in the form in which requests are routed: unreserved octets decoded, other escapes in upper case, bytes
+/// that are not allowed in a path escaped, dot segments removed.
 fn normalised(path: &str) -> Result<String, ValueError> {
     let mut out = String::with_capacity(path.len());
     let mut bytes = path.bytes();
@@ -194,7 +194,7 @@ fn method(text: &str) -> Result<String, ValueError> {
     Err(ValueError::new(format!("is `{text}`")).maybe_help(help))
 }
 
-/// What is wrong with the name of a field that the configuration wants to set or remove.
+/// The problem of a header name in the configuration, if there is one.
 pub(crate) fn field_name_fault(name: &str) -> Option<&'static str> {
     // RFC 9110 §5.6.2: token.
     let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
@@ -215,7 +215,7 @@ pub(crate) fn field_name_fault(name: &str) -> Option<&'static str> {
     FRAMING.contains(&name.to_ascii_lowercase().as_str()).then_some("is a header that only Keepwarm sets")
 }
 
-/// RFC 9110 §5.5: no control characters but the tab, no blanks at the ends.
+/// RFC 9110 §5.5: no control characters except the tab, no spaces at the ends.
 pub(crate) fn field_value_is_valid(value: &str) -> bool {
     value.trim_matches([' ', '\t']) == value && !value.chars().any(|c| c.is_ascii_control() && c != '\t')
 }

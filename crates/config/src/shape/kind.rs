@@ -1,4 +1,4 @@
-//! `kind`: how an app is called.
+//! `kind`: the interface of an app.
 
 use super::Words;
 use crate::checker::Checker;
@@ -11,7 +11,7 @@ use crate::raw::Directive;
 /// `kind`
 pub(crate) struct AppKindShape;
 
-/// Every kind and its word.
+/// The kinds and their names.
 const KINDS: [(&str, AppKind); 6] = [
     ("wsgi", AppKind::Wsgi),
     ("asgi", AppKind::Asgi),
@@ -26,13 +26,14 @@ fn words() -> impl Iterator<Item = &'static str> {
 }
 
 impl AppKind {
-    /// Its word in the configuration.
+    /// The name of the kind in the configuration.
     #[must_use]
     pub fn word(self) -> &'static str {
         KINDS.iter().find(|(_, kind)| *kind == self).map_or("", |(word, _)| word)
     }
 
-    /// The kind that an entry's ending tells: `None` for Python, whose apps are told apart when they are loaded.
+    /// The kind of an entry, from its extension. `None` for Python: the adapter detects the kind when it loads the
+    /// app.
     pub(crate) fn of_entry(entry: &str) -> Option<AppKind> {
         let file = entry.rsplit('/').next().unwrap_or(entry);
         match file.rsplit_once('.')?.1 {

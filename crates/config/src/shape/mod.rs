@@ -1,4 +1,4 @@
-//! The kinds of values: each knows how to read one, how to say what it wants, and its JSON schema.
+//! The kinds of values. Each reads a value, and has its description and JSON schema.
 
 mod app;
 mod directories;

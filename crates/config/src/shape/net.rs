@@ -11,10 +11,10 @@ use crate::key::Shape;
 use crate::model::{Bind, Cidr};
 use crate::raw::{Directive, Span, Value};
 
-/// One address or several; each keeps its place, for the check of two alike.
+/// One address or several, with their spans for the check of overlapping addresses.
 pub(crate) struct BindAddresses;
 
-/// One address that somebody else listens on, as a number: nobody is asked for a name while requests wait.
+/// The address of another server. No host names: requests would wait for the lookup.
 pub(crate) struct ServerAddress;
 
 impl Describe for ServerAddress {
@@ -61,7 +61,7 @@ impl Shape for BindAddresses {
         if items.is_empty() {
             return cx.wrong(directive.span, "is an empty list").reject(cx);
         }
-        // Those that hold are given on even when others do not: they may still meet one another.
+        // Valid addresses are returned even if others are invalid, so that overlaps between them are reported too.
         Some(items.iter().filter_map(|item| bind(item, cx).map(|bind| (bind, item.span))).collect())
     }
 }
@@ -155,7 +155,7 @@ fn tcp(text: &str) -> Result<Bind, ValueError> {
     Ok(Bind::Host { host: host.to_ascii_lowercase(), port })
 }
 
-/// What an IPv6 address without brackets was probably meant to be.
+/// An IPv6 address without brackets, corrected.
 fn bracketed(text: &str) -> Option<String> {
     let is_v6 = |text: &str| text.parse::<Ipv6Addr>().is_ok();
     match text.rsplit_once(':') {
@@ -164,7 +164,7 @@ fn bracketed(text: &str) -> Option<String> {
     }
 }
 
-/// RFC 1123 §2.1, and the underscore that container networks use. Digits and dots alone were meant as an address.
+/// RFC 1123 §2.1, and the underscore that container networks use. A name of digits and dots was meant as an address.
 pub(super) fn is_host_name(host: &str) -> bool {
     let labels_hold = host.split('.').all(|label| {
         (1..=63).contains(&label.len())

@@ -1,4 +1,4 @@
-//! Where an upstream is: URLs that are origins, authorities, names.
+//! Origins of upstreams: URLs, authorities, host names.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -14,17 +14,17 @@ use crate::model::EndpointAddress;
 use crate::nearest::nearest;
 use crate::raw::{Directive, Span};
 
-/// The URL of an origin: a scheme, a host, perhaps a port.
+/// The URL of an origin: a scheme, a host and optionally a port.
 pub(crate) struct OriginUrl;
 
-/// What such a URL says.
+/// The parts of such a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Origin {
     pub(crate) tls: bool,
     pub(crate) address: EndpointAddress,
-    /// `Host` for it.
+    /// The value of `Host`.
     pub(crate) authority: String,
-    /// The host without port and brackets: whom a certificate has to be for.
+    /// The host without port and brackets: the name in the certificate.
     pub(crate) host: String,
 }
 
@@ -77,7 +77,7 @@ fn origin(text: &str) -> Result<Origin, ValueError> {
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, tail) = rest.split_at_checked(end).unwrap_or((rest, ""));
     if authority.contains('@') {
-        // A password may be in it: it is not quoted.
+        // It may contain a password, so the message does not quote it.
         let error = ValueError::new("contains user information, which is not part of an origin");
         return Err(error.help("the app sends its own Authorization header"));
     }
@@ -145,12 +145,12 @@ fn unknown_scheme(scheme: &str, authority: &str) -> ValueError {
 
 enum Host {
     Ip(IpAddr),
-    /// Lower case; may end in a dot, which keeps the resolver from trying search domains.
+    /// In lower case. A dot at the end keeps the resolver from trying search domains.
     Name(String),
 }
 
 impl Host {
-    /// As an authority has it.
+    /// The host as part of an authority.
     fn shown(&self) -> String {
         match self {
             Host::Ip(IpAddr::V6(ip)) => format!("[{ip}]"),
@@ -194,7 +194,7 @@ fn host_and_port(authority: &str) -> Result<(Host, Option<u16>), ValueError> {
     Ok((host, port_behind(port)?))
 }
 
-/// `:8080` or nothing.
+/// The port of `:8080`; `None` for an empty text.
 fn port_behind(text: &str) -> Result<Option<u16>, ValueError> {
     if text.is_empty() {
         return Ok(None);
@@ -216,7 +216,7 @@ fn named(name: &str) -> Result<Host, ValueError> {
     Ok(Host::Name(name.to_ascii_lowercase()))
 }
 
-/// `host`: what stands in `Host`.
+/// `host`: the value of `Host`.
 pub(crate) const AUTHORITY: ParsedString<String> = ParsedString {
     expected: "a host such as \"search.internal\" or \"search.internal:9243\"",
     type_name: "host with an optional port",
@@ -233,7 +233,7 @@ pub(crate) const AUTHORITY: ParsedString<String> = ParsedString {
     },
 };
 
-/// `server_name`: whom a certificate has to be for.
+/// `server_name`: the name in the certificate.
 pub(crate) const SERVER_NAME: ParsedString<String> = ParsedString {
     expected: "a host name or an IP address, as in the certificate, without a port",
     type_name: "host",
@@ -290,7 +290,7 @@ const RESOLVER: ParsedString<SocketAddr> = ParsedString {
     },
 };
 
-/// The port of a text that stands behind a host, and the host: `example.com:8443`.
+/// The address or host, and the port, of `example.com:8443`.
 pub(super) fn target(text: &str) -> Result<(Option<IpAddr>, String, Option<u16>), ValueError> {
     let (host, port) = host_and_port(text)?;
     Ok(match host {

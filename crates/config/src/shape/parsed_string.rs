@@ -1,4 +1,4 @@
-//! Strings that one function reads.
+//! Strings that a function parses.
 
 use super::value_error::{ValueError, value_or_report};
 use crate::checker::Checker;
@@ -7,7 +7,7 @@ use crate::json::Json;
 use crate::key::Shape;
 use crate::raw::{Directive, Value};
 
-/// A string that `read` makes something of.
+/// A string that `read` parses.
 pub(crate) struct ParsedString<V> {
     pub(crate) expected: &'static str,
     pub(crate) type_name: &'static str,

@@ -1,4 +1,4 @@
-//! Paths, from the directory of the main configuration file.
+//! Paths, resolved against the directory of the main configuration file.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use crate::key::Shape;
 use crate::raw::Directive;
 use crate::sources::PathKind;
 
-/// A file to write: the directory it stands in must be there.
+/// A file to write, whose directory must exist.
 pub(crate) struct OutputFile;
 
 /// The path of something that must exist.
@@ -18,7 +18,7 @@ pub(crate) enum ExistingPath {
     File,
 }
 
-/// A program: a path to a file that must be there, or a name looked up in `PATH` when the time comes.
+/// A program: the path of a file that must exist, or a name that is looked up in `PATH` at start.
 pub(crate) struct Executable;
 
 impl Describe for OutputFile {
@@ -101,7 +101,7 @@ impl Shape for Executable {
 pub(super) const RELATIVE_PATHS: &str =
     "relative paths are resolved against the directory of the main configuration file";
 
-/// A path that can be one: not empty, no NUL; joined to the configuration's directory.
+/// A valid path (not empty, without NUL), resolved against the directory of the configuration.
 pub(super) fn path_text(directive: &Directive, cx: &mut Checker<'_>) -> Option<String> {
     let text = cx.text(directive)?;
     let fault = if text.text.is_empty() {

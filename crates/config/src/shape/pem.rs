@@ -1,4 +1,4 @@
-//! Files in PEM: certificates and keys.
+//! PEM files: certificates and private keys.
 
 use super::path::{RELATIVE_PATHS, path_text};
 use crate::checker::Checker;
@@ -8,7 +8,7 @@ use crate::key::Shape;
 use crate::model::{PemFile, Secret};
 use crate::raw::Directive;
 
-/// A file that can be read and holds what it is for.
+/// A readable file with at least one block of the right kind.
 pub(crate) enum Pem {
     /// Certificates.
     Certificates,
@@ -40,7 +40,7 @@ impl Shape for Pem {
                     .reject(cx);
             }
         };
-        // RFC 7468 §2: what is around the blocks may be in any encoding, the blocks are ASCII.
+        // RFC 7468 §2: the blocks are ASCII; text around them may have any encoding.
         let pem = String::from_utf8_lossy(&bytes).into_owned();
         let Some((what, help)) = self.fault(&bytes, &pem) else {
             return Some(PemFile { path: path.into(), pem: Secret::new(pem) });

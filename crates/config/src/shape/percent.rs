@@ -1,4 +1,4 @@
-//! Shares: per cent, percentiles, decimals. Whole numbers inside, so that values can be compared.
+//! Percentages, percentiles, decimals. Stored as whole numbers, so that values can be compared.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::key::Shape;
 use crate::model::HedgeDelay;
 use crate::raw::{Directive, Value};
 
-/// Whole per cent within bounds, as `"20%"`.
+/// A whole percentage within bounds, as `"20%"`.
 pub(crate) struct Percent(pub(crate) RangeInclusive<u32>);
 
 impl Describe for Percent {
@@ -52,7 +52,7 @@ impl Shape for Percent {
     }
 }
 
-/// What a bare number was meant as: `0.2` and `20` are both a fifth.
+/// A number without a percent sign as a percentage: `0.2` and `20` both mean 20 %.
 fn as_percent(text: &str) -> Option<u32> {
     let value = thousandths(text)?;
     match text.contains('.') {
@@ -61,7 +61,7 @@ fn as_percent(text: &str) -> Option<u32> {
     }
 }
 
-/// A number with up to three decimals within bounds, in thousandths.
+/// A number with up to three decimal places within bounds, in thousandths.
 pub(crate) struct Decimal(pub(crate) RangeInclusive<u32>);
 
 impl Describe for Decimal {
@@ -91,7 +91,7 @@ impl Shape for Decimal {
     }
 }
 
-/// `1.9` as 1900; `None` for what is negative, has more than three decimals, or is too large to hold.
+/// `1.9` as 1900; `None` for a number that is negative, has more than three decimal places, or is too large.
 fn thousandths(text: &str) -> Option<u32> {
     let text = text.trim();
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
@@ -103,13 +103,13 @@ fn thousandths(text: &str) -> Option<u32> {
     whole.parse::<u32>().ok()?.checked_mul(1000)?.checked_add(part)
 }
 
-/// Thousandths as a person writes them.
+/// Thousandths as a decimal number.
 fn shown(thousandths: u32) -> String {
     let text = format!("{}.{:03}", thousandths / 1000, thousandths % 1000);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// When a hedge is made: a time, or a percentile as `"p95"`.
+/// The delay of a hedge: a time, or a percentile as `"p95"`.
 pub(crate) struct HedgeDelayShape;
 
 pub(crate) const HEDGE_DELAY: HedgeDelayShape = HedgeDelayShape;

@@ -1,4 +1,4 @@
-//! What a worker is as a process: its user, its group, its mask, its limits.
+//! Properties of a worker process: user, group, umask, resource limits.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub(crate) const GROUP: SystemName<u32> =
 /// `umask`: octal digits.
 pub(crate) struct Umask;
 
-/// What the inner shape reads, if this process may set it for others.
+/// The value of another shape, if this process may set it as a resource limit.
 pub(crate) struct ResourceLimit<S>(pub(crate) Resource, pub(crate) S);
 
 impl<V> Describe for SystemName<V> {
@@ -118,7 +118,7 @@ where
     }
 }
 
-/// CpuSeconds of processor time, as a limit counts them: whole ones.
+/// A time in whole seconds, which is the unit of RLIMIT_CPU.
 pub(crate) struct CpuSeconds;
 
 const TIME: Time = Time(Duration::from_secs(1)..=Duration::from_secs(365 * 24 * 3600));

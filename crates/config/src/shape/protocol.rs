@@ -3,7 +3,7 @@ use super::value_error::ValueError;
 use crate::model::UpstreamProtocol;
 use crate::nearest::suggestion;
 
-/// `protocol`: what is spoken to an upstream. People have many words for the two.
+/// `protocol`: the protocol of calls to an upstream.
 pub(crate) const PROTOCOL: ParsedString<UpstreamProtocol> = ParsedString {
     expected: "one of \"auto\", \"http1\", \"http2\"",
     type_name: "one of \"auto\", \"http1\", \"http2\"",

@@ -1,4 +1,4 @@
-//! What a forward proxy may call.
+//! Targets of a forward proxy.
 
 use std::net::IpAddr;
 
@@ -63,7 +63,7 @@ fn proxy_target(text: &str) -> Result<ProxyTarget, ValueError> {
 fn of_address(address: IpAddr, port: Option<u16>) -> ProxyTarget {
     let address = address.to_canonical();
     let prefix = if address.is_ipv4() { 32 } else { 128 };
-    // Neither prefix is too long for its family.
+    // The prefix is never too long for its family.
     let block = Cidr::new(address, prefix).unwrap_or(Cidr { address, prefix });
     ProxyTarget { host: ProxyHost::Block(block), port }
 }

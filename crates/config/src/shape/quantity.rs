@@ -21,7 +21,7 @@ pub(crate) struct Rate(pub(crate) RangeInclusive<u64>);
 const TIME_UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
 const SIZE_UNITS: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
-/// What people write for our units: the unit, and how many of ours one of theirs is.
+/// Other spellings of a unit, the unit, and a factor.
 type Alias = (&'static [&'static str], &'static str, u64);
 
 const TIME_ALIASES: [Alias; 6] = [
@@ -110,7 +110,7 @@ fn bytes(directive: &Directive, cx: &mut Checker<'_>, suffix: &str) -> Option<u6
         if number < 0 {
             return cx.wrong(directive.span, "is too small").reject(cx);
         }
-        // One past 64 bits is above every maximum.
+        // A number above 64 bits is above every maximum.
         return Some(u64::try_from(number).unwrap_or(u64::MAX));
     }
     measured(directive, cx, &SIZE_UNITS, &SIZE_ALIASES, suffix)
@@ -146,7 +146,7 @@ fn measured(
     if let (Ok(count), Some((_, factor))) = (&count, known) {
         return Some(count.saturating_mul(*factor));
     }
-    // A plain number in a variable is a number of bytes, as it is in the file; a time never goes without its unit.
+    // A plain number in a variable is a number of bytes, as in the file; a time always needs a unit.
     let bytes_alone = text.untyped && unit.is_empty() && units.contains(&("B", 1));
     if let (Ok(count), true) = (&count, bytes_alone) {
         return Some(*count);
@@ -164,13 +164,13 @@ fn measured(
     cx.wrong(directive.span, &what).maybe_help(fix.map(|fix| format!("write \"{fix}\""))).reject(cx)
 }
 
-/// What was probably meant.
+/// A corrected value, if the mistake is known.
 fn fix(number: &str, unit: &str, units: &[(&str, u64)], aliases: &[Alias]) -> Option<String> {
     let trimmed = unit.trim();
     let same = units.iter().find(|(known, _)| *known == trimmed).map(|(known, _)| (*known, 1));
     let alias =
         aliases.iter().find(|(theirs, ..)| theirs.contains(&trimmed)).map(|(_, unit, by)| (*unit, *by));
-    // A number alone: seconds, or KiB.
+    // A plain number: seconds, or KiB.
     let bare = units.get(2).filter(|_| unit.is_empty()).map(|(unit, _)| (*unit, 1));
     let (unit, by) = same.or(alias).or(bare)?;
     let count = number.replace('_', "").parse::<u64>().ok()?.checked_mul(by)?;

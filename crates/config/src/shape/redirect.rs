@@ -1,4 +1,4 @@
-//! `redirect`: a response of the edge that sends the client elsewhere.
+//! `redirect`: a target and a status.
 
 use super::is_table_like;
 use super::value_error::ValueError;
@@ -10,7 +10,7 @@ use crate::model::{Redirect, RedirectPiece};
 use crate::nearest::nearest;
 use crate::raw::{Directive, Value};
 
-/// `redirect`: where to, or a table.
+/// `redirect`: a target, or a table.
 pub(crate) struct RedirectShape;
 
 #[derive(Default)]
@@ -136,8 +136,8 @@ fn pieces(text: &str) -> Result<Vec<RedirectPiece>, ValueError> {
         let help = (!text.is_empty() && !text.starts_with('$')).then(|| format!("write \"https://{text}\""));
         return Err(ValueError::new(format!("is `{text}`")).maybe_help(help));
     };
-    // A request for `//evil.example` must not become a redirect to that host: what a client sends never stands where
-    // the authority begins.
+    // A request for `//evil.example` must not become a redirect to that host: text from the client is never the
+    // beginning of the authority.
     let no_host = !text.starts_with('/')
         && (rest.is_empty() || rest.starts_with(['/', '$']) && !rest.starts_with("$host"));
     if no_host {

@@ -1,4 +1,4 @@
-//! What of a request counts: `"header:Name"`, `"cookie:Name"`.
+//! Keys of a request: `"header:Name"`, `"cookie:Name"`.
 
 use super::parsed_string::ParsedString;
 use super::value_error::ValueError;

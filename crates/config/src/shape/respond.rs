@@ -1,4 +1,4 @@
-//! `respond`: a fixed response of the edge.
+//! `respond`: a fixed response.
 
 use super::{Count, ResponseHeaders, field_value_is_valid};
 use crate::checker::Checker;
@@ -111,7 +111,7 @@ impl Shape for ResponseShape {
     }
 }
 
-/// Any string, the empty one too.
+/// Any string, which may be empty.
 struct AnyString;
 
 impl Describe for AnyString {

@@ -1,4 +1,4 @@
-//! Names of other sections: whether there is such a one is known when all is read.
+//! Names of other sections. Whether the section exists is checked when the whole file is read.
 
 use crate::checker::Checker;
 use crate::description::{Describe, Description};
@@ -6,7 +6,7 @@ use crate::json::Json;
 use crate::key::Shape;
 use crate::raw::{Directive, Span};
 
-/// The NAME of an `[app.NAME]`, an `[upstream.NAME]`, a `[rate_limit.NAME]`, and where it stands.
+/// The NAME of an `[app.NAME]`, an `[upstream.NAME]` or a `[rate_limit.NAME]`, with its span.
 pub(crate) struct SectionName(pub(crate) &'static str);
 
 impl Describe for SectionName {

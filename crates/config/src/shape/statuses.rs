@@ -1,4 +1,4 @@
-//! `status`: which statuses are good ones.
+//! `status`: the statuses of a healthy endpoint.
 
 use super::Count;
 use super::list::{EmptyList, ListOf};

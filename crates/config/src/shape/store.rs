@@ -1,4 +1,4 @@
-//! `store`: where rate limits are counted.
+//! `store`: the store of rate limits.
 
 use std::net::Ipv6Addr;
 
@@ -8,7 +8,7 @@ use super::value_error::ValueError;
 use crate::model::{RateStore, Secret};
 use crate::nearest::nearest;
 
-/// `"local"`, or the URL of a Valkey or Redis. It may have a password in it, so that no fault quotes it.
+/// `"local"`, or the URL of a Valkey or Redis. It may contain a password, so errors do not quote it.
 pub(crate) const STORE: ParsedString<RateStore> = ParsedString {
     expected: "\"local\", \"redis://HOST:PORT/DATABASE\", \"rediss://HOST:PORT/DATABASE\" (TLS) or \"redis+unix:/PATH\"",
     type_name: "\"local\" or URL",
@@ -48,7 +48,7 @@ fn store(text: &str) -> Result<RateStore, ValueError> {
             ValueError::new("does not end in a database number").help("leave the number out for database 0")
         );
     }
-    // User and password go before the last `@`; what of them is no URL has to be percent-encoded.
+    // User and password are before the last `@`; characters that are not allowed in a URL must be percent-encoded.
     let (login, address) =
         location.rsplit_once('@').map_or((None, location), |(login, address)| (Some(login), address));
     if login.is_some_and(|login| login.contains(['@', '/', '?', '#', ' '])) {

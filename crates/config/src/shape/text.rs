@@ -5,7 +5,7 @@ use crate::key::Shape;
 use crate::nearest::suggestion;
 use crate::raw::{Directive, Value};
 
-/// One of a few words, each with its meaning.
+/// One of a few words, each with its value.
 pub(crate) struct Words<E: 'static>(pub(crate) &'static [(&'static str, E)]);
 
 impl<E: Sync> Words<E> {
@@ -37,15 +37,15 @@ impl<E: Sync + Copy> Shape for Words<E> {
     }
 }
 
-/// Strings: one, or a list; none of them empty.
+/// A string that is not empty, or a list of such strings.
 pub(crate) struct Strings {
-    /// "glob", for "a glob, or a list of globs".
+    /// "a glob"
     pub(crate) one: &'static str,
     /// "globs"
     pub(crate) many: &'static str,
-    /// Whether a list of none will do.
+    /// Whether the list may be empty.
     pub(crate) may_be_empty: bool,
-    /// What is wrong with one of them, if anything.
+    /// The problem of a string, if there is one.
     pub(crate) fault: fn(&str) -> Option<&'static str>,
 }
 
@@ -92,7 +92,7 @@ impl Strings {
     }
 }
 
-/// Some of a few words: one, or a list of at least one; each counts once.
+/// One of a few words, or a list of them; repetitions are dropped.
 pub(crate) struct WordList<E: 'static>(pub(crate) Words<E>);
 
 impl<E: Sync> Describe for WordList<E> {
@@ -123,7 +123,7 @@ impl<E: Sync + Copy + PartialEq> Shape for WordList<E> {
 }
 
 impl<E: Sync + Copy> WordList<E> {
-    /// A number that is one of the words must be in quotes.
+    /// A word that is a number must be in quotes.
     fn word(&self, item: &Directive, cx: &mut Checker<'_>) -> Option<E> {
         if let Value::Integer(number) = item.value {
             return cx

@@ -5,12 +5,12 @@ use crate::key::Shape;
 use crate::model::Secret;
 use crate::raw::Directive;
 
-/// A word that only those know who may do something: `token68` of RFC 9110 §11.2, so that it can stand behind `Bearer`.
+/// A token for `Authorization: Bearer`, which is a `token68` of RFC 9110 §11.2.
 pub(crate) struct Token;
 
-/// Shorter ones can be guessed over a network.
+/// A shorter token can be guessed over a network.
 const SHORTEST: usize = 16;
-/// Well within a header line.
+/// Fits into a header.
 const LONGEST: usize = 512;
 
 impl Describe for Token {
@@ -30,7 +30,7 @@ impl Shape for Token {
         let text = cx.text(directive)?;
         let word = text.text.trim_end_matches('=');
         let taken = |b: u8| b.is_ascii_alphanumeric() || b"-._~+/".contains(&b);
-        // The value itself is never quoted: it may be a good one with a slip in it.
+        // Messages never quote the value: it may be the real token with a typing error.
         let fault = if text.text.is_empty() {
             "is an empty string".to_owned()
         } else if word.is_empty() || !word.bytes().all(taken) {

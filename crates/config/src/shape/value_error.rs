@@ -1,9 +1,9 @@
-//! What is wrong with a string, for those that read one.
+//! Errors in strings, for the shapes that parse one.
 
 use crate::checker::Checker;
 use crate::raw::{Directive, Text};
 
-/// What is wrong with a string, and what to write.
+/// An error in a string, and how to correct it.
 #[derive(Debug)]
 pub(crate) struct ValueError {
     pub(super) what: String,
@@ -15,7 +15,7 @@ impl ValueError {
         ValueError { what: what.into(), help: None }
     }
 
-    /// What was said of a part, of the whole `text`.
+    /// The error of a part of `text`, as an error of the whole.
     pub(crate) fn within(self, text: &str) -> ValueError {
         ValueError { what: format!("is `{text}`: {}", self.what), ..self }
     }
@@ -29,7 +29,7 @@ impl ValueError {
     }
 }
 
-/// What was read, or `None` after its fault has been given to `cx`.
+/// The value, or `None` after the error was reported. A text that may be secret is not quoted.
 pub(crate) fn value_or_report<V>(
     read: Result<V, ValueError>,
     text: &Text,

@@ -1,4 +1,4 @@
-//! Keys that are a table of keys, or a plain value where little is to be said.
+//! Keys that take a table, or a plain value as its short form.
 
 use crate::checker::Checker;
 use crate::description::{Describe, Description, KeyInfo};
@@ -6,17 +6,17 @@ use crate::json::Json;
 use crate::key::{Section, Shape};
 use crate::raw::{Directive, Table, Value};
 
-/// A table of `section`, begun with `T::default()`.
+/// A table of `section`, whose missing keys are those of `T::default()`.
 pub(crate) struct TableShape<T: 'static> {
     pub(crate) section: &'static Section<T>,
-    /// What no key of the table can know of the others; `false` after a fault has been told.
+    /// A check that involves several keys of the table; `false` after a problem was reported.
     pub(crate) check: fn(&T, &Table, &Directive, &mut Checker<'_>) -> bool,
 }
 
-/// What `plain` reads, or such a table.
+/// The value of `plain`, or a table.
 pub(crate) struct ValueOrTable<S: Shape, T: 'static> {
     pub(crate) plain: S,
-    /// What the plain value means; `None` after its fault has been told.
+    /// The table that the plain value stands for, or `None` after a problem was reported.
     pub(crate) from_plain: fn(S::Out, &Directive, &mut Checker<'_>) -> Option<T>,
     pub(crate) table: TableShape<T>,
 }
@@ -69,7 +69,7 @@ impl<S: Shape, T: Default> Shape for ValueOrTable<S, T> {
     }
 }
 
-/// A table, or a text from outside of the file that is to be one.
+/// Whether the value is a table, or a text from outside of the file that looks like one.
 pub(crate) fn is_table_like(directive: &Directive) -> bool {
     match &directive.value {
         Value::Table(_) => true,
@@ -78,7 +78,7 @@ pub(crate) fn is_table_like(directive: &Directive) -> bool {
     }
 }
 
-/// Nothing to check.
+/// No check.
 pub(crate) fn no_check<T>(_: &T, _: &Table, _: &Directive, _: &mut Checker<'_>) -> bool {
     true
 }

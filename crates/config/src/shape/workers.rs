@@ -1,4 +1,4 @@
-//! `workers`: how many processes an app has.
+//! `workers`: the number of worker processes.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! No text, however broken, makes the crate panic.
+//! No text makes the crate panic.
 
 use super::golden::configurations;
 use super::keys::wrong_values;
@@ -26,7 +26,7 @@ impl Random {
     }
 }
 
-/// What makes trouble: TOML's punctuation, our placeholders, other scripts, controls.
+/// Difficult input: TOML punctuation, placeholders, other scripts, control characters.
 const PIECES: [&str; 24] = [
     "\"",
     "'",

@@ -28,7 +28,7 @@ fn variables_override_the_file() {
         ("KEEPWARM_LISTEN__PUBLIC__BIND", "127.0.0.1:1234"),
         ("KEEPWARM_SERVER__LIMITS__BODY", "1_000"),
         ("KEEPWARM_SERVER__LOG", "{ level = \"warn\" }"),
-        // Not ours: the wire's, and a door's.
+        // Not overrides: a variable of the wire, and one of a door.
         ("KEEPWARM_FD", "3"),
         ("KEEPWARM_UPSTREAM_A__B", "http://127.0.0.1:1"),
     ]));
@@ -301,7 +301,7 @@ fn a_command_of_a_command_line_is_a_server() {
     assert_eq!(app.program, crate::Program::Command(command));
 }
 
-/// Holds a report against `tests/golden/bad/NAME.txt`.
+/// Compares a report with `tests/golden/bad/NAME.txt`.
 fn golden(report: &str, name: &str) {
     let mut faults = String::new();
     super::golden::compare(&super::golden::folder("bad").join(format!("{name}.txt")), report, &mut faults);
@@ -377,7 +377,7 @@ fn unreadable_files_are_reported() {
     );
 }
 
-/// `__` ends the NAME, so the rest of a NAME with `__` in it is read as a key that is none.
+/// `__` ends the NAME, so the rest of a NAME with `__` is read as a key that does not exist.
 #[test]
 fn an_ambiguous_variable_gets_the_right_advice() {
     for (variable, read, meant) in [
@@ -403,7 +403,7 @@ fn an_ambiguous_variable_gets_the_right_advice() {
         );
         assert!(report.contains(&format!("set {meant}\n")), "{report}");
     }
-    // Each variable has its own, and what is not of this kind keeps its message.
+    // Each variable has its own message; other unknown keys keep theirs.
     let both = [("KEEPWARM_APP__OTHER__SHOP__WORKERS", "1"), ("KEEPWARM_APP__OTHER__SHOP__ENTRY", "a:b")];
     let report = load(&world(&both), ROOT).unwrap_err().to_string();
     assert_eq!(report.matches("is read as").count(), 2, "{report}");

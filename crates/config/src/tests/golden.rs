@@ -1,6 +1,6 @@
-//! `tests/golden/good/NAME.toml` with the checked values in `NAME.txt`, `tests/golden/bad/NAME.toml` with the report, and
-//! `tests/golden/wrong/SECTION.txt` with the report for each key's example of a wrong value.
-//! `UPDATE_GOLDEN=1 cargo test -p keepwarm-config` writes what is there now; look at the difference before committing it.
+//! `tests/golden/good/NAME.toml` with the checked values in `NAME.txt`, `tests/golden/bad/NAME.toml` with the report,
+//! and `tests/golden/wrong/SECTION.txt` with the report for each key's example of a wrong value. `UPDATE_GOLDEN=1
+//! cargo test -p keepwarm-config` rewrites them; read the difference before you commit it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -34,7 +34,7 @@ pub(super) fn configurations(kind: &str) -> Vec<(String, String)> {
     all
 }
 
-/// Holds `actual` against the file, or writes it there.
+/// Compares `actual` with the file, or writes the file.
 pub(super) fn compare(path: &Path, actual: &str, faults: &mut String) {
     if updating() {
         std::fs::write(path, actual).expect("the golden file can be written");
@@ -46,8 +46,8 @@ pub(super) fn compare(path: &Path, actual: &str, faults: &mut String) {
     }
 }
 
-/// Holds `actual`, texts with their names, against a file that has each after a line `# NAME`, or writes the file. A
-/// fault shows only the texts that differ.
+/// Compares `actual`, texts with their names, with a file that has each text after a line `# NAME`, or writes the
+/// file. A fault shows only the texts that differ.
 pub(super) fn compare_parts(path: &Path, actual: &[(String, String)], faults: &mut String) {
     let text: String = actual.iter().map(|(name, text)| format!("# {name}\n{text}")).collect();
     if updating() {

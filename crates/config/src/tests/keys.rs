@@ -1,4 +1,4 @@
-//! What the definition of a key promises, held against the parser.
+//! Tests of the parser against the definitions of the keys.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,12 +10,12 @@ use crate::explain::explain;
 use crate::sections::all_keys;
 use crate::{Config, load};
 
-/// Every key that is served, those of a listener's limits once only.
+/// Every supported key; the limits, which a listener repeats, only once.
 fn supported_keys() -> Vec<KeyInfo> {
     all_keys().iter().filter(|info| info.is_supported && !info.is_repeated()).cloned().collect()
 }
 
-/// A configuration that is whole but for `line`, which sets (or leaves out, when empty) the key `path`.
+/// A valid configuration with `line`, which sets the key `path`, or without the key if `line` is empty.
 fn around(path: &str, line: &str) -> String {
     let path = path
         .replace("listen.NAME", "listen.public")
@@ -100,7 +100,7 @@ fn push_app(text: &mut String, section: &str, key: &str, line: &str) {
     }
 }
 
-/// What routes and upstreams name, and the key where it is one of these.
+/// Upstreams and rate limits, with the key if it is one of theirs.
 fn push_upstream(text: &mut String, section: &str, key: &str, line: &str) {
     let in_limit = section == "rate_limit.api";
     if in_limit || key == "rate_limit" {
@@ -194,7 +194,7 @@ fn every_example_of_a_right_value_is_accepted() {
     }
 }
 
-/// All but which keys are there.
+/// The values without the list of keys that are set.
 fn values(mut config: Config) -> Config {
     config.apps.iter_mut().for_each(|app| app.keys.clear());
     config
@@ -206,7 +206,7 @@ fn the_documented_default_is_the_default() {
     for info in supported_keys() {
         let value = match info.default {
             DefaultValue::Literal(value) => value,
-            // `"auto"`: one per core; `1`, where nothing else says so
+            // A literal at the beginning of the words: "`"auto"`: one per core"
             DefaultValue::Words(words)
                 if ["`\"", "`false`;", "`1`;"].iter().any(|start| words.starts_with(start)) =>
             {
@@ -229,7 +229,7 @@ fn the_documented_default_is_the_default() {
     assert!(held > 30, "only {held} defaults were held against the values");
 }
 
-/// Whether a version is the one that is built, or an earlier one in the changelog.
+/// Whether a version is the current one, or an earlier one in the changelog.
 fn is_release(version: &str) -> bool {
     let changelog = include_str!("../../../../CHANGELOG.md");
     version == env!("CARGO_PKG_VERSION") || changelog.contains(&format!("\n## [{version}]"))
@@ -283,14 +283,14 @@ fn every_key_that_names_a_variable_can_be_set_by_it() {
     for info in supported_keys() {
         let Some(variable) = info.variable() else { continue };
         let (_, value) = info.right.split_once(" = ").expect("an example of one line");
-        // What a shell would hand over of a string is the string, of anything else the TOML.
+        // In a shell, a string is given without quotes, any other value as TOML.
         let plain = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
         let name = variable
             .replace("APP__NAME", "APP__SHOP")
             .replace("LISTEN__NAME", "LISTEN__PUBLIC")
             .replace("UPSTREAM__NAME", "UPSTREAM__SEARCH")
             .replace("RATE_LIMIT__NAME", "RATE_LIMIT__API");
-        // Placeholders are filled in files only.
+        // Placeholders are replaced in files only.
         if value.contains("${") {
             continue;
         }

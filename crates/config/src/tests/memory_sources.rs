@@ -5,21 +5,21 @@ use crate::sources::{Account, Credentials, PathKind, Resource, Sources};
 
 /// A file system and an environment in memory.
 ///
-/// Golden files describe theirs in comments: `#% env NAME=value`, `#% unprivileged`, and `#% file PATH` with the file's lines behind it,
-/// each after `#| `.
+/// Golden files describe theirs in comments: `#% env NAME=value`, `#% unprivileged`, and `#% file PATH` with the
+/// file's lines behind it, each after `#| `.
 #[derive(Debug, Default, Clone)]
 pub(super) struct MemorySources {
     pub(super) files: BTreeMap<String, String>,
     pub(super) directories: BTreeSet<String>,
     pub(super) env: BTreeMap<String, String>,
-    /// Not root.
+    /// The process is not root.
     pub(super) unprivileged: bool,
 }
 
 pub(super) const ROOT: &str = "keepwarm.toml";
 
 impl MemorySources {
-    /// The world of a golden file, which itself is `keepwarm.toml`.
+    /// The sources of a golden file, which itself is `keepwarm.toml`.
     pub(super) fn of(text: &str) -> MemorySources {
         let mut world = MemorySources::default();
         world.files.insert(ROOT.to_owned(), text.to_owned());
@@ -66,7 +66,7 @@ impl MemorySources {
         world
     }
 
-    /// As [`MemorySources::of`], of a text whose comments may be broken too.
+    /// As [`MemorySources::of`], for a text whose comments may be damaged too.
     pub(super) fn of_mutated(text: &str) -> MemorySources {
         let mut world = MemorySources::of("");
         world.files.insert(ROOT.to_owned(), text.to_owned());
@@ -83,7 +83,7 @@ impl Sources for MemorySources {
     fn glob(&self, pattern: &str) -> io::Result<Vec<String>> {
         let (start, end) = pattern.split_once('*').unwrap_or((pattern, ""));
         let fits = |path: &&String| path.starts_with(start) && path.ends_with(end);
-        // The other way round, for the crate to sort.
+        // In reverse order, because the crate must sort them.
         Ok(self.files.keys().filter(fits).rev().cloned().collect())
     }
 

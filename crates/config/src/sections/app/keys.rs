@@ -1,4 +1,4 @@
-//! The keys of `[app.NAME]`, one by one.
+//! The keys of `[app.NAME]`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::shape::{
 };
 
 const MILLISECOND: Duration = Duration::from_millis(1);
-/// An interpreter alone holds more than the least; the most is more than machines have.
+/// The minimum is less than an interpreter alone uses, the maximum more than a machine has.
 const MEMORY: Size = Size(1 << 20..=1 << 44);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 

@@ -1,4 +1,4 @@
-//! How an endpoint is found and chosen.
+//! Load balancing and DNS.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::model::{Balance, Dns, HashKey};
 use crate::raw::{Directive, Table};
 use crate::shape::{HASH_KEY, RESOLVERS, SRV_NAME, TableShape, Time, ValueOrTable, Words};
 
-/// `balance`: a word, or a table of word and key.
+/// `balance`: a policy, or a table of a policy and a key.
 pub(super) const BALANCE: ValueOrTable<Words<BalancePolicy>, BalanceDraft> = ValueOrTable {
     plain: POLICIES,
     from_plain: |policy, directive, cx| {
@@ -18,7 +18,7 @@ pub(super) const BALANCE: ValueOrTable<Words<BalancePolicy>, BalanceDraft> = Val
     table: TableShape { section: &BALANCE_TABLE, check },
 };
 
-/// As it was read.
+/// `balance` before its check.
 #[derive(Default)]
 pub(super) struct BalanceDraft {
     policy: Option<BalancePolicy>,
@@ -41,7 +41,7 @@ const POLICIES: Words<BalancePolicy> = Words(&[
 ]);
 
 impl BalanceDraft {
-    /// After the check: a hash has its key.
+    /// The checked value: a policy that hashes has its key.
     pub(super) fn finish(self) -> Balance {
         match (self.policy, self.hash) {
             (Some(BalancePolicy::RoundRobin), _) => Balance::RoundRobin,
@@ -55,7 +55,7 @@ impl BalanceDraft {
 fn check(draft: &BalanceDraft, table: &Table, directive: &Directive, cx: &mut Checker<'_>) -> bool {
     let name = cx.name();
     let Some(policy) = draft.policy else {
-        // One that could not be read has been complained of.
+        // An invalid policy was reported already.
         if table.entry("by").is_none() {
             cx.missing(directive.span, "by = \"maglev\"").report(cx);
         }

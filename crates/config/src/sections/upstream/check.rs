@@ -1,4 +1,4 @@
-//! What the keys of an upstream must be to one another.
+//! Checks of an upstream that involve several keys.
 
 use super::{EndpointDraft, UpstreamDraft};
 use crate::checker::Checker;
@@ -6,11 +6,11 @@ use crate::model::{Bind, EndpointAddress, UpstreamEndpoint};
 use crate::raw::Table;
 use crate::shape::Origin;
 
-/// Keys that say something of TLS.
+/// The keys of TLS.
 const TLS_KEYS: [&str; 6] = ["ca", "ca_system", "cert", "key", "min_tls", "server_name"];
 
 impl UpstreamDraft {
-    /// EndpointList from `url` or `endpoints`, one of which there has to be.
+    /// Resolves the endpoints from `url` or `endpoints`, one of which is required.
     pub(super) fn resolve_endpoints(&mut self, table: &Table, cx: &mut Checker<'_>) {
         let name = cx.name();
         match (table.entry("url"), table.entry("endpoints")) {
@@ -138,14 +138,12 @@ impl UpstreamDraft {
             }
             _ => return,
         };
-        cx
-            .problem(span, format!("`{}` has {what}", cx.name()))
+        let expected = "`dns.srv` with a `url` that has a host: SRV records provide hosts, ports, weights and priorities";
+        cx.problem(span, format!("`{}` has {what}", cx.name()))
             .key("upstream.NAME.dns.srv")
             .related(cx.source_map.location(other), "here")
-            .expected(
-                "`dns.srv` with a `url` that has a host: SRV records provide hosts, ports, weights and priorities",
-            )
-.report(cx);
+            .expected(expected)
+            .report(cx);
     }
 
     pub(super) fn reject_tls_keys(&self, table: &Table, cx: &mut Checker<'_>) {
@@ -182,7 +180,7 @@ impl UpstreamDraft {
         }
     }
 
-    /// A door lets everybody who reaches it act as the app.
+    /// Any client that reaches a door can call the upstream as the app does.
     pub(super) fn check_public(&self, cx: &mut Checker<'_>) {
         if self.upstream.public {
             return;
@@ -193,16 +191,22 @@ impl UpstreamDraft {
                 Bind::Host { port, .. } => *port,
                 Bind::Unix(_) => continue,
             };
-            cx
-                .problem(*span, format!("`{bind}` can be reached from other machines, and anyone who reaches a door can call `{}` as the app does", cx.name()))
+            let message = format!(
+                "`{bind}` can be reached from other machines, and anyone who reaches a door can call `{}` as the app does",
+                cx.name()
+            );
+            let help = format!(
+                "write bind = \"127.0.0.1:{port}\"; or public = true, if anyone who can reach it may use it"
+            );
+            cx.problem(*span, message)
                 .key("upstream.NAME.bind")
                 .expected("an address of this machine (127.0.0.1, [::1], localhost, unix:), or public = true")
-                .help(format!("write bind = \"127.0.0.1:{port}\"; or public = true, if anyone who can reach it may use it"))
-.report(cx);
+                .help(help)
+                .report(cx);
         }
     }
 
-    /// A call that comes back to its door goes round until a limit stops it.
+    /// A call that comes back to its own door loops until a limit stops it.
     pub(super) fn check_loop(&self, cx: &mut Checker<'_>) {
         let is_own = |origin: &Origin| self.bind.iter().find(|(bind, _)| is_door(&origin.address, bind));
         let of_url = self.url.iter().map(|(origin, span)| (origin, *span));
@@ -218,19 +222,19 @@ impl UpstreamDraft {
         }
     }
 
-    /// Its name is part of a variable's.
+    /// The name of an upstream is part of the name of its variable.
     pub(super) fn check_name(&self, cx: &mut Checker<'_>) {
         let name = self.upstream.name.as_str();
         if name.starts_with('_') || name.ends_with('_') {
-            cx
-                .problem(self.span, format!("`{name}` is not a valid name for an upstream: with `_` at the start or end, variables would be ambiguous"))
-                .key("upstream")
-                .help(format!("write [upstream.{}]", name.trim_matches('_')))
-.report(cx);
+            let message = format!(
+                "`{name}` is not a valid name for an upstream: with `_` at the start or end, variables would be ambiguous"
+            );
+            let help = format!("write [upstream.{}]", name.trim_matches('_'));
+            cx.problem(self.span, message).key("upstream").help(help).report(cx);
         }
     }
 
-    /// Numbers that contradict one another, where both are written.
+    /// Numbers that contradict each other.
     pub(super) fn check_numbers(&self, table: &Table, cx: &mut Checker<'_>) {
         let name = cx.name();
         let pool = &self.upstream.pool;
@@ -252,7 +256,7 @@ impl UpstreamDraft {
     }
 }
 
-/// Whether a connection to `address` arrives at `bind`, as far as that can be known without looking names up.
+/// Whether a connection to `address` arrives at `bind`, as far as that is known without looking up names.
 fn is_door(address: &EndpointAddress, bind: &Bind) -> bool {
     match (address, bind) {
         (EndpointAddress::Ip(address), Bind::Tcp(bind)) => {

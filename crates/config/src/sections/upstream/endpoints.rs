@@ -6,10 +6,10 @@ use crate::key::{DefaultValue, Field, Key, Section, Set, Shape};
 use crate::raw::{Directive, Span, Value};
 use crate::shape::{Count, Origin, OriginUrl, is_table_like};
 
-/// `endpoints`: URLs, or tables of URL, weight and priority.
+/// `endpoints`: URLs, or tables of a URL, a weight and a priority.
 pub(super) struct EndpointList;
 
-/// Far more than anybody lists by hand.
+/// The maximum number of endpoints. Arbitrary: far more than a list written by hand.
 const MOST: usize = 4096;
 
 static ENDPOINT: Section<EndpointDraft> = Section {
@@ -96,7 +96,7 @@ fn one(item: &Directive, cx: &mut Checker<'_>) -> Option<EndpointDraft> {
     Some(endpoint)
 }
 
-/// A string is the `url` of a table with nothing else.
+/// A string is the `url` of an endpoint with defaults.
 fn url_alone(item: &Directive, cx: &mut Checker<'_>) -> Option<Origin> {
     let key = ENDPOINT.key("url")?;
     cx.enter(key.name, key.name, key.value.describe(), key.right);

@@ -17,13 +17,13 @@ pub(super) const HEALTH: ValueOrTable<ProbeShape, HealthDraft> = ValueOrTable {
 
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// As it was read.
+/// `health` before its check.
 pub(super) struct HealthDraft {
-    /// `None`: only whether a connection can be made.
+    /// `None`: the check only makes a connection.
     path: Option<String>,
     statuses: Vec<StatusRange>,
     interval: Duration,
-    /// `None`: [`TIMEOUT`], or as long as the interval where that is shorter.
+    /// `None`: [`TIMEOUT`], or `interval` if that is shorter.
     timeout: Option<Duration>,
     rise: u32,
     fall: u32,
@@ -43,7 +43,7 @@ impl Default for HealthDraft {
 }
 
 impl HealthDraft {
-    /// After the check: it has a path, or asks for a connection only.
+    /// The checked value.
     pub(super) fn finish(self) -> HealthCheck {
         let statuses = self.statuses;
         let probe = self.path.map_or(HealthProbe::Tcp, |path| HealthProbe::Http { path, statuses });
@@ -55,7 +55,7 @@ impl HealthDraft {
 fn check(draft: &HealthDraft, table: &Table, directive: &Directive, cx: &mut Checker<'_>) -> bool {
     let name = cx.name();
     let at = |key: &str| table.entry(key).map(|entry| entry.key_span);
-    // One that could not be read has been complained of.
+    // An invalid value was reported already.
     let tcp = table.entry("tcp").filter(|entry| !matches!(entry.value.value, Value::Boolean(false)));
     let fault: (Span, String, &str, &str) = match (at("path"), tcp.map(|entry| entry.key_span), at("status"))
     {
@@ -90,7 +90,7 @@ fn check(draft: &HealthDraft, table: &Table, directive: &Directive, cx: &mut Che
     false
 }
 
-/// `"/healthz"` as that path, `"tcp"` as none.
+/// `"/healthz"` is a path, `"tcp"` is `None`.
 pub(super) struct ProbeShape;
 
 impl Describe for ProbeShape {

@@ -1,4 +1,4 @@
-//! The keys of `[upstream.NAME]`, one by one.
+//! The keys of `[upstream.NAME]`.
 
 use std::time::Duration;
 

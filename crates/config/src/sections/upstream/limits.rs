@@ -1,4 +1,4 @@
-//! What an upstream may cost: connections, times, calls under way.
+//! Limits for connections, times and concurrent calls.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is done about failures: tries, breakers, outliers.
+//! Retries, hedging, circuit breaker and outlier detection.
 
 use std::time::Duration;
 
@@ -24,10 +24,10 @@ pub(super) const RETRY_ON: WordList<RetryCause> = WordList(Words(&[
     ("504", RetryCause::Status(504)),
 ]));
 
-/// `retry_budget`: per cent, or a table.
+/// `retry_budget`: a percentage, or a table.
 pub(super) const RETRY_BUDGET: ValueOrTable<Percent, RetryBudget> = ValueOrTable {
     plain: SHARE,
-    // None is none, not ten a second.
+    // `"0%"` alone allows no retries, not ten per second.
     from_plain: |percent, _, _| match percent {
         0 => Some(RetryBudget { percent, per_second: 0 }),
         _ => Some(RetryBudget { percent, ..RetryBudget::default() }),
@@ -61,7 +61,7 @@ static BUDGET: Section<RetryBudget> = Section {
     ],
 };
 
-/// `hedge`: when, or a table.
+/// `hedge`: a delay, or a table.
 pub(super) const HEDGE: ValueOrTable<HedgeDelayShape, Hedge> = ValueOrTable {
     plain: HEDGE_DELAY,
     from_plain: |after, _, _| Some(Hedge { after, ..Hedge::default() }),
@@ -125,7 +125,7 @@ fn check_outlier(
     is_in_order(order, table, directive, cx)
 }
 
-/// The first time is not above the last.
+/// Whether the first time is not above the last.
 fn is_in_order(
     [(first, low), (last, high)]: [(&str, Duration); 2],
     table: &Table,
