@@ -88,7 +88,7 @@ pub(crate) fn proxy_rules(proxy: &config::ForwardProxy, own: Arc<ArcSwap<Vec<Soc
         host: match &target.host {
             config::ProxyHost::Any => AllowHost::Any,
             config::ProxyHost::Name(config::HostPattern::Exact(host)) => AllowHost::Exact(host.clone()),
-            config::ProxyHost::Name(config::HostPattern::Below(suffix)) => AllowHost::Below(suffix.clone()),
+            config::ProxyHost::Name(config::HostPattern::Suffix(suffix)) => AllowHost::Below(suffix.clone()),
             config::ProxyHost::Block(block) => AllowHost::Block(block.address, block.prefix),
         },
         port: target.port,
@@ -173,7 +173,7 @@ fn breaker(breaker: &config::Breaker) -> BreakerSettings {
     }
 }
 
-fn health(health: &config::Health) -> HealthSettings {
+fn health(health: &config::HealthCheck) -> HealthSettings {
     HealthSettings {
         probe: match &health.probe {
             config::HealthProbe::Tcp => Probe::Connect,
@@ -187,7 +187,7 @@ fn health(health: &config::Health) -> HealthSettings {
     }
 }
 
-fn outlier(outlier: &config::Outlier, has_breaker: bool) -> OutlierSettings {
+fn outlier(outlier: &config::OutlierDetection, has_breaker: bool) -> OutlierSettings {
     OutlierSettings {
         consecutive: outlier.failures.unwrap_or(0),
         // Without a breaker nobody else would leave it alone meanwhile.
@@ -206,8 +206,8 @@ fn outlier(outlier: &config::Outlier, has_breaker: bool) -> OutlierSettings {
 fn hedge(hedge: &config::Hedge) -> HedgeSettings {
     HedgeSettings {
         after: match hedge.after {
-            config::HedgeAfter::Delay(delay) => HedgeDelay::Fixed(delay),
-            config::HedgeAfter::Permille(permille) => HedgeDelay::Quantile(permille),
+            config::HedgeDelay::Fixed(delay) => HedgeDelay::Fixed(delay),
+            config::HedgeDelay::Permille(permille) => HedgeDelay::Quantile(permille),
         },
         percent: hedge.budget_percent,
         ..HedgeSettings::default()
