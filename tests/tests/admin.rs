@@ -42,7 +42,7 @@ fn json(server: &Server, path: &str) -> (u16, serde_json::Value) {
 }
 
 #[test]
-fn health_of_a_server_that_is_well() {
+fn the_health_of_a_healthy_server() {
     for path in ["/livez", "/readyz"] {
         let response = admin::get(local(), path, "");
         assert_eq!((response.status, response.text().as_str()), (200, "ok\n"), "{path}");
@@ -60,7 +60,7 @@ fn health_of_a_server_that_is_well() {
 }
 
 #[test]
-fn the_index_names_what_there_is_and_all_else_is_404() {
+fn the_index_lists_the_pages_and_the_rest_is_404() {
     let index = admin::get(local(), "/", "").text();
     for path in ["/livez", "/readyz", "/metrics", "/status", "/reload"] {
         assert!(index.contains(path), "{index}");

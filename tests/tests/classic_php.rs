@@ -284,11 +284,11 @@ fn ends(server: &Server) {
     // A process that dies: that request is lost, and no other.
     let died = ask(server, "POST", "/?do=die", "", "x");
     assert_eq!(died.status, 502);
-    wait_until("the site answers", LONG, || server.ask(get("/?do=pong")).text() == "pong");
+    wait_until("the site responds", LONG, || server.ask(get("/?do=pong")).text() == "pong");
     let mut client = server.client();
     client.send(get("/?do=die-late"));
     is_not_whole(&mut client);
-    wait_until("the site answers", LONG, || server.ask(get("/?do=pong")).text() == "pong");
+    wait_until("the site responds", LONG, || server.ask(get("/?do=pong")).text() == "pong");
     server.wait_for_log("broke off in the middle of its response", LONG);
 }
 
@@ -368,7 +368,7 @@ fn reload(server: &Server) {
             .collect();
         let more = |count: usize| {
             let goal = sent.load(Ordering::Relaxed) + count;
-            wait_until("requests are answered", LONG, || sent.load(Ordering::Relaxed) >= goal);
+            wait_until("requests get responses", LONG, || sent.load(Ordering::Relaxed) >= goal);
         };
         more(30);
         let config = fs::read_to_string(server.folder().join("keepwarm.toml")).expect("a configuration");
@@ -411,13 +411,13 @@ fn slow_reader(server: &Server) {
 }
 
 #[test]
-fn a_script_that_takes_too_long_is_ended_and_the_site_goes_on() {
+fn a_script_that_times_out_is_stopped_and_the_site_keeps_running() {
     for interpreter in ["php-cgi".to_owned(), php_fpm()] {
         let config = config(&interpreter, 1).replace("workers = 1", "workers = 1\nrequest_timeout = \"1s\"");
         let server = start_config(&config);
         let response = server.client().patient(LONG).ask(get("/?do=sleep&ms=60000"));
         assert_eq!(response.status, 504, "{interpreter}");
-        wait_until("the site answers", LONG, || {
+        wait_until("the site responds", LONG, || {
             server.client().patient(LONG).ask(get("/?do=pong")).status == 200
         });
     }
@@ -425,7 +425,7 @@ fn a_script_that_takes_too_long_is_ended_and_the_site_goes_on() {
 
 /// Their socket is where they may make one, and nobody else may enter.
 #[test]
-fn scripts_run_as_whom_the_app_says() {
+fn scripts_run_as_the_configured_user() {
     // Only root can start processes of others.
     let user = if rustix::process::geteuid().is_root() { "nobody" } else { return };
     for interpreter in ["php-cgi".to_owned(), php_fpm()] {
@@ -438,7 +438,7 @@ fn scripts_run_as_whom_the_app_says() {
 
 /// A server that lies: each lie is a 502 or a cut, and never part of another's answer.
 #[test]
-fn what_breaks_the_rules_of_fastcgi_is_a_502_and_the_site_stays_up() {
+fn fastcgi_violations_are_502_and_the_site_stays_up() {
     let interpreter = keepwarm_tests::apps().join("garbage_fastcgi.py");
     let server = start(interpreter.to_str().expect("UTF-8"), 1);
     let asked = |response: &str| {
@@ -473,7 +473,7 @@ fn what_breaks_the_rules_of_fastcgi_is_a_502_and_the_site_stays_up() {
 }
 
 #[test]
-fn a_head_of_a_script_with_an_old_syntax_is_mended() {
+fn a_head_of_a_script_with_obsolete_syntax_is_normalized() {
     let interpreter = keepwarm_tests::apps().join("garbage_fastcgi.py");
     let server = start(interpreter.to_str().expect("UTF-8"), 1);
     for _ in 0..2 {

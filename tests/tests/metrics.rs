@@ -202,7 +202,7 @@ fn requests_are_counted_by_app_route_and_class() {
 }
 
 #[test]
-fn times_are_told_apart() {
+fn phases_are_measured_separately() {
     let server = start();
     let name = |part: &str| format!("keepwarm_request_{part}_seconds_sum{{app=\"app\"}}");
     let app = r#"keepwarm_request_app_seconds_sum{app="app",route="/*"}"#;
@@ -264,7 +264,7 @@ fn workers_are_counted_by_state_and_by_why_they_went() {
 }
 
 #[test]
-fn what_waits_is_the_queue() {
+fn the_queue_gauge_counts_waiting_requests() {
     let server = start();
     let mut clients: Vec<_> = (0..3).map(|_| server.client()).collect();
     clients[0].send(get("/sleep?ms=20000"));

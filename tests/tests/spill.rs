@@ -44,7 +44,7 @@ fn on_a_small_disk(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_full_disk_costs_what_was_to_be_kept_on_it_and_nothing_else() {
+fn a_full_disk_fails_spooled_bodies_only() {
     let config = WSGI.replace("workers = 1", "workers = 4");
     let server = Server::start_as(&format!("{config}{ADMIN}"), on_a_small_disk).warm("/pong");
     let mut readers: Vec<Client> = (0..4).map(|_| slow_reader(&server)).collect();
@@ -73,7 +73,7 @@ fn with_small_files(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_limit_on_the_size_of_files_costs_what_is_larger_and_nothing_else() {
+fn a_file_size_limit_fails_larger_bodies_only() {
     let server = Server::start_as(WSGI, with_small_files).warm("/pong");
     let mut reader = slow_reader(&server);
     server.wait_for_log(CUT, LONG);

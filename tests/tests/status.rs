@@ -79,7 +79,7 @@ fn the_table_shows_apps_workers_and_listeners_without_colours() {
 
 /// The shape of docs/operate/status.md: every member it names is there.
 #[test]
-fn the_json_has_what_the_page_says() {
+fn the_json_matches_the_documentation() {
     let upstream = "[upstream.nobody]\nurl = \"http://127.0.0.1:1\"\nbind = \"unix:@DIR@/nobody.sock\"\n";
     let server = Server::start(&config(1, upstream)).warm("/pong");
     let mut client = server.client();
@@ -106,7 +106,7 @@ fn the_json_has_what_the_page_says() {
 }
 
 #[test]
-fn what_a_worker_is_doing_is_shown_with_its_route_and_age() {
+fn the_current_requests_of_a_worker_are_shown_with_route_and_age() {
     let server = start(1);
     let mut client = server.client();
     client.send(get("/sleep?ms=25000"));
@@ -120,7 +120,7 @@ fn what_a_worker_is_doing_is_shown_with_its_route_and_age() {
 }
 
 #[test]
-fn a_death_is_counted_and_the_last_one_told() {
+fn a_death_is_counted_and_the_last_one_shown() {
     let server = start(1);
     process::signal(server.workers()[0], Signal::KILL);
     let status = wait_for(&server, "the death is counted and the next worker ready", |status| {
@@ -181,7 +181,7 @@ impl Drop for Ended {
 }
 
 #[test]
-fn watching_into_a_pipe_goes_on_until_keepwarm_ends() {
+fn watching_into_a_pipe_continues_until_keepwarm_exits() {
     let server = start(1);
     let watch = Command::new(keepwarm())
         .args(["status", "--watch", "--json"])
@@ -266,7 +266,7 @@ fn a_stack_shows_where_a_worker_stands() {
 }
 
 #[test]
-fn a_worker_that_does_not_exist_is_told_with_those_that_do() {
+fn an_unknown_worker_is_an_error_that_lists_the_known_ones() {
     let server = start(1);
     for worker in ["app/7", "1", "nothing", "app/"] {
         let output = run(server.folder(), &["stack", worker]);
@@ -278,7 +278,7 @@ fn a_worker_that_does_not_exist_is_told_with_those_that_do() {
 
 /// SIGQUIT ends a process that does not know it: a question must not be deadly.
 #[test]
-fn a_worker_that_would_die_of_it_is_not_asked() {
+fn a_worker_without_a_stack_handler_gets_no_signal() {
     let server = Server::start(
         "[listen.main]\nbind = \"127.0.0.1:0\"\n[app.liar]\ncommand = [\"@PYTHON@\", \"@APPS@/liar.py\", \"1\"]\n\
          kind = \"wsgi\"\nworkers = 1\n",

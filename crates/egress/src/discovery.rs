@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use keepwarm_net::Endpoint;
 use keepwarm_policy::Jitter;
-use keepwarm_policy::backoff::{self, Backoff};
+use keepwarm_policy::backoff::{Backoff, BackoffSettings};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -184,10 +184,10 @@ struct SourceWatcher {
 impl SourceWatcher {
     fn new(discovery: &Discovery, number: usize, sender: mpsc::Sender<(usize, Vec<RankedEndpoint>)>) -> Self {
         let source = discovery.sources.get(number).cloned();
-        let settings = backoff::Settings {
+        let settings = BackoffSettings {
             base: FIRST_PAUSE,
             cap: LAST_PAUSE.min(discovery.dns.max_ttl),
-            ..backoff::Settings::default()
+            ..BackoffSettings::default()
         };
         Self {
             upstream: Arc::clone(&discovery.upstream),

@@ -50,7 +50,7 @@ pub(crate) enum UserChoice {
 
 /// Whom the workers of an app run as, which are started so.
 pub(crate) fn choose(app: &App, start: &StartCommand) -> UserChoice {
-    let process = users::process();
+    let process = users::credentials();
     if app.run_as.is_some() || process.uid != 0 {
         return UserChoice::Given;
     }

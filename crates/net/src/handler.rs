@@ -10,7 +10,7 @@ use std::time::Duration;
 use keepwarm_http1::{RequestHead, Version, cgi_safe_name};
 use keepwarm_telemetry::counters;
 use keepwarm_telemetry::meters::RouteMeter;
-use keepwarm_telemetry::stalls::Stalls;
+use keepwarm_telemetry::stalls::StallSet;
 use tokio::time::Instant;
 
 use crate::{Exchange, Refusal};
@@ -76,8 +76,8 @@ pub struct Request {
     pub meter: Option<&'static RouteMeter>,
     /// `100 Continue` was sent.
     pub continued: bool,
-    /// Stalls that were removed on the way.
-    pub stalls: Stalls,
+    /// StallSet that were removed on the way.
+    pub stalls: StallSet,
     /// Set by an app's handler: where the time went.
     pub times: Option<Times>,
     /// Set when it was carried to an upstream: what became of that.
@@ -186,7 +186,7 @@ impl Request {
             route: None,
             meter: None,
             continued: false,
-            stalls: Stalls::default(),
+            stalls: StallSet::default(),
             times: None,
             call: None,
             reason: None,
@@ -211,7 +211,7 @@ impl Request {
         self.route = None;
         self.meter = None;
         self.continued = false;
-        self.stalls = Stalls::default();
+        self.stalls = StallSet::default();
         self.times = None;
         self.call = None;
         self.reason = None;

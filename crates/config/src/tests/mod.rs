@@ -1,4 +1,4 @@
-//! Golden files, the promises of the definitions, and arbitrary text.
+//! Golden files, tests of the definitions, and arbitrary text.
 #![expect(clippy::disallowed_methods, reason = "tests read and write the golden files")]
 
 mod arbitrary;
@@ -6,4 +6,4 @@ mod environment;
 mod fresh;
 mod golden;
 mod keys;
-mod world;
+mod memory_sources;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use keepwarm_net::{AcquireError, Call, Endpoint, FailedAttempt, Gone, poll_pump};
 use keepwarm_policy::breaker::Outcome;
-use keepwarm_policy::retry::{Cause, Decision, Failure};
+use keepwarm_policy::retry::{Decision, Failure, FailureCause};
 use keepwarm_policy::stable_hash;
 use tokio::time::Instant;
 
@@ -216,7 +216,7 @@ impl<'a> Forward<'a, '_> {
                 let failure = AttemptFailure::lost(&error, idle, sent);
                 // That it gives up connections that lie idle says nothing about how it does.
                 (
-                    if failure.cause == Cause::LostIdle {
+                    if failure.cause == FailureCause::LostIdle {
                         AttemptSignals::NONE
                     } else {
                         AttemptSignals::FAILED
@@ -244,11 +244,11 @@ impl<'a> Forward<'a, '_> {
             cause: failure.name,
             sentence: failure.sentence.clone(),
         });
-        if failure.cause == Cause::LostIdle {
+        if failure.cause == FailureCause::LostIdle {
             self.upstream.calls().count_lost(&entry.endpoint, !matches!(decision, Decision::GiveUp(_)));
         }
         match decision {
-            Decision::AnewConnection => {
+            Decision::NewConnection => {
                 (self.anew, self.lost_before) = (true, true);
                 AttemptResult::Again
             }
@@ -292,7 +292,7 @@ impl<'a> Forward<'a, '_> {
             return false;
         }
         let decision = self.decide(&AttemptFailure::status(status, true));
-        let again = matches!(decision, Decision::Retry(_) | Decision::AnewConnection);
+        let again = matches!(decision, Decision::Retry(_) | Decision::NewConnection);
         self.decided = again.then_some(decision);
         again
     }

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use keepwarm_net::{AcquireError, ClientError, ErrorMessage, ErrorResponse};
-use keepwarm_policy::retry::Cause;
+use keepwarm_policy::retry::FailureCause;
 use keepwarm_policy::timeout::Phase;
 
 // Each sentence continues "Upstream NAME".
@@ -72,7 +72,7 @@ keepwarm_net::error_responses! {
 /// Why an attempt failed: the cause for the retry policy, and a sentence for people.
 #[derive(Debug)]
 pub(super) struct AttemptFailure {
-    pub(super) cause: Cause,
+    pub(super) cause: FailureCause,
     /// The response, where no other attempt follows.
     pub(super) response: &'static ErrorResponse,
     /// A stable name, for counters and logs.
@@ -88,7 +88,7 @@ pub(super) struct AttemptFailure {
 }
 
 impl AttemptFailure {
-    fn of(cause: Cause, response: &'static ErrorResponse, details: &[&dyn Display]) -> Self {
+    fn of(cause: FailureCause, response: &'static ErrorResponse, details: &[&dyn Display]) -> Self {
         let sentence = response.about(details).sentence().to_owned();
         Self {
             cause,
@@ -108,32 +108,32 @@ impl AttemptFailure {
 
     /// Whether it says something of the upstream.
     pub(super) fn is_upstreams(&self) -> bool {
-        !(self.is_final && self.cause == Cause::Connect)
+        !(self.is_final && self.cause == FailureCause::Connect)
     }
 
     pub(super) fn not_connected(error: &AcquireError, limit: Duration) -> Self {
         let limit = seconds(limit);
         match error {
-            AcquireError::QueueFull => Self { is_final: true, ..Self::of(Cause::Connect, &QUEUE_FULL, &[]) },
+            AcquireError::QueueFull => Self { is_final: true, ..Self::of(FailureCause::Connect, &QUEUE_FULL, &[]) },
             AcquireError::NoneFree(waited) => Self::no_connection(*waited),
             AcquireError::Connect(_) if error.is_local() => {
-                Self { is_final: true, ..Self::of(Cause::Connect, &NO_DESCRIPTOR, &[error]) }
+                Self { is_final: true, ..Self::of(FailureCause::Connect, &NO_DESCRIPTOR, &[error]) }
             }
             AcquireError::Connect(_) if error.is_refused() => {
-                Self::of(Cause::Connect, &CONNECT_REFUSED, &[error])
+                Self::of(FailureCause::Connect, &CONNECT_REFUSED, &[error])
             }
-            AcquireError::Connect(_) => Self::of(Cause::Connect, &CONNECT_FAILED, &[error]),
-            AcquireError::Timeout => Self::of(Cause::ConnectTimeout, &CONNECT_TIMEOUT, &[&limit]),
-            AcquireError::HandshakeTimeout => Self::of(Cause::ConnectTimeout, &TLS_TIMEOUT, &[&limit]),
+            AcquireError::Connect(_) => Self::of(FailureCause::Connect, &CONNECT_FAILED, &[error]),
+            AcquireError::Timeout => Self::of(FailureCause::ConnectTimeout, &CONNECT_TIMEOUT, &[&limit]),
+            AcquireError::HandshakeTimeout => Self::of(FailureCause::ConnectTimeout, &TLS_TIMEOUT, &[&limit]),
             AcquireError::Tls(failure) => {
-                Self { name: error.name(), ..Self::of(Cause::Connect, &TLS_FAILED, &[failure]) }
+                Self { name: error.name(), ..Self::of(FailureCause::Connect, &TLS_FAILED, &[failure]) }
             }
-            AcquireError::NotHttp2 => Self::of(Cause::Connect, &NOT_HTTP2, &[]),
+            AcquireError::NotHttp2 => Self::of(FailureCause::Connect, &NOT_HTTP2, &[]),
         }
     }
 
     pub(super) fn no_connection(waited: Duration) -> Self {
-        Self { is_final: true, ..Self::of(Cause::Connect, &NO_CONNECTION_FREE, &[&seconds(waited)]) }
+        Self { is_final: true, ..Self::of(FailureCause::Connect, &NO_CONNECTION_FREE, &[&seconds(waited)]) }
     }
 
     pub(super) fn whole(limit: Option<Duration>) -> Self {
@@ -153,12 +153,12 @@ impl AttemptFailure {
             sent,
             response_started,
             is_final,
-            ..Self::of(Cause::FirstByteTimeout, response, &[&seconds(limit)])
+            ..Self::of(FailureCause::FirstByteTimeout, response, &[&seconds(limit)])
         }
     }
 
     pub(super) fn status(status: u16, sent: bool) -> Self {
-        let cause = Cause::Status(status);
+        let cause = FailureCause::Status(status);
         Self { sent, name: cause.name(), ..Self::of(cause, &STATUS, &[&status]) }
     }
 
@@ -167,24 +167,24 @@ impl AttemptFailure {
         match (error, idle) {
             (ClientError::NoResponse(_), Some(Duration::ZERO)) => {
                 // Of HTTP/2, which other calls were using.
-                Self { sent, ..Self::of(Cause::LostIdle, &CLOSED_IN_USE, &[]) }
+                Self { sent, ..Self::of(FailureCause::LostIdle, &CLOSED_IN_USE, &[]) }
             }
             (ClientError::NoResponse(_), Some(idle)) => {
-                Self { sent, ..Self::of(Cause::LostIdle, &CLOSED_IDLE, &[&seconds(idle)]) }
+                Self { sent, ..Self::of(FailureCause::LostIdle, &CLOSED_IDLE, &[&seconds(idle)]) }
             }
             (ClientError::NoResponse(lost), None) => {
                 let how = lost.as_ref().map_or_else(String::new, |error| format!(" ({error})"));
-                Self { sent, ..Self::of(Cause::Reset, &CLOSED_WITHOUT_RESPONSE, &[&how]) }
+                Self { sent, ..Self::of(FailureCause::Reset, &CLOSED_WITHOUT_RESPONSE, &[&how]) }
             }
             (ClientError::NotProcessed(fault), _) => Self {
                 name: fault.name,
-                ..Self::of(Cause::RefusedStream, &NOT_PROCESSED, &[&fault.sentence])
+                ..Self::of(FailureCause::RefusedStream, &NOT_PROCESSED, &[&fault.sentence])
             },
             (ClientError::Fault(fault), _) => Self {
                 sent,
                 response_started: true,
                 name: fault.name,
-                ..Self::of(Cause::BadResponse, &BAD_RESPONSE, &[&fault.sentence])
+                ..Self::of(FailureCause::BadResponse, &BAD_RESPONSE, &[&fault.sentence])
             },
         }
     }

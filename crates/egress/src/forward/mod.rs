@@ -36,7 +36,7 @@ use std::time::Duration;
 use keepwarm_net::{
     BodyError, CallRecord, CallTimes, Exchange, Gone, Need, Wait, max_forwards, respond_as_final_recipient,
 };
-use keepwarm_policy::balance::Tried;
+use keepwarm_policy::balance::FailedMembers;
 use keepwarm_policy::retry::Decision;
 use tokio::time::Instant;
 
@@ -96,9 +96,9 @@ struct Forward<'a, 'c> {
     /// The next attempt is on a new connection: one that was kept has failed.
     anew: bool,
     /// Where it has failed, in `endpoints`.
-    tried: Tried,
+    tried: FailedMembers,
     /// Where it was not answered at all.
-    silent: Tried,
+    silent: FailedMembers,
     /// It was tried again, and that was counted.
     retries: u32,
     /// Whether a status is followed by another attempt: known before the attempt has ended.
@@ -125,8 +125,8 @@ impl<'a, 'c> Forward<'a, 'c> {
             headed: None,
             ended: None,
             anew: false,
-            tried: Tried::default(),
-            silent: Tried::default(),
+            tried: FailedMembers::default(),
+            silent: FailedMembers::default(),
             retries: 0,
             decided: None,
             lost_before: false,

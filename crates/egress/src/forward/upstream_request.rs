@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use keepwarm_http1::{BadField, Mended};
+use keepwarm_http1::{BadField, Normalizations};
 use keepwarm_net::{
     Backend, BodyError, Call, ClientEnd, ClientError, Exchange, Gone, HeldBody, Part, ResponseBuffer,
     ServerPart, ServerSide, TunnelEnd, Wait, offered_protocols, pass_informational,
@@ -204,7 +204,7 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
         if call.head_came_in_pieces() {
             forward.exchange.request_mut().stalls.insert(Stall::HeadInPieces);
         }
-        tell_mended(forward.upstream.name(), &self.attempt, call.head().mended);
+        report_normalized(forward.upstream.name(), &self.attempt, call.head().normalized);
         let begun = match status {
             101 => self.side.switch(forward.exchange, call.head(), forward.options.names_us()),
             _ => pass_head(forward, call, &self.authority),
@@ -347,17 +347,17 @@ fn pass_head(forward: &mut Forward<'_, '_>, call: &Call, authority: &str) -> Res
     forward.exchange.pass_head(head.status.as_u16(), fields).map(drop)
 }
 
-/// Faults of syntax that were mended: counted, and told once per endpoint.
-fn tell_mended(upstream: &str, attempt: &EndpointAttempt, mended: Mended) {
-    if !mended.any() {
+/// Counts normalized faults of syntax, and logs them once per endpoint.
+fn report_normalized(upstream: &str, attempt: &EndpointAttempt, normalized: Normalizations) {
+    if !normalized.any() {
         return;
     }
-    let found: Vec<_> = mended.names().collect();
+    let found: Vec<_> = normalized.names().collect();
     for fault in &found {
-        counters::MENDED.count(upstream, fault);
+        counters::NORMALIZED.count(upstream, fault);
     }
     if attempt.state().tells_mended() {
-        tracing::warn!(upstream, endpoint = %attempt.state().name(), mended = found.join(", "),
+        tracing::warn!(upstream, endpoint = %attempt.state().name(), normalized = found.join(", "),
             "fixed syntax faults in the upstream's responses (logged once)");
     }
 }

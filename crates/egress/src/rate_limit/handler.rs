@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keepwarm_net::{Exchange, Handler, Outcome, Refusal, Request};
-use keepwarm_policy::gcra::Verdict;
+use keepwarm_policy::gcra::RateLimitDecision;
 
 use super::{Decision, RateLimiter, StoreFailure};
 use crate::refusals;
@@ -49,7 +49,7 @@ impl RateLimiter {
     }
 
     /// RFC 6585 §4, with the fields of draft-ietf-httpapi-ratelimit-headers-10.
-    fn respond_limited(&self, exchange: &mut Exchange<'_>, verdict: &Verdict) {
+    fn respond_limited(&self, exchange: &mut Exchange<'_>, verdict: &RateLimitDecision) {
         let name = self.name();
         let retry_after = verdict.retry_after_seconds().max(1);
         let (policy, limit) = (self.gcra().policy(name).to_string(), verdict.field(name).to_string());

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use keepwarm_config::{App, AppKind, Config};
 use keepwarm_net::{DataPlane, Remote};
-use keepwarm_telemetry::panics::{self, vital};
+use keepwarm_telemetry::panics::{self, abort_on_panic};
 use keepwarm_workers::dispatch::Links;
 use keepwarm_workers::supervisor::{StartFailure, Supervisor};
 use tokio::sync::mpsc;
@@ -53,7 +53,7 @@ pub(super) fn serve(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let status = match runtime {
         // Without the thread that hears signals and decides nothing would end the process in order any more.
-        Ok(runtime) => match vital("the control thread", || {
+        Ok(runtime) => match abort_on_panic("the control thread", || {
             runtime.block_on(run(source, config, takeover.as_ref(), inherited))
         }) {
             Ok(status) => status,

@@ -212,8 +212,8 @@ impl Server {
             let program = language::describe_interpreter(app).map(|program| format!(", by {program}"));
             let (title, at_once) = (assemble::title(app), at_once(app));
             let _ = writeln!(out, "  serving   {title} ({about}, {at_once}{})", program.unwrap_or_default());
-            for adopted in &app.adopted {
-                let _ = writeln!(out, "    by {adopted}");
+            for setting in &app.external_settings {
+                let _ = writeln!(out, "    by {setting}");
             }
         }
         for address in self.listeners.addresses() {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use keepwarm_http1::{Event, Fault};
 use keepwarm_telemetry::RequestId;
-use keepwarm_telemetry::panics::{Panic, caught};
+use keepwarm_telemetry::panics::{Panic, catch_future};
 use tokio::time::Instant;
 
 use super::request_body::HEAD_READ;
@@ -32,19 +32,19 @@ pub(crate) async fn serve(io: Io, peer: Peer, context: Arc<ListenerContext>) {
     let mut stream = Stream::new(io, peer, context);
     let served = {
         let requests = pin!(stream.serve_requests());
-        caught(requests).await
+        catch_future(requests).await
     };
     match served {
         Ok(End::Over) => stream.rest(now()),
         Ok(End::Http2) => {
             let connection = pin!(h2::serve(stream.into_http2()));
-            if let Err(panic) = caught(connection).await {
+            if let Err(panic) = catch_future(connection).await {
                 panic.report("connection", None, None);
             }
         }
         Err(panic) => {
             let last = pin!(stream.respond_to_panic(&panic));
-            if let Err(second) = caught(last).await {
+            if let Err(second) = catch_future(last).await {
                 second.report("connection", None, None);
             }
         }
@@ -379,7 +379,7 @@ impl Stream {
     /// Whether the client, which would have kept the connection, may have sent its next request before it hears of the end. Closing on top of that would
     /// reset the connection, and take this response with it (RFC 9112 §9.6).
     fn more_may_come(&self) -> bool {
-        self.state.websocket.is_none() && !self.state.tunnel && self.state.facts.would_keep()
+        self.state.websocket.is_none() && !self.state.tunnel && self.state.facts.wants_persistence()
     }
 
     fn continue_or_rest(&mut self) {

@@ -116,7 +116,7 @@ impl Http2Pool {
     /// How long a connection to an endpoint may lie idle.
     pub(super) fn idle_limit(&self, endpoint: &Endpoint) -> Duration {
         let inner = self.lock();
-        let learnt = inner.keep_alive.get(endpoint).and_then(KeepAlive::keeps);
+        let learnt = inner.keep_alive.get(endpoint).and_then(KeepAlive::keep_for);
         inner.settings.idle_timeout.min(learnt.unwrap_or(Duration::MAX))
     }
 

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use keepwarm_telemetry::cells::PerThread;
 use keepwarm_telemetry::meters::ListenerCells;
+use keepwarm_telemetry::per_thread::PerThread;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 

@@ -93,7 +93,7 @@ fn a_value_that_logs_while_it_is_logged_makes_two_lines() {
 }
 
 #[test]
-fn what_an_app_prints_in_several_lines_is_one_record() {
+fn a_multi_line_output_of_an_app_is_one_record() {
     let print = || {
         crate::app_output::log(
             Level::ERROR,

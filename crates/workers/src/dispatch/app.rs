@@ -9,7 +9,7 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, Guard};
 use keepwarm_net::{Exchange, Handler, Refusal, Remote};
 use keepwarm_policy::RetryBudget;
-use keepwarm_policy::scale::Load;
+use keepwarm_policy::scaler::AppLoad;
 
 use super::activity::{RequestSummary, WorkerActivity};
 use super::call::{Call, Item};
@@ -182,7 +182,7 @@ impl App {
     }
 
     /// What its requests have met since this was asked last.
-    pub(super) fn load(&self) -> Load {
+    pub(super) fn load(&self) -> AppLoad {
         self.state().queue.load()
     }
 

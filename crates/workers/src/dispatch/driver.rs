@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use keepwarm_net::{Deadlines, Io, ReadBuffer, Socket, Wait};
-use keepwarm_telemetry::panics::{catch, caught};
+use keepwarm_telemetry::panics::{catch, catch_future};
 use keepwarm_wire::WireFault;
 use keepwarm_wire::frame::{FromWorker, HEADER_LEN, Hello};
 use keepwarm_wire::session::SessionEvent;
@@ -43,7 +43,7 @@ pub(super) async fn drive(link: Arc<Link>, socket: Socket) {
     };
     let served = {
         let serving = pin!(driver.serve());
-        caught(serving).await
+        catch_future(serving).await
     };
     let end = served.unwrap_or_else(|panic| {
         panic.report("worker_link", Some(&link.key.app), None);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use keepwarm_policy::scale::{self, Scaler};
+use keepwarm_policy::{Scaler, ScalerSettings};
 use keepwarm_telemetry::stalls::{self, Stall};
 use rustix::process::{Pid, Signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
@@ -123,7 +123,7 @@ impl RunningGeneration {
     ) -> Self {
         let machine = Generation::new(&spec, phase, around, now);
         let scaler = spec.scaling.map(|scaling| {
-            let settings = scale::Settings { min: scaling.min, max: scaling.max, idle: scaling.idle };
+            let settings = ScalerSettings { min: scaling.min, max: scaling.max, idle: scaling.idle };
             Scaler::new(settings, machine.target(), now)
         });
         let processes = BTreeMap::new();
@@ -191,7 +191,7 @@ impl RunningGeneration {
         let link = self.handle(id).and_then(|handle| handle.link.as_ref());
         let requests = link.map_or(0, |link| link.requests().given());
         if *self.machine.phase() == Phase::Serving && self.single_request.handle_end(requests) {
-            stalls::note(&self.spec.name, Stall::BootPerRequest);
+            stalls::record(&self.spec.name, Stall::BootPerRequest);
         }
     }
 

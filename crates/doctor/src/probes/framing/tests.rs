@@ -99,7 +99,7 @@ async fn serve(mut stream: TcpStream, fault: FramingFault) -> Option<()> {
                 }
             }
             Event::Head => {
-                close = head.wants.close || fault == FramingFault::NeverKeeps;
+                close = head.connection.close || fault == FramingFault::NeverKeeps;
                 let leaves = match head.body {
                     RequestBody::None => false,
                     RequestBody::Length(_) => fault == FramingFault::LeavesBody,

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use keepwarm_net::{ClientTls, Dial, Endpoint, TransportStream, restart_pause};
-use keepwarm_policy::backoff::{self, Backoff};
-use keepwarm_telemetry::panics::caught;
+use keepwarm_policy::backoff::{Backoff, BackoffSettings};
+use keepwarm_telemetry::panics::catch_future;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ConnectionAddr, ErrorKind, RedisError, Script, ServerErrorKind};
 use tokio::sync::{mpsc, oneshot};
@@ -74,7 +74,7 @@ impl Driver {
     pub async fn run(mut self) {
         loop {
             let serving = pin!(self.serve_all());
-            match caught(serving).await {
+            match catch_future(serving).await {
                 Ok(()) => return,
                 Err(panic) => panic.report("rate_limit_store", None, None),
             }
@@ -83,7 +83,7 @@ impl Driver {
     }
 
     async fn serve_all(&mut self) {
-        let settings = backoff::Settings { cap: Duration::from_secs(5), ..backoff::Settings::default() };
+        let settings = BackoffSettings { cap: Duration::from_secs(5), ..BackoffSettings::default() };
         let mut backoff = Backoff::new(settings);
         // The first failure is told, and then that it is over.
         let mut told = false;

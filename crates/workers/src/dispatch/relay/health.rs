@@ -12,7 +12,7 @@ use std::time::Duration;
 use http::Method;
 use keepwarm_http1::{Fields, RequestBody, RequestOptions};
 use keepwarm_net::{Client, Endpoint, Http1, Io, Need, RequestLine, ResponsePart};
-use keepwarm_telemetry::panics::caught;
+use keepwarm_telemetry::panics::catch_future;
 use tokio::time::{Instant, timeout};
 
 use super::super::activity::RequestSummary;
@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Attends to one server for as long as it lives, as a task of a data-plane thread. A server that nobody attends to any more is replaced.
 pub(in crate::dispatch) async fn attend_to_end(link: Arc<Link>) {
     let attending = pin!(attend(Arc::clone(&link)));
-    if let Err(panic) = caught(attending).await {
+    if let Err(panic) = catch_future(attending).await {
         panic.report("worker_health", Some(&link.key.app), None);
         link.kill("lost its health checks through a bug in Keepwarm");
     }

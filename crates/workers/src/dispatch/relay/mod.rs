@@ -39,7 +39,7 @@ use keepwarm_net::{
     BodyError, Client, ClientError, Endpoint, Exchange, Http1, Need, Pool, PoolSettings, ResponseBuffer,
     ResponsePart, Times, is_read_first, read_first, respond_with_body_error,
 };
-use keepwarm_policy::Expectation;
+use keepwarm_policy::ExpectSupport;
 use tokio::time::Instant;
 
 use super::activity::RequestSummary;
@@ -92,7 +92,7 @@ pub enum Protocol {
 pub(super) struct Servers {
     pub(super) http: Arc<Pool<Http1>>,
     pub(super) fastcgi: Arc<Pool<FastCgi>>,
-    expectation: Mutex<Expectation>,
+    expectation: Mutex<ExpectSupport>,
     /// It was said that answers had to be mended.
     told_mended: AtomicBool,
 }
@@ -138,7 +138,7 @@ impl Servers {
         self.fastcgi.forget(endpoint);
     }
 
-    fn expectation(&self) -> MutexGuard<'_, Expectation> {
+    fn expectation(&self) -> MutexGuard<'_, ExpectSupport> {
         lock(&self.expectation)
     }
 }

@@ -128,7 +128,7 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
             101 => self.side.switch(relay.exchange, head, None).map(|()| false),
             _ => {
                 // A script that wants its client to go; a server's connection is its own business.
-                let close = C::BLOCKING && head.wants.close;
+                let close = C::BLOCKING && head.connection.close;
                 let fields = C::response_fields(lease);
                 match relay.exchange.hand_file(status, fields.clone()) {
                     Ok(false) => relay.exchange.head(status, None, close, fields).map(|_| false),
@@ -368,17 +368,17 @@ fn inform(exchange: &mut Exchange<'_>, head: &ResponseHead) {
     pass_informational(exchange, head, None);
 }
 
-/// Faults of syntax that were mended: counted, and told once per app.
+/// Counts normalized faults of syntax, and logs them once per app.
 fn tell_mended(app: &App, head: &ResponseHead) {
-    if !head.mended.any() {
+    if !head.normalized.any() {
         return;
     }
-    let found: Vec<_> = head.mended.names().collect();
+    let found: Vec<_> = head.normalized.names().collect();
     for fault in &found {
-        counters::MENDED.count(&app.name, fault);
+        counters::NORMALIZED.count(&app.name, fault);
     }
     if !app.servers.told_mended.swap(true, Ordering::Relaxed) {
-        tracing::warn!(app = %app.name, mended = found.join(", "),
+        tracing::warn!(app = %app.name, normalized = found.join(", "),
             "fixed syntax faults in the application's responses (logged once)");
     }
 }

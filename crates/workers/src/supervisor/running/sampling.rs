@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use keepwarm_policy::scale::Load;
+use keepwarm_policy::scaler::AppLoad;
 
 use super::{Context, RunningGeneration, WorkerProcess};
 use crate::supervisor::app::{Phase, WorkerId, mib};
@@ -126,7 +126,7 @@ impl RunningGeneration {
     }
 
     /// Has more or fewer workers, as the app's requests need them.
-    pub(in crate::supervisor) fn scale(&mut self, load: Load, available: Option<u64>, now: Instant) {
+    pub(in crate::supervisor) fn scale(&mut self, load: AppLoad, available: Option<u64>, now: Instant) {
         let largest = self.largest();
         let (has, starting) = (self.machine.target(), self.machine.is_starting());
         let Some(scaler) = &mut self.scaler else { return };
