@@ -7,10 +7,12 @@ use crate::raw::{Directive, Entry, Span, Table, Value};
 use crate::report::{Problem, Report, Warning};
 use crate::sources::Sources;
 
+mod folder;
+
 /// The command line of `keepwarm run`, as it was typed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Target {
-    /// `shop.wsgi:application`, `app.py`; empty when `command` is given.
+    /// `shop.wsgi:application`, `app.py`, a directory; empty when `command` is given.
     pub entry: String,
     /// What stood behind `--`; empty when `entry` is given.
     pub command: Vec<String>,
@@ -38,7 +40,14 @@ impl Config {
         }
         let name = app_name(target);
         cx.env.retain(|variable, _| !is_overruled(variable, &name, target));
-        let root = table(target, &name, &mut cx);
+        let entry = match folder::entry_in(sources, &target.entry) {
+            Ok(entry) => entry,
+            Err(problem) => {
+                cx.push(problem);
+                return Err(report(cx));
+            }
+        };
+        let root = table(target, entry, &name, &mut cx);
         settle(root, None, cx)
     }
 }
@@ -54,12 +63,20 @@ fn is_overruled(variable: &str, name: &str, target: &Target) -> bool {
         || (key == Some("ENTRY") || key == Some("COMMAND"))
 }
 
-fn table(target: &Target, name: &str, cx: &mut Checker<'_>) -> Table {
+/// `found`: the entry in the directory that is the target.
+fn table(target: &Target, found: Option<&str>, name: &str, cx: &mut Checker<'_>) -> Table {
     let mut root = Table::default();
     let nowhere = cx.texts.add_argument("keepwarm run ", &shown(target));
 
     let mut app = Table::default();
-    if target.command.is_empty() {
+    if let Some(entry) = found {
+        put(&mut app, "entry", Directive::loose(entry, nowhere));
+        let directory = match target.entry.trim_end_matches('/') {
+            "" => "/",
+            directory => directory,
+        };
+        put(&mut app, "directory", Directive::loose(directory, nowhere));
+    } else if target.command.is_empty() {
         put(&mut app, "entry", Directive::loose(&target.entry, nowhere));
     } else {
         let words = target.command.iter().map(|word| Directive::loose(word, nowhere)).collect();
@@ -71,7 +88,7 @@ fn table(target: &Target, name: &str, cx: &mut Checker<'_>) -> Table {
     }
     if target.watch {
         let span = cx.texts.add_argument("", "--watch");
-        let globs = watched(target).iter().map(|glob| Directive::loose(glob, span)).collect();
+        let globs = watched(target, found).iter().map(|glob| Directive::loose(glob, span)).collect();
         put(&mut app, "watch", Directive { value: Value::List(globs), span });
     }
 
@@ -97,8 +114,9 @@ fn table(target: &Target, name: &str, cx: &mut Checker<'_>) -> Table {
 const DEFAULT_BIND: &str = "127.0.0.1:8080";
 
 /// What `--watch` looks at: the sources of the language that runs, and a program of the app's own.
-fn watched(target: &Target) -> Vec<String> {
-    let endings: &[&str] = match (target.command.is_empty(), AppKind::of_entry(&target.entry)) {
+fn watched(target: &Target, found: Option<&str>) -> Vec<String> {
+    let entry = found.unwrap_or(&target.entry);
+    let endings: &[&str] = match (target.command.is_empty(), AppKind::of_entry(entry)) {
         (false, _) => endings_of(&target.command),
         (true, Some(AppKind::Php)) => PHP,
         (true, Some(AppKind::Rack)) => RUBY,
