@@ -263,6 +263,10 @@ fn responds(server: &Server) {
         (handed.field("content-type"), handed.field("x-accel-redirect")),
         (Some("application/x-handed"), None)
     );
+    assert!(
+        handed.fields.iter().any(|(name, _)| name == "Content-Type"),
+        "named as by the script: {handed:?}"
+    );
     assert_eq!(server.ask(get("/?do=send&file=/protected/../outside.php")).status, 502);
     assert_eq!(server.ask(get("/?do=pong")).text(), "pong", "its process is free");
 
