@@ -57,7 +57,7 @@ pub use field_edits::FieldEdits;
 pub use folder::{Folder, Found, Guard, OpenFile, RewrittenQuery, Rules, file_name};
 pub use h1::{Http1, Message, RequestLine, WebSocketLimits};
 pub use h2::{Http2Call, Http2Pool};
-pub use handed::{HandedFile, HandedName};
+pub use handed::{HandedField, HandedFile, HandedName};
 pub use handler::{
     EarlyHints, FieldNames, Forwarded, Handler, Local, Outcome, Passing, Peer, Request, Scheme, Times,
 };
