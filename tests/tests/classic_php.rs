@@ -75,6 +75,30 @@ fn settings(server: &Server) {
     assert!(!ask(server, "GET", "/settings/.user.ini", "", "").text().contains("memory_limit"));
 }
 
+/// PHP's sections of paths, in a file beside the system's: what `php_admin_value` of a pool does, for php-cgi too.
+#[test]
+fn settings_that_scripts_cannot_change() {
+    let script = "<?php echo ini_get('memory_limit'), ini_set('memory_limit', '99M') === false ? ' fixed ' : ' ', ini_get('memory_limit'), ' ', ini_set('precision', '5');";
+    for interpreter in ["php-cgi", &php_fpm()] {
+        let env = "env = { PHP_INI_SCAN_DIR = \":@DIR@/php.d\" }";
+        let config = config(interpreter, 1).replace("env = { GENERATION = \"1\" }", env);
+        let server = Server::start_with(&config, |command| {
+            let folder = command.get_current_dir().expect("a folder");
+            fs::create_dir_all(folder.join("php.d")).expect("a folder");
+            fs::create_dir_all(folder.join("site/below")).expect("a folder");
+            fs::create_dir(folder.join("vault")).expect("a folder");
+            let settings = format!("precision = 9\n[PATH={}/site]\nmemory_limit = 77M\n", folder.display());
+            fs::write(folder.join("php.d/site.ini"), settings).expect("written");
+            for name in ["site/index.php", "site/below/index.php"] {
+                fs::write(folder.join(name), script).expect("a script");
+            }
+        });
+        for path in ["/", "/below/"] {
+            assert_eq!(server.ask(get(path)).text(), "77M fixed 77M 9", "{interpreter} {path}");
+        }
+    }
+}
+
 fn ask(server: &Server, method: &str, path: &str, fields: &str, body: &str) -> Response {
     let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
     server
@@ -262,6 +286,10 @@ fn responds(server: &Server) {
     assert_eq!(
         (handed.field("content-type"), handed.field("x-accel-redirect")),
         (Some("application/x-handed"), None)
+    );
+    assert!(
+        handed.fields.iter().any(|(name, _)| name == "Content-Type"),
+        "named as by the script: {handed:?}"
     );
     assert_eq!(server.ask(get("/?do=send&file=/protected/../outside.php")).status, 502);
     assert_eq!(server.ask(get("/?do=pong")).text(), "pong", "its process is free");

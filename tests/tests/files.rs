@@ -389,6 +389,18 @@ fn an_app_names_a_file_and_keepwarm_sends_it() {
     assert_eq!(response.field("content-disposition"), Some("attachment"));
     assert_eq!(response.field("set-cookie"), Some("a=b"));
     assert_eq!(response.field("x-accel-redirect"), None, "its own path is nobody's business");
+    let names = |response: &keepwarm_tests::Response| -> Vec<String> {
+        let theirs = ["content-disposition", "content-type", "set-cookie"];
+        let names = response.fields.iter().map(|(name, _)| name.clone());
+        names.filter(|name| theirs.contains(&name.to_ascii_lowercase().as_str())).collect()
+    };
+    assert_eq!(
+        names(&response),
+        ["Content-Disposition", "Set-Cookie", "content-type"],
+        "as the app wrote them"
+    );
+    let typed = hand("X-Accel-Redirect=/protected/a.zip&Content-Type=text/x&set-Cookie=a", "");
+    assert_eq!(names(&typed), ["set-Cookie", "Content-Type"], "as the app wrote them");
 
     let file = server.folder().join("vault/d.txt");
     let by_path = format!("X-Sendfile={}&Content-Type=text/x", file.display());

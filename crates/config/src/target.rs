@@ -8,10 +8,12 @@ use crate::report::{Problem, Report, Warning};
 use crate::sections::all_keys;
 use crate::sources::Sources;
 
+mod folder;
+
 /// The command line of `keepwarm run`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Target {
-    /// `shop.wsgi:application`, `app.py`; empty if `command` is set.
+    /// `shop.wsgi:application`, `app.py`, a directory; empty if `command` is set.
     pub entry: String,
     /// The arguments after `--`; empty if `entry` is set.
     pub command: Vec<String>,
@@ -39,7 +41,14 @@ impl Config {
         }
         let name = app_name(target);
         cx.env.retain(|variable, _| !is_overruled(variable, &name, target));
-        let root = table(target, &name, &mut cx);
+        let entry = match folder::entry_in(sources, &target.entry) {
+            Ok(entry) => entry,
+            Err(problem) => {
+                problem.report(&mut cx);
+                return Err(report(cx));
+            }
+        };
+        let root = table(target, entry, &name, &mut cx);
         check_table(root, None, cx)
     }
 }
@@ -55,12 +64,20 @@ fn is_overruled(variable: &str, name: &str, target: &Target) -> bool {
         || (key == Some("ENTRY") || key == Some("COMMAND"))
 }
 
-fn table(target: &Target, name: &str, cx: &mut Checker<'_>) -> Table {
+/// `found`: the entry in the directory that is the target.
+fn table(target: &Target, found: Option<&str>, name: &str, cx: &mut Checker<'_>) -> Table {
     let mut root = Table::default();
     let span_of_command = cx.source_map.add_argument("keepwarm run ", &command_line(target));
 
     let mut app = Table::default();
-    if target.command.is_empty() {
+    if let Some(entry) = found {
+        insert(&mut app, "entry", Directive::untyped(entry, span_of_command));
+        let directory = match target.entry.trim_end_matches('/') {
+            "" => "/",
+            directory => directory,
+        };
+        insert(&mut app, "directory", Directive::untyped(directory, span_of_command));
+    } else if target.command.is_empty() {
         insert(&mut app, "entry", Directive::untyped(&target.entry, span_of_command));
     } else {
         let words = target.command.iter().map(|word| Directive::untyped(word, span_of_command)).collect();
@@ -72,7 +89,7 @@ fn table(target: &Target, name: &str, cx: &mut Checker<'_>) -> Table {
     }
     if target.watch {
         let span = cx.source_map.add_argument("", "--watch");
-        let globs = watch_globs(target).iter().map(|glob| Directive::untyped(glob, span)).collect();
+        let globs = watch_globs(target, found).iter().map(|glob| Directive::untyped(glob, span)).collect();
         insert(&mut app, "watch", Directive { value: Value::Array(globs), span });
     }
 
@@ -98,8 +115,9 @@ fn table(target: &Target, name: &str, cx: &mut Checker<'_>) -> Table {
 const DEFAULT_BIND: &str = "127.0.0.1:8080";
 
 /// The globs of `--watch`: source files of the language, and the program if it belongs to the app.
-fn watch_globs(target: &Target) -> Vec<String> {
-    let endings: &[&str] = match (target.command.is_empty(), AppKind::of_entry(&target.entry)) {
+fn watch_globs(target: &Target, found: Option<&str>) -> Vec<String> {
+    let entry = found.unwrap_or(&target.entry);
+    let endings: &[&str] = match (target.command.is_empty(), AppKind::of_entry(entry)) {
         (false, _) => endings_of(&target.command),
         (true, Some(AppKind::Php)) => PHP,
         (true, Some(AppKind::Rack)) => RUBY,

@@ -8,7 +8,8 @@ use std::task::{Context, Poll};
 use arc_swap::ArcSwap;
 use keepwarm_http1::{RequestBody, normalize_path};
 use keepwarm_net::{
-    Exchange, Handler, Outcome, Refusal, Request, respond_with_error, respond_with_refusal, sentence,
+    Exchange, Handler, Outcome, Refusal, Request, refuse_misdirected, respond_with_head_refusal,
+    respond_with_refusal,
 };
 
 use crate::access::measure;
@@ -185,7 +186,7 @@ fn normalize(exchange: &mut Exchange<'_>) -> bool {
     match fault {
         Some(fault) => {
             exchange.close_after();
-            respond_with_error(exchange, fault.status(), fault.name(), &sentence(&fault.to_string()), &[]);
+            respond_with_refusal(exchange, &(&fault).into());
             return false;
         }
         None if changed.is_empty() => {}

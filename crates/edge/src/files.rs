@@ -22,9 +22,7 @@ use std::sync::Arc;
 use self::precompressed::{BROTLI, GZIP};
 use crate::refusals;
 use http::Method;
-use keepwarm_net::{
-    Exchange, Folder, Found, Guard, Handler, OpenFile, Refusal, file_name, respond_with_error,
-};
+use keepwarm_net::{Exchange, Folder, Found, Guard, Handler, OpenFile, Refusal, file_name};
 
 pub use send_files::SendFiles;
 

@@ -2,7 +2,7 @@
 
 use crate::refusals;
 use keepwarm_http1::{BadField, scan_app_fields};
-use keepwarm_net::{Exchange, FieldEdits, Request, respond_with_error};
+use keepwarm_net::{Exchange, FieldEdits, Request};
 
 /// A fixed response.
 #[derive(Debug, Clone)]

@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use keepwarm_http1::normalize_path;
 use keepwarm_net::{
     ALLOW, Exchange, Handler, Outcome, Refusal, Request, refuse_misdirected, respond_as_final_recipient,
-    respond_with_head_refusal, respond_with_refusal, sentence,
+    respond_with_head_refusal, respond_with_refusal,
 };
 
 use crate::forward::{ForwardOptions, HostSource, forward};
@@ -104,7 +104,7 @@ fn refused(exchange: &mut Exchange<'_>, names: Option<&[String]>) -> bool {
     let mut scratch = Vec::new();
     if let Err(fault) = normalize_path(request.head.path(), &mut scratch) {
         exchange.close_after();
-        respond_with_error(exchange, fault.status(), fault.name(), &sentence(&fault.to_string()), &[]);
+        respond_with_refusal(exchange, &(&fault).into());
         return true;
     }
     false

@@ -48,6 +48,9 @@ keepwarm_net::error_responses! {
     /// `CONNECT` without a host and a port, or with a body.
     BAD_CONNECT = 400 "bad_connect", "CONNECT requires a host and a port, and must not have a body.";
 
+    /// A target whose host and port are not valid, to the forward proxy.
+    BAD_AUTHORITY = 400 "bad_authority", "The request target has no valid host and port.";
+
     /// The host of a `CONNECT` refused the connection.
     CONNECT_FAILED = 502 "connect_failed", "Cannot connect to {}: {}.";
 

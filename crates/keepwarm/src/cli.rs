@@ -73,8 +73,8 @@ pub(crate) enum Command {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Run {
-    /// App to serve: `module:attribute` or `path/file.py:attribute` (Python; WSGI or ASGI is detected), `config.ru` (Ruby) or
-    /// `public/index.php` (PHP) [default: the apps of the configuration file]
+    /// App to serve: `module:attribute` or `path/file.py:attribute` (Python; WSGI or ASGI is detected), `config.ru` (Ruby),
+    /// `public/index.php` (PHP) or the directory of one of them [default: the apps of the configuration file]
     pub(crate) target: Option<String>,
     /// Configuration file
     #[arg(

@@ -93,7 +93,7 @@ pub fn respond_with_body_error(exchange: &mut Exchange<'_>, error: BodyError) {
 }
 
 /// The text of a fault as a sentence.
-pub fn sentence(fault: &str) -> String {
+fn sentence(fault: &str) -> String {
     let mut chars = fault.trim_end_matches('.').chars();
     chars.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), chars.as_str()))
 }

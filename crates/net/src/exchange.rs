@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::task::{Context, Poll, Waker};
 
 use http::Method;
-use keepwarm_http1::{AppFields, BadField, Fault, ResponseLength};
+use keepwarm_http1::{AppFields, BadField, Fault, PathFault, ResponseLength};
 use tokio::time::Instant;
 
 use crate::h1;
@@ -405,9 +405,7 @@ impl BodyError {
     pub fn refusal(&self) -> Option<Refusal> {
         match self {
             Self::Gone(_) => None,
-            Self::Fault(fault) => {
-                Some(Refusal { status: fault.status(), name: fault.name(), detail: fault.to_string() })
-            }
+            Self::Fault(fault) => Some(fault.into()),
             Self::TooLarge { limit } => Some(Refusal::body_too_large(*limit)),
             Self::TooSlow => Some(Refusal::of(&refusals::BODY_TOO_SLOW, &[])),
             Self::NotKept => Some(Refusal::of(&refusals::BODY_NOT_KEPT, &[])),
@@ -443,6 +441,18 @@ impl Refusal {
         let limit = exact
             .map_or_else(|| format!("{limit} bytes"), |(unit, bytes)| format!("{} {unit}", limit / bytes));
         Self::of(&refusals::BODY_TOO_LARGE, &[&limit])
+    }
+}
+
+impl From<&Fault> for Refusal {
+    fn from(fault: &Fault) -> Self {
+        Self { status: fault.status(), name: fault.name(), detail: fault.to_string() }
+    }
+}
+
+impl From<&PathFault> for Refusal {
+    fn from(fault: &PathFault) -> Self {
+        Self { status: fault.status(), name: fault.name(), detail: fault.to_string() }
     }
 }
 

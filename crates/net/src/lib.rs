@@ -51,14 +51,14 @@ pub use deadline::{Deadlines, Wait, now, run_ticker};
 pub use endpoint::Endpoint;
 pub use error_response::{
     ErrorMessage, ErrorResponse, respond_with_body_error, respond_with_error, respond_with_printed,
-    respond_with_refusal, sentence, wants_page,
+    respond_with_refusal, wants_page,
 };
 pub use exchange::{BodyError, BodyProgress, Exchange, Fate, Gone, Refusal};
 pub use field_edits::FieldEdits;
 pub use folder::{Folder, Found, Guard, OpenFile, RewrittenQuery, Rules, file_name};
 pub use h1::{Http1, Message, RequestLine, WebSocketLimits};
 pub use h2::{Http2Call, Http2Pool};
-pub use handed::{HandedFile, HandedName};
+pub use handed::{HandedField, HandedFile, HandedName};
 pub use handler::{
     EarlyHints, FieldNames, Forwarded, Handler, Local, Outcome, Passing, Peer, Request, Scheme, Times,
 };

@@ -167,7 +167,7 @@ fn relative_paths_start_at_the_main_file() {
     assert_eq!(warnings.len(), 1, "my-shop has no route: {warnings:?}");
 }
 
-fn target(entry: &str) -> Target {
+pub(super) fn target(entry: &str) -> Target {
     Target { entry: entry.to_owned(), ..Target::default() }
 }
 
@@ -302,7 +302,7 @@ fn a_command_of_a_command_line_is_a_server() {
 }
 
 /// Compares a report with `tests/golden/bad/NAME.txt`.
-fn golden(report: &str, name: &str) {
+pub(super) fn golden(report: &str, name: &str) {
     let mut faults = String::new();
     super::golden::compare(&super::golden::folder("bad").join(format!("{name}.txt")), report, &mut faults);
     assert!(faults.is_empty(), "{faults}");

@@ -81,10 +81,11 @@ impl Sources for MemorySources {
     }
 
     fn glob(&self, pattern: &str) -> io::Result<Vec<String>> {
+        let pattern = pattern.strip_prefix("./").unwrap_or(pattern);
         let (start, end) = pattern.split_once('*').unwrap_or((pattern, ""));
         let fits = |path: &&String| path.starts_with(start) && path.ends_with(end);
         // In reverse order, because the crate must sort them.
-        Ok(self.files.keys().filter(fits).rev().cloned().collect())
+        Ok(self.files.keys().chain(&self.directories).filter(fits).rev().cloned().collect())
     }
 
     fn path_kind(&self, path: &str) -> PathKind {

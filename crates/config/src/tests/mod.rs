@@ -2,6 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests read and write the golden files")]
 
 mod arbitrary;
+mod directories;
 mod environment;
 mod fresh;
 mod golden;

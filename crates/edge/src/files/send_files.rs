@@ -9,9 +9,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use keepwarm_net::{
-    Exchange, Folder, Found, HandedFile, HandedName, Handler, Refusal, file_name, respond_with_error,
-};
+use keepwarm_net::{Exchange, Folder, Found, HandedFile, HandedName, Handler, Refusal, file_name};
 
 use super::send::FileResponse;
 use super::{fail, types};

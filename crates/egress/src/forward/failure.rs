@@ -114,7 +114,9 @@ impl AttemptFailure {
     pub(super) fn not_connected(error: &AcquireError, limit: Duration) -> Self {
         let limit = seconds(limit);
         match error {
-            AcquireError::QueueFull => Self { is_final: true, ..Self::of(FailureCause::Connect, &QUEUE_FULL, &[]) },
+            AcquireError::QueueFull => {
+                Self { is_final: true, ..Self::of(FailureCause::Connect, &QUEUE_FULL, &[]) }
+            }
             AcquireError::NoneFree(waited) => Self::no_connection(*waited),
             AcquireError::Connect(_) if error.is_local() => {
                 Self { is_final: true, ..Self::of(FailureCause::Connect, &NO_DESCRIPTOR, &[error]) }

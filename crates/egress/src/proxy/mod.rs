@@ -90,7 +90,7 @@ impl Proxy {
         };
         let authority = String::from_utf8_lossy(head.authority()).to_ascii_lowercase();
         let Some(origin) = Origin::new(scheme, &authority) else {
-            return refuse(exchange, 400, "bad_authority", "The request target has no valid host and port.");
+            return refuse(exchange, refusals::BAD_AUTHORITY.about(&[]));
         };
         let bare = origin.authority();
         let named = config.upstreams.iter().filter(|(get, _)| *get == bare);

@@ -55,7 +55,7 @@ impl RateLimiter {
         let (policy, limit) = (self.gcra().policy(name).to_string(), verdict.field(name).to_string());
         refusals::RATE_LIMITED
             .about(&[&name, &retry_after])
-            .retry_after(retry_after)
+            .retry_after(u32::try_from(retry_after).unwrap_or(u32::MAX))
             .field("RateLimit-Policy", policy.as_bytes())
             .field("RateLimit", limit.as_bytes())
             .respond(exchange);

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use keepwarm_http1::{Event, Fault};
+use keepwarm_http1::Event;
 use keepwarm_telemetry::RequestId;
 use keepwarm_telemetry::panics::{Panic, catch_future};
 use tokio::time::Instant;
@@ -244,7 +244,7 @@ impl Stream {
                         }
                     }
                 }
-                Err(fault) => return Poll::Ready(Some(Next::Refused(refusal(&fault)))),
+                Err(fault) => return Poll::Ready(Some(Next::Refused((&fault).into()))),
             }
             match self.poll_fill(cx, HEAD_READ) {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Some(self.left_in_head(Gone::Closed))),
@@ -424,8 +424,4 @@ impl Stream {
             }
         }
     }
-}
-
-fn refusal(fault: &Fault) -> Refusal {
-    Refusal { status: fault.status(), name: fault.name(), detail: fault.to_string() }
 }

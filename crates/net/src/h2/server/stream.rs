@@ -134,7 +134,7 @@ impl ServerStream {
         let refusal = filled.err().map(|fault| {
             // Half of a head is not this request's, and were it HEAD, its refusal would be empty.
             ours.head = keepwarm_http1::RequestHead::default();
-            Refusal { status: fault.status(), name: fault.name(), detail: fault.to_string() }
+            (&fault).into()
         });
         let state = State::of(&ours, ended, limits);
         debug_assert!(!ended || ours.head.body == RequestBody::None);
