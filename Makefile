@@ -33,4 +33,5 @@ docs: ## build the crates' documentation, and docs/reference from the definition
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
 	cargo run --quiet --locked -p keepwarm -- reference >target/configuration.md
 	cargo run --quiet --locked -p keepwarm -- reference --schema >target/keepwarm.schema.json
-	mv target/configuration.md target/keepwarm.schema.json docs/reference/
+	cargo run --quiet --locked -p keepwarm -- reference --errors >target/errors.md
+	mv target/configuration.md target/errors.md target/keepwarm.schema.json docs/reference/

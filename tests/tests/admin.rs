@@ -164,7 +164,7 @@ fn a_busy_app_is_ready() {
     let mut client = server.client();
     client.send(get("/sleep?ms=25000"));
     admin::wait_for_status(&server, "the worker is at work", |status| {
-        status["workers"][0]["doing"][0]["route"] == "/*"
+        status["workers"][0]["active_requests"][0]["route"] == "/*"
     });
     let (status, ready) = json(&server, "/readyz");
     assert_eq!((status, &ready["ok"]), (200, &true.into()), "{ready}");

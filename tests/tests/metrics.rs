@@ -211,7 +211,7 @@ fn phases_are_measured_separately() {
     let (mut first, mut second) = (first, second);
     first.send(get("/sleep?ms=300"));
     admin::wait_for_status(&server, "the worker is at work", |status| {
-        status["workers"][0]["doing"][0]["route"] == "/*"
+        status["workers"][0]["active_requests"][0]["route"] == "/*"
     });
     second.send(get("/sleep?ms=300"));
     assert_eq!((first.response("GET").status, second.response("GET").status), (200, 200));
@@ -269,7 +269,7 @@ fn the_queue_gauge_counts_waiting_requests() {
     let mut clients: Vec<_> = (0..3).map(|_| server.client()).collect();
     clients[0].send(get("/sleep?ms=20000"));
     admin::wait_for_status(&server, "the worker is at work", |status| {
-        status["workers"][0]["doing"][0]["method"] == "GET"
+        status["workers"][0]["active_requests"][0]["method"] == "GET"
     });
     for client in clients.iter_mut().skip(1) {
         client.send(get("/pong"));

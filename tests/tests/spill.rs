@@ -60,8 +60,8 @@ fn a_full_disk_fails_spooled_bodies_only() {
     }
     assert_eq!(upload(&server, 1 << 20).status, 200, "what was cut is off the disk");
     let refused = upload(&server, 8 << 20);
-    assert_eq!((refused.status, refused.json()["reason"].as_str()), (500, Some("spool_failed")));
-    assert_eq!(admin::metrics(&server)[r#"keepwarm_refusals_total{app="app",reason="spool_failed"}"#], 5.0);
+    assert_eq!((refused.status, refused.json()["reason"].as_str()), (500, Some("spill_failed")));
+    assert_eq!(admin::metrics(&server)[r#"keepwarm_refusals_total{app="app",reason="spill_failed"}"#], 5.0);
     assert_eq!(server.ask(get("/list")).text(), "pong");
 }
 
@@ -79,7 +79,7 @@ fn a_file_size_limit_fails_larger_bodies_only() {
     server.wait_for_log(CUT, LONG);
     assert!(matches!(reader.try_response("GET"), Err(Failure::Cut(_) | Failure::Reset(_))));
     let refused = upload(&server, 8 << 20);
-    assert_eq!((refused.status, refused.json()["reason"].as_str()), (500, Some("spool_failed")));
+    assert_eq!((refused.status, refused.json()["reason"].as_str()), (500, Some("spill_failed")));
     assert_eq!(server.ask(get("/list")).text(), "pong");
 }
 

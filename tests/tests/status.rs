@@ -85,7 +85,8 @@ fn the_json_matches_the_documentation() {
     let mut client = server.client();
     client.send(get("/sleep?ms=25000"));
     let status = wait_for(&server, "the worker is at work", |status| {
-        status["workers"][0]["doing"][0]["route"] == "/*" && !status["workers"][0]["memory"].is_null()
+        status["workers"][0]["active_requests"][0]["route"] == "/*"
+            && !status["workers"][0]["memory"].is_null()
     });
     let page =
         std::fs::read_to_string(keepwarm_tests::root().join("docs/operate/status.md")).expect("the page");
@@ -97,7 +98,7 @@ fn the_json_matches_the_documentation() {
         count += 1;
     }
     assert!(count > 25, "only {count} members are described");
-    let doing = &status["workers"][0]["doing"][0];
+    let doing = &status["workers"][0]["active_requests"][0];
     assert_eq!((&doing["method"], doing["request_id"].as_str().map(str::len)), (&"GET".into(), Some(32)));
     assert!(doing["seconds"].as_f64().is_some_and(|age| age >= 0.0), "{doing}");
     assert_eq!(status["workers"][0]["pid"], server.workers()[0]);
@@ -113,7 +114,7 @@ fn the_current_requests_of_a_worker_are_shown_with_route_and_age() {
     let mut other = server.client();
     other.send(get("/pong"));
     wait_for(&server, "one works, one waits", |status| {
-        status["workers"][0]["doing"][0]["route"] == "/*" && status["apps"][0]["queue"] == 1
+        status["workers"][0]["active_requests"][0]["route"] == "/*" && status["apps"][0]["queue"] == 1
     });
     let shown = text(&run(server.folder(), &["status"]).stdout);
     assert!(shown.lines().any(|line| line.starts_with("app/1 ") && line.contains("GET /* ")), "{shown}");
@@ -252,7 +253,9 @@ fn a_stack_shows_where_a_worker_stands() {
     let server = start(1);
     let mut client = server.client();
     client.send(get("/sleep?ms=25000"));
-    wait_for(&server, "the worker is at work", |status| status["workers"][0]["doing"][0]["route"] == "/*");
+    wait_for(&server, "the worker is at work", |status| {
+        status["workers"][0]["active_requests"][0]["route"] == "/*"
+    });
     let pid = server.workers()[0].to_string();
     for worker in ["app/1", &pid] {
         let mark = server.mark();

@@ -26,7 +26,7 @@ keepwarm_net::error_responses! {
     /// The system does not allow Keepwarm's user to read the file.
     FILE_DENIED = 403 "file_denied", "The server is not allowed to read this file.";
 
-    /// The name is one that is never served: of dot files, backups, sources, or denied by an `.htaccess` (`keepwarm explain files`).
+    /// The name is one that is never served: of dot files, backups, sources, or denied by an `.htaccess` (see `docs/guide/files.md`).
     FILE_HIDDEN = 403 "file_hidden", "Access to this file is not allowed.";
 
     /// The file could not be opened, and exists: the log has the system's error.
@@ -45,5 +45,5 @@ keepwarm_net::error_responses! {
     BAD_FIELD = 502 "bad_field", "The response has a header that cannot be sent.";
 
     /// The app named a file with `X-Accel-Redirect` or `X-Sendfile` that does not exist or is not below a declared folder; the log has it.
-    HANDED_FILE = 502 "handed_file", "The application named a file that cannot be sent.";
+    HANDED_FILE = 502 "sendfile_failed", "The application named a file that cannot be sent.";
 }

@@ -71,8 +71,9 @@ macro_rules! kinds {
             /// Every kind, in the order of declaration, to register a counter for each.
             pub const ALL: &'static [FaultKind] = &[$(FaultKind::$kind,)*];
 
-            /// Status when it is the client's fault, stable name, sentence.
-            fn facts(self) -> (u16, &'static str, &'static str) {
+            /// The status when it is the client's fault, the stable name, and the sentence without its subject.
+            #[must_use]
+            pub fn facts(self) -> (u16, &'static str, &'static str) {
                 match self { $(FaultKind::$kind => ($status, $name, $sentence),)* }
             }
         }
@@ -94,13 +95,13 @@ kinds! {
     ExtraEmptyLine 400 "extra_empty_line" "sent more than one empty line before a request",
     BareLf 400 "bare_lf" "ended a line with LF alone",
     BareCr 400 "bare_cr" "sent a CR that is not followed by LF",
-    Folded 400 "folded" "folded a field over several lines",
-    SpaceBeforeColon 400 "space_before_colon" "sent whitespace between a field's name and its colon",
-    BadFieldName 400 "bad_field_name" "sent a field whose name is empty or not a token",
-    BadFieldValue 400 "bad_field_value" "sent a control character in a field's value",
+    Folded 400 "folded" "folded a header over several lines",
+    SpaceBeforeColon 400 "space_before_colon" "sent whitespace between a header's name and its colon",
+    BadFieldName 400 "bad_field_name" "sent a header whose name is empty or not a token",
+    BadFieldValue 400 "bad_field_value" "sent a control character in a header's value",
     RequestLineTooLong 414 "request_line_too_long" "sent a start line longer than the limit",
     HeaderBlockTooLarge 431 "header_block_too_large" "sent a header block larger than the limit",
-    TooManyFields 431 "too_many_fields" "sent more fields than the limit",
+    TooManyFields 431 "too_many_fields" "sent more headers than the limit",
     NoHost 400 "no_host" "sent no Host with HTTP/1.1",
     SeveralHosts 400 "several_hosts" "sent Host more than once",
     BadHost 400 "bad_host" "sent a Host that is not `host[:port]`",
@@ -119,6 +120,6 @@ kinds! {
     Truncated 400 "truncated" "closed the connection inside a message",
     BadStatusLine 400 "bad_status_line" "sent a status line that is not `version status reason`",
     Unsolicited 400 "unsolicited" "sent bytes that belong to no request",
-    UnofferedUpgrade 400 "unasked_upgrade" "sent 101 without an upgrade that the request offered",
+    UnofferedUpgrade 400 "unrequested_upgrade" "sent 101 without an upgrade that the request offered",
     ClosedWithoutResponse 400 "closed_without_response" "closed the connection before the first byte of its response",
 }

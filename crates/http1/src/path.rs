@@ -16,6 +16,9 @@ pub enum PathFault {
 }
 
 impl PathFault {
+    /// Every fault.
+    pub const ALL: &'static [PathFault] = &[Self::BadPercent, Self::Nul];
+
     /// The status to respond with.
     #[must_use]
     pub fn status(self) -> u16 {

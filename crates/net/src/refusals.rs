@@ -29,13 +29,13 @@ crate::error_responses! {
     BODY_TOO_SLOW = 408 "body_too_slow", "The request body arrived too slowly.";
 
     /// A body that is read whole before the app gets it could not be written to its spill file; the log has the system's error.
-    BODY_NOT_KEPT = 500 "spool_failed", "The server could not store the request body.";
+    BODY_NOT_KEPT = 500 "spill_failed", "The server could not store the request body.";
 
     /// Spill files and buffers have reached `server.limits.spill`: raise it, or look for clients that are slow on purpose.
     SPILL_FULL = 503 "spill_full", "The server has no space for the request body at the moment.";
 
     /// A part of the response that waited for a slow client could not be written to its spill file or read back; the log has the system's error.
-    RESPONSE_NOT_KEPT = 500 "spool_failed", "The server could not store the response.";
+    RESPONSE_NOT_KEPT = 500 "spill_failed", "The server could not store the response.";
 
     /// A bug in Keepwarm ended the work on the request; the log has the stack. Please report it.
     PANICKED = 500 "panicked", "The server failed while it processed this request.";

@@ -54,7 +54,7 @@ impl FailureCause {
             Self::Status(503) => "503",
             Self::Status(504) => "504",
             Self::Status(_) => "status",
-            Self::BadResponse => "bad_answer",
+            Self::BadResponse => "bad_response",
         }
     }
 
@@ -196,7 +196,7 @@ impl GiveUpReason {
             Self::Begun => "begun",
             Self::NotIdempotent => "not_idempotent",
             Self::BodyGone => "body_gone",
-            Self::NotConfigured => "not_asked",
+            Self::NotConfigured => "not_configured",
             Self::Exhausted => "exhausted",
             Self::Budget => "budget",
         }

@@ -25,7 +25,7 @@ keepwarm_net::error_responses! {
     /// The endpoint did not finish the TLS handshake within `timeouts.connect`.
     TLS_TIMEOUT = 504 "tls_timeout", "did not finish the TLS handshake within {}";
 
-    /// The TLS handshake failed; the sentence has the cause, and the reason is one of those in `docs/guide/back-door.md`.
+    /// The TLS handshake failed; the sentence has the cause, and the reason is one of those in `docs/guide/encrypted-upstreams.md`.
     TLS_FAILED = 502 "tls_failed", "could not be connected to over TLS: {}";
 
     /// `protocol = "http2"`, and the endpoint did not choose `h2` (ALPN).

@@ -161,7 +161,7 @@ fn responses_to_nothing() {
 #[test]
 fn an_upgrade_without_a_request_for_it() {
     refused(
-        "unasked_upgrade",
+        "unrequested_upgrade",
         &[b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n"],
     );
     // The leave to upgrade is for one request.
@@ -172,7 +172,7 @@ fn an_upgrade_without_a_request_for_it() {
     let error = decoder
         .decode(b"HTTP/1.1 101 x\r\nUpgrade: websocket\r\n\r\n", &mut ResponseHead::default())
         .unwrap_err();
-    assert_eq!((error.name(), error.status()), ("unasked_upgrade", 502));
+    assert_eq!((error.name(), error.status()), ("unrequested_upgrade", 502));
 }
 
 /// RFC 9110 §7.8: a server names what it switches to, and switches to nothing that was not offered.
@@ -192,7 +192,7 @@ fn an_upgrade_to_another_protocol() {
         "Upgrade: websocket, other\r\n",
         "Upgrade: websocket/1\r\n",
     ] {
-        assert_eq!(switch(b"websocket, echo", named), Err("unasked_upgrade"), "{named:?}");
+        assert_eq!(switch(b"websocket, echo", named), Err("unrequested_upgrade"), "{named:?}");
     }
     for named in ["Upgrade: WebSocket\r\n", "Upgrade: echo\r\n", "Upgrade: websocket, echo\r\n"] {
         assert!(switch(b"websocket, echo", named).is_ok(), "{named:?}");

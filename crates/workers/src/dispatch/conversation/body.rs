@@ -46,7 +46,7 @@ impl BodySource {
                 ready!(exchange.poll_body(cx, into, max))? == BodyProgress::Done || exchange.body_done()
             }
             Self::Spool(spool, _) => {
-                ready!(spool.poll_read(cx, into, max)).map_err(|error| spool_failed(app, &error))?;
+                ready!(spool.poll_read(cx, into, max)).map_err(|error| spill_failed(app, &error))?;
                 spool.is_empty()
             }
             Self::Frame(_) | Self::Sent => true,
@@ -91,7 +91,7 @@ async fn spool_body(app: &App, exchange: &mut Exchange<'_>, begin: &[u8]) -> Res
     let mut block = Vec::with_capacity(MAX_BODY);
     while !exchange.body_done() {
         block.clear();
-        poll_fn(|cx| spool.poll_ready(cx)).await.map_err(|error| spool_failed(app, &error))?;
+        poll_fn(|cx| spool.poll_ready(cx)).await.map_err(|error| spill_failed(app, &error))?;
         poll_fn(|cx| exchange.poll_body(cx, &mut block, MAX_BODY)).await?;
         length += block.len() as u64;
         spool.push(&block);
@@ -99,7 +99,7 @@ async fn spool_body(app: &App, exchange: &mut Exchange<'_>, begin: &[u8]) -> Res
     Ok(BodySource::Spool(spool, length))
 }
 
-fn spool_failed(app: &App, error: &SpoolError) -> BodyError {
+fn spill_failed(app: &App, error: &SpoolError) -> BodyError {
     if let SpoolError::Failed(_) = error {
         tracing::error!(app = %app.name, %error, "request body lost");
     }
