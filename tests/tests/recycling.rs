@@ -119,7 +119,7 @@ fn max_memory_replaces_the_worker_that_holds_more_and_no_other() {
 }
 
 #[test]
-fn kill_memory_kills_and_the_request_is_not_given_again() {
+fn kill_memory_kills_and_the_request_is_not_retried() {
     let server = start("greedy_app:application", 2, "kill_memory = \"128MiB\"");
     let mut client = server.client().patient(LONG);
     client.send(get("/hold?mib=192&ms=60000"));

@@ -86,7 +86,10 @@ impl Edge {
 /// The app's mistake.
 fn refuse_redirect(exchange: &mut Exchange<'_>, local: &[u8], why: &str) {
     let app = exchange.request().target.as_deref();
-    tracing::error!(app, location = %local.escape_ascii(), why, "local redirect of the app not followed");
+    tracing::error!(
+        name: "local_redirect_failed",
+        app, location = %local.escape_ascii(), why, "local redirect of the app not followed"
+    );
     refusals::LOCAL_REDIRECT.respond(exchange);
 }
 

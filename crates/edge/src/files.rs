@@ -174,7 +174,10 @@ impl Files {
 
 /// Out of descriptors, a broken disk, a kernel without `openat2`: not the client's fault, and not the file's.
 fn fail(exchange: &mut Exchange<'_>, folder: &Folder, error: &std::io::Error) {
-    tracing::error!(folder = %folder.path().display(), %error, "cannot open a file");
+    tracing::error!(
+        name: "file_open_failed",
+        folder = %folder.path().display(), %error, "cannot open a file"
+    );
     refusals::FILE_FAILED.respond(exchange);
 }
 

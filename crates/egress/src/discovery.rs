@@ -128,9 +128,15 @@ impl Discovery {
         let (new, gone) = (list(&mut new.into_iter()), list(&mut gone.into_iter()));
         self.status.note_change();
         if before.is_empty() {
-            tracing::info!(upstream = %self.upstream, endpoints = new, "upstream endpoints found");
+            tracing::info!(
+                name: "endpoints_found",
+                upstream = %self.upstream, endpoints = new, "upstream endpoints found"
+            );
         } else {
-            tracing::info!(upstream = %self.upstream, new, gone, "upstream endpoints changed");
+            tracing::info!(
+                name: "endpoints_changed",
+                upstream = %self.upstream, new, gone, "upstream endpoints changed"
+            );
         }
     }
 }
@@ -247,7 +253,10 @@ impl SourceWatcher {
         match outcome.trouble {
             None => {
                 if std::mem::take(&mut self.failures) > 0 {
-                    tracing::info!(upstream = %self.upstream, name, "upstream name lookup works again");
+                    tracing::info!(
+                        name: "name_lookup_recovered",
+                        upstream = %self.upstream, name, "upstream name lookup works again"
+                    );
                 }
                 self.backoff.reset();
                 let ttl = outcome.ttl.unwrap_or(self.dns.min_ttl);
@@ -258,8 +267,12 @@ impl SourceWatcher {
                 self.failures = self.failures.saturating_add(1);
                 // A response that is merely late is asked for again, quietly.
                 if self.failures == 1 && failure.name != "dns_late" {
-                    tracing::warn!(upstream = %self.upstream, name, reason = failure.name,
-                        "upstream name lookup failed: {}; the endpoints found before stay in use", failure.sentence);
+                    tracing::warn!(
+                        name: "name_lookup_failed",
+                        upstream = %self.upstream, name, reason = failure.name,
+                        "upstream name lookup failed: {}; the endpoints found before stay in use",
+                        failure.sentence
+                    );
                 }
                 self.backoff.handle_end(Duration::ZERO, crate::random())
             }

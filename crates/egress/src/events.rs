@@ -14,16 +14,23 @@ pub(crate) fn breaker(name: &str, change: &BreakerChange) {
                 OpenCause::SuccessRate(percent) => format!("only {percent} % of its recent calls succeeded"),
                 OpenCause::Probe => "it failed again".to_owned(),
             };
-            tracing::warn!(upstream = name, state = "open", ?length, "breaker open: {why}");
+            tracing::warn!(
+                name: "breaker_opened",
+                upstream = name, state = "open", ?length, "breaker open: {why}"
+            );
         }
         BreakerChange::HalfOpened => {
             tracing::info!(
+                name: "breaker_half_opened",
                 upstream = name,
                 state = "half-open",
                 "breaker half-open: lets some calls through"
             );
         }
-        BreakerChange::Closed => tracing::info!(upstream = name, state = "closed", "breaker closed"),
+        BreakerChange::Closed => tracing::info!(
+            name: "breaker_closed",
+            upstream = name, state = "closed", "breaker closed"
+        ),
     }
 }
 
@@ -35,5 +42,5 @@ pub(crate) fn ejection(upstream: &str, endpoint: &str, cause: &EjectionCause, le
             format!("{} % of its calls succeeded, {} % of the others'", rate / 10, mean / 10)
         }
     };
-    tracing::warn!(upstream, endpoint, ?length, "endpoint ejected: {why}");
+    tracing::warn!(name: "endpoint_ejected", upstream, endpoint, ?length, "endpoint ejected: {why}");
 }

@@ -79,10 +79,12 @@ pub(crate) fn announce(app: &App, choice: &UserChoice) {
     match choice {
         UserChoice::Given => {}
         UserChoice::Default(account) => tracing::info!(
+            name: "user_chosen",
             app = %app.name, user = %account.name,
             "workers run as this user: no user is configured, and Keepwarm is root"
         ),
         UserChoice::Root(why) => tracing::warn!(
+            name: "workers_run_as_root",
             app = %app.name, why,
             "workers run as root: no user is configured; set app.{name}.user to a user who can read the app and write its data, or to \"root\" to keep it",
             name = app.name

@@ -106,9 +106,9 @@ fn note(exchange: &Exchange<'_>, status: u16, reason: &'static str, detail: &str
     let app = request.target.as_deref();
     let client = request.client_address().map(tracing::field::display);
     if status >= 500 {
-        tracing::warn!(app, status, reason, client, %id, "{detail}");
+        tracing::warn!(name: "error_response", app, status, reason, client, %id, "{detail}");
     } else {
-        tracing::info!(app, status, reason, client, %id, "{detail}");
+        tracing::info!(name: "error_response", app, status, reason, client, %id, "{detail}");
     }
 }
 

@@ -137,7 +137,10 @@ fn run(mut builder: Builder, index: usize, state: Arc<ThreadState>, queue: Unbou
     let runtime = match builder.enable_io().enable_time().build_local(LocalOptions::default()) {
         Ok(runtime) => runtime,
         Err(error) => {
-            tracing::error!(thread = index, %error, "cannot start the event loop of a data-plane thread");
+            tracing::error!(
+                name: "event_loop_failed",
+                thread = index, %error, "cannot start the event loop of a data-plane thread"
+            );
             return;
         }
     };

@@ -428,7 +428,10 @@ fn is_note(line: &[u8]) -> bool {
 pub fn log(level: Level, (app, worker, pid): (&str, u32, u32), stream: &'static str, text: &[u8]) {
     macro_rules! log_at {
         ($level:expr) => {
-            tracing::event!(target: TARGET, $level, app, worker, pid, stream, "{}", String::from_utf8_lossy(text))
+            tracing::event!(
+                name: "app_output", target: TARGET, $level,
+                app, worker, pid, stream, "{}", String::from_utf8_lossy(text)
+            )
         };
     }
     match level {

@@ -4,7 +4,7 @@
 //! 2026-01-01T00:00:00.000Z WARN  app=shop worker=2 the worker ended status=1 after=3.2s
 //! ```
 //!
-//! `app` and `worker` come before the message, the other fields after it. A multi-line output of an app
+//! `app` and `worker` come before the message, the other fields after it. JSON has the event's stable name as well. A multi-line output of an app
 //! ([`crate::app_output`]) is one record: in text its further lines follow, each indented by four spaces. Spans are not recorded: Keepwarm uses none.
 
 use std::cell::RefCell;
@@ -104,6 +104,11 @@ impl LogSubscriber {
                 out.extend_from_slice(b"\",\"level\":\"");
                 out.extend_from_slice(level_name(level).trim_ascii_end().to_ascii_lowercase().as_slice());
                 out.push(b'"');
+                if let Some(name) = event_name(metadata) {
+                    out.extend_from_slice(b",\"event\":\"");
+                    out.extend_from_slice(name.as_bytes());
+                    out.push(b'"');
+                }
                 out.extend_from_slice(&line.front);
                 out.extend_from_slice(b",\"message\":\"");
                 out.extend_from_slice(&line.message);
@@ -115,6 +120,11 @@ impl LogSubscriber {
             }
         });
     }
+}
+
+/// The stable name of the event (`docs/reference/log-events.md`). Libraries give none: theirs is where they log, which contains spaces.
+fn event_name(metadata: &Metadata<'static>) -> Option<&'static str> {
+    Some(metadata.name()).filter(|name| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'))
 }
 
 fn level_name(level: Level) -> &'static [u8] {

@@ -36,6 +36,7 @@ impl Panic {
         let thread = std::thread::current();
         let id = id.map(tracing::field::display);
         tracing::error!(
+            name: "panicked",
             app,
             id,
             task,
@@ -171,7 +172,7 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Ends the process after a panic that was reported.
 fn abort(what: &'static str, message: &str) -> ! {
-    tracing::error!(task = what, "Keepwarm cannot run without this task; aborting");
+    tracing::error!(name: "aborting", task = what, "Keepwarm cannot run without this task; aborting");
     flush_all(FLUSH_TIMEOUT);
     end_process(what, message)
 }

@@ -72,7 +72,7 @@ impl Stall {
 /// Counts a stall of this app; the first of its kind is logged.
 pub fn record(app: &str, stall: Stall) {
     if counters::STALLS.count(app, stall.name()) == 1 {
-        tracing::warn!(app, stall = stall.name(), "{} (logged once)", stall.advice());
+        tracing::warn!(name: "stall", app, stall = stall.name(), "{} (logged once)", stall.advice());
     }
 }
 

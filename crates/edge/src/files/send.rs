@@ -149,7 +149,7 @@ impl FileResponse {
         while at < range.end {
             let max = usize::try_from(range.end - at).unwrap_or(BLOCK).min(BLOCK);
             if let Err(error) = self.file.read(&mut block, at, max).await {
-                tracing::error!(%error, "cannot read a file");
+                tracing::error!(name: "file_read_failed", %error, "cannot read a file");
                 exchange.abort("file_failed");
                 return false;
             }

@@ -74,7 +74,10 @@ fn refuse(exchange: &mut Exchange<'_>, name: &HandedName, why: &str) {
         HandedName::File(file) => ("X-Sendfile", file),
     };
     let app = exchange.request().target.as_deref();
-    tracing::error!(app, field, file = %name.escape_ascii(), why, "the app named a file that cannot be sent");
+    tracing::error!(
+        name: "sendfile_failed",
+        app, field, file = %name.escape_ascii(), why, "the app named a file that cannot be sent"
+    );
     refusals::HANDED_FILE.respond(exchange);
 }
 

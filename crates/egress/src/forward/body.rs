@@ -226,7 +226,7 @@ impl Body {
 
 fn spill_failed(error: &SpoolError) -> BodyError {
     if let SpoolError::Failed(_) = error {
-        tracing::error!(%error, "request body lost");
+        tracing::error!(name: "request_body_lost", %error, "request body lost");
     }
     error.into()
 }

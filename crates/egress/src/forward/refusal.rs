@@ -70,7 +70,10 @@ impl Forward<'_, '_> {
     pub(super) fn respond_with_failure(&mut self, failure: &AttemptFailure) {
         // What has not left yet need not be cut; nor can what the client has been given whole.
         if !self.exchange.take_back() && self.exchange.is_given() {
-            tracing::warn!(upstream = %self.upstream.name(), reason = failure.name, "upstream {}", failure.sentence);
+            tracing::warn!(
+                name: "call_failed",
+                upstream = %self.upstream.name(), reason = failure.name, "upstream {}", failure.sentence
+            );
             return self.exchange.end();
         }
         self.respond(failure.message(self.upstream.name()));
@@ -94,9 +97,9 @@ pub(super) fn tell_story(record: &CallRecord, exchange: &Exchange<'_>) {
     let (upstream, endpoint, cause) = (&record.upstream, &last.endpoint, last.cause);
     let id = RequestId::new(exchange.request().number);
     if is_round(count) {
-        tracing::warn!(%upstream, %endpoint, cause, count, %id, "{story}");
+        tracing::warn!(name: "call_retried", %upstream, %endpoint, cause, count, %id, "{story}");
     } else {
-        tracing::debug!(%upstream, %endpoint, cause, count, %id, "{story}");
+        tracing::debug!(name: "call_retried", %upstream, %endpoint, cause, count, %id, "{story}");
     }
 }
 

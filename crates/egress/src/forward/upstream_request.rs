@@ -325,7 +325,7 @@ impl<'c> Backend<'c> for UpstreamRequest<'_, '_, 'c> {
             ClientEnd::Over => AttemptEnd::Responded,
             ClientEnd::Gone(gone) => AttemptEnd::Gone(gone),
             ClientEnd::KeptLost(error) => {
-                tracing::error!(upstream = %self.forward.upstream.name(), %error,
+                tracing::error!(name: "response_lost", upstream = %self.forward.upstream.name(), %error,
                     "response cut: the part that its client had not read is lost");
                 AttemptEnd::Responded
             }
@@ -357,7 +357,10 @@ fn report_normalized(upstream: &str, attempt: &EndpointAttempt, normalized: Norm
         counters::NORMALIZED.count(upstream, fault);
     }
     if attempt.state().tells_mended() {
-        tracing::warn!(upstream, endpoint = %attempt.state().name(), normalized = found.join(", "),
-            "fixed syntax faults in the upstream's responses (logged once)");
+        tracing::warn!(
+            name: "response_normalized",
+            upstream, endpoint = %attempt.state().name(), normalized = found.join(", "),
+            "fixed syntax faults in the upstream's responses (logged once)"
+        );
     }
 }

@@ -118,8 +118,11 @@ impl HealthChecker {
                 upstream.discovery().look_again();
             }
             Some(HealthChange::Up) => {
-                tracing::info!(upstream = %upstream.name(), endpoint = %self.state().name(),
-                    "endpoint passes its health checks again");
+                tracing::info!(
+                    name: "endpoint_healthy",
+                    upstream = %upstream.name(), endpoint = %self.state().name(),
+                    "endpoint passes its health checks again"
+                );
                 self.warming = settings.slow_start.map(|_| Instant::now());
             }
             None => {}
@@ -140,6 +143,6 @@ impl HealthChecker {
 
 fn tell_down(upstream: &str, state: &EndpointState, failure: Option<&CheckFailure>) {
     let Some(CheckFailure { name, sentence }) = failure else { return };
-    tracing::warn!(upstream, endpoint = %state.name(), reason = name,
+    tracing::warn!(name: "endpoint_unhealthy", upstream, endpoint = %state.name(), reason = name,
         "endpoint fails its health checks, and gets no calls while others pass: {sentence}");
 }

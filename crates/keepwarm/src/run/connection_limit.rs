@@ -31,8 +31,8 @@ pub(super) fn warn_of_lowered(config: &Config, limit: usize) {
         && configured > limit as u64
     {
         tracing::warn!(
-            configured,
-            limit,
+            name: "connection_limit_lowered",
+            configured, limit,
             "`server.limits.connections` lowered to what the limit on open files allows; raise that limit (systemd: LimitNOFILE)"
         );
     }

@@ -184,7 +184,7 @@ impl Server {
         // Not before: it is the other process's as long as that one may still be the service.
         match pid_file.map(PreparedPidFile::put).transpose() {
             Ok(file) => self.pid_file = file,
-            Err(message) if takeover.is_some() => tracing::error!("{message}"),
+            Err(message) if takeover.is_some() => tracing::error!(name: "pid_file_failed", "{message}"),
             Err(message) => return Err(message.into()),
         }
         if let Some(admin) = admin {

@@ -72,7 +72,10 @@ async fn watch(
                 Finding::Dead(_) => drop(given_up.send(index)),
                 Finding::Recovered(_, after) => {
                     remote.set_stuck(false);
-                    tracing::warn!(thread = %name(index), ?after, "stuck thread responds again");
+                    tracing::warn!(
+                        name: "thread_recovered",
+                        thread = %name(index), ?after, "stuck thread responds again"
+                    );
                 }
             }
         }
@@ -86,12 +89,18 @@ fn report(remote: Remote, links: Arc<Links>, threads: usize, report: Option<Arc<
         let stack = remote.stack();
         let stack = stack.as_deref().unwrap_or("unknown: the thread does not handle signals");
         let others = threads.saturating_sub(1);
-        tracing::error!(thread = %name(remote.index), after = ?STUCK_AFTER, others, stack,
-            "a bug in Keepwarm: stuck thread; the others serve, and a new process takes over if it does not respond again");
+        tracing::error!(
+            name: "thread_stuck",
+            thread = %name(remote.index), after = ?STUCK_AFTER, others, stack,
+            "a bug in Keepwarm: stuck thread; the others serve, and a new process takes over if it does not respond again"
+        );
         links.abandon(remote.index);
     });
     if let Err(error) = reported {
-        tracing::error!(%error, "stuck thread; cannot start a thread to get its stack");
+        tracing::error!(
+            name: "thread_stack_failed",
+            %error, "stuck thread; cannot start a thread to get its stack"
+        );
     }
 }
 
@@ -103,11 +112,11 @@ pub(super) fn name(index: usize) -> String {
 pub(super) fn end_within(after: Duration) {
     let mode = std::thread::Builder::new().name("keepwarm-end".to_owned()).spawn(move || {
         std::thread::sleep(after);
-        tracing::error!("exit held up by the stuck thread; aborting");
+        tracing::error!(name: "exit_held_up", "exit held up by the stuck thread; aborting");
         keepwarm_telemetry::flush_all(Duration::from_secs(1));
         std::process::abort();
     });
     if let Err(error) = mode {
-        tracing::error!(%error, "exit may be held up by the stuck thread");
+        tracing::error!(name: "exit_held_up", %error, "exit may be held up by the stuck thread");
     }
 }

@@ -94,7 +94,10 @@ async fn look_again(
                 Ok(tls) => {
                     upstream.set_tls(Some(Arc::clone(&tls)));
                     used = tls;
-                    tracing::info!(upstream = %upstream.name(), "new connections use the changed certificates");
+                    tracing::info!(
+                        name: "certificates_changed",
+                        upstream = %upstream.name(), "new connections use the changed certificates"
+                    );
                 }
                 Err(error) => tell(upstream, &error.to_string()),
             },
@@ -104,7 +107,10 @@ async fn look_again(
 }
 
 fn tell(upstream: &Upstream, error: &str) {
-    tracing::warn!(upstream = %upstream.name(), "changed certificates not used; the previous ones stay in use: {error}");
+    tracing::warn!(
+        name: "certificates_rejected",
+        upstream = %upstream.name(), "changed certificates not used; the previous ones stay in use: {error}"
+    );
 }
 
 /// When each was changed, and how long it is.

@@ -148,7 +148,10 @@ impl Http2Pool {
     #[cold]
     fn begin_anew<'p>(&'p self, poisoned: PoisonError<MutexGuard<'p, Inner>>) -> MutexGuard<'p, Inner> {
         let mut inner = poisoned.into_inner();
-        tracing::error!("a bug in Keepwarm broke a pool of HTTP/2 connections; pool reset");
+        tracing::error!(
+            name: "pool_reset",
+            "a bug in Keepwarm broke a pool of HTTP/2 connections; pool reset"
+        );
         for shelf in inner.shelves.values_mut().flatten() {
             shelf.kept.drain(..).for_each(|kept| kept.link.retire());
             (shelf.dialling, shelf.failure) = (false, None);

@@ -151,6 +151,6 @@ fn reopen(shared: &Shared, file: &mut File) {
     let Some(output) = &shared.output else { return };
     match output.open() {
         Ok(opened) => *file = opened,
-        Err(error) => tracing::warn!(?output, %error, "cannot reopen a log file"),
+        Err(error) => tracing::warn!(name: "log_reopen_failed", ?output, %error, "cannot reopen a log file"),
     }
 }

@@ -265,8 +265,11 @@ impl App {
             // The path itself stands in the access log, beside this id.
             let id =
                 suspects.iter().find(|suspect| refused.covers(suspect)).map(|suspect| suspect.id.to_string());
-            tracing::error!(app = %self.name, route = %refused, scope, id, seconds = time.as_secs(),
-                "route kills workers; refused for the given seconds, then tried with one request at a time");
+            tracing::error!(
+                name: "route_quarantined",
+                app = %self.name, route = %refused, scope, id, seconds = time.as_secs(),
+                "route kills workers; refused for the given seconds, then tried with one request at a time"
+            );
             let waiting = self.state().queue.take_waiting_of(|job| refused.covers(&job.call.summary));
             waiting.into_iter().for_each(|job| job.call.put(Item::Quarantined(time)));
         }
@@ -275,7 +278,10 @@ impl App {
     /// A request has been answered to its end.
     pub(super) fn handle_response(&self, summary: &RequestSummary) {
         if self.quarantine.handle_response(summary) {
-            tracing::info!(app = %self.name, route = %summary, "route has responded; no longer refused");
+            tracing::info!(
+                name: "route_released",
+                app = %self.name, route = %summary, "route has responded; no longer refused"
+            );
         }
     }
 
@@ -345,7 +351,11 @@ impl App {
     /// One warning per app for a field that is the connection's and not the app's.
     pub(super) fn warn_hop_by_hop(&self, field: &str) {
         if !self.warned_hop_by_hop.swap(true, Ordering::Relaxed) {
-            tracing::warn!(app = %self.name, field, "the app sets a connection header, which is not passed on (logged once)");
+            tracing::warn!(
+                name: "connection_header_dropped",
+                app = %self.name, field,
+                "the app sets a connection header, which is not passed on (logged once)"
+            );
         }
     }
 
@@ -364,7 +374,11 @@ impl App {
         let links: Vec<Arc<Link>> =
             queue.links().chain(state.pending.drain(..).map(|pending| pending.link)).collect();
         self.state.clear_poison();
-        tracing::error!(app = %self.name, waiting = waiting.len(), workers = links.len(), "{REASON}; replacing all its workers");
+        tracing::error!(
+            name: "workers_stuck",
+            app = %self.name, waiting = waiting.len(), workers = links.len(),
+            "{REASON}; replacing all its workers"
+        );
         let reason: Arc<str> = REASON.into();
         waiting.into_iter().for_each(|job| job.call.put(Item::Refused(Arc::clone(&reason))));
         links.iter().for_each(|link| link.kill(REASON));

@@ -164,7 +164,10 @@ impl<'a, 'c> Conversation<'a, 'c> {
         match encode_request(&mut frame, self.exchange.request(), &options) {
             Ok(()) => self.enqueue(frame),
             Err(error) => {
-                tracing::warn!(app = %self.app.name, %error, "cannot encode a request for the wire");
+                tracing::warn!(
+                    name: "request_not_encoded",
+                    app = %self.app.name, %error, "cannot encode a request for the wire"
+                );
                 refusals::TOO_LARGE_FOR_THE_WIRE.respond(self.exchange);
                 false
             }
@@ -299,8 +302,11 @@ impl<'c> Backend<'c> for Conversation<'_, 'c> {
             ClientEnd::Over => {}
             ClientEnd::Gone(gone) => self.client_gone(gone),
             ClientEnd::KeptLost(error) => {
-                tracing::error!(app = %self.app.name, id = %response::id(self.exchange), %error,
-                    "response cut: the part that its client had not read is lost");
+                tracing::error!(
+                    name: "response_lost",
+                    app = %self.app.name, id = %response::id(self.exchange), %error,
+                    "response cut: the part that its client had not read is lost"
+                );
                 self.stop_waiting();
             }
         }

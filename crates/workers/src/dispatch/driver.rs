@@ -214,9 +214,13 @@ impl Driver {
             .as_ref()
             .and_then(|post_response| post_response.call.as_ref())
             .map(|call| &call.summary);
-        tracing::error!(app = %self.app.name, worker = self.link.key.number, pid = self.link.key.pid,
-            id = summary.map(|summary| tracing::field::display(&summary.id)), route = summary.map(tracing::field::display),
-            limit = ?self.app.policy().request_timeout, "worker still busy after its response");
+        tracing::error!(
+            name: "worker_hung",
+            app = %self.app.name, worker = self.link.key.number, pid = self.link.key.pid,
+            id = summary.map(|summary| tracing::field::display(&summary.id)),
+            route = summary.map(tracing::field::display), limit = ?self.app.policy().request_timeout,
+            "worker still busy after its response"
+        );
         self.link.give_up(summary, "did not finish its work after a response");
     }
 
@@ -225,8 +229,12 @@ impl Driver {
         let reason = match end {
             DisconnectReason::Closed | DisconnectReason::ClosedUnread => "closed its wire".to_owned(),
             DisconnectReason::Fault(fault) => {
-                tracing::error!(app = %self.link.key.app, worker = self.link.key.number, pid = self.link.key.pid,
-                    fault = fault.name(), "{fault}");
+                tracing::error!(
+                    name: "wire_fault",
+                    app = %self.link.key.app, worker = self.link.key.number, pid = self.link.key.pid,
+                    fault = fault.name(),
+                    "{fault}"
+                );
                 let reason = format!("violated the wire protocol: {fault}");
                 self.link.kill(&reason);
                 reason

@@ -132,7 +132,11 @@ async fn log_errors(
 ) {
     if let Err(error) = reading.await {
         let OutputSource { app, worker, pid } = source;
-        tracing::error!(target: "keepwarm::supervisor", app = %app, worker, pid, stream, %error, "cannot read the output of a worker");
+        tracing::error!(
+            name: "output_read_failed", target: "keepwarm::supervisor",
+            app = %app, worker, pid, stream, %error,
+            "cannot read the output of a worker"
+        );
     }
 }
 

@@ -21,6 +21,17 @@ use super::{
     AppSpec, Death, Exit, LinkEvent, Memory, WorkerKey, WorkerLink, WorkerLinks, WorkerState, reap, stack,
 };
 
+/// Logs what is done with a worker: `log_worker!(running, id, "event_name", "message")`.
+macro_rules! log_worker {
+    ($running:expr, $id:expr, $name:literal, $($message:tt)+) => {
+        tracing::info!(
+            name: $name, target: "keepwarm::supervisor",
+            app = %$running.spec.name, worker = $running.processes.get(&$id).map(|process| process.number),
+            pid = $running.pid($id), generation = $running.generation, $($message)+
+        )
+    };
+}
+
 mod actions;
 mod sampling;
 
@@ -169,7 +180,7 @@ impl RunningGeneration {
                 let told = matches!(self.machine.state(id), WorkerState::Draining | WorkerState::Stopping)
                     || self.machine.left_as_asked(id, &end);
                 if let (true, WorkerEnd::Exited(exit)) = (told, &end) {
-                    self.record(id, &format!("worker stopped: {exit}"));
+                    log_worker!(self, id, "worker_stopped", "worker stopped: {exit}");
                 }
                 self.note_boots(id);
                 self.note_served();
@@ -214,7 +225,7 @@ impl RunningGeneration {
                 process.finish_boot();
                 let took = now.saturating_duration_since(process.started).as_millis();
                 tracing::info!(
-                    target: "keepwarm::supervisor",
+                    name: "worker_ready", target: "keepwarm::supervisor",
                     app = %self.spec.name, worker = process.number, pid, generation = self.generation,
                     adapter, kind, language, streams, boot_ms = took, "worker ready"
                 );
@@ -409,14 +420,6 @@ impl RunningGeneration {
                 }
             }
         }
-    }
-
-    fn record(&self, id: WorkerId, message: &str) {
-        let worker = self.processes.get(&id).map(|process| process.number);
-        tracing::info!(
-            target: "keepwarm::supervisor",
-            app = %self.spec.name, worker, pid = self.pid(id), generation = self.generation, "{message}"
-        );
     }
 
     fn handle(&self, id: WorkerId) -> Option<&ProcessHandle> {

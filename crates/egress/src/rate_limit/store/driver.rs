@@ -93,7 +93,10 @@ impl Driver {
                     let since = Instant::now();
                     self.state.up.store(true, Ordering::Relaxed);
                     if std::mem::take(&mut told) {
-                        tracing::info!(store = self.address, "rate limit store in use again");
+                        tracing::info!(
+                            name: "rate_limit_store_recovered",
+                            store = self.address, "rate limit store in use again"
+                        );
                     }
                     match self.serve(connection).await {
                         Some(failed) => (failed, since.elapsed()),
@@ -105,6 +108,7 @@ impl Driver {
             self.state.trip(failed.failure);
             if !std::mem::replace(&mut told, true) {
                 tracing::warn!(
+                    name: "rate_limit_store_failed",
                     store = self.address,
                     reason = failed.failure.name(),
                     "rate limit store failed; will retry: {}",

@@ -283,7 +283,10 @@ impl Watched {
         let Some(misuse) = self.misuse.get() else { return false };
         let told = std::mem::replace(&mut *self.told.lock().unwrap_or_else(PoisonError::into_inner), true);
         if !told {
-            tracing::warn!(reason = misuse, "client misuses HTTP/2; closing its connection");
+            tracing::warn!(
+                name: "http2_misuse",
+                reason = misuse, "client misuses HTTP/2; closing its connection"
+            );
         }
         !told
     }

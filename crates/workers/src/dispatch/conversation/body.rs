@@ -101,7 +101,7 @@ async fn spool_body(app: &App, exchange: &mut Exchange<'_>, begin: &[u8]) -> Res
 
 fn spill_failed(app: &App, error: &SpoolError) -> BodyError {
     if let SpoolError::Failed(_) = error {
-        tracing::error!(app = %app.name, %error, "request body lost");
+        tracing::error!(name: "request_body_lost", app = %app.name, %error, "request body lost");
     }
     error.into()
 }

@@ -72,9 +72,12 @@ impl Conversation<'_, '_> {
         }
         self.slow_said = true;
         let summary = &self.call.summary;
-        tracing::warn!(app = %self.app.name, worker = link.key.number, pid = link.key.pid, id = %summary.id,
+        tracing::warn!(
+            name: "slow_request",
+            app = %self.app.name, worker = link.key.number, pid = link.key.pid, id = %summary.id,
             route = %summary, seconds = begun.elapsed().as_secs_f32(),
-            "slow request; its worker prints its stack");
+            "slow request; its worker prints its stack"
+        );
         link.show_stack();
     }
 
@@ -121,8 +124,12 @@ impl Conversation<'_, '_> {
 
     fn application_is_late(&mut self, link: &Arc<Link>, stream: u32, limit: Duration) {
         let summary = &self.call.summary;
-        tracing::error!(app = %self.app.name, worker = link.key.number, pid = link.key.pid, id = %summary.id,
-            route = %summary, limit = ?limit, "request timed out");
+        tracing::error!(
+            name: "request_timeout",
+            app = %self.app.name, worker = link.key.number, pid = link.key.pid, id = %summary.id,
+            route = %summary, limit = ?limit,
+            "request timed out"
+        );
         link.reset(stream, ResetCode::TIMEOUT, "the request timed out");
         match self.app.is_blocking() {
             // Whatever it is doing, nothing but its end will stop it.
@@ -152,8 +159,12 @@ impl Conversation<'_, '_> {
                     return;
                 }
                 if at_work {
-                    tracing::error!(app = %link.key.app, worker = link.key.number, pid = link.key.pid, id = %summary.id,
-                        route = %summary, ?limit, "request timed out after its client had left");
+                    tracing::error!(
+                        name: "request_timeout",
+                        app = %link.key.app, worker = link.key.number, pid = link.key.pid, id = %summary.id,
+                        route = %summary, ?limit,
+                        "request timed out after its client had left"
+                    );
                     return link.give_up(Some(&summary), "had a request that timed out");
                 }
                 left = limit;

@@ -36,7 +36,11 @@ impl Conversation<'_, '_> {
         (self.complete, self.over) = (true, true);
         if socket.is_none() {
             self.forget_hijacked();
-            tracing::error!(app = %self.app.name, id = %id(self.exchange), "the socket of rack.hijack could not be taken over");
+            tracing::error!(
+                name: "hijack_failed",
+                app = %self.app.name, id = %id(self.exchange),
+                "the socket of rack.hijack could not be taken over"
+            );
             refusals::HIJACK_FAILED.respond(self.exchange);
         }
         self.hijacked = socket;
@@ -59,7 +63,11 @@ impl Conversation<'_, '_> {
             link.reset(stream, ResetCode::CANCELLED, "drain timeout reached");
         }
         let (app, id) = (&self.app.name, id(self.exchange));
-        tracing::info!(app = %app, %id, reason = "draining", "response cut: not complete when its worker reached its drain timeout (drain_timeout)");
+        tracing::info!(
+            name: "response_cut",
+            app = %app, %id, reason = "draining",
+            "response cut: not complete when its worker reached its drain timeout (drain_timeout)"
+        );
         self.exchange.abort("draining");
     }
 
@@ -110,7 +118,10 @@ impl Conversation<'_, '_> {
                 }
             }
             Err(bad) => {
-                tracing::error!(app = %self.app.name, id = %id(self.exchange), "{bad}");
+                tracing::error!(
+                    name: "response_invalid",
+                    app = %self.app.name, id = %id(self.exchange), "{bad}"
+                );
                 self.stop_waiting();
                 refusals::BAD_FIELD.respond(self.exchange);
             }
@@ -138,7 +149,7 @@ impl Conversation<'_, '_> {
 
     pub(super) fn log_wrong_length(&self) {
         if let Some(reason @ ("body_too_short" | "body_too_long")) = self.exchange.request().reason {
-            tracing::error!(app = %self.app.name, id = %id(self.exchange), reason,
+            tracing::error!(name: "body_length_wrong", app = %self.app.name, id = %id(self.exchange), reason,
                 "the length of the response body differs from its Content-Length");
         }
     }

@@ -44,7 +44,11 @@ impl Conversation<'_, '_> {
             ResetCode::TOO_SHORT => &refusals::BODY_TOO_SHORT,
             _ => &refusals::APP_ERROR,
         };
-        tracing::error!(app = %self.app.name, id = %id(self.exchange), code = code.name(), reason, "the application failed");
+        tracing::error!(
+            name: "app_error",
+            app = %self.app.name, id = %id(self.exchange), code = code.name(), reason,
+            "the application failed"
+        );
         match self.exchange.responded() {
             true => self.exchange.abort(refusal.reason),
             false => refusal.respond(self.exchange),
@@ -64,8 +68,12 @@ impl Conversation<'_, '_> {
             Some(KillReason::TimedOut) => &refusals::WORKER_TIMED_OUT,
             Some(KillReason::Memory) => &refusals::WORKER_MEMORY,
         };
-        tracing::error!(app = %self.app.name, id = %id(self.exchange), route = %self.call.summary, responded, reason = refusal.reason,
-            not_given_again = why_not, "worker died with this request");
+        tracing::error!(
+            name: "worker_died_with_request",
+            app = %self.app.name, id = %id(self.exchange), route = %self.call.summary, responded,
+            reason = refusal.reason, not_retried = why_not,
+            "worker died with this request"
+        );
         if responded {
             return self.exchange.abort(refusal.reason);
         }
@@ -120,8 +128,11 @@ impl Conversation<'_, '_> {
             return self.stop_waiting();
         }
         counters::RETRIES.count(&self.app.name, name);
-        tracing::warn!(app = %self.app.name, id = %id(self.exchange), route = %self.call.summary, why,
-            "request retried on another worker");
+        tracing::warn!(
+            name: "request_retried",
+            app = %self.app.name, id = %id(self.exchange), route = %self.call.summary, why,
+            "request retried on another worker"
+        );
         let frame = self.call.take_frame();
         self.enqueue(frame);
     }

@@ -127,7 +127,10 @@ pub(super) fn begin(conversation: &mut Conversation<'_, '_>, response: &Response
             conversation.app.handle_response(&conversation.call.summary);
         }
         Err(bad) => {
-            tracing::error!(app = %conversation.app.name, id = %id(conversation.exchange), "{bad}");
+            tracing::error!(
+                name: "response_invalid",
+                app = %conversation.app.name, id = %id(conversation.exchange), "{bad}"
+            );
             conversation.stop_waiting();
             refusals::BAD_FIELD.respond(conversation.exchange);
         }
@@ -197,8 +200,11 @@ impl Conversation<'_, '_> {
     }
 
     fn application_takes_nothing(&mut self) {
-        tracing::error!(app = %self.app.name, id = %id(self.exchange),
-            "the application has not read a WebSocket message for limits.websocket_idle; closing the WebSocket");
+        tracing::error!(
+            name: "websocket_idle",
+            app = %self.app.name, id = %id(self.exchange),
+            "the application has not read a WebSocket message for limits.websocket_idle; closing the WebSocket"
+        );
         self.stop_waiting_for(ResetCode::CANCELLED, "the client's message was not read in time");
         self.close_as_failed();
     }
@@ -219,7 +225,11 @@ impl Conversation<'_, '_> {
                 match may_be_sent(code) {
                     true => self.exchange.send_close(code, &reason),
                     false => {
-                        tracing::error!(app = %self.app.name, id = %id(self.exchange), code, "the application closed a WebSocket with an invalid code");
+                        tracing::error!(
+                            name: "websocket_code_invalid",
+                            app = %self.app.name, id = %id(self.exchange), code,
+                            "the application closed a WebSocket with an invalid code"
+                        );
                         self.exchange.send_close(1011, "");
                     }
                 }
@@ -229,7 +239,10 @@ impl Conversation<'_, '_> {
             }
             Poll::Ready(Item::Goodbye) => self.say_goodbye(),
             Poll::Ready(Item::Reset { .. } | Item::Lost { .. } | Item::Refused(_)) => {
-                tracing::error!(app = %self.app.name, id = %id(self.exchange), "the worker dropped a WebSocket");
+                tracing::error!(
+                    name: "websocket_dropped",
+                    app = %self.app.name, id = %id(self.exchange), "the worker dropped a WebSocket"
+                );
                 self.completed();
                 // RFC 6455 §7.4.1: 1001, going away; 1011, the server met something that it did not expect.
                 match self.exchange.is_draining() {
@@ -270,12 +283,20 @@ impl Conversation<'_, '_> {
             messages.outgoing = 0;
         }
         if long {
-            tracing::error!(app = %self.app.name, id = %id(self.exchange), "a message of the application exceeds limits.websocket_message");
+            tracing::error!(
+                name: "websocket_message_too_large",
+                app = %self.app.name, id = %id(self.exchange),
+                "a message of the application exceeds limits.websocket_message"
+            );
             self.stop_waiting_for(ResetCode::CANCELLED, "the message is too long");
             return self.close_as_failed();
         }
         if !self.exchange.send_part(text, bytes, end) {
-            tracing::error!(app = %self.app.name, id = %id(self.exchange), "a text message of the application is not UTF-8");
+            tracing::error!(
+                name: "websocket_text_invalid",
+                app = %self.app.name, id = %id(self.exchange),
+                "a text message of the application is not UTF-8"
+            );
             self.stop_waiting_for(ResetCode::CANCELLED, "the message is not UTF-8");
             self.close_as_failed();
         }

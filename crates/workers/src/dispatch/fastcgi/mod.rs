@@ -40,7 +40,10 @@ pub(super) async fn hold(app: &Arc<App>, root: Arc<ScriptRoot>, exchange: &mut E
         Ok(ScriptLookup::NeedsSlash) => redirect_to_folder(exchange),
         Ok(ScriptLookup::Hidden) => refusals::FILE_HIDDEN.respond(exchange),
         Err(error) => {
-            tracing::error!(app = %app.name, root = %root.path().display(), %error, "cannot look up a script");
+            tracing::error!(
+                name: "script_lookup_failed",
+                app = %app.name, root = %root.path().display(), %error, "cannot look up a script"
+            );
             refusals::SCRIPT_FAILED.respond(exchange);
         }
     }

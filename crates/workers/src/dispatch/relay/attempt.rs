@@ -73,8 +73,11 @@ impl<C: Dialect> Relay<'_, '_, C> {
     }
 
     fn not_connected(&mut self, link: &Arc<Link>, error: &AcquireError) -> AttemptResult {
-        tracing::warn!(app = %self.app.name, worker = link.key.number, pid = link.key.pid, id = %self.id(), %error,
-            "worker accepts no connection");
+        tracing::warn!(
+            name: "worker_refuses_connections",
+            app = %self.app.name, worker = link.key.number, pid = link.key.pid, id = %self.id(), %error,
+            "worker accepts no connection"
+        );
         if error.is_refused() {
             self.given = self.given.saturating_sub(1).max(1);
             link.refuses(format!("accepts no connection: {error}"));
@@ -124,8 +127,12 @@ impl<C: Dialect> Relay<'_, '_, C> {
     pub(super) fn response_failed(&mut self, error: &ClientError, slot: &SlotGuard) {
         // What has not left yet need not be cut.
         let responded = self.exchange.responded() && !self.exchange.take_back();
-        tracing::error!(app = %self.app.name, worker = slot.link.key.number, pid = slot.link.key.pid, id = %self.id(),
-            responded, reason = error.name(), "{error}");
+        tracing::error!(
+            name: "request_failed",
+            app = %self.app.name, worker = slot.link.key.number, pid = slot.link.key.pid, id = %self.id(),
+            responded, reason = error.name(),
+            "{error}"
+        );
         match responded {
             // The client has it whole: nothing is left to be cut.
             true if self.exchange.is_given() => return self.exchange.end(),

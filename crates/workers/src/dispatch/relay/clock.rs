@@ -44,8 +44,13 @@ impl<C: Dialect> WorkerRequest<'_, '_, '_, C> {
         let process = self.child().map(|child| child.pid);
         if let Some(slot) = &self.slot {
             let key = &slot.link.key;
-            tracing::warn!(app = %self.relay.app.name, worker = key.number, pid = key.pid, process, id = %self.relay.id(),
-                route = %self.relay.call.summary, seconds = begun.elapsed().as_secs_f32(), "slow request");
+            tracing::warn!(
+                name: "slow_request",
+                app = %self.relay.app.name, worker = key.number, pid = key.pid, process,
+                id = %self.relay.id(), route = %self.relay.call.summary,
+                seconds = begun.elapsed().as_secs_f32(),
+                "slow request"
+            );
         }
     }
 
@@ -59,8 +64,11 @@ impl<C: Dialect> WorkerRequest<'_, '_, '_, C> {
         let child = self.child();
         if let Some(slot) = &self.slot {
             let key = &slot.link.key;
-            tracing::error!(app = %self.relay.app.name, worker = key.number, pid = key.pid, id = %self.relay.id(),
-                ?limit, "request timed out");
+            tracing::error!(
+                name: "request_timeout",
+                app = %self.relay.app.name, worker = key.number, pid = key.pid, id = %self.relay.id(), ?limit,
+                "request timed out"
+            );
             slot.link.suspect(&self.relay.call.summary, child.as_ref());
         }
         refusals::respond_timed_out(self.relay.exchange);

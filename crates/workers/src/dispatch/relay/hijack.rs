@@ -47,8 +47,11 @@ impl<C: Dialect> Relay<'_, '_, C> {
     /// The application that responds by itself did not, or not to the end.
     pub(super) fn hijacker_failed(&mut self, error: &ClientError) {
         let responded = self.exchange.responded() && !self.exchange.take_back();
-        tracing::error!(app = %self.app.name, id = %self.id(), responded, reason = error.name(),
-            "request failed on a connection that the application had taken over (rack.hijack): {error}");
+        tracing::error!(
+            name: "request_failed",
+            app = %self.app.name, id = %self.id(), responded, reason = error.name(),
+            "request failed on a connection that the application had taken over (rack.hijack): {error}"
+        );
         match responded {
             true if self.exchange.is_given() => self.exchange.end(),
             true => self.exchange.abort(error.name()),

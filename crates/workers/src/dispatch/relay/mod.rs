@@ -310,8 +310,11 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
 
     fn tell_again(&self, why: &'static str) {
         keepwarm_telemetry::counters::RETRIES.count(&self.app.name, why);
-        tracing::warn!(app = %self.app.name, id = %self.id(), route = %self.call.summary, why,
-            "request retried");
+        tracing::warn!(
+            name: "request_retried",
+            app = %self.app.name, id = %self.id(), route = %self.call.summary, why,
+            "request retried"
+        );
     }
 
     /// Where the time went, for those who count it.

@@ -141,7 +141,7 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
             Ok(false) if status == 101 => Part::Switched,
             Ok(false) => Part::Taken,
             Err(bad) => {
-                tracing::error!(app = %relay.app.name, id = %relay.id(), "{bad}");
+                tracing::error!(name: "response_invalid", app = %relay.app.name, id = %relay.id(), "{bad}");
                 refusals::BAD_FIELD.respond(relay.exchange);
                 Part::End(AttemptResult::Over)
             }
@@ -172,7 +172,11 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
 
     fn log_wrong_length(&self) {
         if self.relay.exchange.request().reason == Some("body_too_short") {
-            tracing::error!(app = %self.relay.app.name, id = %self.relay.id(), "the response body is shorter than announced");
+            tracing::error!(
+                name: "body_length_wrong",
+                app = %self.relay.app.name, id = %self.relay.id(),
+                "the response body is shorter than announced"
+            );
         }
     }
 
@@ -341,8 +345,11 @@ impl<'c, C: Dialect> Backend<'c> for WorkerRequest<'_, '_, 'c, C> {
             ClientEnd::Over => {}
             ClientEnd::Gone(gone) => return self.client_gone(gone),
             ClientEnd::KeptLost(error) => {
-                tracing::error!(app = %self.relay.app.name, id = %self.relay.id(), %error,
-                    "response cut: the part that its client had not read is lost");
+                tracing::error!(
+                    name: "response_lost",
+                    app = %self.relay.app.name, id = %self.relay.id(), %error,
+                    "response cut: the part that its client had not read is lost"
+                );
                 self.leave_running();
             }
         }
@@ -378,7 +385,7 @@ fn tell_mended(app: &App, head: &ResponseHead) {
         counters::NORMALIZED.count(&app.name, fault);
     }
     if !app.servers.told_mended.swap(true, Ordering::Relaxed) {
-        tracing::warn!(app = %app.name, normalized = found.join(", "),
+        tracing::warn!(name: "response_normalized", app = %app.name, normalized = found.join(", "),
             "fixed syntax faults in the application's responses (logged once)");
     }
 }
