@@ -61,7 +61,7 @@ pub(crate) fn measure(request: &Request, outcome: &Outcome) {
     meter.count(thread_index(), &finished);
     // Only what an app has answered says anything about the app.
     if !request.stalls.is_empty() && request.times.is_some() && request.reason.is_none() {
-        request.stalls.iter().for_each(|stall| stalls::note(&meter.app, stall));
+        request.stalls.iter().for_each(|stall| stalls::record(&meter.app, stall));
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use keepwarm_http1::{RequestHead, Version, cgi_safe_name};
 use keepwarm_telemetry::counters;
 use keepwarm_telemetry::meters::RouteMeter;
-use keepwarm_telemetry::stalls::Stalls;
+use keepwarm_telemetry::stalls::StallSet;
 use tokio::time::Instant;
 
 use crate::{Exchange, Refusal};
@@ -76,8 +76,8 @@ pub struct Request {
     pub meter: Option<&'static RouteMeter>,
     /// `100 Continue` was sent.
     pub continued: bool,
-    /// Stalls that were removed on the way.
-    pub stalls: Stalls,
+    /// StallSet that were removed on the way.
+    pub stalls: StallSet,
     /// Set by an app's handler: where the time went.
     pub times: Option<Times>,
     /// Set when it was carried to an upstream: what became of that.
@@ -186,7 +186,7 @@ impl Request {
             route: None,
             meter: None,
             continued: false,
-            stalls: Stalls::default(),
+            stalls: StallSet::default(),
             times: None,
             call: None,
             reason: None,
@@ -211,7 +211,7 @@ impl Request {
         self.route = None;
         self.meter = None;
         self.continued = false;
-        self.stalls = Stalls::default();
+        self.stalls = StallSet::default();
         self.times = None;
         self.call = None;
         self.reason = None;
@@ -278,15 +278,6 @@ impl Request {
             Version::Http11 => b"1.1 keepwarm",
         };
         (b"via", value)
-    }
-
-    /// Status, name and sentence of the error with which a request for `https` is refused that came unencrypted (RFC 9110 §7.4). A trusted proxy has taken it
-    /// over TLS.
-    pub fn misdirection(&self) -> Option<(u16, &'static str, &'static str)> {
-        let https = self.head.absolute_scheme()?.eq_ignore_ascii_case(b"https");
-        let misdirected = https && self.peer.scheme == Scheme::Http && !self.trusted_peer;
-        let detail = "The request is for an https address, but arrived over an unencrypted connection.";
-        misdirected.then_some((421, "https_unencrypted", detail))
     }
 
     /// The scheme the client used.

@@ -27,7 +27,9 @@ mod max_forwards;
 mod out;
 mod pass;
 mod pool;
+mod pump;
 mod record;
+mod refusals;
 mod response_buffer;
 mod restart;
 mod runtime;
@@ -48,14 +50,15 @@ pub use connect::{AcquireError, Dial, DialTimes, connect_any};
 pub use deadline::{Deadlines, Wait, now, run_ticker};
 pub use endpoint::Endpoint;
 pub use error_response::{
-    respond_with_error, respond_with_printed, respond_with_refusal, sentence, wants_page,
+    ErrorMessage, ErrorResponse, respond_with_body_error, respond_with_error, respond_with_printed,
+    respond_with_refusal, wants_page,
 };
 pub use exchange::{BodyError, BodyProgress, Exchange, Fate, Gone, Refusal};
 pub use field_edits::FieldEdits;
 pub use folder::{Folder, Found, Guard, OpenFile, RewrittenQuery, Rules, file_name};
 pub use h1::{Http1, Message, RequestLine, WebSocketLimits};
 pub use h2::{Http2Call, Http2Pool};
-pub use handed::{HandedFile, HandedName};
+pub use handed::{HandedField, HandedFile, HandedName};
 pub use handler::{
     EarlyHints, FieldNames, Forwarded, Handler, Local, Outcome, Passing, Peer, Request, Scheme, Times,
 };
@@ -72,8 +75,10 @@ pub use pass::{
     pass_informational, read_first, request_target, response_fields,
 };
 pub use pool::{Lease, MeterOf, Need, Pool, PoolSettings, PoolState, PoolTotals, Queue, Queued};
+pub use pump::{Backend, ClientEnd, HeldBody, Part, ServerPart, ServerSide, poll_pump};
 pub use record::{CallRecord, CallTimes, FailedAttempt};
-pub use response_buffer::{Moved, ResponseBuffer};
+pub use refusals::{ERROR_RESPONSES, refuse_misdirected, respond_with_head_refusal};
+pub use response_buffer::ResponseBuffer;
 pub use restart::{restart_pause, restarted};
 pub use runtime::{DataPlane, Remote, spawn_local, thread_index};
 #[cfg(feature = "simulation")]

@@ -37,7 +37,7 @@ impl CompletedCall<'_> {
             request.stalls.insert(Stall::HandshakePerCall);
         }
         let name = self.upstream.name();
-        request.stalls.iter().for_each(|stall| stalls::note(name, stall));
+        request.stalls.iter().for_each(|stall| stalls::record(name, stall));
         if let Some(log) = &*self.upstream.stats().log.load() {
             self.write(log, request);
         }

@@ -10,7 +10,7 @@ use keepwarm_http1::Fields;
 use tokio::io::AsyncReadExt;
 
 use super::*;
-use crate::{Client, FarEnd, Http1, Tunnel, TunnelEnd};
+use crate::{Client, ClientError, FarEnd, Http1, ResponsePart, Tunnel, TunnelEnd};
 
 /// A socket that takes little at a time, and one that takes all that waits for it at once.
 /// Each with more bytes than both sockets and all buffers between them hold.
@@ -103,6 +103,10 @@ struct Full {
 }
 
 impl FarEnd for Full {
+    fn poll_response(&mut self, _: &mut Context<'_>) -> Poll<Result<ResponsePart<'_>, ClientError>> {
+        Poll::Pending
+    }
+
     fn poll_tunnel(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
         self.reader = Some(cx.waker().clone());
         if self.has_ended { Poll::Ready(Ok(&[])) } else { Poll::Pending }

@@ -106,14 +106,17 @@ impl ExternalServer {
     /// It has taken a connection.
     pub(super) fn is_there(&self, app: &App) {
         if self.away.load(Ordering::Relaxed) && self.away.swap(false, Ordering::Relaxed) {
-            tracing::info!(app = %app.name, endpoint = %self.server.endpoint, "the app's server accepts connections again");
+            tracing::info!(
+                name: "app_server_recovered",
+                app = %app.name, endpoint = %self.server.endpoint, "the app's server accepts connections again"
+            );
         }
     }
 
     /// It has taken none. Said once, until it does again.
     pub(super) fn is_away(&self, app: &App, error: &AcquireError) {
         if !error.is_local() && !self.away.swap(true, Ordering::Relaxed) {
-            tracing::error!(app = %app.name, endpoint = %self.server.endpoint, %error,
+            tracing::error!(name: "app_server_unreachable", app = %app.name, endpoint = %self.server.endpoint, %error,
                 "the app's server accepts no connections; its requests get 503 until it does");
         }
     }
