@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::h1;
 use crate::h1::{Message, WebSocketLimits};
 use crate::h2::ServerStream;
-use crate::{ConnectionLimits, Deadlines, Request};
+use crate::{ConnectionLimits, Deadlines, Request, SpoolError};
 
 /// One request and the means to answer it, whatever version of HTTP it came by.
 ///
@@ -423,6 +423,15 @@ impl BodyError {
                 name: "spill_full",
                 detail: "The server has no space for the request body at the moment.".to_owned(),
             }),
+        }
+    }
+}
+
+impl From<&SpoolError> for BodyError {
+    fn from(error: &SpoolError) -> Self {
+        match error {
+            SpoolError::Failed(_) => Self::NotKept,
+            SpoolError::Full => Self::NoRoom,
         }
     }
 }

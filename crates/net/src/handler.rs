@@ -13,7 +13,7 @@ use keepwarm_telemetry::meters::RouteMeter;
 use keepwarm_telemetry::stalls::Stalls;
 use tokio::time::Instant;
 
-use crate::{Exchange, Refusal};
+use crate::{Exchange, Refusal, Scheme};
 
 /// Answers requests. Shared by every connection of every thread; a call runs on the connection's own thread.
 pub trait Handler: Send + Sync {
@@ -306,25 +306,6 @@ pub struct Outcome {
     pub fate: crate::Fate,
     /// From the first byte of the head to the last byte of the response taken by the socket.
     pub elapsed: Duration,
-}
-
-/// `http` or `https`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Scheme {
-    /// In clear.
-    Http,
-    /// Over TLS.
-    Https,
-}
-
-impl Scheme {
-    /// The scheme's name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Https => "https",
-        }
-    }
 }
 
 /// Our end of a connection.

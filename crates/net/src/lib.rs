@@ -4,6 +4,8 @@
 //! One current-thread runtime per data-plane thread ([`DataPlane`]); a connection lives on the thread that
 //! accepted it. Nothing here knows what an app, a route or a worker is.
 
+#[cfg(not(feature = "simulation"))]
+mod bound;
 mod buffer;
 mod call;
 mod client;
@@ -14,6 +16,7 @@ mod disk;
 mod endpoint;
 mod error_response;
 mod exchange;
+mod far_end;
 mod field_edits;
 mod folder;
 mod h1;
@@ -31,6 +34,7 @@ mod record;
 mod response_buffer;
 mod restart;
 mod runtime;
+mod scheme;
 #[cfg(feature = "simulation")]
 pub mod simulation;
 #[cfg(not(feature = "simulation"))]
@@ -41,6 +45,7 @@ mod tls;
 mod transport;
 mod websocket;
 
+pub use bound::{BindTo, Bound, bind, bind_beside};
 pub use buffer::ReadBuffer;
 pub use call::{Call, CallHead, Calls, Protocol};
 pub use client::{Client, ClientError, Codec, ResponsePart, ServerFault};
@@ -57,14 +62,13 @@ pub use h1::{Http1, Message, RequestLine, WebSocketLimits};
 pub use h2::{Http2Call, Http2Pool};
 pub use handed::{HandedFile, HandedName};
 pub use handler::{
-    EarlyHints, FieldNames, Forwarded, Handler, Local, Outcome, Passing, Peer, Request, Scheme, Times,
+    EarlyHints, FieldNames, Forwarded, Handler, Local, Outcome, Passing, Peer, Request, Times,
 };
 pub use io::Io;
 pub use keepwarm_http1::Limits as SyntaxLimits;
 pub use kernel::{TcpFacts, tcp_facts};
 pub use listener::{
-    BindTo, Bound, ConnectionLimits, ListenerContext, OpenConnections, StopListening, StopSignal, bind,
-    bind_beside, serve, stop_listening,
+    ConnectionLimits, ListenerContext, OpenConnections, StopListening, StopSignal, serve, stop_listening,
 };
 pub use max_forwards::{ALLOW, MAX_FORWARDS, forwards_left, max_forwards, respond_as_final_recipient};
 pub use pass::{
@@ -76,6 +80,7 @@ pub use record::{CallRecord, CallTimes, FailedAttempt};
 pub use response_buffer::{Moved, ResponseBuffer};
 pub use restart::{restart_pause, restarted};
 pub use runtime::{DataPlane, Remote, spawn_local, thread_index};
+pub use scheme::Scheme;
 #[cfg(feature = "simulation")]
 pub use simulation::turn;
 pub use socket::{Socket, Watch, adopt, send, watch};
@@ -87,7 +92,7 @@ pub use tls::{
 pub use transport::{Transport, TransportStream, Written};
 
 #[cfg(feature = "simulation")]
-use simulation::{disk, socket};
+use simulation::{bound, disk, socket};
 
 /// Nothing: the simulation counts the steps of whoever moves bytes here, to find loops that never yield.
 #[cfg(not(feature = "simulation"))]

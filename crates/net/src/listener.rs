@@ -1,8 +1,6 @@
 //! Accepting from listening sockets, and what a client may do on a connection.
 
 mod activity;
-#[cfg(not(feature = "simulation"))]
-mod bound;
 mod open;
 
 use std::cell::Cell;
@@ -19,11 +17,8 @@ use tokio::sync::watch;
 
 pub(crate) use self::activity::Activity;
 pub use self::open::OpenConnections;
-#[cfg(feature = "simulation")]
-use crate::simulation::bound;
 use crate::socket::{Socket, Watch, accept, has_waiting, local_address, watch as watch_socket};
-use crate::{Handler, Io, Local, Peer, Scheme, WebSocketLimits, h1, thread_index};
-pub use bound::{BindTo, Bound, bind, bind_beside};
+use crate::{Bound, Handler, Io, Local, Peer, Scheme, WebSocketLimits, h1, thread_index};
 
 /// What connections of a listener share.
 pub struct ListenerContext {
@@ -143,8 +138,12 @@ pub async fn serve(bound: Bound, context: Arc<ListenerContext>, mut stop: StopSi
         Some(address) => Local::Tcp(address),
         None => Local::Unix(bound.path().and_then(|path| path.to_str().map(Into::into))),
     };
-    let listener =
-        Listener { socket: watch_listening(bound.fd).await, local, context, burst: Burst::default() };
+    let listener = Listener {
+        socket: watch_listening(bound.into_socket()).await,
+        local,
+        context,
+        burst: Burst::default(),
+    };
     tokio::select! {
         // Nothing of the listener is in a state that a panic could break.
         () = crate::restarted("accept", || listener.accept_all()) => {}

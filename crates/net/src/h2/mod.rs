@@ -17,6 +17,7 @@ mod stream;
 mod tests;
 mod wire;
 
+pub(crate) use frames::{PREFACE, PREFACE_LINE};
 pub use pool::Http2Pool;
-pub(crate) use server::{Begun, PREFACE, PREFACE_LINE, ServerStream, serve};
+pub(crate) use server::{Begun, ServerStream, serve};
 pub use stream::Http2Call;

@@ -95,7 +95,7 @@ impl Linger {
 impl<W: Watch> Wire<W> {
     /// Of the client's side.
     pub(super) fn client(transport: Transport, watch: Arc<W>) -> Self {
-        let (inbound, outbound) = (Frames::default(), Frames::after(PREFACE));
+        let (inbound, outbound) = (Frames::default(), Frames::after(PREFACE.len()));
         let read = ReadBuffer::default();
         let (large, in_head, lingers, is_server) = (false, true, None, false);
         Self { transport, read, large, inbound, outbound, in_head, lingers, is_server, watch }
@@ -103,7 +103,7 @@ impl<W: Watch> Wire<W> {
 
     /// Of the server's side; `read` has come already.
     pub(super) fn server(transport: Transport, read: ReadBuffer, watch: Arc<W>) -> Self {
-        let (inbound, outbound) = (Frames::after(PREFACE), Frames::default());
+        let (inbound, outbound) = (Frames::after(PREFACE.len()), Frames::default());
         let (large, in_head, lingers, is_server) = (false, true, None, true);
         Self { transport, read, large, inbound, outbound, in_head, lingers, is_server, watch }
     }

@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::task::LocalSet;
 
 use super::*;
-use crate::{Exchange, Fate, Outcome, Refusal, Request};
+use crate::{BindTo, Exchange, Fate, Outcome, Refusal, Request, bind};
 
 /// Panics where the path says.
 #[derive(Default)]

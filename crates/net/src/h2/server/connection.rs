@@ -18,11 +18,10 @@ use keepwarm_telemetry::meters::ListenerCells;
 use keepwarm_telemetry::panics::caught;
 use tokio::time::Instant;
 
-use super::PREFACE;
 use super::guard::{Guard, Misuse};
 use super::stream::ServerStream;
 use crate::h1::Busy;
-use crate::h2::frames::Passed;
+use crate::h2::frames::{PREFACE, Passed};
 use crate::h2::settings;
 use crate::h2::wire::{Watch, Wire};
 use crate::listener::Activity;

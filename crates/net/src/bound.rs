@@ -11,7 +11,7 @@ use socket2::{Domain, Protocol, SockFilter, SockRef, Socket, Type};
 /// A bound, listening socket.
 #[derive(Debug)]
 pub struct Bound {
-    pub(super) fd: OwnedFd,
+    fd: OwnedFd,
     /// Where, for TCP: with the real port when 0 was asked for.
     pub address: Option<SocketAddr>,
 }
@@ -33,6 +33,12 @@ impl Bound {
             socket.set_tcp_nodelay(true)?;
         }
         Ok(Self { fd, address })
+    }
+
+    /// The socket itself.
+    #[must_use]
+    pub fn into_socket(self) -> OwnedFd {
+        self.fd
     }
 
     /// The path of a Unix socket that has one.
