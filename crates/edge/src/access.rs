@@ -4,7 +4,8 @@ use std::sync::LazyLock;
 use std::time::SystemTime;
 
 use keepwarm_http1::Version;
-use keepwarm_net::{Fate, Outcome, Request, thread_index};
+use keepwarm_net::thread_index;
+use keepwarm_serve::{Fate, Outcome, Request};
 use keepwarm_telemetry::meters::{self, FinishedRequest, RequestPhases, RouteMeter};
 use keepwarm_telemetry::{AccessRecord, Format, RequestId, Sink, stalls};
 

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use arc_swap::ArcSwap;
 use keepwarm_http1::{RequestBody, normalize_path};
-use keepwarm_net::{
+use keepwarm_serve::{
     Exchange, Handler, Outcome, Refusal, Request, respond_with_error, respond_with_refusal, sentence,
 };
 

@@ -1,7 +1,7 @@
 //! Files: what a `files` route ends in, what is tried before an app (`try_files`), and what an app has sent for it (`send_files`).
 //!
-//! GET and HEAD, conditional requests (RFC 9110 §13), ranges (§14), what lies compressed beside a file. No listing of folders. Names: [`keepwarm_net::file_name`]; opening and reading:
-//! [`keepwarm_net::Folder`]. Scripts are never sent: `wp-config.php` is code with a password in it, and a route that was meant for a PHP app is easily
+//! GET and HEAD, conditional requests (RFC 9110 §13), ranges (§14), what lies compressed beside a file. No listing of folders. Names: [`keepwarm_serve::file_name`]; opening and reading:
+//! [`keepwarm_serve::Folder`]. Scripts are never sent: `wp-config.php` is code with a password in it, and a route that was meant for a PHP app is easily
 //! written without one.
 
 mod conditions;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use self::precompressed::{BROTLI, GZIP};
 use http::Method;
-use keepwarm_net::{
+use keepwarm_serve::{
     Exchange, Folder, Found, Guard, Handler, OpenFile, Refusal, file_name, respond_with_error,
 };
 

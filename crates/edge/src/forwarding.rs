@@ -20,7 +20,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use keepwarm_http1::Fields;
-use keepwarm_net::{Forwarded, Request, Scheme};
+use keepwarm_net::Scheme;
+use keepwarm_serve::{Forwarded, Request};
 
 use crate::cidr::Cidr;
 

@@ -1,7 +1,7 @@
 //! Answers of the edge that are no errors, made when their route is made.
 
 use keepwarm_http1::{BadField, scan_app_fields};
-use keepwarm_net::{Exchange, FieldEdits, Request, respond_with_error};
+use keepwarm_serve::{Exchange, FieldEdits, Request, respond_with_error};
 
 /// A fixed response.
 #[derive(Debug, Clone)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use keepwarm_http1::normalize_path;
-use keepwarm_net::{
+use keepwarm_serve::{
     ALLOW, Exchange, Handler, Outcome, Refusal, Request, respond_as_final_recipient, respond_with_error,
     respond_with_refusal, sentence,
 };

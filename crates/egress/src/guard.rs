@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use keepwarm_net::{Request, Scheme};
+use keepwarm_net::Scheme;
+use keepwarm_serve::Request;
 
 use crate::origin::split_authority;
 

@@ -143,7 +143,7 @@ impl Spool {
     ///
     /// # Errors
     /// The file failed.
-    pub(crate) fn poll_spill(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SpoolError>> {
+    pub fn poll_spill(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SpoolError>> {
         loop {
             if let Some(error) = &self.failed {
                 return Poll::Ready(Err(error.clone()));

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use http::Method;
 use keepwarm_http1::Fields;
-use keepwarm_net::{Exchange, OpenFile, respond_with_error};
+use keepwarm_serve::{Exchange, OpenFile, respond_with_error};
 
 use super::conditions::{ConditionResult, Validators};
 use super::precompressed::Coding;

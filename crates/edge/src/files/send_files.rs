@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use keepwarm_net::{
+use keepwarm_serve::{
     Exchange, Folder, Found, HandedFile, HandedName, Handler, Refusal, file_name, respond_with_error,
 };
 

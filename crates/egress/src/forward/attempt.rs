@@ -4,11 +4,12 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_net::{AcquireError, Call, ClientError, Endpoint, FailedAttempt, Gone};
+use keepwarm_net::{AcquireError, Call, ClientError, Endpoint};
 use keepwarm_policy::breaker::Outcome;
 use keepwarm_policy::retry::{Cause, Decision, Failure};
 use keepwarm_policy::stable_hash;
 use keepwarm_policy::timeout::Phase;
+use keepwarm_serve::{FailedAttempt, Gone};
 use tokio::time::Instant;
 
 use super::refusal::AttemptFailure;

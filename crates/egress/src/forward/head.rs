@@ -3,9 +3,8 @@
 use std::borrow::Cow;
 
 use keepwarm_http1::{HopByHop, ResponseHead};
-use keepwarm_net::{
-    Call, CallHead, FieldNames, MAX_FORWARDS, Request, Scheme, forwards_left, request_target, response_fields,
-};
+use keepwarm_net::{Call, CallHead, Scheme};
+use keepwarm_serve::{FieldNames, MAX_FORWARDS, Request, forwards_left, request_target, response_fields};
 
 use crate::origin::Origin;
 use crate::stats::{SERVER_TIMING, ServerTiming, Trace};

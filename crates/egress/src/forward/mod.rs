@@ -31,12 +31,13 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use keepwarm_net::{
-    BodyError, CallRecord, CallTimes, Exchange, Gone, Need, Wait, max_forwards, respond_as_final_recipient,
-    respond_with_error,
-};
+use keepwarm_net::{Need, Wait};
 use keepwarm_policy::balance::Tried;
 use keepwarm_policy::retry::Decision;
+use keepwarm_serve::{
+    BodyError, CallRecord, CallTimes, Exchange, Gone, max_forwards, respond_as_final_recipient,
+    respond_with_error,
+};
 use tokio::time::Instant;
 
 use self::body::Body;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use keepwarm_http1::BadField;
-use keepwarm_net::{BodyError, CallRecord, Exchange, respond_with_error};
 use keepwarm_policy::retry::Cause;
+use keepwarm_serve::{BodyError, CallRecord, Exchange, respond_with_error};
 use keepwarm_telemetry::{RequestId, counters};
 
 use super::Forward;

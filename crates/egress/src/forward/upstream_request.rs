@@ -7,12 +7,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use keepwarm_http1::{BadField, Fields, Mended};
-use keepwarm_net::{
-    BodyError, Call, ClientError, Gone, ResponseBuffer, ResponsePart, SpoolError, Tunnel, TunnelEnd, Wait,
-    offered_protocols, pass_informational, respond_with_error,
-};
+use keepwarm_net::{Call, ClientError, ResponsePart, SpoolError, Wait};
 use keepwarm_policy::breaker::Outcome;
 use keepwarm_policy::timeout::Phase;
+use keepwarm_serve::{
+    BodyError, Gone, ResponseBuffer, Tunnel, TunnelEnd, offered_protocols, pass_informational,
+    respond_with_error,
+};
 use keepwarm_telemetry::counters;
 use keepwarm_telemetry::stalls::Stall;
 use tokio::time::{Instant, Sleep};

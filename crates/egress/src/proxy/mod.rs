@@ -19,9 +19,9 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use keepwarm_http1::{RequestBody, TargetForm};
-use keepwarm_net::{
-    Client, Exchange, Handler, Http1, Outcome, Refusal, Request, Scheme, Tunnel, TunnelEnd, connect_any,
-    respond_with_error, respond_with_refusal,
+use keepwarm_net::{Client, Http1, Scheme, connect_any};
+use keepwarm_serve::{
+    Exchange, Handler, Outcome, Refusal, Request, Tunnel, TunnelEnd, respond_with_error, respond_with_refusal,
 };
 
 use self::origin_cache::OriginCache;

@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_net::{Exchange, Handler, Outcome, Refusal, Request, respond_with_error};
 use keepwarm_policy::gcra::Verdict;
+use keepwarm_serve::{Exchange, Handler, Outcome, Refusal, Request, respond_with_error};
 
 use super::{Decision, RateLimiter, StoreFailure};
 

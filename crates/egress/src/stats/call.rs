@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use keepwarm_net::{CallRecord, Outcome, Request, thread_index};
+use keepwarm_net::thread_index;
+use keepwarm_serve::{CallRecord, Outcome, Request};
 use keepwarm_telemetry::stalls::{self, Stall};
 use keepwarm_telemetry::upstreams::FinishedCall;
 use keepwarm_telemetry::{CallAccessRecord, CallFailure, CallPhases, RequestId, counters};

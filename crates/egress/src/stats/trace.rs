@@ -1,7 +1,7 @@
 //! The trace that a call is part of (W3C Trace Context, level 1).
 
 use keepwarm_http1::Fields;
-use keepwarm_net::Request;
+use keepwarm_serve::Request;
 use keepwarm_telemetry::trace::LEN;
 use keepwarm_telemetry::{RequestId, TraceContext};
 

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::net::IpAddr;
 
 use keepwarm_config::{Bind, Secret};
-use keepwarm_net::Request;
+use keepwarm_serve::Request;
 
 /// Whether a request reads or changes something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,16 +4,16 @@
 //! a GOAWAY promised to process.
 
 /// What a client of HTTP/2 sends first (RFC 9113 §3.4). It is no frame.
-pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// As much of it as can be nothing else: whoever sends this speaks HTTP/2, however it goes on.
-pub(crate) const PREFACE_LINE: &[u8] = b"PRI * HTTP/2.0\r\n";
+pub const PREFACE_LINE: &[u8] = b"PRI * HTTP/2.0\r\n";
 const HEADER: usize = 9;
 /// Of a payload, what is looked at: GOAWAY's last stream and code.
 const LOOKED_AT: usize = 8;
 
 /// A frame whose header, and so much of its payload as is looked at, has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Passed {
+pub enum Passed {
     /// DATA with as many bytes, padding included.
     Data(usize),
     /// HEADERS of that stream.

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::Method;
-use keepwarm_net::Request;
+use keepwarm_serve::Request;
 use keepwarm_telemetry::RequestId;
 
 use crate::supervisor::WorkerKey;

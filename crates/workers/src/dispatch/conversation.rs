@@ -21,9 +21,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use keepwarm_net::{
-    BodyError, Exchange, Gone, ResponseBuffer, Socket, UNSENT_ENOUGH, Wait, now, thread_index,
-};
+use keepwarm_net::{Socket, Wait, now, thread_index};
+use keepwarm_serve::{BodyError, Exchange, Gone, ResponseBuffer, UNSENT_ENOUGH};
 use keepwarm_telemetry::stalls::Stall;
 use keepwarm_wire::frame::ResetCode;
 use tokio::time::Instant;

@@ -1,7 +1,7 @@
 //! A request as a REQUEST frame (`spec/wire.md` §4).
 
 use keepwarm_http1::{HopByHop, RequestBody, Version, percent_decode};
-use keepwarm_net::{EarlyHints, FieldNames, Request};
+use keepwarm_serve::{EarlyHints, FieldNames, Request};
 use keepwarm_wire::encode::{EncodeError, RequestWriter};
 use keepwarm_wire::frame::{Fixed, flags};
 

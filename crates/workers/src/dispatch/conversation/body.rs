@@ -4,7 +4,8 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use keepwarm_http1::RequestBody;
-use keepwarm_net::{BodyError, BodyProgress, Exchange, Spool, SpoolError};
+use keepwarm_net::{Spool, SpoolError};
+use keepwarm_serve::{BodyError, BodyProgress, Exchange};
 use keepwarm_wire::frame::MAX_BODY;
 
 use super::super::app::App;

@@ -2,7 +2,8 @@
 
 use std::task::{Context, Poll};
 
-use keepwarm_net::{Exchange, Moved, Socket, SpoolError};
+use keepwarm_net::{Socket, SpoolError};
+use keepwarm_serve::{Exchange, Moved};
 use keepwarm_wire::frame::{FromWorker, ResetCode, Response};
 
 use super::super::call::Item;
@@ -200,7 +201,7 @@ impl Conversation<'_, '_> {
 
 /// Answers with an error of ours.
 pub(super) fn fail(exchange: &mut Exchange<'_>, status: u16, name: &'static str, sentence: &str) {
-    keepwarm_net::respond_with_error(exchange, status, name, sentence, &[]);
+    keepwarm_serve::respond_with_error(exchange, status, name, sentence, &[]);
 }
 
 /// Answers with an error of ours that may pass in `seconds`.
@@ -212,7 +213,7 @@ pub(super) fn fail_later(
     seconds: u32,
 ) {
     let seconds = seconds.to_string();
-    keepwarm_net::respond_with_error(
+    keepwarm_serve::respond_with_error(
         exchange,
         status,
         name,

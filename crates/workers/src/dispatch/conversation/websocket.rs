@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use http::Method;
 use keepwarm_http1::{RequestBody, Version};
-use keepwarm_net::{Exchange, Gone, Message, Wait};
+use keepwarm_net::Wait;
+use keepwarm_serve::{Exchange, Gone, Message};
 use keepwarm_wire::frame::{MAX_BODY, ResetCode, Response, message_cost};
 
 use super::super::app::App;
@@ -94,7 +95,7 @@ pub(super) fn refuse(app: &Arc<App>, exchange: &mut Exchange<'_>) -> bool {
     if !has_version_13(exchange) {
         let sentence = "Only version 13 of WebSocket is supported.";
         let said: [(&str, &[u8]); 2] = [("Upgrade", b"websocket"), ("Sec-WebSocket-Version", b"13")];
-        keepwarm_net::respond_with_error(exchange, 426, "websocket_version", sentence, &said);
+        keepwarm_serve::respond_with_error(exchange, 426, "websocket_version", sentence, &said);
     } else if !has_key(exchange) {
         fail(exchange, 400, "websocket_key", "The request opens a WebSocket with an invalid key.");
     } else {

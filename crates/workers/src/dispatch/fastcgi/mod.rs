@@ -11,7 +11,8 @@ mod script;
 use std::sync::Arc;
 
 use keepwarm_http1::RequestBody;
-use keepwarm_net::{Client, Exchange, Pool, Request, respond_with_error};
+use keepwarm_net::{Client, Pool};
+use keepwarm_serve::{Exchange, Request, respond_with_error};
 
 use super::app::App;
 use super::relay::{self, ChildGuard, Dialect, HeadContext};
@@ -122,7 +123,7 @@ impl Dialect for FastCgi {
 
     /// With their names as the script has written them.
     fn response_fields(client: &Client<Self>) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
-        let kept = keepwarm_net::is_for_client(client.head());
+        let kept = keepwarm_serve::is_for_client(client.head());
         let fields = client.head().fields.iter().zip(client.protocol().names());
         fields.filter(move |((lower, _), _)| kept(lower)).map(|((_, value), name)| (name, value))
     }

@@ -3,7 +3,8 @@
 use std::os::unix::ffi::OsStrExt;
 
 use keepwarm_http1::{HopByHop, Version, percent_decode};
-use keepwarm_net::{FieldNames, Request, Scheme};
+use keepwarm_net::Scheme;
+use keepwarm_serve::{FieldNames, Request};
 use keepwarm_wire::encode::EncodeError;
 use keepwarm_wire::fastcgi::encode::ParamsWriter;
 use keepwarm_wire::fastcgi::record::MAX_CONTENT;

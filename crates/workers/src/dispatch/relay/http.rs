@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use keepwarm_http1::{HopByHop, RequestOptions};
-use keepwarm_net::{
-    Exchange, FieldNames, Http1, MAX_FORWARDS, Pool, Request, RequestLine, forwards_left, max_forwards,
-    request_target, respond_as_final_recipient,
+use keepwarm_net::{Http1, Pool, RequestLine};
+use keepwarm_serve::{
+    Exchange, FieldNames, MAX_FORWARDS, Request, forwards_left, max_forwards, request_target,
+    respond_as_final_recipient,
 };
 
 use super::super::app::App;

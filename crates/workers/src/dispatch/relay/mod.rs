@@ -35,11 +35,9 @@ use std::task::{Poll, ready};
 use std::time::Duration;
 
 use keepwarm_http1::{Fields, RequestBody};
-use keepwarm_net::{
-    BodyError, Client, ClientError, Endpoint, Exchange, Http1, Need, Pool, PoolSettings, ResponseBuffer,
-    ResponsePart, Times, is_read_first, read_first,
-};
+use keepwarm_net::{Client, ClientError, Endpoint, Http1, Need, Pool, PoolSettings, ResponsePart};
 use keepwarm_policy::Expectation;
+use keepwarm_serve::{BodyError, Exchange, ResponseBuffer, Times, is_read_first, read_first};
 use tokio::time::Instant;
 
 use super::activity::RequestSummary;
@@ -319,14 +317,14 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
 
     /// Answers with an error of ours, or cuts what was begun.
     fn fail(&mut self, status: u16, name: &'static str, sentence: &str) {
-        keepwarm_net::respond_with_error(self.exchange, status, name, sentence, &[]);
+        keepwarm_serve::respond_with_error(self.exchange, status, name, sentence, &[]);
     }
 
     /// The same with one that may pass in `seconds`.
     fn fail_later(&mut self, status: u16, name: &'static str, sentence: &str, seconds: u32) {
         let seconds = seconds.to_string();
         let fields: [(&str, &[u8]); 1] = [("Retry-After", seconds.as_bytes())];
-        keepwarm_net::respond_with_error(self.exchange, status, name, sentence, &fields);
+        keepwarm_serve::respond_with_error(self.exchange, status, name, sentence, &fields);
     }
 
     fn tell_again(&self, why: &'static str) {

@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll};
 
-use keepwarm_net::TunnelEnd;
+use keepwarm_serve::TunnelEnd;
 
 use super::super::call::Item;
 use super::worker_request::WorkerRequest;

@@ -8,9 +8,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use keepwarm_http1::{Fields, ResponseHead};
-use keepwarm_net::{
-    BodyError, BodyProgress, ClientError, EarlyHints, Exchange, Gone, Lease, Moved, ResponsePart, SpoolError,
-    Tunnel, UNSENT_ENOUGH, Wait, offered_protocols, pass_informational,
+use keepwarm_net::{ClientError, Lease, ResponsePart, SpoolError, Wait};
+use keepwarm_serve::{
+    BodyError, BodyProgress, EarlyHints, Exchange, Gone, Moved, Tunnel, UNSENT_ENOUGH, offered_protocols,
+    pass_informational,
 };
 use keepwarm_telemetry::counters;
 use keepwarm_telemetry::stalls::Stall;

@@ -1,0 +1,43 @@
+//! The server's side of the data plane: listeners, connections of HTTP/1 and HTTP/2, and the [`Handler`] that the front
+//! door's parts implement.
+//!
+//! A request and the means to respond to it are an [`Exchange`], whatever version of HTTP it came by. Nothing here knows what an
+//! app, a route or a worker is.
+
+mod error_response;
+mod exchange;
+mod far_end;
+mod field_edits;
+mod folder;
+mod h1;
+mod h2;
+mod handed;
+mod handler;
+mod listener;
+mod max_forwards;
+mod pass;
+mod record;
+mod response_buffer;
+mod websocket;
+
+pub use error_response::{
+    respond_with_error, respond_with_printed, respond_with_refusal, sentence, wants_page,
+};
+pub use exchange::{BodyError, BodyProgress, Exchange, Fate, Gone, Refusal};
+pub use field_edits::FieldEdits;
+pub use folder::{Folder, Found, Guard, OpenFile, RewrittenQuery, Rules, file_name};
+pub use h1::{Message, WebSocketLimits};
+pub use handed::{HandedFile, HandedName};
+pub use handler::{
+    EarlyHints, FieldNames, Forwarded, Handler, Local, Outcome, Passing, Peer, Request, Times,
+};
+pub use listener::{
+    ConnectionLimits, ListenerContext, OpenConnections, StopListening, StopSignal, serve, stop_listening,
+};
+pub use max_forwards::{ALLOW, MAX_FORWARDS, forwards_left, max_forwards, respond_as_final_recipient};
+pub use pass::{
+    FarEnd, Tunnel, TunnelEnd, UNSENT_ENOUGH, is_for_client, is_read_first, offered_protocols,
+    pass_informational, read_first, request_target, response_fields,
+};
+pub use record::{CallRecord, CallTimes, FailedAttempt};
+pub use response_buffer::{Moved, ResponseBuffer};
