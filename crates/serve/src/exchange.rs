@@ -191,7 +191,14 @@ impl Exchange<'_> {
         close: bool,
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
     ) -> Result<AppFields, BadField> {
-        on!(mut self, stream => stream.head(status, length, close, fields))
+        // The route's edits; put back, for a head that follows this one (see [`Self::take_back`]).
+        let Some(edits) = self.request_mut().response_edits.take() else {
+            return on!(mut self, stream => stream.begin_response(status, length, close, fields));
+        };
+        let edited = edits.apply(fields);
+        let begun = on!(mut self, stream => stream.begin_response(status, length, close, edited));
+        self.request_mut().response_edits = Some(edits);
+        begun
     }
 
     /// The head of an upstream's response: as [`Self::head`], but a length it gives with 304 is that of the 200 it stands for (RFC 9110 §8.6), and is passed on.
@@ -203,7 +210,8 @@ impl Exchange<'_> {
         status: u16,
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
     ) -> Result<AppFields, BadField> {
-        on!(mut self, stream => { stream.state.from_upstream = true; stream.head(status, None, false, fields) })
+        on!(mut self, stream => stream.state.from_upstream = true);
+        self.head(status, None, false, fields)
     }
 
     /// Bytes of the body. What is beyond the announced length, or of a response without a body, is dropped.

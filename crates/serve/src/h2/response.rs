@@ -42,26 +42,12 @@ impl ServerStream {
         }
     }
 
-    /// Begins the response, with the route's edits.
-    pub(crate) fn head<'a>(
+    /// Begins the response.
+    pub(crate) fn begin_response<'a>(
         &mut self,
         status: u16,
         length: Option<u64>,
         _close: bool,
-        fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
-    ) -> Result<AppFields, BadField> {
-        let Some(edits) = self.request.response_edits.take() else {
-            return self.begin_response(status, length, fields);
-        };
-        let begun = self.begin_response(status, length, edits.apply(fields));
-        self.request.response_edits = Some(edits);
-        begun
-    }
-
-    fn begin_response<'a>(
-        &mut self,
-        status: u16,
-        length: Option<u64>,
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
     ) -> Result<AppFields, BadField> {
         let app = scan_app_fields(fields.clone())?;
