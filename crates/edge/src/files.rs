@@ -97,7 +97,7 @@ impl Files {
 
     async fn look(&self, exchange: &mut Exchange<'_>) -> PathLookup {
         let path = exchange.request().path();
-        let rest = path.get(self.prefix.max(exchange.request().mount)..);
+        let rest = path.get(self.prefix.max(exchange.request().mount())..);
         if rest.is_some_and(<[u8]>::is_empty) && self.prefix > 0 {
             return PathLookup::NeedsSlash;
         }

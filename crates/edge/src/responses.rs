@@ -120,7 +120,7 @@ impl Redirect {
                 LocationPiece::Text(text) => location.extend_from_slice(text.as_bytes()),
                 LocationPiece::Host => push_reference(&mut location, request.head.authority()),
                 LocationPiece::Path => {
-                    let path = request.path().get(request.mount..).unwrap_or_default();
+                    let path = request.path().get(request.mount()..).unwrap_or_default();
                     push_path(&mut location, path);
                 }
                 LocationPiece::Query => {

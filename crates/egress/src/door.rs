@@ -74,7 +74,7 @@ impl Handler for Door {
 
     fn finished(&self, request: &Request, outcome: &Outcome) {
         // Calls have been recorded.
-        if request.call.is_none() {
+        if request.notes.call.is_none() {
             self.target.load().upstream.note_refused(request, outcome);
         }
     }

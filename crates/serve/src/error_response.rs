@@ -51,7 +51,7 @@ fn respond(
         exchange.abort(reason);
         return;
     }
-    exchange.request_mut().reason = Some(reason);
+    exchange.request_mut().notes.reason = Some(reason);
     let request = exchange.request();
     let format = match printed {
         Some(_) => Format::Html,
@@ -64,7 +64,7 @@ fn respond(
     let length = Some(body.len() as u64);
     if exchange.head(status, length, false, ours.into_iter().chain(theirs)).is_err() {
         // A field of the caller's, or of the route's edits, is no field: the error itself matters more.
-        exchange.request_mut().response_edits = None;
+        exchange.request_mut().notes.routed.response_edits = None;
         if exchange.head(status, length, false, ours.into_iter()).is_err() {
             exchange.abort(reason);
             return;
@@ -97,9 +97,9 @@ pub fn sentence(fault: &str) -> String {
 /// One line in the log and one more in the counter: 5xx are for a person to look at, 4xx are the client's.
 fn note(exchange: &Exchange<'_>, status: u16, reason: &'static str, detail: &str) {
     let request = exchange.request();
-    counters::REFUSALS.count(request.meter.map_or("", |meter| &meter.app), reason);
+    counters::REFUSALS.count(request.notes.meter.map_or("", |meter| &meter.app), reason);
     let id = RequestId::new(request.number);
-    let app = request.target.as_deref();
+    let app = request.notes.target.as_deref();
     let client = request.client_address().map(tracing::field::display);
     if status >= 500 {
         tracing::warn!(app, status, reason, client, %id, "{detail}");

@@ -192,12 +192,12 @@ impl Exchange<'_> {
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
     ) -> Result<AppFields, BadField> {
         // The route's edits; put back, for a head that follows this one (see [`Self::take_back`]).
-        let Some(edits) = self.request_mut().response_edits.take() else {
+        let Some(edits) = self.request_mut().notes.routed.response_edits.take() else {
             return on!(mut self, stream => stream.begin_response(status, length, close, fields));
         };
         let edited = edits.apply(fields);
         let begun = on!(mut self, stream => stream.begin_response(status, length, close, edited));
-        self.request_mut().response_edits = Some(edits);
+        self.request_mut().notes.routed.response_edits = Some(edits);
         begun
     }
 

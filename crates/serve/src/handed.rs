@@ -35,7 +35,7 @@ impl Exchange<'_> {
         status: u16,
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
     ) -> Result<bool, BadField> {
-        if !self.request().may_hand_files || self.responded() {
+        if !self.request().notes.routed.may_hand_files || self.responded() {
             return Ok(false);
         }
         let named = |name: &str| {
@@ -55,7 +55,7 @@ impl Exchange<'_> {
         fields
             .filter(|(name, _)| !OF_THE_BODY.iter().any(|of| name.eq_ignore_ascii_case(of.as_bytes())))
             .for_each(|(name, value)| kept.push(name, value));
-        self.request_mut().handed = Some(Box::new(HandedFile { name, status, fields: kept }));
+        self.request_mut().notes.routed.handed = Some(Box::new(HandedFile { name, status, fields: kept }));
         Ok(true)
     }
 }

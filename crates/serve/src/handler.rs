@@ -4,17 +4,18 @@ use std::cell::Cell;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use keepwarm_http1::{RequestHead, Version, cgi_safe_name};
+use keepwarm_http1::{Fields, RequestHead, Version, cgi_safe_name};
 use keepwarm_net::Scheme;
 use keepwarm_telemetry::counters;
 use keepwarm_telemetry::meters::RouteMeter;
 use keepwarm_telemetry::stalls::Stalls;
 use tokio::time::Instant;
 
-use crate::{Exchange, Refusal};
+use crate::{CallRecord, Exchange, Fate, FieldEdits, HandedFile, Refusal};
 
 /// Answers requests. Shared by every connection of every thread; a call runs on the connection's own thread.
 pub trait Handler: Send + Sync {
@@ -34,45 +35,42 @@ pub trait Handler: Send + Sync {
     fn finished(&self, _request: &Request, _outcome: &Outcome) {}
 }
 
-/// A request as far as it has come: its head, and who asked where.
+/// A request as far as it has come: its head, who asked where, and what was noted about it on its way.
 #[derive(Debug)]
 pub struct Request {
     /// The head as decoded.
     pub head: RequestHead,
+    /// Fields the edge adds for the app, which replace every received one of those names (see [`Request::drops_field`]).
+    pub extra_fields: Fields,
+    /// What was noted about it.
+    pub notes: Notes,
     /// The two ends of the connection.
-    pub peer: std::rc::Rc<Peer>,
-    /// Whether it came in HTTP/2, though its head is told as one of HTTP/1.1.
-    pub http2: bool,
+    pub(crate) peer: Rc<Peer>,
+    /// Whether it came in HTTP/2.
+    pub(crate) http2: bool,
     /// When the first byte of the head was read.
-    pub received: Instant,
-    /// Counts the requests of this process: the front of a request id.
-    pub number: u64,
-    /// The normalised path, when it is not the received one (see [`Request::path`]).
-    normal_path: Option<Vec<u8>>,
-    /// How many bytes of [`Request::path`] were stripped as the prefix of a route.
-    pub mount: usize,
+    pub(crate) received: Instant,
+    /// Counts the requests of this process.
+    pub(crate) number: u64,
+}
+
+/// What is noted about a request on its way. The next request of the connection begins without.
+#[derive(Debug, Default)]
+pub struct Notes {
+    /// What holds on its route.
+    pub routed: Routed,
     /// What the front door believes about a client behind a trusted proxy.
     pub forwarded: Option<Box<Forwarded>>,
     /// Whether the peer is a trusted proxy: what it says about the client is believed.
     pub trusted_peer: bool,
-    /// Fields the edge adds for the app, which replace every received one of those names (see [`Request::drops_field`]).
-    pub extra_fields: keepwarm_http1::Fields,
-    /// Changes the route makes to the head of the response.
-    pub response_edits: Option<std::sync::Arc<crate::FieldEdits>>,
-    /// How the route wants the bodies to be passed on.
-    pub passing: Passing,
-    /// Set by the edge: the app may name a file as its response ([`Exchange::hand_file`]).
-    pub may_hand_files: bool,
-    /// The file it named.
-    pub handed: Option<Box<crate::HandedFile>>,
     /// The path and query that a CGI script named in place of its response (RFC 3875 §6.2.2): the edge responds as if they had been asked for.
     pub redirected: Option<Vec<u8>>,
     /// What the client asked for, where it was such a path that was answered.
     pub asked: Option<Box<(http::Method, Vec<u8>)>>,
     /// Set by whoever responds, for the access log: the app or the kind of route.
-    pub target: Option<std::sync::Arc<str>>,
+    pub target: Option<Arc<str>>,
     /// The pattern of its route, as configured; none before it has one.
-    pub route: Option<std::sync::Arc<str>>,
+    pub route: Option<Arc<str>>,
     /// What counts it; none before it has a route.
     pub meter: Option<&'static RouteMeter>,
     /// `100 Continue` was sent.
@@ -82,11 +80,28 @@ pub struct Request {
     /// Set by an app's handler: where the time went.
     pub times: Option<Times>,
     /// Set when it was carried to an upstream: what became of that.
-    pub call: Option<Box<crate::CallRecord>>,
+    pub call: Option<Box<CallRecord>>,
     /// Set by whoever refuses, cuts or retries: a stable name of why.
     pub reason: Option<&'static str>,
     /// A field was dropped because of its name: that has been counted.
     dropped_names: Cell<bool>,
+}
+
+/// What holds for a request on its route. Another route, after a local redirect, begins without.
+#[derive(Debug, Default)]
+pub struct Routed {
+    /// The normalised path, when it is not the received one (see [`Request::path`]).
+    path: Option<Vec<u8>>,
+    /// How many bytes of [`Request::path`] were stripped as the prefix of a route.
+    pub mount: usize,
+    /// Changes the route makes to the head of the response.
+    pub response_edits: Option<Arc<FieldEdits>>,
+    /// How the route wants the bodies to be passed on.
+    pub passing: Passing,
+    /// The app may name a file as its response ([`Exchange::hand_file`]).
+    pub may_hand_files: bool,
+    /// The file it named.
+    pub handed: Option<Box<HandedFile>>,
 }
 
 /// Where the time of a request went, as far as an app had it. What is left of the whole is writing the rest of its response.
@@ -165,87 +180,72 @@ impl Request {
         self.head.fields.all("sec-fetch-site").any(|site| !own(site))
     }
 
-    pub(crate) fn new(peer: std::rc::Rc<Peer>) -> Self {
+    pub(crate) fn new(peer: Rc<Peer>) -> Self {
         Self {
             head: RequestHead::default(),
+            extra_fields: Fields::new(),
+            notes: Notes::default(),
             peer,
             http2: false,
             received: Instant::now(),
             number: 0,
-            normal_path: None,
-            mount: 0,
-            forwarded: None,
-            trusted_peer: false,
-            extra_fields: keepwarm_http1::Fields::new(),
-            response_edits: None,
-            passing: Passing::default(),
-            may_hand_files: false,
-            handed: None,
-            redirected: None,
-            asked: None,
-            target: None,
-            route: None,
-            meter: None,
-            continued: false,
-            stalls: Stalls::default(),
-            times: None,
-            call: None,
-            reason: None,
-            dropped_names: Cell::new(false),
         }
     }
 
-    /// Makes the storage ready for the next request.
-    pub(crate) fn restart(&mut self) {
-        self.normal_path = None;
-        self.mount = 0;
-        self.forwarded = None;
-        self.trusted_peer = false;
+    /// Makes the storage ready for the next request of the connection.
+    pub(crate) fn restart(&mut self, number: u64) {
         self.extra_fields.clear();
-        self.response_edits = None;
-        self.passing = Passing::default();
-        self.may_hand_files = false;
-        self.handed = None;
-        self.redirected = None;
-        self.asked = None;
-        self.target = None;
-        self.route = None;
-        self.meter = None;
-        self.continued = false;
-        self.stalls = Stalls::default();
-        self.times = None;
-        self.call = None;
-        self.reason = None;
-        self.dropped_names.set(false);
+        self.notes = Notes::default();
+        self.number = number;
     }
 
-    /// Makes it a request for another path of the same site (see [`Request::redirected`]), which no route has been found for yet.
+    /// Makes it a request for another path of the same site (see [`Notes::redirected`]), which no route has been found for yet.
     pub fn redirect(&mut self, local: &[u8]) {
         let asked = || Box::new((self.head.method.clone(), self.head.target().to_vec()));
-        self.asked = Some(self.asked.take().unwrap_or_else(asked));
+        self.notes.asked = Some(self.notes.asked.take().unwrap_or_else(asked));
         self.head.redirect(local);
-        self.normal_path = None;
-        self.mount = 0;
         self.extra_fields.clear();
-        self.response_edits = None;
-        self.passing = Passing::default();
-        self.may_hand_files = false;
-        self.handed = None;
+        self.notes.routed = Routed::default();
+    }
+
+    /// The two ends of the connection.
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// Whether it came in HTTP/2, though its head is told as one of HTTP/1.1.
+    pub fn is_http2(&self) -> bool {
+        self.http2
+    }
+
+    /// Counts the requests of this process: the front of a request id.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// How many bytes of [`Request::path`] were stripped as the prefix of a route.
+    pub fn mount(&self) -> usize {
+        self.notes.routed.mount
+    }
+
+    /// How the route wants the bodies to be passed on.
+    pub fn passing(&self) -> Passing {
+        self.notes.routed.passing
     }
 
     /// The path that routes match and that is forwarded: RFC 3986 §6.2.2, `%2F` and `//` untouched.
     pub fn path(&self) -> &[u8] {
-        self.normal_path.as_deref().unwrap_or_else(|| self.head.path())
+        self.notes.routed.path.as_deref().unwrap_or_else(|| self.head.path())
     }
 
     /// Replaces [`Request::path`] by its normalised form.
     pub fn set_path(&mut self, path: Vec<u8>) {
-        self.normal_path = Some(path);
+        self.notes.routed.path = Some(path);
     }
 
     /// The client's address: the one a trusted proxy names, else the peer's. `None` on a Unix socket.
     pub fn client_address(&self) -> Option<std::net::IpAddr> {
-        match &self.forwarded {
+        match &self.notes.forwarded {
             Some(forwarded) => Some(forwarded.client),
             None => self.peer.client.map(|client| client.ip().to_canonical()),
         }
@@ -257,17 +257,17 @@ impl Request {
     /// not be true: every such field of a peer that is no trusted proxy; of a trusted one those that were judged, and that [`Request::extra_fields`] may hold in
     /// their place.
     pub fn drops_field(&self, lower_name: &[u8], names: FieldNames) -> bool {
-        let any_name = names == FieldNames::Http && self.passing.any_names && lower_name != b"proxy";
+        let any_name = names == FieldNames::Http && self.passing().any_names && lower_name != b"proxy";
         if !cgi_safe_name(lower_name) && !any_name {
-            if !self.dropped_names.replace(true) {
+            if !self.notes.dropped_names.replace(true) {
                 counters::UNSAFE_NAMES.add(1);
             }
             return true;
         }
         match lower_name {
             b"forwarded" | b"x-forwarded-for" | b"x-forwarded-proto" | b"x-forwarded-host" => true,
-            b"x-real-ip" | b"true-client-ip" | b"cf-connecting-ip" => !self.trusted_peer,
-            _ => !self.trusted_peer && lower_name.starts_with(b"x-forwarded-"),
+            b"x-real-ip" | b"true-client-ip" | b"cf-connecting-ip" => !self.notes.trusted_peer,
+            _ => !self.notes.trusted_peer && lower_name.starts_with(b"x-forwarded-"),
         }
     }
 
@@ -285,14 +285,14 @@ impl Request {
     /// over TLS.
     pub fn misdirection(&self) -> Option<(u16, &'static str, &'static str)> {
         let https = self.head.absolute_scheme()?.eq_ignore_ascii_case(b"https");
-        let misdirected = https && self.peer.scheme == Scheme::Http && !self.trusted_peer;
+        let misdirected = https && self.peer.scheme == Scheme::Http && !self.notes.trusted_peer;
         let detail = "The request is for an https address, but arrived over an unencrypted connection.";
         misdirected.then_some((421, "https_unencrypted", detail))
     }
 
     /// The scheme the client used.
     pub fn scheme(&self) -> Scheme {
-        self.forwarded.as_ref().map_or(self.peer.scheme, |forwarded| forwarded.scheme)
+        self.notes.forwarded.as_ref().map_or(self.peer.scheme, |forwarded| forwarded.scheme)
     }
 }
 
@@ -304,7 +304,7 @@ pub struct Outcome {
     /// Body bytes handed to the socket.
     pub body_bytes: u64,
     /// How it ended.
-    pub fate: crate::Fate,
+    pub fate: Fate,
     /// From the first byte of the head to the last byte of the response taken by the socket.
     pub elapsed: Duration,
 }

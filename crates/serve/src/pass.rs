@@ -27,7 +27,7 @@ pub fn offered_protocols(exchange: &Exchange<'_>) -> Vec<u8> {
 
 /// Path and query as they are passed on: normalised, without the prefix that the route stripped.
 pub fn request_target(request: &Request) -> Vec<u8> {
-    let path = request.path().get(request.mount..).unwrap_or_default();
+    let path = request.path().get(request.mount()..).unwrap_or_default();
     let query = request.head.query();
     let mut target = Vec::with_capacity(path.len() + query.map_or(0, <[u8]>::len) + 2);
     if !path.starts_with(b"/") && path != b"*" {
@@ -58,7 +58,7 @@ pub fn is_for_client(head: &ResponseHead) -> impl Fn(&[u8]) -> bool + Clone {
 /// Whether a request's body is so small that it is waited for before anybody is called: then it leaves with the head, in one write, and can be sent again.
 pub fn is_read_first(request: &Request) -> bool {
     let small = matches!(request.head.body, RequestBody::Length(length) if length <= READ_FIRST);
-    small && request.passing.buffer_request != Some(false)
+    small && request.passing().buffer_request != Some(false)
 }
 
 /// Waits for all of such a body. A client that sends on only when it hears of the server is not held up: what has come by then is passed on, and the rest as it comes.
@@ -195,7 +195,7 @@ impl Tunnel {
                 continue;
             }
             if exchange.deadlines().poll_passed(Wait::Response, cx) {
-                exchange.request_mut().reason.get_or_insert("tunnel_idle");
+                exchange.request_mut().notes.reason.get_or_insert("tunnel_idle");
                 return Poll::Ready(TunnelEnd::Idle);
             }
             return Poll::Pending;

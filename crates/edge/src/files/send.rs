@@ -82,7 +82,7 @@ impl FileResponse {
             let kind = PartialHead { content_range: Some(content_range(part)), content_type: None };
             return self.send(exchange, validators, Some(kind), vec![RangePart::plain(part.clone())]).await;
         }
-        let boundary = format!("keepwarm-{:016x}", exchange.request().number ^ length.rotate_left(32));
+        let boundary = format!("keepwarm-{:016x}", exchange.request().number() ^ length.rotate_left(32));
         let content_type = self.content_type();
         let mut all: Vec<RangePart> = Vec::with_capacity(parts.len() + 1);
         for part in parts {

@@ -74,7 +74,7 @@ fn refuse(exchange: &mut Exchange<'_>, name: &HandedName, why: &str) {
         HandedName::Path(path) => ("X-Accel-Redirect", path),
         HandedName::File(file) => ("X-Sendfile", file),
     };
-    let app = exchange.request().target.as_deref();
+    let app = exchange.request().notes.target.as_deref();
     tracing::error!(app, field, file = %name.escape_ascii(), why, "the app named a file that cannot be sent");
     respond_with_error(
         exchange,
@@ -88,9 +88,9 @@ fn refuse(exchange: &mut Exchange<'_>, name: &HandedName, why: &str) {
 impl Handler for SendFiles {
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         Box::pin(async move {
-            exchange.request_mut().may_hand_files = true;
+            exchange.request_mut().notes.routed.may_hand_files = true;
             self.app.handle(exchange).await;
-            if let Some(handed) = exchange.request_mut().handed.take() {
+            if let Some(handed) = exchange.request_mut().notes.routed.handed.take() {
                 self.send(exchange, *handed).await;
             }
         })

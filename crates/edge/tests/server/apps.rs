@@ -45,7 +45,7 @@ fn told(exchange: &Exchange<'_>, body: usize) -> String {
     let request = exchange.request();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let client = request.client_address().map_or(String::new(), |client| client.to_string());
-    let (script, path) = request.path().split_at(request.mount);
+    let (script, path) = request.path().split_at(request.mount());
     let mut lines = vec![
         format!("client={client} scheme={}", request.scheme().as_str()),
         format!("script={} path={} body={body}", text(script), text(path)),

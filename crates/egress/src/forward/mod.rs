@@ -60,7 +60,7 @@ pub(crate) async fn forward(
         // RFC 5842 §7.2.
         return respond_with_error(exchange, 508, "loop", sentence, &[]);
     }
-    exchange.request_mut().target = Some(Arc::clone(upstream.name()));
+    exchange.request_mut().notes.target = Some(Arc::clone(upstream.name()));
     let mut forward = Forward::new(upstream, options, exchange);
     forward.run().await;
     forward.record();
@@ -170,7 +170,7 @@ impl<'a, 'c> Forward<'a, 'c> {
 
     /// Reads what the upstream should not have to wait for.
     async fn collect(&mut self) -> Result<(), BodyError> {
-        let whole = self.exchange.request().passing.buffer_request == Some(true);
+        let whole = self.exchange.request().passing().buffer_request == Some(true);
         if self.exchange.awaits_continue() {
             if self.options.forwards_expectation && !whole {
                 return Ok(());
@@ -228,7 +228,7 @@ impl<'a, 'c> Forward<'a, 'c> {
         };
         stats.keep(self.exchange.request_mut());
         refusal::tell_story(&record, self.exchange);
-        self.exchange.request_mut().call = Some(record);
+        self.exchange.request_mut().notes.call = Some(record);
     }
 
     /// What a response of now says about its cost.

@@ -152,7 +152,7 @@ pub(super) fn tell_story(record: &CallRecord, exchange: &Exchange<'_>) {
     let count = counters::CALL_RETRIES.of(&record.upstream, last.cause);
     let story = record.story().unwrap_or_default();
     let (upstream, endpoint, cause) = (&record.upstream, &last.endpoint, last.cause);
-    let id = RequestId::new(exchange.request().number);
+    let id = RequestId::new(exchange.request().number());
     if is_round(count) {
         tracing::warn!(%upstream, %endpoint, cause, count, %id, "{story}");
     } else {

@@ -97,7 +97,7 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
         authority: Arc<str>,
         index: usize,
     ) -> Self {
-        let buffers = forward.exchange.request().passing.buffer_response == Some(true);
+        let buffers = forward.exchange.request().passing().buffer_response == Some(true);
         let hedged_attempt = HedgedAttempt::for_call(forward, forward.connected.unwrap_or_else(Instant::now));
         Self {
             index,
@@ -127,7 +127,7 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
         let expects = asks && !self.attempt.state().expectation().is_ignored(Instant::now().into_std());
         if asks && !expects {
             // Known to be ignored: answered for the upstream, at once.
-            forward.exchange.request_mut().stalls.insert(Stall::ExpectationIgnored);
+            forward.exchange.request_mut().notes.stalls.insert(Stall::ExpectationIgnored);
         }
         let upgrade = offered_protocols(forward.exchange);
         let context = HeadContext {
@@ -331,7 +331,7 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
         forward.headed = Some(now);
         forward.record.status = status;
         if call.head_came_in_pieces() {
-            forward.exchange.request_mut().stalls.insert(Stall::HeadInPieces);
+            forward.exchange.request_mut().notes.stalls.insert(Stall::HeadInPieces);
         }
         tell_mended(forward.upstream.name(), &self.attempt, call.head().mended);
         let begun = match status {
@@ -377,7 +377,7 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
             if timer.as_mut().poll(cx).is_pending() {
                 return false;
             }
-            self.forward.exchange.request_mut().stalls.insert(Stall::ExpectationIgnored);
+            self.forward.exchange.request_mut().notes.stalls.insert(Stall::ExpectationIgnored);
             self.attempt.state().expectation().handle_ignored(Instant::now().into_std());
         }
         self.expects = None;

@@ -21,7 +21,7 @@ impl Trace {
     pub(crate) fn of(request: &Request) -> Self {
         match named(&request.head.fields) {
             Some(context) => Self { context, begun: false },
-            None => Self { context: TraceContext::of(RequestId::new(request.number)), begun: true },
+            None => Self { context: TraceContext::of(RequestId::new(request.number())), begun: true },
         }
     }
 

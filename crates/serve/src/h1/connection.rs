@@ -137,10 +137,10 @@ impl Stream {
             return panic.report("connection", None, None);
         }
         let request = &self.request;
-        panic.report("request", request.target.as_deref(), Some(RequestId::new(request.number)));
+        panic.report("request", request.notes.target.as_deref(), Some(RequestId::new(request.number)));
         let handler = Arc::clone(&self.context.handler);
         let _busy = Busy::new(&self.context);
-        self.request.response_edits = None;
+        self.request.notes.routed.response_edits = None;
         self.take_back();
         match self.state.response {
             // What is there of a head, if anything is, was being written when it panicked.
@@ -305,7 +305,7 @@ impl Stream {
         // What is there is the head of the request before it, or half of one.
         self.request.head = keepwarm_http1::RequestHead::default();
         self.begin();
-        self.request.reason = Some("head_incomplete");
+        self.request.notes.reason = Some("head_incomplete");
         let elapsed = self.request.received.elapsed();
         handler
             .finished(&self.request, &Outcome { status: 0, body_bytes: 0, fate: Fate::Gone(gone), elapsed });

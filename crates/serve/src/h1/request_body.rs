@@ -160,7 +160,7 @@ impl Stream {
         // RFC 9110 §10.1.1: not needed once body bytes came; and never after the final response began.
         if self.awaits_continue() && matches!(self.state.response, ResponseState::None) {
             encode_continue(&mut self.storage.out.head);
-            self.request.continued = true;
+            self.request.notes.continued = true;
         }
         self.state.awaits_continue = false;
     }

@@ -79,7 +79,7 @@ impl Stream {
     /// A client of HTTP/1.0 whose connection ends, although whoever answers did not say so.
     fn note_close(&mut self, decided: &Plan, asked: bool) {
         if !decided.keep && !asked && self.request.head.version == Version::Http10 {
-            self.request.stalls.insert(Stall::CloseAdded);
+            self.request.notes.stalls.insert(Stall::CloseAdded);
         }
     }
 
@@ -181,7 +181,7 @@ impl Stream {
                         out.extend_from_slice(bytes.get(..fits).unwrap_or_default());
                         *remaining -= fits as u64;
                         if fits < bytes.len() {
-                            self.request.reason.get_or_insert("body_too_long");
+                            self.request.notes.reason.get_or_insert("body_too_long");
                         }
                         self.state.body_sent += fits as u64;
                         return;
@@ -249,7 +249,7 @@ impl Stream {
 
     pub(crate) fn abort(&mut self, reason: &'static str) {
         if !self.over() {
-            self.request.reason.get_or_insert(reason);
+            self.request.notes.reason.get_or_insert(reason);
             self.state.shows_cut = match &self.state.response {
                 ResponseState::Begun { plan, .. } => {
                     matches!(plan.framing, ResponseFraming::Length(_) | ResponseFraming::Chunked)
@@ -273,7 +273,7 @@ impl Stream {
         self.state.response = ResponseState::None;
         (self.state.status, self.state.body_sent, self.state.from_upstream) = (0, 0, false);
         self.state.hold = None;
-        self.request.reason = None;
+        self.request.notes.reason = None;
         true
     }
 

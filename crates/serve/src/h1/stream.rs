@@ -178,8 +178,7 @@ impl Stream {
 
     /// A head has been decoded: an exchange begins.
     pub(super) fn begin(&mut self) {
-        self.request.restart();
-        self.request.number = self.context.next_request_number();
+        self.request.restart(self.context.next_request_number());
         self.state = State::new(RequestFacts::of(&self.request.head), &self.context.limits);
         self.state.awaits_continue = self.request.head.expects_continue;
         self.state.body_done = self.request.head.body == keepwarm_http1::RequestBody::None;

@@ -119,7 +119,7 @@ impl ServerStream {
         if self.awaits_continue() && self.state.response == ResponseState::None {
             let mut head = Response::new(());
             *head.status_mut() = http::StatusCode::CONTINUE;
-            self.request.continued = self.respond.send_informational(head).is_ok();
+            self.request.notes.continued = self.respond.send_informational(head).is_ok();
         }
         self.state.awaits_continue = false;
     }

@@ -102,7 +102,7 @@ impl ServerStream {
             fits = usize::try_from(*due).unwrap_or(usize::MAX).min(fits);
             *due -= fits as u64;
             if fits < bytes.len() {
-                self.request.reason.get_or_insert("body_too_long");
+                self.request.notes.reason.get_or_insert("body_too_long");
             }
         }
         if self.broken.is_none() {
@@ -136,7 +136,7 @@ impl ServerStream {
         self.sending = Sending::default();
         self.state.response = ResponseState::None;
         (self.state.status, self.state.body_sent, self.state.from_upstream) = (0, 0, false);
-        self.request.reason = None;
+        self.request.notes.reason = None;
         true
     }
 
@@ -148,7 +148,7 @@ impl ServerStream {
     /// RST_STREAM: what has been sent is not the whole response.
     pub(crate) fn abort(&mut self, reason: &'static str) {
         if !self.over() {
-            self.request.reason.get_or_insert(reason);
+            self.request.notes.reason.get_or_insert(reason);
             self.state.response = ResponseState::Cut;
             self.reset(Reason::INTERNAL_ERROR);
         }

@@ -184,11 +184,11 @@ impl ServerStream {
     /// Reports a panic, and answers the request it happened in, if it can be answered still.
     pub(super) async fn respond_to_panic(&mut self, handler: &dyn Handler, panic: &Panic) {
         let request = &self.request;
-        panic.report("request", request.target.as_deref(), Some(RequestId::new(request.number)));
+        panic.report("request", request.notes.target.as_deref(), Some(RequestId::new(request.number)));
         if self.finished {
             return;
         }
-        self.request.response_edits = None;
+        self.request.notes.routed.response_edits = None;
         self.take_back();
         match self.state.response {
             ResponseState::None => {

@@ -50,7 +50,7 @@ impl Handler for Faulty {
     }
 
     fn finished(&self, request: &Request, outcome: &Outcome) {
-        self.finished.lock().unwrap().push((outcome.status, outcome.fate, request.reason));
+        self.finished.lock().unwrap().push((outcome.status, outcome.fate, request.notes.reason));
         assert_ne!(request.path(), b"/finished", "when all is over");
     }
 }

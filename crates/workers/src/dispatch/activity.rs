@@ -45,8 +45,8 @@ pub struct RequestSummary {
 
 impl RequestSummary {
     pub(super) fn of(request: &Request) -> Self {
-        let (method, route) = (request.head.method.clone(), request.route.clone());
-        Self { id: RequestId::new(request.number), method, route, path: path_number(request.path()) }
+        let (method, route) = (request.head.method.clone(), request.notes.route.clone());
+        Self { id: RequestId::new(request.number()), method, route, path: path_number(request.path()) }
     }
 }
 

@@ -204,7 +204,7 @@ impl App {
             return false;
         }
         let printed = Arc::clone(&self.unstarted.lock().unwrap_or_else(PoisonError::into_inner));
-        exchange.request_mut().target = Some(Arc::clone(&self.name));
+        exchange.request_mut().notes.target = Some(Arc::clone(&self.name));
         let detail = "The application does not start with its current files. Keepwarm tries again when one of them changes.";
         keepwarm_serve::respond_with_printed(exchange, "not_started", detail, &printed);
         true

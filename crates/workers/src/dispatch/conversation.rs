@@ -46,7 +46,7 @@ const GIVEN_AT_MOST: u8 = 3;
 
 /// Serves one request.
 pub(super) async fn hold(app: &Arc<App>, exchange: &mut Exchange<'_>) {
-    exchange.request_mut().target = Some(Arc::clone(&app.name));
+    exchange.request_mut().notes.target = Some(Arc::clone(&app.name));
     if websocket::refuse(app, exchange) {
         return;
     }
@@ -115,7 +115,7 @@ pub(super) struct Conversation<'a, 'c> {
 
 impl<'a, 'c> Conversation<'a, 'c> {
     fn new(app: &'a Arc<App>, exchange: &'a mut Exchange<'c>) -> Self {
-        let wanted = exchange.request().passing.buffer_response;
+        let wanted = exchange.request().passing().buffer_response;
         Self {
             app,
             response: ResponseBuffer::new(wanted.unwrap_or(app.is_blocking())),
@@ -302,10 +302,10 @@ impl Drop for Conversation<'_, '_> {
         self.stop_waiting();
         let times = self.times();
         let request = self.exchange.request_mut();
-        request.times = Some(times);
-        if request.continued {
+        request.notes.times = Some(times);
+        if request.notes.continued {
             // It takes an interface that knows of no 100: whoever served the app would have had to.
-            request.stalls.insert(Stall::ExpectationIgnored);
+            request.notes.stalls.insert(Stall::ExpectationIgnored);
         }
         self.exchange.deadlines().set(Wait::Slow, None);
         let given = self.call.last_given();

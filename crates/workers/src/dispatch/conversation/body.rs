@@ -93,7 +93,7 @@ impl Conversation<'_, '_> {
             self.source = BodySource::Frame(Vec::new());
             return Ok(());
         }
-        let wanted = self.exchange.request().passing.buffer_request;
+        let wanted = self.exchange.request().passing().buffer_request;
         if !wanted.unwrap_or(self.app.is_blocking()) {
             return Ok(());
         }

@@ -175,7 +175,7 @@ impl Conversation<'_, '_> {
     }
 
     fn log_wrong_length(&self) {
-        if let Some(reason @ ("body_too_short" | "body_too_long")) = self.exchange.request().reason {
+        if let Some(reason @ ("body_too_short" | "body_too_long")) = self.exchange.request().notes.reason {
             tracing::error!(app = %self.app.name, id = %id(self.exchange), reason,
                 "the length of the response body differs from its Content-Length");
         }
@@ -224,5 +224,5 @@ pub(super) fn fail_later(
 
 /// The id of a request, for a log record.
 pub(super) fn id(exchange: &Exchange<'_>) -> String {
-    keepwarm_telemetry::RequestId::new(exchange.request().number).to_string()
+    keepwarm_telemetry::RequestId::new(exchange.request().number()).to_string()
 }

@@ -29,7 +29,7 @@ pub(super) struct Destination {
 /// Serves one request.
 pub(super) async fn hold(app: &Arc<App>, root: Arc<ScriptRoot>, exchange: &mut Exchange<'_>) {
     let request = exchange.request();
-    let path = request.path().get(request.mount..).unwrap_or_default();
+    let path = request.path().get(request.mount()..).unwrap_or_default();
     match root.resolve(path).await {
         Ok(ScriptLookup::Script(script)) if is_too_long(exchange.request(), &root, &script) => {
             respond_with_error(

@@ -93,7 +93,7 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
         let expects = asks && !relay.app.servers.expectation().is_ignored(Instant::now().into_std());
         if asks && !expects {
             // Known to be ignored: answered for the server, at once.
-            relay.exchange.request_mut().stalls.insert(Stall::ExpectationIgnored);
+            relay.exchange.request_mut().notes.stalls.insert(Stall::ExpectationIgnored);
         }
         let upgrade = offered_protocols(relay.exchange);
         let context = HeadContext {
@@ -241,13 +241,13 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
         if relay.exchange.body_done()
             && let Some(local) = lease.codec().local_redirect()
         {
-            relay.exchange.request_mut().redirected = Some(local);
+            relay.exchange.request_mut().notes.redirected = Some(local);
             return Step::Handed;
         }
         let head = lease.head();
         tell_mended(relay.app, head);
         if lease.head_came_in_pieces() {
-            relay.exchange.request_mut().stalls.insert(Stall::HeadInPieces);
+            relay.exchange.request_mut().notes.stalls.insert(Stall::HeadInPieces);
         }
         let status = head.status.as_u16();
         let begun = match status {
@@ -291,7 +291,7 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
     }
 
     fn log_wrong_length(&self) {
-        if self.relay.exchange.request().reason == Some("body_too_short") {
+        if self.relay.exchange.request().notes.reason == Some("body_too_short") {
             tracing::error!(app = %self.relay.app.name, id = %self.relay.id(), "the response body is shorter than announced");
         }
     }
@@ -387,7 +387,7 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
             if timer.as_mut().poll(cx).is_pending() {
                 return false;
             }
-            self.relay.exchange.request_mut().stalls.insert(Stall::ExpectationIgnored);
+            self.relay.exchange.request_mut().notes.stalls.insert(Stall::ExpectationIgnored);
             self.relay.app.servers.expectation().handle_ignored(Instant::now().into_std());
         }
         self.expects = None;
@@ -433,7 +433,7 @@ fn inform(exchange: &mut Exchange<'_>, head: &ResponseHead) {
     if status == 103 {
         let request = exchange.request();
         let mode = request.head.fields.first("sec-fetch-mode").unwrap_or_default();
-        let wanted = match request.passing.early_hints {
+        let wanted = match request.passing().early_hints {
             EarlyHints::Auto => mode.eq_ignore_ascii_case(b"navigate"),
             EarlyHints::Always => true,
             EarlyHints::Never => false,
