@@ -62,7 +62,7 @@ pub(crate) fn measure(request: &Request, outcome: &Outcome) {
     meter.count(thread_index(), &finished);
     // Only what an app has answered says anything about the app.
     if !request.notes.stalls.is_empty() && request.notes.times.is_some() && request.notes.reason.is_none() {
-        request.notes.stalls.iter().for_each(|stall| stalls::note(&meter.app, stall));
+        request.notes.stalls.iter().for_each(|stall| stalls::record(&meter.app, stall));
     }
 }
 

@@ -159,6 +159,7 @@ fn tell_of_unheard_proxy(request: &Request) {
     };
     if is_near && !TOLD.swap(true, Ordering::Relaxed) {
         tracing::warn!(
+            name: "forwarded_header_ignored",
             %peer,
             "X-Forwarded-For of an untrusted peer ignored; if the peer is your proxy, add it to server.trusted_proxies"
         );

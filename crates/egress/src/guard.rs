@@ -3,9 +3,10 @@
 use std::net::IpAddr;
 
 use keepwarm_net::Scheme;
-use keepwarm_serve::Request;
+use keepwarm_serve::{ErrorResponse, Request};
 
 use crate::origin::split_authority;
+use crate::refusals;
 
 /// Why the guard of a door rejects a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,19 +18,11 @@ pub(crate) enum GuardError {
 }
 
 impl GuardError {
-    pub(crate) fn reason(self) -> &'static str {
+    /// The response.
+    pub(crate) fn response(self) -> &'static ErrorResponse {
         match self {
-            Self::ForeignOrigin => "foreign_origin",
-            Self::ForeignHost => "foreign_host",
-        }
-    }
-
-    pub(crate) fn sentence(self) -> &'static str {
-        match self {
-            Self::ForeignOrigin => "Requests from pages of other sites are not allowed here.",
-            Self::ForeignHost => {
-                "This host name is not accepted here: use the address of the upstream's `bind`, or localhost."
-            }
+            Self::ForeignOrigin => &refusals::FOREIGN_ORIGIN,
+            Self::ForeignHost => &refusals::FOREIGN_HOST,
         }
     }
 }

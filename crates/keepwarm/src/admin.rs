@@ -395,7 +395,7 @@ impl Response {
                 exchange.data(self.body.as_bytes());
                 exchange.end();
             }
-            Err(_) => exchange.abort("bad_field_in_answer"),
+            Err(_) => exchange.abort("bad_field_in_response"),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_config::{Account, Action, App, AppKind, Config, Limits, Listen, Program, Workers};
+use keepwarm_config::{Account, Action, App, AppKind, Config, Limits, Listener, Program, Workers};
 use keepwarm_edge::{
     Cidr, Files, FixedResponse, HostPattern, LocationPiece, PathPattern, Redirect, Route, SendFiles, Site,
     Target, TryFiles,
@@ -143,13 +143,13 @@ pub(crate) fn workers(app: &App) -> usize {
     match app.workers {
         Workers::Auto => cores(),
         Workers::Fixed(workers) => workers as usize,
-        Workers::Scaled { min, .. } => min as usize,
+        Workers::Dynamic { min, .. } => min as usize,
     }
 }
 
 /// Between which numbers its workers are, if that is not one.
 pub(crate) fn scaling(app: &App) -> Option<Scaling> {
-    let Workers::Scaled { min, max, idle } = app.workers else { return None };
+    let Workers::Dynamic { min, max, idle } = app.workers else { return None };
     let min = min as usize;
     let max = max.map_or_else(|| cores().max(min), |max| max as usize);
     Some(Scaling { min, max, idle })
@@ -252,7 +252,7 @@ pub(crate) struct RouteTargets<'p> {
 ///
 /// # Errors
 /// A field of a route that cannot be sent; the configuration has checked them before.
-pub(crate) fn site(config: &Config, listen: &Listen, targets: RouteTargets<'_>) -> Result<Site, String> {
+pub(crate) fn site(config: &Config, listen: &Listener, targets: RouteTargets<'_>) -> Result<Site, String> {
     let routes =
         listen.routes.iter().map(|route| self::route(route, config, targets)).collect::<Result<_, _>>()?;
     let site = Site::new(routes, config.server.trusted_proxies.iter().filter_map(cidr).collect());
@@ -394,7 +394,7 @@ fn piece(piece: &keepwarm_config::RedirectPiece) -> LocationPiece {
 fn host(pattern: &keepwarm_config::HostPattern) -> HostPattern {
     match pattern {
         keepwarm_config::HostPattern::Exact(host) => HostPattern::Exact(host.clone()),
-        keepwarm_config::HostPattern::Below(suffix) => HostPattern::Below(suffix.clone()),
+        keepwarm_config::HostPattern::Suffix(suffix) => HostPattern::Below(suffix.clone()),
     }
 }
 

@@ -74,6 +74,7 @@ fn warn_of_apcu(app: &App, configuration: &Path) {
     if is_on {
         let app = &app.name;
         tracing::warn!(
+            name: "apcu_not_shared",
             app,
             "php-apcu is installed, but php-cgi processes do not share its cache; install php-fpm (it is then the default), set app.{app}.interpreter to a php-fpm, or set app.{app}.workers to 1"
         );
@@ -84,7 +85,11 @@ fn warn_of_apcu(app: &App, configuration: &Path) {
 pub(crate) fn announce(app: &App) {
     if app.kind == Some(AppKind::FastCgi) && app.address.is_none() && app.interpreter.is_none() {
         let (name, server) = (&app.name, interpreter(app));
-        tracing::info!(app = %name, server = %server.display(), "classic PHP: app.{name}.interpreter is not set; this server runs its scripts");
+        tracing::info!(
+            name: "fastcgi_server_chosen",
+            app = %name, server = %server.display(),
+            "classic PHP: app.{name}.interpreter is not set; this server runs its scripts"
+        );
     }
 }
 

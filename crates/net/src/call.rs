@@ -1,7 +1,7 @@
 //! One request to a server, whatever version of HTTP carries it: what [`crate::Client`] is for one connection, [`Call`] is for one upstream.
 //!
 //! Order of calls: one [`begin`](Call::begin), any number of [`send`](Call::send), one [`end`](Call::end), written by [`poll_flush`](Call::poll_flush); the response
-//! comes from [`poll_response`](Call::poll_answer). [`finish`](Call::finish) keeps the connection; a call that is dropped is called off.
+//! comes from [`poll_response`](Call::poll_response). [`finish`](Call::finish) keeps the connection; a call that is dropped is called off.
 
 use std::collections::HashMap;
 use std::future::poll_fn;

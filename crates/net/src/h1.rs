@@ -83,7 +83,7 @@ impl Codec for Http1 {
     fn decode(&mut self, input: &[u8], head: &mut ResponseHead) -> Result<Decoded, ServerFault> {
         let decoded = self.decoder.decode(input, head).map_err(|fault| told(&fault))?;
         if decoded.event == Event::Head {
-            self.keeps = head.keeps_connection();
+            self.keeps = head.is_persistent();
             self.body = head.body;
             self.keep_alive_timeout = head.keep_alive_timeout();
         }

@@ -89,9 +89,8 @@ impl Spill {
         }
         if !self.reported.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                memory,
-                disk,
-                limit = self.max(),
+                name: "spill_limit_reached",
+                memory, disk, limit = self.max(),
                 "spill limit reached: responses wait for their clients, and large request bodies are refused, until slow clients have \
                  read theirs; raise server.limits.spill if the disk allows"
             );

@@ -1,6 +1,7 @@
 //! Errors that Keepwarm itself answers: short, in the client's format, with an id that is also in the log.
 
 mod format;
+mod table;
 #[cfg(test)]
 mod tests;
 
@@ -11,7 +12,8 @@ use keepwarm_http1::RequestHead;
 use keepwarm_telemetry::{RequestId, counters, escape};
 
 use self::format::Format;
-use crate::{Exchange, Refusal};
+pub use self::table::{ErrorMessage, ErrorResponse};
+use crate::{BodyError, Exchange, Refusal};
 
 /// Answers a request with an error, whole: `status`, its reason phrase, the sentence `detail` and the request's id, as JSON (the members of RFC 9457),
 /// HTML or text by the client's `Accept`. `reason` is the stable name of why, for the log, the counter and the access record; `fields` go into the head.
@@ -27,9 +29,9 @@ pub fn respond_with_error(
     respond(exchange, (status, reason, detail), None, fields);
 }
 
-/// Answers a request of a person who develops the app with what the app has `printed`, as a page of HTML with status 500.
-pub fn respond_with_printed(exchange: &mut Exchange<'_>, reason: &'static str, detail: &str, printed: &str) {
-    respond(exchange, (500, reason, detail), Some(printed), &[]);
+/// Answers a request of a person who develops the app with what the app has `printed`, as a page of HTML.
+pub fn respond_with_printed(exchange: &mut Exchange<'_>, response: &'static ErrorResponse, printed: &str) {
+    respond(exchange, (response.status, response.reason, response.sentence), Some(printed), &[]);
 }
 
 /// Whether a person in front of a browser has asked for a page: it is no script, image or call (<https://www.w3.org/TR/fetch-metadata/>), and HTML is wanted most.
@@ -74,22 +76,24 @@ fn respond(
     exchange.end();
 }
 
-/// The reason of a response that a panic has cut or replaced.
-pub(crate) const PANICKED: &str = "panicked";
-
-/// Answers a request whose handling has panicked, and of whose response nothing has left.
-pub(crate) fn respond_with_panic(exchange: &mut Exchange<'_>) {
-    let detail = "The server failed while it processed this request.";
-    respond_with_error(exchange, 500, PANICKED, detail, &[]);
-}
-
 /// Answers what is no request, or came too slowly (see [`crate::Handler::refuse`]).
 pub fn respond_with_refusal(exchange: &mut Exchange<'_>, refusal: &Refusal) {
     respond_with_error(exchange, refusal.status, refusal.name, &sentence(&refusal.detail), &[]);
 }
 
+/// Answers a request whose body will not be complete, or cuts what was begun of its response.
+pub fn respond_with_body_error(exchange: &mut Exchange<'_>, error: BodyError) {
+    match error.refusal() {
+        Some(refusal) if !exchange.responded() => {
+            respond_with_error(exchange, refusal.status, refusal.name, &refusal.detail, &[]);
+        }
+        Some(refusal) => exchange.abort(refusal.name),
+        None => exchange.abort("client_closed"),
+    }
+}
+
 /// The text of a fault as a sentence.
-pub fn sentence(fault: &str) -> String {
+fn sentence(fault: &str) -> String {
     let mut chars = fault.trim_end_matches('.').chars();
     chars.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), chars.as_str()))
 }
@@ -102,9 +106,9 @@ fn note(exchange: &Exchange<'_>, status: u16, reason: &'static str, detail: &str
     let app = request.notes.target.as_deref();
     let client = request.client_address().map(tracing::field::display);
     if status >= 500 {
-        tracing::warn!(app, status, reason, client, %id, "{detail}");
+        tracing::warn!(name: "error_response", app, status, reason, client, %id, "{detail}");
     } else {
-        tracing::info!(app, status, reason, client, %id, "{detail}");
+        tracing::info!(name: "error_response", app, status, reason, client, %id, "{detail}");
     }
 }
 

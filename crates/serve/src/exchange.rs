@@ -1,16 +1,17 @@
 //! One request and the means to answer it.
 
+use std::fmt::Display;
 use std::task::{Context, Poll, Waker};
 
 use http::Method;
-use keepwarm_http1::{AppFields, BadField, Fault, ResponseLength};
+use keepwarm_http1::{AppFields, BadField, Fault, PathFault, ResponseLength};
 use keepwarm_net::{Deadlines, SpoolError};
 use tokio::time::Instant;
 
 use crate::h1;
 use crate::h1::{Message, WebSocketLimits};
 use crate::h2::ServerStream;
-use crate::{ConnectionLimits, Request};
+use crate::{ConnectionLimits, ErrorResponse, Request, refusals};
 
 /// One request and the means to answer it, whatever version of HTTP it came by.
 ///
@@ -413,25 +414,11 @@ impl BodyError {
     pub fn refusal(&self) -> Option<Refusal> {
         match self {
             Self::Gone(_) => None,
-            Self::Fault(fault) => {
-                Some(Refusal { status: fault.status(), name: fault.name(), detail: fault.to_string() })
-            }
+            Self::Fault(fault) => Some(fault.into()),
             Self::TooLarge { limit } => Some(Refusal::body_too_large(*limit)),
-            Self::TooSlow => Some(Refusal {
-                status: 408,
-                name: "body_too_slow",
-                detail: "The request body arrived too slowly.".to_owned(),
-            }),
-            Self::NotKept => Some(Refusal {
-                status: 500,
-                name: "spool_failed",
-                detail: "The server could not store the request body.".to_owned(),
-            }),
-            Self::NoRoom => Some(Refusal {
-                status: 503,
-                name: "spill_full",
-                detail: "The server has no space for the request body at the moment.".to_owned(),
-            }),
+            Self::TooSlow => Some(Refusal::of(&refusals::BODY_TOO_SLOW, &[])),
+            Self::NotKept => Some(Refusal::of(&refusals::BODY_NOT_KEPT, &[])),
+            Self::NoRoom => Some(Refusal::of(&refusals::SPILL_FULL, &[])),
         }
     }
 }
@@ -457,6 +444,13 @@ pub struct Refusal {
 }
 
 impl Refusal {
+    /// One of a table, with the details of a case.
+    #[must_use]
+    pub fn of(response: &'static ErrorResponse, details: &[&dyn Display]) -> Self {
+        let detail = response.about(details).sentence().to_owned();
+        Self { status: response.status, name: response.reason, detail }
+    }
+
     /// A body above the limit of `limit` bytes (RFC 9110 §15.5.14), with the keys that set it.
     #[must_use]
     pub fn body_too_large(limit: u64) -> Self {
@@ -464,13 +458,19 @@ impl Refusal {
         let exact = units.iter().find(|(_, bytes)| limit >= *bytes && limit.is_multiple_of(*bytes));
         let limit = exact
             .map_or_else(|| format!("{limit} bytes"), |(unit, bytes)| format!("{} {unit}", limit / bytes));
-        Self {
-            status: 413,
-            name: "body_too_large",
-            detail: format!(
-                "The request body is larger than the limit of {limit} (limits.body, or max_body of the route)."
-            ),
-        }
+        Self::of(&refusals::BODY_TOO_LARGE, &[&limit])
+    }
+}
+
+impl From<&Fault> for Refusal {
+    fn from(fault: &Fault) -> Self {
+        Self { status: fault.status(), name: fault.name(), detail: fault.to_string() }
+    }
+}
+
+impl From<&PathFault> for Refusal {
+    fn from(fault: &PathFault) -> Self {
+        Self { status: fault.status(), name: fault.name(), detail: fault.to_string() }
     }
 }
 

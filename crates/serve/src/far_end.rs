@@ -3,11 +3,15 @@
 use std::io;
 use std::task::{Context, Poll};
 
-use keepwarm_net::Call;
+use keepwarm_net::{Call, ClientError, ResponsePart};
 
 use crate::FarEnd;
 
 impl FarEnd for Call {
+    fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Result<ResponsePart<'_>, ClientError>> {
+        self.poll_response(cx)
+    }
+
     fn poll_tunnel(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
         match self {
             Self::Http1(lease) => lease.poll_tunnel(cx),

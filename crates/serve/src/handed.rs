@@ -1,6 +1,6 @@
 //! A response whose body is a file: the app names it, the edge sends it.
 
-use keepwarm_http1::{BadField, Fields, scan_app_fields};
+use keepwarm_http1::{BadField, scan_app_fields};
 
 use crate::Exchange;
 
@@ -11,9 +11,12 @@ pub struct HandedFile {
     pub name: HandedName,
     /// The status of the app's response.
     pub status: u16,
-    /// Its fields, those apart that would be about its own body.
-    pub fields: Fields,
+    /// Its fields, with their names as the app wrote them, those apart that would be about its own body.
+    pub fields: Vec<HandedField>,
 }
+
+/// A name and its value.
+pub type HandedField = (Box<[u8]>, Box<[u8]>);
 
 /// How an app names a file.
 #[derive(Debug, PartialEq, Eq)]
@@ -51,10 +54,10 @@ impl Exchange<'_> {
             (None, None) => return Ok(false),
         };
         scan_app_fields(fields.clone())?;
-        let mut kept = Fields::new();
-        fields
+        let kept = fields
             .filter(|(name, _)| !OF_THE_BODY.iter().any(|of| name.eq_ignore_ascii_case(of.as_bytes())))
-            .for_each(|(name, value)| kept.push(name, value));
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect();
         self.request_mut().notes.routed.handed = Some(Box::new(HandedFile { name, status, fields: kept }));
         Ok(true)
     }

@@ -12,7 +12,7 @@ use keepwarm_http1::{Fields, RequestHead, Version, cgi_safe_name};
 use keepwarm_net::Scheme;
 use keepwarm_telemetry::counters;
 use keepwarm_telemetry::meters::RouteMeter;
-use keepwarm_telemetry::stalls::Stalls;
+use keepwarm_telemetry::stalls::StallSet;
 use tokio::time::Instant;
 
 use crate::{CallRecord, Exchange, Fate, FieldEdits, HandedFile, Refusal};
@@ -76,7 +76,7 @@ pub struct Notes {
     /// `100 Continue` was sent.
     pub continued: bool,
     /// Stalls that were removed on the way.
-    pub stalls: Stalls,
+    pub stalls: StallSet,
     /// Set by an app's handler: where the time went.
     pub times: Option<Times>,
     /// Set when it was carried to an upstream: what became of that.
@@ -279,15 +279,6 @@ impl Request {
             Version::Http11 => b"1.1 keepwarm",
         };
         (b"via", value)
-    }
-
-    /// Status, name and sentence of the error with which a request for `https` is refused that came unencrypted (RFC 9110 §7.4). A trusted proxy has taken it
-    /// over TLS.
-    pub fn misdirection(&self) -> Option<(u16, &'static str, &'static str)> {
-        let https = self.head.absolute_scheme()?.eq_ignore_ascii_case(b"https");
-        let misdirected = https && self.peer.scheme == Scheme::Http && !self.notes.trusted_peer;
-        let detail = "The request is for an https address, but arrived over an unencrypted connection.";
-        misdirected.then_some((421, "https_unencrypted", detail))
     }
 
     /// The scheme the client used.

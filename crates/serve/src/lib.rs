@@ -16,18 +16,21 @@ mod handler;
 mod listener;
 mod max_forwards;
 mod pass;
+mod pump;
 mod record;
+mod refusals;
 mod response_buffer;
 mod websocket;
 
 pub use error_response::{
-    respond_with_error, respond_with_printed, respond_with_refusal, sentence, wants_page,
+    ErrorMessage, ErrorResponse, respond_with_body_error, respond_with_error, respond_with_printed,
+    respond_with_refusal, wants_page,
 };
 pub use exchange::{BodyError, BodyProgress, Exchange, Fate, Gone, Refusal};
 pub use field_edits::FieldEdits;
 pub use folder::{Folder, Found, Guard, OpenFile, RewrittenQuery, Rules, file_name};
 pub use h1::{Message, WebSocketLimits};
-pub use handed::{HandedFile, HandedName};
+pub use handed::{HandedField, HandedFile, HandedName};
 pub use handler::{
     EarlyHints, FieldNames, Forwarded, Handler, Local, Notes, Outcome, Passing, Peer, Request, Routed, Times,
 };
@@ -39,5 +42,7 @@ pub use pass::{
     FarEnd, Tunnel, TunnelEnd, UNSENT_ENOUGH, is_for_client, is_read_first, offered_protocols,
     pass_informational, read_first, request_target, response_fields,
 };
+pub use pump::{Backend, ClientEnd, HeldBody, Part, ServerPart, ServerSide, poll_pump};
 pub use record::{CallRecord, CallTimes, FailedAttempt};
-pub use response_buffer::{Moved, ResponseBuffer};
+pub use refusals::{ERROR_RESPONSES, refuse_misdirected, respond_with_head_refusal};
+pub use response_buffer::ResponseBuffer;

@@ -166,7 +166,10 @@ async fn watch_listening(mut socket: Socket) -> Watch {
         match watch_socket(socket, Interest::READABLE) {
             Ok(watch) => return watch,
             Err((back, error)) => {
-                tracing::error!(%error, "cannot watch a listening socket; will retry");
+                tracing::error!(
+                    name: "listener_failed",
+                    %error, "cannot watch a listening socket; will retry"
+                );
                 socket = back;
                 tokio::time::sleep(PAUSE).await;
             }
@@ -268,8 +271,8 @@ impl Listener {
         if LAST_WARNING.get().is_none_or(|at| at.elapsed() > Duration::from_secs(10)) {
             LAST_WARNING.set(Some(tokio::time::Instant::now()));
             tracing::warn!(
-                %error,
-                listener = &*self.context.meter.name,
+                name: "accept_failed",
+                %error, listener = &*self.context.meter.name,
                 "cannot accept connections; they wait, will retry; raise the limit on open files (systemd: LimitNOFILE), \
                  or lower `server.limits.connections`"
             );

@@ -31,6 +31,6 @@ pub fn respond_as_final_recipient(exchange: &mut Exchange<'_>) {
     let (name, value) = ALLOW;
     match exchange.head(200, Some(0), false, std::iter::once((name.as_bytes(), value))) {
         Ok(_) => exchange.end(),
-        Err(_) => exchange.abort("bad_field_in_answer"),
+        Err(_) => exchange.abort("bad_field_in_response"),
     }
 }

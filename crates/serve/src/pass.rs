@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use keepwarm_http1::{BadField, Fields, HopByHop, RequestBody, ResponseHead};
-use keepwarm_net::{Client, Codec, Wait};
+use keepwarm_net::{Client, ClientError, Codec, ResponsePart, Wait};
 
 use crate::{BodyError, Exchange, Gone, Request};
 
@@ -78,8 +78,14 @@ pub fn pass_informational<'a>(
     exchange.informational(head.status.as_u16(), response_fields(head).chain(more));
 }
 
-/// What a tunnel ends at on the server's side.
+/// A connection to a server that has one request: its response, and the tunnel that it may become.
 pub trait FarEnd {
+    /// The next part of the response. After [`ResponsePart::End`] and after an error there is none.
+    ///
+    /// # Errors
+    /// No response will come, or not all of it.
+    fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Result<ResponsePart<'_>, ClientError>>;
+
     /// Bytes of the tunnel. `Ok(&[])` is its end.
     ///
     /// # Errors
@@ -100,6 +106,10 @@ pub trait FarEnd {
 }
 
 impl<C: Codec> FarEnd for Client<C> {
+    fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Result<ResponsePart<'_>, ClientError>> {
+        Self::poll_response(self, cx)
+    }
+
     fn poll_tunnel(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
         Self::poll_tunnel(self, cx)
     }

@@ -6,6 +6,7 @@ use keepwarm_http1::Fields;
 use keepwarm_net::{SPILL, Spool, SpoolError};
 use keepwarm_telemetry::counters;
 
+use crate::pump::FlushError;
 use crate::{Exchange, UNSENT_ENOUGH};
 
 /// Memory of a spool, in bytes; beyond it a file is used.
@@ -22,13 +23,15 @@ pub struct ResponseBuffer {
     spool: Option<Box<Spool>>,
     /// The source has ended, while the spool has bytes: the trailers.
     end: Option<Box<Fields>>,
+    /// There was no room for one more part when it was last looked for.
+    full: bool,
     /// That there was no room is counted.
     waited: bool,
 }
 
 /// What became of the bytes in the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Moved {
+pub(crate) enum Moved {
     /// Some, or nothing is left: there may be room again.
     Some,
     /// The end: the response is complete.
@@ -38,7 +41,7 @@ pub enum Moved {
 impl ResponseBuffer {
     /// An empty one. `buffers`: the source does not wait for the client.
     pub fn new(buffers: bool) -> Self {
-        Self { buffers, spool: None, end: None, waited: false }
+        Self { buffers, spool: None, end: None, full: false, waited: false }
     }
 
     /// Whether it holds nothing back.
@@ -46,11 +49,22 @@ impl ResponseBuffer {
         self.spool.is_none()
     }
 
+    /// Whether the source waits for the client: there was no room for one more part when [`Self::poll_room`] was last asked.
+    pub fn is_full(&self) -> bool {
+        self.full
+    }
+
     /// Whether one more part can be given. Where not, what the client takes makes room.
     ///
     /// # Errors
     /// What was kept is lost: the response cannot be completed.
     pub fn poll_room(&mut self, cx: &mut Context<'_>, exchange: &Exchange<'_>) -> Result<bool, SpoolError> {
+        let room = self.poll_has_room(cx, exchange)?;
+        self.full = !room;
+        Ok(room)
+    }
+
+    fn poll_has_room(&mut self, cx: &mut Context<'_>, exchange: &Exchange<'_>) -> Result<bool, SpoolError> {
         let Some(spool) = &mut self.spool else {
             let direct = exchange.unsent() < UNSENT_ENOUGH;
             // Before the head there are informational responses alone, which go straight on.
@@ -100,18 +114,24 @@ impl ResponseBuffer {
         false
     }
 
-    /// Moves bytes on to the client's buffer, of which nothing is unsent.
+    /// Writes what was given, and moves on what is kept. Ready: there may be room again, or that was the end.
     ///
     /// # Errors
-    /// What was kept is lost: the response cannot be completed.
-    pub fn poll_move(
+    /// The client was lost, or what was kept.
+    pub(crate) fn poll_flush(
         &mut self,
         cx: &mut Context<'_>,
         exchange: &mut Exchange<'_>,
-    ) -> Poll<Result<Moved, SpoolError>> {
-        let Some(spool) = &mut self.spool else { return Poll::Ready(Ok(Moved::Some)) };
+    ) -> Poll<Result<Moved, FlushError>> {
+        ready!(exchange.poll_flush(cx)).map_err(FlushError::Gone)?;
+        let Some(spool) = &mut self.spool else {
+            return match std::mem::take(&mut self.full) {
+                true => Poll::Ready(Ok(Moved::Some)),
+                false => Poll::Pending,
+            };
+        };
         let mut block = Vec::new();
-        if ready!(spool.poll_read(cx, &mut block, UNSENT_ENOUGH))? > 0 {
+        if ready!(spool.poll_read(cx, &mut block, UNSENT_ENOUGH)).map_err(FlushError::Kept)? > 0 {
             exchange.data(&block);
             return Poll::Ready(Ok(Moved::Some));
         }

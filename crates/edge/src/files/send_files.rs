@@ -9,12 +9,11 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use keepwarm_serve::{
-    Exchange, Folder, Found, HandedFile, HandedName, Handler, Refusal, file_name, respond_with_error,
-};
+use keepwarm_serve::{Exchange, Folder, Found, HandedFile, HandedName, Handler, Refusal, file_name};
 
 use super::send::FileResponse;
 use super::{fail, types};
+use crate::refusals;
 
 /// An app whose responses may name files.
 pub struct SendFiles {
@@ -75,14 +74,11 @@ fn refuse(exchange: &mut Exchange<'_>, name: &HandedName, why: &str) {
         HandedName::File(file) => ("X-Sendfile", file),
     };
     let app = exchange.request().notes.target.as_deref();
-    tracing::error!(app, field, file = %name.escape_ascii(), why, "the app named a file that cannot be sent");
-    respond_with_error(
-        exchange,
-        502,
-        "handed_file",
-        "The application named a file that cannot be sent.",
-        &[],
+    tracing::error!(
+        name: "sendfile_failed",
+        app, field, file = %name.escape_ascii(), why, "the app named a file that cannot be sent"
     );
+    refusals::HANDED_FILE.respond(exchange);
 }
 
 impl Handler for SendFiles {

@@ -38,7 +38,7 @@ impl CompletedCall<'_> {
             request.notes.stalls.insert(Stall::HandshakePerCall);
         }
         let name = self.upstream.name();
-        request.notes.stalls.iter().for_each(|stall| stalls::note(name, stall));
+        request.notes.stalls.iter().for_each(|stall| stalls::record(name, stall));
         if let Some(log) = &*self.upstream.stats().log.load() {
             self.write(log, request);
         }

@@ -2,7 +2,7 @@
 
 use keepwarm_http1::Fields;
 use keepwarm_serve::Request;
-use keepwarm_telemetry::trace::LEN;
+use keepwarm_telemetry::trace::TRACEPARENT_LEN;
 use keepwarm_telemetry::{RequestId, TraceContext};
 
 const TRACEPARENT: &[u8] = b"traceparent";
@@ -26,7 +26,7 @@ impl Trace {
     }
 
     /// The field of one attempt, which gets a name of its own.
-    pub(crate) fn field(&self) -> [u8; LEN] {
+    pub(crate) fn field(&self) -> [u8; TRACEPARENT_LEN] {
         self.context.call(crate::random())
     }
 

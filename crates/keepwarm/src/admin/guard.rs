@@ -140,7 +140,7 @@ fn is_token(given: &[u8], token: &Secret) -> bool {
     if !scheme.eq_ignore_ascii_case(b"bearer") || given.first() != Some(&b' ') {
         return false;
     }
-    let (given, token) = (given.trim_ascii(), token.reveal().as_bytes());
+    let (given, token) = (given.trim_ascii(), token.expose().as_bytes());
     let differs = given.iter().zip(token).fold(0, |differs, (a, b)| black_box(differs | (a ^ b)));
     given.len() == token.len() && differs == 0
 }

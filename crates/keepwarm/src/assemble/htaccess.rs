@@ -29,13 +29,20 @@ pub(super) fn tell(app: &str, root: &Path) {
         })
         .collect();
     if !denied.is_empty() {
-        tracing::info!(app, folders = %denied.join(", "), "paths denied by .htaccess files are neither served nor run");
+        tracing::info!(
+            name: "htaccess_denials",
+            app, folders = %denied.join(", "), "paths denied by .htaccess files are neither served nor run"
+        );
     }
     let ignored =
         found.iter().flat_map(|(folder, rules)| rules.ignored.iter().map(move |line| (folder, line)));
     for (folder, (line, text)) in ignored.take(MAX_LINES) {
         let file = folder.join(".htaccess");
-        tracing::warn!(app, file = %file.display(), line, directive = %text, "unsupported line of an .htaccess file ignored; docs/guide/classic-php.md lists what is supported");
+        tracing::warn!(
+            name: "htaccess_line_ignored",
+            app, file = %file.display(), line, directive = %text,
+            "unsupported line of an .htaccess file ignored; docs/guide/classic-php.md lists what is supported"
+        );
     }
 }
 

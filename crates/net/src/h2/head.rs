@@ -117,7 +117,7 @@ pub(super) fn fill_response(
     fill(&mut head.fields, &parts.headers, Limits::FIELDS, ("too_many_fields", "headers"))?;
     if parts.status.as_u16() == 101 {
         // RFC 9113 §8.6.
-        return Err(fault("unasked_upgrade", "sent 101, which HTTP/2 does not have"));
+        return Err(fault("unrequested_upgrade", "sent 101, which HTTP/2 does not have"));
     }
     if parts.status.is_informational() {
         return Ok(());

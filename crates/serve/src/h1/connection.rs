@@ -7,18 +7,18 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use keepwarm_http1::{Event, Fault};
+use keepwarm_http1::Event;
 use keepwarm_net::h2::{PREFACE, PREFACE_LINE};
 use keepwarm_net::{Idleness, Io, Wait, now};
 use keepwarm_telemetry::RequestId;
-use keepwarm_telemetry::panics::{Panic, caught};
+use keepwarm_telemetry::panics::{Panic, catch_future};
 use tokio::time::Instant;
 
 use super::request_body::HEAD_READ;
 use super::response::DRAIN_BODY;
 use super::stream::{ResponseState, State, Stream};
-use crate::error_response::{PANICKED, respond_with_panic};
 use crate::h2;
+use crate::refusals::{HEAD_TIMEOUT, PANICKED};
 use crate::{Exchange, Fate, Gone, Handler, ListenerContext, Outcome, Peer, Refusal};
 
 /// A closing connection is read this long, and this much, for what its client was still sending: closed at once, the kernel would
@@ -33,19 +33,19 @@ pub(crate) async fn serve(io: Io, peer: Peer, context: Arc<ListenerContext>) {
     let mut stream = Stream::new(io, peer, context);
     let served = {
         let requests = pin!(stream.serve_requests());
-        caught(requests).await
+        catch_future(requests).await
     };
     match served {
         Ok(End::Over) => stream.rest(now()),
         Ok(End::Http2) => {
             let connection = pin!(h2::serve(stream.into_http2()));
-            if let Err(panic) = caught(connection).await {
+            if let Err(panic) = catch_future(connection).await {
                 panic.report("connection", None, None);
             }
         }
         Err(panic) => {
             let last = pin!(stream.respond_to_panic(&panic));
-            if let Err(second) = caught(last).await {
+            if let Err(second) = catch_future(last).await {
                 second.report("connection", None, None);
             }
         }
@@ -147,9 +147,9 @@ impl Stream {
             ResponseState::None if self.storage.out.is_untouched() => {
                 self.storage.out.clear();
                 self.state.refused = true;
-                respond_with_panic(&mut Exchange::http1(self));
+                PANICKED.respond(&mut Exchange::http1(self));
             }
-            _ => self.abort(PANICKED),
+            _ => self.abort(PANICKED.reason),
         }
         self.finish(&*handler).await;
     }
@@ -245,7 +245,7 @@ impl Stream {
                         }
                     }
                 }
-                Err(fault) => return Poll::Ready(Some(Next::Refused(refusal(&fault)))),
+                Err(fault) => return Poll::Ready(Some(Next::Refused((&fault).into()))),
             }
             match self.poll_fill(cx, HEAD_READ) {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Some(self.left_in_head(Gone::Closed))),
@@ -255,11 +255,7 @@ impl Stream {
                     if preface == Preface::Part && self.storage.read.unread().starts_with(PREFACE_LINE) {
                         return Poll::Ready(Some(Next::Http2));
                     }
-                    return Poll::Ready(Some(Next::Refused(Refusal {
-                        status: 408,
-                        name: "head_timeout",
-                        detail: "The request headers did not arrive in time.".to_owned(),
-                    })));
+                    return Poll::Ready(Some(Next::Refused(Refusal::of(&HEAD_TIMEOUT, &[]))));
                 }
                 Poll::Pending => return Poll::Pending,
             }
@@ -384,7 +380,7 @@ impl Stream {
     /// Whether the client, which would have kept the connection, may have sent its next request before it hears of the end. Closing on top of that would
     /// reset the connection, and take this response with it (RFC 9112 §9.6).
     fn more_may_come(&self) -> bool {
-        self.state.websocket.is_none() && !self.state.tunnel && self.state.facts.would_keep()
+        self.state.websocket.is_none() && !self.state.tunnel && self.state.facts.wants_persistence()
     }
 
     fn continue_or_rest(&mut self) {
@@ -429,8 +425,4 @@ impl Stream {
             }
         }
     }
-}
-
-fn refusal(fault: &Fault) -> Refusal {
-    Refusal { status: fault.status(), name: fault.name(), detail: fault.to_string() }
 }

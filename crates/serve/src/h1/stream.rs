@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use keepwarm_http1::{Fields, Listener, Plan, RequestDecoder, RequestFacts};
+use keepwarm_http1::{Fields, ListenerKind, Plan, RequestDecoder, RequestFacts};
 use keepwarm_net::{Deadlines, Io, now, thread_index};
 use keepwarm_policy::MinRate;
 use keepwarm_telemetry::meters::ListenerCells;
@@ -131,10 +131,10 @@ impl State {
 impl Stream {
     pub(super) fn new(io: Io, peer: Peer, context: Arc<ListenerContext>) -> Self {
         let listener = match context.handler.is_forward_proxy() {
-            true => Listener::ForwardProxy,
-            false => Listener::Origin,
+            true => ListenerKind::ForwardProxy,
+            false => ListenerKind::Origin,
         };
-        let decoder = RequestDecoder::with_listener(context.limits.syntax, listener);
+        let decoder = RequestDecoder::with_kind(context.limits.syntax, listener);
         let request = Request::new(Rc::new(peer));
         let state = State::new(RequestFacts::of(&request.head), &context.limits);
         Self {

@@ -17,7 +17,7 @@ use keepwarm_http1::Limits;
 use keepwarm_net::h2::{PREFACE, Passed, Watch, Wire, settings};
 use keepwarm_net::{Deadlines, Io, ReadBuffer, Wait, now};
 use keepwarm_telemetry::meters::ListenerCells;
-use keepwarm_telemetry::panics::caught;
+use keepwarm_telemetry::panics::catch_future;
 use tokio::time::Instant;
 
 use super::guard::{Guard, Misuse};
@@ -224,11 +224,11 @@ async fn serve_stream(mut stream: ServerStream, refusal: Option<Refusal>) {
     let _busy = Busy::new(&stream.context);
     let responded = {
         let responding = pin!(stream.respond(&*handler, refusal));
-        caught(responding).await
+        catch_future(responding).await
     };
     let Err(panic) = responded else { return };
     let last = pin!(stream.respond_to_panic(&*handler, &panic));
-    if let Err(second) = caught(last).await {
+    if let Err(second) = catch_future(last).await {
         second.report("request", None, None);
     }
 }
@@ -281,7 +281,10 @@ impl Watched {
         let Some(misuse) = self.misuse.get() else { return false };
         let told = std::mem::replace(&mut *self.told.lock().unwrap_or_else(PoisonError::into_inner), true);
         if !told {
-            tracing::warn!(reason = misuse, "client misuses HTTP/2; closing its connection");
+            tracing::warn!(
+                name: "http2_misuse",
+                reason = misuse, "client misuses HTTP/2; closing its connection"
+            );
         }
         !told
     }

@@ -16,7 +16,7 @@ use keepwarm_telemetry::RequestId;
 use keepwarm_telemetry::panics::Panic;
 use tokio::time::Instant;
 
-use crate::error_response::{PANICKED, respond_with_panic};
+use crate::refusals::PANICKED;
 use crate::{
     BodyError, ConnectionLimits, Exchange, Fate, Gone, Handler, ListenerContext, Outcome, Peer, Refusal,
     Request,
@@ -135,7 +135,7 @@ impl ServerStream {
         let refusal = filled.err().map(|fault| {
             // Half of a head is not this request's, and were it HEAD, its refusal would be empty.
             ours.head = keepwarm_http1::RequestHead::default();
-            Refusal { status: fault.status(), name: fault.name(), detail: fault.to_string() }
+            (&fault).into()
         });
         let state = State::of(&ours, ended, limits);
         debug_assert!(!ended || ours.head.body == RequestBody::None);
@@ -193,9 +193,9 @@ impl ServerStream {
         match self.state.response {
             ResponseState::None => {
                 self.head = None;
-                respond_with_panic(&mut Exchange::http2(self));
+                PANICKED.respond(&mut Exchange::http2(self));
             }
-            _ => self.abort(PANICKED),
+            _ => self.abort(PANICKED.reason),
         }
         self.finish(handler).await;
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use keepwarm_telemetry::cells::PerThread;
+use keepwarm_telemetry::per_thread::PerThread;
 use tokio::time::Instant;
 
 /// A kept connection may be closed to make room after this long without a request. Sooner, its next request is probably on its way, and would be
@@ -224,7 +224,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_longest_idle_of_any_thread_goes_first_one_at_a_time() {
-        keepwarm_telemetry::cells::set_threads(3);
+        keepwarm_telemetry::per_thread::set_threads(3);
         let activities = Activities::default();
         let mut all = Vec::new();
         for thread in [2, 0, 1, 2] {

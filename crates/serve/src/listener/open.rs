@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use keepwarm_net::{now, thread_index};
-use keepwarm_telemetry::cells::PerThread;
 use keepwarm_telemetry::meters::ListenerCells;
+use keepwarm_telemetry::per_thread::PerThread;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -141,8 +141,8 @@ impl OpenConnections {
     pub(super) fn note_full(&self, listener: &str) {
         if begins(&self.full_at) {
             tracing::warn!(
-                listener,
-                limit = self.limit.load(Ordering::Relaxed),
+                name: "connection_limit_reached",
+                listener, limit = self.limit.load(Ordering::Relaxed),
                 "connection limit reached; new connections wait until others close; raise `server.limits.connections`, \
                  and the limit on open files (systemd: LimitNOFILE) with it"
             );
@@ -153,9 +153,8 @@ impl OpenConnections {
     pub(super) fn note_refused(&self, client: IpAddr, limit: usize, listener: &str) {
         if begins(&self.refused_at) {
             tracing::warn!(
-                listener,
-                %client,
-                limit,
+                name: "connections_refused",
+                listener, %client, limit,
                 "connections refused: this client has `limits.connections_per_client` open; logged once for all clients until none was refused for \
                  {QUIET:?}, keepwarm_connections_refused_total counts them"
             );

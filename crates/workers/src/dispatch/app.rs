@@ -9,7 +9,7 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, Guard};
 use keepwarm_net::Remote;
 use keepwarm_policy::RetryBudget;
-use keepwarm_policy::scale::Load;
+use keepwarm_policy::scaler::AppLoad;
 use keepwarm_serve::{Exchange, Handler, Refusal};
 
 use super::activity::{RequestSummary, WorkerActivity};
@@ -19,6 +19,7 @@ use super::fastcgi;
 use super::link::Link;
 use super::quarantine::Quarantine;
 use super::queue::{Queue, QueuedRequest};
+use super::refusals;
 use super::relay::{self, ExternalServer, ExternalServerStatus, Protocol, ServerPolicy, Servers};
 
 mod workers;
@@ -182,7 +183,7 @@ impl App {
     }
 
     /// What its requests have met since this was asked last.
-    pub(super) fn load(&self) -> Load {
+    pub(super) fn load(&self) -> AppLoad {
         self.state().queue.load()
     }
 
@@ -205,8 +206,7 @@ impl App {
         }
         let printed = Arc::clone(&self.unstarted.lock().unwrap_or_else(PoisonError::into_inner));
         exchange.request_mut().notes.target = Some(Arc::clone(&self.name));
-        let detail = "The application does not start with its current files. Keepwarm tries again when one of them changes.";
-        keepwarm_serve::respond_with_printed(exchange, "not_started", detail, &printed);
+        keepwarm_serve::respond_with_printed(exchange, &refusals::NOT_STARTED, &printed);
         true
     }
 
@@ -266,8 +266,11 @@ impl App {
             // The path itself stands in the access log, beside this id.
             let id =
                 suspects.iter().find(|suspect| refused.covers(suspect)).map(|suspect| suspect.id.to_string());
-            tracing::error!(app = %self.name, route = %refused, scope, id, seconds = time.as_secs(),
-                "route kills workers; refused for the given seconds, then tried with one request at a time");
+            tracing::error!(
+                name: "route_quarantined",
+                app = %self.name, route = %refused, scope, id, seconds = time.as_secs(),
+                "route kills workers; refused for the given seconds, then tried with one request at a time"
+            );
             let waiting = self.state().queue.take_waiting_of(|job| refused.covers(&job.call.summary));
             waiting.into_iter().for_each(|job| job.call.put(Item::Quarantined(time)));
         }
@@ -276,7 +279,10 @@ impl App {
     /// A request has been answered to its end.
     pub(super) fn handle_response(&self, summary: &RequestSummary) {
         if self.quarantine.handle_response(summary) {
-            tracing::info!(app = %self.name, route = %summary, "route has responded; no longer refused");
+            tracing::info!(
+                name: "route_released",
+                app = %self.name, route = %summary, "route has responded; no longer refused"
+            );
         }
     }
 
@@ -346,7 +352,11 @@ impl App {
     /// One warning per app for a field that is the connection's and not the app's.
     pub(super) fn warn_hop_by_hop(&self, field: &str) {
         if !self.warned_hop_by_hop.swap(true, Ordering::Relaxed) {
-            tracing::warn!(app = %self.name, field, "the app sets a connection header, which is not passed on (logged once)");
+            tracing::warn!(
+                name: "connection_header_dropped",
+                app = %self.name, field,
+                "the app sets a connection header, which is not passed on (logged once)"
+            );
         }
     }
 
@@ -365,7 +375,11 @@ impl App {
         let links: Vec<Arc<Link>> =
             queue.links().chain(state.pending.drain(..).map(|pending| pending.link)).collect();
         self.state.clear_poison();
-        tracing::error!(app = %self.name, waiting = waiting.len(), workers = links.len(), "{REASON}; replacing all its workers");
+        tracing::error!(
+            name: "workers_stuck",
+            app = %self.name, waiting = waiting.len(), workers = links.len(),
+            "{REASON}; replacing all its workers"
+        );
         let reason: Arc<str> = REASON.into();
         waiting.into_iter().for_each(|job| job.call.put(Item::Refused(Arc::clone(&reason))));
         links.iter().for_each(|link| link.kill(REASON));

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use keepwarm_net::{Deadlines, Io, ReadBuffer, Socket, Wait};
-use keepwarm_telemetry::panics::{catch, caught};
+use keepwarm_telemetry::panics::{catch, catch_future};
 use keepwarm_wire::WireFault;
 use keepwarm_wire::frame::{FromWorker, HEADER_LEN, Hello};
 use keepwarm_wire::session::SessionEvent;
@@ -43,7 +43,7 @@ pub(super) async fn drive(link: Arc<Link>, socket: Socket) {
     };
     let served = {
         let serving = pin!(driver.serve());
-        caught(serving).await
+        catch_future(serving).await
     };
     let end = served.unwrap_or_else(|panic| {
         panic.report("worker_link", Some(&link.key.app), None);
@@ -214,9 +214,13 @@ impl Driver {
             .as_ref()
             .and_then(|post_response| post_response.call.as_ref())
             .map(|call| &call.summary);
-        tracing::error!(app = %self.app.name, worker = self.link.key.number, pid = self.link.key.pid,
-            id = summary.map(|summary| tracing::field::display(&summary.id)), route = summary.map(tracing::field::display),
-            limit = ?self.app.policy().request_timeout, "worker still busy after its response");
+        tracing::error!(
+            name: "worker_hung",
+            app = %self.app.name, worker = self.link.key.number, pid = self.link.key.pid,
+            id = summary.map(|summary| tracing::field::display(&summary.id)),
+            route = summary.map(tracing::field::display), limit = ?self.app.policy().request_timeout,
+            "worker still busy after its response"
+        );
         self.link.give_up(summary, "did not finish its work after a response");
     }
 
@@ -225,8 +229,12 @@ impl Driver {
         let reason = match end {
             DisconnectReason::Closed | DisconnectReason::ClosedUnread => "closed its wire".to_owned(),
             DisconnectReason::Fault(fault) => {
-                tracing::error!(app = %self.link.key.app, worker = self.link.key.number, pid = self.link.key.pid,
-                    fault = fault.name(), "{fault}");
+                tracing::error!(
+                    name: "wire_fault",
+                    app = %self.link.key.app, worker = self.link.key.number, pid = self.link.key.pid,
+                    fault = fault.name(),
+                    "{fault}"
+                );
                 let reason = format!("violated the wire protocol: {fault}");
                 self.link.kill(&reason);
                 reason

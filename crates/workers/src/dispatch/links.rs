@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use keepwarm_net::{Remote, Socket};
-use keepwarm_policy::scale::Load;
+use keepwarm_policy::scaler::AppLoad;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::activity::WorkerActivity;
@@ -153,8 +153,8 @@ impl WorkerLinks for Links {
         promoted.iter().for_each(|app| app.promote(generation));
     }
 
-    fn load(&self, app: &str) -> Load {
-        self.app(app).map_or_else(Load::default, |app| app.load())
+    fn load(&self, app: &str) -> AppLoad {
+        self.app(app).map_or_else(AppLoad::default, |app| app.load())
     }
 
     fn set_failed(&self, app: &str, reason: Option<String>) {

@@ -4,6 +4,7 @@
 //! * `queue`: which worker gets which request.  `link`: writing to a worker.  `driver`: reading from it.
 //! * `quarantine`: which routes are refused because they kill workers.  `activity`: what each worker is doing.
 //! * `conversation`: one request, on its client's task.  `call`: what that and the driver share.
+//! * `refusals`: the errors that are sent in place of an app's response.
 //! * `relay`: the same with a worker that is a server by itself, and has a protocol of its own.
 //!
 //! A request costs a worker one read and one write. On our side: the client's task writes the REQUEST frame itself, on whatever
@@ -21,6 +22,7 @@ mod link;
 mod links;
 mod quarantine;
 mod queue;
+mod refusals;
 mod relay;
 mod request;
 #[cfg(test)]
@@ -31,4 +33,5 @@ pub use app::{App, AppHandler, AppPolicy};
 pub use fastcgi::ScriptRoot;
 pub use health::AppHealth;
 pub use links::Links;
+pub use refusals::ERROR_RESPONSES;
 pub use relay::{ChildPolicy, ExternalServerStatus, Protocol, ServerPolicy};

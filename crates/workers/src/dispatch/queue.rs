@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_policy::Pace;
-use keepwarm_policy::scale::{LONG_WAIT, Load};
+use keepwarm_policy::WorkerLatency;
+use keepwarm_policy::scaler::{AppLoad, LONG_WAIT};
 use keepwarm_wire::frame::flags;
 use tokio::time::Instant;
 
@@ -27,7 +27,7 @@ pub(super) struct Queue {
     /// Requests that workers hold.
     in_work: usize,
     /// Since the last look.
-    load: Load,
+    load: AppLoad,
     /// Goes up with every request.
     turn: u64,
 }
@@ -40,7 +40,7 @@ struct WorkerEntry {
     slots: usize,
     /// Requests that may wait at the worker, behind those that have a place.
     ahead: usize,
-    pace: Pace,
+    latency: WorkerLatency,
     retired: bool,
     /// It takes nothing more, whoever waits: its worker has said so.
     closed: bool,
@@ -70,7 +70,7 @@ impl Queue {
             taken: 0,
             slots,
             ahead,
-            pace: Pace::default(),
+            latency: WorkerLatency::default(),
             retired: false,
             closed: false,
             turn: 0,
@@ -132,7 +132,7 @@ impl Queue {
     /// another becomes free first.
     fn slot_ahead(&mut self, now: std::time::Instant) -> Option<&mut WorkerEntry> {
         let [entry] = self.entries.as_mut_slice() else { return None };
-        (!entry.retired && entry.taken < entry.slots + entry.ahead && entry.pace.is_quick(now))
+        (!entry.retired && entry.taken < entry.slots + entry.ahead && entry.latency.is_low(now))
             .then_some(entry)
     }
 
@@ -140,7 +140,7 @@ impl Queue {
     pub(super) fn free_slot(&mut self, link: &Arc<Link>) -> Result<Option<QueuedRequest>, WorkerDrained> {
         let Some(entry) = self.entry(link) else { return Ok(None) };
         entry.taken = entry.taken.saturating_sub(1);
-        entry.pace.handle_response(Instant::now().into_std(), entry.taken > 0);
+        entry.latency.handle_response(Instant::now().into_std(), entry.taken > 0);
         let (retired, closed, empty) = (entry.retired, entry.closed, entry.taken == 0);
         self.in_work = self.in_work.saturating_sub(1);
         if !retired {
@@ -195,12 +195,12 @@ impl Queue {
     }
 
     /// What requests have met since this was asked last.
-    pub(super) fn load(&mut self) -> Load {
+    pub(super) fn load(&mut self) -> AppLoad {
         let slots = self.entries.iter().map(|entry| entry.slots).max().unwrap_or(1);
         let needed = self.in_work.div_ceil(slots.max(1));
         let oldest = self.waiting.iter().find(|job| !job.call.is_abandoned());
         let oldest = oldest.map_or(Duration::ZERO, |job| job.since.elapsed());
-        Load { oldest, ..std::mem::replace(&mut self.load, Load { needed, ..Load::default() }) }
+        AppLoad { oldest, ..std::mem::replace(&mut self.load, AppLoad { needed, ..AppLoad::default() }) }
     }
 
     fn next_job(&mut self, thread: usize) -> Option<QueuedRequest> {
@@ -290,7 +290,7 @@ impl WorkerEntry {
 
     fn take(&mut self, now: std::time::Instant) {
         if self.taken == 0 {
-            self.pace.handle_begin(now);
+            self.latency.handle_begin(now);
         }
         self.taken += 1;
     }

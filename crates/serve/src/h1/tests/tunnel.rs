@@ -7,11 +7,11 @@ use std::sync::Mutex;
 use std::task::{Context, Poll, Waker, ready};
 
 use keepwarm_http1::Fields;
-use keepwarm_net::{Client, Http1};
 use tokio::io::AsyncReadExt;
 
 use super::*;
 use crate::{FarEnd, Tunnel, TunnelEnd};
+use keepwarm_net::{Client, ClientError, Http1, ResponsePart};
 
 /// A socket that takes little at a time, and one that takes all that waits for it at once.
 /// Each with more bytes than both sockets and all buffers between them hold.
@@ -104,6 +104,10 @@ struct Full {
 }
 
 impl FarEnd for Full {
+    fn poll_response(&mut self, _: &mut Context<'_>) -> Poll<Result<ResponsePart<'_>, ClientError>> {
+        Poll::Pending
+    }
+
     fn poll_tunnel(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
         self.reader = Some(cx.waker().clone());
         if self.has_ended { Poll::Ready(Ok(&[])) } else { Poll::Pending }

@@ -164,7 +164,11 @@ impl ScriptRoot {
             let link = self.path().join(std::ffi::OsStr::from_bytes(name));
             let leads_to = link.canonicalize().unwrap_or_default();
             let (script, leads_to) = (link.display(), leads_to.display());
-            tracing::warn!(%script, %leads_to, "script not run: a link leads out of the site; copy its target into the site, or set another directory with `entry` (logged once)");
+            tracing::warn!(
+                name: "script_outside_site",
+                %script, %leads_to,
+                "script not run: a link leads out of the site; copy its target into the site, or set another directory with `entry` (logged once)"
+            );
         }
     }
 }

@@ -55,7 +55,7 @@ pub(super) fn tell(worker: &WorkerKey, words: &[u8]) {
         }
     };
     for line in words.split(|&byte| byte == b'\n') {
-        records.line(line.strip_suffix(b"\r").unwrap_or(line), log);
+        records.push_line(line.strip_suffix(b"\r").unwrap_or(line), log);
     }
     records.flush(log);
 }

@@ -115,7 +115,10 @@ impl Server {
             && self.away.swap(false, Ordering::Relaxed)
             && let Some(endpoint) = self.endpoint()
         {
-            tracing::info!(app = %app.name, %endpoint, "the app's server accepts connections again");
+            tracing::info!(
+                name: "app_server_recovered",
+                app = %app.name, %endpoint, "the app's server accepts connections again"
+            );
         }
     }
 
@@ -125,7 +128,7 @@ impl Server {
             && !self.away.swap(true, Ordering::Relaxed)
             && let Some(endpoint) = self.endpoint()
         {
-            tracing::error!(app = %app.name, %endpoint, %error,
+            tracing::error!(name: "app_server_unreachable", app = %app.name, %endpoint, %error,
                 "the app's server accepts no connections; its requests get 503 until it does");
         }
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use http::Method;
 use keepwarm_http1::{Fields, RequestBody, RequestOptions};
 use keepwarm_net::{Client, Endpoint, Http1, Io, Need, RequestLine, ResponsePart};
-use keepwarm_telemetry::panics::caught;
+use keepwarm_telemetry::panics::catch_future;
 use tokio::time::{Instant, timeout};
 
 use super::super::activity::RequestSummary;
@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Attends to one server for as long as it lives, as a task of a data-plane thread. A server that nobody attends to any more is replaced.
 pub(in crate::dispatch) async fn attend_to_end(link: Arc<Link>) {
     let attending = pin!(attend(Arc::clone(&link)));
-    if let Err(panic) = caught(attending).await {
+    if let Err(panic) = catch_future(attending).await {
         panic.report("worker_health", Some(&link.key.app), None);
         link.kill("lost its health checks through a bug in Keepwarm");
     }
@@ -76,8 +76,12 @@ async fn attend(link: Arc<Link>) {
 /// say of their addresses.
 fn warn_if_open(link: &Link, app: &App, address: SocketAddr) {
     if listens_everywhere(address) && !app.said_open.swap(true, Ordering::Relaxed) {
-        tracing::warn!(app = %link.key.app, worker = link.key.number, pid = link.key.pid, address = %format_args!("0.0.0.0:{}", address.port()),
-            "worker listens on all interfaces, and can be reached without Keepwarm; let it listen on 127.0.0.1 at the port in PORT, or at KEEPWARM_SOCKET");
+        tracing::warn!(
+            name: "worker_listens_publicly",
+            app = %link.key.app, worker = link.key.number, pid = link.key.pid,
+            address = %format_args!("0.0.0.0:{}", address.port()),
+            "worker listens on all interfaces, and can be reached without Keepwarm; let it listen on 127.0.0.1 at the port in PORT, or at KEEPWARM_SOCKET"
+        );
     }
 }
 
@@ -108,9 +112,12 @@ async fn boot(link: &Link, app: &App, server: &Server) -> Option<Endpoint> {
         }
         if begun.elapsed() >= HINT_AFTER && !std::mem::replace(&mut hinted, true) {
             let why = told.unwrap_or_else(|| "nothing listens there".to_owned());
-            tracing::warn!(app = %link.key.app, worker = link.key.number, pid = link.key.pid,
+            tracing::warn!(
+                name: "worker_not_listening",
+                app = %link.key.app, worker = link.key.number, pid = link.key.pid,
                 port = addresses.tcp.port(), socket = %addresses.unix.display(), %why,
-                "worker does not respond yet; it must listen on 127.0.0.1 at the port in PORT, or at the path in KEEPWARM_SOCKET");
+                "worker does not respond yet; it must listen on 127.0.0.1 at the port in PORT, or at the path in KEEPWARM_SOCKET"
+            );
         }
         // Its end is noticed at once.
         let _ = timeout(pause, server.look.notified()).await;
@@ -153,8 +160,11 @@ async fn watch(link: &Arc<Link>, app: &App, server: &Server, endpoint: &Endpoint
             Err(Some(why)) if why == SILENT && !server.owes_response.load(Ordering::Relaxed) => link.ponged(),
             Err(why) => {
                 let why = why.unwrap_or_else(|| "it accepts no connection".to_owned());
-                tracing::warn!(app = %link.key.app, worker = link.key.number, pid = link.key.pid, %why,
-                    "worker does not respond to its health check");
+                tracing::warn!(
+                    name: "worker_unhealthy",
+                    app = %link.key.app, worker = link.key.number, pid = link.key.pid, %why,
+                    "worker does not respond to its health check"
+                );
                 if let Some(culprit) = suspected {
                     return link.give_up(Some(&culprit), "has not responded since a request timed out");
                 }
@@ -174,7 +184,11 @@ impl Link {
     pub(super) fn suspect(&self, culprit: &RequestSummary, child: Option<&Arc<Child>>) {
         if let Some(child) = child {
             let key = &self.key;
-            tracing::warn!(app = %key.app, worker = key.number, pid = key.pid, process = child.pid, "process killed: it had a request that timed out");
+            tracing::warn!(
+                name: "process_killed",
+                app = %key.app, worker = key.number, pid = key.pid, process = child.pid,
+                "process killed: it had a request that timed out"
+            );
             child.kill();
             if let Some(app) = self.app.upgrade() {
                 app.handle_death(std::slice::from_ref(culprit));

@@ -36,8 +36,10 @@ use std::time::Duration;
 
 use keepwarm_http1::{Fields, RequestBody};
 use keepwarm_net::{Client, ClientError, Endpoint, Http1, Need, Pool, PoolSettings, ResponsePart};
-use keepwarm_policy::Expectation;
-use keepwarm_serve::{BodyError, Exchange, ResponseBuffer, Times, is_read_first, read_first};
+use keepwarm_policy::ExpectSupport;
+use keepwarm_serve::{
+    BodyError, Exchange, ResponseBuffer, Times, is_read_first, read_first, respond_with_body_error,
+};
 use tokio::time::Instant;
 
 use super::activity::RequestSummary;
@@ -47,6 +49,7 @@ use super::conversation::body::{BodySource, read_whole};
 use super::fastcgi::{FastCgi, ScriptRoot};
 use super::link::Link;
 use super::quarantine::QuarantineProbe;
+use super::refusals::respond_quarantined;
 pub(super) use child::ChildGuard;
 pub use child::ChildPolicy;
 pub(super) use dialect::{Dialect, HeadContext};
@@ -89,7 +92,7 @@ pub enum Protocol {
 pub(super) struct Servers {
     pub(super) http: Arc<Pool<Http1>>,
     pub(super) fastcgi: Arc<Pool<FastCgi>>,
-    expectation: Mutex<Expectation>,
+    expectation: Mutex<ExpectSupport>,
     /// It was said that answers had to be mended.
     told_mended: AtomicBool,
 }
@@ -135,7 +138,7 @@ impl Servers {
         self.fastcgi.forget(endpoint);
     }
 
-    fn expectation(&self) -> MutexGuard<'_, Expectation> {
+    fn expectation(&self) -> MutexGuard<'_, ExpectSupport> {
         lock(&self.expectation)
     }
 }
@@ -149,13 +152,13 @@ pub(super) async fn hold<C: Dialect>(
     exchange.request_mut().notes.target = Some(Arc::clone(&app.name));
     let mut relay = Relay::<C>::new(app, exchange, destination);
     if let Some(time) = app.quarantine.refuses(&relay.call.summary) {
-        return relay.refuse_quarantined(time);
+        return respond_quarantined(relay.exchange, time);
     }
     if !relay.wait_until_wanted().await {
         return;
     }
     if let Err(error) = relay.collect().await {
-        return relay.refuse_body(error);
+        return respond_with_body_error(relay.exchange, error);
     }
     while let Some(slot) = relay.wait_for_slot().await {
         match relay.attempt(slot).await {
@@ -305,32 +308,13 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
         }
     }
 
-    fn refuse_body(&mut self, error: BodyError) {
-        match error.refusal() {
-            Some(refusal) if !self.exchange.responded() => {
-                self.fail(refusal.status, refusal.name, &refusal.detail);
-            }
-            Some(refusal) => self.exchange.abort(refusal.name),
-            None => self.exchange.abort("client_closed"),
-        }
-    }
-
-    /// Answers with an error of ours, or cuts what was begun.
-    fn fail(&mut self, status: u16, name: &'static str, sentence: &str) {
-        keepwarm_serve::respond_with_error(self.exchange, status, name, sentence, &[]);
-    }
-
-    /// The same with one that may pass in `seconds`.
-    fn fail_later(&mut self, status: u16, name: &'static str, sentence: &str, seconds: u32) {
-        let seconds = seconds.to_string();
-        let fields: [(&str, &[u8]); 1] = [("Retry-After", seconds.as_bytes())];
-        keepwarm_serve::respond_with_error(self.exchange, status, name, sentence, &fields);
-    }
-
     fn tell_again(&self, why: &'static str) {
         keepwarm_telemetry::counters::RETRIES.count(&self.app.name, why);
-        tracing::warn!(app = %self.app.name, id = %self.id(), route = %self.call.summary, why,
-            "request retried");
+        tracing::warn!(
+            name: "request_retried",
+            app = %self.app.name, id = %self.id(), route = %self.call.summary, why,
+            "request retried"
+        );
     }
 
     /// Where the time went, for those who count it.

@@ -12,11 +12,12 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::super::activity::RequestSummary;
-use super::super::app::{App, SubmitError};
+use super::super::app::App;
 use super::super::call::{Call, Item};
 use super::super::link::{KillCause, Link, OrphanedRequests};
 use super::super::quarantine::QuarantineProbe;
 use super::super::queue::QueuedRequest;
+use super::super::refusals;
 use super::child::{Child, ChildPolicy};
 use super::{Dialect, Relay, ServerPolicy, lock};
 use crate::supervisor::{Addresses, KillReason, LinkEvent, Requests, WorkerLink};
@@ -306,11 +307,11 @@ impl<C: Dialect> Relay<'_, '_, C> {
                 }
                 match self.call.poll_item(cx) {
                     Poll::Ready(Item::Refused(reason)) => {
-                        self.refuse_failed(&reason);
+                        refusals::APP_FAILED.about(&[&reason]).respond(self.exchange);
                         return Poll::Ready(None);
                     }
                     Poll::Ready(Item::Quarantined(time)) => {
-                        self.refuse_quarantined(time);
+                        refusals::respond_quarantined(self.exchange, time);
                         return Poll::Ready(None);
                     }
                     // The worker had gone before it could be given to it.
@@ -325,12 +326,7 @@ impl<C: Dialect> Relay<'_, '_, C> {
                 return Poll::Ready(None);
             }
             if self.exchange.deadlines().poll_passed(Wait::Response, cx) {
-                self.fail_later(
-                    503,
-                    "queue_timeout",
-                    "The application is busy: no worker became free in time.",
-                    1,
-                );
+                refusals::QUEUE_TIMEOUT.respond(self.exchange);
                 return Poll::Ready(None);
             }
             Poll::Pending
@@ -346,7 +342,7 @@ impl<C: Dialect> Relay<'_, '_, C> {
             match QuarantineProbe::ask(self.app, &self.call.summary) {
                 Ok(probe) => self.probe = probe,
                 Err(time) => {
-                    self.refuse_quarantined(time);
+                    refusals::respond_quarantined(self.exchange, time);
                     return false;
                 }
             }
@@ -373,27 +369,11 @@ impl<C: Dialect> Relay<'_, '_, C> {
                 self.exchange.deadlines().set(Wait::Response, end);
                 true
             }
-            Err(SubmitError::QueueFull) => {
-                let sentence = "Too many requests are waiting for this application.";
-                self.fail_later(503, "queue_full", sentence, 1);
-                false
-            }
-            Err(SubmitError::Failed(reason)) => {
-                self.refuse_failed(&reason);
+            Err(error) => {
+                refusals::respond_not_submitted(self.exchange, &error);
                 false
             }
         }
-    }
-
-    pub(super) fn refuse_quarantined(&mut self, time: Duration) {
-        let sentence = "Requests like this one have crashed the application, and are refused for now.";
-        let seconds = u32::try_from(time.as_millis().div_ceil(1000)).unwrap_or(u32::MAX);
-        self.fail_later(503, "route_quarantined", sentence, seconds.max(1));
-    }
-
-    fn refuse_failed(&mut self, reason: &str) {
-        let sentence = format!("The application is not running: {reason}.");
-        self.fail_later(503, "app_failed", &sentence, 10);
     }
 }
 

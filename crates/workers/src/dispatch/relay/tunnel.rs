@@ -18,12 +18,10 @@ impl<C: Dialect> WorkerRequest<'_, '_, '_, C> {
                 return Poll::Ready(AttemptResult::Over);
             }
         }
-        let (Some(tunnel), Some(lease)) = (&mut self.tunnel, &mut self.lease) else {
-            return Poll::Ready(AttemptResult::Over);
-        };
-        match std::task::ready!(tunnel.poll(cx, self.relay.exchange, &mut **lease)) {
+        let Some(lease) = &mut self.lease else { return Poll::Ready(AttemptResult::Over) };
+        Poll::Ready(match std::task::ready!(self.side.poll_tunnel(cx, self.relay.exchange, &mut **lease)) {
             TunnelEnd::Gone(gone) => self.client_gone(gone),
-            TunnelEnd::Over | TunnelEnd::Idle => Poll::Ready(AttemptResult::Over),
-        }
+            TunnelEnd::Over | TunnelEnd::Idle => AttemptResult::Over,
+        })
     }
 }
