@@ -10,15 +10,15 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/reference/log-events.md"
 
-# Where records come from, and its title on the page.
+# The sections of the page, and where their records come from.
 PARTS = [
-    ("crates/keepwarm/src", "The process"),
-    ("crates/net/src", "Connections and requests"),
-    ("crates/edge/src", "Routes and files"),
-    ("crates/workers/src/supervisor", "Supervision of workers"),
-    ("crates/workers/src/dispatch", "Requests to apps"),
-    ("crates/egress/src", "Upstreams and doors"),
-    ("crates/telemetry/src", "Logs, stalls and bugs"),
+    ("The process", ["crates/keepwarm/src"]),
+    ("Connections and requests", ["crates/net/src", "crates/serve/src"]),
+    ("Routes and files", ["crates/edge/src"]),
+    ("Supervision of workers", ["crates/workers/src/supervisor"]),
+    ("Requests to apps", ["crates/workers/src/dispatch"]),
+    ("Upstreams and doors", ["crates/egress/src"]),
+    ("Logs, stalls and bugs", ["crates/telemetry/src"]),
 ]
 
 HEAD = """# Log events
@@ -38,8 +38,8 @@ WORKER_FIELDS = ["app", "worker", "pid", "generation"]
 
 def main():
     faults = []
-    text = HEAD + "".join(part(ROOT / folder, title, faults) for folder, title in PARTS)
-    covered = {path for folder, _ in PARTS for path in sources(ROOT / folder)}
+    text = HEAD + "".join(part(title, folders, faults) for title, folders in PARTS)
+    covered = {path for _, folders in PARTS for path in sources_of(folders)}
     for path in sources(ROOT / "crates"):
         if path not in covered and next(calls(path.read_text()), None):
             faults.append(f"{path.relative_to(ROOT)}: has log records, and is in no part of {PAGE.name}: add it to .ci/log_events.py")
@@ -58,10 +58,14 @@ def sources(folder):
     return [path for path in files if "tests" not in path.relative_to(ROOT).parts and path.name != "tests.rs"]
 
 
-def part(folder, title, faults):
+def sources_of(folders):
+    return [path for folder in folders for path in sources(ROOT / folder)]
+
+
+def part(title, folders, faults):
     """A section of the page: a row for each event and message."""
     rows = {}
-    for path in sources(folder):
+    for path in sources_of(folders):
         text = path.read_text()
         for line, level, args in calls(text):
             name, message, fields = read(args)

@@ -11,7 +11,8 @@ use keepwarm_egress::{
     Door as DoorHandler, Source, SourceAddress, Upstream, UpstreamRoute, UpstreamSettings,
 };
 use keepwarm_net::simulation::{self, Faults, PeerListener, Rng, Settings};
-use keepwarm_net::{ConnectionLimits, Endpoint, Handler, Passing, Protocol, Scheme, StopListening};
+use keepwarm_net::{Endpoint, Protocol, Scheme};
+use keepwarm_serve::{ConnectionLimits, Handler, Passing, StopListening};
 
 use crate::client::{self, BodyPlan, ClientPlan, Disconnect, RequestPlan};
 use crate::front::{self, Expected, id};

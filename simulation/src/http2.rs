@@ -6,8 +6,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use keepwarm_net::Endpoint;
 use keepwarm_net::simulation::{self, Faults, Rng, Settings};
-use keepwarm_net::{ConnectionLimits, Endpoint, StopListening};
+use keepwarm_serve::{ConnectionLimits, StopListening};
 
 use crate::client::{Outcome, RequestPlan};
 use crate::front::id;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keepwarm_net::simulation::{Faults, Rng, Settings, on_thread};
-use keepwarm_net::{Bound, ListenerContext, Remote, StopListening, serve, stop_listening};
+use keepwarm_net::{Bound, Remote};
+use keepwarm_serve::{ListenerContext, StopListening, serve, stop_listening};
 
 use crate::client::{BodyPlan, ClientPlan, Disconnect, RequestPlan};
 use crate::response::{Broken, Pace};

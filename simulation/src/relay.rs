@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use keepwarm_edge::{Edge, Route, SendFiles, Site, Target};
 use keepwarm_net::simulation::{self, Faults, Rng, Settings};
-use keepwarm_net::{ConnectionLimits, Endpoint, OpenConnections, Passing, StopListening, SyntaxLimits};
+use keepwarm_net::{Endpoint, SyntaxLimits};
+use keepwarm_serve::{ConnectionLimits, OpenConnections, Passing, StopListening};
 use keepwarm_workers::dispatch::{App, AppPolicy, Links, Protocol, ScriptRoot, ServerPolicy, WorkerKind};
 
 use crate::client::{self, BodyPlan, ClientPlan, Disconnect, RequestPlan};

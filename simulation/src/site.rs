@@ -11,9 +11,8 @@ use std::time::Duration;
 
 use keepwarm_edge::{Edge, Route, Site, Target};
 use keepwarm_net::simulation::{self, Peer};
-use keepwarm_net::{
-    BindTo, ConnectionLimits, Handler, ListenerContext, OpenConnections, Remote, StopListening, bind,
-};
+use keepwarm_net::{BindTo, Remote, bind};
+use keepwarm_serve::{ConnectionLimits, Handler, ListenerContext, OpenConnections, StopListening};
 use keepwarm_workers::dispatch::{App, AppHandler, AppPolicy, Links, WorkerKind};
 use keepwarm_workers::supervisor::{LinkEvent, WorkerKey, WorkerLinks};
 use tokio::sync::Notify;

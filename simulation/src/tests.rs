@@ -4,8 +4,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use keepwarm_net::Endpoint;
 use keepwarm_net::simulation::{self, Settings};
-use keepwarm_net::{ConnectionLimits, Endpoint, StopListening};
+use keepwarm_serve::{ConnectionLimits, StopListening};
 
 use crate::client::{self, BodyPlan, ClientPlan, Disconnect, RequestPlan};
 use crate::response::Pace;

@@ -10,7 +10,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use keepwarm_net::simulation::{self, Faults, Rng, Settings};
-use keepwarm_net::{ConnectionLimits, Endpoint, Remote, StopListening, WebSocketLimits};
+use keepwarm_net::{Endpoint, Remote};
+use keepwarm_serve::{ConnectionLimits, StopListening, WebSocketLimits};
 use keepwarm_workers::dispatch::AppPolicy;
 
 use crate::plan::Smaller;

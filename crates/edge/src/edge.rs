@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use arc_swap::ArcSwap;
 use keepwarm_http1::{RequestBody, normalize_path};
-use keepwarm_net::{
+use keepwarm_serve::{
     Exchange, Handler, Outcome, Refusal, Request, refuse_misdirected, respond_with_head_refusal,
     respond_with_refusal,
 };
@@ -67,7 +67,7 @@ impl Edge {
     async fn respond(&self, mut app: Arc<dyn Handler>, exchange: &mut Exchange<'_>) {
         for redirects in 0.. {
             app.handle(exchange).await;
-            let Some(local) = exchange.request_mut().redirected.take() else { return };
+            let Some(local) = exchange.request_mut().notes.redirected.take() else { return };
             if redirects == REDIRECTS {
                 return refuse_redirect(exchange, &local, "it has redirected ten times before");
             }
@@ -85,7 +85,7 @@ impl Edge {
 
 /// The app's mistake.
 fn refuse_redirect(exchange: &mut Exchange<'_>, local: &[u8], why: &str) {
-    let app = exchange.request().target.as_deref();
+    let app = exchange.request().notes.target.as_deref();
     tracing::error!(
         name: "local_redirect_failed",
         app, location = %local.escape_ascii(), why, "local redirect of the app not followed"
@@ -146,11 +146,11 @@ impl Site {
     /// Takes the request along its route: limits first, then the response or whoever gives it.
     fn follow(&self, route: &Route, exchange: &mut Exchange<'_>) -> Option<Arc<dyn Handler>> {
         let request = exchange.request_mut();
-        request.target = Some(Arc::clone(route.label()));
-        request.route = Some(Arc::clone(&route.pattern));
-        request.meter = route.meter;
+        request.notes.target = Some(Arc::clone(route.label()));
+        request.notes.route = Some(Arc::clone(&route.pattern));
+        request.notes.meter = route.meter;
         if let Some(refusal) = refused(route, request) {
-            request.response_edits.clone_from(&route.edits);
+            request.notes.routed.response_edits.clone_from(&route.edits);
             if refusal.status == 413 {
                 exchange.close_after();
             }
@@ -158,12 +158,12 @@ impl Site {
             return None;
         }
         if route.strip_prefix {
-            request.mount = route.path.mount();
+            request.notes.routed.mount = route.path.mount();
         }
         match &route.target {
             Target::App { handler, .. } => {
-                request.response_edits.clone_from(&route.edits);
-                request.passing = route.passing;
+                request.notes.routed.response_edits.clone_from(&route.edits);
+                request.notes.routed.passing = route.passing;
                 set_fields(request, self.trusted_proxies());
                 exchange.limit_body(route.max_body);
                 if route.abort_on_half_close {
@@ -172,7 +172,7 @@ impl Site {
                 return Some(Arc::clone(handler));
             }
             Target::Files(files) => {
-                request.response_edits.clone_from(&route.edits);
+                request.notes.routed.response_edits.clone_from(&route.edits);
                 return Some(Arc::clone(files) as Arc<dyn Handler>);
             }
             Target::Respond(respond) => respond.respond(exchange),

@@ -1,7 +1,7 @@
 //! Files: what a `files` route ends in, what is tried before an app (`try_files`), and what an app has sent for it (`send_files`).
 //!
-//! GET and HEAD, conditional requests (RFC 9110 §13), ranges (§14), what lies compressed beside a file. No listing of folders. Names: [`keepwarm_net::file_name`]; opening and reading:
-//! [`keepwarm_net::Folder`]. Scripts are never sent: `wp-config.php` is code with a password in it, and a route that was meant for a PHP app is easily
+//! GET and HEAD, conditional requests (RFC 9110 §13), ranges (§14), what lies compressed beside a file. No listing of folders. Names: [`keepwarm_serve::file_name`]; opening and reading:
+//! [`keepwarm_serve::Folder`]. Scripts are never sent: `wp-config.php` is code with a password in it, and a route that was meant for a PHP app is easily
 //! written without one.
 
 mod conditions;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use self::precompressed::{BROTLI, GZIP};
 use crate::refusals;
 use http::Method;
-use keepwarm_net::{Exchange, Folder, Found, Guard, Handler, OpenFile, Refusal, file_name};
+use keepwarm_serve::{Exchange, Folder, Found, Guard, Handler, OpenFile, Refusal, file_name};
 
 pub use send_files::SendFiles;
 
@@ -90,7 +90,7 @@ impl Files {
 
     async fn look(&self, exchange: &mut Exchange<'_>) -> PathLookup {
         let path = exchange.request().path();
-        let rest = path.get(self.prefix.max(exchange.request().mount)..);
+        let rest = path.get(self.prefix.max(exchange.request().mount())..);
         if rest.is_some_and(<[u8]>::is_empty) && self.prefix > 0 {
             return PathLookup::NeedsSlash;
         }

@@ -1,6 +1,6 @@
 //! The errors that a listener responds with itself.
 
-keepwarm_net::error_responses! {
+keepwarm_serve::error_responses! {
     /// No route of the listener matches the host and the path.
     NO_ROUTE = 404 "no_route", "Nothing was found at this host and path.";
 

@@ -2,7 +2,7 @@
 
 use crate::refusals;
 use keepwarm_http1::{BadField, scan_app_fields};
-use keepwarm_net::{Exchange, FieldEdits, Request};
+use keepwarm_serve::{Exchange, FieldEdits, Request};
 
 /// A fixed response.
 #[derive(Debug, Clone)]
@@ -120,7 +120,7 @@ impl Redirect {
                 LocationPiece::Text(text) => location.extend_from_slice(text.as_bytes()),
                 LocationPiece::Host => push_reference(&mut location, request.head.authority()),
                 LocationPiece::Path => {
-                    let path = request.path().get(request.mount..).unwrap_or_default();
+                    let path = request.path().get(request.mount()..).unwrap_or_default();
                     push_path(&mut location, path);
                 }
                 LocationPiece::Query => {

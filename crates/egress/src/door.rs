@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use keepwarm_http1::normalize_path;
-use keepwarm_net::{
+use keepwarm_serve::{
     ALLOW, Exchange, Handler, Outcome, Refusal, Request, refuse_misdirected, respond_as_final_recipient,
     respond_with_head_refusal, respond_with_refusal,
 };
@@ -74,7 +74,7 @@ impl Handler for Door {
 
     fn finished(&self, request: &Request, outcome: &Outcome) {
         // Calls have been recorded.
-        if request.call.is_none() {
+        if request.notes.call.is_none() {
             self.target.load().upstream.note_refused(request, outcome);
         }
     }

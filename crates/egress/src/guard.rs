@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use keepwarm_net::{ErrorResponse, Request, Scheme};
+use keepwarm_net::Scheme;
+use keepwarm_serve::{ErrorResponse, Request};
 
 use crate::origin::split_authority;
 use crate::refusals;
@@ -35,7 +36,7 @@ pub(crate) fn check(request: &Request, names: Option<&[String]>) -> Result<(), G
         return Err(GuardError::ForeignOrigin);
     }
     let Some(names) = names else { return Ok(()) };
-    let Some(local) = request.peer.local else { return Ok(()) };
+    let Some(local) = request.peer().local else { return Ok(()) };
     // No browser leaves it out.
     let is_unnamed = authority.is_empty() && fields.first("host").is_none();
     match is_unnamed || is_own_host(authority, names, local.ip()) {

@@ -15,9 +15,9 @@ mod store;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use keepwarm_net::Request;
 use keepwarm_policy::Gcra;
 use keepwarm_policy::gcra::{Quota, RateLimitDecision};
+use keepwarm_serve::Request;
 
 pub use handler::RateLimitHandler;
 pub use key::LimitKey;

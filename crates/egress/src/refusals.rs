@@ -1,6 +1,6 @@
 //! The errors that doors, routes to upstreams and the forward proxy respond with themselves.
 
-keepwarm_net::error_responses! {
+keepwarm_serve::error_responses! {
     /// The call came from a page of another site (`Origin`, `Sec-Fetch-Site`): browsers must not use a door.
     FOREIGN_ORIGIN = 403 "foreign_origin", "Requests from pages of other sites are not allowed here.";
 

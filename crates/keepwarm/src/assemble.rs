@@ -16,7 +16,7 @@ use keepwarm_edge::{
     Target, TryFiles,
 };
 use keepwarm_egress::{RateLimitHandler, UpstreamRoute};
-use keepwarm_net::{ConnectionLimits, EarlyHints, FieldEdits, Handler, Passing, WebSocketLimits};
+use keepwarm_serve::{ConnectionLimits, EarlyHints, FieldEdits, Handler, Passing, WebSocketLimits};
 use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links, Protocol, ServerPolicy, WorkerKind};
 use keepwarm_workers::supervisor::{
     AppSpec, Credentials, Limit, ProcessSettings, Recycling, Scaling, WorkerInterface,

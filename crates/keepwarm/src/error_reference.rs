@@ -1,13 +1,13 @@
 //! The reference of the error responses: `docs/reference/errors.md`, and `keepwarm explain REASON`.
 
 use keepwarm_http1::{FaultKind, PathFault};
-use keepwarm_net::ErrorResponse;
+use keepwarm_serve::ErrorResponse;
 
 /// Who responds, what stands before each sentence, and the table.
 type Section = (&'static str, &'static str, &'static [&'static ErrorResponse]);
 
 const SECTIONS: [Section; 5] = [
-    ("Every address", "", keepwarm_net::ERROR_RESPONSES),
+    ("Every address", "", keepwarm_serve::ERROR_RESPONSES),
     ("Listeners, routes and files", "", keepwarm_edge::ERROR_RESPONSES),
     ("Apps", "", keepwarm_workers::dispatch::ERROR_RESPONSES),
     ("Upstreams, doors, the forward proxy and rate limits", "", keepwarm_egress::ERROR_RESPONSES),

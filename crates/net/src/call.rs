@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::future::poll_fn;
-use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll};
@@ -17,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::pool::{MeterOf, Metering, Places, SHORT_LIFE, warm_again};
 use crate::{
-    AcquireError, ClientError, ClientTls, Endpoint, FarEnd, Http1, Http2Call, Http2Pool, Lease, Need, Pool,
+    AcquireError, ClientError, ClientTls, Endpoint, Http1, Http2Call, Http2Pool, Lease, Need, Pool,
     PoolSettings, PoolState, PoolTotals, Queue, Remote, RequestLine, ResponsePart, Scheme,
 };
 
@@ -390,42 +389,6 @@ impl Call {
             Self::Http1(lease) => lease.finish(),
             // Its connection was never taken off.
             Self::Http2(call) => drop(call),
-        }
-    }
-}
-
-impl FarEnd for Call {
-    fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Result<ResponsePart<'_>, ClientError>> {
-        self.poll_response(cx)
-    }
-
-    fn poll_tunnel(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
-        match self {
-            Self::Http1(lease) => lease.poll_tunnel(cx),
-            // There is no 101 in HTTP/2.
-            Self::Http2(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
-        }
-    }
-
-    fn send_tunnel(&mut self, bytes: &[u8]) {
-        match self {
-            Self::Http1(lease) => lease.send_tunnel(bytes),
-            Self::Http2(_) => {}
-        }
-    }
-
-    fn unsent(&self) -> usize {
-        self.unsent()
-    }
-
-    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.poll_flush(cx)
-    }
-
-    fn shutdown_write(&mut self) {
-        match self {
-            Self::Http1(lease) => (**lease).shutdown_write(),
-            Self::Http2(_) => {}
         }
     }
 }

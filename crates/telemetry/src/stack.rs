@@ -59,7 +59,7 @@ fn calls_at(address: usize) -> Vec<StackFrame> {
     calls
 }
 
-/// The last three parts of a path: `crates/net/src/h1/connection.rs` is found by `src/h1/connection.rs`.
+/// The last three parts of a path: `crates/serve/src/h1/connection.rs` is found by `src/h1/connection.rs`.
 fn short(file: &Path) -> String {
     let parts: Vec<_> = file.iter().map(|part| part.to_string_lossy()).collect();
     parts.get(parts.len().saturating_sub(3)..).unwrap_or_default().join("/")

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use http::Method;
 use keepwarm_http1::Fields;
-use keepwarm_net::{Exchange, HandedField, OpenFile};
+use keepwarm_serve::{Exchange, HandedField, OpenFile};
 
 use super::conditions::{ConditionResult, Validators};
 use super::precompressed::Coding;
@@ -84,7 +84,7 @@ impl FileResponse {
             let kind = PartialHead { content_range: Some(content_range(part)), content_type: None };
             return self.send(exchange, validators, Some(kind), vec![RangePart::plain(part.clone())]).await;
         }
-        let boundary = format!("keepwarm-{:016x}", exchange.request().number ^ length.rotate_left(32));
+        let boundary = format!("keepwarm-{:016x}", exchange.request().number() ^ length.rotate_left(32));
         let (_, content_type) = self.content_type();
         let mut all: Vec<RangePart> = Vec::with_capacity(parts.len() + 1);
         for part in parts {

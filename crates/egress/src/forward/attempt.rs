@@ -4,10 +4,11 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_net::{AcquireError, Call, Endpoint, FailedAttempt, Gone, poll_pump};
+use keepwarm_net::{AcquireError, Call, Endpoint};
 use keepwarm_policy::breaker::Outcome;
 use keepwarm_policy::retry::{Decision, Failure, FailureCause};
 use keepwarm_policy::stable_hash;
+use keepwarm_serve::{FailedAttempt, Gone, poll_pump};
 use tokio::time::Instant;
 
 use super::failure::AttemptFailure;

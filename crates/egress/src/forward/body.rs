@@ -5,9 +5,8 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
 use keepwarm_http1::{Fields, RequestBody};
-use keepwarm_net::{
-    BodyError, BodyProgress, Call, Exchange, Spool, SpoolError, UNSENT_ENOUGH, is_read_first, read_first,
-};
+use keepwarm_net::{Call, Spool, SpoolError};
+use keepwarm_serve::{BodyError, BodyProgress, Exchange, UNSENT_ENOUGH, is_read_first, read_first};
 
 /// A body up to this is kept, so that it can be sent again. Bounds the memory of a call whose client is faster than its upstream, too.
 const KEPT: usize = 64 * 1024;

@@ -3,12 +3,13 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use keepwarm_net::{AcquireError, ClientError, ErrorMessage, ErrorResponse};
+use keepwarm_net::{AcquireError, ClientError};
 use keepwarm_policy::retry::FailureCause;
 use keepwarm_policy::timeout::Phase;
+use keepwarm_serve::{ErrorMessage, ErrorResponse};
 
 // Each sentence continues "Upstream NAME".
-keepwarm_net::error_responses! {
+keepwarm_serve::error_responses! {
     /// Nothing listens at the endpoint's address.
     CONNECT_REFUSED = 502 "connect_refused", "could not be connected to: {}";
 

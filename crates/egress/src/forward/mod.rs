@@ -33,11 +33,12 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use keepwarm_net::{
-    BodyError, CallRecord, CallTimes, Exchange, Gone, Need, Wait, max_forwards, respond_as_final_recipient,
-};
+use keepwarm_net::{Need, Wait};
 use keepwarm_policy::balance::FailedMembers;
 use keepwarm_policy::retry::Decision;
+use keepwarm_serve::{
+    BodyError, CallRecord, CallTimes, Exchange, Gone, max_forwards, respond_as_final_recipient,
+};
 use tokio::time::Instant;
 
 use self::body::Body;
@@ -58,7 +59,7 @@ pub(crate) async fn forward(
     if hops::is_in_a_circle(&exchange.request().head.fields) {
         return refusals::LOOP.respond(exchange);
     }
-    exchange.request_mut().target = Some(Arc::clone(upstream.name()));
+    exchange.request_mut().notes.target = Some(Arc::clone(upstream.name()));
     let mut forward = Forward::new(upstream, options, exchange);
     forward.run().await;
     forward.record();
@@ -168,7 +169,7 @@ impl<'a, 'c> Forward<'a, 'c> {
 
     /// Reads what the upstream should not have to wait for.
     async fn collect(&mut self) -> Result<(), BodyError> {
-        let whole = self.exchange.request().passing.buffer_request == Some(true);
+        let whole = self.exchange.request().passing().buffer_request == Some(true);
         if self.exchange.awaits_continue() {
             if self.options.forwards_expectation && !whole {
                 return Ok(());
@@ -226,7 +227,7 @@ impl<'a, 'c> Forward<'a, 'c> {
         };
         stats.keep(self.exchange.request_mut());
         refusal::tell_story(&record, self.exchange);
-        self.exchange.request_mut().call = Some(record);
+        self.exchange.request_mut().notes.call = Some(record);
     }
 
     /// What a response of now says about its cost.

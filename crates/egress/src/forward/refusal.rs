@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keepwarm_http1::BadField;
-use keepwarm_net::{BodyError, CallRecord, ErrorMessage, Exchange};
+use keepwarm_serve::{BodyError, CallRecord, ErrorMessage, Exchange};
 use keepwarm_telemetry::{RequestId, counters};
 
 use super::Forward;
@@ -95,7 +95,7 @@ pub(super) fn tell_story(record: &CallRecord, exchange: &Exchange<'_>) {
     let count = counters::CALL_RETRIES.of(&record.upstream, last.cause);
     let story = record.story().unwrap_or_default();
     let (upstream, endpoint, cause) = (&record.upstream, &last.endpoint, last.cause);
-    let id = RequestId::new(exchange.request().number);
+    let id = RequestId::new(exchange.request().number());
     if is_round(count) {
         tracing::warn!(name: "call_retried", %upstream, %endpoint, cause, count, %id, "{story}");
     } else {

@@ -5,12 +5,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use keepwarm_http1::{BadField, Normalizations};
-use keepwarm_net::{
-    Backend, BodyError, Call, ClientEnd, ClientError, Exchange, Gone, HeldBody, Part, ResponseBuffer,
-    ServerPart, ServerSide, TunnelEnd, Wait, offered_protocols, pass_informational,
-};
+use keepwarm_net::{Call, ClientError, Wait};
 use keepwarm_policy::breaker::Outcome;
 use keepwarm_policy::timeout::Phase;
+use keepwarm_serve::{
+    Backend, BodyError, ClientEnd, Exchange, Gone, HeldBody, Part, ResponseBuffer, ServerPart, ServerSide,
+    TunnelEnd, offered_protocols, pass_informational,
+};
 use keepwarm_telemetry::counters;
 use keepwarm_telemetry::stalls::Stall;
 use tokio::time::Instant;
@@ -77,7 +78,7 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
         authority: Arc<str>,
         index: usize,
     ) -> Self {
-        let buffers = forward.exchange.request().passing.buffer_response == Some(true);
+        let buffers = forward.exchange.request().passing().buffer_response == Some(true);
         let hedged_attempt = HedgedAttempt::for_call(forward, forward.connected.unwrap_or_else(Instant::now));
         Self {
             index,
@@ -104,7 +105,7 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
         let expects = asks && !self.attempt.state().expectation().is_ignored(Instant::now().into_std());
         if asks && !expects {
             // Known to be ignored: answered for the upstream, at once.
-            forward.exchange.request_mut().stalls.insert(Stall::ExpectationIgnored);
+            forward.exchange.request_mut().notes.stalls.insert(Stall::ExpectationIgnored);
         }
         let upgrade = offered_protocols(forward.exchange);
         let context = HeadContext {
@@ -202,7 +203,7 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
         forward.headed = Some(now);
         forward.record.status = status;
         if call.head_came_in_pieces() {
-            forward.exchange.request_mut().stalls.insert(Stall::HeadInPieces);
+            forward.exchange.request_mut().notes.stalls.insert(Stall::HeadInPieces);
         }
         report_normalized(forward.upstream.name(), &self.attempt, call.head().normalized);
         let begun = match status {

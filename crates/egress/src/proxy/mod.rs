@@ -19,9 +19,9 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use keepwarm_http1::{RequestBody, TargetForm};
-use keepwarm_net::{
-    Client, ErrorMessage, Exchange, Handler, Http1, Outcome, Refusal, Request, Scheme, Tunnel, TunnelEnd,
-    connect_any, respond_with_refusal,
+use keepwarm_net::{Client, Http1, Scheme, connect_any};
+use keepwarm_serve::{
+    ErrorMessage, Exchange, Handler, Outcome, Refusal, Request, Tunnel, TunnelEnd, respond_with_refusal,
 };
 
 use self::origin_cache::OriginCache;
@@ -174,7 +174,7 @@ impl Proxy {
         let mut tunnel = Tunnel::of(exchange);
         let end = std::future::poll_fn(|cx| tunnel.poll(cx, exchange, &mut server)).await;
         if let TunnelEnd::Gone(gone) = end {
-            exchange.request_mut().reason.get_or_insert(gone.name());
+            exchange.request_mut().notes.reason.get_or_insert(gone.name());
         }
     }
 }

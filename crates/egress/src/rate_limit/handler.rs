@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_net::{Exchange, Handler, Outcome, Refusal, Request};
 use keepwarm_policy::gcra::RateLimitDecision;
+use keepwarm_serve::{Exchange, Handler, Outcome, Refusal, Request};
 
 use super::{Decision, RateLimiter, StoreFailure};
 use crate::refusals;

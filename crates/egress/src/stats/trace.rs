@@ -1,7 +1,7 @@
 //! The trace that a call is part of (W3C Trace Context, level 1).
 
 use keepwarm_http1::Fields;
-use keepwarm_net::Request;
+use keepwarm_serve::Request;
 use keepwarm_telemetry::trace::TRACEPARENT_LEN;
 use keepwarm_telemetry::{RequestId, TraceContext};
 
@@ -21,7 +21,7 @@ impl Trace {
     pub(crate) fn of(request: &Request) -> Self {
         match named(&request.head.fields) {
             Some(context) => Self { context, begun: false },
-            None => Self { context: TraceContext::of(RequestId::new(request.number)), begun: true },
+            None => Self { context: TraceContext::of(RequestId::new(request.number())), begun: true },
         }
     }
 

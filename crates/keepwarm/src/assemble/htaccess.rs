@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use keepwarm_net::Rules;
+use keepwarm_serve::Rules;
 
-/// Folders that are looked into, and how deep they lie: enough for a site, and a moment's work. What lies deeper counts all the same (`keepwarm_net::Guard`).
+/// Folders that are looked into, and how deep they lie: enough for a site, and a moment's work. What lies deeper counts all the same (`keepwarm_serve::Guard`).
 const MAX_FOLDERS: usize = 2_000;
 const MAX_DEPTH: usize = 4;
 /// Lines that are named.

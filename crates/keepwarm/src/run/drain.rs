@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use keepwarm_net::{OpenConnections, Remote};
+use keepwarm_net::Remote;
+use keepwarm_serve::OpenConnections;
 use tokio::time::Instant;
 
 use super::server::Server;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use keepwarm_config::{AccessLog, Bind, Limits, Listener, Upstream};
 use keepwarm_edge::{Edge, Site};
 use keepwarm_egress::{CallLog, Door, Proxy, ProxyRules, Resolver};
-use keepwarm_net::Handler;
+use keepwarm_serve::Handler;
 
 /// The handler of an address.
 pub(super) enum ListenerHandler {

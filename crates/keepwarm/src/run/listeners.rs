@@ -9,7 +9,8 @@ use std::sync::atomic::AtomicBool;
 use arc_swap::ArcSwap;
 use keepwarm_config::{Bind, Config, ForwardProxy, Upstream, door_url};
 use keepwarm_egress::{CallLog, DnsResolver, Resolver};
-use keepwarm_net::{Bound, ConnectionLimits, ListenerContext, OpenConnections, Remote, StopListening};
+use keepwarm_net::{Bound, Remote};
+use keepwarm_serve::{ConnectionLimits, ListenerContext, OpenConnections, StopListening};
 
 use super::connection_limit;
 use super::inherited::{InheritedSockets, SocketOwner};

@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
-use keepwarm_net::{Exchange, Handler, Refusal, Remote};
+use keepwarm_net::Remote;
 use keepwarm_policy::RetryBudget;
 use keepwarm_policy::scaler::AppLoad;
+use keepwarm_serve::{Exchange, Handler, Refusal};
 
 use super::activity::{RequestSummary, WorkerActivity};
 use super::call::{Call, Item};
@@ -217,12 +218,12 @@ impl App {
     /// Whether the request was answered by what its developer has to see.
     #[cold]
     fn show_unstarted(&self, exchange: &mut Exchange<'_>) -> bool {
-        if !keepwarm_net::wants_page(&exchange.request().head) {
+        if !keepwarm_serve::wants_page(&exchange.request().head) {
             return false;
         }
         let printed = Arc::clone(&self.unstarted.lock().unwrap_or_else(PoisonError::into_inner));
-        exchange.request_mut().target = Some(Arc::clone(&self.name));
-        keepwarm_net::respond_with_printed(exchange, &refusals::NOT_STARTED, &printed);
+        exchange.request_mut().notes.target = Some(Arc::clone(&self.name));
+        keepwarm_serve::respond_with_printed(exchange, &refusals::NOT_STARTED, &printed);
         true
     }
 

@@ -21,9 +21,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use keepwarm_net::{
-    Backend, BodyError, ClientEnd, Exchange, Gone, Part, ResponseBuffer, Socket, UNSENT_ENOUGH, Wait, now,
-    poll_pump, respond_with_body_error, thread_index,
+use keepwarm_net::{Socket, Wait, now, thread_index};
+use keepwarm_serve::{
+    Backend, BodyError, ClientEnd, Exchange, Gone, Part, ResponseBuffer, UNSENT_ENOUGH, poll_pump,
+    respond_with_body_error,
 };
 use keepwarm_telemetry::stalls::Stall;
 use keepwarm_wire::frame::ResetCode;
@@ -50,7 +51,7 @@ const GIVEN_AT_MOST: u8 = 3;
 
 /// Serves one request.
 pub(super) async fn hold(app: &Arc<App>, exchange: &mut Exchange<'_>) {
-    exchange.request_mut().target = Some(Arc::clone(&app.name));
+    exchange.request_mut().notes.target = Some(Arc::clone(&app.name));
     if websocket::refuse(app, exchange) {
         return;
     }
@@ -117,7 +118,7 @@ pub(super) struct Conversation<'a, 'c> {
 
 impl<'a, 'c> Conversation<'a, 'c> {
     fn new(app: &'a Arc<App>, exchange: &'a mut Exchange<'c>) -> Self {
-        let wanted = exchange.request().passing.buffer_response;
+        let wanted = exchange.request().passing().buffer_response;
         Self {
             app,
             response: ResponseBuffer::new(wanted.unwrap_or(app.is_blocking())),
@@ -319,10 +320,10 @@ impl Drop for Conversation<'_, '_> {
         self.stop_waiting();
         let times = self.times();
         let request = self.exchange.request_mut();
-        request.times = Some(times);
-        if request.continued {
+        request.notes.times = Some(times);
+        if request.notes.continued {
             // It takes an interface that knows of no 100: whoever served the app would have had to.
-            request.stalls.insert(Stall::ExpectationIgnored);
+            request.notes.stalls.insert(Stall::ExpectationIgnored);
         }
         self.exchange.deadlines().set(Wait::Slow, None);
         let given = self.call.last_given();

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use keepwarm_net::Exchange;
+use keepwarm_serve::Exchange;
 
 use super::app::SubmitError;
 
-keepwarm_net::error_responses! {
+keepwarm_serve::error_responses! {
     /// `app.NAME.queue` requests already wait for a worker: add workers, or make the app faster.
     QUEUE_FULL = 503 "queue_full", "Too many requests are waiting for this application.", retry after 1 s;
 

@@ -4,7 +4,8 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
 use keepwarm_http1::RequestBody;
-use keepwarm_net::{BodyError, BodyProgress, Exchange, Spool, SpoolError};
+use keepwarm_net::{Spool, SpoolError};
+use keepwarm_serve::{BodyError, BodyProgress, Exchange};
 use keepwarm_wire::frame::MAX_BODY;
 
 use super::super::app::App;
@@ -113,7 +114,7 @@ impl Conversation<'_, '_> {
             self.source = BodySource::Frame(Vec::new());
             return Ok(());
         }
-        let wanted = self.exchange.request().passing.buffer_request;
+        let wanted = self.exchange.request().passing().buffer_request;
         if !wanted.unwrap_or(self.app.is_blocking()) {
             return Ok(());
         }

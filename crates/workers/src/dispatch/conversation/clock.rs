@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_net::{Times, Wait};
+use keepwarm_net::Wait;
+use keepwarm_serve::Times;
 use keepwarm_wire::frame::ResetCode;
 use tokio::time::Instant;
 

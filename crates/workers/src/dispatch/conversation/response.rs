@@ -1,6 +1,7 @@
 //! What the worker says, on its way to the client.
 
-use keepwarm_net::{Exchange, Socket};
+use keepwarm_net::Socket;
+use keepwarm_serve::Exchange;
 use keepwarm_wire::frame::{FromWorker, ResetCode, Response};
 
 use super::super::call::Item;
@@ -148,7 +149,7 @@ impl Conversation<'_, '_> {
     }
 
     pub(super) fn log_wrong_length(&self) {
-        if let Some(reason @ ("body_too_short" | "body_too_long")) = self.exchange.request().reason {
+        if let Some(reason @ ("body_too_short" | "body_too_long")) = self.exchange.request().notes.reason {
             tracing::error!(name: "body_length_wrong", app = %self.app.name, id = %id(self.exchange), reason,
                 "the length of the response body differs from its Content-Length");
         }
@@ -157,5 +158,5 @@ impl Conversation<'_, '_> {
 
 /// The id of a request, for a log record.
 pub(super) fn id(exchange: &Exchange<'_>) -> String {
-    keepwarm_telemetry::RequestId::new(exchange.request().number).to_string()
+    keepwarm_telemetry::RequestId::new(exchange.request().number()).to_string()
 }

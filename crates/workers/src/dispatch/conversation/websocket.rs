@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use http::Method;
 use keepwarm_http1::{RequestBody, Version};
-use keepwarm_net::{Exchange, Gone, Message, Wait};
+use keepwarm_net::Wait;
+use keepwarm_serve::{Exchange, Gone, Message};
 use keepwarm_wire::frame::{MAX_BODY, ResetCode, Response, message_cost};
 
 use super::super::app::App;
@@ -365,7 +366,7 @@ impl Conversation<'_, '_> {
 
     /// The client is gone without a close: the worker hears of it as 1006, unless it has got a CLOSE.
     fn socket_lost(&mut self, gone: Gone) -> Poll<()> {
-        self.exchange.request_mut().reason.get_or_insert(gone.name());
+        self.exchange.request_mut().notes.reason.get_or_insert(gone.name());
         let closed =
             self.messages.as_ref().is_some_and(|messages| messages.leaving || messages.client_closed);
         if let Some((link, stream)) = self.call.given().filter(|_| !self.complete && !closed) {

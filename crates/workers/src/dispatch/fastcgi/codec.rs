@@ -16,7 +16,7 @@ use keepwarm_wire::fastcgi::{
 use super::super::relay::ChildGuard;
 use super::params::encode_params;
 use super::script::{Script, ScriptRoot};
-use keepwarm_net::Request;
+use keepwarm_serve::Request;
 
 /// What is kept of the words of one request for the log, in bytes: a script that prints without end has no right to our memory.
 const MAX_WORDS: usize = 64 * 1024;

@@ -11,7 +11,8 @@ mod script;
 use std::sync::Arc;
 
 use keepwarm_http1::RequestBody;
-use keepwarm_net::{Client, Exchange, Pool, Request};
+use keepwarm_net::{Client, Pool};
+use keepwarm_serve::{Exchange, Request};
 
 use super::app::App;
 use super::refusals;
@@ -29,7 +30,7 @@ pub(super) struct Destination {
 /// Serves one request.
 pub(super) async fn hold(app: &Arc<App>, root: Arc<ScriptRoot>, exchange: &mut Exchange<'_>) {
     let request = exchange.request();
-    let path = request.path().get(request.mount..).unwrap_or_default();
+    let path = request.path().get(request.mount()..).unwrap_or_default();
     match root.resolve(path).await {
         Ok(ScriptLookup::Script(script)) if is_too_long(exchange.request(), &root, &script) => {
             refusals::TOO_LARGE_FOR_THE_WIRE.respond(exchange);
@@ -112,7 +113,7 @@ impl Dialect for FastCgi {
 
     /// With their names as the script has written them.
     fn response_fields(client: &Client<Self>) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
-        let kept = keepwarm_net::is_for_client(client.head());
+        let kept = keepwarm_serve::is_for_client(client.head());
         let fields = client.head().fields.iter().zip(client.protocol().names());
         fields.filter(move |((lower, _), _)| kept(lower)).map(|((_, value), name)| (name, value))
     }

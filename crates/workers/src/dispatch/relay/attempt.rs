@@ -4,7 +4,8 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_net::{AcquireError, ClientError, poll_pump};
+use keepwarm_net::{AcquireError, ClientError};
+use keepwarm_serve::poll_pump;
 
 use super::super::conversation::body::BodySource;
 use super::super::link::Link;

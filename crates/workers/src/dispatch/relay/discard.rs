@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use keepwarm_net::{Lease, ResponsePart, SpoolError, UNSENT_ENOUGH};
+use keepwarm_net::{Lease, ResponsePart, SpoolError};
+use keepwarm_serve::UNSENT_ENOUGH;
 use keepwarm_telemetry::app_output::{self, RecordAssembler};
 use tracing::Level;
 

@@ -4,7 +4,8 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 
-use keepwarm_net::{Client, ClientError, Exchange, Http1, Io, Lease, Socket, poll_pump};
+use keepwarm_net::{Client, ClientError, Http1, Io, Lease, Socket};
+use keepwarm_serve::{Exchange, poll_pump};
 
 use super::super::app::App;
 use super::super::call::Call;

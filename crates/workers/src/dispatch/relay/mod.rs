@@ -35,11 +35,11 @@ use std::task::{Poll, ready};
 use std::time::Duration;
 
 use keepwarm_http1::{Fields, RequestBody};
-use keepwarm_net::{
-    BodyError, Client, ClientError, Endpoint, Exchange, Http1, Need, Pool, PoolSettings, ResponseBuffer,
-    ResponsePart, Times, is_read_first, read_first, respond_with_body_error,
-};
+use keepwarm_net::{Client, ClientError, Endpoint, Http1, Need, Pool, PoolSettings, ResponsePart};
 use keepwarm_policy::ExpectSupport;
+use keepwarm_serve::{
+    BodyError, Exchange, ResponseBuffer, Times, is_read_first, read_first, respond_with_body_error,
+};
 use tokio::time::Instant;
 
 use super::activity::RequestSummary;
@@ -147,7 +147,7 @@ pub(super) async fn hold<C: Dialect>(
     exchange: &mut Exchange<'_>,
     destination: C::Destination,
 ) {
-    exchange.request_mut().target = Some(Arc::clone(&app.name));
+    exchange.request_mut().notes.target = Some(Arc::clone(&app.name));
     let mut relay = Relay::<C>::new(app, exchange, destination);
     if let Some(time) = app.quarantine.refuses(&relay.call.summary) {
         return respond_quarantined(relay.exchange, time);
@@ -206,7 +206,7 @@ struct Relay<'a, 'c, C: Dialect> {
 
 impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
     fn new(app: &'a Arc<App>, exchange: &'a mut Exchange<'c>, destination: C::Destination) -> Self {
-        let wanted = exchange.request().passing.buffer_response;
+        let wanted = exchange.request().passing().buffer_response;
         Self {
             app,
             call: Call::new(RequestSummary::of(exchange.request())),
@@ -244,7 +244,7 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
         let request = self.exchange.request();
         // What is to be told its length before has to be measured.
         let unmeasured = C::BLOCKING && request.head.body == RequestBody::Chunked;
-        request.passing.buffer_request.unwrap_or(C::BLOCKING) || unmeasured
+        request.passing().buffer_request.unwrap_or(C::BLOCKING) || unmeasured
     }
 
     /// Reads what a worker should not have to wait for.
@@ -324,7 +324,7 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
 
     /// The id of the request, for a log record.
     fn id(&self) -> String {
-        keepwarm_telemetry::RequestId::new(self.exchange.request().number).to_string()
+        keepwarm_telemetry::RequestId::new(self.exchange.request().number()).to_string()
     }
 
     /// The app's time for one request.

@@ -371,7 +371,7 @@ impl<C: Dialect> Relay<'_, '_, C> {
 impl<C: Dialect> Drop for Relay<'_, '_, C> {
     /// Whoever still waits for a place waits no more; one that was given meanwhile is free again.
     fn drop(&mut self) {
-        self.exchange.request_mut().times = Some(self.times());
+        self.exchange.request_mut().notes.times = Some(self.times());
         use super::super::call::CallState;
         match self.call.abandon() {
             CallState::Waiting => self.app.forget(&self.call),

@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use keepwarm_http1::ResponseHead;
-use keepwarm_net::{
-    Backend, BodyError, BodyProgress, ClientEnd, ClientError, EarlyHints, Exchange, Gone, HeldBody, Lease,
-    Part, ResponseBuffer, ServerPart, ServerSide, UNSENT_ENOUGH, Wait, offered_protocols, pass_informational,
-    respond_with_body_error,
+use keepwarm_net::{ClientError, Lease, Wait};
+use keepwarm_serve::{
+    Backend, BodyError, BodyProgress, ClientEnd, EarlyHints, Exchange, Gone, HeldBody, Part, ResponseBuffer,
+    ServerPart, ServerSide, UNSENT_ENOUGH, offered_protocols, pass_informational, respond_with_body_error,
 };
 use keepwarm_telemetry::counters;
 use keepwarm_telemetry::stalls::Stall;
@@ -66,7 +66,7 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
         let expects = asks && !relay.app.servers.expectation().is_ignored(Instant::now().into_std());
         if asks && !expects {
             // Known to be ignored: answered for the server, at once.
-            relay.exchange.request_mut().stalls.insert(Stall::ExpectationIgnored);
+            relay.exchange.request_mut().notes.stalls.insert(Stall::ExpectationIgnored);
         }
         let upgrade = offered_protocols(relay.exchange);
         let context = HeadContext {
@@ -115,13 +115,13 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
         if relay.exchange.body_done()
             && let Some(local) = lease.codec().local_redirect()
         {
-            relay.exchange.request_mut().redirected = Some(local);
+            relay.exchange.request_mut().notes.redirected = Some(local);
             return self.hand_over();
         }
         let head = lease.head();
         tell_mended(relay.app, head);
         if lease.head_came_in_pieces() {
-            relay.exchange.request_mut().stalls.insert(Stall::HeadInPieces);
+            relay.exchange.request_mut().notes.stalls.insert(Stall::HeadInPieces);
         }
         let status = head.status.as_u16();
         let handed = match status {
@@ -171,7 +171,7 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
     }
 
     fn log_wrong_length(&self) {
-        if self.relay.exchange.request().reason == Some("body_too_short") {
+        if self.relay.exchange.request().notes.reason == Some("body_too_short") {
             tracing::error!(
                 name: "body_length_wrong",
                 app = %self.relay.app.name, id = %self.relay.id(),
@@ -363,7 +363,7 @@ fn inform(exchange: &mut Exchange<'_>, head: &ResponseHead) {
     if status == 103 {
         let request = exchange.request();
         let mode = request.head.fields.first("sec-fetch-mode").unwrap_or_default();
-        let wanted = match request.passing.early_hints {
+        let wanted = match request.passing().early_hints {
             EarlyHints::Auto => mode.eq_ignore_ascii_case(b"navigate"),
             EarlyHints::Always => true,
             EarlyHints::Never => false,
