@@ -29,8 +29,10 @@ fuzz: ## run every fuzz target for a minute
 	@scripts/setup fuzz
 	fuzz/run 60
 
-docs: ## build the crates' documentation, and docs/reference from the definitions of the keys
+docs: ## build the crates' documentation, and docs/reference from the definitions in the code
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
 	cargo run --quiet --locked -p keepwarm -- reference >target/configuration.md
 	cargo run --quiet --locked -p keepwarm -- reference --schema >target/keepwarm.schema.json
-	mv target/configuration.md target/keepwarm.schema.json docs/reference/
+	cargo run --quiet --locked -p keepwarm -- reference --errors >target/errors.md
+	mv target/configuration.md target/errors.md target/keepwarm.schema.json docs/reference/
+	.ci/log_events.py --write

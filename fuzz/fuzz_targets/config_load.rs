@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use keepwarm_config::{Account, Found, Process, Resource, Sources, explain, load};
+use keepwarm_config::{Account, Credentials, PathKind, Resource, Sources, explain, load};
 use libfuzzer_sys::fuzz_target;
 
 /// The file, an included one behind the first line `---`, and variables in lines `NAME=value` behind the second.
@@ -26,24 +26,24 @@ impl Sources for World<'_> {
         Ok(vec!["a.toml".to_owned(), "keepwarm.toml".to_owned()])
     }
 
-    fn look(&self, path: &str) -> Found {
+    fn path_kind(&self, path: &str) -> PathKind {
         match path.len() % 3 {
-            0 => Found::Nothing,
-            1 => Found::Directory,
-            _ => Found::File,
+            0 => PathKind::Missing,
+            1 => PathKind::Directory,
+            _ => PathKind::File,
         }
     }
 
     fn user(&self, name: &str) -> Option<Account> {
-        name.len().is_multiple_of(2).then(|| Account::numbered(7))
+        name.len().is_multiple_of(2).then(|| Account::from_uid(7))
     }
 
     fn group(&self, name: &str) -> Option<u32> {
         name.len().is_multiple_of(2).then_some(7)
     }
 
-    fn process(&self) -> Process {
-        Process { uid: 0, gid: 0, may_change: self.env.len() % 2 == 0 }
+    fn credentials(&self) -> Credentials {
+        Credentials { uid: 0, gid: 0, may_change: self.env.len() % 2 == 0 }
     }
 
     fn may_enter(&self, path: &str, _: &Account) -> bool {
@@ -68,7 +68,7 @@ fuzz_target!(|data: &[u8]| {
     match load(&World { files: [main, included], env }, "keepwarm.toml") {
         Ok((config, warnings)) => {
             assert!(
-                !config.listens.is_empty()
+                !config.listeners.is_empty()
                     || config.upstreams.iter().any(|upstream| !upstream.bind.is_empty())
             );
             warnings.iter().for_each(|warning| quiet(&warning.to_string()));

@@ -1,8 +1,8 @@
-//! Property: what is encoded decodes to itself, requests and answers, with every framing, and nothing of a caller's fields reaches the framing.
+//! Property: what is encoded decodes to itself, requests and responses, with every framing, and nothing of a caller's fields reaches the framing.
 #![no_main]
 
 use http::Method;
-use keepwarm_fuzz::take::Take;
+use keepwarm_fuzz::byte_source::ByteSource;
 use keepwarm_http1::{
     CHUNK_TAIL, Event, Limits, RequestBody, RequestDecoder, RequestFacts, RequestHead, RequestOptions,
     ResponseBody, ResponseDecoder, ResponseFacts, ResponseFraming, ResponseHead, ResponseLength, Version,
@@ -14,14 +14,14 @@ use libfuzzer_sys::fuzz_target;
 type Pair = (Vec<u8>, Vec<u8>);
 
 fuzz_target!(|data: &[u8]| {
-    let mut take = Take(data);
+    let mut take = ByteSource(data);
     match take.byte() & 1 {
         0 => request(&mut take),
         _ => respond(&mut take),
     }
 });
 
-fn request(take: &mut Take<'_>) {
+fn request(take: &mut ByteSource<'_>) {
     const METHODS: [Method; 4] = [Method::GET, Method::POST, Method::HEAD, Method::DELETE];
     let method = METHODS[take.below(4)].clone();
     let target = [
@@ -80,14 +80,14 @@ fn request(take: &mut Take<'_>) {
         (&method, target.as_slice(), b"h:1".as_slice())
     );
     assert_eq!(head.body, framing);
-    assert_eq!(head.wants.close, !options.keep_alive);
+    assert_eq!(head.connection.close, !options.keep_alive);
     assert_eq!(head.expects_continue, options.expect_continue && framing != RequestBody::None);
     assert_eq!(head.upgrade, options.upgrade.is_some());
     assert!(framing == RequestBody::None || read == body);
     check_fields(head.fields.iter(), &fields);
 }
 
-fn respond(take: &mut Take<'_>) {
+fn respond(take: &mut ByteSource<'_>) {
     const STATUSES: [u16; 8] = [200, 204, 205, 304, 404, 500, 206, 999];
     let status = STATUSES[take.below(8)];
     let flags = take.byte();
@@ -157,13 +157,13 @@ fn respond(take: &mut Take<'_>) {
     }
     assert_eq!(at, wire.len());
     assert_eq!(head.status.as_u16(), status);
-    assert_eq!(head.keeps_connection(), plan.keep);
-    assert!(!head.mended.any());
+    assert_eq!(head.is_persistent(), plan.keep);
+    assert!(!head.normalized.any());
     assert_eq!(read, if plan.send_body { body } else { Vec::new() });
     check_fields(head.fields.iter(), &fields);
 }
 
-fn chunks(take: &mut Take<'_>) -> Vec<Vec<u8>> {
+fn chunks(take: &mut ByteSource<'_>) -> Vec<Vec<u8>> {
     (0..take.below(4)).map(|_| take.string().to_vec()).filter(|chunk| !chunk.is_empty()).collect()
 }
 
@@ -177,7 +177,7 @@ fn write_chunks(wire: &mut Vec<u8>, chunks: &[Vec<u8>], trailers: &[Pair]) {
 }
 
 /// Names of any kind, those that steer the connection among them, in any case; values of any bytes that may stand in one.
-fn fields(take: &mut Take<'_>) -> Vec<Pair> {
+fn fields(take: &mut ByteSource<'_>) -> Vec<Pair> {
     const NAMES: [&str; 12] = [
         "Content-Length",
         "transfer-encoding",

@@ -1,14 +1,14 @@
-//! Property: every message either decoder accepts (and a response it did not have to mend), a strict reader written from RFC 9112's grammar accepts too,
+//! Property: every message either decoder accepts (and a response it did not have to normalize), a strict reader written from RFC 9112's grammar accepts too,
 //! with the same end and the same body.
 #![no_main]
 
 use http::Method;
-use keepwarm_fuzz::http1::{Said, requests, responses};
+use keepwarm_fuzz::http1::{TraceEvent, requests, responses};
 use keepwarm_fuzz::strict;
-use keepwarm_http1::{Limits, Listener};
+use keepwarm_http1::{Limits, ListenerKind};
 use libfuzzer_sys::fuzz_target;
 
-// The first byte chooses the side and, for responses, the methods asked.
+// The first byte chooses the side and, for responses, the methods requests.
 fuzz_target!(|data: &[u8]| {
     let Some((&choice, bytes)) = data.split_first() else { return };
     if choice & 1 == 0 {
@@ -21,7 +21,7 @@ fuzz_target!(|data: &[u8]| {
 
 fn check_requests(bytes: &[u8]) {
     let mut start = 0;
-    for (end, body) in messages(&requests(Limits::default(), Listener::Origin, &[bytes])) {
+    for (end, body) in messages(&requests(Limits::default(), ListenerKind::Origin, &[bytes])) {
         let twin = strict::request(bytes, start);
         let twin = twin.unwrap_or_else(|no| panic!("{no:?} from {start}: {}", bytes.escape_ascii()));
         assert_eq!((end, &body), (twin.end, &twin.body), "{}", bytes.escape_ascii());
@@ -30,20 +30,22 @@ fn check_requests(bytes: &[u8]) {
 }
 
 fn check_responses(bytes: &[u8], method: Method) {
-    let asked: Vec<_> = (0..4).map(|_| (method.clone(), false)).collect();
-    let said = responses(Limits::default(), &asked, &[bytes]);
-    let mended = |head: &str| {
+    let requests: Vec<_> = (0..4).map(|_| (method.clone(), false)).collect();
+    let trace = responses(Limits::default(), &requests, &[bytes]);
+    let normalized = |head: &str| {
         !head.ends_with(
-        "mended: Mended { folded: false, space_before_colon: false, bare_lf: false, no_reason_space: false } }",
+        "normalized: Normalizations { folded: false, space_before_colon: false, bare_lf: false, no_reason_space: false } }",
     )
     };
-    let is_mended = said.iter().any(|s| matches!(s, Said::Head(h) | Said::Informational(h) if mended(h)));
-    let until_close = said.contains(&Said::EndByClose);
-    if is_mended || until_close {
+    let is_normalized = trace
+        .iter()
+        .any(|s| matches!(s, TraceEvent::Head(h) | TraceEvent::Informational(h) if normalized(h)));
+    let until_close = trace.contains(&TraceEvent::EndByClose);
+    if is_normalized || until_close {
         return;
     }
     let mut start = 0;
-    for (end, body) in messages(&said) {
+    for (end, body) in messages(&trace) {
         let bodiless = |status: u16| method == Method::HEAD || matches!(status, 204 | 304);
         let twin = loop {
             let twin = strict::response(bytes, start, bodiless);
@@ -60,13 +62,13 @@ fn check_responses(bytes: &[u8], method: Method) {
 }
 
 /// End and body of each message that came to its end.
-fn messages(said: &[Said]) -> Vec<(usize, Vec<u8>)> {
+fn messages(trace: &[TraceEvent]) -> Vec<(usize, Vec<u8>)> {
     let mut found = Vec::new();
     let mut body = Vec::new();
-    for what in said {
-        match what {
-            Said::Data(data) => body.extend_from_slice(data),
-            Said::End(end) => found.push((*end, std::mem::take(&mut body))),
+    for event in trace {
+        match event {
+            TraceEvent::Data(data) => body.extend_from_slice(data),
+            TraceEvent::End(end) => found.push((*end, std::mem::take(&mut body))),
             _ => {}
         }
     }

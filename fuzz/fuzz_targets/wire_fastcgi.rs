@@ -3,26 +3,26 @@
 
 #![no_main]
 
-use keepwarm_fuzz::take::Take;
+use keepwarm_fuzz::byte_source::ByteSource;
 use keepwarm_wire::fastcgi::record::RecordHeader;
 use keepwarm_wire::fastcgi::{CgiHead, CgiLimits, CgiResponse, Connection, Event};
 use libfuzzer_sys::fuzz_target;
 
 // The first byte says what is open and how many of the next are sizes of pieces.
 fuzz_target!(|data: &[u8]| {
-    let mut take = Take(data);
+    let mut take = ByteSource(data);
     let choice = take.byte();
     let (sizes, bytes) = take.0.split_at(usize::from(choice >> 2 & 7).min(take.0.len()));
-    let whole = hear(choice, &[bytes]);
-    assert_eq!(whole, hear(choice, &bytes.chunks(1).collect::<Vec<_>>()));
-    assert_eq!(whole, hear(choice, &Take::pieces(bytes, sizes)));
+    let whole = decode_all(choice, &[bytes]);
+    assert_eq!(whole, decode_all(choice, &bytes.chunks(1).collect::<Vec<_>>()));
+    assert_eq!(whole, decode_all(choice, &ByteSource::pieces(bytes, sizes)));
     let allowed = naive_stdout(bytes);
     assert!(allowed.starts_with(&whole.stdout), "a response of bytes that were not its own");
 });
 
 /// What was understood.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Heard {
+struct Decoded {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
     said: Vec<String>,
@@ -32,14 +32,14 @@ struct Heard {
 
 const SMALL: CgiLimits = CgiLimits { bytes: 200, fields: 4 };
 
-fn hear(choice: u8, pieces: &[&[u8]]) -> Heard {
+fn decode_all(choice: u8, pieces: &[&[u8]]) -> Decoded {
     let mut connection = Connection::new();
     match choice & 3 {
         0 => {}
         1 => assert!(connection.ask()),
         _ => assert_eq!(connection.begin(), Some(1)),
     }
-    let mut heard = Heard::default();
+    let mut decoded_output = Decoded::default();
     let mut head = CgiHead::new(SMALL);
     let mut buffer = Vec::new();
     for piece in pieces {
@@ -48,9 +48,9 @@ fn hear(choice: u8, pieces: &[&[u8]]) -> Heard {
             let decoded = match connection.decode(&buffer) {
                 Ok(decoded) => decoded,
                 Err(fault) => {
-                    heard.said.push(fault.to_string());
+                    decoded_output.said.push(fault.to_string());
                     assert!(!connection.is_idle() && connection.begin().is_none());
-                    return heard;
+                    return decoded_output;
                 }
             };
             let more = decoded.event == Event::NeedMore;
@@ -58,13 +58,13 @@ fn hear(choice: u8, pieces: &[&[u8]]) -> Heard {
                 Event::NeedMore => {}
                 Event::Stdout(range) => {
                     let part = &buffer[range];
-                    heard.stdout.extend_from_slice(part);
-                    if heard.head.is_none() {
-                        heard.head = take_head(&mut head, part);
+                    decoded_output.stdout.extend_from_slice(part);
+                    if decoded_output.head.is_none() {
+                        decoded_output.head = take_head(&mut head, part);
                     }
                 }
-                Event::Stderr(range) => heard.stderr.extend_from_slice(&buffer[range]),
-                other => heard.said.push(format!("{other:?}")),
+                Event::Stderr(range) => decoded_output.stderr.extend_from_slice(&buffer[range]),
+                other => decoded_output.said.push(format!("{other:?}")),
             }
             buffer.drain(..decoded.consumed);
             if more {
@@ -72,7 +72,7 @@ fn hear(choice: u8, pieces: &[&[u8]]) -> Heard {
             }
         }
     }
-    heard
+    decoded_output
 }
 
 fn take_head(head: &mut CgiHead, part: &[u8]) -> Option<String> {

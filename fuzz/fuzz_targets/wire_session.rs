@@ -74,7 +74,7 @@ impl Run {
             }
             9 if input.byte() == 0 => self.session.drain(&mut Vec::new()),
             9 => drop(self.session.ping([1; 8], &mut Vec::new())),
-            op => self.hear(input.frame(op, stream, self.streams))?,
+            op => self.decode_all(input.frame(op, stream, self.streams))?,
         }
         Ok(())
     }
@@ -89,7 +89,7 @@ impl Run {
         self.open.insert(stream, Open { credit: CONFIG.stream_credit.into(), reset: false });
     }
 
-    fn hear(&mut self, frame: FromWorker<'_>) -> Result<(), ()> {
+    fn decode_all(&mut self, frame: FromWorker<'_>) -> Result<(), ()> {
         let ready = self.session.is_ready();
         let event = match self.session.handle_frame(frame) {
             Ok(event) => event,

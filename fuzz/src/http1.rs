@@ -1,13 +1,13 @@
-//! Both decoders, fed in pieces, and what they said in a form that does not depend on the cuts.
+//! Both decoders, fed in pieces, and their results in a form that does not depend on the cuts.
 
 use http::Method;
 use keepwarm_http1::{
-    Decoded, Event, Fault, Limits, Listener, RequestDecoder, RequestHead, ResponseDecoder, ResponseHead,
+    Decoded, Event, Fault, Limits, ListenerKind, RequestDecoder, RequestHead, ResponseDecoder, ResponseHead,
 };
 
 /// An event, with the data of a body joined.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Said {
+pub enum TraceEvent {
     Head(String),
     Informational(String),
     Data(Vec<u8>),
@@ -30,9 +30,9 @@ pub const SMALL: Limits = Limits {
     raw_targets: false,
 };
 
-/// Everything the server's side said of the pieces, and of the end after them.
-pub fn requests(limits: Limits, listener: Listener, pieces: &[&[u8]]) -> Vec<Said> {
-    let mut decoder = RequestDecoder::with_listener(limits, listener);
+/// All results of the server's side for the pieces, and for the end after them.
+pub fn requests(limits: Limits, listener: ListenerKind, pieces: &[&[u8]]) -> Vec<TraceEvent> {
+    let mut decoder = RequestDecoder::with_kind(limits, listener);
     let mut head = RequestHead::default();
     let mut feed = Feed::default();
     for piece in pieces {
@@ -44,8 +44,8 @@ pub fn requests(limits: Limits, listener: Listener, pieces: &[&[u8]]) -> Vec<Sai
             };
             match feed.take(decoded) {
                 Event::NeedMore => break,
-                Event::Head => feed.said.push(Said::Head(format!("{head:?}"))),
-                Event::Trailers => feed.said.push(Said::Trailers(format!("{:?}", decoder.trailers()))),
+                Event::Head => feed.trace.push(TraceEvent::Head(format!("{head:?}"))),
+                Event::Trailers => feed.trace.push(TraceEvent::Trailers(format!("{:?}", decoder.trailers()))),
                 Event::Informational => unreachable!("not the server's"),
                 Event::Data { .. } | Event::End => {}
             }
@@ -53,19 +53,19 @@ pub fn requests(limits: Limits, listener: Listener, pieces: &[&[u8]]) -> Vec<Sai
         }
     }
     match decoder.handle_eof() {
-        Ok(()) => feed.said,
+        Ok(()) => feed.trace,
         Err(fault) => feed.failed(fault),
     }
 }
 
-/// Everything the client's side said of the responses to these requests.
-pub fn responses(limits: Limits, asked: &[(Method, bool)], pieces: &[&[u8]]) -> Vec<Said> {
+/// All results of the client's side for the responses to these requests.
+pub fn responses(limits: Limits, requests: &[(Method, bool)], pieces: &[&[u8]]) -> Vec<TraceEvent> {
     let mut decoder = ResponseDecoder::new(limits);
     let mut head = ResponseHead::default();
     let mut feed = Feed::default();
-    let mut asked = asked.iter();
+    let mut requests = requests.iter();
     let mut ask = |decoder: &mut ResponseDecoder| {
-        if let Some((method, upgrade)) = asked.next() {
+        if let Some((method, upgrade)) = requests.next() {
             decoder.begin(method);
             decoder.allow_upgrade(upgrade.then_some(b"websocket"));
         }
@@ -80,12 +80,12 @@ pub fn responses(limits: Limits, asked: &[(Method, bool)], pieces: &[&[u8]]) -> 
             };
             match feed.take(decoded) {
                 Event::NeedMore => break,
-                Event::Head => feed.said.push(Said::Head(format!("{head:?}"))),
-                Event::Informational => feed.said.push(Said::Informational(format!("{head:?}"))),
-                Event::Trailers => feed.said.push(Said::Trailers(format!("{:?}", decoder.trailers()))),
+                Event::Head => feed.trace.push(TraceEvent::Head(format!("{head:?}"))),
+                Event::Informational => feed.trace.push(TraceEvent::Informational(format!("{head:?}"))),
+                Event::Trailers => feed.trace.push(TraceEvent::Trailers(format!("{:?}", decoder.trailers()))),
                 Event::End if decoder.is_tunnel() => {
-                    feed.said.push(Said::Tunnel(feed.consumed));
-                    return feed.said;
+                    feed.trace.push(TraceEvent::Tunnel(feed.consumed));
+                    return feed.trace;
                 }
                 Event::End => ask(&mut decoder),
                 Event::Data { .. } => {}
@@ -94,17 +94,17 @@ pub fn responses(limits: Limits, asked: &[(Method, bool)], pieces: &[&[u8]]) -> 
     }
     match decoder.handle_eof() {
         Ok(None) => {}
-        Ok(Some(_)) => feed.said.push(Said::EndByClose),
+        Ok(Some(_)) => feed.trace.push(TraceEvent::EndByClose),
         Err(fault) => return feed.failed(fault),
     }
-    feed.said
+    feed.trace
 }
 
 #[derive(Default)]
 struct Feed {
     buffer: Vec<u8>,
     consumed: usize,
-    said: Vec<Said>,
+    trace: Vec<TraceEvent>,
 }
 
 impl Feed {
@@ -113,22 +113,22 @@ impl Feed {
         if let Event::Data { start, end } = decoded.event {
             assert!(start < end && end <= decoded.consumed);
             let data = &self.buffer[start..end];
-            match self.said.last_mut() {
-                Some(Said::Data(before)) => before.extend_from_slice(data),
-                _ => self.said.push(Said::Data(data.to_vec())),
+            match self.trace.last_mut() {
+                Some(TraceEvent::Data(before)) => before.extend_from_slice(data),
+                _ => self.trace.push(TraceEvent::Data(data.to_vec())),
             }
         }
         self.buffer.drain(..decoded.consumed);
         self.consumed += decoded.consumed;
         if decoded.event == Event::End {
-            self.said.push(Said::End(self.consumed));
+            self.trace.push(TraceEvent::End(self.consumed));
         }
         decoded.event
     }
 
-    fn failed(mut self, fault: Fault) -> Vec<Said> {
+    fn failed(mut self, fault: Fault) -> Vec<TraceEvent> {
         assert!((400..=505).contains(&fault.status()));
-        self.said.push(Said::Fault(fault.name()));
-        self.said
+        self.trace.push(TraceEvent::Fault(fault.name()));
+        self.trace
     }
 }

@@ -17,17 +17,17 @@ pub struct Message {
 
 /// Why there is no message.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum No {
+pub enum ParseError {
     /// More bytes could make one.
     Incomplete,
     /// No bytes could.
     Malformed,
 }
 
-type Read<T> = Result<T, No>;
+type ParseResult<T> = Result<T, ParseError>;
 
 /// The message that begins at `start`.
-pub fn request(bytes: &[u8], start: usize) -> Read<Message> {
+pub fn request(bytes: &[u8], start: usize) -> ParseResult<Message> {
     let mut text = Text { bytes, at: start };
     if text.rest().starts_with(b"\r\n") {
         text.crlf()?;
@@ -50,7 +50,7 @@ pub fn request(bytes: &[u8], start: usize) -> Read<Message> {
 }
 
 /// The response that begins at `start`; `bodiless` when the request or its status allow none. Without framing it goes on to the end of the bytes.
-pub fn response(bytes: &[u8], start: usize, bodiless: impl Fn(u16) -> bool) -> Read<(u16, Message)> {
+pub fn response(bytes: &[u8], start: usize, bodiless: impl Fn(u16) -> bool) -> ParseResult<(u16, Message)> {
     let mut text = Text { bytes, at: start };
     // status-line = HTTP-version SP status-code SP [ reason-phrase ]
     let minor = text.http_version()?;
@@ -81,7 +81,7 @@ enum Framing {
 }
 
 /// RFC 9112 §6.3, the strict way at each step.
-fn framing(fields: &[(Vec<u8>, Vec<u8>)], minor: u8) -> Read<Framing> {
+fn framing(fields: &[(Vec<u8>, Vec<u8>)], minor: u8) -> ParseResult<Framing> {
     let all = |wanted: &[u8]| -> Vec<Vec<u8>> {
         fields.iter().filter(|(name, _)| name == wanted).map(|(_, value)| value.clone()).collect()
     };
@@ -90,14 +90,14 @@ fn framing(fields: &[(Vec<u8>, Vec<u8>)], minor: u8) -> Read<Framing> {
         ([], []) => Ok(Framing::Neither),
         ([], lengths) => {
             let joined = lengths.join(&b',');
-            let text = std::str::from_utf8(&joined).map_err(|_| No::Malformed)?;
+            let text = std::str::from_utf8(&joined).map_err(|_| ParseError::Malformed)?;
             let mut members = text.split(',').map(|member| member.trim_matches([' ', '\t']));
             let first = members.next().unwrap_or_default();
             let digits = !first.is_empty() && first.len() <= 19 && first.bytes().all(|b| b.is_ascii_digit());
             if !digits || members.any(|other| other != first) {
-                return Err(No::Malformed);
+                return Err(ParseError::Malformed);
             }
-            first.parse().map(Framing::Length).map_err(|_| No::Malformed)
+            first.parse().map(Framing::Length).map_err(|_| ParseError::Malformed)
         }
         (codings, []) if minor > 0 => {
             // We know one coding, so that one member is all there can be; empty ones count for nothing (RFC 9110 §5.6.1.2).
@@ -106,10 +106,10 @@ fn framing(fields: &[(Vec<u8>, Vec<u8>)], minor: u8) -> Read<Framing> {
                 joined.split(|&b| b == b',').map(|member| member.trim_ascii()).filter(|m| !m.is_empty());
             match (members.next(), members.next()) {
                 (Some(b"chunked"), None) => Ok(Framing::Chunked),
-                _ => Err(No::Malformed),
+                _ => Err(ParseError::Malformed),
             }
         }
-        _ => Err(No::Malformed),
+        _ => Err(ParseError::Malformed),
     }
 }
 
@@ -123,24 +123,24 @@ impl Text<'_> {
         &self.bytes[self.at..]
     }
 
-    fn peek(&self) -> Read<u8> {
-        self.rest().first().copied().ok_or(No::Incomplete)
+    fn peek(&self) -> ParseResult<u8> {
+        self.rest().first().copied().ok_or(ParseError::Incomplete)
     }
 
-    fn when(&mut self, wanted: impl Fn(u8) -> bool) -> Read<u8> {
+    fn when(&mut self, wanted: impl Fn(u8) -> bool) -> ParseResult<u8> {
         let byte = self.peek()?;
         if !wanted(byte) {
-            return Err(No::Malformed);
+            return Err(ParseError::Malformed);
         }
         self.at += 1;
         Ok(byte)
     }
 
-    fn literal(&mut self, text: &[u8]) -> Read<()> {
+    fn literal(&mut self, text: &[u8]) -> ParseResult<()> {
         text.iter().try_for_each(|&wanted| self.when(|b| b == wanted).map(drop))
     }
 
-    fn one_or_more(&mut self, wanted: impl Fn(u8) -> bool) -> Read<Vec<u8>> {
+    fn one_or_more(&mut self, wanted: impl Fn(u8) -> bool) -> ParseResult<Vec<u8>> {
         let mut found = vec![self.when(&wanted)?];
         while let Ok(byte) = self.when(&wanted) {
             found.push(byte);
@@ -148,17 +148,17 @@ impl Text<'_> {
         Ok(found)
     }
 
-    fn crlf(&mut self) -> Read<()> {
+    fn crlf(&mut self) -> ParseResult<()> {
         self.literal(b"\r\n")
     }
 
     /// token = 1*tchar
-    fn token(&mut self) -> Read<Vec<u8>> {
+    fn token(&mut self) -> ParseResult<Vec<u8>> {
         self.one_or_more(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
     }
 
     /// HTTP-version = HTTP-name "/" DIGIT "." DIGIT
-    fn http_version(&mut self) -> Read<u8> {
+    fn http_version(&mut self) -> ParseResult<u8> {
         self.literal(b"HTTP/1.")?;
         Ok(self.when(|b| b.is_ascii_digit())? - b'0')
     }
@@ -168,7 +168,7 @@ impl Text<'_> {
     }
 
     /// *( field-line CRLF ) CRLF, where field-line = field-name ":" OWS field-value OWS
-    fn field_lines(&mut self) -> Read<Vec<(Vec<u8>, Vec<u8>)>> {
+    fn field_lines(&mut self) -> ParseResult<Vec<(Vec<u8>, Vec<u8>)>> {
         let mut fields = Vec::new();
         while self.peek()? != b'\r' {
             let name = self.token()?.to_ascii_lowercase();
@@ -187,9 +187,9 @@ impl Text<'_> {
         Ok(fields)
     }
 
-    fn octets(&mut self, count: u128) -> Read<Vec<u8>> {
+    fn octets(&mut self, count: u128) -> ParseResult<Vec<u8>> {
         if (self.rest().len() as u128) < count {
-            return Err(No::Incomplete);
+            return Err(ParseError::Incomplete);
         }
         let found = self.rest()[..count as usize].to_vec();
         self.at += found.len();
@@ -197,14 +197,14 @@ impl Text<'_> {
     }
 
     /// chunked-body = *chunk last-chunk trailer-section CRLF
-    fn chunked_body(&mut self) -> Read<Vec<u8>> {
+    fn chunked_body(&mut self) -> ParseResult<Vec<u8>> {
         let mut body = Vec::new();
         loop {
             let digits = self.one_or_more(|b| b.is_ascii_hexdigit())?;
             let text = String::from_utf8_lossy(&digits).into_owned();
-            let size = u128::from_str_radix(&text, 16).map_err(|_| No::Malformed)?;
+            let size = u128::from_str_radix(&text, 16).map_err(|_| ParseError::Malformed)?;
             if size > u64::MAX.into() {
-                return Err(No::Malformed);
+                return Err(ParseError::Malformed);
             }
             self.chunk_extensions()?;
             self.crlf()?;
@@ -218,7 +218,7 @@ impl Text<'_> {
     }
 
     /// chunk-ext = *( BWS ";" BWS chunk-ext-name [ BWS "=" BWS chunk-ext-val ] )
-    fn chunk_extensions(&mut self) -> Read<()> {
+    fn chunk_extensions(&mut self) -> ParseResult<()> {
         while self.peek()? != b'\r' {
             self.blanks();
             self.literal(b";")?;
@@ -238,7 +238,7 @@ impl Text<'_> {
     }
 
     /// quoted-string = DQUOTE *( qdtext / quoted-pair ) DQUOTE
-    fn quoted_string(&mut self) -> Read<()> {
+    fn quoted_string(&mut self) -> ParseResult<()> {
         self.literal(b"\"")?;
         loop {
             match self.when(|b| b == b'\t' || b >= 0x20 && b != 0x7f)? {

@@ -76,8 +76,8 @@ impl BodyPlan {
 
 /// How a client leaves before it has everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Leave {
-    Stays,
+pub(crate) enum Disconnect {
+    Never,
     /// After so many bytes of all that it would send.
     Resets(usize),
     Closes(usize),
@@ -86,7 +86,7 @@ pub(crate) enum Leave {
     /// It shuts its writing side behind its last request.
     HalfCloses,
     /// The body of its last request is [`BodyPlan::Broken`].
-    Babbles,
+    AfterBrokenBody,
 }
 
 /// How it sends.
@@ -104,7 +104,7 @@ pub(crate) struct ClientPlan {
     pub(crate) pace: Pace,
     /// Reads nothing of a response before it has sent all of the request.
     pub(crate) late: bool,
-    pub(crate) leave: Leave,
+    pub(crate) leave: Disconnect,
     pub(crate) requests: Vec<RequestPlan>,
 }
 
@@ -195,7 +195,8 @@ pub(crate) async fn run(
         changed: Notify::new(),
         gone: Cell::new(false),
     };
-    let leaves = matches!(plan.leave, Leave::Resets(_) | Leave::Closes(_) | Leave::ResetsLater(_));
+    let leaves =
+        matches!(plan.leave, Disconnect::Resets(_) | Disconnect::Closes(_) | Disconnect::ResetsLater(_));
     let left = {
         let write = write(plan, &peer, seed, &name, &state);
         let read = read(plan, &peer, &name, &state, &mut on_end);
@@ -213,7 +214,7 @@ pub(crate) async fn run(
         }
     };
     if let Ok(peer) = Rc::try_unwrap(peer)
-        && matches!(plan.leave, Leave::Resets(_) | Leave::ResetsLater(_))
+        && matches!(plan.leave, Disconnect::Resets(_) | Disconnect::ResetsLater(_))
     {
         peer.reset();
     }
@@ -272,8 +273,11 @@ async fn write(
     state: &State,
 ) {
     let most = match plan.leave {
-        Leave::Resets(at) | Leave::Closes(at) => at,
-        Leave::Stays | Leave::HalfCloses | Leave::Babbles | Leave::ResetsLater(_) => usize::MAX,
+        Disconnect::Resets(at) | Disconnect::Closes(at) => at,
+        Disconnect::Never
+        | Disconnect::HalfCloses
+        | Disconnect::AfterBrokenBody
+        | Disconnect::ResetsLater(_) => usize::MAX,
     };
     let (mut sent, mut since) = (0, 0);
     for (number, request) in plan.requests.iter().enumerate() {
@@ -308,10 +312,10 @@ async fn write(
         state.has_sent(number + 1);
     }
     state.has_sent(usize::MAX);
-    if plan.leave == Leave::HalfCloses {
+    if plan.leave == Disconnect::HalfCloses {
         peer.shutdown_write();
     }
-    if let Leave::ResetsLater(after) = plan.leave {
+    if let Disconnect::ResetsLater(after) = plan.leave {
         tokio::time::sleep(after).await;
         return;
     }

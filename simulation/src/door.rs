@@ -11,19 +11,20 @@ use keepwarm_egress::{
     Door as DoorHandler, Source, SourceAddress, Upstream, UpstreamRoute, UpstreamSettings,
 };
 use keepwarm_net::simulation::{self, Faults, PeerListener, Rng, Settings};
-use keepwarm_net::{ConnectionLimits, Endpoint, Handler, Passing, Protocol, Scheme, StopListening};
+use keepwarm_net::{Endpoint, Protocol, Scheme};
+use keepwarm_serve::{ConnectionLimits, Handler, Passing, StopListening};
 
-use crate::client::{self, BodyPlan, ClientPlan, Leave, RequestPlan};
+use crate::client::{self, BodyPlan, ClientPlan, Disconnect, RequestPlan};
 use crate::front::{self, Expected, id};
 use crate::http2_origin::{self, Http2Plan};
 use crate::origin::{self, Framing, Noise, OriginPlan, Plans};
 use crate::plan::{self, Smaller, WIDE};
 use crate::run::Scenario;
 use crate::site;
-use crate::sizes::edgy;
+use crate::sizes::near_boundary;
 use crate::tls::{self, Ending, TlsPlan, TlsServer};
 use crate::tunnel::TunnelPlan;
-use crate::worker::{Fault, Reads, Seen};
+use crate::worker::{BodyRead, Fault, Observations};
 use tokio::task::JoinHandle;
 
 /// A back door with its clients and its origin.
@@ -38,12 +39,12 @@ pub(crate) struct Door {
     /// Data-plane threads.
     threads: usize,
     pub(crate) clients: Vec<(ClientPlan, Vec<OriginPlan>)>,
-    pub(crate) far: Far,
+    pub(crate) transport: OriginTransport,
 }
 
 /// What the origin speaks.
 #[derive(Debug, Clone)]
-pub(crate) struct Far {
+pub(crate) struct OriginTransport {
     pub(crate) protocol: Protocol,
     /// Under TLS it chooses the protocol by ALPN.
     pub(crate) alpn: bool,
@@ -54,7 +55,7 @@ pub(crate) struct Far {
     pub(crate) connections: Option<usize>,
 }
 
-impl Far {
+impl OriginTransport {
     /// HTTP/1.1 in clear.
     const PLAIN: Self =
         Self { protocol: Protocol::Auto, alpn: false, tls: None, http2: None, connections: None };
@@ -88,7 +89,7 @@ impl Scenario for Door {
                 // Beyond all pipes on their way, and what may be unsent.
                 let mut size = || match wide && rng.chance(700) {
                     true => rng.between(200 << 10, settings.capacity.1 * 5),
-                    false => edgy(&mut rng, most),
+                    false => near_boundary(&mut rng, most),
                 };
                 let sizes = (size(), size());
                 let last = responses.len() - 1;
@@ -114,7 +115,7 @@ impl Scenario for Door {
             connections: *rng.pick(&[None, None, Some(1), Some(2)]),
             threads: plan::threads(&mut rng),
             clients,
-            far: Far::PLAIN,
+            transport: OriginTransport::PLAIN,
         }
     }
 
@@ -144,20 +145,20 @@ impl Scenario for Door {
             weight: 1,
             priority: 0,
         };
-        let scheme = if self.far.tls.is_some() { Scheme::Https } else { Scheme::Http };
+        let scheme = if self.transport.tls.is_some() { Scheme::Https } else { Scheme::Http };
         let mut settings = UpstreamSettings::new(scheme, vec![source]);
-        settings.protocol = self.far.protocol;
+        settings.protocol = self.transport.protocol;
         settings.limits.queue_timeout = Duration::from_secs(60);
         if let Some(most) = self.connections {
             settings.pool.max_in_all = most as usize;
         }
-        if let Some(most) = self.far.connections {
+        if let Some(most) = self.transport.connections {
             settings.pool.max = most;
         }
         let upstream = Upstream::new("search", settings);
-        upstream.set_tls(self.far.tls.is_some().then(tls::client));
+        upstream.set_tls(self.transport.tls.is_some().then(tls::client));
         assert!(upstream.publish_literal(), "an address needs no look-up");
-        let seen = Rc::new(RefCell::new(Seen::default()));
+        let seen = Rc::new(RefCell::new(Observations::default()));
         let plan = Rc::clone(&self);
         let plans: Plans = Rc::new(move |path| {
             let (client, request) = plan::place(path)?;
@@ -187,7 +188,9 @@ impl Scenario for Door {
             let pool = upstream.calls().state(None);
             assert_eq!((pool.in_use, pool.waiting), (0, 0), "connections that nobody has any more");
         }
-        plan::judge_seen(&seen.borrow(), usize::MAX, |at, request| &self.clients[at].0.requests[request]);
+        plan::judge_observations(&seen.borrow(), usize::MAX, |at, request| {
+            &self.clients[at].0.requests[request]
+        });
         assert!(!counts.is_finished(), "what counts has found something");
         counts.abort();
         server.abort();
@@ -226,11 +229,16 @@ impl Door {
         Arc::new(Edge::new(Site::new(vec![route], Vec::new())))
     }
 
-    fn origin(&self, listener: PeerListener, plans: Plans, seen: Rc<RefCell<Seen>>) -> JoinHandle<()> {
-        let name: &[u8] = if self.far.http2.is_some() { b"h2" } else { b"http/1.1" };
-        let tls = self.far.tls.clone();
-        let tls = tls.map(|plan| TlsServer::new(plan, self.far.alpn.then_some(name)));
-        match self.far.http2.clone() {
+    fn origin(
+        &self,
+        listener: PeerListener,
+        plans: Plans,
+        seen: Rc<RefCell<Observations>>,
+    ) -> JoinHandle<()> {
+        let name: &[u8] = if self.transport.http2.is_some() { b"h2" } else { b"http/1.1" };
+        let tls = self.transport.tls.clone();
+        let tls = tls.map(|plan| TlsServer::new(plan, self.transport.alpn.then_some(name)));
+        match self.transport.http2.clone() {
             Some(plan) => {
                 tokio::task::spawn_local(http2_origin::serve(listener, tls, plan, self.seed, plans, seen))
             }
@@ -241,11 +249,11 @@ impl Door {
     /// Whether a body that only a close ends may have been cut off before, and look whole.
     fn may_look_whole(&self, response: &OriginPlan) -> bool {
         // HTTP/2 and TLS say an end.
-        let told = match &self.far.tls {
+        let told = match &self.transport.tls {
             Some(tls) => tls.ending != Ending::Cuts && response.noise == Some(Noise::Inside),
             None => response.fault == Fault::DiesInside || response.noise == Some(Noise::Inside),
         };
-        told && response.framing == Framing::Close && self.far.http2.is_none()
+        told && response.framing == Framing::Close && self.transport.http2.is_none()
     }
 
     async fn visit(&self, number: usize) {
@@ -278,7 +286,7 @@ impl Door {
         responses
             .iter()
             .zip(&plan.requests)
-            .any(|(response, request)| response.reads != Reads::Before && request.has_body())
+            .any(|(response, request)| response.reads != BodyRead::Before && request.has_body())
     }
 }
 
@@ -303,8 +311,8 @@ fn respond_early(rng: &mut Rng, most: usize, (client, responses): &mut (ClientPl
     let both = client.requests.iter_mut().zip(responses);
     for (request, response) in both.filter(|(request, _)| request.tunnel.is_none() && !request.is_broken()) {
         request.method = "PUT";
-        request.body = BodyPlan::Length(most / 2 + edgy(rng, most / 2));
-        (response.reads, response.framing, response.status) = (Reads::Beside, Framing::Close, 200);
+        request.body = BodyPlan::Length(most / 2 + near_boundary(rng, most / 2));
+        (response.reads, response.framing, response.status) = (BodyRead::Beside, Framing::Close, 200);
         (response.fault, response.noise, response.pause) = (Fault::None, None, Duration::from_millis(1));
         response.piece = response.piece.min(1 + response.body / 10).max(response.body / 300);
     }
@@ -332,8 +340,8 @@ pub(crate) fn tunnel_at_the_end(
     };
     response.tunnel = Some(theirs);
     client.pipelines = false;
-    if matches!(client.leave, Leave::HalfCloses | Leave::Babbles) {
-        client.leave = Leave::Stays;
+    if matches!(client.leave, Disconnect::HalfCloses | Disconnect::AfterBrokenBody) {
+        client.leave = Disconnect::Never;
     }
 }
 
@@ -357,7 +365,13 @@ pub(crate) fn response(rng: &mut Rng, clean: bool, (settings, most): (&Settings,
         status,
         informs: *rng.pick(&[0, 0, 0, 1, 3]),
         delay: Duration::from_millis(*rng.pick(&[0, 0, 1, 10, 200])),
-        reads: *rng.pick(&[Reads::Before, Reads::Before, Reads::Before, Reads::Beside, Reads::Never]),
+        reads: *rng.pick(&[
+            BodyRead::Before,
+            BodyRead::Before,
+            BodyRead::Before,
+            BodyRead::Beside,
+            BodyRead::Never,
+        ]),
         body,
         framing,
         piece: (1 + rng.size(body)).max(body / 300),

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::origin::{Framing, HANDED, OriginPlan, filling, own_body};
 use crate::pattern;
-use crate::worker::{Fault, Reads, Seen};
+use crate::worker::{BodyRead, Fault, Observations};
 
 /// What a script does with one request, beside what every server does.
 #[derive(Debug, Clone)]
@@ -55,7 +55,7 @@ pub(crate) async fn serve(
     listener: PeerListener,
     processes: usize,
     scripts: Scripts,
-    seen: Rc<RefCell<Seen>>,
+    seen: Rc<RefCell<Observations>>,
 ) {
     let listener = Rc::new(listener);
     let mut all = JoinSet::new();
@@ -107,7 +107,7 @@ impl Records<'_> {
     }
 }
 
-async fn connection(peer: Peer, scripts: &Scripts, seen: &RefCell<Seen>) {
+async fn connection(peer: Peer, scripts: &Scripts, seen: &RefCell<Observations>) {
     let mut records = Records { peer: &peer, buffer: Vec::new() };
     let mut last = 0;
     while let Some(record) = records.next().await {
@@ -141,7 +141,7 @@ async fn request(
     records: &mut Records<'_>,
     id: u16,
     scripts: &Scripts,
-    seen: &RefCell<Seen>,
+    seen: &RefCell<Observations>,
 ) -> bool {
     let mut params = Vec::new();
     loop {
@@ -181,12 +181,12 @@ async fn request(
         }
     };
     let sent = match plan.response.reads {
-        Reads::Before => {
+        BodyRead::Before => {
             read.await;
             !failed.get() && respond(peer, id, number, &plan).await
         }
-        Reads::Beside | Reads::Throughout => tokio::join!(respond(peer, id, number, &plan), read).0,
-        Reads::Never => respond(peer, id, number, &plan).await,
+        BodyRead::Beside | BodyRead::Throughout => tokio::join!(respond(peer, id, number, &plan), read).0,
+        BodyRead::Never => respond(peer, id, number, &plan).await,
     };
     sent && !failed.get() && plan.response.closes.is_none()
 }

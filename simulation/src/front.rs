@@ -4,17 +4,18 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use keepwarm_net::Endpoint;
 use keepwarm_net::simulation::{self, Faults, Rng, Settings};
-use keepwarm_net::{ConnectionLimits, Endpoint, StopListening};
+use keepwarm_serve::{ConnectionLimits, StopListening};
 use keepwarm_workers::dispatch::AppPolicy;
 
-use crate::client::{self, BodyPlan, ClientPlan, Leave, RequestPlan};
+use crate::client::{self, BodyPlan, ClientPlan, Disconnect, RequestPlan};
 use crate::plan::{self, Smaller};
 use crate::response::{Broken, Pace};
 use crate::run::Scenario;
 use crate::site;
-use crate::sizes::edgy;
-use crate::worker::{self, Fault, Reads, ResponsePlan, Responses, Seen, WorkerPlan};
+use crate::sizes::near_boundary;
+use crate::worker::{self, BodyRead, Fault, Observations, ResponsePlan, Responses, WorkerPlan};
 
 /// A front door with its clients and workers.
 #[derive(Debug, Clone)]
@@ -116,7 +117,7 @@ impl Scenario for Front {
         let remotes = plan::remotes(self.threads);
         let (queue_timeout, request_timeout, slow_log) = self.times;
         let policy = AppPolicy { queue_timeout, request_timeout, slow_log, ..site::policy(self.workers) };
-        let seen = Rc::new(RefCell::new(Seen::default()));
+        let seen = Rc::new(RefCell::new(Observations::default()));
         let plan = Rc::clone(&self);
         let responses: Responses = Rc::new(move |path| {
             let (client, request) = plan::place(path)?;
@@ -145,7 +146,7 @@ impl Scenario for Front {
             site::until_closed(&open, Duration::from_secs(9)).await;
             site::until_idle(&app).await;
         }
-        plan::judge_seen(&seen.borrow(), 3, |at, request| &self.clients[at].0.requests[request]);
+        plan::judge_observations(&seen.borrow(), 3, |at, request| &self.clients[at].0.requests[request]);
     }
 
     fn smaller(&self) -> Vec<Self> {
@@ -202,7 +203,7 @@ impl Front {
         }
         responses.iter().zip(&plan.requests).any(|(response, request)| {
             // The head says so when it leaves before the body has come.
-            let unread = response.reads != Reads::Before && request.has_body();
+            let unread = response.reads != BodyRead::Before && request.has_body();
             response.close || unread || self.max_body.is_some_and(|most| request.body.size() as u64 > most)
         })
     }
@@ -215,7 +216,7 @@ impl Front {
             return;
         }
         // It asks before it responds.
-        let asks = request.expects && response.reads != Reads::Never;
+        let asks = request.expects && response.reads != BodyRead::Never;
         assert!(
             !asks || outcome.informs.contains(&100),
             "the app asked for the body, its client was not told"
@@ -268,11 +269,11 @@ pub(crate) fn client<R>(
     let expects = pairs.iter().any(|(request, _)| request.expects);
     let leave = match rng.below(if clean { 20 } else { 8 }) {
         // Sometimes behind all that it sends.
-        0 => Leave::Resets(rng.below(bytes * 3 / 2)),
-        1 => Leave::Closes(rng.below(bytes)),
-        2 => Leave::HalfCloses,
-        3 => Leave::Babbles,
-        _ => Leave::Stays,
+        0 => Disconnect::Resets(rng.below(bytes * 3 / 2)),
+        1 => Disconnect::Closes(rng.below(bytes)),
+        2 => Disconnect::HalfCloses,
+        3 => Disconnect::AfterBrokenBody,
+        _ => Disconnect::Never,
     };
     let plan = ClientPlan {
         start: Duration::from_millis(rng.size(100) as u64),
@@ -286,7 +287,7 @@ pub(crate) fn client<R>(
         requests: Vec::new(),
     };
     let (mut requests, responses): (Vec<RequestPlan>, Vec<_>) = pairs.into_iter().unzip();
-    if let (Leave::Babbles, Some(last)) = (leave, requests.last_mut()) {
+    if let (Disconnect::AfterBrokenBody, Some(last)) = (leave, requests.last_mut()) {
         let size = last.body.size();
         let body = BodyPlan::Broken {
             size,
@@ -303,10 +304,10 @@ pub(crate) fn request(rng: &mut Rng, most: usize) -> RequestPlan {
     let body = match method {
         "GET" | "HEAD" => BodyPlan::None,
         _ => match rng.below(3) {
-            0 => BodyPlan::Length(edgy(rng, most)),
+            0 => BodyPlan::Length(near_boundary(rng, most)),
             1 => BodyPlan::None,
             _ => {
-                let size = edgy(rng, most);
+                let size = near_boundary(rng, most);
                 BodyPlan::Chunked {
                     size,
                     chunk: 1 + rng.size(size).max(size / 300),
@@ -322,7 +323,7 @@ pub(crate) fn request(rng: &mut Rng, most: usize) -> RequestPlan {
 /// A client reads nothing before it has sent all, of an app that begins its response before it has read all.
 fn read_late(rng: &mut Rng, most: usize, clients: &mut [(ClientPlan, Vec<ResponsePlan>)]) {
     let (client, responses) = &mut clients[0];
-    if client.leave == Leave::Babbles {
+    if client.leave == Disconnect::AfterBrokenBody {
         // Refused in the middle of what it sends, it would have to read that.
         return;
     }
@@ -331,11 +332,11 @@ fn read_late(rng: &mut Rng, most: usize, clients: &mut [(ClientPlan, Vec<Respons
     responses.truncate(3);
     client.pipelines = false;
     for (request, response) in client.requests.iter_mut().zip(responses) {
-        response.reads = if request.has_body() { Reads::Throughout } else { Reads::Before };
-        response.body = most / 2 + edgy(rng, most / 2);
+        response.reads = if request.has_body() { BodyRead::Throughout } else { BodyRead::Before };
+        response.body = most / 2 + near_boundary(rng, most / 2);
         response.frames = response.frames.map(|frames| frames.max(response.body / 300));
         if let BodyPlan::Length(size) | BodyPlan::Chunked { size, .. } = &mut request.body {
-            *size = most / 2 + edgy(rng, most / 2);
+            *size = most / 2 + near_boundary(rng, most / 2);
         }
         if let BodyPlan::Chunked { size, chunk, .. } = &mut request.body {
             *chunk = (*chunk).max(*size / 300);
@@ -373,7 +374,7 @@ pub(crate) fn response(rng: &mut Rng, clean: bool, (settings, most): (&Settings,
         status: *rng.pick(&[200, 200, 200, 404, 500, 204, 304]),
         informs: *rng.pick(&[0, 0, 0, 1, 3]),
         delay: Duration::from_millis(*rng.pick(&[0, 0, 1, 10, 200])),
-        reads: *rng.pick(&[Reads::Before, Reads::Before, Reads::Beside, Reads::Never]),
+        reads: *rng.pick(&[BodyRead::Before, BodyRead::Before, BodyRead::Beside, BodyRead::Never]),
         body,
         frames,
         pause: Duration::from_millis(*rng.pick(&[0, 0, 0, 1])),

@@ -6,8 +6,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use keepwarm_net::Endpoint;
 use keepwarm_net::simulation::{self, Faults, Rng, Settings};
-use keepwarm_net::{ConnectionLimits, Endpoint, StopListening};
+use keepwarm_serve::{ConnectionLimits, StopListening};
 
 use crate::client::{Outcome, RequestPlan};
 use crate::front::id;
@@ -15,7 +16,7 @@ use crate::http2_client::{self, ClientPlan, End, StreamPlan};
 use crate::plan::{self, Smaller};
 use crate::run::Scenario;
 use crate::site;
-use crate::worker::{self, Reads, ResponsePlan, Responses, Seen, WorkerPlan};
+use crate::worker::{self, BodyRead, Observations, ResponsePlan, Responses, WorkerPlan};
 use draw::{Draw, SMALL_BODY, expect_in_a_crowd, part_slowly};
 
 /// A front door with its clients and workers.
@@ -93,7 +94,7 @@ impl Scenario for Http2 {
     }
 
     async fn play(self: Rc<Self>) {
-        let seen = Rc::new(RefCell::new(Seen::default()));
+        let seen = Rc::new(RefCell::new(Observations::default()));
         let plan = Rc::clone(&self);
         let responses: Responses = Rc::new(move |path| {
             let (client, request) = plan::place(path)?;
@@ -123,7 +124,7 @@ impl Scenario for Http2 {
         if self.clean {
             site::until_idle(&app).await;
         }
-        plan::judge_seen(&seen.borrow(), 3, |at, stream| &self.clients[at].0.streams[stream].request);
+        plan::judge_observations(&seen.borrow(), 3, |at, stream| &self.clients[at].0.streams[stream].request);
     }
 
     fn smaller(&self) -> Vec<Self> {
@@ -187,7 +188,8 @@ impl Http2 {
                 }
                 End::Wrong(wrong) => panic!("client {number}, stream {stream}: {wrong}"),
                 // Its response may have begun before the body was too large.
-                End::Broken(_) if self.is_too_large(request) && responses[stream].reads != Reads::Before => {}
+                End::Broken(_)
+                    if self.is_too_large(request) && responses[stream].reads != BodyRead::Before => {}
                 End::Broken(why) if self.clean && client.stays() && !self.may_end_early() => {
                     panic!("client {number}, stream {stream}: no whole response: {why}")
                 }
@@ -222,7 +224,7 @@ impl Http2 {
             return;
         }
         assert!(
-            !too_large || response.reads != Reads::Before,
+            !too_large || response.reads != BodyRead::Before,
             "the app has read {} bytes",
             request.body.size()
         );
@@ -237,7 +239,7 @@ impl Http2 {
         assert!(continued <= 1, "100 Continue came {continued} times");
         assert!(outcome.informs.len() - continued <= response.informs, "more 1xx than were sent");
         // It asks before it responds.
-        let asks = request.expects && stream.waits && response.reads != Reads::Never;
+        let asks = request.expects && stream.waits && response.reads != BodyRead::Never;
         assert!(!asks || continued == 1, "the app asked for the body, its client was not told");
     }
 }

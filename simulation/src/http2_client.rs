@@ -33,12 +33,12 @@ pub(crate) struct StreamPlan {
     pub(crate) sends_first: bool,
     /// With an expectation: the body waits for `100 Continue`.
     pub(crate) waits: bool,
-    pub(crate) abandon: Option<(Abandon, bool)>,
+    pub(crate) abandon: Option<(StreamReset, bool)>,
 }
 
 /// Where a stream is given up: by RST_STREAM, or (`true`) by forgetting it, which the library makes one of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Abandon {
+pub(crate) enum StreamReset {
     Sent(usize),
     Head,
     Received(usize),
@@ -170,7 +170,7 @@ async fn stream(plan: &StreamPlan, narrows: bool, requests: SendRequest<Bytes>, 
     let receive = state.receive(response);
     tokio::pin!(send, receive);
     if plan.sends_first {
-        // An expectation is answered beside.
+        // The response to an expectation arrives concurrently.
         tokio::select! {
             biased;
             () = &mut send => {}
@@ -224,7 +224,7 @@ impl State<'_> {
         };
         let (mut sent, mut since) = (0, 0);
         loop {
-            if let Some((Abandon::Sent(at), forgets)) = self.plan.abandon
+            if let Some((StreamReset::Sent(at), forgets)) = self.plan.abandon
                 && sent >= at
             {
                 return self.leave(Some(&mut sending), forgets);
@@ -288,7 +288,7 @@ impl State<'_> {
         for (name, value) in &parts.headers {
             head.fields.push((name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()));
         }
-        if matches!(self.plan.abandon, Some((Abandon::Head, _))) {
+        if matches!(self.plan.abandon, Some((StreamReset::Head, _))) {
             return End::Left;
         }
         self.body(head, body).await
@@ -316,7 +316,7 @@ impl State<'_> {
                 left -= count;
                 got += count;
                 since += count;
-                if matches!(self.plan.abandon, Some((Abandon::Received(at), _)) if got >= at) {
+                if matches!(self.plan.abandon, Some((StreamReset::Received(at), _)) if got >= at) {
                     return End::Left;
                 }
                 if since >= self.plan.reads.every {

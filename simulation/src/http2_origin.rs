@@ -21,7 +21,7 @@ use crate::pattern;
 use crate::pipe::{Pipe, PipePlan};
 use crate::plan::Smaller;
 use crate::tls::TlsServer;
-use crate::worker::{Fault, Reads, Seen};
+use crate::worker::{BodyRead, Fault, Observations};
 
 /// What it does with its connections; what with each request, [`OriginPlan`] says.
 #[derive(Debug, Clone)]
@@ -45,7 +45,7 @@ pub(crate) struct Http2Plan {
 /// How it goes away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Goaway {
-    /// As RFC 9113 §6.8 has it: what is on its way is answered.
+    /// As RFC 9113 §6.8 has it: requests under way get a response.
     Gently,
     /// At once, with an error.
     Abruptly,
@@ -80,7 +80,7 @@ pub(crate) async fn serve(
     plan: Http2Plan,
     seed: u64,
     plans: Plans,
-    seen: Rc<RefCell<Seen>>,
+    seen: Rc<RefCell<Observations>>,
 ) {
     let (mut connections, mut rng, mut count) = (JoinSet::new(), Rng::new(seed), 0);
     let plan = Rc::new(plan);
@@ -103,7 +103,7 @@ async fn connection(
     goaway: Option<(Duration, Goaway)>,
     seed: u64,
     plans: Plans,
-    seen: Rc<RefCell<Seen>>,
+    seen: Rc<RefCell<Observations>>,
 ) -> Result<(), h2::Error> {
     let streams = [plan.streams, plan.becomes.map(|(_, most)| most)];
     let frames = Frames::of_server(plan.frames.clone(), seed, &streams);
@@ -167,7 +167,7 @@ async fn stream(
     request: Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
     plans: Plans,
-    seen: Rc<RefCell<Seen>>,
+    seen: Rc<RefCell<Observations>>,
 ) -> End {
     let (head, body) = request.into_parts();
     let Some((id, plan)) = plans(head.uri.path()) else { panic!("a request nobody sent: {}", head.uri) };
@@ -185,7 +185,7 @@ async fn stream(
         }
         _ => {}
     }
-    let reads = plan.reads != Reads::Never;
+    let reads = plan.reads != BodyRead::Never;
     if reads && head.headers.contains_key("expect") && inform(&mut respond, 100).is_err() {
         return End::Over;
     }
@@ -198,7 +198,7 @@ async fn stream(
         }
     };
     let is_head = head.method == "HEAD";
-    let sent = if plan.reads == Reads::Before {
+    let sent = if plan.reads == BodyRead::Before {
         read.await;
         if has_failed.get() {
             return End::Over;

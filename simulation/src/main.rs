@@ -73,7 +73,7 @@ struct Options {
 fn main() -> ExitCode {
     let options = Options::parse();
     run::catch_panics();
-    keepwarm_telemetry::cells::set_threads(3);
+    keepwarm_telemetry::per_thread::set_threads(3);
     let worlds: Vec<&run::World> = run::WORLDS
         .iter()
         .filter(|world| options.world.as_deref().is_none_or(|name| name == world.name))

@@ -15,13 +15,13 @@ use tokio::time::Instant;
 
 use crate::client::{self, ClientPlan};
 use crate::front::{self, Expected, id};
-use crate::operation::process::{Fate, ProcessPlan, Processes};
+use crate::operation::process::{BootOutcome, ProcessPlan, Processes};
 use crate::operation::server::{FIRST, SECOND, Server};
 use crate::plan::{self, Smaller};
 use crate::response::Broken;
 use crate::run::Scenario;
 use crate::site;
-use crate::worker::{Reads, ResponsePlan, Seen, WorkerPlan};
+use crate::worker::{BodyRead, Observations, ResponsePlan, WorkerPlan};
 
 /// A Keepwarm, its clients, and what its operator does meanwhile.
 #[derive(Debug, Clone)]
@@ -40,26 +40,26 @@ pub(crate) struct Operation {
     processes: Vec<ProcessPlan>,
     clients: Vec<(ClientPlan, Vec<ResponsePlan>)>,
     /// Each after a time since the one before.
-    deeds: Vec<(Duration, Deed)>,
+    actions: Vec<(Duration, Action)>,
     /// While clients are there; `None`: when they have gone.
     stops_at: Option<Duration>,
     grace: Duration,
 }
 
-/// What an operator, or fate, does.
+/// An action of an operator, or an event such as a killed worker.
 #[derive(Debug, Clone, Copy)]
-enum Deed {
-    Reload(Fate),
+enum Action {
+    Reload(BootOutcome),
     /// With a second app, or without the one there is.
-    Apps(Fate),
+    Apps(BootOutcome),
     /// With another address to listen on.
-    Moves(Fate),
+    Moves(BootOutcome),
     /// With other terms for clients at the same.
-    Renews(Fate),
+    Renews(BootOutcome),
     /// The second while the first is under way.
-    Reloads(Fate, Fate),
+    Reloads(BootOutcome, BootOutcome),
     /// For its changed files.
-    Recycle(Fate),
+    Recycle(BootOutcome),
     Shift(i32),
     Kill(usize),
     /// A new Keepwarm takes over the socket.
@@ -97,27 +97,28 @@ impl Scenario for Operation {
             (client, responses)
         });
         let clients = clients.collect();
-        let fate = |rng: &mut Rng| if rng.chance(500) { Fate::Good } else { *rng.pick(&Fate::ALL) };
-        let deed = |rng: &mut Rng| match rng.below(if clean { 9 } else { 11 }) {
-            0 | 1 => Deed::Reload(fate(rng)),
-            2 => Deed::Reloads(fate(rng), fate(rng)),
-            3 => Deed::Recycle(fate(rng)),
-            4 => Deed::Shift(*rng.pick(&[-1, 1, 2])),
-            5 => Deed::Upgrade,
-            6 => Deed::Apps(fate(rng)),
-            7 => Deed::Moves(fate(rng)),
-            8 => Deed::Renews(fate(rng)),
-            _ => Deed::Kill(rng.below(8)),
+        let outcome =
+            |rng: &mut Rng| if rng.chance(500) { BootOutcome::Good } else { *rng.pick(&BootOutcome::ALL) };
+        let action = |rng: &mut Rng| match rng.below(if clean { 9 } else { 11 }) {
+            0 | 1 => Action::Reload(outcome(rng)),
+            2 => Action::Reloads(outcome(rng), outcome(rng)),
+            3 => Action::Recycle(outcome(rng)),
+            4 => Action::Shift(*rng.pick(&[-1, 1, 2])),
+            5 => Action::Upgrade,
+            6 => Action::Apps(outcome(rng)),
+            7 => Action::Moves(outcome(rng)),
+            8 => Action::Renews(outcome(rng)),
+            _ => Action::Kill(rng.below(8)),
         };
-        let deeds = (0..rng.below(5)).map(|_| {
+        let actions = (0..rng.below(5)).map(|_| {
             let after = Duration::from_millis(rng.size(1000) as u64);
-            (after, deed(&mut rng))
+            (after, action(&mut rng))
         });
         Self {
             seed,
             settings,
             clean,
-            deeds: deeds.collect(),
+            actions: actions.collect(),
             threads: plan::threads(&mut rng),
             workers: 1 + rng.below(3),
             scaled_to: rng.chance(200).then_some(3),
@@ -136,9 +137,9 @@ impl Scenario for Operation {
     }
 
     fn bound(&self) -> Duration {
-        let deeds = (RELOAD * 2 + Duration::from_secs(1)) * self.deeds.len() as u32;
+        let actions = (RELOAD * 2 + Duration::from_secs(1)) * self.actions.len() as u32;
         // Without faults; with them the longest time-out there is, and what follows.
-        SCRIPTS + deeds + Duration::from_secs(if self.clean { 40 } else { 240 })
+        SCRIPTS + actions + Duration::from_secs(if self.clean { 40 } else { 240 })
     }
 
     fn memory(&self) -> usize {
@@ -146,7 +147,7 @@ impl Scenario for Operation {
     }
 
     async fn play(self: Rc<Self>) {
-        let seen = Rc::new(RefCell::new(Seen::default()));
+        let seen = Rc::new(RefCell::new(Observations::default()));
         let processes = Rc::new(Processes {
             plan: Rc::clone(&self),
             seen: Rc::clone(&seen),
@@ -173,7 +174,7 @@ impl Scenario for Operation {
             }
         };
         let operator = async {
-            let server = Server::start(&self, self.specs(false, Fate::Good, 0), &remotes, bound).await;
+            let server = Server::start(&self, self.specs(false, BootOutcome::Good, 0), &remotes, bound).await;
             let server = self.operate(server, &remotes, &processes).await;
             if let Some(at) = self.stops_at {
                 tokio::time::sleep(at).await;
@@ -191,12 +192,12 @@ impl Scenario for Operation {
 
     fn smaller(&self) -> Vec<Self> {
         let mut smaller = Smaller::than(self);
-        for at in 0..self.deeds.len() {
+        for at in 0..self.actions.len() {
             smaller.with(|plan| {
-                plan.deeds.remove(at);
+                plan.actions.remove(at);
                 true
             });
-            smaller.without_time(|plan| &mut plan.deeds[at].0);
+            smaller.without_time(|plan| &mut plan.actions[at].0);
         }
         smaller.clients(|plan| &mut plan.clients, &self.clients);
         for (at, (_, responses)) in self.clients.iter().enumerate() {
@@ -219,8 +220,8 @@ impl Scenario for Operation {
 }
 
 impl Operation {
-    fn does(&self, what: impl Fn(&Deed) -> bool) -> bool {
-        self.deeds.iter().any(|(_, deed)| what(deed))
+    fn does(&self, what: impl Fn(&Action) -> bool) -> bool {
+        self.actions.iter().any(|(_, action)| what(action))
     }
 
     /// What is to become of a path's request.
@@ -231,14 +232,14 @@ impl Operation {
     }
 
     /// Of the app, and where there are `two` of the one that comes and goes.
-    fn specs(&self, two: bool, fate: Fate, version: usize) -> Vec<AppSpec> {
+    fn specs(&self, two: bool, outcome: BootOutcome, version: usize) -> Vec<AppSpec> {
         let names = [FIRST, SECOND].into_iter().take(1 + usize::from(two));
-        names.map(|name| self.spec(name, fate, version)).collect()
+        names.map(|name| self.spec(name, outcome, version)).collect()
     }
 
-    fn spec(&self, name: &str, fate: Fate, version: usize) -> AppSpec {
-        let fate = Fate::ALL.iter().position(|it| *it == fate).expect("one of all");
-        let command = vec!["app".into(), fate.to_string().into(), version.to_string().into()];
+    fn spec(&self, name: &str, outcome: BootOutcome, version: usize) -> AppSpec {
+        let outcome = BootOutcome::ALL.iter().position(|it| *it == outcome).expect("one of all");
+        let command = vec!["app".into(), outcome.to_string().into(), version.to_string().into()];
         AppSpec {
             workers: self.workers,
             boot_timeout: BOOT,
@@ -258,45 +259,47 @@ impl Operation {
     /// Does what is to be done; gives who serves then.
     async fn operate(self: &Rc<Self>, first: Server, remotes: &[Remote], processes: &Processes) -> Server {
         let (mut server, mut version, mut before) = (first, 0, Vec::new());
-        for (after, deed) in &self.deeds {
+        for (after, action) in &self.actions {
             tokio::time::sleep(*after).await;
-            let mut next = |fate| {
+            let mut next = |outcome| {
                 version += 1;
-                (fate, version)
+                (outcome, version)
             };
-            match *deed {
-                Deed::Reload(fate) => drop(self.reload(&server, server.two, next(fate), processes).await),
-                Deed::Recycle(fate) => self.recycle(&server, next(fate), processes).await,
-                Deed::Reloads(one, other) => {
+            match *action {
+                Action::Reload(outcome) => {
+                    drop(self.reload(&server, server.two, next(outcome), processes).await)
+                }
+                Action::Recycle(outcome) => self.recycle(&server, next(outcome), processes).await,
+                Action::Reloads(one, other) => {
                     let (one, other) = (next(one), next(other));
                     tokio::join!(
                         self.reload(&server, server.two, one, processes),
                         self.reload(&server, server.two, other, processes)
                     );
                 }
-                Deed::Apps(fate) => {
-                    if let Some(specs) = self.reload(&server, !server.two, next(fate), processes).await {
+                Action::Apps(outcome) => {
+                    if let Some(specs) = self.reload(&server, !server.two, next(outcome), processes).await {
                         server.commit(&specs);
                     }
                 }
-                Deed::Moves(fate) => {
+                Action::Moves(outcome) => {
                     let bound = bind(BindTo::Tcp(processes.next_address())).expect("nobody listens there");
-                    if self.reload(&server, server.two, next(fate), processes).await.is_some() {
+                    if self.reload(&server, server.two, next(outcome), processes).await.is_some() {
                         processes.move_to(bound.address);
                         server.move_to(bound, remotes);
                     }
                 }
-                Deed::Renews(fate) => {
-                    if self.reload(&server, server.two, next(fate), processes).await.is_some() {
+                Action::Renews(outcome) => {
+                    if self.reload(&server, server.two, next(outcome), processes).await.is_some() {
                         server.renew(remotes);
                     }
                 }
-                Deed::Shift(by) => server.supervisor.shift_workers(by),
-                Deed::Kill(which) => processes.kill(which),
-                Deed::Upgrade => {
-                    let (fate, version) = next(Fate::Good);
+                Action::Shift(by) => server.supervisor.shift_workers(by),
+                Action::Kill(which) => processes.kill(which),
+                Action::Upgrade => {
+                    let (outcome, version) = next(BootOutcome::Good);
                     let socket = server.socket();
-                    let specs = self.specs(server.two, fate, version);
+                    let specs = self.specs(server.two, outcome, version);
                     let next = Server::start(self, specs, remotes, socket).await;
                     let old = std::mem::replace(&mut server, next);
                     let grace = self.grace;
@@ -315,28 +318,33 @@ impl Operation {
         &self,
         server: &Server,
         two: bool,
-        (fate, version): (Fate, usize),
+        (outcome, version): (BootOutcome, usize),
         processes: &Processes,
     ) -> Option<Vec<AppSpec>> {
-        let specs = self.specs(two, fate, version);
+        let specs = self.specs(two, outcome, version);
         server.prepare(&specs);
         let reload = server.supervisor.reload(specs.clone());
-        if self.judge_reload(&server.supervisor, (fate, version), reload, processes).await {
+        if self.judge_reload(&server.supervisor, (outcome, version), reload, processes).await {
             return Some(specs);
         }
         server.take_back();
         None
     }
 
-    async fn recycle(&self, server: &Server, (fate, version): (Fate, usize), processes: &Processes) {
-        let recycle = server.supervisor.recycle(self.spec(FIRST, fate, version));
-        self.judge_reload(&server.supervisor, (fate, version), recycle, processes).await;
+    async fn recycle(
+        &self,
+        server: &Server,
+        (outcome, version): (BootOutcome, usize),
+        processes: &Processes,
+    ) {
+        let recycle = server.supervisor.recycle(self.spec(FIRST, outcome, version));
+        self.judge_reload(&server.supervisor, (outcome, version), recycle, processes).await;
     }
 
     async fn judge_reload(
         &self,
         supervisor: &Supervisor,
-        (fate, version): (Fate, usize),
+        (outcome, version): (BootOutcome, usize),
         result: impl Future<Output = Result<ReloadReport, StartFailure>>,
         processes: &Processes,
     ) -> bool {
@@ -348,22 +356,22 @@ impl Operation {
         let after = generation().await;
         match result {
             Ok(report) => {
-                assert!(fate == Fate::Good, "a reload has succeeded whose workers are {fate:?}");
+                assert!(outcome == BootOutcome::Good, "a reload has succeeded whose workers are {outcome:?}");
                 assert!(after >= Some(report.generation), "{after:?} serves after {report:?}");
                 // An old Keepwarm goes on with the clients that it has.
-                if !self.does(|deed| matches!(deed, Deed::Upgrade)) {
+                if !self.does(|action| matches!(action, Action::Upgrade)) {
                     processes.generations.borrow_mut().insert(version, report.generation);
                     // Of two apps, one that is recycled is ahead of the other.
-                    let two = self.does(|deed| matches!(deed, Deed::Apps(_)));
-                    if !two || !self.does(|deed| matches!(deed, Deed::Recycle(_))) {
+                    let two = self.does(|action| matches!(action, Action::Apps(_)));
+                    if !two || !self.does(|action| matches!(action, Action::Recycle(_))) {
                         processes.serving.set(processes.serving.get().max(report.generation));
                     }
                 }
                 true
             }
             Err(failure) => {
-                assert!(fate != Fate::Good || !self.clean, "a good reload has failed: {failure}");
-                let alone = !self.does(|deed| matches!(deed, Deed::Reloads(..)));
+                assert!(outcome != BootOutcome::Good || !self.clean, "a good reload has failed: {failure}");
+                let alone = !self.does(|action| matches!(action, Action::Reloads(..)));
                 assert!(
                     !alone || before == after,
                     "a reload has failed, and {after:?} serves after {before:?}"
@@ -401,7 +409,7 @@ impl Operation {
             },
         )
         .await;
-        let ends = self.stops_at.is_some() || self.does(|deed| matches!(deed, Deed::Upgrade));
+        let ends = self.stops_at.is_some() || self.does(|action| matches!(action, Action::Upgrade));
         let closed = stopped.get().or(processes.left(address.get()));
         let too_late = closed.is_some_and(|at| connected.get() + self.settings.latency * 2 >= at);
         match broken {
@@ -416,17 +424,19 @@ impl Operation {
     fn may_end_early(&self, number: usize) -> bool {
         let (plan, responses) = &self.clients[number];
         let unread = |(response, request): (&ResponsePlan, &client::RequestPlan)| {
-            response.close || request.is_broken() || (response.reads != Reads::Before && request.has_body())
+            response.close
+                || request.is_broken()
+                || (response.reads != BodyRead::Before && request.has_body())
         };
         responses.iter().zip(&plan.requests).any(unread)
     }
 
     /// What has to hold when all is over.
-    async fn settle(&self, server: &Server, seen: &RefCell<Seen>) {
+    async fn settle(&self, server: &Server, seen: &RefCell<Observations>) {
         // Somebody who was told to go, and has not been reaped.
         assert_eq!(keepwarm_workers::supervisor::simulation::processes(), 0, "processes are left");
         let most = if self.clean { 1 } else { 3 };
-        plan::judge_seen(&seen.borrow(), most, |at, request| &self.clients[at].0.requests[request]);
+        plan::judge_observations(&seen.borrow(), most, |at, request| &self.clients[at].0.requests[request]);
         if self.clean {
             site::until_closed(&server.open, Duration::from_secs(9)).await;
             // Their wires end with them.

@@ -12,7 +12,7 @@ use crate::pattern;
 use crate::response::{Pace, Reader};
 use crate::tls::TlsServer;
 use crate::tunnel::{self, TunnelPlan};
-use crate::worker::{Fault, Reads, Seen};
+use crate::worker::{BodyRead, Fault, Observations};
 
 /// What it does with one request.
 #[derive(Debug, Clone)]
@@ -21,7 +21,7 @@ pub(crate) struct OriginPlan {
     /// Informational responses before it.
     pub(crate) informs: usize,
     pub(crate) delay: Duration,
-    pub(crate) reads: Reads,
+    pub(crate) reads: BodyRead,
     pub(crate) body: usize,
     pub(crate) framing: Framing,
     /// Bytes in one write.
@@ -68,7 +68,7 @@ pub(crate) async fn serve(
     listener: PeerListener,
     tls: Option<Rc<TlsServer>>,
     plans: Plans,
-    seen: Rc<RefCell<Seen>>,
+    seen: Rc<RefCell<Observations>>,
 ) {
     let mut connections = JoinSet::new();
     loop {
@@ -87,7 +87,7 @@ pub(crate) async fn accept(listener: &PeerListener, tls: Option<&TlsServer>) -> 
     }
 }
 
-async fn connection(peer: &dyn Line, plans: Plans, seen: Rc<RefCell<Seen>>) {
+async fn connection(peer: &dyn Line, plans: Plans, seen: Rc<RefCell<Observations>>) {
     let mut reader = Reader::new(peer, Pace::FAST);
     while let Ok(request) = reader.request().await {
         let Some((id, plan)) = plans(&request.path) else {
@@ -116,7 +116,7 @@ async fn exchange(
     request: &crate::response::Request,
     id: u64,
     plan: &OriginPlan,
-    seen: &RefCell<Seen>,
+    seen: &RefCell<Observations>,
 ) -> bool {
     tokio::time::sleep(plan.delay).await;
     if plan.fault == Fault::DiesBefore {
@@ -132,12 +132,12 @@ async fn exchange(
         Ok(()) => Ok(()),
     };
     if request.expects
-        && plan.reads != Reads::Never
+        && plan.reads != BodyRead::Never
         && peer.write(b"HTTP/1.1 100 Continue\r\n\r\n").await.is_err()
     {
         return false;
     }
-    let wants = plan.reads != Reads::Never;
+    let wants = plan.reads != BodyRead::Never;
     let read = async {
         if !wants {
             return;
@@ -147,7 +147,7 @@ async fn exchange(
             Err(_) => failed.set(true),
         }
     };
-    if plan.reads == Reads::Before {
+    if plan.reads == BodyRead::Before {
         read.await;
         if failed.get() || !respond(peer, request, id, plan).await {
             return false;
@@ -184,7 +184,7 @@ async fn respond(peer: &dyn Line, request: &crate::response::Request, id: u64, p
     if plan.hands {
         bytes.extend_from_slice(format!("X-Accel-Redirect: {HANDED}{id:x}\r\n").as_bytes());
     }
-    let unread = plan.reads == Reads::Never && request.has_body();
+    let unread = plan.reads == BodyRead::Never && request.has_body();
     if plan.closes == Some(true) || plan.framing == Framing::Close || unread {
         bytes.extend_from_slice(b"Connection: close\r\n");
     }

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keepwarm_net::simulation::{Faults, Rng, Settings, on_thread};
-use keepwarm_net::{Bound, ListenerContext, Remote, StopListening, serve, stop_listening};
+use keepwarm_net::{Bound, Remote};
+use keepwarm_serve::{ListenerContext, StopListening, serve, stop_listening};
 
-use crate::client::{BodyPlan, ClientPlan, Leave, RequestPlan};
+use crate::client::{BodyPlan, ClientPlan, Disconnect, RequestPlan};
 use crate::response::{Broken, Pace};
-use crate::sizes::edgy;
-use crate::worker::Seen;
+use crate::sizes::near_boundary;
+use crate::worker::Observations;
 
 /// Pipes of a few bytes, of a page or two, and of what a kernel gives; with the largest body that gets through them in a world's time.
 const PIPES: [((usize, usize), usize); 5] = [
@@ -100,9 +101,9 @@ pub(crate) fn copy(bound: &Bound) -> Bound {
 /// The size of a response: where pipes are large and quick sometimes one that a slow client has kept for it on the disk.
 pub(crate) fn response_size(rng: &mut Rng, settings: &Settings, most: usize) -> usize {
     match large(settings) {
-        0 => edgy(rng, most),
-        _ if rng.chance(800) => edgy(rng, most),
-        large => large / 2 + edgy(rng, large / 2),
+        0 => near_boundary(rng, most),
+        _ if rng.chance(800) => near_boundary(rng, most),
+        large => large / 2 + near_boundary(rng, large / 2),
     }
 }
 
@@ -133,12 +134,12 @@ pub(crate) fn read_slowly<R>(
         if request.method == "HEAD" {
             request.method = "GET";
         }
-        body(response, large * 2 / 3 + edgy(rng, large / 3));
+        body(response, large * 2 / 3 + near_boundary(rng, large / 3));
     }
     let pause = Duration::from_millis(rng.between(10, 80) as u64);
     client.pace = Pace { piece: large / 100, every: large / (2 + rng.below(6)), pause };
-    if client.leave != Leave::Babbles {
-        client.leave = Leave::Stays;
+    if client.leave != Disconnect::AfterBrokenBody {
+        client.leave = Disconnect::Never;
     }
 }
 
@@ -159,7 +160,7 @@ pub(crate) fn spill<R>(rng: &mut Rng, large: usize, clients: &mut [(ClientPlan, 
             if let BodyPlan::Length(size) | BodyPlan::Chunked { size, .. } = &mut request.body
                 && rng.chance(500)
             {
-                *size = large / 4 + edgy(rng, large / 2);
+                *size = large / 4 + near_boundary(rng, large / 2);
             }
             if let BodyPlan::Chunked { size, chunk, .. } = &mut request.body {
                 *chunk = (*chunk).max(*size / 300);
@@ -176,7 +177,7 @@ pub(crate) fn judge(number: usize, plan: &ClientPlan, broken: Option<Broken>, cl
     match broken {
         Some(Broken::Wrong(wrong)) => panic!("client {number}: {wrong}"),
         Some(Broken::Announced) if may_end => {}
-        Some(broken) if clean && matches!(plan.leave, Leave::Stays | Leave::HalfCloses) => {
+        Some(broken) if clean && matches!(plan.leave, Disconnect::Never | Disconnect::HalfCloses) => {
             panic!("client {number}: no whole response to every request: {broken:?}")
         }
         _ => {}
@@ -191,7 +192,11 @@ pub(crate) fn place(path: &str) -> Option<(usize, usize)> {
 
 /// Has to hold for what an app or an origin has seen: a POST is begun once, other requests at most `most` times, and a body that came to its end is what was sent.
 /// `request(client, n)`: the plan of a client's nth.
-pub(crate) fn judge_seen<'p>(seen: &Seen, most: usize, request: impl Fn(usize, usize) -> &'p RequestPlan) {
+pub(crate) fn judge_observations<'p>(
+    seen: &Observations,
+    most: usize,
+    request: impl Fn(usize, usize) -> &'p RequestPlan,
+) {
     let request = |id: u64| request((id >> 16) as usize, (id & 0xffff) as usize);
     for (id, times) in &seen.begun {
         assert!(*times == 1 || request(*id).method != "POST", "POST {id:x} was begun {times} times");
@@ -237,7 +242,7 @@ impl<'p, P: Clone> Smaller<'p, P> {
         });
     }
 
-    /// With less of what the clients do; each stands beside what is answered to it.
+    /// With less of what the clients do; each is paired with its response.
     pub(crate) fn clients<R: 'static>(
         &mut self,
         of: impl Fn(&mut P) -> &mut Vec<(ClientPlan, Vec<R>)>,

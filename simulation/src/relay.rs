@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use keepwarm_edge::{Edge, Route, SendFiles, Site, Target};
 use keepwarm_net::simulation::{self, Faults, Rng, Settings};
-use keepwarm_net::{ConnectionLimits, Endpoint, OpenConnections, Passing, StopListening, SyntaxLimits};
-use keepwarm_workers::dispatch::{App, AppPolicy, Links, Protocol, ScriptRoot, ServerPolicy};
+use keepwarm_net::{Endpoint, SyntaxLimits};
+use keepwarm_serve::{ConnectionLimits, OpenConnections, Passing, StopListening};
+use keepwarm_workers::dispatch::{App, AppPolicy, Links, Protocol, ScriptRoot, ServerPolicy, WorkerKind};
 
-use crate::client::{self, BodyPlan, ClientPlan, Leave, RequestPlan};
+use crate::client::{self, BodyPlan, ClientPlan, Disconnect, RequestPlan};
 use crate::door::{self, tunnel_at_the_end};
 use crate::fastcgi::ScriptPlan;
 use crate::front::{self, Expected, id};
@@ -23,8 +24,8 @@ use crate::pattern;
 use crate::plan::{self, Smaller};
 use crate::run::Scenario;
 use crate::site;
-use crate::sizes::edgy;
-use crate::worker::{Fault, Reads, Seen};
+use crate::sizes::near_boundary;
+use crate::worker::{BodyRead, Fault, Observations};
 use processes::Processes;
 
 /// An app of servers, with its clients.
@@ -133,7 +134,7 @@ impl Scenario for Relay {
     async fn play(self: Rc<Self>) {
         let remotes = plan::remotes(1);
         let links = Rc::new(Links::new(&remotes));
-        let seen = Rc::new(RefCell::new(Seen::default()));
+        let seen = Rc::new(RefCell::new(Observations::default()));
         let processes = Processes::new(Rc::clone(&self), Rc::clone(&links), Rc::clone(&seen));
         let app = links.set_app("app", self.policy());
         processes.start();
@@ -160,7 +161,7 @@ impl Scenario for Relay {
         let mut seen = seen.borrow_mut();
         seen.begun.remove(&HEALTH);
         seen.whole.remove(&HEALTH);
-        plan::judge_seen(&seen, 4, |at, request| &self.clients[at].0.requests[request]);
+        plan::judge_observations(&seen, 4, |at, request| &self.clients[at].0.requests[request]);
     }
 
     fn smaller(&self) -> Vec<Self> {
@@ -204,14 +205,16 @@ impl Relay {
             Kind::FastCgi | Kind::Standing => Protocol::FastCgi(Arc::new(root())),
         };
         let health = (self.kind == Kind::Http && self.unix).then(|| "/health".to_owned());
-        let address = (self.kind == Kind::Standing).then(|| self.endpoint(0));
         let server = ServerPolicy {
             protocol,
             concurrency: self.concurrency,
             health,
-            address,
             children: None,
             works_behind: false,
+        };
+        let kind = match self.kind {
+            Kind::Http | Kind::FastCgi => WorkerKind::Server(server),
+            Kind::Standing => WorkerKind::External(self.endpoint(0), server),
         };
         AppPolicy {
             queue: 1000,
@@ -219,7 +222,7 @@ impl Relay {
             request_timeout: time,
             slow_log: None,
             workers: self.workers,
-            server: Some(server),
+            kind,
         }
     }
 
@@ -346,7 +349,7 @@ impl Relay {
     fn may_end_early(&self, number: usize) -> bool {
         let (plan, responses) = &self.clients[number];
         responses.iter().zip(&plan.requests).any(|(script, request)| {
-            let unread = script.response.reads != Reads::Before && request.has_body();
+            let unread = script.response.reads != BodyRead::Before && request.has_body();
             unread || self.max_body.is_some_and(|most| request.body.size() as u64 > most)
         })
     }
@@ -364,13 +367,13 @@ fn client(
         (script, bytes)
     });
     if kind == Kind::Http && rng.chance(250) {
-        let sizes = (edgy(rng, most), edgy(rng, most));
+        let sizes = (near_boundary(rng, most), near_boundary(rng, most));
         let last = scripts.len() - 1;
         tunnel_at_the_end(rng, sizes, &mut client, &mut scripts[last].response);
     }
     for (request, script) in client.requests.iter().zip(&mut scripts) {
         // While the body is on its way it is the client that is sent there.
-        if request.has_body() && script.response.reads != Reads::Before {
+        if request.has_body() && script.response.reads != BodyRead::Before {
             script.redirects = 0;
         }
     }
@@ -385,7 +388,7 @@ fn client(
 fn leave_behind(rng: &mut Rng, large: usize, (client, scripts): &mut (ClientPlan, Vec<ScriptPlan>)) {
     client.requests.truncate(1);
     scripts.truncate(1);
-    let size = large / 2 + edgy(rng, large / 2);
+    let size = large / 2 + near_boundary(rng, large / 2);
     client.requests[0] = RequestPlan {
         method: "PUT",
         body: BodyPlan::Length(size),
@@ -394,16 +397,16 @@ fn leave_behind(rng: &mut Rng, large: usize, (client, scripts): &mut (ClientPlan
         tunnel: None,
     };
     (client.piece, client.every, client.pause) = (size / 100, usize::MAX, Duration::ZERO);
-    client.leave = Leave::ResetsLater(Duration::from_millis(rng.size(300) as u64));
+    client.leave = Disconnect::ResetsLater(Duration::from_millis(rng.size(300) as u64));
     scripts[0].response.delay = Duration::from_millis(500);
     scripts[0].reads = Duration::from_millis(*rng.pick(&[0, 1, 5]));
-    scripts[0].response.reads = *rng.pick(&[Reads::Before, Reads::Beside]);
+    scripts[0].response.reads = *rng.pick(&[BodyRead::Before, BodyRead::Beside]);
     scripts[0].response.fault = Fault::None;
 }
 
 fn script(rng: &mut Rng, clean: bool, kind: Kind, (settings, most): (&Settings, usize)) -> ScriptPlan {
     let mut response = door::response(rng, clean, (settings, most));
-    response.fill = if rng.chance(150) { edgy(rng, (most / 2).min(25_000)) } else { 0 };
+    response.fill = if rng.chance(150) { near_boundary(rng, (most / 2).min(25_000)) } else { 0 };
     response.piece = response.piece.max(response.fill / 100);
     if kind != Kind::Http && response.fault == Fault::None && !clean {
         response.fault = match rng.below(16) {
@@ -419,7 +422,7 @@ fn script(rng: &mut Rng, clean: bool, kind: Kind, (settings, most): (&Settings, 
         response.framing = *rng.pick(&[Framing::Length, Framing::Close]);
     }
     response.hands = response.status == 200 && rng.chance(100);
-    let query = if rng.chance(150) { edgy(rng, (most / 2).min(40_000)) } else { 0 };
+    let query = if rng.chance(150) { near_boundary(rng, (most / 2).min(40_000)) } else { 0 };
     ScriptPlan {
         redirects: if kind != Kind::Http && rng.chance(100) { 1 + rng.size(9) } else { 0 },
         redirected: 0,
@@ -441,7 +444,7 @@ fn healthy() -> ScriptPlan {
         status: 200,
         informs: 0,
         delay: Duration::ZERO,
-        reads: Reads::Before,
+        reads: BodyRead::Before,
         body: 2,
         framing: Framing::Length,
         piece: usize::MAX,

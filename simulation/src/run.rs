@@ -123,10 +123,10 @@ pub(crate) fn run_all(options: &Options, worlds: &[&World]) -> usize {
         None => (options.from, options.seeds),
     };
     let failures = Mutex::new(Vec::new());
-    let beats: &'static [watchdog::Beat] =
-        (0..options.threads).map(|_| watchdog::Beat::default()).collect::<Vec<_>>().leak();
+    let threads: &'static [watchdog::Progress] =
+        (0..options.threads).map(|_| watchdog::Progress::default()).collect::<Vec<_>>().leak();
     std::thread::scope(|scope| {
-        for beat in beats {
+        for progress in threads {
             scope.spawn(|| {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
@@ -139,7 +139,7 @@ pub(crate) fn run_all(options: &Options, worlds: &[&World]) -> usize {
                     let failed = std::thread::scope(|scope| {
                         scope
                             .spawn(|| {
-                                beat.listen();
+                                progress.listen();
                                 (world.examine)(seed, options)
                             })
                             .join()
@@ -156,7 +156,7 @@ pub(crate) fn run_all(options: &Options, worlds: &[&World]) -> usize {
                 over.fetch_add(1, Ordering::Relaxed);
             });
         }
-        scope.spawn(|| watchdog::watch(beats, &over));
+        scope.spawn(|| watchdog::watch(threads, &over));
     });
     let failed = failures.into_inner().unwrap_or_default();
     let count = next.load(Ordering::Relaxed).min(end);

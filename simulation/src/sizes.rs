@@ -3,7 +3,7 @@
 use keepwarm_net::simulation::Rng;
 
 /// Up to `most`, often at the edge of a buffer.
-pub(crate) fn edgy(rng: &mut Rng, most: usize) -> usize {
+pub(crate) fn near_boundary(rng: &mut Rng, most: usize) -> usize {
     let size = match rng.below(4) {
         0 => rng.size(most),
         1 => rng.below(4),

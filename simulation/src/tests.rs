@@ -4,13 +4,14 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use keepwarm_net::Endpoint;
 use keepwarm_net::simulation::{self, Settings};
-use keepwarm_net::{ConnectionLimits, Endpoint, StopListening};
+use keepwarm_serve::{ConnectionLimits, StopListening};
 
-use crate::client::{self, BodyPlan, ClientPlan, Leave, RequestPlan};
+use crate::client::{self, BodyPlan, ClientPlan, Disconnect, RequestPlan};
 use crate::response::Pace;
 use crate::run::{self, Scenario};
-use crate::worker::{self, Fault, Reads, ResponsePlan, Responses, Seen, WorkerPlan};
+use crate::worker::{self, BodyRead, Fault, Observations, ResponsePlan, Responses, WorkerPlan};
 use crate::{plan, site};
 
 /// A request that is more than its worker's socket holds, while the reactor refuses so many registrations: the one that is to tell of room, that which there was, and again.
@@ -38,7 +39,7 @@ impl Scenario for Refused {
     }
 
     async fn play(self: Rc<Self>) {
-        let seen = Rc::new(RefCell::new(Seen::default()));
+        let seen = Rc::new(RefCell::new(Observations::default()));
         let worker = WorkerPlan { blocking: true, streams: 1, ahead: 0, credit_step: 1 };
         let responses: Responses = Rc::new(|_| Some((0, response())));
         let remotes = plan::remotes(1);
@@ -90,7 +91,7 @@ fn client() -> ClientPlan {
         pipelines: false,
         pace: Pace::FAST,
         late: false,
-        leave: Leave::Stays,
+        leave: Disconnect::Never,
         requests: vec![request],
     }
 }
@@ -100,7 +101,7 @@ fn response() -> ResponsePlan {
         status: 200,
         informs: 0,
         delay: Duration::ZERO,
-        reads: Reads::Before,
+        reads: BodyRead::Before,
         body: 2,
         frames: None,
         pause: Duration::ZERO,
@@ -113,7 +114,7 @@ fn response() -> ResponsePlan {
 
 #[test]
 fn a_worker_gets_its_request_though_the_reactor_refuses_watches_for_a_while() {
-    keepwarm_telemetry::cells::set_threads(3);
+    keepwarm_telemetry::per_thread::set_threads(3);
     run::catch_panics();
     for refused in 0..=12 {
         if let Err(failure) = run::play(0, &Refused(refused)) {

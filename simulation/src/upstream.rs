@@ -7,7 +7,7 @@ use keepwarm_net::Protocol;
 use keepwarm_net::simulation::{Rng, Settings};
 
 use crate::client::BodyPlan;
-use crate::door::{Door, Far};
+use crate::door::{Door, OriginTransport};
 use crate::frames::FramePlan;
 use crate::http2_origin::{Goaway, Http2Plan};
 use crate::origin::{Framing, OriginPlan};
@@ -15,7 +15,7 @@ use crate::pipe::{Cut, PipePlan};
 use crate::plan::Smaller;
 use crate::response::Pace;
 use crate::run::Scenario;
-use crate::sizes::edgy;
+use crate::sizes::near_boundary;
 use crate::tls::{Ending, TlsPlan};
 use crate::worker::Fault;
 
@@ -36,7 +36,7 @@ impl Scenario for Upstream {
             (false, _) => *rng.pick(&[Protocol::Http1, Protocol::Auto]),
         };
         let alpn = http2 || rng.chance(700);
-        door.far = Far { protocol, alpn, tls, http2: None, connections: None };
+        door.transport = OriginTransport { protocol, alpn, tls, http2: None, connections: None };
         if http2 {
             let responses = door.clients.iter_mut().flat_map(|(_, responses)| responses);
             responses.for_each(|response| speak_http2(&mut rng, door.clean, response));
@@ -51,9 +51,10 @@ impl Scenario for Upstream {
                 // What the client owes a response to keeps it from reading while it cannot write: both would wait for each other.
                 plan.frames.strays = if door.clean { 0 } else { plan.frames.strays };
             }
-            door.far.http2 = Some(plan);
-            door.far.connections = *rng.pick(&[None, Some(1), Some(2)]);
-        } else if let Some(tls) = door.far.tls.as_mut().filter(|tls| tls.ending == Ending::Cuts && door.clean)
+            door.transport.http2 = Some(plan);
+            door.transport.connections = *rng.pick(&[None, Some(1), Some(2)]);
+        } else if let Some(tls) =
+            door.transport.tls.as_mut().filter(|tls| tls.ending == Ending::Cuts && door.clean)
         {
             let mut framings = door.clients.iter().flat_map(|(_, responses)| responses);
             if framings.any(|response| response.framing == Framing::Close) {
@@ -82,9 +83,9 @@ impl Scenario for Upstream {
     fn smaller(&self) -> Vec<Self> {
         let mut smaller = Smaller::than(self);
         smaller.plans.extend(self.0.smaller().into_iter().map(Self));
-        smaller.with(|plan| plan.0.far.connections.take().is_some());
-        Http2Plan::smaller(&mut smaller, |plan| plan.0.far.http2.as_mut());
-        TlsPlan::smaller(&mut smaller, |plan| plan.0.far.tls.as_mut());
+        smaller.with(|plan| plan.0.transport.connections.take().is_some());
+        Http2Plan::smaller(&mut smaller, |plan| plan.0.transport.http2.as_mut());
+        TlsPlan::smaller(&mut smaller, |plan| plan.0.transport.tls.as_mut());
         smaller.plans
     }
 }
@@ -163,7 +164,7 @@ fn plan(rng: &mut Rng, door: &Door) -> Http2Plan {
             cut: (!clean && rng.chance(300)).then_some(cut),
             stall: rng
                 .chance(100)
-                .then(|| (edgy(rng, got), Duration::from_millis(rng.between(1, longest) as u64))),
+                .then(|| (near_boundary(rng, got), Duration::from_millis(rng.between(1, longest) as u64))),
         },
         waits: false,
     }

@@ -5,31 +5,31 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A seed takes milliseconds.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What a thread is at: the number of worlds it has begun, and the seed.
 #[derive(Debug, Default)]
-pub(crate) struct Beat {
+pub(crate) struct Progress {
     count: AtomicU64,
     seed: AtomicU64,
 }
 
 thread_local! {
-    static BEAT: Cell<Option<&'static Beat>> = const { Cell::new(None) };
+    static PROGRESS: Cell<Option<&'static Progress>> = const { Cell::new(None) };
 }
 
 /// This thread begins to play a plan of this seed.
 pub(crate) fn begin(seed: u64) {
-    if let Some(beat) = BEAT.get() {
-        beat.seed.store(seed, Ordering::Relaxed);
-        beat.count.fetch_add(1, Ordering::Relaxed);
+    if let Some(progress) = PROGRESS.get() {
+        progress.seed.store(seed, Ordering::Relaxed);
+        progress.count.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-impl Beat {
+impl Progress {
     /// What this thread begins is told here.
     pub(crate) fn listen(&'static self) {
-        BEAT.set(Some(self));
+        PROGRESS.set(Some(self));
     }
 
     fn now(&self) -> (u64, u64) {
@@ -38,14 +38,14 @@ impl Beat {
 }
 
 /// Ends the process with the seed of a thread that does not get on.
-pub(crate) fn watch(beats: &[Beat], over: &AtomicU64) {
-    let mut seen: Vec<_> = beats.iter().map(|beat| (beat.now(), Instant::now())).collect();
-    while over.load(Ordering::Relaxed) < beats.len() as u64 {
+pub(crate) fn watch(threads: &[Progress], over: &AtomicU64) {
+    let mut seen: Vec<_> = threads.iter().map(|progress| (progress.now(), Instant::now())).collect();
+    while over.load(Ordering::Relaxed) < threads.len() as u64 {
         std::thread::sleep(Duration::from_millis(20));
-        for (beat, (was, since)) in beats.iter().zip(&mut seen) {
-            if beat.now() != *was {
-                (*was, *since) = (beat.now(), Instant::now());
-            } else if was.0 > 0 && over.load(Ordering::Relaxed) == 0 && since.elapsed() > PATIENCE {
+        for (progress, (was, since)) in threads.iter().zip(&mut seen) {
+            if progress.now() != *was {
+                (*was, *since) = (progress.now(), Instant::now());
+            } else if was.0 > 0 && over.load(Ordering::Relaxed) == 0 && since.elapsed() > TIMEOUT {
                 eprintln!(
                     "seed {}: never comes back: a loop without a step that the simulation counts",
                     was.1

@@ -10,7 +10,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use keepwarm_net::simulation::{self, Faults, Rng, Settings};
-use keepwarm_net::{ConnectionLimits, Endpoint, Remote, StopListening, WebSocketLimits};
+use keepwarm_net::{Endpoint, Remote};
+use keepwarm_serve::{ConnectionLimits, StopListening, WebSocketLimits};
 use keepwarm_workers::dispatch::AppPolicy;
 
 use crate::plan::Smaller;
@@ -18,8 +19,8 @@ use crate::response::{Broken, Pace};
 use crate::run::Scenario;
 use crate::site;
 use client::Outcome;
-use plan::{ClientEnd, Closer, Fault, LONGEST, MessagePlan, Offer, Reads, Talk};
-use worker::{AllSeen, Talks, WorkerPlan};
+use plan::{AppFault, ClientEnd, Closer, ConversationPlan, LONGEST, MessagePlan, Offer, ReadMode};
+use worker::{Conversations, ObservationsById, WorkerPlan};
 
 /// An app with its WebSockets.
 #[derive(Debug, Clone)]
@@ -31,11 +32,11 @@ pub(crate) struct WebSocket {
     worker: WorkerPlan,
     /// What a client may be silent for. Short: pings come in between.
     idle: Duration,
-    talks: Vec<Talk>,
+    conversations: Vec<ConversationPlan>,
 }
 
 const ADDRESS: &str = "192.0.2.10:80";
-/// One talk ends by itself within this.
+/// One conversation ends by itself within this.
 const TALK: Duration = Duration::from_secs(15);
 const LONG_IDLE: Duration = Duration::from_secs(300);
 
@@ -57,9 +58,10 @@ impl Scenario for WebSocket {
             connection_credit: *rng.pick(&[65_536, 262_144]),
             credit_step: *rng.pick(&[1, 64, 4096, 16 * 1024]),
         };
-        let mut talks: Vec<_> = (0..1 + rng.below(3)).map(|_| Talk::draw(&mut rng, clean, most)).collect();
+        let mut conversations: Vec<_> =
+            (0..1 + rng.below(3)).map(|_| ConversationPlan::draw(&mut rng, clean, most)).collect();
         if bulk {
-            talks[0].send_bulk(&mut rng);
+            conversations[0].send_bulk(&mut rng);
         }
         Self {
             settings,
@@ -67,7 +69,7 @@ impl Scenario for WebSocket {
             workers: 1 + rng.below(2),
             worker,
             idle: if rng.chance(150) { Duration::from_secs(20) } else { LONG_IDLE },
-            talks,
+            conversations,
         }
     }
 
@@ -77,24 +79,24 @@ impl Scenario for WebSocket {
 
     fn bound(&self) -> Duration {
         // One after the other, where a worker takes one at a time.
-        let talks = TALK * self.talks.len() as u32;
+        let conversations = TALK * self.conversations.len() as u32;
         match self.clean {
-            true => talks + Duration::from_secs(10),
+            true => conversations + Duration::from_secs(10),
             // An app that hangs has the time of a client that is silent.
-            false => talks + LONG_IDLE * 2,
+            false => conversations + LONG_IDLE * 2,
         }
     }
 
     fn memory(&self) -> usize {
         let held = |messages: &[MessagePlan]| messages.iter().map(|it| it.size).max().unwrap_or(0);
-        let talks = self.talks.iter().map(|talk| {
-            let (up, down) = (held(&talk.client.messages), held(&talk.app.messages));
+        let conversations = self.conversations.iter().map(|conversation| {
+            let (up, down) = (held(&conversation.client.messages), held(&conversation.app.messages));
             // Of each message there are some copies, the scripts' among them; and the buffers of both sides.
             // With compression, the states of both sides, and a bomb.
-            let deflate = if talk.client.offer.is_good() { 3 << 20 } else { 0 };
+            let deflate = if conversation.client.offer.is_good() { 3 << 20 } else { 0 };
             5 * (up + down) + 2 * self.settings.capacity.1 + (600 << 10) + deflate
         });
-        (1 << 20) + talks.sum::<usize>()
+        (1 << 20) + conversations.sum::<usize>()
     }
 
     async fn play(self: Rc<Self>) {
@@ -102,17 +104,17 @@ impl Scenario for WebSocket {
         let time = Duration::from_secs(120);
         let policy = AppPolicy { queue_timeout: time, request_timeout: time, ..site::policy(self.workers) };
         let plan = Rc::clone(&self);
-        let talks: Talks = Rc::new(move |path| {
+        let conversations: Conversations = Rc::new(move |path| {
             let number = path.strip_prefix('/')?.parse::<usize>().ok()?;
-            Some((number, plan.talks.get(number)?.clone(), ids(number)))
+            Some((number, plan.conversations.get(number)?.clone(), ids(number)))
         });
-        let seen = AllSeen::default();
+        let seen = ObservationsById::default();
         let (worker, heard) = (self.worker.clone(), Rc::clone(&seen));
         let app = site::app(&remotes, policy, self.clean, move |peer, kill| {
-            worker::run(peer, worker.clone(), Rc::clone(&talks), Rc::clone(&heard), kill)
+            worker::run(peer, worker.clone(), Rc::clone(&conversations), Rc::clone(&heard), kill)
         });
         let (open, stops) = site::listen(&remotes, ADDRESS, site::edge(&app, None), self.limits(), 100);
-        let outcomes = site::visits(self.talks.len(), |number| {
+        let outcomes = site::visits(self.conversations.len(), |number| {
             let plan = Rc::clone(&self);
             async move { plan.visit(number).await }
         });
@@ -137,43 +139,47 @@ impl Scenario for WebSocket {
     fn smaller(&self) -> Vec<Self> {
         let mut smaller = Smaller::than(self);
         // Its place stays: paths say it.
-        smaller.with(|plan| plan.talks.len() > 1 && plan.talks.pop().is_some());
-        for at in 0..self.talks.len() {
-            let messages: [fn(&mut Talk) -> &mut Vec<MessagePlan>; 2] =
-                [|talk| &mut talk.client.messages, |talk| &mut talk.app.messages];
+        smaller.with(|plan| plan.conversations.len() > 1 && plan.conversations.pop().is_some());
+        for at in 0..self.conversations.len() {
+            let messages: [fn(&mut ConversationPlan) -> &mut Vec<MessagePlan>; 2] = [
+                |conversation| &mut conversation.client.messages,
+                |conversation| &mut conversation.app.messages,
+            ];
             for of in messages {
                 smaller.with(|plan| {
-                    let messages = of(&mut plan.talks[at]);
+                    let messages = of(&mut plan.conversations[at]);
                     messages.truncate(messages.len() / 2);
                     !messages.is_empty()
                 });
-                smaller.with(|plan| of(&mut plan.talks[at]).pop().is_some());
-                for message in 0..of(&mut self.talks[at].clone()).len().min(10) {
-                    smaller.half(|plan| &mut of(&mut plan.talks[at])[message].size);
+                smaller.with(|plan| of(&mut plan.conversations[at]).pop().is_some());
+                for message in 0..of(&mut self.conversations[at].clone()).len().min(10) {
+                    smaller.half(|plan| &mut of(&mut plan.conversations[at])[message].size);
                     smaller.with(|plan| {
-                        std::mem::replace(&mut of(&mut plan.talks[at])[message].piece, usize::MAX)
+                        std::mem::replace(&mut of(&mut plan.conversations[at])[message].piece, usize::MAX)
                             != usize::MAX
                     });
                 }
             }
-            smaller
-                .with(|plan| std::mem::replace(&mut plan.talks[at].client.offer, Offer::None) != Offer::None);
-            smaller.half(|plan| &mut plan.talks[at].client.flood);
-            smaller.with(|plan| std::mem::take(&mut plan.talks[at].client.pings.0) > 0);
-            smaller.with(|plan| std::mem::take(&mut plan.talks[at].client.eager));
             smaller.with(|plan| {
-                std::mem::replace(&mut plan.talks[at].client.reads, Reads::Beside) != Reads::Beside
+                std::mem::replace(&mut plan.conversations[at].client.offer, Offer::None) != Offer::None
+            });
+            smaller.half(|plan| &mut plan.conversations[at].client.flood);
+            smaller.with(|plan| std::mem::take(&mut plan.conversations[at].client.pings.0) > 0);
+            smaller.with(|plan| std::mem::take(&mut plan.conversations[at].client.eager));
+            smaller.with(|plan| {
+                std::mem::replace(&mut plan.conversations[at].client.reads, ReadMode::Beside)
+                    != ReadMode::Beside
             });
             smaller.with(|plan| {
-                let pace = std::mem::replace(&mut plan.talks[at].client.pace, Pace::FAST);
+                let pace = std::mem::replace(&mut plan.conversations[at].client.pace, Pace::FAST);
                 pace.piece < usize::MAX
             });
-            smaller.without_time(|plan| &mut plan.talks[at].client.start);
-            smaller.without_time(|plan| &mut plan.talks[at].client.pause);
-            smaller.without_time(|plan| &mut plan.talks[at].app.delay);
-            smaller.without_time(|plan| &mut plan.talks[at].app.pause);
-            smaller.without_time(|plan| &mut plan.talks[at].app.hold);
-            smaller.without_time(|plan| &mut plan.talks[at].app.rest);
+            smaller.without_time(|plan| &mut plan.conversations[at].client.start);
+            smaller.without_time(|plan| &mut plan.conversations[at].client.pause);
+            smaller.without_time(|plan| &mut plan.conversations[at].app.delay);
+            smaller.without_time(|plan| &mut plan.conversations[at].app.pause);
+            smaller.without_time(|plan| &mut plan.conversations[at].app.hold);
+            smaller.without_time(|plan| &mut plan.conversations[at].app.rest);
         }
         smaller.with(|plan| std::mem::replace(&mut plan.workers, 1) > 1);
         smaller.with(|plan| std::mem::replace(&mut plan.worker.streams, 100) < 100);
@@ -196,33 +202,33 @@ impl WebSocket {
     }
 
     async fn visit(&self, number: usize) -> Option<Outcome> {
-        let talk = &self.talks[number];
-        tokio::time::sleep(talk.client.start).await;
+        let conversation = &self.conversations[number];
+        tokio::time::sleep(conversation.client.start).await;
         let endpoint = Endpoint::Tcp(ADDRESS.parse().expect("an address"));
         let peer = simulation::connect(&endpoint).ok()?;
         let path = format!("/{number}");
-        let talking = client::run(talk, &path, ids(number), peer);
-        match talk.app.fault {
+        let talking = client::run(conversation, &path, ids(number), peer);
+        match conversation.app.fault {
             // A client that answers pings may wait for ever.
-            Fault::Hangs(_) => tokio::time::timeout(LONG_IDLE + TALK, talking).await.ok(),
+            AppFault::Hangs(_) => tokio::time::timeout(LONG_IDLE + TALK, talking).await.ok(),
             _ => Some(talking.await),
         }
     }
 
-    /// What must hold for one talk in the end.
-    fn judge(&self, number: usize, outcome: Option<&Outcome>, seen: &AllSeen) {
+    /// What must hold for one conversation in the end.
+    fn judge(&self, number: usize, outcome: Option<&Outcome>, seen: &ObservationsById) {
         let Some(outcome) = outcome else {
             return assert!(!self.clean, "client {number}: nobody listens");
         };
         if let Some(Broken::Wrong(wrong)) = &outcome.broken {
             panic!("client {number}: {wrong}");
         }
-        let talk = &self.talks[number];
-        if !self.clean || matches!(talk.client.end, ClientEnd::Resets(_) | ClientEnd::Drops(_)) {
+        let conversation = &self.conversations[number];
+        if !self.clean || matches!(conversation.client.end, ClientEnd::Resets(_) | ClientEnd::Drops(_)) {
             return;
         }
-        if let Some(status) = talk.app.refuses {
-            if talk.client.end == ClientEnd::Stays {
+        if let Some(status) = conversation.app.refuses {
+            if conversation.client.end == ClientEnd::CloseHandshake {
                 assert_eq!(outcome.status, status, "client {number}: not the app's refusal");
             }
             return;
@@ -230,29 +236,34 @@ impl WebSocket {
         let seen = seen.borrow();
         let app = seen.get(&number);
         let sees = |what: &str| format!("client {number}: {what}: {outcome:?}, the app {app:?}");
-        match talk.client.end {
-            _ if talk.client.reads == Reads::Never => {}
-            ClientEnd::Stays => {
-                self.judge_close(talk, outcome, &sees);
-                if talk.whole_towards_client() {
-                    assert_eq!(outcome.received, talk.app.messages.len(), "{}", sees("messages are missing"));
+        match conversation.client.end {
+            _ if conversation.client.reads == ReadMode::Never => {}
+            ClientEnd::CloseHandshake => {
+                self.judge_close(conversation, outcome, &sees);
+                if conversation.whole_towards_client() {
+                    assert_eq!(
+                        outcome.received,
+                        conversation.app.messages.len(),
+                        "{}",
+                        sees("messages are missing")
+                    );
                 }
                 let app = app.unwrap_or_else(|| panic!("{}", sees("the app saw nothing")));
-                if talk.whole_towards_app() {
-                    let all = talk.client.messages.len();
+                if conversation.whole_towards_app() {
+                    let all = conversation.client.messages.len();
                     assert_eq!(app.received, all, "{}", sees("messages are missing at the app"));
                 }
-                if talk.closer == Closer::Client {
-                    let reason = if talk.client.code.is_some() { "the client's reason" } else { "" };
-                    let close = (talk.client.code.unwrap_or(1005), reason.to_owned());
+                if conversation.closer == Closer::Client {
+                    let reason = if conversation.client.code.is_some() { "the client's reason" } else { "" };
+                    let close = (conversation.client.code.unwrap_or(1005), reason.to_owned());
                     assert_eq!(app.close, Some(close), "{}", sees("not the client's close at the app"));
                 }
             }
-            ClientEnd::Breaks(breach) if talk.closer == Closer::Client => {
+            ClientEnd::Breaks(violation) if conversation.closer == Closer::Client => {
                 let code = outcome.close.as_ref().map(|close| close.0);
                 assert_eq!(
                     code,
-                    Some(breach.code(talk.client.offer.is_good())),
+                    Some(violation.code(conversation.client.offer.is_good())),
                     "{}",
                     sees("a breach has another code")
                 );
@@ -261,11 +272,16 @@ impl WebSocket {
         }
     }
 
-    fn judge_close(&self, talk: &Talk, outcome: &Outcome, sees: &impl Fn(&str) -> String) {
+    fn judge_close(
+        &self,
+        conversation: &ConversationPlan,
+        outcome: &Outcome,
+        sees: &impl Fn(&str) -> String,
+    ) {
         let Some((code, reason)) = &outcome.close else { panic!("{}", sees("no close")) };
-        let apps = *code == talk.app.code && reason == "the app's reason";
-        let own = *code == talk.client.code.unwrap_or(1005);
-        let right = match talk.closer {
+        let apps = *code == conversation.app.code && reason == "the app's reason";
+        let own = *code == conversation.client.code.unwrap_or(1005);
+        let right = match conversation.closer {
             Closer::Client => own,
             Closer::App => apps,
             Closer::Both => own || apps,

@@ -48,7 +48,7 @@ pub(crate) struct ResponsePlan {
     pub(crate) informs: usize,
     pub(crate) delay: Duration,
     /// When it reads the request's body.
-    pub(crate) reads: Reads,
+    pub(crate) reads: BodyRead,
     pub(crate) body: usize,
     /// In DATA frames of this size; `None`: all in RESPONSE, as far as that takes it.
     pub(crate) frames: Option<usize>,
@@ -63,7 +63,7 @@ pub(crate) struct ResponsePlan {
 
 /// When the request's body is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reads {
+pub(crate) enum BodyRead {
     Before,
     Beside,
     Never,
@@ -91,7 +91,7 @@ pub(crate) enum Fault {
 
 /// What happened at the worker, for the checks.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct Observations {
     /// How often each request was begun.
     pub(crate) begun: HashMap<u64, usize>,
     /// Bodies that came whole.
@@ -108,7 +108,7 @@ pub(crate) async fn run(
     peer: Rc<Peer>,
     plan: WorkerPlan,
     responses: Responses,
-    seen: Rc<RefCell<Seen>>,
+    seen: Rc<RefCell<Observations>>,
     killed: Rc<Notify>,
 ) {
     let worker = Rc::new(Worker {
@@ -190,7 +190,7 @@ impl Worker {
         }
     }
 
-    async fn read_all(self: Rc<Self>, responses: Responses, seen: Rc<RefCell<Seen>>) {
+    async fn read_all(self: Rc<Self>, responses: Responses, seen: Rc<RefCell<Observations>>) {
         let mut buffer = Vec::new();
         loop {
             loop {
@@ -211,7 +211,7 @@ impl Worker {
         }
     }
 
-    fn handle(self: &Rc<Self>, frame: ToWorker<'_>, responses: &Responses, seen: &Rc<RefCell<Seen>>) {
+    fn handle(self: &Rc<Self>, frame: ToWorker<'_>, responses: &Responses, seen: &Rc<RefCell<Observations>>) {
         match frame {
             ToWorker::Welcome(welcome) => {
                 self.credit.set(i64::from(welcome.connection_credit));
@@ -223,11 +223,15 @@ impl Worker {
                     connection_credit: 256 * 1024,
                     about: Default::default(),
                 };
-                let kind: &[u8] = if self.plan.blocking { b"wsgi" } else { b"asgi" };
+                let [first, second]: [&[u8]; 2] = if self.plan.blocking {
+                    [b"blocking", b"cgi_names"]
+                } else {
+                    [b"websocket", b"half_close"]
+                };
                 let ahead = self.plan.ahead.to_string();
-                let about: [(&[u8], &[u8]); 3] =
-                    [(b"adapter", b"simulated"), (b"kind", kind), (b"ahead", ahead.as_bytes())];
-                let about = about.into_iter().take(if self.plan.streams == 1 { 3 } else { 2 });
+                let about: [(&[u8], &[u8]); 4] =
+                    [(b"adapter", b"simulated"), (first, b"1"), (second, b"1"), (b"ahead", ahead.as_bytes())];
+                let about = about.into_iter().take(if self.plan.streams == 1 { 4 } else { 3 });
                 self.say(|out| encode_hello(out, &hello, about).expect("a hello"));
             }
             ToWorker::Request(request) => {
@@ -316,7 +320,7 @@ impl Worker {
         id: u64,
         plan: ResponsePlan,
         expects: bool,
-        seen: Rc<RefCell<Seen>>,
+        seen: Rc<RefCell<Observations>>,
     ) {
         let in_order = (self.plan.streams == 1).then_some(());
         let turn = match in_order {
@@ -341,7 +345,7 @@ impl Worker {
         id: u64,
         plan: &ResponsePlan,
         expects: bool,
-        seen: &RefCell<Seen>,
+        seen: &RefCell<Observations>,
     ) {
         if plan.fault == Fault::Hangs {
             while !stream.cancelled.get() {
@@ -355,10 +359,10 @@ impl Worker {
             return self.reset(number, ResetCode::APP_ERROR);
         }
         let read = Cell::new(0);
-        if expects && plan.reads != Reads::Never {
+        if expects && plan.reads != BodyRead::Never {
             self.say(|out| encode_want(out, number).expect("a want"));
         }
-        if plan.reads == Reads::Before {
+        if plan.reads == BodyRead::Before {
             self.read_body(number, stream, id, &read, (seen, Duration::ZERO)).await;
         }
         tokio::time::sleep(plan.delay).await;
@@ -370,7 +374,7 @@ impl Worker {
             self.say(|out| encode_inform(out, number, 103, fields).expect("an inform"));
         }
         match plan.reads {
-            Reads::Beside => {
+            BodyRead::Beside => {
                 tokio::join!(
                     async {
                         self.send_response(number, stream, id, plan).await;
@@ -380,7 +384,7 @@ impl Worker {
                     self.read_body(number, stream, id, &read, (seen, Duration::ZERO))
                 );
             }
-            Reads::Throughout => {
+            BodyRead::Throughout => {
                 let read = async {
                     // Slowly, so that it is credit that the client waits for.
                     let pause = Duration::from_millis(1);
@@ -395,7 +399,7 @@ impl Worker {
                 };
                 tokio::join!(respond, read);
             }
-            Reads::Before | Reads::Never => self.send_response(number, stream, id, plan).await,
+            BodyRead::Before | BodyRead::Never => self.send_response(number, stream, id, plan).await,
         }
     }
 
@@ -405,7 +409,7 @@ impl Worker {
         stream: &Stream,
         id: u64,
         read: &Cell<usize>,
-        (seen, pause): (&RefCell<Seen>, Duration),
+        (seen, pause): (&RefCell<Observations>, Duration),
     ) {
         loop {
             if stream.over.get() {
@@ -441,7 +445,7 @@ impl Worker {
         };
         let whole = at_once == plan.body && plan.frames.is_none() && plan.trailers == 0;
         let whole = whole && plan.fault != Fault::DiesInside && plan.fault != Fault::Resets;
-        let throughout = plan.reads == Reads::Throughout;
+        let throughout = plan.reads == BodyRead::Throughout;
         let whole = whole && !throughout;
         self.say(|out| {
             let mut response = ResponseWriter::begin(out, number, plan.status);

@@ -5,16 +5,16 @@
 
 pub mod admin;
 mod binary;
-pub mod caller;
+pub mod calling_app;
 pub mod classic;
 mod client;
 pub mod content;
 pub mod load;
-pub mod marked;
 pub mod name_server;
 pub mod oracle;
 pub mod origin;
 pub mod process;
+pub mod process_mark;
 mod response;
 mod server;
 pub mod service;

@@ -50,22 +50,22 @@ impl Load {
 
     /// The application works so many milliseconds on each.
     #[must_use]
-    pub fn working(self, millis: u32) -> Self {
+    pub fn with_work_ms(self, millis: u32) -> Self {
         Self { work: millis, ..self }
     }
 
     /// The same clients once more, with other ids.
     #[must_use]
-    pub fn again(&self) -> Self {
-        let next = AtomicU64::new(self.asked());
-        Self { next, ..Self::new(self.address, self.method) }.working(self.work)
+    pub fn with_new_ids(&self) -> Self {
+        let next = AtomicU64::new(self.sent());
+        Self { next, ..Self::new(self.address, self.method) }.with_work_ms(self.work)
     }
 
     /// Runs the clients while `act` runs in this thread; gives each request's id and outcome.
     pub fn while_doing(&self, kept: usize, single: usize, act: impl FnOnce()) -> Vec<(String, Outcome)> {
         std::thread::scope(|scope| {
-            let mut clients: Vec<_> = (0..kept).map(|_| scope.spawn(|| self.kept())).collect();
-            clients.extend((0..single).map(|_| scope.spawn(|| self.single())));
+            let mut clients: Vec<_> = (0..kept).map(|_| scope.spawn(|| self.run_persistent())).collect();
+            clients.extend((0..single).map(|_| scope.spawn(|| self.run_single())));
             // However `act` ends: clients that go on for ever would hide its failure.
             let stop = StopWhenDropped(&self.stop);
             act();
@@ -74,7 +74,7 @@ impl Load {
         })
     }
 
-    pub fn asked(&self) -> u64 {
+    pub fn sent(&self) -> u64 {
         self.next.load(Ordering::Relaxed)
     }
 
@@ -86,11 +86,11 @@ impl Load {
     /// Waits until so many further requests have been asked: the load has gone on through what happened.
     #[track_caller]
     pub fn wait_for(&self, more: u64) {
-        let from = self.asked();
-        wait_until("the load goes on", LONG, || self.asked() >= from + more);
+        let from = self.sent();
+        wait_until("the load goes on", LONG, || self.sent() >= from + more);
     }
 
-    fn kept(&self) -> Vec<(String, Outcome)> {
+    fn run_persistent(&self) -> Vec<(String, Outcome)> {
         let mut seen = Vec::new();
         while let Some(mut client) = self.connect() {
             let mut first = true;
@@ -99,7 +99,7 @@ impl Load {
                 first = false;
                 let goes_on = matches!(outcome, Outcome::Responded(_));
                 seen.push((id, outcome));
-                if self.stopped() || closes || !goes_on {
+                if self.is_stopped() || closes || !goes_on {
                     break;
                 }
             }
@@ -107,7 +107,7 @@ impl Load {
         seen
     }
 
-    fn single(&self) -> Vec<(String, Outcome)> {
+    fn run_single(&self) -> Vec<(String, Outcome)> {
         let mut seen = Vec::new();
         while let Some(mut client) = self.connect() {
             let (id, outcome, _) = self.one(&mut client, "Connection: close\r\n", false);
@@ -138,7 +138,7 @@ impl Load {
 
     /// `None`: this client is done.
     fn connect(&self) -> Option<Client> {
-        if self.stopped() {
+        if self.is_stopped() {
             return None;
         }
         match std::net::TcpStream::connect_timeout(&self.address, 10 * SECOND) {
@@ -150,7 +150,7 @@ impl Load {
         }
     }
 
-    fn stopped(&self) -> bool {
+    fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 }
@@ -172,7 +172,7 @@ pub fn counts(file: &Path) -> BTreeMap<String, u32> {
     counts
 }
 
-/// Every request was answered, and the application has had each once.
+/// Every request got a response, and the application has had each once.
 #[track_caller]
 pub fn all_responded_once(counts: &BTreeMap<String, u32>, outcomes: &[(String, Outcome)]) {
     for (id, outcome) in outcomes {

@@ -50,7 +50,7 @@ impl NameServer {
         self.address
     }
 
-    /// What is answered from now on; `None`: that it cannot find out.
+    /// What gets a response from now on; `None`: that it cannot find out.
     pub fn answer_with(&self, addresses: Option<&[Ipv4Addr]>) {
         *self.shared.addresses.lock().expect("no panic while locked") = addresses.map(<[_]>::to_vec);
     }

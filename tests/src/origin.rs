@@ -56,7 +56,7 @@ impl Request {
     }
 }
 
-/// Holds answers back until a test lets them go.
+/// Holds responses back until a test releases them.
 #[derive(Clone, Default)]
 pub struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
@@ -126,7 +126,7 @@ impl Origin {
         })
     }
 
-    /// Leaves everything about a connection to `talk`; it is closed when that returns. The number is that of the connection.
+    /// ConnectionGuard everything about a connection to `talk`; it is closed when that returns. The number is that of the connection.
     pub fn raw(talk: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> Self {
         Self::serve(bound(), move |_, connection, stream| talk(connection, stream))
     }
@@ -149,7 +149,7 @@ impl Origin {
                 ours.open.fetch_add(1, Ordering::SeqCst);
                 let (shared, talk) = (Arc::clone(&ours), Arc::clone(&talk));
                 std::thread::spawn(move || {
-                    let leaves = Leaves(Arc::clone(&shared));
+                    let leaves = ConnectionGuard(Arc::clone(&shared));
                     talk(&shared, connection, stream);
                     drop(leaves);
                 });
@@ -205,9 +205,9 @@ fn bound() -> TcpListener {
     TcpListener::bind("127.0.0.1:0").expect("a free port")
 }
 
-struct Leaves(Arc<Shared>);
+struct ConnectionGuard(Arc<Shared>);
 
-impl Drop for Leaves {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Ordering::SeqCst);
     }

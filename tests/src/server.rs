@@ -161,7 +161,7 @@ impl Server {
         self
     }
 
-    /// Waits until this many requests in a row for `path` were answered with less than 500.
+    /// Waits until this many requests in a row for `path` got a status below 500.
     #[track_caller]
     pub fn warm(self, path: &str) -> Self {
         let deadline = Instant::now() + START;

@@ -42,7 +42,7 @@ fn json(server: &Server, path: &str) -> (u16, serde_json::Value) {
 }
 
 #[test]
-fn health_of_a_server_that_is_well() {
+fn the_health_of_a_healthy_server() {
     for path in ["/livez", "/readyz"] {
         let response = admin::get(local(), path, "");
         assert_eq!((response.status, response.text().as_str()), (200, "ok\n"), "{path}");
@@ -60,7 +60,7 @@ fn health_of_a_server_that_is_well() {
 }
 
 #[test]
-fn the_index_names_what_there_is_and_all_else_is_404() {
+fn the_index_lists_the_pages_and_the_rest_is_404() {
     let index = admin::get(local(), "/", "").text();
     for path in ["/livez", "/readyz", "/metrics", "/status", "/reload"] {
         assert!(index.contains(path), "{index}");
@@ -164,7 +164,7 @@ fn a_busy_app_is_ready() {
     let mut client = server.client();
     client.send(get("/sleep?ms=25000"));
     admin::wait_for_status(&server, "the worker is at work", |status| {
-        status["workers"][0]["doing"][0]["route"] == "/*"
+        status["workers"][0]["active_requests"][0]["route"] == "/*"
     });
     let (status, ready) = json(&server, "/readyz");
     assert_eq!((status, &ready["ok"]), (200, &true.into()), "{ready}");

@@ -294,7 +294,7 @@ fn an_upload_that_is_expected_gets_its_100() {
 }
 
 #[test]
-fn what_the_application_knows_of_the_request() {
+fn the_environment_of_a_request() {
     let request = "GET /whoami?a=1 HTTP/1.1\r\nHost: shop.example:8443\r\nX-Thing: one\r\n\r\n";
     let seen = flask().ask(request).json();
     for (name, value) in [

@@ -89,7 +89,7 @@ fn bodies_of_every_framing_pass_both_ways() {
 
 /// RFC 9110 §6.6.2: a sender should announce them, and need not.
 #[test]
-fn trailers_that_were_not_announced_reach_who_takes_them() {
+fn unannounced_trailers_reach_clients_that_accept_them() {
     let origin = Origin::start(|_, stream| {
         stream
             .write_all(
@@ -175,7 +175,7 @@ fn a_switch_to_a_protocol_that_was_not_offered_opens_no_tunnel() {
         let response = client.response("GET");
         assert_eq!(response.status, 502, "{path}");
         assert!(
-            response.text().contains("answered 101 without an upgrade that the request asked for"),
+            response.text().contains("sent 101 without an upgrade that the request offered"),
             "{}",
             response.text()
         );
@@ -284,7 +284,7 @@ fn a_door_responds_to_expectations_at_once_and_forwards_without() {
 }
 
 #[test]
-fn workers_are_told_where_the_door_is_and_may_call_it_while_they_boot() {
+fn workers_get_the_address_of_the_door_and_may_call_it_during_boot() {
     let origin = Origin::fixed("from the service");
     let server = Server::spawn(
         &format!(
@@ -343,7 +343,7 @@ fn a_route_leads_to_an_upstream_with_the_clients_host() {
 
 /// A server behind may make variables of names (`spec/http.md` §4), and is told that the request was passed on (RFC 9110 §7.6.3).
 #[test]
-fn a_route_passes_safe_names_and_names_itself_unless_it_is_told_otherwise() {
+fn a_route_forwards_safe_names_and_its_own_host_unless_configured() {
     let origin = Origin::fixed("found");
     let server = Server::start(&format!(
         "[upstream.search]\nurl = \"http://{}\"\n[listen.main]\nbind = \"127.0.0.1:0\"\n\

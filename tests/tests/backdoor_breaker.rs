@@ -52,7 +52,7 @@ fn assert_others_are_served(server: &Server) {
 }
 
 #[test]
-fn a_page_that_fails_has_no_visitor_of_another_refused() {
+fn a_page_that_fails_does_not_refuse_other_pages() {
     let origin = with_a_bad_page();
     let server = door(&format!("{{ url = \"http://{}\" }}", origin.address()));
     assert_others_are_served(&server);
@@ -61,7 +61,7 @@ fn a_page_that_fails_has_no_visitor_of_another_refused() {
 }
 
 #[test]
-fn a_page_that_fails_at_two_endpoints_has_no_visitor_of_another_refused() {
+fn a_page_that_fails_at_two_endpoints_does_not_refuse_other_pages() {
     let (one, two) = (with_a_bad_page(), with_a_bad_page());
     let (one, two) = (one.address(), two.address());
     assert_others_are_served(&door(&format!("{{ url = \"http://{one}\" }}, {{ url = \"http://{two}\" }}")));
@@ -69,7 +69,7 @@ fn a_page_that_fails_at_two_endpoints_has_no_visitor_of_another_refused() {
 
 /// The other address of a name, where nobody listens, is no place for those who are kept away from the first.
 #[test]
-fn a_second_endpoint_that_is_gone_does_not_fail_those_whom_a_bad_page_sends_there() {
+fn a_second_endpoint_that_is_gone_does_not_fail_calls_diverted_by_a_bad_page() {
     let origin = with_a_bad_page();
     let server = door(&format!(
         "{{ url = \"http://{}\" }}, {{ url = \"http://{}\", priority = 1 }}",

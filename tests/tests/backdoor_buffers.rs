@@ -74,7 +74,7 @@ fn a_chunked_body_that_just_fits_in_memory_is_read_to_its_end() {
 
 /// The default is to stream.
 #[test]
-fn a_body_is_passed_on_as_it_comes_unless_that_is_asked_for() {
+fn a_body_is_streamed_unless_buffering_is_configured() {
     let origin = Origin::fixed("ok");
     let server = route(&[&origin], "");
     let sent = body(MIB);
@@ -88,7 +88,7 @@ fn a_body_is_passed_on_as_it_comes_unless_that_is_asked_for() {
 }
 
 #[test]
-fn what_is_taken_in_is_limited_and_an_expectation_answered_here() {
+fn buffered_bodies_are_limited_and_expectations_met_by_keepwarm() {
     let origin = Origin::fixed("ok");
     let server = route(&[&origin], "buffer_request = true\nmax_body = \"64KiB\"");
     let mut client = server.client();
@@ -133,7 +133,7 @@ fn a_response_is_taken_in_and_its_connection_is_free_while_the_client_reads() {
         count.fetch_add(1, Ordering::SeqCst);
         After::Keep
     });
-    // One connection for all: another request is answered when it is free.
+    // One connection for all: another request gets a response when it is free.
     let server = route_to(&[&origin], "buffer_response = true", "pool = { max = 1 }");
     let mut slow = server.client();
     slow.send("GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n");

@@ -103,7 +103,7 @@ fn a_name_that_moves_takes_its_calls_with_it_and_loses_none() {
 }
 
 #[test]
-fn a_name_without_address_is_answered_with_why() {
+fn a_name_without_an_address_is_a_502_with_the_reason() {
     let names = NameServer::start(&[]);
     let origin = Origin::fixed("here");
     let server = Server::start(&named(origin.address(), &names));

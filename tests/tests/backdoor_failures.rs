@@ -130,7 +130,7 @@ fn an_endpoint_that_is_gone_is_left_for_another() {
 }
 
 #[test]
-fn nobody_there_is_told_and_then_not_asked_for_a_while() {
+fn an_unreachable_upstream_is_502_and_then_opens_the_breaker() {
     let address = nobody();
     let server = door(&[address], "breaker = { failures = 3, open = \"1s\" }\n");
     let mut opened = None;
@@ -232,7 +232,7 @@ fn socket_that_accepts_nothing() -> TcpListener {
 }
 
 #[test]
-fn calls_above_the_limit_wait_and_then_are_told() {
+fn calls_above_the_limit_wait_and_then_get_503() {
     let gate = Gate::default();
     let held = gate.clone();
     let origin = Origin::start(move |request, stream| {
@@ -273,7 +273,7 @@ fn calls_above_the_limit_wait_and_then_are_told() {
 }
 
 #[test]
-fn lies_of_a_response_are_told() {
+fn violations_in_a_response_are_502_with_the_reason() {
     let origin = Origin::raw(|_, mut stream| {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         let Some(head) = read_head(&mut reader) else { return };
@@ -295,7 +295,7 @@ fn lies_of_a_response_are_told() {
 
 /// What breaks off together with its head is told; what breaks off later is cut.
 #[test]
-fn a_response_that_breaks_off_before_anything_was_sent_is_told() {
+fn a_response_truncated_before_anything_was_sent_is_a_502() {
     let (go, wait) = mpsc::channel::<()>();
     let wait = Mutex::new(wait);
     let origin = Origin::raw(move |_, mut stream| {
@@ -355,7 +355,7 @@ fn a_lost_idle_connection_is_no_failure_of_the_upstream() {
 
 /// Which part was meant nobody can tell: 502 as long as nothing has left, and nothing of that connection is used again.
 #[test]
-fn bytes_after_a_response_are_nobodys_and_the_response_is_not_passed_on() {
+fn bytes_after_a_response_discard_it() {
     const FORGED: &str = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged";
     let origin = Origin::raw(|_, mut stream| {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
@@ -426,7 +426,7 @@ fn a_body_where_there_can_be_none_is_dropped() {
 
 /// Of what has begun to leave, the end is held back; where its length says that it is whole, there is nothing to hold back.
 #[test]
-fn bytes_after_a_response_that_has_begun_to_leave_cut_what_is_not_whole() {
+fn bytes_after_a_response_truncate_it_if_it_was_already_forwarded() {
     let (go, wait) = mpsc::channel::<()>();
     let wait = Mutex::new(wait);
     let origin = Origin::raw(move |_, mut stream| {
@@ -660,7 +660,7 @@ fn of_two_attempts_one_that_fails_leaves_the_call_to_the_other() {
 }
 
 #[test]
-fn an_endpoint_that_does_worse_than_the_others_is_left_alone() {
+fn an_endpoint_that_is_worse_than_the_others_is_ejected() {
     let bad = Origin::start(|_, stream| {
         stream.write_all(b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 3\r\n\r\nbad").unwrap();
         After::Keep

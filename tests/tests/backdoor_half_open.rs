@@ -1,6 +1,6 @@
 //! Peers that vanish without a word: no FIN, no RST, no response. No call hangs, each is told why, and the next ones go elsewhere.
 //!
-//! What a host without power looks like from here: connections that are open take what is sent and say nothing more, and new ones are not answered. The first is an origin that goes silent, or a process
+//! What a host without power looks like from here: connections that are open take what is sent and say nothing more, and new ones are not responded to. The first is an origin that goes silent, or a process
 //! that is stopped; the second an address whose queue is full, so that the kernel drops what arrives there.
 
 use std::io::{BufReader, Write};
@@ -79,7 +79,7 @@ fn silence(stream: &TcpStream) {
     let _ = poll(&mut ended, None);
 }
 
-/// An address that answers no connect, for as long as this is held.
+/// An address that responds to no connect, for as long as this is held.
 struct Full {
     address: SocketAddr,
     _held: (TcpListener, Vec<TcpStream>),
@@ -123,7 +123,7 @@ fn a_peer_that_vanished_is_left_for_another() {
 }
 
 #[test]
-fn a_call_that_cannot_be_made_again_is_told_why() {
+fn a_call_that_cannot_be_retried_gets_the_reason() {
     let vanishing = Vanishing::start();
     let server = door(&[vanishing.origin.address()], "breaker = \"off\"\noutlier = \"off\"\n");
     assert_eq!(server.ask(request("POST", "/")).status, 200);
@@ -154,7 +154,7 @@ fn a_response_whose_sender_vanishes_is_cut() {
 }
 
 #[test]
-fn an_upload_whose_receiver_vanishes_is_told() {
+fn an_upload_to_a_vanished_upstream_is_a_504() {
     let origin = Origin::raw(|_, stream| {
         read_head(&mut BufReader::new(stream.try_clone().unwrap())).unwrap();
         silence(&stream);

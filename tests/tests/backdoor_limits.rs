@@ -284,7 +284,7 @@ fn connections_to_all_endpoints_together_are_bounded() {
     origins[0].wait_until("as many as there may be", |_| open() <= MOST);
 }
 
-/// An origin that answers `/slow` when it is told to, and all else at once.
+/// An origin that responds to `/slow` when it is told to, and all else at once.
 fn slow_origin() -> (Origin, std::sync::mpsc::Sender<()>) {
     let (go, wait) = std::sync::mpsc::channel::<()>();
     let wait = std::sync::Mutex::new(wait);
@@ -372,7 +372,7 @@ fn a_call_whose_time_ends_in_the_queue_has_timed_out() {
 
 /// A client that has left holds no place in the queue, and its call is not made.
 #[test]
-fn who_has_gone_waits_no_more() {
+fn a_client_that_left_frees_its_position_in_the_queue() {
     for limit in ["limits.connections = 1", "pool.max = 1", "limits.in_flight = 1"] {
         let (origin, go) = slow_origin();
         let keys = format!("limits.queue = 1\nlimits.queue_timeout = \"20s\"\n{limit}\n");

@@ -102,7 +102,7 @@ fn call(door: &Path, pair: usize, keeps: Duration) -> Vec<Failed> {
 }
 
 #[test]
-fn after_the_first_close_seen_no_call_fails_and_none_is_processed_twice() {
+fn after_the_first_observed_close_no_call_fails_and_none_is_processed_twice() {
     let keeps = |pair: usize| Duration::from_millis(1_200 + 4 * pair as u64);
     let origins: Vec<_> = (0..PAIRS).map(|pair| origin(keeps(pair))).collect();
     let mut config = "[server]\nthreads = 1\n".to_owned();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use keepwarm_tests::origin::{After, Gate, Origin, ok};
-use keepwarm_tests::{Client, Server, caller, get_local as get};
+use keepwarm_tests::{Client, Server, calling_app, get_local as get};
 use rustix::process::Signal;
 
 fn config(origin: &Origin, search: &str, more: &str) -> String {
@@ -61,7 +61,7 @@ fn reloads_under_load_fail_no_call_and_drop_no_connection() {
 }
 
 #[test]
-fn a_changed_url_leads_elsewhere_and_what_is_under_way_ends_where_it_began() {
+fn a_changed_url_applies_to_new_calls_only() {
     let gate = Gate::default();
     let held = gate.clone();
     let first = Origin::start(move |request, stream| {
@@ -111,19 +111,19 @@ fn calling(origin: &Origin, door: &str) -> String {
         "[upstream.search]\nurl = \"http://{}\"\nbind = \"{door}\"\n[listen.main]\nbind = \"127.0.0.1:0\"\n\
          [[listen.main.route]]\napp = \"app\"\n{}",
         origin.address(),
-        caller::APP
+        calling_app::APP
     )
 }
 
 /// A server with a request that has come to the app.
 fn called(origin: &Origin) -> (Server, Client) {
     let server = Server::spawn(&calling(origin, "127.0.0.2:0"), |command| {
-        caller::write(command.get_current_dir().expect("a folder"));
+        calling_app::write(command.get_current_dir().expect("a folder"));
     });
     let server = server.listening();
     let mut client = server.client().patient(Duration::from_secs(30));
     client.send(get("/"));
-    server.wait_for_log(caller::BEGUN, Duration::from_secs(20));
+    server.wait_for_log(calling_app::STARTED, Duration::from_secs(20));
     (server, client)
 }
 
@@ -136,14 +136,14 @@ fn a_door_that_moves_stays_until_the_workers_that_knew_it_have_ended() {
     server.reload_with(&calling(&origin, "127.0.0.3:0"));
     // Whether its generation is over is looked at whenever something happens.
     server.reload_with(&calling(&origin, "127.0.0.3:0"));
-    caller::let_call(server.folder());
+    calling_app::release(server.folder());
     assert_eq!(client.response("GET").text(), "from the service");
     origin.wait_until("the door is closed", |_| std::net::TcpStream::connect(door).is_err());
     assert_eq!(server.ask(get("/")).text(), "from the service");
 }
 
 #[test]
-fn what_workers_have_still_to_do_at_the_end_may_call_doors() {
+fn workers_may_call_doors_until_they_exit() {
     let origin = Origin::start(|_, stream| {
         ok(stream, b"from the service");
         After::Keep
@@ -153,7 +153,7 @@ fn what_workers_have_still_to_do_at_the_end_may_call_doors() {
     server.wait_for_log("stopping", Duration::from_secs(20));
     // Listening has ended for clients by then.
     origin.wait_until("nobody is let in", |_| std::net::TcpStream::connect(server.address()).is_err());
-    caller::let_call(server.folder());
+    calling_app::release(server.folder());
     assert_eq!(client.response("GET").text(), "from the service");
     assert!(server.wait_for_exit(Duration::from_secs(30)).success());
 }

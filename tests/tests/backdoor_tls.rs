@@ -59,7 +59,7 @@ impl Authority {
     }
 }
 
-/// An origin behind TLS: answers each request with the number of its connection; what it is set up with can be replaced.
+/// An origin with TLS: responds to each request with the number of its connection; what it is set up with can be replaced.
 struct Encrypted {
     origin: Origin,
     config: Arc<Mutex<Arc<ServerConfig>>>,
@@ -155,7 +155,7 @@ fn a_certificate_for_another_name_is_refused_with_both_names() {
 }
 
 #[test]
-fn an_authority_that_nobody_named_is_not_believed() {
+fn an_unknown_certificate_authority_is_rejected() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     let encrypted = Encrypted::start(stranger.server("localhost", None));
     let server = door(&encrypted, &[("ca.pem", &authority.pem())], "ca = \"@DIR@/ca.pem\"\nretries = 0\n");
@@ -178,7 +178,7 @@ fn a_client_certificate_is_shown() {
 }
 
 #[test]
-fn a_client_certificate_that_is_missing_or_refused_is_told_by_name() {
+fn a_missing_or_rejected_client_certificate_is_reported_by_name() {
     let (authority, clients) = (Authority::new(), Authority::new());
     // Signed by nobody but itself.
     let key = KeyPair::generate().unwrap();
@@ -204,7 +204,7 @@ fn a_client_certificate_that_is_missing_or_refused_is_told_by_name() {
 }
 
 #[test]
-fn an_authority_that_changes_on_disk_is_taken_up_and_what_is_open_stays_open() {
+fn a_changed_ca_file_is_loaded_and_open_connections_stay() {
     let (before, after) = (Authority::new(), Authority::new());
     let encrypted = Encrypted::start(before.server("localhost", None));
     let server = door(&encrypted, &[("ca.pem", &before.pem())], "ca = \"@DIR@/ca.pem\"\nretries = 0\n");

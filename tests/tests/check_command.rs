@@ -49,7 +49,7 @@ fn stalling() -> (Origin, String) {
 }
 
 #[test]
-fn the_exit_status_says_what_was_found() {
+fn the_exit_status_follows_the_findings() {
     let ((_sound, sound), (_stalling, stalling)) = (sound(), stalling());
     let nobody = format!("http://{}/", tools::nobody());
     for (arguments, status) in [
@@ -65,7 +65,7 @@ fn the_exit_status_says_what_was_found() {
 }
 
 #[test]
-fn what_will_be_done_is_said_first() {
+fn the_plan_is_printed_first() {
     let (_origin, url) = sound();
     let promise = "Opens at most 8 connections at once and sends at most 40 requests a second, about";
     let output = check(&[&url, "--only", "persistence"]);
@@ -107,7 +107,7 @@ fn several_stand_side_by_side() {
 }
 
 #[test]
-fn all_that_goes_over_the_wire_can_be_seen() {
+fn the_wire_trace_shows_every_message() {
     let (origin, url) = sound();
     let output =
         check(&[&url, "--only", "persistence", "-v", "--header", "X-Ticket: 42", "-H", "User-Agent: me"]);
@@ -181,7 +181,7 @@ fn no_redirect_leads_a_post_elsewhere() {
 }
 
 #[test]
-fn what_is_wrong_on_the_command_line_is_said() {
+fn errors_on_the_command_line() {
     let url = "http://127.0.0.1:1/";
     for (arguments, parts) in [
         (vec![], vec!["URL"]),

@@ -222,7 +222,7 @@ fn certificates(folder: &Path) {
 }
 
 #[test]
-fn what_cannot_be_examined_is_named() {
+fn what_cannot_be_checked_is_reported() {
     let config = r#"
 [listen.main]
 bind = "127.0.0.1:0"
@@ -247,7 +247,7 @@ dns = { srv = "_http._tcp.found.invalid" }
 }
 
 #[test]
-fn what_is_meant_is_found_and_shown() {
+fn the_instance_is_found_and_shown() {
     let server = Server::start(WSGI).warm("/pong");
     let output = check_self(&server, &["--only", "persistence,ladder"]);
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -75,6 +75,30 @@ fn settings(server: &Server) {
     assert!(!ask(server, "GET", "/settings/.user.ini", "", "").text().contains("memory_limit"));
 }
 
+/// PHP's sections of paths, in a file beside the system's: what `php_admin_value` of a pool does, for php-cgi too.
+#[test]
+fn settings_that_scripts_cannot_change() {
+    let script = "<?php echo ini_get('memory_limit'), ini_set('memory_limit', '99M') === false ? ' fixed ' : ' ', ini_get('memory_limit'), ' ', ini_set('precision', '5');";
+    for interpreter in ["php-cgi", &php_fpm()] {
+        let env = "env = { PHP_INI_SCAN_DIR = \":@DIR@/php.d\" }";
+        let config = config(interpreter, 1).replace("env = { GENERATION = \"1\" }", env);
+        let server = Server::start_with(&config, |command| {
+            let folder = command.get_current_dir().expect("a folder");
+            fs::create_dir_all(folder.join("php.d")).expect("a folder");
+            fs::create_dir_all(folder.join("site/below")).expect("a folder");
+            fs::create_dir(folder.join("vault")).expect("a folder");
+            let settings = format!("precision = 9\n[PATH={}/site]\nmemory_limit = 77M\n", folder.display());
+            fs::write(folder.join("php.d/site.ini"), settings).expect("written");
+            for name in ["site/index.php", "site/below/index.php"] {
+                fs::write(folder.join(name), script).expect("a script");
+            }
+        });
+        for path in ["/", "/below/"] {
+            assert_eq!(server.ask(get(path)).text(), "77M fixed 77M 9", "{interpreter} {path}");
+        }
+    }
+}
+
 fn ask(server: &Server, method: &str, path: &str, fields: &str, body: &str) -> Response {
     let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
     server
@@ -263,6 +287,10 @@ fn responds(server: &Server) {
         (handed.field("content-type"), handed.field("x-accel-redirect")),
         (Some("application/x-handed"), None)
     );
+    assert!(
+        handed.fields.iter().any(|(name, _)| name == "Content-Type"),
+        "named as by the script: {handed:?}"
+    );
     assert_eq!(server.ask(get("/?do=send&file=/protected/../outside.php")).status, 502);
     assert_eq!(server.ask(get("/?do=pong")).text(), "pong", "its process is free");
 
@@ -284,11 +312,11 @@ fn ends(server: &Server) {
     // A process that dies: that request is lost, and no other.
     let died = ask(server, "POST", "/?do=die", "", "x");
     assert_eq!(died.status, 502);
-    wait_until("the site answers", LONG, || server.ask(get("/?do=pong")).text() == "pong");
+    wait_until("the site responds", LONG, || server.ask(get("/?do=pong")).text() == "pong");
     let mut client = server.client();
     client.send(get("/?do=die-late"));
     is_not_whole(&mut client);
-    wait_until("the site answers", LONG, || server.ask(get("/?do=pong")).text() == "pong");
+    wait_until("the site responds", LONG, || server.ask(get("/?do=pong")).text() == "pong");
     server.wait_for_log("broke off in the middle of its response", LONG);
 }
 
@@ -368,7 +396,7 @@ fn reload(server: &Server) {
             .collect();
         let more = |count: usize| {
             let goal = sent.load(Ordering::Relaxed) + count;
-            wait_until("requests are answered", LONG, || sent.load(Ordering::Relaxed) >= goal);
+            wait_until("requests get responses", LONG, || sent.load(Ordering::Relaxed) >= goal);
         };
         more(30);
         let config = fs::read_to_string(server.folder().join("keepwarm.toml")).expect("a configuration");
@@ -411,13 +439,13 @@ fn slow_reader(server: &Server) {
 }
 
 #[test]
-fn a_script_that_takes_too_long_is_ended_and_the_site_goes_on() {
+fn a_script_that_times_out_is_stopped_and_the_site_keeps_running() {
     for interpreter in ["php-cgi".to_owned(), php_fpm()] {
         let config = config(&interpreter, 1).replace("workers = 1", "workers = 1\nrequest_timeout = \"1s\"");
         let server = start_config(&config);
         let response = server.client().patient(LONG).ask(get("/?do=sleep&ms=60000"));
         assert_eq!(response.status, 504, "{interpreter}");
-        wait_until("the site answers", LONG, || {
+        wait_until("the site responds", LONG, || {
             server.client().patient(LONG).ask(get("/?do=pong")).status == 200
         });
     }
@@ -425,7 +453,7 @@ fn a_script_that_takes_too_long_is_ended_and_the_site_goes_on() {
 
 /// Their socket is where they may make one, and nobody else may enter.
 #[test]
-fn scripts_run_as_whom_the_app_says() {
+fn scripts_run_as_the_configured_user() {
     // Only root can start processes of others.
     let user = if rustix::process::geteuid().is_root() { "nobody" } else { return };
     for interpreter in ["php-cgi".to_owned(), php_fpm()] {
@@ -438,7 +466,7 @@ fn scripts_run_as_whom_the_app_says() {
 
 /// A server that lies: each lie is a 502 or a cut, and never part of another's answer.
 #[test]
-fn what_breaks_the_rules_of_fastcgi_is_a_502_and_the_site_stays_up() {
+fn fastcgi_violations_are_502_and_the_site_stays_up() {
     let interpreter = keepwarm_tests::apps().join("garbage_fastcgi.py");
     let server = start(interpreter.to_str().expect("UTF-8"), 1);
     let asked = |response: &str| {
@@ -473,7 +501,7 @@ fn what_breaks_the_rules_of_fastcgi_is_a_502_and_the_site_stays_up() {
 }
 
 #[test]
-fn a_head_of_a_script_with_an_old_syntax_is_mended() {
+fn a_head_of_a_script_with_obsolete_syntax_is_normalized() {
     let interpreter = keepwarm_tests::apps().join("garbage_fastcgi.py");
     let server = start(interpreter.to_str().expect("UTF-8"), 1);
     for _ in 0..2 {

@@ -76,7 +76,7 @@ fn a_wrong_target_ends_with_1() {
 }
 
 #[test]
-fn an_address_in_use_is_said_with_its_name() {
+fn an_address_in_use_is_an_error_with_its_name() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("bound").to_string();
     let output = run(&["run", "wsgi_app:application", "--bind", &address], &apps());
@@ -115,7 +115,7 @@ fn a_dry_run_checks_and_starts_nothing() {
 
 /// It does not run the app, and says so.
 #[test]
-fn a_dry_run_misses_what_an_app_is_started_from() {
+fn a_dry_run_reports_a_missing_entry() {
     let folder = Folder::new("dry-apps");
     folder.write("there.py", "");
     for (target, missing) in [
@@ -239,7 +239,7 @@ fn watch_recycles_on_a_change() {
 
 /// `eprintln!` panics there, which ended the process by SIGABRT.
 #[test]
-fn an_error_that_nobody_reads_ends_the_run_as_any_other() {
+fn an_error_to_a_closed_pipe_keeps_its_exit_status() {
     let folder = Folder::new("unread");
     folder.write("keepwarm.toml", "[server]\nthreads = 'many'\nlog = 5\n[nonsense]\n");
     let (reader, writer) = std::io::pipe().expect("a pipe");

@@ -67,7 +67,7 @@ fn sigterm_closes_websockets_with_1001_and_ends_streams_by_the_drain_timeout() {
 }
 
 #[test]
-fn goodbyes_are_said_before_the_grace_ends_however_long_the_drain_timeout_is() {
+fn close_frames_are_sent_before_the_grace_ends_despite_a_longer_drain_timeout() {
     let server = Server::start(&config("shutdown_grace = \"12s\"", "drain_timeout = \"10m\"")).warm("/");
     let mut socket = server.client().patient(LONG);
     websocket::open(&mut socket, "/", "");
@@ -90,7 +90,7 @@ fn a_websocket_whose_client_does_not_reply_to_the_close_is_not_waited_for() {
 }
 
 #[test]
-fn what_a_client_says_after_the_goodbye_does_no_harm() {
+fn messages_after_the_close_frame_are_harmless() {
     let server = Server::start(&config("shutdown_grace = \"60s\"", "drain_timeout = \"100ms\"")).warm("/");
     let mut socket = server.client().patient(LONG);
     websocket::open(&mut socket, "/", "");
@@ -104,7 +104,7 @@ fn what_a_client_says_after_the_goodbye_does_no_harm() {
 }
 
 #[test]
-fn a_reload_tells_the_old_workers_websockets_and_streams_goodbye_by_the_drain_timeout() {
+fn a_reload_closes_websockets_and_streams_of_old_workers_within_the_drain_timeout() {
     let server = Server::start(&config("", "drain_timeout = \"300ms\"")).warm("/");
     let mut socket = server.client().patient(LONG);
     websocket::open(&mut socket, "/", "");

@@ -44,7 +44,7 @@ const RESPONSE: &str =
     "def app(environ, start_response):\n    start_response('200 OK', [])\n    return [b'']\n";
 
 #[test]
-fn every_app_is_said_to_load_or_not() {
+fn the_result_of_each_app_is_reported() {
     let (good, broken, hanging) = (
         format!("{PRINT_PID}{RESPONSE}"),
         format!("{PRINT_PID}import no_such_module_anywhere\n"),

@@ -8,7 +8,7 @@ use keepwarm_tests::{ASGI, Client, FASTCGI, Failure, PHP, RACK, Server, WSGI};
 
 const LIMITED: &str = "max_body = 1000\n";
 
-/// One test at a time: of two expecting clients on a server with one blocking worker, the edge answers one itself, and rightly so
+/// One test at a time: of two expecting clients on a server with one blocking worker, the edge responds to one itself, and rightly so
 /// (`spec/http.md` §2: at most half of the workers wait for a body).
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
@@ -53,7 +53,7 @@ fn an_app_that_reads_gets_the_body_and_the_client_its_100() {
 }
 
 #[test]
-fn a_chunked_body_is_asked_for_too() {
+fn a_chunked_body_gets_its_100_too() {
     let _alone = alone();
     for (kind, server) in all() {
         let mut client = server.client();
@@ -226,7 +226,7 @@ fn a_length_above_the_limit_is_413_at_once() {
 }
 
 #[test]
-fn a_fixed_response_does_not_ask_for_a_body() {
+fn a_fixed_response_requests_no_body() {
     let _alone = alone();
     let server = Server::start(
         "[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\nrespond = { status = 200, body = \"pong\" }\n",
@@ -273,7 +273,7 @@ fn the_unicorn_convention() {
 }
 
 #[test]
-fn an_app_can_ask_explicitly() {
+fn an_app_can_request_the_body_explicitly() {
     let _alone = alone();
     for (kind, server) in [("wsgi", wsgi()), ("rack", rack()), ("php", php())] {
         let (_, response) =
@@ -336,7 +336,7 @@ fn expecting_clients_hold_at_most_half_of_the_blocking_workers() {
 }
 
 #[test]
-fn a_pipelined_request_behind_an_expecting_one_is_answered_in_order() {
+fn a_pipelined_request_after_an_expecting_one_gets_its_response_in_order() {
     let _alone = alone();
     for (kind, server) in all() {
         let mut client = server.client();

@@ -51,7 +51,7 @@ fn a_100_is_sent_when_a_worker_is_free_to_take_the_request() {
 }
 
 #[test]
-fn an_expecting_client_is_refused_before_its_body_and_once_told_to_go_on_it_is_served() {
+fn an_expecting_client_is_refused_before_its_body_or_served_after_its_100() {
     let server = start_config(&config(&php_fpm(), 1).replace("workers = 1", "workers = 1\nqueue = 0"));
     let mut told = server.client().patient(LONG);
     told.send(EXPECTING);
@@ -73,7 +73,7 @@ fn an_expecting_client_is_refused_before_its_body_and_once_told_to_go_on_it_is_s
 
 /// RFC 3875 §6.2.2.
 #[test]
-fn a_local_redirect_is_answered_in_place() {
+fn a_local_redirect_is_followed_internally() {
     for interpreter in both() {
         let server = start(&interpreter, 1);
         let to = |path: &str| format!("/?do=local&to={}", path.replace('&', "%26").replace('#', "%23"));
@@ -115,7 +115,7 @@ fn a_local_redirect_is_answered_in_place() {
 }
 
 #[test]
-fn a_local_redirect_without_end_is_a_502_and_the_site_goes_on() {
+fn an_endless_local_redirect_is_a_502_and_the_site_keeps_running() {
     let server = start("php-cgi", 1);
     let loops = "/?do=local&to=/round.php";
     fs::write(
@@ -131,7 +131,7 @@ fn a_local_redirect_without_end_is_a_502_and_the_site_goes_on() {
 }
 
 #[test]
-fn a_reload_lets_a_php_fpm_finish_what_scripts_do_behind_their_responses() {
+fn a_reload_lets_php_fpm_finish_work_after_responses() {
     let server = start(&php_fpm(), 1);
     let file = server.folder().join("done");
     let master = process::descendants(server.pid())
@@ -252,12 +252,12 @@ fn a_reload_changes_between_a_php_fpm_that_runs_already_and_one_of_ours_without_
         };
         for (config, own) in [(&theirs, false), (&ours, true), (&theirs, false)] {
             let goal = served.load(Ordering::Relaxed) + 50;
-            wait_until("requests are answered", LONG, || served.load(Ordering::Relaxed) >= goal);
+            wait_until("requests get responses", LONG, || served.load(Ordering::Relaxed) >= goal);
             server.reload_with(config);
             wait_until("the other one serves", LONG, || has_own() == own);
         }
         let goal = served.load(Ordering::Relaxed) + 50;
-        wait_until("requests are answered", LONG, || served.load(Ordering::Relaxed) >= goal);
+        wait_until("requests get responses", LONG, || served.load(Ordering::Relaxed) >= goal);
         stop.store(true, Ordering::Relaxed);
     });
 }

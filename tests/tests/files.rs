@@ -76,7 +76,7 @@ fn ask(server: &Server, method: &str, path: &str, fields: &str) -> keepwarm_test
 }
 
 #[test]
-fn what_a_folder_serves_and_what_it_never_does() {
+fn served_and_hidden_files_of_a_folder() {
     let server = start();
     for (path, status, body, kind) in [
         ("/assets/a.txt", 200, "0123456789", "text/plain; charset=utf-8"),
@@ -179,7 +179,7 @@ fn conditions_are_kept() {
 
 /// As asset pipelines lay them out.
 #[test]
-fn what_lies_compressed_beside_a_file_is_sent_to_who_takes_it() {
+fn precompressed_files_are_sent_to_clients_that_accept_them() {
     let server = start();
     let site = server.folder().join("site");
     for (name, text) in [
@@ -319,7 +319,7 @@ fn a_large_file_comes_whole_and_on_a_kept_connection() {
 
 /// A reader that stops for a while, a client that leaves in the middle: neither keeps anybody else from files.
 #[test]
-fn a_slow_reader_and_a_lost_one_hold_up_nobody() {
+fn slow_and_lost_readers_delay_no_other() {
     let server = start();
     let mut slow = server.client();
     rustix::net::sockopt::set_socket_recv_buffer_size(slow.stream(), 32_768).expect("SO_RCVBUF");
@@ -369,7 +369,7 @@ fn a_file_of_the_folder_comes_before_the_app_and_nothing_else_does() {
 
 #[test]
 fn a_file_that_may_not_be_read_is_forbidden() {
-    // Root may read everything; then only that it is answered at all is looked at.
+    // Root may read everything; then only that it gets a response at all is looked at.
     let server = start();
     let file = server.folder().join("site/closed.txt");
     fs::write(&file, "closed").unwrap();
@@ -389,6 +389,18 @@ fn an_app_names_a_file_and_keepwarm_sends_it() {
     assert_eq!(response.field("content-disposition"), Some("attachment"));
     assert_eq!(response.field("set-cookie"), Some("a=b"));
     assert_eq!(response.field("x-accel-redirect"), None, "its own path is nobody's business");
+    let names = |response: &keepwarm_tests::Response| -> Vec<String> {
+        let theirs = ["content-disposition", "content-type", "set-cookie"];
+        let names = response.fields.iter().map(|(name, _)| name.clone());
+        names.filter(|name| theirs.contains(&name.to_ascii_lowercase().as_str())).collect()
+    };
+    assert_eq!(
+        names(&response),
+        ["Content-Disposition", "Set-Cookie", "content-type"],
+        "as the app wrote them"
+    );
+    let typed = hand("X-Accel-Redirect=/protected/a.zip&Content-Type=text/x&set-Cookie=a", "");
+    assert_eq!(names(&typed), ["set-Cookie", "Content-Type"], "as the app wrote them");
 
     let file = server.folder().join("vault/d.txt");
     let by_path = format!("X-Sendfile={}&Content-Type=text/x", file.display());
@@ -409,7 +421,7 @@ fn an_app_names_a_file_and_keepwarm_sends_it() {
 }
 
 #[test]
-fn an_app_names_nothing_outside_of_what_was_declared() {
+fn an_app_can_name_files_in_declared_folders_only() {
     let server = start();
     let secret = server.folder().join("secret");
     let vault = server.folder().join("vault");
@@ -453,7 +465,7 @@ fn without_declared_folders_the_fields_are_passed_on() {
 }
 
 #[test]
-fn a_folder_that_is_not_there_is_said_before_anything_starts() {
+fn a_missing_folder_is_reported_before_anything_starts() {
     let server = Server::spawn(&CONFIG.replace("@DIR@/site", "@DIR@/none"), |_| {});
     assert!(!server.wait_for_exit(Duration::from_secs(20)).success());
     let log = server.log();

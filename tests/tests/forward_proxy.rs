@@ -24,7 +24,7 @@ fn get(target: &str) -> String {
 }
 
 #[test]
-fn absolute_calls_are_pooled_and_say_via() {
+fn absolute_calls_are_pooled_and_have_via() {
     let origin = Origin::fixed("hello");
     let server = proxy("\"127.0.0.1\"", "");
     for _ in 0..4 {
@@ -226,7 +226,7 @@ fn other_targets_are_for_the_listeners_routes() {
 }
 
 #[test]
-fn a_host_that_is_not_there_is_told() {
+fn an_unreachable_host_is_reported() {
     let gone = tools::nobody();
     let server = proxy("\"127.0.0.1\", \"nowhere.invalid\"", "");
     let response = server.ask(get(&format!("http://{gone}/")));

@@ -86,7 +86,7 @@ fn compare(command: &[String]) -> Server {
 }
 
 #[test]
-fn a_site_of_express_is_what_it_is_alone() {
+fn express_serves_the_same_site_as_alone() {
     let command = ["node".to_owned(), apps().join("express_site/server.js").display().to_string()];
     let server = compare(&command);
     let mut client = server.client().patient(BOUND);
@@ -103,7 +103,7 @@ fn a_site_of_express_is_what_it_is_alone() {
 }
 
 #[test]
-fn a_site_of_go_is_what_it_is_alone() {
+fn go_serves_the_same_site_as_alone() {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go_site");
     let mut build = Command::new("go");
     build.args(["build", "-o"]).arg(&program).arg(".").current_dir(apps().join("go_site"));

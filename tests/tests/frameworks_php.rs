@@ -200,7 +200,7 @@ fn exit_ends_its_request_and_a_fatal_error_its_worker() {
 }
 
 #[test]
-fn what_the_application_knows_of_the_request() {
+fn the_environment_of_a_request() {
     for (name, server) in both() {
         let seen = patient(server)
             .ask("GET /whoami?a=1 HTTP/1.1\r\nHost: shop.example:8443\r\nX-Thing: one\r\n\r\n")
@@ -269,7 +269,7 @@ fn an_entry_is_run_without_a_configuration() {
 
 /// What an application does behind its response keeps its worker, and no request waits for it while another worker is free.
 #[test]
-fn no_request_waits_for_what_is_done_after_a_response() {
+fn no_request_waits_for_work_after_a_response() {
     const APP: &str = "<?php return function () {
         echo 'answer';
         if ($_GET === []) { return; }

@@ -74,7 +74,7 @@ fn visit(address: &str, part: &str, cookies: &Path) -> Vec<Value> {
 }
 
 #[test]
-fn the_admin_of_django_is_what_it_is_under_gunicorn() {
+fn django_admin_serves_the_same_site_as_under_gunicorn() {
     let server = start("manage.py");
     let peer_data = server.folder().join("peer");
     prepare(&peer_data);

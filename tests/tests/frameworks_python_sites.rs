@@ -76,7 +76,7 @@ fn compare(site: &str, server: &Server, port: u16) {
 }
 
 #[test]
-fn datasette_is_what_it_is_on_uvicorn() {
+fn datasette_serves_the_same_site_as_on_uvicorn() {
     let server = start("datasette_site", "app:app", "DATA = \"@DIR@/site\"");
     let (folder, port) = (server.folder().join("alone"), tools::free_port());
     lay_out("datasette_site", &folder);
@@ -90,7 +90,7 @@ fn datasette_is_what_it_is_on_uvicorn() {
 }
 
 #[test]
-fn radicale_is_what_it_is_on_its_own_server() {
+fn radicale_serves_the_same_site_as_on_its_own_server() {
     let server = start("radicale_site", "radicale:application", "RADICALE_CONFIG = \"config\"");
     let (folder, port) = (server.folder().join("alone"), tools::free_port());
     lay_out("radicale_site", &folder);

@@ -34,7 +34,7 @@ fn both() -> [(&'static str, &'static Server); 2] {
     [("processes", shop()), ("threads", threaded())]
 }
 
-/// Expecting clients one at a time: at most half of the workers wait for bodies, and the edge answers the others itself.
+/// Expecting clients one at a time: at most half of the workers wait for bodies, and the edge responds to the others itself.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -45,7 +45,7 @@ fn patient(server: &Server) -> Client {
 }
 
 #[test]
-fn pages_json_and_what_is_not_there() {
+fn pages_json_and_404() {
     for (name, server) in both() {
         let mut client = patient(server);
         let page = client.expect_kept("/");
@@ -174,7 +174,7 @@ fn cookies_stay_fields_of_their_own() {
 }
 
 #[test]
-fn errors_are_answered_and_logged() {
+fn errors_are_500_and_logged() {
     for (name, server) in both() {
         let mark = server.mark();
         let mut client = patient(server);
@@ -273,7 +273,7 @@ fn early_hints() {
 }
 
 #[test]
-fn what_the_application_sees() {
+fn the_environment_of_the_application() {
     let request = "GET /whoami?x=1 HTTP/1.0\r\nHost: shop.example:81\r\nX-Thing: a\r\nX-Thing: b\r\n\r\n";
     for ((name, server), threads) in both().into_iter().zip([false, true]) {
         let seen = patient(server).ask(request).json();
@@ -306,7 +306,7 @@ fn threads_serve_side_by_side_in_one_process() {
 }
 
 #[test]
-fn nothing_is_said_by_lint() {
+fn rack_lint_reports_nothing() {
     for (name, server) in both() {
         let mut client = patient(server);
         for path in ["/", "/products", "/stream", "/source", "/whoami"] {
@@ -363,7 +363,7 @@ fn a_missing_ruby_and_a_broken_app_are_clear() {
 }
 
 #[test]
-fn a_ruby_that_is_too_old_says_so() {
+fn a_ruby_that_is_too_old_is_reported() {
     let more = "workers = 1\nstart_retries = 0\noptions = [\"-W0\", \"-r@DIR@/old.rb\"]";
     let server = Server::spawn(&config(more), |command| {
         let file = command.get_current_dir().expect("a folder").join("old.rb");

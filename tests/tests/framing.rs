@@ -348,7 +348,7 @@ fn refused_or_reset(client: &mut Client, status: u16) -> Result<(), String> {
 }
 
 #[test]
-fn faulty_chunks_are_refused_before_the_app_has_answered() {
+fn faulty_chunks_are_refused_before_the_app_has_responded() {
     for (kind, server) in apps() {
         let mut faults = Vec::new();
         for chunks in CHUNKS {
@@ -464,7 +464,7 @@ fn a_chunk_of_almost_2_64_bytes_is_too_large() {
 }
 
 #[test]
-fn trace_is_405_and_says_what_is_allowed() {
+fn trace_is_405_with_allow() {
     for server in [fixed(), wsgi()] {
         let mut client = server.client();
         let response = client.ask("TRACE / HTTP/1.1\r\nHost: a\r\nX-Secret: s\r\n\r\n");
@@ -476,7 +476,7 @@ fn trace_is_405_and_says_what_is_allowed() {
 }
 
 #[test]
-fn the_asterisk_is_answered_by_the_edge() {
+fn the_edge_responds_to_the_asterisk() {
     for server in [fixed(), wsgi()] {
         for (version, kept) in [("1.1", true), ("1.0", false)] {
             let mut client = server.client();
@@ -519,7 +519,7 @@ fn a_fault_after_a_sound_request_does_not_harm_its_response() {
 }
 
 #[test]
-fn a_head_that_breaks_off_is_answered_with_nothing_but_the_end() {
+fn a_truncated_head_gets_only_a_close() {
     for part in ["GET / HT", "GET / HTTP/1.1\r\nHost: a\r\n", "GET / HTTP/1.1\r\nHost: a\r\nX: "] {
         let mut client = fixed().client();
         client.send(part);

@@ -67,7 +67,7 @@ fn responses_of_every_framing() {
 }
 
 #[test]
-fn what_its_application_does_wrong_is_502_or_cut() {
+fn faults_of_the_application_are_502_or_truncation() {
     for server in both("") {
         for path in ["/silent", "/garbage"] {
             assert_eq!(server.ask(get(path)).status, 502, "{path}");

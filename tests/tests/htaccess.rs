@@ -86,7 +86,7 @@ fn keeps_from_clients(server: &Server) {
 }
 
 #[test]
-fn classic_php_neither_sends_nor_runs_what_is_denied() {
+fn classic_php_neither_sends_nor_runs_denied_files() {
     let server = serve("entry = \"index.php\"\nkind = \"fastcgi\"");
     keeps_from_clients(&server);
     for path in [
@@ -105,7 +105,7 @@ fn classic_php_neither_sends_nor_runs_what_is_denied() {
 
 /// Styles and pictures, where a site wants that.
 #[test]
-fn files_of_vendor_are_sent_where_that_is_asked_for_and_its_scripts_are_not_run() {
+fn vendor_files_are_sent_if_configured_and_its_scripts_are_not_run() {
     let server = serve("entry = \"index.php\"\nkind = \"fastcgi\"\nserve_vendor = true");
     keeps_from_clients(&server);
     for path in ["/vendor/phpunit/eval-stdin.php", "/vendor/autoload.php", "/vendor/composer.json"] {
@@ -117,7 +117,7 @@ fn files_of_vendor_are_sent_where_that_is_asked_for_and_its_scripts_are_not_run(
 }
 
 #[test]
-fn warm_php_does_not_send_what_is_denied() {
+fn warm_php_does_not_send_denied_files() {
     let server = Server::start_with(
         "[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\napp = \"site\"\ntry_files = \"@DIR@/site\"\n\
          [app.site]\ndirectory = \"@APPS@/failing\"\nworkers = 1\nentry = \"app.php\"\nkind = \"php\"\n",
@@ -193,7 +193,7 @@ fn rewrites_lead_to_scripts_with_their_query() {
 }
 
 #[test]
-fn the_start_says_what_is_denied_and_what_is_not_honoured() {
+fn the_start_log_lists_denied_paths_and_ignored_directives() {
     let server = serve("entry = \"index.php\"\nkind = \"fastcgi\"");
     let log = server.wait_for_log("paths denied by .htaccess files", LONG);
     assert!(log.contains("folders=\"/ (in part), /conf\""), "{log}");

@@ -59,7 +59,7 @@ fn counts(server: &Server) -> BTreeMap<String, u32> {
 }
 
 #[test]
-fn a_request_reaches_node_as_it_was_sent_and_with_who_sent_it() {
+fn a_request_reaches_node_unchanged_with_its_client_address() {
     let server = node(1, "", "");
     let response = ask(
         &server,
@@ -102,7 +102,7 @@ fn an_options_goes_no_further_than_it_may() {
 }
 
 #[test]
-fn a_prefix_that_the_route_strips_is_told() {
+fn a_stripped_prefix_is_forwarded() {
     let config = config(NODE, 1, "")
         .replace("app = \"app\"", "path = \"/shop/*\"\nstrip_prefix = true\napp = \"app\"");
     let server = Server::start(&config);
@@ -209,7 +209,7 @@ fn the_application_decides_on_an_expectation() {
 }
 
 #[test]
-fn a_server_that_ignores_expectations_makes_nobody_wait_for_ever() {
+fn a_server_that_ignores_expectations_delays_no_client_for_ever() {
     let server = hostile("");
     // The first ones wait a moment for it, the others do not wait.
     for _ in 0..6 {
@@ -294,6 +294,20 @@ fn a_websocket_is_passed_through() {
 }
 
 #[test]
+fn a_websocket_may_be_silent_for_longer_than_a_request_may_take() {
+    let server = node(1, "", "request_timeout = \"1s\"");
+    let mut client = server.client().patient(LONG);
+    client.send(websocket::opening("/socket", ""));
+    assert_eq!(client.head("GET").0, 101, "{client}");
+    // One after the other, so that the second began after the opening.
+    for _ in 0..2 {
+        assert_eq!(ask(&server, get("/slow?ms=60000")).status, 504);
+    }
+    client.send(websocket::frame(0x81, b"still here"));
+    assert_eq!(websocket::message(&mut client), (1, b"still here".to_vec()));
+}
+
+#[test]
 fn a_server_may_listen_at_a_unix_socket() {
     let server = node(2, "LISTEN = \"socket\"", "");
     assert_eq!(ask(&server, get("/")).text(), "hello from node\n");
@@ -305,7 +319,7 @@ fn a_server_may_listen_at_a_unix_socket() {
 fn requests_are_shared_out_over_the_processes() {
     let server = node(3, "", "");
     wait_for_processes(&server, "node_app.js", 3);
-    wait_until("each of them has answered", LONG, || {
+    wait_until("each of them has responded", LONG, || {
         let mut seen: Vec<String> = (0..12).map(|_| ask(&server, get("/pid")).text()).collect();
         seen.sort();
         seen.dedup();
@@ -314,7 +328,7 @@ fn requests_are_shared_out_over_the_processes() {
 }
 
 #[test]
-fn what_it_prints_is_log() {
+fn the_output_of_a_server_is_logged() {
     let server = node(1, "", "");
     assert_eq!(ask(&server, get("/print")).text(), "ok");
     assert!(server.wait_for_log("printed by node", LONG).contains("stream=stdout"));
@@ -378,7 +392,7 @@ fn a_route_that_kills_again_and_again_is_refused_for_a_while() {
 }
 
 #[test]
-fn a_request_that_takes_too_long_is_answered_504_and_the_others_go_on() {
+fn a_request_that_times_out_is_504_and_others_continue() {
     let server = node(1, "", "request_timeout = \"1s\"");
     let before = wait_for_processes(&server, "node_app.js", 1);
     assert_eq!(ask(&server, get("/slow?ms=60000")).status, 504);
@@ -410,7 +424,7 @@ fn with_one_request_at_a_time_others_wait_or_are_refused() {
 }
 
 #[test]
-fn what_is_wrong_in_syntax_is_mended_and_what_is_wrong_in_framing_is_refused() {
+fn faults_of_syntax_are_normalized_and_faults_of_framing_are_refused() {
     let server = hostile("");
     for path in
         ["/ok", "/bytes", "/chunk-bytes", "/closes", "/until-close", "/bare-lf", "/folded", "/blank-colon"]
@@ -442,7 +456,7 @@ fn what_is_wrong_in_syntax_is_mended_and_what_is_wrong_in_framing_is_refused() {
 
 /// What nobody asked for is never anybody's answer, and puts the one before it in doubt.
 #[test]
-fn bytes_after_a_response_reach_nobody() {
+fn bytes_after_a_response_reach_no_client() {
     let server = hostile("");
     let mut client = server.client().patient(LONG);
     for _ in 0..20 {
@@ -555,7 +569,7 @@ fn a_server_that_listens_on_all_interfaces_is_warned_of() {
 }
 
 #[test]
-fn a_server_is_ready_when_its_health_says_so() {
+fn a_server_is_ready_when_its_health_check_succeeds() {
     // It listens from the beginning, and says no as long as there is no flag.
     let script = "import http.server, os\n\
         class H(http.server.BaseHTTPRequestHandler):\n\
@@ -580,7 +594,7 @@ fn a_server_is_ready_when_its_health_says_so() {
 }
 
 #[test]
-fn a_command_that_listens_nowhere_is_told_where_it_should() {
+fn a_command_that_does_not_listen_gets_the_expected_address() {
     let server = Server::spawn(
         &config("[\"sleep\", \"1000\"]", 1, "boot_timeout = \"500ms\"\nstart_retries = 0"),
         |_| {},
@@ -606,7 +620,7 @@ fn a_socket_path_that_is_too_long_is_refused_in_words() {
 
 #[track_caller]
 fn reload_under_load(server: &Server, part: &str, workers: usize, times: usize) {
-    let load = Load::new(server.address(), "POST").working(2);
+    let load = Load::new(server.address(), "POST").with_work_ms(2);
     let outcomes = load.while_doing(6, 0, || {
         for _ in 0..times {
             load.wait_for(100);
@@ -652,7 +666,7 @@ fn a_get_is_not_given_to_the_second_of_two_that_are_killed() {
 fn killed_processes_lose_no_get() {
     let server = node(2, "", "start_retries = 100\nqueue_timeout = \"60s\"");
     ask(&server, get("/"));
-    let load = Load::new(server.address(), "GET").working(2);
+    let load = Load::new(server.address(), "GET").with_work_ms(2);
     let mut killed = 0;
     let outcomes = load.while_doing(4, 0, || {
         for round in 0..5 {

@@ -14,7 +14,7 @@ fn with(route: &str) -> Server {
     Server::start(&WSGI.replace("app = \"app\"\n", &format!("app = \"app\"\n{route}\n"))).warm("/pong")
 }
 
-/// The interim answers and the final one to a request for hints.
+/// The interim responses and the final one to a request for hints.
 fn hinted(server: &Server, version: &str, fields: &str) -> (Vec<Response>, Response) {
     let mut client = server.client();
     client.send(format!("GET /hints HTTP/{version}\r\nHost: a\r\n{fields}\r\n"));
@@ -42,7 +42,7 @@ fn early_hints_go_to_clients_that_navigate() {
 }
 
 #[test]
-fn early_hints_go_to_nobody_else() {
+fn early_hints_go_to_no_other_clients() {
     for (version, fields) in [
         ("1.1", ""),
         ("1.1", "Sec-Fetch-Mode: cors\r\n"),
@@ -113,7 +113,7 @@ fn an_application_that_gives_up_since_its_client_has_closed_has_not_failed() {
 }
 
 #[test]
-fn a_client_that_resets_while_it_is_served_harms_nobody() {
+fn a_client_that_resets_during_its_request_affects_no_other() {
     for _ in 0..20 {
         let mut client = auto().client();
         client.send("GET /sleep?ms=5 HTTP/1.1\r\nHost: a\r\n\r\n");

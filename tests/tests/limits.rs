@@ -158,7 +158,7 @@ fn the_clock_of_a_head_starts_with_its_first_byte() {
 }
 
 #[test]
-fn an_idle_connection_is_closed_without_a_word() {
+fn an_idle_connection_is_closed_without_a_response() {
     let server = limited(FIXED, "idle_timeout = \"1s\"");
     let mut client = server.client();
     client.expect_kept("/");
@@ -192,7 +192,7 @@ fn an_empty_line_behind_a_request_is_no_head_that_is_late() {
 }
 
 #[test]
-fn the_keep_alive_field_says_the_configured_time() {
+fn the_keep_alive_field_has_the_configured_timeout() {
     let server = limited(FIXED, "idle_timeout = \"20s\"");
     assert_eq!(server.ask(get("/")).field("keep-alive"), Some("timeout=20"));
 }
@@ -244,7 +244,7 @@ fn a_body_above_the_limit_is_413() {
 }
 
 #[test]
-fn an_upload_above_the_limit_sees_its_413_though_it_goes_on_sending() {
+fn an_upload_above_the_limit_gets_its_413_while_it_sends() {
     // The lingering close: without it the bytes under way turn the response into a reset.
     let server = limited(WSGI, "body = 1000").warm("/pong");
     for _ in 0..10 {
@@ -336,7 +336,7 @@ fn a_connection_lives_so_long() {
     let mut client = server.client();
     assert!(!client.expect_kept("/").says_close());
     std::thread::sleep(Duration::from_millis(1200));
-    // Its last request is answered with a close, or it was closed while it was idle.
+    // Its last request gets a response with a close, or it was closed while it was idle.
     match client.try_send(get("/").as_bytes()).map(|()| client.try_response("GET")) {
         Ok(Ok(response)) => assert!(response.status == 200 && response.says_close(), "{client}"),
         Ok(Err(Failure::Closed | Failure::Reset(_))) | Err(_) => {}
@@ -453,7 +453,7 @@ fn more_clients_than_connections_lose_no_request() {
 }
 
 #[test]
-fn connections_that_are_never_idle_take_turns_at_the_limit() {
+fn busy_connections_are_closed_in_turn_at_the_limit() {
     let server = Server::start(&full(2, 2));
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -590,7 +590,7 @@ fn a_silent_websocket_is_pinged_and_then_closed() {
     client.send(websocket::frame(0x8a, &payload));
     let (first, _) = websocket::read(&mut client);
     assert_eq!(first, 0x89, "the pong bought time\n{client}");
-    // This one is not answered: the server closes.
+    // This one is not responded to: the server closes.
     let (first, _) = websocket::read(&mut client);
     assert_eq!(first, 0x88, "{client}");
 }

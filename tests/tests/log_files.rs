@@ -71,7 +71,7 @@ fn every_line_is_there(server: &Server, outcomes: &[(String, Outcome)]) {
 }
 
 #[test]
-fn sigusr1_opens_the_files_anew_and_no_line_is_lost() {
+fn sigusr1_reopens_the_files_and_no_line_is_lost() {
     let server = Server::start(CONFIG).warm("/pong");
     let load = Load::new(server.address(), "GET");
     let outcomes = load.while_doing(3, 2, || {
@@ -86,7 +86,7 @@ fn sigusr1_opens_the_files_anew_and_no_line_is_lost() {
 }
 
 #[test]
-fn sighup_opens_the_files_anew_too() {
+fn sighup_reopens_the_files_too() {
     let server = Server::start(CONFIG).warm("/pong");
     let load = Load::new(server.address(), "GET");
     let outcomes = load.while_doing(2, 1, || {
@@ -98,7 +98,7 @@ fn sighup_opens_the_files_anew_too() {
 }
 
 #[test]
-fn a_file_that_cannot_be_opened_anew_leaves_the_old_one_in_use() {
+fn a_file_that_cannot_be_reopened_leaves_the_old_one_in_use() {
     let mut away = std::path::PathBuf::new();
     let config = CONFIG.replace("@DIR@/access.log", "@DIR@/logs/access.log");
     let server = Server::start_with(&config, |command| {

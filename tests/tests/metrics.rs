@@ -202,7 +202,7 @@ fn requests_are_counted_by_app_route_and_class() {
 }
 
 #[test]
-fn times_are_told_apart() {
+fn phases_are_measured_separately() {
     let server = start();
     let name = |part: &str| format!("keepwarm_request_{part}_seconds_sum{{app=\"app\"}}");
     let app = r#"keepwarm_request_app_seconds_sum{app="app",route="/*"}"#;
@@ -211,7 +211,7 @@ fn times_are_told_apart() {
     let (mut first, mut second) = (first, second);
     first.send(get("/sleep?ms=300"));
     admin::wait_for_status(&server, "the worker is at work", |status| {
-        status["workers"][0]["doing"][0]["route"] == "/*"
+        status["workers"][0]["active_requests"][0]["route"] == "/*"
     });
     second.send(get("/sleep?ms=300"));
     assert_eq!((first.response("GET").status, second.response("GET").status), (200, 200));
@@ -264,12 +264,12 @@ fn workers_are_counted_by_state_and_by_why_they_went() {
 }
 
 #[test]
-fn what_waits_is_the_queue() {
+fn the_queue_gauge_counts_waiting_requests() {
     let server = start();
     let mut clients: Vec<_> = (0..3).map(|_| server.client()).collect();
     clients[0].send(get("/sleep?ms=20000"));
     admin::wait_for_status(&server, "the worker is at work", |status| {
-        status["workers"][0]["doing"][0]["method"] == "GET"
+        status["workers"][0]["active_requests"][0]["method"] == "GET"
     });
     for client in clients.iter_mut().skip(1) {
         client.send(get("/pong"));

@@ -155,7 +155,7 @@ fn a_reload_may_change_the_kind_of_an_app() {
     wait_until("and back", LONG, || ask(&server, get("/pong")).text() == "pong");
 }
 
-/// Each answers with the status that the query says, as its kind of app does.
+/// Each responds with the status in the query, in the way of its kind of app.
 const SAID: [(&str, &str, &str); 6] = [
     (
         "wsgi",

@@ -67,7 +67,7 @@ fn paths_are_normalised_once_and_forwarded_so() {
 }
 
 #[test]
-fn the_hex_digits_of_what_stays_encoded_are_upper_case() {
+fn remaining_percent_encodings_are_upper_case() {
     // RFC 3986 §6.2.2.1
     let seen = asgi().ask(get("/any/a%2fb%c3%a9")).json();
     assert_eq!(seen["raw_path"], "/any/a%2Fb%C3%A9");
@@ -296,7 +296,7 @@ fn without_strip_prefix_the_path_stays_whole() {
 }
 
 #[test]
-fn what_no_route_wants_is_404() {
+fn requests_without_a_route_are_404() {
     assert_eq!(at("/nobody").0, 404);
     assert_eq!(at("/").0, 404);
 }

@@ -253,7 +253,7 @@ fn nginx_as_a_client() {
 
 #[test]
 fn haproxys_check_marks_it_up() {
-    // Incident 5: the check read only the first segment, and marked healthy servers down.
+    // Incident 5: the check read only the first segment, and process_mark healthy servers down.
     for (kind, server) in servers() {
         let port = tools::free_port();
         let config = format!(

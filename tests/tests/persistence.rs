@@ -156,32 +156,32 @@ fn fixed() -> &'static Server {
 }
 
 #[test]
-fn fixed_answers() {
+fn fixed_responses() {
     product(fixed(), FIXED_RESPONSES);
 }
 
 #[test]
-fn wsgi_answers() {
+fn wsgi_responses() {
     product(wsgi(), FROM_APPS);
 }
 
 #[test]
-fn rack_answers() {
+fn rack_responses() {
     product(rack(), FROM_APPS);
 }
 
 #[test]
-fn asgi_answers() {
+fn asgi_responses() {
     product(asgi(), FROM_APPS);
 }
 
 #[test]
-fn php_answers() {
+fn php_responses() {
     product(php(), FROM_APPS);
 }
 
 #[test]
-fn fastcgi_answers() {
+fn fastcgi_responses() {
     product(fastcgi(), FROM_SCRIPTS);
 }
 
@@ -399,7 +399,7 @@ fn is_imf_fixdate(text: &str) -> bool {
 }
 
 #[test]
-fn an_error_answer_of_the_edge_follows_the_same_rules() {
+fn an_error_response_of_the_edge_follows_the_same_rules() {
     for (version, say, keeps) in
         [("1.1", "", true), ("1.0", "", false), ("1.0", "Connection: keep-alive\r\n", true)]
     {
@@ -416,7 +416,7 @@ fn an_error_answer_of_the_edge_follows_the_same_rules() {
 }
 
 #[test]
-fn a_client_that_closes_its_write_side_gets_its_answer() {
+fn a_client_that_closes_its_write_side_gets_its_response() {
     for server in [fixed(), wsgi(), rack(), asgi(), php(), fastcgi()] {
         let mut client = server.client();
         client.send("GET /pong HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -427,7 +427,7 @@ fn a_client_that_closes_its_write_side_gets_its_answer() {
 }
 
 #[test]
-fn a_half_closed_client_gets_a_slow_answer_too() {
+fn a_half_closed_client_gets_a_slow_response_too() {
     for server in [wsgi(), rack(), asgi(), php(), fastcgi()] {
         let mut client = server.client();
         client.send("GET /sleep?ms=60 HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -438,7 +438,7 @@ fn a_half_closed_client_gets_a_slow_answer_too() {
 }
 
 #[test]
-fn an_unread_body_never_becomes_a_request_and_never_holds_the_answer() {
+fn an_unread_body_never_becomes_a_request_and_never_delays_the_response() {
     // The body lies in the same segment as the head; whether the connection is kept is the server's choice, if it says so.
     for server in [wsgi(), rack(), asgi(), php(), fastcgi()] {
         let mut client = server.client();
@@ -453,7 +453,7 @@ fn an_unread_body_never_becomes_a_request_and_never_holds_the_answer() {
 }
 
 #[test]
-fn a_post_to_a_fixed_answer_with_its_body_on_the_way_is_answered_at_once() {
+fn a_post_to_a_fixed_response_gets_it_before_the_body_has_arrived() {
     let mut client = fixed().client();
     let response = client.ask("POST /pong HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n");
     assert_eq!(response.status, 200);
@@ -501,7 +501,7 @@ fn a_chunked_body_that_has_come_costs_no_connection() {
 }
 
 #[test]
-fn an_app_still_reads_a_chunked_body_behind_the_beginning_of_its_answer() {
+fn an_app_still_reads_a_chunked_body_after_its_response_has_begun() {
     let mut client = asgi().client();
     client.send(
         "POST /answer-then-read HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",

@@ -34,7 +34,7 @@ fn ask(server: &Server, path: &str) -> Response {
     server.client().patient(LONG).ask(get(path))
 }
 
-/// The process that answered, and its parent.
+/// The process that responded, and its parent.
 const WHO: (&str, &str) = ("who.php", "echo getmypid(), ' ', posix_getppid();");
 /// Answers when the file is there.
 const WAITS: (&str, &str) = (
@@ -88,7 +88,7 @@ fn a_script_that_takes_too_long_ends_with_its_process_and_no_other() {
     assert_eq!(who(&server).1, master, "the others are as they were");
 }
 
-/// WordPress' `wp-cron.php` answers at once and works for minutes.
+/// WordPress' `wp-cron.php` responds at once and works for minutes.
 #[test]
 fn no_request_is_given_to_a_process_that_works_after_its_response() {
     let behind = (
@@ -297,7 +297,7 @@ fn the_status_counts_the_memory_of_all_of_them() {
 
 /// A container's log is its standard error.
 #[test]
-fn what_a_script_writes_to_standard_error_is_in_the_log() {
+fn the_standard_error_of_a_script_is_logged() {
     let script = "file_put_contents('php://stderr', 'PHP Warning:  ' . str_repeat('w', 3000) . \" end\\n\"); error_log('by error_log'); echo 'ok';";
     let server = start("1", "", &[("err.php", script)]);
     assert_eq!(ask(&server, "/err.php").text(), "ok");

@@ -119,7 +119,7 @@ fn an_upgrade_is_refused_with_the_reason() {
 
 /// Nobody could take over: it ends, and whoever runs the container starts it again.
 #[test]
-fn with_a_thread_that_hangs_it_finishes_what_the_others_have_and_exits_with_status_1() {
+fn with_a_stuck_thread_it_finishes_other_requests_and_exits_with_status_1() {
     let config = format!("[server]\nthreads = 2\nshutdown_grace = \"10m\"\n{CONFIG}");
     let (server, _) = start_as(keepwarm_tests::keepwarm_faulty(), &config);
     let all = process::descendants(server.pid());

@@ -83,7 +83,7 @@ fn the_app_is_loaded_once_and_every_worker_is_forked_from_it() {
 }
 
 #[test]
-fn what_a_forked_worker_prints_is_logged_as_its_own() {
+fn the_output_of_a_forked_worker_is_logged_as_its_own() {
     for entry in [WSGI, RACK] {
         let server = start(entry);
         let about = server.ask(get("/print")).json();
@@ -93,7 +93,7 @@ fn what_a_forked_worker_prints_is_logged_as_its_own() {
 }
 
 #[test]
-fn a_worker_that_dies_is_forked_anew_and_its_end_is_told() {
+fn a_worker_that_dies_is_forked_again_and_its_exit_logged() {
     for entry in [WSGI, RACK] {
         let server = start(entry);
         let before = seen(&server, 2);
@@ -113,7 +113,7 @@ fn a_worker_that_dies_is_forked_anew_and_its_end_is_told() {
 }
 
 #[test]
-fn without_its_template_an_app_goes_on_and_the_next_worker_gets_a_new_one() {
+fn without_its_template_an_app_keeps_running_and_a_new_one_is_started() {
     let server = start(WSGI);
     let before = seen(&server, 2);
     let template = loads(&server)[0];
@@ -166,7 +166,7 @@ fn a_hook_that_fails_ends_the_start_with_its_traceback() {
 }
 
 #[test]
-fn a_reload_loads_anew_and_leaves_nothing_of_the_old() {
+fn a_reload_starts_a_new_template_and_leaves_nothing_of_the_old() {
     let server = start(WSGI);
     let before = descendants(server.pid());
     let first = loads(&server)[0];

@@ -135,7 +135,7 @@ fn unconfigured(app: &str, adjust: impl FnOnce(&Path)) -> Server {
 }
 
 #[test]
-fn where_nobody_is_configured_the_workers_of_root_are_nobody() {
+fn without_a_user_workers_of_root_run_as_nobody() {
     let server = unconfigured("", |_| {});
     assert_eq!(about(&server)["uid"][0], id("passwd", "nobody"));
     assert_eq!(about(&server)["home"], "/nonexistent");
@@ -144,7 +144,7 @@ fn where_nobody_is_configured_the_workers_of_root_are_nobody() {
 }
 
 #[test]
-fn where_nobody_is_configured_an_app_that_belongs_to_a_user_runs_as_that_user() {
+fn without_a_user_an_app_runs_as_the_owner_of_its_folder() {
     let server = unconfigured("", |app| {
         let own =
             |file: &Path| std::os::unix::fs::chown(file, Some(12345), Some(12345)).expect("another owner");
@@ -157,7 +157,7 @@ fn where_nobody_is_configured_an_app_that_belongs_to_a_user_runs_as_that_user() 
 }
 
 #[test]
-fn what_nobody_could_not_use_is_run_as_root_and_said() {
+fn apps_that_nobody_cannot_run_are_run_as_root_with_a_warning() {
     let closed =
         |app: &Path| std::fs::set_permissions(app, std::fs::Permissions::from_mode(0o700)).expect("closed");
     let var = |app: &Path| std::fs::create_dir(app.join("var")).expect("a folder");
@@ -178,7 +178,7 @@ fn what_nobody_could_not_use_is_run_as_root_and_said() {
 }
 
 #[test]
-fn the_template_of_a_preloaded_app_is_nobody_too() {
+fn the_template_of_a_preloaded_app_runs_as_nobody_too() {
     let server = unconfigured("preload = true", |_| {});
     assert_eq!(about(&server)["uid"][0], id("passwd", "nobody"));
     let nobody = format!("Uid:\t{0}\t{0}\t{0}\t{0}", id("passwd", "nobody"));
@@ -192,7 +192,7 @@ fn the_template_of_a_preloaded_app_is_nobody_too() {
 }
 
 #[test]
-fn servers_that_are_started_by_keepwarm_are_nobody_too() {
+fn http_and_php_fpm_processes_run_as_nobody_too() {
     const HTTP: &str = "import http.server, os
 class Answer(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
@@ -226,7 +226,7 @@ http.server.ThreadingHTTPServer(('127.0.0.1', int(os.environ['PORT'])), Answer).
 }
 
 #[test]
-fn root_that_is_configured_is_root_without_a_word() {
+fn configured_root_gets_no_warning() {
     let server = unconfigured("user = \"root\"", |_| {});
     assert_eq!(about(&server)["uid"][0], 0);
     assert!(!server.log().contains("workers run as"), "{}", server.log());
@@ -344,7 +344,7 @@ fn refused(app: &str, told: &[&str]) {
 }
 
 #[test]
-fn what_cannot_be_is_refused_before_anything_starts() {
+fn invalid_settings_are_refused_before_anything_starts() {
     refused(
         "user = \"no-such-user\"",
         &["keepwarm.toml:11:8", "`app.app.user` is `no-such-user`, but there is no such user"],
@@ -376,7 +376,7 @@ fn a_directory_that_the_user_may_not_enter_is_refused() {
 }
 
 #[test]
-fn under_sighup_what_cannot_be_leaves_what_ran() {
+fn under_sighup_an_invalid_setting_leaves_the_old_workers() {
     let server = start("", "");
     let before = about(&server)["pid"].clone();
     for (app, told) in [
@@ -412,7 +412,7 @@ fn as_nobody(folder: &Path, config: &str) -> String {
 }
 
 #[test]
-fn who_is_not_root_changes_no_user_and_raises_no_limit() {
+fn without_root_users_and_limits_cannot_be_changed() {
     let server = start("", "");
     let folder = server.folder().join("other");
     std::fs::create_dir(&folder).expect("a folder");

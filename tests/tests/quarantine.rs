@@ -60,7 +60,7 @@ fn refused(server: &Server, target: &str) -> Response {
 }
 
 #[test]
-fn after_three_deaths_it_is_503_and_says_until_when() {
+fn after_three_deaths_it_is_503_with_retry_after() {
     let server = quarantined(2, "");
     let response = refused(&server, "/die?id=x");
     assert_eq!(response.json()["reason"], "route_quarantined");

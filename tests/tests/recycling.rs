@@ -61,7 +61,7 @@ fn max_requests_replaces_workers_under_load_without_a_loss() {
 
 /// What a request leaves in the background (`exec('… &')`) is not cut off because its worker's turn to be replaced has come; Keepwarm's own end takes it along.
 #[test]
-fn what_a_worker_left_in_the_background_outlives_its_replacement_and_a_reload_but_not_keepwarm() {
+fn background_processes_of_a_worker_outlive_it_but_not_keepwarm() {
     let config = "[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\napp = \"app\"\n[app.app]\nentry = \"php_app.php\"\n\
                   directory = \"@APPS@\"\nworkers = 1\nmax_requests = 20\n";
     let server = Server::start(config).warm("/pong");
@@ -119,7 +119,7 @@ fn max_memory_replaces_the_worker_that_holds_more_and_no_other() {
 }
 
 #[test]
-fn kill_memory_kills_and_the_request_is_not_given_again() {
+fn kill_memory_kills_and_the_request_is_not_retried() {
     let server = start("greedy_app:application", 2, "kill_memory = \"128MiB\"");
     let mut client = server.client().patient(LONG);
     client.send(get("/hold?mib=192&ms=60000"));
@@ -133,7 +133,7 @@ fn kill_memory_kills_and_the_request_is_not_given_again() {
 }
 
 #[test]
-fn a_worker_whose_replacement_cannot_be_started_goes_on() {
+fn a_worker_whose_replacement_cannot_start_keeps_running() {
     let server = start("flag_app:application", 1, "max_requests = 5\nstart_retries = 1");
     let first = workers(&server);
     std::fs::write(server.folder().join("flag"), "").expect("a flag");
@@ -162,7 +162,7 @@ fn an_idle_worker_that_hangs_is_killed_and_replaced() {
 }
 
 #[test]
-fn an_idle_worker_that_is_well_is_left_alone() {
+fn a_healthy_idle_worker_is_not_replaced() {
     let start = |entry| start(entry, 1, "request_timeout = \"8s\"");
     let servers = ["wsgi_app:application", "asgi_app:application"].map(start);
     let before = servers.each_ref().map(workers);

@@ -152,7 +152,7 @@ fn after(ports: &[u16; 9], origins: &[Origin; 2]) -> String {
 }
 
 #[test]
-fn whatever_of_a_reload_fails_the_configuration_before_it_stays_active_as_a_whole() {
+fn a_failed_reload_keeps_the_whole_previous_configuration() {
     let bench = Bench::start();
     bench.is_as_before("at the start");
     let taken = TcpListener::bind(bench.at(8)).expect("a port");

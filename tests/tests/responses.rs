@@ -269,7 +269,7 @@ fn a_client_cannot_forge_a_line_of_the_log() {
 }
 
 #[test]
-fn the_first_lines_say_what_is_served_by_what_where() {
+fn the_start_log_names_apps_and_listeners() {
     let server = Server::start(WSGI).warm("/pong");
     let address = server.address().to_string();
     for part in [address.as_str(), "wsgi_app:application", "wsgi"] {
@@ -279,7 +279,7 @@ fn the_first_lines_say_what_is_served_by_what_where() {
     }
 }
 
-fn trouble(more: &str) -> Server {
+fn start_with_limits(more: &str) -> Server {
     Server::start(&format!(
         "{more}[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\napp = \"app\"\n\
          [app.app]\nentry = \"trouble_app:application\"\ndirectory = \"@APPS@\"\ninterpreter = \"@PYTHON@\"\nworkers = 1\n\
@@ -313,7 +313,7 @@ fn expect_a_cut_one(client: &mut Client) {
 /// A reset takes with it what its client has not read yet of the responses before (RFC 9112 §9.6).
 #[test]
 fn a_response_that_is_cut_costs_a_pipelining_client_none_before_it() {
-    let server = trouble("");
+    let server = start_with_limits("");
     let mut client = server.client();
     // Most of the first response stays with the server until it is read.
     rustix::net::sockopt::set_socket_recv_buffer_size(client.stream(), 4096).expect("SO_RCVBUF");
@@ -326,7 +326,7 @@ fn a_response_that_is_cut_costs_a_pipelining_client_none_before_it() {
 /// The next request comes when the response before is done with, and its client has not read that; the server cannot know.
 #[test]
 fn a_response_that_is_cut_costs_none_that_waits_to_be_read() {
-    let server = trouble("");
+    let server = start_with_limits("");
     let mut client = behind(&server);
     client.send(get("/late?id=2&n=3&ms=0&pause=0"));
     server.wait_for_log("/late?id=2", Duration::from_secs(30));
@@ -337,7 +337,7 @@ fn a_response_that_is_cut_costs_none_that_waits_to_be_read() {
 /// A request that reaches a closed socket resets the connection, and takes with it what has not left of the last response (RFC 9112 §9.6).
 #[test]
 fn a_response_that_ends_the_connection_survives_a_request_that_was_on_its_way() {
-    let server = trouble("[server.limits]\nconnection_requests = 1\n");
+    let server = start_with_limits("[server.limits]\nconnection_requests = 1\n");
     let mut client = behind(&server);
     client.send(get("/large?id=2&n=20&ms=0"));
     expect_the_large_one(&mut client);

@@ -18,7 +18,7 @@ fn seen(server: &Server, fields: &str) -> serde_json::Value {
 }
 
 #[test]
-fn what_a_stranger_says_about_its_address_is_not_believed() {
+fn forwarding_headers_of_an_untrusted_client_are_replaced() {
     let server = app("", "", 1);
     let environ = seen(
         &server,
@@ -33,7 +33,7 @@ fn what_a_stranger_says_about_its_address_is_not_believed() {
 }
 
 #[test]
-fn what_a_trusted_proxy_says_is_believed() {
+fn forwarding_headers_of_a_trusted_proxy_are_kept() {
     let server = app("[server]\ntrusted_proxies = [\"127.0.0.0/8\"]", "", 1);
     let environ = seen(&server, "X-Forwarded-For: 198.51.100.1, 203.0.113.7\r\nX-Forwarded-Proto: https\r\n");
     assert_eq!(environ["REMOTE_ADDR"], "203.0.113.7", "the rightmost that is no proxy");

@@ -45,7 +45,7 @@ fn counts(server: &Server) -> BTreeMap<String, u32> {
 fn requests_that_wait_bring_workers_and_silence_takes_them_away() {
     let server = start("{ min = 1, max = 3, idle = \"1s\" }", 1);
     assert!(server.log().contains("1 to 3 workers"), "{}", server.log());
-    let load = Load::new(server.address(), "POST").working(60);
+    let load = Load::new(server.address(), "POST").with_work_ms(60);
     let outcomes = load.while_doing(8, 2, || {
         wait_for_workers(&server, 3);
         load.wait_for(50);
@@ -56,7 +56,7 @@ fn requests_that_wait_bring_workers_and_silence_takes_them_away() {
     assert_eq!(server.ask(get("/pong")).text(), "pong");
     let mark = server.mark();
     // And again.
-    let outcomes = load.again().while_doing(8, 2, || {
+    let outcomes = load.with_new_ids().while_doing(8, 2, || {
         server.wait_for_log_after(mark, "changing the number of workers: requests wait", LONG);
         wait_for_workers(&server, 3);
     });
@@ -66,7 +66,7 @@ fn requests_that_wait_bring_workers_and_silence_takes_them_away() {
 #[test]
 fn a_reload_keeps_the_number_that_the_load_has_made() {
     let server = start("{ min = 1, max = 3, idle = \"1h\" }", 1);
-    let load = Load::new(server.address(), "POST").working(60);
+    let load = Load::new(server.address(), "POST").with_work_ms(60);
     let outcomes = load.while_doing(8, 2, || {
         wait_for_workers(&server, 3);
         let old = workers(&server);

@@ -112,7 +112,7 @@ fn forty_slow_uploads_hold_nothing() {
 }
 
 #[test]
-fn a_reader_that_leaves_frees_what_was_held_for_it() {
+fn a_reader_that_leaves_frees_its_buffers() {
     let server = server();
     for _ in 0..8 {
         let mut reader = slow_reader(&server);

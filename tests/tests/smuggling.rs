@@ -21,7 +21,7 @@ fn two_requests_in_one_segment_are_two_responses_in_order() {
 }
 
 #[test]
-fn a_long_pipeline_is_answered_in_order() {
+fn a_long_pipeline_gets_its_responses_in_order() {
     for (kind, server) in both() {
         let mut client = server.client().patient(Duration::from_secs(20));
         let requests: String = (0..200)
@@ -48,7 +48,7 @@ fn a_long_pipeline_is_answered_in_order() {
 }
 
 #[test]
-fn a_pipeline_ends_where_a_request_says_close() {
+fn a_pipeline_ends_at_a_request_with_close() {
     for (kind, server) in both() {
         let mut client = server.client();
         client.send(
@@ -63,7 +63,7 @@ fn a_pipeline_ends_where_a_request_says_close() {
 
 #[test]
 fn a_slow_first_response_holds_the_second_back() {
-    // One request in work per connection: the quick one is not answered before the slow one.
+    // One request in work per connection: the quick one gets no response before the slow one.
     let mut client = asgi().client();
     client.send("GET /sleep?ms=80 HTTP/1.1\r\nHost: a\r\n\r\nGET /echo HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(client.response("GET").text(), "pong");
@@ -261,7 +261,7 @@ fn a_response_longer_than_its_length_is_cut_there() {
 }
 
 #[test]
-fn what_a_204_or_a_head_response_carries_never_stands_on_the_wire() {
+fn bodies_of_204_and_head_responses_are_dropped() {
     for (kind, server) in both() {
         for request in [
             "GET /204-body HTTP/1.1\r\nHost: a\r\n\r\n",

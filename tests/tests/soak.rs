@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use keepwarm_tests::marked::{Footprint, Mark};
 use keepwarm_tests::process::{self, wait_until};
+use keepwarm_tests::process_mark::{ProcessMark, ResourceUsage};
 use keepwarm_tests::{Server, get};
 use rustix::process::Signal;
 
@@ -35,7 +35,7 @@ const FORKED: &str = "preload = true\nmax_requests = 2\n";
 #[test]
 fn nothing_is_left_behind_by_workers_that_come_and_go() {
     let recycles = wanted("SOAK_RECYCLES", 15);
-    let mark = Mark::new();
+    let mark = ProcessMark::new();
     let server = start(CONFIG, &mark);
     // Once through everything, so that what is made at first use and kept has been made; what is left are Keepwarm, its guardian and the workers.
     reload(&server);
@@ -55,7 +55,7 @@ fn nothing_is_left_behind_by_workers_that_come_and_go() {
 #[test]
 fn nothing_is_left_behind_by_forks_that_come_and_go() {
     let recycles = wanted("SOAK_FORKED", 60);
-    let mark = Mark::new();
+    let mark = ProcessMark::new();
     let server = start(&format!("{CONFIG}{FORKED}"), &mark);
     let ended = || logged(&server, "worker stopped");
     let replace = |wanted: usize| {
@@ -77,10 +77,10 @@ fn nothing_is_left_behind_by_forks_that_come_and_go() {
 
 /// What there is once nothing changes any more, with so many processes.
 #[track_caller]
-fn rested(server: &Server, mark: &Mark, processes: usize) -> Footprint {
-    let (mut last, mut same) = (Footprint::of(server, mark), 0);
+fn rested(server: &Server, mark: &ProcessMark, processes: usize) -> ResourceUsage {
+    let (mut last, mut same) = (ResourceUsage::of(server, mark), 0);
     wait_until("rest", LONG, || {
-        let now = Footprint::of(server, mark);
+        let now = ResourceUsage::of(server, mark);
         same = if now == last && now.processes == processes { same + 1 } else { 0 };
         last = now;
         same == 25
@@ -92,9 +92,9 @@ fn wanted(variable: &str, default: usize) -> usize {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-fn start(config: &str, mark: &Mark) -> Server {
+fn start(config: &str, mark: &ProcessMark) -> Server {
     Server::start_with(config, |command| {
-        mark.put_on(command);
+        mark.apply_to(command);
         let temporary = command.get_current_dir().expect("a folder").join("tmp");
         std::fs::create_dir(&temporary).expect("a folder");
         command.env("TMPDIR", temporary);

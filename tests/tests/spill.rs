@@ -44,7 +44,7 @@ fn on_a_small_disk(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_full_disk_costs_what_was_to_be_kept_on_it_and_nothing_else() {
+fn a_full_disk_fails_spooled_bodies_only() {
     let config = WSGI.replace("workers = 1", "workers = 4");
     let server = Server::start_as(&format!("{config}{ADMIN}"), on_a_small_disk).warm("/pong");
     let mut readers: Vec<Client> = (0..4).map(|_| slow_reader(&server)).collect();
@@ -60,8 +60,8 @@ fn a_full_disk_costs_what_was_to_be_kept_on_it_and_nothing_else() {
     }
     assert_eq!(upload(&server, 1 << 20).status, 200, "what was cut is off the disk");
     let refused = upload(&server, 8 << 20);
-    assert_eq!((refused.status, refused.json()["reason"].as_str()), (500, Some("spool_failed")));
-    assert_eq!(admin::metrics(&server)[r#"keepwarm_refusals_total{app="app",reason="spool_failed"}"#], 5.0);
+    assert_eq!((refused.status, refused.json()["reason"].as_str()), (500, Some("spill_failed")));
+    assert_eq!(admin::metrics(&server)[r#"keepwarm_refusals_total{app="app",reason="spill_failed"}"#], 5.0);
     assert_eq!(server.ask(get("/list")).text(), "pong");
 }
 
@@ -73,13 +73,13 @@ fn with_small_files(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_limit_on_the_size_of_files_costs_what_is_larger_and_nothing_else() {
+fn a_file_size_limit_fails_larger_bodies_only() {
     let server = Server::start_as(WSGI, with_small_files).warm("/pong");
     let mut reader = slow_reader(&server);
     server.wait_for_log(CUT, LONG);
     assert!(matches!(reader.try_response("GET"), Err(Failure::Cut(_) | Failure::Reset(_))));
     let refused = upload(&server, 8 << 20);
-    assert_eq!((refused.status, refused.json()["reason"].as_str()), (500, Some("spool_failed")));
+    assert_eq!((refused.status, refused.json()["reason"].as_str()), (500, Some("spill_failed")));
     assert_eq!(server.ask(get("/list")).text(), "pong");
 }
 

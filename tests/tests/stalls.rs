@@ -28,7 +28,7 @@ fn lines(server: &Server, kind: &str) -> usize {
 }
 
 #[test]
-fn a_client_of_http_1_0_for_whom_the_connection_had_to_be_closed() {
+fn a_close_added_for_an_http_1_0_client() {
     let server = start();
     for _ in 0..3 {
         let mut client = server.client();
@@ -76,7 +76,7 @@ fn an_expectation_that_the_app_alone_would_not_have_met() {
     assert_eq!(lines(&server, "expectation_ignored"), 1, "said once");
 }
 
-/// As a script would: the process ends when it has answered.
+/// As a script would: the process ends when it has responded.
 #[test]
 fn an_app_that_boots_for_each_request() {
     let script = "import os, signal\ndef application(environ, start):\n    os.kill(os.getpid(), signal.SIGTERM)\n    \

@@ -79,13 +79,14 @@ fn the_table_shows_apps_workers_and_listeners_without_colours() {
 
 /// The shape of docs/operate/status.md: every member it names is there.
 #[test]
-fn the_json_has_what_the_page_says() {
+fn the_json_matches_the_documentation() {
     let upstream = "[upstream.nobody]\nurl = \"http://127.0.0.1:1\"\nbind = \"unix:@DIR@/nobody.sock\"\n";
     let server = Server::start(&config(1, upstream)).warm("/pong");
     let mut client = server.client();
     client.send(get("/sleep?ms=25000"));
     let status = wait_for(&server, "the worker is at work", |status| {
-        status["workers"][0]["doing"][0]["route"] == "/*" && !status["workers"][0]["memory"].is_null()
+        status["workers"][0]["active_requests"][0]["route"] == "/*"
+            && !status["workers"][0]["memory"].is_null()
     });
     let page =
         std::fs::read_to_string(keepwarm_tests::root().join("docs/operate/status.md")).expect("the page");
@@ -97,7 +98,7 @@ fn the_json_has_what_the_page_says() {
         count += 1;
     }
     assert!(count > 25, "only {count} members are described");
-    let doing = &status["workers"][0]["doing"][0];
+    let doing = &status["workers"][0]["active_requests"][0];
     assert_eq!((&doing["method"], doing["request_id"].as_str().map(str::len)), (&"GET".into(), Some(32)));
     assert!(doing["seconds"].as_f64().is_some_and(|age| age >= 0.0), "{doing}");
     assert_eq!(status["workers"][0]["pid"], server.workers()[0]);
@@ -106,21 +107,21 @@ fn the_json_has_what_the_page_says() {
 }
 
 #[test]
-fn what_a_worker_is_doing_is_shown_with_its_route_and_age() {
+fn the_current_requests_of_a_worker_are_shown_with_route_and_age() {
     let server = start(1);
     let mut client = server.client();
     client.send(get("/sleep?ms=25000"));
     let mut other = server.client();
     other.send(get("/pong"));
     wait_for(&server, "one works, one waits", |status| {
-        status["workers"][0]["doing"][0]["route"] == "/*" && status["apps"][0]["queue"] == 1
+        status["workers"][0]["active_requests"][0]["route"] == "/*" && status["apps"][0]["queue"] == 1
     });
     let shown = text(&run(server.folder(), &["status"]).stdout);
     assert!(shown.lines().any(|line| line.starts_with("app/1 ") && line.contains("GET /* ")), "{shown}");
 }
 
 #[test]
-fn a_death_is_counted_and_the_last_one_told() {
+fn a_death_is_counted_and_the_last_one_shown() {
     let server = start(1);
     process::signal(server.workers()[0], Signal::KILL);
     let status = wait_for(&server, "the death is counted and the next worker ready", |status| {
@@ -181,7 +182,7 @@ impl Drop for Ended {
 }
 
 #[test]
-fn watching_into_a_pipe_goes_on_until_keepwarm_ends() {
+fn watching_into_a_pipe_continues_until_keepwarm_exits() {
     let server = start(1);
     let watch = Command::new(keepwarm())
         .args(["status", "--watch", "--json"])
@@ -252,7 +253,9 @@ fn a_stack_shows_where_a_worker_stands() {
     let server = start(1);
     let mut client = server.client();
     client.send(get("/sleep?ms=25000"));
-    wait_for(&server, "the worker is at work", |status| status["workers"][0]["doing"][0]["route"] == "/*");
+    wait_for(&server, "the worker is at work", |status| {
+        status["workers"][0]["active_requests"][0]["route"] == "/*"
+    });
     let pid = server.workers()[0].to_string();
     for worker in ["app/1", &pid] {
         let mark = server.mark();
@@ -266,7 +269,7 @@ fn a_stack_shows_where_a_worker_stands() {
 }
 
 #[test]
-fn a_worker_that_does_not_exist_is_told_with_those_that_do() {
+fn an_unknown_worker_is_an_error_that_lists_the_known_ones() {
     let server = start(1);
     for worker in ["app/7", "1", "nothing", "app/"] {
         let output = run(server.folder(), &["stack", worker]);
@@ -278,7 +281,7 @@ fn a_worker_that_does_not_exist_is_told_with_those_that_do() {
 
 /// SIGQUIT ends a process that does not know it: a question must not be deadly.
 #[test]
-fn a_worker_that_would_die_of_it_is_not_asked() {
+fn a_worker_without_a_stack_handler_gets_no_signal() {
     let server = Server::start(
         "[listen.main]\nbind = \"127.0.0.1:0\"\n[app.liar]\ncommand = [\"@PYTHON@\", \"@APPS@/liar.py\", \"1\"]\n\
          kind = \"wsgi\"\nworkers = 1\n",

@@ -54,7 +54,7 @@ impl Drop for Manager {
 }
 
 #[test]
-fn start_reload_and_end_are_told() {
+fn start_reload_and_stop_are_notified() {
     let manager = Manager::new();
     let server = Server::start_with(WSGI, |command| {
         command.env("NOTIFY_SOCKET", &manager.path);
@@ -115,7 +115,7 @@ fn the_watchdog_hears_from_the_process_it_watches_and_from_no_other() {
 }
 
 #[test]
-fn an_upgrade_tells_the_main_process_and_then_the_new_one_is_ready() {
+fn an_upgrade_notifies_main_pid_and_then_ready() {
     let manager = Manager::new();
     let config = WSGI.replacen("[listen.main]", "[server]\npid_file = \"@DIR@/pid\"\n[listen.main]", 1);
     let server = Server::start_with(&config, |command| {
@@ -177,7 +177,7 @@ fn sockets_of_a_socket_unit_are_served_and_left_as_they_were() {
 }
 
 #[test]
-fn a_socket_that_no_listener_binds_is_told() {
+fn an_unused_socket_of_the_service_manager_is_reported() {
     let address = format!("127.0.0.1:{}", keepwarm_tests::tools::free_port());
     let server = Server::start_as(WSGI, |folder| activator(folder, &address, &folder.join("other")));
     server.wait_for_log(&format!("systemd passed a socket that no listener binds place={address}"), LONG);

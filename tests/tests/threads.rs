@@ -43,7 +43,7 @@ fn open_gate(server: &Server, name: &str) {
 }
 
 #[test]
-fn so_many_requests_are_in_one_worker_at_once_and_it_says_so() {
+fn a_worker_serves_as_many_requests_as_it_has_threads() {
     let server = start("hard_app", 1, "threads = 4");
     let mut clients: Vec<Client> = (0..4).map(|_| sent(&server, &get("/meet?n=4"))).collect();
     let mut threads = BTreeSet::new();
@@ -205,7 +205,7 @@ fn uvloop_is_used_where_it_is_installed() {
 }
 
 #[test]
-fn what_an_app_turns_out_not_to_be_ends_the_start_with_a_clear_word() {
+fn an_invalid_application_ends_the_start_with_a_clear_error() {
     for (entry, more, part) in [
         ("hard_asgi_app", "threads = 4", "threads are for WSGI"),
         ("hard_app", "concurrency = 4", "concurrency is for ASGI"),
@@ -257,7 +257,7 @@ impl<'a> Load<'a> {
                     self.method
                 ));
                 if response.status == 200 {
-                    assert_eq!(response.text(), id, "somebody else's answer");
+                    assert_eq!(response.text(), id, "somebody else's response");
                 }
                 responses.push((id, response.status));
                 if response.says_close() || self.stop.load(Ordering::Relaxed) {

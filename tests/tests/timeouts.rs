@@ -61,7 +61,7 @@ fn time(server: &Server, part: &str) -> String {
 }
 
 #[test]
-fn a_stuck_worker_is_asked_where_it_stands_and_then_killed() {
+fn the_stack_of_a_stuck_worker_is_logged_and_it_is_killed() {
     // Asleep, and in C with the interpreter's lock in its hand: neither runs a line of Python.
     for (path, function) in [("/hang", "in hang"), ("/hold", "in hold_the_lock")] {
         let server = start("hard_app", 1, "request_timeout = \"2s\"");
@@ -214,7 +214,7 @@ fn worker_of(server: &Server, id: &str) -> String {
 }
 
 #[test]
-fn a_slow_request_has_its_workers_stack_in_the_log_and_goes_on() {
+fn a_slow_request_is_logged_with_its_workers_stack_and_continues() {
     let server = start("hard_app", 1, "slow_log = \"300ms\"");
     let mut slow = sent(&server, &get("/gate?name=gate&id=slow"));
     let line = server.wait_for_log("slow request", LONG);

@@ -7,7 +7,7 @@ use keepwarm_tests::load::{self, Load, all_responded_once};
 use keepwarm_tests::process::{self, alive, wait_until};
 use keepwarm_tests::service::Service;
 use keepwarm_tests::tools::{self, script};
-use keepwarm_tests::{Client, Server, admin, caller, get, keepwarm};
+use keepwarm_tests::{Client, Server, admin, calling_app, get, keepwarm};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::Signal;
 
@@ -46,7 +46,7 @@ fn the_admin_address_is_that_of_the_process_that_serves() {
     let socket = service.server.folder().join("admin.sock");
     for _ in 0..2 {
         let new = service.upgrade();
-        wait_until("the new process answers, and is ready", LONG, || {
+        wait_until("the new process responds, and is ready", LONG, || {
             let status = admin::ask_unix(&socket, "GET", "/status").1;
             let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
             status["pid"] == new && status["ready"] == true
@@ -86,7 +86,7 @@ fn three_upgrades_in_a_row_under_load_lose_and_repeat_nothing() {
 }
 
 #[test]
-fn kept_connections_are_answered_by_the_old_process_and_told_to_go() {
+fn kept_connections_get_a_response_with_close_from_the_old_process() {
     let service = start("");
     let mut kept = service.server.client().patient(LONG);
     let old = kept.ask(get("/who")).json()["pid"].as_u64();
@@ -143,7 +143,7 @@ fn goes_on(service: &Service, workers: &[u32]) {
 }
 
 #[test]
-fn what_cannot_take_over_leaves_the_old_process_as_it_was() {
+fn a_failed_takeover_leaves_the_old_process_unchanged() {
     let service = start("");
     let workers = service.server.workers();
     for (text, told) in [
@@ -199,7 +199,7 @@ fn a_new_process_that_never_serves_is_ended() {
 
 /// The other side of it: the old process is stuck, and says nothing.
 #[test]
-fn a_new_process_that_is_told_nothing_gives_up() {
+fn a_new_process_without_a_handover_gives_up() {
     let (_silent, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).expect("a pair");
     let log = std::env::temp_dir().join(format!("keepwarm-told-nothing-{}", std::process::id()));
@@ -258,7 +258,7 @@ fn a_new_process_that_does_not_end_holds_up_no_signal() {
 }
 
 #[test]
-fn a_reload_that_is_asked_for_during_an_upgrade_is_done_by_the_new_process() {
+fn a_reload_requested_during_an_upgrade_is_done_by_the_new_process() {
     let service = start("");
     let old = service.server.pid();
     // A request that is not whole keeps the old process until it has had the signal, however late that comes.
@@ -297,13 +297,13 @@ fn a_door_that_moves_with_an_upgrade_stays_for_the_workers_of_before() {
             .replace("workers = 2", "workers = 1")
             + &format!("[upstream.search]\nurl = \"http://{}\"\nbind = \"{door}\"\n", origin.address())
     };
-    let service = Service::start_with(keepwarm(), &config("127.0.0.2:0"), caller::write);
+    let service = Service::start_with(keepwarm(), &config("127.0.0.2:0"), calling_app::write);
     let mut client = service.server.client().patient(LONG);
     client.send(get("/"));
-    service.wait_for_log(caller::BEGUN);
+    service.wait_for_log(calling_app::STARTED);
     service.server.configure(&config("127.0.0.3:0"));
     service.upgrade();
-    caller::let_call(service.server.folder());
+    calling_app::release(service.server.folder());
     assert_eq!(client.response("GET").text(), "from the service");
     drop(client);
     assert!(service.server.wait_for_exit(LONG).success());
@@ -311,7 +311,7 @@ fn a_door_that_moves_with_an_upgrade_stays_for_the_workers_of_before() {
 }
 
 #[test]
-fn a_second_keepwarm_on_the_same_address_is_told_who_is_there() {
+fn a_second_keepwarm_on_the_same_address_names_the_owner() {
     let server = Server::start(keepwarm_tests::WSGI);
     let address = server.address().to_string();
     let second = Server::spawn(&keepwarm_tests::WSGI.replace("127.0.0.1:0", &address), |_| {});

@@ -101,7 +101,7 @@ fn a_change_recycles_its_app_and_no_other() {
 }
 
 #[test]
-fn a_broken_version_leaves_the_old_one_and_says_so() {
+fn a_broken_version_is_logged_and_the_old_one_serves() {
     let server = start();
     let before = about(&server, "/");
     let mark = server.mark();
@@ -127,7 +127,7 @@ fn a_broken_version_leaves_the_old_one_and_says_so() {
 }
 
 #[test]
-fn what_does_not_start_at_first_is_shown_and_starts_when_it_is_mended() {
+fn an_app_that_fails_to_start_is_shown_and_starts_when_fixed() {
     let server = Server::start_with(&CONFIG.replace("\"@DIR@/b\"", "\"@DIR@/a\""), |command| {
         let folder = command.get_current_dir().expect("a folder").join("a");
         std::fs::create_dir(&folder).expect("a folder");
@@ -188,7 +188,7 @@ fn a_change_during_the_recycle_is_not_forgotten() {
 }
 
 #[test]
-fn a_new_folder_and_what_came_with_it_count() {
+fn changes_in_a_new_folder_are_noticed() {
     let server = start();
     let mark = server.mark();
     // Made elsewhere and moved: all of it comes in one step.

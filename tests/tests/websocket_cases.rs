@@ -40,7 +40,7 @@ fn bye() -> Vec<u8> {
     frame(0x88, &1000_u16.to_be_bytes())
 }
 
-/// Reads until the close; answers it as a peer does, and sees the connection end.
+/// Reads until the close; replies as a peer does, and sees the connection end.
 fn read_back(client: &mut Client, says_close: bool) -> Vec<Back> {
     let (mut all, mut begun) = (Vec::new(), None::<(u8, Vec<u8>)>);
     loop {
@@ -348,7 +348,7 @@ fn utf8() {
 
 /// The rest of the frame never comes: what cannot be mended is refused without it.
 #[test]
-fn text_that_cannot_be_mended_is_not_waited_for() {
+fn invalid_text_is_refused_before_its_frame_is_complete() {
     for bytes in [&b"\xce\xba\xf4\x90"[..], b"ok\xff", b"\xed\xa0"] {
         let mut client = server().client().patient(Duration::from_secs(20));
         open(&mut client, "/ws", "");

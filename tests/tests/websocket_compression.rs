@@ -30,7 +30,7 @@ fn opened() -> Client {
 }
 
 #[test]
-fn what_is_offered_is_agreed_on_and_what_is_not_valid_declined() {
+fn valid_offers_are_accepted_and_invalid_ones_declined() {
     let both = "permessage-deflate; server_max_window_bits=12; client_max_window_bits=12";
     for (offer, said) in [
         ("", None),

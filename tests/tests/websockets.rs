@@ -17,7 +17,7 @@ fn opened() -> Client {
     client
 }
 
-/// The server closes with this code, is answered, and ends the connection.
+/// The server closes with this code, gets a response, and ends the connection.
 #[track_caller]
 fn closes_with(client: &mut Client, code: u16) -> String {
     let (first, payload) = read(client);
@@ -115,7 +115,7 @@ fn the_application_closes_with_its_code_and_reason() {
 }
 
 #[test]
-fn what_the_application_says_right_behind_its_acceptance_arrives() {
+fn messages_right_after_the_acceptance_arrive() {
     let opened = |query: &str| {
         let mut client = server().client().patient(Duration::from_secs(10));
         open(&mut client, &format!("/ws/at-once?{query}"), "");
@@ -132,7 +132,7 @@ fn what_the_application_says_right_behind_its_acceptance_arrives() {
 }
 
 #[test]
-fn what_a_client_was_saying_does_not_hold_up_the_end_when_the_application_closes() {
+fn an_incomplete_message_does_not_delay_the_close_of_the_application() {
     let mut client = server().client().patient(Duration::from_secs(10));
     open(&mut client, "/ws/at-once?close4003", "");
     let _ = read(&mut client);
@@ -319,7 +319,7 @@ fn wsgi_has_no_websockets() {
 }
 
 #[test]
-fn a_drain_says_goodbye() {
+fn a_drain_closes_websockets() {
     let server =
         Server::start(&format!("[server]\nshutdown_grace = \"5s\"\n{ASGI}drain_timeout = \"500ms\"\n"))
             .warm("/pong");

@@ -67,7 +67,7 @@ fn liar_pids(server: &Server) -> Vec<u32> {
 }
 
 #[test]
-fn every_lie_costs_its_own_request_and_nothing_else() {
+fn every_protocol_violation_fails_its_own_request_only() {
     // A few on each server: workers that die one after the other are started ever more slowly, and rightly so.
     for lies in LIES.chunks(4) {
         let server = Server::start(&liars(2, "1", ""));
@@ -102,7 +102,7 @@ fn costs_only_itself(server: &Server, lie: &str) {
 }
 
 #[test]
-fn a_lie_after_a_whole_response_does_not_spoil_it() {
+fn an_invalid_frame_after_a_complete_response_does_not_spoil_it() {
     for lie in ["after-end", "two-answers", "overspent", "long-data", "after-head"] {
         let server = Server::start(&liars(2, "1", ""));
         all_ready(&server, 2);
@@ -161,7 +161,7 @@ fn an_applications_faulty_fields_are_502_and_the_worker_lives() {
 }
 
 #[test]
-fn what_a_worker_gives_back_by_reset() {
+fn requests_that_a_worker_resets() {
     let server = Server::start(&liars(1, "1", "queue_timeout = \"1s\""));
     all_ready(&server, 1);
     // An application's failure before its response: 500. After it: the connection is cut.
@@ -192,7 +192,7 @@ fn told_by(kind: &str) -> Server {
 
 /// In one go, the head of the response was first: nothing could ask for the body any more, and both sides waited.
 #[test]
-fn a_worker_that_wants_the_body_and_responds_in_one_write_has_the_client_asked_first() {
+fn want_and_response_in_one_write_send_the_100_first() {
     for kind in ["asgi", "wsgi"] {
         let server = told_by(kind);
         let mut client = server.client().patient(Duration::from_secs(20));
@@ -218,7 +218,7 @@ fn a_worker_that_does_not_reply_to_a_close_gets_no_second_one() {
     assert_eq!(told(), "close 4002\nreset 1\n");
 }
 
-/// It reads, answers, and answers pings, and has forgotten what it owes: every further upload to it would hang, for good.
+/// It reads, responds, and replies to pings, and has forgotten what it owes: every further upload to it would hang, for good.
 #[test]
 fn a_worker_that_gives_no_credit_back_is_replaced() {
     // It takes 1 MiB in all. What the last upload waits for is cut when the old worker's time to finish is over.
@@ -266,7 +266,7 @@ fn a_worker_that_hangs_is_504_and_killed() {
 }
 
 #[test]
-fn frames_without_end_that_say_nothing_do_not_outlast_the_request_timeout() {
+fn endless_empty_frames_do_not_outlast_the_request_timeout() {
     let server = Server::start(&liars(1, "1", "request_timeout = \"2s\"\nstart_retries = 50"));
     all_ready(&server, 1);
     let mut hinted = server.client().patient(Duration::from_secs(20));
@@ -280,7 +280,7 @@ fn frames_without_end_that_say_nothing_do_not_outlast_the_request_timeout() {
 }
 
 #[test]
-fn a_worker_that_never_says_hello_ends_the_start() {
+fn a_worker_without_a_hello_ends_the_start() {
     for mode in ["mute", "garbage-first", "future", "no-streams"] {
         let more = "boot_timeout = \"400ms\"\nstart_retries = 1\nqueue_timeout = \"500ms\"";
         let server = Server::spawn(&liars(1, mode, more), |_| {});
@@ -305,7 +305,7 @@ fn a_get_that_a_dying_worker_had_not_begun_is_given_once_more() {
 }
 
 #[test]
-fn innocents_under_load_beside_a_liar() {
+fn correct_workers_under_load_beside_a_faulty_one() {
     let server = Server::start(&liars(4, "1", ""));
     all_ready(&server, 4);
     let stop = std::sync::atomic::AtomicBool::new(false);
@@ -321,7 +321,7 @@ fn innocents_under_load_beside_a_liar() {
                         assert_eq!(
                             response.field("x-path"),
                             Some(format!("/innocent{served}").as_str()),
-                            "somebody else's answer"
+                            "somebody else's response"
                         );
                         served += 1;
                     }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use keepwarm_tests::content::post;
-use keepwarm_tests::marked;
 use keepwarm_tests::process::{self, wait_until};
+use keepwarm_tests::process_mark;
 use keepwarm_tests::{ASGI, Client, Server, WSGI, get, python, tools};
 use rustix::process::Signal;
 
@@ -118,7 +118,7 @@ fn a_head_waits_for_a_short_body_of_known_length() {
         }
         let calls = trace.finish();
         // Head, "po" and "ng" would be three. The head never leaves alone; whether "ng" makes it is a matter of microseconds.
-        assert!(calls.len() <= 2 * 15, "{} writes for 15 answers:\n{}", calls.len(), calls.join("\n"));
+        assert!(calls.len() <= 2 * 15, "{} writes for 15 responses:\n{}", calls.len(), calls.join("\n"));
         // In a buffer of its own, or behind the head.
         let with_body = |call: &str| call.contains("\"po") || call.contains("\\r\\n\\r\\npo");
         let alone = |call: &&String| call.contains("HTTP/1.1 200") && !with_body(call);
@@ -205,7 +205,7 @@ fn one_segment_each(config: &str) {
     assert_eq!(
         numbers[1],
         10,
-        "one segment for each of 10 answers of {} bytes\n{}",
+        "one segment for each of 10 responses of {} bytes\n{}",
         numbers[2] / 10,
         server.log()
     );
@@ -273,7 +273,7 @@ fn a_wire_that_was_full_once_is_watched_for_room_no_longer() {
          [app.app]\nentry = \"hard_app:application\"\ndirectory = \"@APPS@\"\ninterpreter = \"@PYTHON@\"\nworkers = 1\n\
          threads = 4\nenv = { DIR = \"@DIR@\" }\n",
     );
-    let sockets = || marked::descriptors(server.pid()).get("socket").copied();
+    let sockets = || process_mark::descriptors(server.pid()).get("socket").copied();
     let mut clients: Vec<Client> = (0..4).map(|_| server.client().patient(LONG)).collect();
     clients.iter_mut().for_each(|client| assert_eq!(client.ask(get("/who")).status, 200, "{client}"));
     let before = sockets();

@@ -41,7 +41,7 @@ const CASES: [Case; 7] = [
     ("httparse-small", |times| httparse(SMALL, times)),
     ("httparse-browser", |times| httparse(BROWSER, times)),
     ("normalize-path", normalize),
-    ("encode-answer", encode_response),
+    ("encode-response", encode_response),
     ("encode-wire-request", encode_wire_request),
 ];
 

@@ -1,7 +1,7 @@
 //! `keepwarm-bench-relay LISTEN TARGET [ROUND_TRIP_MS]`: accepts connections at LISTEN and passes their bytes to TARGET and back, one thread.
 //!
 //! With a round-trip time every byte takes half of it each way, and the first byte of a client half of it more on top of a whole one: in the place of the handshake of
-//! TCP, which loopback answers at once. Without, it is the least that any proxy costs: it copies bytes and parses nothing.
+//! TCP, which loopback acknowledges at once. Without, it is the least that any proxy costs: it copies bytes and parses nothing.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 /// Read at a time.
 const BLOCK: usize = 64 * 1024;
 /// Blocks on their way in one direction of a connection; more stay in the socket.
-const ON_THE_WAY: usize = 256;
+const IN_FLIGHT: usize = 256;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -81,7 +81,7 @@ async fn copy(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
 
 /// Everything arrives `after` its time, and nothing before `earliest`; the end, too.
 async fn delay(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, earliest: Instant, after: Duration) {
-    let (sender, mut receiver) = mpsc::channel::<(Instant, Vec<u8>)>(ON_THE_WAY);
+    let (sender, mut receiver) = mpsc::channel::<(Instant, Vec<u8>)>(IN_FLIGHT);
     let read = async move {
         loop {
             let mut block = Vec::with_capacity(BLOCK);

@@ -1,49 +1,45 @@
-//! What no section can know of the others: routes and their apps, addresses, what is never reached.
+//! Checks that involve several sections: names, addresses, unreachable routes.
 
 use std::path::PathBuf;
 
 use crate::checker::Checker;
-use crate::model::{Action, Admin, App, AppKind, Config, Listen, PathPattern, Program, Route, Upstream};
-use crate::raw::{Span, Table, Value};
+use crate::model::{Action, Admin, App, AppKind, Config, Listener, PathPattern, Program, Route, Upstream};
+use crate::raw::{SourceMap, Table, Value};
 use crate::report::Problem;
 use crate::sections::{ListenDraft, Root, RouteDraft, UpstreamDraft};
 
 mod addresses;
 mod names;
 
-/// The configuration, good only if `cx` has no problem afterwards. `file` is what to name when something is missing.
+use names::SectionNames;
+
+/// The configuration, valid only if `cx` has no problems afterwards. A missing section is reported for `file`.
 pub(crate) fn finish(root: Root, table: &Table, file: Option<&str>, cx: &mut Checker<'_>) -> Config {
-    let Root { server, admin, listens, apps, upstreams, rate_limits, .. } = root;
+    let Root { server, admin, listeners, apps, upstreams, rate_limits, .. } = root;
     check_something_listens(table, file, cx);
-    addresses::check(&listens, admin.as_ref(), &upstreams, cx);
+    addresses::check(&listeners, admin.as_ref(), &upstreams, cx);
     names::check_variables(&upstreams, cx);
-    let known = Known {
+    let known = SectionNames {
         apps: apps.iter().map(|draft| (draft.app.name.clone(), draft.span)).collect(),
         upstreams: upstreams.iter().map(|draft| (draft.upstream.name.clone(), draft.span)).collect(),
         rate_limits: rate_limits.iter().map(|draft| (draft.limit.name.clone(), draft.span)).collect(),
     };
     let apps: Vec<App> = apps.into_iter().map(|draft| draft.app).collect();
-    let listens: Vec<Listen> = listens.into_iter().map(|listen| settle(listen, &apps, &known, cx)).collect();
+    let listeners: Vec<Listener> =
+        listeners.into_iter().map(|listen| finish_listener(listen, &apps, &known, cx)).collect();
     let upstreams: Vec<Upstream> =
-        upstreams.into_iter().map(|draft| settle_upstream(draft, &known, cx)).collect();
+        upstreams.into_iter().map(|draft| finish_upstream(draft, &known, cx)).collect();
     let admin = admin.map(|draft| Admin {
         bind: draft.bind.into_iter().map(|(bind, _)| bind).collect(),
         token: draft.token,
     });
     let rate_limits = rate_limits.into_iter().map(|draft| draft.limit).collect();
-    let config = Config { server, admin, listens, apps, upstreams, rate_limits };
+    let config = Config { server, admin, listeners, apps, upstreams, rate_limits };
     names::warn_of_unused(&config, &known, cx);
     config
 }
 
-/// The names of sections, each with its place.
-struct Known {
-    apps: Vec<(String, Span)>,
-    upstreams: Vec<(String, Span)>,
-    rate_limits: Vec<(String, Span)>,
-}
-
-/// A listener, or a door.
+/// The configuration needs a listener or a door.
 fn check_something_listens(table: &Table, file: Option<&str>, cx: &mut Checker<'_>) {
     let upstreams = match table.entry("upstream").map(|entry| &entry.value.value) {
         Some(Value::Table(upstreams)) => upstreams.entries.as_slice(),
@@ -60,32 +56,32 @@ fn check_something_listens(table: &Table, file: Option<&str>, cx: &mut Checker<'
         problem = problem.help("or give an [upstream.NAME] a door: bind = \"127.0.0.1:6102\"");
     }
     if let Some(file) = file {
-        problem = problem.at(Span::nowhere(file));
+        problem = problem.at(SourceMap::unreadable(file));
     }
-    cx.push(problem);
+    problem.report(cx);
 }
 
-fn settle(draft: ListenDraft, apps: &[App], known: &Known, cx: &mut Checker<'_>) -> Listen {
+fn finish_listener(draft: ListenDraft, apps: &[App], known: &SectionNames, cx: &mut Checker<'_>) -> Listener {
     warn_of_unreachable(&draft, cx);
     let body = draft.limits.body;
     let mut routes: Vec<Route> =
-        draft.routes.into_iter().filter_map(|route| settle_route(route, body, known, cx)).collect();
+        draft.routes.into_iter().filter_map(|route| finish_route(route, body, known, cx)).collect();
     if draft.has_no_route && draft.forward_proxy.is_none() {
         match apps {
             [app] => routes.push(Route {
-                try_files: script_folder(app),
+                try_files: site_directory(app),
                 ..Route::to(Action::App(app.name.clone()), body)
             }),
             _ => {
-                let problem = Problem::new(format!("`listen.{}` has no route", draft.name))
+                Problem::new(format!("`listen.{}` has no route", draft.name))
                     .key("listen.NAME.route")
-                    .at(cx.texts.place(draft.span))
-                    .expected("at least one [[listen.NAME.route]], unless there is exactly one app");
-                cx.push(problem);
+                    .at(cx.source_map.location(draft.span))
+                    .expected("at least one [[listen.NAME.route]], unless there is exactly one app")
+                    .report(cx);
             }
         }
     }
-    Listen {
+    Listener {
         name: draft.name,
         bind: draft.bind.into_iter().map(|(bind, _)| bind).collect(),
         limits: draft.limits,
@@ -95,7 +91,7 @@ fn settle(draft: ListenDraft, apps: &[App], known: &Known, cx: &mut Checker<'_>)
     }
 }
 
-fn settle_upstream(draft: UpstreamDraft, known: &Known, cx: &mut Checker<'_>) -> Upstream {
+fn finish_upstream(draft: UpstreamDraft, known: &SectionNames, cx: &mut Checker<'_>) -> Upstream {
     let rate_limit = draft.rate_limit.map(|(name, span)| {
         let key = format!("upstream.{}.rate_limit", draft.upstream.name);
         names::check(&name, span, &key, "upstream.NAME.rate_limit", "rate_limit", &known.rate_limits, cx);
@@ -105,19 +101,21 @@ fn settle_upstream(draft: UpstreamDraft, known: &Known, cx: &mut Checker<'_>) ->
     Upstream { bind, rate_limit, ..draft.upstream }
 }
 
-/// What frameworks call the folder that is served, whose project lies around it. Not `html` or `htdocs`: whole projects are put into those.
-const PUBLIC_FOLDERS: [&str; 5] = ["public", "web", "webroot", "docroot", "pub"];
+/// Names that frameworks use for the public directory inside a project. Not `html` or `htdocs`, which often contain
+/// whole projects.
+const PUBLIC_DIRECTORIES: [&str; 5] = ["public", "web", "webroot", "docroot", "pub"];
 
-/// A site of classic PHP is scripts and files in one folder, and nobody has said otherwise. So is the folder of a front controller that is
-/// kept warm, where its name says that it is public: another one may be that of the whole project.
-fn script_folder(app: &App) -> Option<PathBuf> {
+/// The directory whose files are served for an app without routes. A site of classic PHP has scripts and files in one
+/// directory. For warm workers it is the directory of the front controller, if its name says that it is public:
+/// another one may contain the whole project.
+fn site_directory(app: &App) -> Option<PathBuf> {
     let Program::Entry(entry) = &app.program else { return None };
     let script = app.directory.join(entry);
     let folder = script.parent()?;
     let public = || {
         let name = folder.file_name().and_then(|name| name.to_str());
         script.file_name().is_some_and(|name| name == "index.php")
-            && name.is_some_and(|name| PUBLIC_FOLDERS.contains(&name))
+            && name.is_some_and(|name| PUBLIC_DIRECTORIES.contains(&name))
     };
     match app.kind {
         Some(AppKind::FastCgi) => Some(folder.to_path_buf()),
@@ -126,8 +124,13 @@ fn script_folder(app: &App) -> Option<PathBuf> {
     }
 }
 
-/// `None` when something about it is wrong, which has been said.
-fn settle_route(draft: RouteDraft, body: Option<u64>, known: &Known, cx: &mut Checker<'_>) -> Option<Route> {
+/// `None` if a problem was reported.
+fn finish_route(
+    draft: RouteDraft,
+    body: Option<u64>,
+    known: &SectionNames,
+    cx: &mut Checker<'_>,
+) -> Option<Route> {
     let rate_limit = draft.rate_limit.map(|(name, span)| {
         let key = format!("{}.rate_limit", draft.name);
         names::check(&name, span, &key, "listen.NAME.route.rate_limit", "rate_limit", &known.rate_limits, cx);
@@ -149,47 +152,30 @@ fn settle_route(draft: RouteDraft, body: Option<u64>, known: &Known, cx: &mut Ch
         (None, None, None, None, Some(redirect)) => Action::Redirect(redirect),
         _ => return None,
     };
-    // A body for an upstream is passed on as it comes: nothing of it is held here, unless that is asked for.
-    let held = draft.buffer_request == Some(true);
+    // A body for an upstream is passed on as it arrives, so `limits.body` applies only if the route buffers it.
+    let held = draft.route.buffer_request == Some(true);
     let body = body.filter(|_| held || !matches!(action, Action::Upstream(_)));
-    Some(Route {
-        hosts: draft.hosts,
-        path: draft.path,
-        methods: draft.methods,
-        action,
-        strip_prefix: draft.strip_prefix.unwrap_or(false),
-        max_body: draft.max_body.unwrap_or(body),
-        buffer_request: draft.buffer_request,
-        buffer_response: draft.buffer_response,
-        early_hints: draft.early_hints,
-        any_header_names: draft.any_header_names,
-        via: draft.via,
-        headers: draft.headers,
-        allow: draft.allow,
-        deny: draft.deny,
-        abort_on_half_close: draft.abort_on_half_close,
-        try_files: draft.try_files,
-        send_files: draft.send_files,
-        rate_limit,
-    })
+    let max_body = draft.max_body.unwrap_or(body);
+    Some(Route { action, max_body, rate_limit, ..draft.route })
 }
 
-/// A route behind one that takes all it could take.
+/// Warns of routes after one that matches all their requests.
 fn warn_of_unreachable(listen: &ListenDraft, cx: &mut Checker<'_>) {
     for (index, route) in listen.routes.iter().enumerate() {
-        let Some(first) = listen.routes.iter().take(index).find(|first| takes_all_of(first, route)) else {
+        let Some(first) = listen.routes.iter().take(index).find(|first| covers(&first.route, &route.route))
+        else {
             continue;
         };
-        let problem = Problem::new(format!("`{}` is never reached", route.name))
+        Problem::new(format!("`{}` is never reached", route.name))
             .key("listen.NAME.route")
-            .at(cx.texts.place(route.span))
-            .related(cx.texts.place(first.span), "this route matches all its requests")
-            .help("the first route that matches serves a request: put the narrower route first");
-        cx.warn(problem);
+            .at(cx.source_map.location(route.span))
+            .related(cx.source_map.location(first.span), "this route matches all its requests")
+            .help("the first route that matches serves a request: put the narrower route first")
+            .warn(cx);
     }
 }
 
-fn takes_all_of(first: &RouteDraft, later: &RouteDraft) -> bool {
+fn covers(first: &Route, later: &Route) -> bool {
     let hosts = first.hosts.is_empty()
         || (!later.hosts.is_empty() && later.hosts.iter().all(|host| first.hosts.contains(host)));
     let methods = first.methods.is_empty()

@@ -1,24 +1,29 @@
+//! The state of a check: the sources, the key that is read, and the problems found so far.
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::key::{Describe, join};
-use crate::raw::{Directive, Span, Table, Text, Texts, Value, parse_loose};
+use crate::description::{Describe, KeyInfo, join};
+use crate::raw::{Directive, Entry, SourceMap, Span, Table, Text, Value, parse_value};
 use crate::report::Problem;
-use crate::sources::{Found, Sources};
+use crate::sources::{PathKind, Sources};
 
-/// What a check works with: the outside, the texts, where it is, and what it has found so far.
+/// The state of a check.
 pub(crate) struct Checker<'a> {
     pub(crate) sources: &'a dyn Sources,
     pub(crate) env: BTreeMap<String, String>,
-    pub(crate) texts: Texts,
-    /// Directory that relative paths count from; empty for the current one.
+    pub(crate) source_map: SourceMap,
+    /// The directory that relative paths are resolved against; empty for the current directory.
     pub(crate) base: String,
+    /// The keys of all sections, to find a misspelled one in another section. A function, because the list is rarely
+    /// needed, and because it is made above this module.
+    pub(crate) all_keys: fn() -> &'static [KeyInfo],
     pub(crate) problems: Vec<Problem>,
     pub(crate) warnings: Vec<Problem>,
     frames: Vec<Frame>,
 }
 
-/// The key being read.
+/// A key that is being read.
 struct Frame {
     /// `app.NAME.workers`
     doc: String,
@@ -29,19 +34,24 @@ struct Frame {
 }
 
 impl<'a> Checker<'a> {
-    pub(crate) fn new(sources: &'a dyn Sources, base: String) -> Checker<'a> {
+    pub(crate) fn new(
+        sources: &'a dyn Sources,
+        base: String,
+        all_keys: fn() -> &'static [KeyInfo],
+    ) -> Checker<'a> {
         Checker {
             sources,
             env: sources.env(),
-            texts: Texts::default(),
+            source_map: SourceMap::default(),
             base,
+            all_keys,
             problems: Vec::new(),
             warnings: Vec::new(),
             frames: Vec::new(),
         }
     }
 
-    /// Goes into a key: `doc` is its step in the documentation, `name` in this file.
+    /// Enters a key: `doc` is its name in the documentation, `name` its name in the file.
     pub(crate) fn enter(
         &mut self,
         doc: &str,
@@ -54,19 +64,19 @@ impl<'a> Checker<'a> {
         self.frames.push(Frame { doc, name, describe, right });
     }
 
-    /// Goes into item `number` (from 1) of the present key.
+    /// Enters item `number` (from 1) of the current key.
     pub(crate) fn enter_item(&mut self, number: usize) {
         self.enter_within(|frame| (frame.doc.clone(), format!("{}[{number}]", frame.name)));
     }
 
-    /// Goes into the section called `name` of the present key.
+    /// Enters the section `name` of the current key.
     pub(crate) fn enter_named(&mut self, name: &str) {
         self.enter_within(|frame| (format!("{}.NAME", frame.doc), format!("{}.{name}", frame.name)));
     }
 
-    fn enter_within(&mut self, steps: impl FnOnce(&Frame) -> (String, String)) {
+    fn enter_within(&mut self, names: impl FnOnce(&Frame) -> (String, String)) {
         let Some(frame) = self.frames.last() else { return };
-        let (doc, name) = steps(frame);
+        let (doc, name) = names(frame);
         self.frames.push(Frame { doc, name, describe: frame.describe, right: frame.right });
     }
 
@@ -74,22 +84,22 @@ impl<'a> Checker<'a> {
         self.frames.pop();
     }
 
-    /// Where we are, as `keepwarm explain` knows it.
+    /// The current key, as `keepwarm explain` knows it.
     pub(crate) fn doc(&self) -> String {
         self.frames.last().map_or_else(String::new, |frame| frame.doc.clone())
     }
 
-    /// Where we are, in this file.
+    /// The current key, as the file names it.
     pub(crate) fn name(&self) -> String {
         self.frames.last().map_or_else(String::new, |frame| frame.name.clone())
     }
 
-    /// A problem of the present key, to be completed and pushed.
+    /// A problem of the current key.
     pub(crate) fn problem(&self, span: Span, message: impl Into<String>) -> Problem {
-        Problem::new(message).at(self.texts.place(span)).key(self.doc())
+        Problem::new(message).at(self.source_map.location(span)).key(self.doc())
     }
 
-    /// "`app.shop.workers` …", with what the key wants.
+    /// "`app.shop.workers` …", with what the key expects.
     pub(crate) fn wrong(&self, span: Span, what: &str) -> Problem {
         let problem = self.problem(span, format!("`{}` {what}", self.name()));
         let Some(frame) = self.frames.last() else { return problem };
@@ -100,46 +110,43 @@ impl<'a> Checker<'a> {
         problem.expected(format!("{expected}, for example {}", frame.right))
     }
 
-    pub(crate) fn push(&mut self, problem: Problem) {
-        self.problems.push(problem);
+    /// "`app.shop` has both `entry` and `command`", where the two exclude each other.
+    pub(crate) fn both(&self, first: &Entry, second: &Entry) -> Problem {
+        let message = format!("`{}` has both `{}` and `{}`", self.name(), first.key, second.key);
+        self.problem(second.key_span, message)
+            .related(self.source_map.location(first.key_span), "the other one")
     }
 
-    pub(crate) fn warn(&mut self, problem: Problem) {
-        self.warnings.push(problem);
+    /// "`listen.public` has no `bind`", which is required; `example` is a line that sets it.
+    pub(crate) fn missing(&self, span: Span, example: &str) -> Problem {
+        let key = example.split(' ').next().unwrap_or(example);
+        self.problem(span, format!("`{}` has no `{key}`", self.name()))
+            .expected(format!("`{key}`, for example {example}"))
     }
 
-    /// Reports that a known thing is not served.
-    pub(crate) fn not_served(&mut self, directive: &Directive, what: &str) {
-        let problem = self
-            .problem(directive.span, format!("{what} is not supported by this version yet"))
-            .help("leave it out for now");
-        self.push(problem);
+    /// Reports a value of the wrong type, unless that was done before.
+    pub(crate) fn wrong_type<V>(&mut self, directive: &Directive) -> Option<V> {
+        if !matches!(directive.value, Value::Invalid) {
+            self.wrong(directive.span, &format!("is {}", directive.type_name())).report(self);
+        }
+        None
     }
 
-    /// Reports a value of the wrong type; silent when it was reported before.
-    pub(crate) fn wrong_type(&mut self, directive: &Directive) {
-        if !matches!(directive.value, Value::Broken) {
-            let problem = self.wrong(directive.span, &format!("is {}", directive.type_name()));
-            self.push(problem);
+    /// The string, or `None` after another type was reported.
+    pub(crate) fn text<'d>(&mut self, directive: &'d Directive) -> Option<&'d Text> {
+        match &directive.value {
+            Value::String(text) => Some(text),
+            _ => self.wrong_type(directive),
         }
     }
 
-    /// The string this must be.
-    pub(crate) fn text<'d>(&mut self, directive: &'d Directive) -> Option<&'d Text> {
-        let Value::Text(text) = &directive.value else {
-            self.wrong_type(directive);
-            return None;
-        };
-        Some(text)
-    }
-
-    /// The list this must be; a single value that is no list counts as a list of one.
+    /// The items of a list; a single value is a list of one.
     pub(crate) fn items<'d>(&mut self, directive: &'d Directive) -> Cow<'d, [Directive]> {
         match &directive.value {
-            Value::List(items) => Cow::Borrowed(items),
-            Value::Text(text) if text.loose && text.text.trim_start().starts_with('[') => {
-                match self.reread(directive, text).value {
-                    Value::List(items) => Cow::Owned(items),
+            Value::Array(items) => Cow::Borrowed(items),
+            Value::String(text) if text.untyped && text.text.trim_start().starts_with('[') => {
+                match self.typed(directive).value {
+                    Value::Array(items) => Cow::Owned(items),
                     _ => Cow::Borrowed(std::slice::from_ref(directive)),
                 }
             }
@@ -147,54 +154,82 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The table this must be.
+    /// What `read` returns for each item of a list, or `None` after the problems of all items were reported.
+    pub(crate) fn read_items<V>(
+        &mut self,
+        directive: &Directive,
+        read: impl Fn(&Directive, &mut Self) -> Option<V>,
+    ) -> Option<Vec<V>> {
+        let values: Vec<Option<V>> = self.items(directive).iter().map(|item| read(item, self)).collect();
+        values.into_iter().collect()
+    }
+
+    /// The table, or `None` after another type was reported.
     pub(crate) fn table<'d>(&mut self, directive: &'d Directive) -> Option<Cow<'d, Table>> {
         match &directive.value {
             Value::Table(table) => return Some(Cow::Borrowed(table)),
-            // What a placeholder brought may be a secret, and so may not become keys, which messages show.
-            Value::Text(text) if text.loose && !text.secret => {
-                if let Value::Table(table) = self.reread(directive, text).value {
+            // The value of a placeholder may be secret: it must not become keys, which messages show.
+            Value::String(text) if text.untyped && !text.secret => {
+                if let Value::Table(table) = self.typed(directive).value {
                     return Some(Cow::Owned(table));
                 }
             }
             _ => {}
         }
-        self.wrong_type(directive);
-        None
+        self.wrong_type(directive)
     }
 
-    /// A text from outside of the file as the TOML value it looks like, or as it was.
-    pub(crate) fn reread(&self, directive: &Directive, text: &Text) -> Directive {
-        let reread = text.loose.then(|| parse_loose(&text.text, directive.span)).flatten();
-        let Some(mut value) = reread else { return directive.clone() };
+    /// A text from outside of the file as the TOML value that it looks like, if it looks like one.
+    pub(crate) fn typed(&self, directive: &Directive) -> Directive {
+        let Value::String(text) = &directive.value else { return directive.clone() };
+        let typed = text.untyped.then(|| parse_value(&text.text, directive.span)).flatten();
+        let Some(mut value) = typed else { return directive.clone() };
         if text.secret {
             hide(&mut value, directive.span);
         }
         value
     }
 
-    /// A text for a message, unless it may be a secret.
+    /// A text for a message, hidden if it may be secret.
     pub(crate) fn quote(&self, text: &Text) -> String {
         if text.secret { "a hidden value".to_owned() } else { format!("`{}`", text.text) }
     }
 
-    /// The path from the directory of the configuration.
+    /// A path, resolved against the directory of the configuration.
     pub(crate) fn path(&self, path: &str) -> String {
         join_path(&self.base, path)
     }
 
-    /// Whether the directory that is to hold `path` is there.
+    /// Whether the directory that contains `path` exists.
     pub(crate) fn has_parent(&self, path: &str) -> bool {
         let parent = match path.rsplit_once('/') {
             Some(("", _)) => "/",
             Some((parent, _)) => parent,
             None => ".",
         };
-        self.sources.look(parent) == Found::Directory
+        self.sources.path_kind(parent) == PathKind::Directory
     }
 }
 
-/// `path` from the directory `base`; an empty one is the current directory.
+impl Problem {
+    /// Adds the problem to those found.
+    pub(crate) fn report(self, cx: &mut Checker<'_>) {
+        cx.problems.push(self);
+    }
+
+    /// Adds the problem to those found, and is the `None` of a value that cannot be used.
+    pub(crate) fn reject<V>(self, cx: &mut Checker<'_>) -> Option<V> {
+        self.report(cx);
+        None
+    }
+
+    /// Adds the problem to the warnings.
+    pub(crate) fn warn(self, cx: &mut Checker<'_>) {
+        cx.warnings.push(self);
+    }
+}
+
+/// `path`, resolved against the directory `base`, which is the current directory if it is empty.
 pub(crate) fn join_path(base: &str, path: &str) -> String {
     if base.is_empty() || path.starts_with('/') {
         return path.to_owned();
@@ -202,12 +237,12 @@ pub(crate) fn join_path(base: &str, path: &str) -> String {
     format!("{}/{path}", base.trim_end_matches('/'))
 }
 
-/// Marks everything inside a filled-in value as standing where the placeholder stands, and as secret.
+/// Marks the value of a placeholder as secret, and gives all of it the span of the placeholder.
 fn hide(directive: &mut Directive, span: Span) {
     directive.span = span;
     match &mut directive.value {
-        Value::Text(text) => text.secret = true,
-        Value::List(items) => items.iter_mut().for_each(|item| hide(item, span)),
+        Value::String(text) => text.secret = true,
+        Value::Array(items) => items.iter_mut().for_each(|item| hide(item, span)),
         Value::Table(table) => {
             for entry in &mut table.entries {
                 entry.key_span = span;

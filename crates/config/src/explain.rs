@@ -1,100 +1,36 @@
 //! `keepwarm explain KEY`.
 
-use std::sync::LazyLock;
-
-use crate::key::Info;
+use crate::description::KeyInfo;
 use crate::nearest::{nearest, or_list};
-use crate::sections::ROOT;
+use crate::sections::all_keys;
 
-/// What is to be known of a key or a section, as plain text.
+/// The documentation of a key or a section, as plain text.
 ///
-/// Takes `app.workers`, `app.NAME.workers`, `app.shop.workers`, `workers`, `KEEPWARM_APP__SHOP__WORKERS`, and for a list
-/// of its keys `app` or `[app.shop]`. A name that several sections have explains each.
+/// Takes `app.workers`, `app.NAME.workers`, `app.shop.workers`, `workers`, `KEEPWARM_APP__SHOP__WORKERS`, and for a
+/// list of its keys `app` or `[app.shop]`. A name that several sections have explains all of them.
 ///
 /// # Errors
-/// That there is no such key, with the nearest names.
+/// A message that there is no such key, with similar names.
 pub fn explain(key: &str) -> Result<String, String> {
-    let asked = asked(key);
-    let steps: Vec<&str> = asked.split('.').collect();
+    let query = query(key);
+    let steps: Vec<&str> = query.split('.').collect();
     let all = all_keys();
-    if asked.is_empty() {
+    if query.is_empty() {
         return Ok(sections(all));
     }
-    // The plainest reading that finds something: a key, then NAME for any name, then a section's name.
-    let readings: [fn(&Info, &[&str]) -> bool; 4] = [is_nameless, is_path, is_named_section, ends_so];
-    let found = readings.iter().map(|fits| matching(all, &steps, *fits)).find(|found| !found.is_empty());
+    // The first interpretation that finds a key: a path without NAME, a path with any name for NAME, a named section,
+    // a suffix.
+    let matchers: [fn(&KeyInfo, &[&str]) -> bool; 4] = [is_nameless, is_path, is_named_section, is_suffix];
+    let found = matchers.iter().map(|fits| matching(all, &steps, *fits)).find(|found| !found.is_empty());
     let found = found.unwrap_or_default();
     if found.is_empty() {
-        return Err(not_found(&asked, &steps, all));
+        return Err(not_found(&query, &steps, all));
     }
-    let texts: Vec<String> = found.iter().map(|info| text(info)).collect();
-    Ok(texts.join("\n"))
+    let explanations: Vec<String> = found.iter().map(|info| text(info)).collect();
+    Ok(explanations.join("\n"))
 }
 
-/// All keys, sections before what is in them.
-pub(crate) fn all_keys() -> &'static [Info] {
-    static ALL: LazyLock<Vec<Info>> = LazyLock::new(|| {
-        let mut all = Vec::new();
-        flatten(ROOT.infos(""), &mut all);
-        all
-    });
-    &ALL
-}
-
-fn flatten(infos: Vec<Info>, out: &mut Vec<Info>) {
-    for info in infos {
-        let children = info.children.clone();
-        out.push(info);
-        flatten(children, out);
-    }
-}
-
-/// The key of any section that is most like a word, and the sections that have it: "`[app.NAME]`". `None` when nothing is
-/// near, or when so many sections have it that it says nothing.
-pub(crate) fn nearest_elsewhere(word: &str) -> Option<(&'static str, String)> {
-    let all = all_keys();
-    let inside =
-        || all.iter().filter(|info| info.served && info.path.contains('.') && !is_repeated(&info.path));
-    let key = inside().map(|info| info.name).find(|name| *name == word);
-    let key = key.or_else(|| nearest(word, inside().map(|info| info.name)).first().copied())?;
-    let sections = inside().filter(|info| info.name == key).filter_map(|info| info.path.rsplit_once('.'));
-    let homes: Vec<String> = sections.map(|(section, _)| format!("`{}`", header(section))).collect();
-    match homes.as_slice() {
-        [one] => Some((key, one.clone())),
-        [one, two] => Some((key, format!("{one} or {two}"))),
-        [one, two, three] => Some((key, format!("{one}, {two} or {three}"))),
-        _ => None,
-    }
-}
-
-/// Lists of tables.
-const LISTS: [&str; 2] = [".route", ".endpoints"];
-
-/// `[app.NAME]`, `[[listen.NAME.route]]`
-pub(crate) fn header(section: &str) -> String {
-    if LISTS.iter().any(|list| section.ends_with(list)) {
-        format!("[[{section}]]")
-    } else {
-        format!("[{section}]")
-    }
-}
-
-/// The limits of a listener are those of the server once more.
-pub(crate) fn is_repeated(path: &str) -> bool {
-    path == "listen.NAME.limits" || path.starts_with("listen.NAME.limits.")
-}
-
-/// `KEEPWARM_APP__NAME__WORKERS`; `None` for what no variable reaches: sections, what stands outside of any (a variable has
-/// two steps at least), and what is inside a list.
-pub(crate) fn variable(info: &Info) -> Option<String> {
-    // What may be a table and may be a value can be set as the value.
-    let is_value = info.children.is_empty() || info.type_name != "table";
-    let inside = LISTS.iter().any(|list| info.path.contains(&format!("{list}.")));
-    let reached = is_value && info.path.contains('.') && !inside;
-    reached.then(|| format!("KEEPWARM_{}", info.path.to_ascii_uppercase().replace('.', "__")))
-}
-
-fn asked(key: &str) -> String {
+fn query(key: &str) -> String {
     let key = key.trim().trim_matches(['[', ']', '`', '"']);
     match key.strip_prefix("KEEPWARM_") {
         Some(variable) => variable.to_ascii_lowercase().replace("__", "."),
@@ -102,42 +38,42 @@ fn asked(key: &str) -> String {
     }
 }
 
-fn matching<'a>(all: &'a [Info], steps: &[&str], fits: fn(&Info, &[&str]) -> bool) -> Vec<&'a Info> {
-    let found: Vec<&Info> = all.iter().filter(|info| fits(info, steps)).collect();
-    // Keys that two sections share are explained once, unless the second section was asked for.
-    if found.iter().all(|info| is_repeated(&info.path)) {
+fn matching<'a>(all: &'a [KeyInfo], steps: &[&str], fits: fn(&KeyInfo, &[&str]) -> bool) -> Vec<&'a KeyInfo> {
+    let found: Vec<&KeyInfo> = all.iter().filter(|info| fits(info, steps)).collect();
+    // Keys that two sections share are explained once, unless the query has the second section.
+    if found.iter().all(|info| info.is_repeated()) {
         return found;
     }
-    found.into_iter().filter(|info| !is_repeated(&info.path)).collect()
+    found.into_iter().filter(|info| !info.is_repeated()).collect()
 }
 
 /// `app.workers`
-fn is_nameless(info: &Info, steps: &[&str]) -> bool {
+fn is_nameless(info: &KeyInfo, steps: &[&str]) -> bool {
     info.path.split('.').filter(|step| *step != "NAME").eq(steps.iter().copied())
 }
 
 /// `app.NAME.workers`, `app.shop.workers`
-fn is_path(info: &Info, steps: &[&str]) -> bool {
+fn is_path(info: &KeyInfo, steps: &[&str]) -> bool {
     let path: Vec<&str> = info.path.split('.').collect();
     path.len() == steps.len() && path.iter().zip(steps).all(|(a, b)| *a == "NAME" || a == b)
 }
 
 /// `app.NAME`, `app.shop`: the keys of such a section are listed under `app`.
-fn is_named_section(info: &Info, steps: &[&str]) -> bool {
+fn is_named_section(info: &KeyInfo, steps: &[&str]) -> bool {
     let Some((_, section)) = steps.split_last() else { return false };
     info.children.iter().any(|child| child.path.starts_with(&format!("{}.NAME.", info.path)))
         && is_path(info, section)
 }
 
 /// `workers`
-fn ends_so(info: &Info, steps: &[&str]) -> bool {
+fn is_suffix(info: &KeyInfo, steps: &[&str]) -> bool {
     let path: Vec<&str> = info.path.split('.').filter(|step| *step != "NAME").collect();
     path.ends_with(steps)
 }
 
-/// The sections, for whoever names no key.
-fn sections(all: &[Info]) -> String {
-    let top: Vec<&Info> = all.iter().filter(|info| !info.path.contains('.')).collect();
+/// The list of sections, for an empty query.
+fn sections(all: &[KeyInfo]) -> String {
+    let top: Vec<&KeyInfo> = all.iter().filter(|info| !info.path.contains('.')).collect();
     let width = top.iter().map(|info| info.path.len()).max().unwrap_or(0);
     let mut out = String::from("Sections of the configuration:\n\n");
     for info in top {
@@ -147,29 +83,30 @@ fn sections(all: &[Info]) -> String {
     out
 }
 
-fn not_found(asked: &str, steps: &[&str], all: &[Info]) -> String {
-    let last = steps.last().copied().unwrap_or(asked);
+fn not_found(query: &str, steps: &[&str], all: &[KeyInfo]) -> String {
+    let last = steps.last().copied().unwrap_or(query);
     let names = nearest(last, all.iter().map(|info| info.name));
     let mut near: Vec<&str> = Vec::new();
     for name in names {
-        near.extend(all.iter().filter(|info| info.name == name).map(|info| info.path.as_str()));
+        let keys = all.iter().filter(|info| info.name == name && !info.is_repeated());
+        near.extend(keys.map(|info| info.path.as_str()));
     }
-    near.retain(|path| !is_repeated(path));
+
     near.truncate(3);
     if near.is_empty() {
         let sections: Vec<&str> =
             all.iter().map(|info| info.path.as_str()).filter(|path| !path.contains('.')).collect();
         return format!(
-            "there is no key `{asked}`; `keepwarm explain SECTION` lists the keys of a section: {}",
+            "there is no key `{query}`; `keepwarm explain SECTION` lists the keys of a section: {}",
             or_list(&sections)
         );
     }
-    format!("there is no key `{asked}`; did you mean {}?", or_list(&near))
+    format!("there is no key `{query}`; did you mean {}?", or_list(&near))
 }
 
-fn text(info: &Info) -> String {
+fn text(info: &KeyInfo) -> String {
     let mut out = format!("{}: {}\n", info.path, info.brief);
-    if !info.served {
+    if !info.is_supported {
         out.push_str("\nThis version does not support it yet.\n");
         return out;
     }
@@ -177,13 +114,13 @@ fn text(info: &Info) -> String {
         let value = value.replace('\n', &format!("\n{:12}", ""));
         out.push_str(&format!("  {name:<9} {value}\n"));
     };
-    row("type:", &info.type_name);
-    row("expected:", &info.expected);
+    row("type:", &info.value.type_name);
+    row("expected:", &info.value.expected);
     row("default:", &info.default.to_string().replace('`', ""));
     row("example:", info.right);
     row("wrong:", info.wrong);
     row("reload:", &info.reload.to_string());
-    if let Some(variable) = variable(info) {
+    if let Some(variable) = info.variable() {
         row("variable:", &variable);
     }
     row("since:", info.since);
@@ -196,14 +133,14 @@ fn text(info: &Info) -> String {
     out
 }
 
-fn children(info: &Info) -> String {
+fn children(info: &KeyInfo) -> String {
     let widest = info.children.iter().map(|child| child.name.len()).max().unwrap_or(0);
     let mut out = String::from("\nKeys:\n");
-    for child in info.children.iter().filter(|child| child.served) {
+    for child in info.children.iter().filter(|child| child.is_supported) {
         out.push_str(&format!("  {:<widest$}  {}\n", child.name, child.brief));
     }
     let later: Vec<&str> =
-        info.children.iter().filter(|child| !child.served).map(|child| child.name).collect();
+        info.children.iter().filter(|child| !child.is_supported).map(|child| child.name).collect();
     if !later.is_empty() {
         out.push_str(&wrap(&format!("\nNot supported by this version yet: {}", later.join(", ")), 100));
         out.push('\n');
@@ -211,7 +148,7 @@ fn children(info: &Info) -> String {
     out
 }
 
-/// Lines of at most `width` characters, broken at blanks.
+/// Lines of at most `width` characters, broken at spaces.
 fn wrap(text: &str, width: usize) -> String {
     let mut out = String::new();
     let mut column = 0;
@@ -235,26 +172,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_way_to_ask_for_a_key() {
+    fn every_spelling_of_a_key_is_found() {
         let wanted = explain("app.NAME.workers").unwrap();
-        for asked in
+        for query in
             ["app.workers", "app.shop.workers", "workers", "KEEPWARM_APP__SHOP__WORKERS", " workers "]
         {
-            assert_eq!(explain(asked).as_deref(), Ok(wanted.as_str()), "{asked}");
+            assert_eq!(explain(query).as_deref(), Ok(wanted.as_str()), "{query}");
         }
         let wanted_of_pool = explain("upstream.NAME.pool.max").unwrap();
-        for asked in ["upstream.pool.max", "upstream.search.pool.max", "KEEPWARM_UPSTREAM__SEARCH__POOL__MAX"]
+        for query in ["upstream.pool.max", "upstream.search.pool.max", "KEEPWARM_UPSTREAM__SEARCH__POOL__MAX"]
         {
-            assert_eq!(explain(asked).as_deref(), Ok(wanted_of_pool.as_str()), "{asked}");
+            assert_eq!(explain(query).as_deref(), Ok(wanted_of_pool.as_str()), "{query}");
         }
         assert!(wanted.contains("workers = 4") && wanted.contains("KEEPWARM_APP__NAME__WORKERS"), "{wanted}");
     }
 
     #[test]
     fn a_section_lists_its_keys() {
-        for asked in ["app", "app.NAME", "[app.shop]"] {
-            let text = explain(asked).unwrap();
-            assert!(text.contains("  workers "), "{asked}: {text}");
+        for query in ["app", "app.NAME", "[app.shop]"] {
+            let text = explain(query).unwrap();
+            assert!(text.contains("  workers "), "{query}: {text}");
         }
         let route = explain("listen.NAME.route").unwrap();
         assert!(route.contains("Not supported by this version yet: "), "{route}");
@@ -270,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_two_sections_explains_both() {
+    fn a_key_of_two_sections_explains_both() {
         let text = explain("format").unwrap();
         assert!(
             text.contains("server.log.format:") && text.contains("listen.NAME.access_log.format:"),
@@ -279,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_says_what_is_near() {
+    fn a_missing_key_names_similar_ones() {
         assert_eq!(
             explain("wrokers").unwrap_err(),
             "there is no key `wrokers`; did you mean `app.NAME.workers`?"

@@ -1,19 +1,19 @@
 use std::fmt::Write as _;
 
-/// A JSON value, as far as a schema needs one.
+/// A JSON value, with the types that a schema needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Json {
-    Flag(bool),
+    Boolean(bool),
     Number(i64),
-    Text(String),
-    List(Vec<Json>),
-    /// In the order given.
+    String(String),
+    Array(Vec<Json>),
+    /// Members in this order.
     Object(Vec<(String, Json)>),
 }
 
 impl Json {
     pub(crate) fn text(text: impl Into<String>) -> Json {
-        Json::Text(text.into())
+        Json::String(text.into())
     }
 
     pub(crate) fn object<const N: usize>(members: [(&str, Json); N]) -> Json {
@@ -25,17 +25,17 @@ impl Json {
         Json::object([("type", Json::text(name))])
     }
 
-    /// A string of these words.
+    /// One of these strings.
     pub(crate) fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> Json {
-        Json::object([("enum", Json::List(words.into_iter().map(Json::text).collect()))])
+        Json::object([("enum", Json::Array(words.into_iter().map(Json::text).collect()))])
     }
 
     /// Any of these schemas.
     pub(crate) fn any(schemas: Vec<Json>) -> Json {
-        Json::object([("anyOf", Json::List(schemas))])
+        Json::object([("anyOf", Json::Array(schemas))])
     }
 
-    /// A string that fits a pattern.
+    /// A string that matches a pattern.
     pub(crate) fn pattern(pattern: &str) -> Json {
         Json::object([("type", Json::text("string")), ("pattern", Json::text(pattern))])
     }
@@ -45,7 +45,7 @@ impl Json {
         Json::any(vec![one.clone(), Json::object([("type", Json::text("array")), ("items", one)])])
     }
 
-    /// With a member in front of those it has; nothing but an object takes one.
+    /// Inserts a first member; values other than objects stay as they are.
     pub(crate) fn with(self, name: &str, value: Json) -> Json {
         match self {
             Json::Object(mut members) => {
@@ -56,7 +56,7 @@ impl Json {
         }
     }
 
-    /// Two blanks for each level, a line for each member.
+    /// Two spaces for each level, a line for each member.
     pub(crate) fn pretty(&self) -> String {
         let mut out = String::new();
         self.write(&mut out, 0);
@@ -66,10 +66,10 @@ impl Json {
 
     fn write(&self, out: &mut String, depth: usize) {
         match self {
-            Json::Flag(flag) => _ = write!(out, "{flag}"),
+            Json::Boolean(flag) => _ = write!(out, "{flag}"),
             Json::Number(number) => _ = write!(out, "{number}"),
-            Json::Text(text) => quote(out, text),
-            Json::List(items) => {
+            Json::String(text) => quote(out, text),
+            Json::Array(items) => {
                 let items = items.iter().map(|item| (None, item));
                 block(out, depth, ['[', ']'], items);
             }

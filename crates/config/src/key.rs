@@ -1,51 +1,33 @@
-//! What a key is: one [`Key`] value holds everything anybody wants to know of it. The parser, `keepwarm explain`, the
-//! reference page and the JSON schema are all made from these.
+//! The definition of a key: one [`Key`] value has everything that the parser and the documentation need.
 
-mod misread;
+mod ambiguous_variable;
 
 use crate::checker::Checker;
-use crate::explain::nearest_elsewhere;
+use crate::description::{Describe, Description, KeyInfo, join, nearest_in_sections};
 use crate::json::Json;
 use crate::nearest::{nearest, or_list};
 use crate::raw::{Directive, Entry, Table, Value};
 
-/// One configuration key of the section that fills a `T`.
+pub(crate) use crate::description::{DefaultValue, Reload};
+
+/// A key of the section that fills a `T`.
+///
+/// A definition begins from [`Key::LIVE`], [`Key::RECYCLE`] or [`Key::RESTART`]: `Key { name: …, ..Key::LIVE }`.
 pub(crate) struct Key<T: 'static> {
     pub(crate) name: &'static str,
-    /// One line, no full stop.
+    /// One line without a full stop.
     pub(crate) brief: &'static str,
-    /// What one has to know to choose a value: reason, attack or memory bounded, precedents. May be empty.
+    /// Facts that help to choose a value: the reason, the attack or memory that it limits, precedents. May be empty.
     pub(crate) long: &'static str,
-    pub(crate) default: Preset,
-    /// An example of a right value, as it stands behind the `=`.
+    pub(crate) default: DefaultValue,
+    /// An example of a right value, as a line of the file.
     pub(crate) right: &'static str,
-    /// An example of a wrong one.
+    /// An example of a wrong value, as a line of the file.
     pub(crate) wrong: &'static str,
     pub(crate) reload: Reload,
+    /// The release that introduced the key.
     pub(crate) since: &'static str,
     pub(crate) value: &'static dyn Field<T>,
-}
-
-/// What holds when a key is not set.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Preset {
-    /// This value, as it stands behind the `=`. A test holds it against the struct's own default.
-    Value(&'static str),
-    /// What these words say.
-    Words(&'static str),
-    /// Nothing: the key must be set.
-    Required,
-}
-
-/// What a reload has to do for a changed value to count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reload {
-    /// It counts from the next connection or request on.
-    Live,
-    /// The app's workers are replaced, one by one.
-    Recycle,
-    /// Only a new start takes it up; a reload says so.
-    Restart,
 }
 
 /// The keys of a table that fills a `T`.
@@ -53,37 +35,20 @@ pub(crate) struct Section<T: 'static> {
     pub(crate) keys: &'static [Key<T>],
 }
 
-/// How a key's value gets into a `T`.
+/// A field of `T`: reads the value of a key into it.
 pub(crate) trait Field<T>: Sync {
     fn set(&self, target: &mut T, directive: &Directive, cx: &mut Checker<'_>);
     fn describe(&self) -> &dyn Describe;
 }
 
-/// What a value looks like, for people and for machines.
-pub(crate) trait Describe: Sync {
-    /// "a time from 1ms to 24h with a unit (ms, s, m, h)"
-    fn expected(&self) -> String;
-    /// "time", for the reference.
-    fn type_name(&self) -> String;
-    fn schema(&self) -> Json;
-    /// The keys of a table below this one, whose path is `path`.
-    fn children(&self, _path: &str) -> Vec<Info> {
-        Vec::new()
-    }
-    /// Whether this version knows the key, and refuses it.
-    fn later(&self) -> bool {
-        false
-    }
-}
-
 /// A kind of value that can be read.
 pub(crate) trait Shape: Describe {
     type Out;
-    /// The value; `None` after the fault has been given to `cx`.
+    /// The value, or `None` after a problem was reported.
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Self::Out>;
 }
 
-/// A field that reads a shape and stores what came out.
+/// A field that reads a shape and stores its value.
 pub(crate) struct Set<S, T, O>(pub(crate) S, pub(crate) fn(&mut T, O));
 
 impl<S: Shape<Out = O>, T, O> Field<T> for Set<S, T, O> {
@@ -98,13 +63,13 @@ impl<S: Shape<Out = O>, T, O> Field<T> for Set<S, T, O> {
     }
 }
 
-/// A field that is a table of its own keys: `[server.log]`.
-pub(crate) struct Sub<T: 'static, U: 'static>(
+/// A field that is a table with keys of its own: `[server.log]`.
+pub(crate) struct Subtable<T: 'static, U: 'static>(
     pub(crate) &'static Section<U>,
     pub(crate) fn(&mut T) -> &mut U,
 );
 
-impl<T, U> Field<T> for Sub<T, U> {
+impl<T, U> Field<T> for Subtable<T, U> {
     fn set(&self, target: &mut T, directive: &Directive, cx: &mut Checker<'_>) {
         if let Some(table) = cx.table(directive) {
             self.0.read((self.1)(target), &table, cx);
@@ -116,13 +81,32 @@ impl<T, U> Field<T> for Sub<T, U> {
     }
 }
 
-/// A key that the design knows and this version does not serve.
-pub(crate) struct Later;
+/// A subtable with a check of what its keys must be to one another, and to those read before.
+pub(crate) struct CheckedSubtable<T: 'static, U: 'static>(
+    pub(crate) Subtable<T, U>,
+    pub(crate) fn(&T, &Table, &Directive, &mut Checker<'_>),
+);
 
-impl<T> Field<T> for Later {
+impl<T, U> Field<T> for CheckedSubtable<T, U> {
+    fn set(&self, target: &mut T, directive: &Directive, cx: &mut Checker<'_>) {
+        if let Some(table) = cx.table(directive) {
+            self.0.0.read((self.0.1)(target), &table, cx);
+            (self.1)(target, &table, directive, cx);
+        }
+    }
+
+    fn describe(&self) -> &dyn Describe {
+        self.0.0
+    }
+}
+
+/// A key that the design has and this version does not support.
+pub(crate) struct Unsupported;
+
+impl<T> Field<T> for Unsupported {
     fn set(&self, _target: &mut T, directive: &Directive, cx: &mut Checker<'_>) {
-        let name = cx.name();
-        cx.not_served(directive, &format!("`{name}`"));
+        let message = format!("`{}` is not supported by this version yet", cx.name());
+        cx.problem(directive.span, message).help("leave it out for now").report(cx);
     }
 
     fn describe(&self) -> &dyn Describe {
@@ -130,38 +114,41 @@ impl<T> Field<T> for Later {
     }
 }
 
-impl Describe for Later {
-    fn expected(&self) -> String {
-        "nothing: not supported yet".to_owned()
+impl Describe for Unsupported {
+    fn description(&self) -> Description {
+        Description::new("nothing: not supported yet", "not supported yet", Json::Boolean(false))
     }
 
-    fn type_name(&self) -> String {
-        "not supported yet".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::Flag(false)
-    }
-
-    fn later(&self) -> bool {
-        true
+    fn is_supported(&self) -> bool {
+        false
     }
 }
 
 impl<T> Key<T> {
-    /// A key of a later version.
-    pub(crate) const fn later(name: &'static str, brief: &'static str) -> Key<T> {
+    /// The base of a key whose changes apply from the next connection or request.
+    pub(crate) const LIVE: Key<T> = Key::base(Reload::Live);
+    /// The base of a key whose changes replace the workers of the app.
+    pub(crate) const RECYCLE: Key<T> = Key::base(Reload::Recycle);
+    /// The base of a key whose changes need a restart.
+    pub(crate) const RESTART: Key<T> = Key::base(Reload::Restart);
+
+    const fn base(reload: Reload) -> Key<T> {
         Key {
-            name,
-            brief,
+            name: "",
+            brief: "",
             long: "",
-            default: Preset::Words("-"),
+            default: DefaultValue::Required,
             right: "",
             wrong: "",
-            reload: Reload::Restart,
-            since: "",
-            value: &Later,
+            reload,
+            since: FIRST_RELEASE,
+            value: &Unsupported,
         }
+    }
+
+    /// A key of a later version.
+    pub(crate) const fn unsupported(name: &'static str, brief: &'static str) -> Key<T> {
+        Key { name, brief, default: DefaultValue::Words("-"), since: "", ..Key::RESTART }
     }
 
     fn apply(&'static self, target: &mut T, directive: &Directive, cx: &mut Checker<'_>) {
@@ -170,11 +157,11 @@ impl<T> Key<T> {
         cx.leave();
     }
 
-    pub(crate) fn info(&self, parent: &str) -> Info {
+    fn info(&self, parent: &str) -> KeyInfo {
         let path = join(parent, self.name);
-        let describe = self.value.describe();
-        Info {
-            children: describe.children(&path),
+        let value = self.value.describe();
+        KeyInfo {
+            children: value.children(&path),
             name: self.name,
             path,
             brief: self.brief,
@@ -184,46 +171,56 @@ impl<T> Key<T> {
             wrong: self.wrong,
             reload: self.reload,
             since: self.since,
-            type_name: describe.type_name(),
-            expected: describe.expected(),
-            schema: describe.schema(),
-            served: !describe.later(),
+            value: value.description(),
+            is_supported: value.is_supported(),
         }
     }
 }
 
+/// The release of every key that names no other.
+const FIRST_RELEASE: &str = "0.1.0";
+
 impl<T> Section<T> {
-    /// Reads every entry of the table: known ones in the order of the definition, then complains of the others.
+    /// Reads the entries of a table: its keys in the order of the definition, then the problems of other entries.
     pub(crate) fn read(&'static self, target: &mut T, table: &Table, cx: &mut Checker<'_>) {
         for key in self.keys {
             if let Some(entry) = table.entry(key.name) {
                 key.apply(target, &entry.value, cx);
             }
         }
-        self.unknown_entries(table, cx);
+        self.report_unknown(table, cx);
     }
 
-    /// Complains of what the section does not have.
-    pub(crate) fn unknown_entries(&self, table: &Table, cx: &mut Checker<'_>) {
+    /// Reports the entries that the section has no key for.
+    pub(crate) fn report_unknown(&self, table: &Table, cx: &mut Checker<'_>) {
         for entry in table.entries.iter().filter(|entry| !self.has(&entry.key)) {
-            match misread::problems(self, entry, cx) {
-                problems if problems.is_empty() => self.unknown(entry, cx),
-                problems => problems.into_iter().for_each(|problem| cx.push(problem)),
+            match self.ambiguous_variables(entry, cx) {
+                problems if problems.is_empty() => self.report_unknown_key(entry, cx),
+                problems => problems.into_iter().for_each(|problem| problem.report(cx)),
             }
         }
     }
 
-    /// Whether the section is there only because variables were misread.
-    pub(crate) fn is_misread(&self, table: &Table, cx: &Checker<'_>) -> bool {
-        let misread = |entry: &Entry| !self.has(&entry.key) && !misread::problems(self, entry, cx).is_empty();
-        !table.entries.is_empty() && table.entries.iter().all(misread)
+    /// Whether the table has only entries that variables with an ambiguous name have made.
+    pub(crate) fn is_ambiguous(&self, table: &Table, cx: &Checker<'_>) -> bool {
+        let is_ambiguous =
+            |entry: &Entry| !self.has(&entry.key) && !self.ambiguous_variables(entry, cx).is_empty();
+        !table.entries.is_empty() && table.entries.iter().all(is_ambiguous)
+    }
+
+    fn ambiguous_variables(&self, entry: &Entry, cx: &Checker<'_>) -> Vec<crate::report::Problem> {
+        ambiguous_variable::problems(&|key| self.has(key), entry, cx)
     }
 
     pub(crate) fn has(&self, key: &str) -> bool {
-        self.keys.iter().any(|known| known.name == key)
+        self.key(key).is_some()
     }
 
-    fn unknown(&self, entry: &Entry, cx: &mut Checker<'_>) {
+    pub(crate) fn key(&self, name: &str) -> Option<&'static Key<T>> {
+        self.keys.iter().find(|key| key.name == name)
+    }
+
+    fn report_unknown_key(&self, entry: &Entry, cx: &mut Checker<'_>) {
         let section = cx.name();
         let is_section = section.is_empty() && matches!(entry.value.value, Value::Table(_));
         let message = match (is_section, section.is_empty()) {
@@ -231,97 +228,38 @@ impl<T> Section<T> {
             (_, true) => format!("unknown key `{}` outside of any section", entry.key),
             _ => format!("unknown key `{}` in `{section}`", entry.key),
         };
-        let served: Vec<&str> =
-            self.keys.iter().filter(|key| !key.value.describe().later()).map(|key| key.name).collect();
-        let near = nearest(&entry.key, served.iter().copied());
-        let elsewhere = nearest_elsewhere(&entry.key);
-        let mut problem = cx.problem(entry.key_span, message).key(cx.doc());
-        // The very word in another section says more than a word like it in this one.
-        problem = match elsewhere {
+        let keys = self.keys.iter().filter(|key| key.value.describe().is_supported());
+        let names: Vec<&str> = keys.map(|key| key.name).collect();
+        let near = nearest(&entry.key, names.iter().copied());
+        let problem = cx.problem(entry.key_span, message);
+        // The same word in another section says more than a similar word in this one.
+        let problem = match nearest_in_sections(&entry.key, (cx.all_keys)()) {
             Some((key, home)) if key == entry.key => problem.help(format!("`{key}` is a key of {home}")),
             _ if !near.is_empty() => problem.help(format!("did you mean {}?", or_list(&near))),
             Some((key, home)) => problem.help(format!("did you mean `{key}` of {home}?")),
-            None => problem.expected(format!("one of {}", or_list(&served))),
+            None => problem.expected(format!("one of {}", or_list(&names))),
         };
-        cx.push(problem);
+        problem.report(cx);
     }
 
-    /// What is to be known of the keys, for the documentation; `path` is the section's.
-    pub(crate) fn infos(&self, path: &str) -> Vec<Info> {
+    /// The keys of the section, whose path is `path`, for the documentation.
+    pub(crate) fn infos(&self, path: &str) -> Vec<KeyInfo> {
         self.keys.iter().map(|key| key.info(path)).collect()
     }
 }
 
 impl<T> Describe for Section<T> {
-    fn expected(&self) -> String {
-        "a table".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "table".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        let members = self.infos("").iter().filter(|info| info.served).map(Info::member).collect();
-        Json::object([
+    fn description(&self) -> Description {
+        let members = self.infos("").iter().filter(|key| key.is_supported).map(KeyInfo::member).collect();
+        let schema = Json::object([
             ("type", Json::text("object")),
-            ("additionalProperties", Json::Flag(false)),
+            ("additionalProperties", Json::Boolean(false)),
             ("properties", Json::Object(members)),
-        ])
+        ]);
+        Description::new("a table", "table", schema)
     }
 
-    fn children(&self, path: &str) -> Vec<Info> {
+    fn children(&self, path: &str) -> Vec<KeyInfo> {
         self.infos(path)
     }
-}
-
-/// A key without its type: what the documentation needs.
-#[derive(Debug, Clone)]
-pub(crate) struct Info {
-    pub(crate) name: &'static str,
-    /// `app.NAME.workers`
-    pub(crate) path: String,
-    pub(crate) brief: &'static str,
-    pub(crate) long: &'static str,
-    pub(crate) default: Preset,
-    pub(crate) right: &'static str,
-    pub(crate) wrong: &'static str,
-    pub(crate) reload: Reload,
-    pub(crate) since: &'static str,
-    pub(crate) type_name: String,
-    pub(crate) expected: String,
-    pub(crate) schema: Json,
-    pub(crate) served: bool,
-    pub(crate) children: Vec<Info>,
-}
-
-impl Info {
-    fn member(&self) -> (String, Json) {
-        (self.name.to_owned(), self.schema.clone().with("description", Json::text(self.brief)))
-    }
-}
-
-impl std::fmt::Display for Preset {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Preset::Value(value) => write!(f, "`{value}`"),
-            Preset::Words(words) => f.write_str(words),
-            Preset::Required => f.write_str("none (required)"),
-        }
-    }
-}
-
-impl std::fmt::Display for Reload {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Reload::Live => "live: applies from the next connection or request",
-            Reload::Recycle => "recycle: the app's workers are replaced",
-            Reload::Restart => "restart: takes effect only after a restart",
-        })
-    }
-}
-
-/// `a.b`, or `b` when there is no `a`.
-pub(crate) fn join(parent: &str, name: &str) -> String {
-    if parent.is_empty() { name.to_owned() } else { format!("{parent}.{name}") }
 }

@@ -1,16 +1,20 @@
-//! `keepwarm.toml`: text to directives with source spans to checked values.
+//! `keepwarm.toml`: text to directives with spans to checked values.
 //!
-//! Sans-IO: files and the environment come through [`Sources`]. The way through:
+//! Sans-IO: files and the environment come through [`Sources`]. A module uses only those before it:
 //!
-//! 1. `raw`: what was said. TOML, placeholders, includes and variables become directives, each with its place.
-//! 2. `sections`: what it means. One `Key` value per key reads its directive and documents itself; `shape` has the kinds of
-//!    values.
-//! 3. `check`: what no section can know of the others.
+//! 1. `sources`, `model`, `report`: what comes in, the checked values, and problems.
+//! 2. `raw`: TOML, placeholders, includes and variables become directives with spans.
+//! 3. `description`, `checker`, `key`: the documentation of a key, the state of a check, the definition of a key.
+//! 4. `shape`: the kinds of values.
+//! 5. `sections`: one `Key` value per key, which reads its directive and has its documentation.
+//! 6. `check`, `load`, `target`: checks that involve several sections, and the way from a file or a command line.
+//!    `explain`, `reference`: the documentation of all keys.
 //!
-//! Everything wrong is collected into one [`Report`]; a [`Config`] exists only when nothing is.
+//! All problems are collected into one [`Report`]; a [`Config`] exists only if there are none.
 
 mod check;
 mod checker;
+mod description;
 mod explain;
 mod json;
 mod key;
@@ -32,6 +36,6 @@ pub use explain::explain;
 pub use load::load;
 pub use model::*;
 pub use reference::{json_schema, reference_markdown};
-pub use report::{Place, Problem, Report, Warning};
-pub use sources::{Account, Found, Process, Resource, Sources};
+pub use report::{Location, Problem, Report, Warning};
+pub use sources::{Account, Credentials, PathKind, Resource, Sources};
 pub use target::Target;

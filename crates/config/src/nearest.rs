@@ -1,28 +1,37 @@
-/// The words most like `word`, the likest first, at most three; none when nothing is near.
+//! Suggestions for misspelled words.
+
+/// The words most similar to `word`, the most similar first, at most three; none if no word is similar.
 ///
-/// Damerau-Levenshtein finds typing faults, Jaro-Winkler words of the same beginning.
+/// Damerau-Levenshtein finds typing errors, Jaro-Winkler words with the same beginning.
 pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let word = word.to_ascii_lowercase();
     let mut near: Vec<(f64, &str)> = known
         .into_iter()
-        .filter_map(|candidate| likeness(&word, candidate).map(|likeness| (likeness, candidate)))
+        .filter_map(|candidate| similarity(&word, candidate).map(|similarity| (similarity, candidate)))
         .collect();
     near.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
     near.dedup_by_key(|(_, candidate)| *candidate);
     near.into_iter().take(3).map(|(_, candidate)| candidate).collect()
 }
 
-/// `None` when the two are not alike. The thresholds are by feel: one slip in three letters, or a shared beginning.
-fn likeness(word: &str, candidate: &str) -> Option<f64> {
-    // Comparing is quadratic, and nobody meant a key of 200 letters.
+/// "did you mean `a` or `b`?"; `None` if no word is similar.
+pub(crate) fn suggestion<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    let near = nearest(word, known);
+    (!near.is_empty()).then(|| format!("did you mean {}?", or_list(&near)))
+}
+
+/// `None` if the two are not similar. The thresholds are arbitrary: one error in three letters, or a shared
+/// beginning.
+fn similarity(word: &str, candidate: &str) -> Option<f64> {
+    // The comparison is quadratic, and no key has 200 letters.
     if word.is_empty() || word.len() > 100 {
         return None;
     }
     let lower = candidate.to_ascii_lowercase();
-    let slips = strsim::damerau_levenshtein(word, &lower);
+    let errors = strsim::damerau_levenshtein(word, &lower);
     let longer = word.chars().count().max(lower.chars().count());
     let jaro = strsim::jaro_winkler(word, &lower);
-    (slips * 3 <= longer || jaro >= 0.88).then_some(jaro)
+    (errors * 3 <= longer || jaro >= 0.88).then_some(jaro)
 }
 
 /// "`a`, `b` or `c`"
@@ -40,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_what_was_meant() {
+    fn similar_words_are_found() {
         let keys = ["workers", "watch", "request_timeout", "queue", "queue_timeout", "kind"];
         assert_eq!(nearest("worker", keys).first(), Some(&"workers"));
         assert_eq!(nearest("wrokers", keys).first(), Some(&"workers"));

@@ -1,10 +1,11 @@
-//! Tells the two kinds of PHP entries apart by their tokens, without running them.
+//! Detects the kind of a PHP entry from its tokens, without running it.
 
-/// Whether a PHP file gives an application that a long-lived worker can keep: it returns something at its top level, or includes Symfony's
-/// `autoload_runtime.php`, which has it return one. Any other file is a script, which responds by itself and ends.
+/// Whether a PHP file returns an application that a long-lived worker can keep: it returns a value at its top level,
+/// or includes Symfony's `autoload_runtime.php`, which makes it return one. Any other file is a script, which
+/// responds by itself and exits.
 ///
-/// `return;` and the return of a status (`return true;`, `return 1;`) end a script early; they are no application. What else is returned is, or is
-/// named when it turns out to be none.
+/// `return;` and the return of a status (`return true;`, `return 1;`) end a script early. Any other value is treated
+/// as an application; the worker reports a value that is not one.
 pub(crate) fn returns_app(text: &[u8]) -> bool {
     let mut scanner = Scanner { text, at: 0, blocks: Vec::new(), namespace: false, member: false };
     scanner.is_app()
@@ -15,11 +16,11 @@ const RUNTIME: &[u8] = b"autoload_runtime.php";
 struct Scanner<'a> {
     text: &'a [u8],
     at: usize,
-    /// The open braces: whether what is inside runs by itself, as the block of a namespace does.
+    /// The open braces; `true` if the block runs at the top level, as the block of a namespace does.
     blocks: Vec<bool>,
-    /// The next brace is that of a namespace.
+    /// Whether the next brace opens a namespace.
     namespace: bool,
-    /// What came last is `->`, `::` or `$`: the next word is a name.
+    /// Whether the last token is `->`, `::` or `$`, so that the next word is a name.
     member: bool,
 }
 
@@ -46,7 +47,7 @@ impl Scanner<'_> {
                     return true;
                 }
             } else {
-                self.sign(byte);
+                self.punctuation(byte);
             }
         }
         false
@@ -61,7 +62,7 @@ impl Scanner<'_> {
         self.at = found.map_or(self.text.len(), |found| self.at + found + mark.len());
     }
 
-    /// To the end of the line, or of the PHP in it.
+    /// Skips to the end of the line, or of the PHP block.
     fn skip_line(&mut self) {
         let rest = self.rest();
         let line = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')).unwrap_or(rest.len());
@@ -96,7 +97,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// A quoted string; gives what is in it, and goes behind it.
+    /// Skips a quoted string, and returns its content.
     fn string(&mut self, quote: u8) -> &[u8] {
         self.at += 1;
         self.member = false;
@@ -113,7 +114,7 @@ impl Scanner<'_> {
         self.text.get(start..end).unwrap_or_default()
     }
 
-    /// A word; whether it is the `return` of an application.
+    /// Skips a word; `true` if it is the `return` of an application.
     fn word_is_app(&mut self) -> bool {
         let length = self.rest().iter().take_while(|byte| is_word(**byte)).count();
         let word = self.rest().get(..length).unwrap_or_default().to_ascii_lowercase();
@@ -134,7 +135,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Whether what stands behind a `return` is meant to be an application.
+    /// Whether the value after a `return` is an application.
     fn returned_is_app(&self) -> bool {
         let rest = self.rest().trim_ascii_start();
         let word: Vec<u8> = rest
@@ -147,7 +148,7 @@ impl Scanner<'_> {
         !(rest.is_empty() || rest.starts_with(b";") || rest.starts_with(b"?>") || status)
     }
 
-    fn sign(&mut self, byte: u8) {
+    fn punctuation(&mut self, byte: u8) {
         let rest = self.rest();
         self.member = match byte {
             b'$' => true,
@@ -166,7 +167,7 @@ impl Scanner<'_> {
     }
 }
 
-/// A byte of a name. PHP takes every byte above ASCII for a letter.
+/// A byte of a name. For PHP, every byte above ASCII is a letter.
 fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
@@ -176,7 +177,7 @@ mod tests {
     use super::returns_app;
 
     #[test]
-    fn what_returns_an_application() {
+    fn entries_that_return_an_application() {
         for text in [
             "<?php return function (array $context) { return new Kernel(); };",
             "<?php\nuse App\\Kernel;\nrequire_once dirname(__DIR__).'/vendor/autoload_runtime.php';\nreturn function () {};",
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_a_script() {
+    fn entries_that_are_scripts() {
         for text in [
             "",
             "no PHP, return $app;",

@@ -1,8 +1,7 @@
-//! The reference page and the JSON schema, made from the keys.
+//! The reference page and the JSON schema, generated from the keys.
 
-use crate::explain::{header, is_repeated, variable};
+use crate::description::{Describe, KeyInfo, header};
 use crate::json::Json;
-use crate::key::{Describe, Info};
 use crate::sections::ROOT;
 
 /// `docs/reference/configuration.md`.
@@ -13,7 +12,7 @@ pub fn reference_markdown() -> String {
         out.push_str("\n## Before any section\n");
         key(&mut out, include);
     }
-    // As people write a file: the process, then who listens, then the apps and what they call.
+    // In the order of a typical file: the process, listeners, apps, upstreams.
     for name in ["server", "admin", "listen", "app", "upstream", "rate_limit"] {
         if let Some(info) = top.iter().find(|info| info.name == name) {
             section(&mut out, info);
@@ -22,8 +21,8 @@ pub fn reference_markdown() -> String {
     out
 }
 
-/// `docs/reference/keepwarm.schema.json`, in JSON Schema 2020-12. An editor checks and completes with it; it is laxer
-/// than Keepwarm where a schema cannot say what counts.
+/// `docs/reference/keepwarm.schema.json`, in JSON Schema 2020-12, for checks and completion in editors. It accepts
+/// more than Keepwarm where a schema cannot express a rule.
 pub fn json_schema() -> String {
     ROOT.schema()
         .with("title", Json::text("keepwarm.toml"))
@@ -77,23 +76,27 @@ workers = 4
 ```
 "#;
 
-/// A section with its keys, then the sections inside it.
-fn section(out: &mut String, info: &Info) {
+/// A section with its keys, then its subsections.
+fn section(out: &mut String, info: &KeyInfo) {
     let named = info.children.iter().any(|child| child.path.starts_with(&format!("{}.NAME.", info.path)));
     let path = if named { format!("{}.NAME", info.path) } else { info.path.clone() };
     out.push_str(&format!("\n## `{}`\n\n{}.\n", header(&path), info.brief));
     if !info.long.is_empty() {
         out.push_str(&format!("{}\n", info.long));
     }
-    if is_repeated(&info.path) {
+    if info.is_repeated() {
         out.push_str("The keys are the same as in `[server.limits]`.\n");
         return;
     }
-    for child in info.children.iter().filter(|child| child.served) {
+    for child in info.children.iter().filter(|child| child.is_supported) {
         key(out, child);
     }
-    let later: Vec<String> =
-        info.children.iter().filter(|child| !child.served).map(|child| format!("`{}`", child.name)).collect();
+    let later: Vec<String> = info
+        .children
+        .iter()
+        .filter(|child| !child.is_supported)
+        .map(|child| format!("`{}`", child.name))
+        .collect();
     if !later.is_empty() {
         out.push_str(&format!("\nNot supported by this version yet: {}.\n", later.join(", ")));
     }
@@ -102,14 +105,14 @@ fn section(out: &mut String, info: &Info) {
     }
 }
 
-fn key(out: &mut String, info: &Info) {
+fn key(out: &mut String, info: &KeyInfo) {
     out.push_str(&format!("\n### `{}`\n\n{}.", info.path, info.brief));
     if !info.long.is_empty() && info.children.is_empty() {
         out.push_str(&format!(" {}", info.long));
     }
-    out.push_str(&format!("\n\n* Type: {}\n* Default: {}\n", info.expected, info.default));
+    out.push_str(&format!("\n\n* Type: {}\n* Default: {}\n", info.value.expected, info.default));
     out.push_str(&format!("* Example: `{}`\n", info.right));
-    if let Some(variable) = variable(info) {
+    if let Some(variable) = info.variable() {
         out.push_str(&format!("* Variable: `{variable}`\n"));
     }
     if !info.children.is_empty() {

@@ -1,8 +1,8 @@
-//! What is wrong, where, what was expected, and what to do: built by the checks, rendered here.
+//! Problems, with their locations, expected values and advice, as text for a terminal.
 
 use std::fmt;
 
-/// Everything that is wrong with a configuration, in the order of the sources.
+/// All problems of a configuration, in the order of the sources.
 ///
 /// `Display` is plain text; [`Report::coloured`] adds ANSI colours.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,52 +10,52 @@ pub struct Report {
     problems: Vec<Problem>,
 }
 
-/// Something to know that does not stop the configuration from being used. `Display` as [`Report`]'s.
+/// A problem that does not make the configuration invalid. `Display` is that of [`Report`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
     problem: Problem,
 }
 
-/// One thing that is wrong.
+/// A problem of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// What is wrong, in one line.
+    /// The problem, in one line.
     pub message: String,
-    /// The key it is about, as `keepwarm explain` knows it: `app.NAME.workers`.
+    /// The key, as `keepwarm explain` knows it: `app.NAME.workers`.
     pub key: Option<String>,
-    /// Where.
-    pub place: Option<Place>,
-    /// What would have been right.
+    /// The location.
+    pub location: Option<Location>,
+    /// The expected value.
     pub expected: Option<String>,
-    /// What to do, the likeliest first.
+    /// Advice, the most likely first.
     pub help: Vec<String>,
-    /// Other places that have a part in it, each with what it is.
-    pub related: Vec<(Place, String)>,
+    /// Other locations that are involved, each with an explanation.
+    pub related: Vec<(Location, String)>,
 }
 
-/// A place in a source.
+/// A location in a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct Location {
     /// A file's path, `$VARIABLE`, or `command line`.
     pub source: String,
-    /// Line, from 1. 0: the source as a whole (it could not be read).
+    /// Line, from 1. 0: the whole source (it could not be read).
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
     /// The text of the line.
     pub text: String,
-    /// Characters marked, from `column`; at least 1.
+    /// Number of characters to mark from `column`, at least 1.
     pub width: usize,
-    /// Position of the source among the sources, and of the place in it: what the report is sorted by.
+    /// Position of the source among the sources, and of the location in it, for sorting the report.
     pub(crate) order: (usize, usize),
-    /// Characters of a text line before the column, where the shown line has a prefix of ours (`NAME=` of a variable).
+    /// Whether the line and column are shown. Not for a variable or an argument, which is one line.
     pub(crate) numbered: bool,
 }
 
 impl Report {
-    /// A report of problems, of which there is at least one.
+    /// A report of at least one problem.
     pub(crate) fn of(mut problems: Vec<Problem>) -> Report {
-        problems.sort_by_key(|problem| problem.place.as_ref().map(|place| place.order));
+        problems.sort_by_key(|problem| problem.location.as_ref().map(|location| location.order));
         problems.dedup();
         Report { problems }
     }
@@ -67,7 +67,7 @@ impl Report {
 
     /// The report with ANSI colours when `yes`.
     pub fn coloured(&self, yes: bool) -> impl fmt::Display + '_ {
-        Rendered { problems: &self.problems, kind: "error", paint: Paint::new(yes) }
+        ProblemDisplay { problems: &self.problems, kind: "error", style: Style::new(yes) }
     }
 }
 
@@ -84,14 +84,18 @@ impl Warning {
         Warning { problem }
     }
 
-    /// What it is about.
+    /// The problem.
     pub fn problem(&self) -> &Problem {
         &self.problem
     }
 
     /// The warning with ANSI colours when `yes`.
     pub fn coloured(&self, yes: bool) -> impl fmt::Display + '_ {
-        Rendered { problems: std::slice::from_ref(&self.problem), kind: "warning", paint: Paint::new(yes) }
+        ProblemDisplay {
+            problems: std::slice::from_ref(&self.problem),
+            kind: "warning",
+            style: Style::new(yes),
+        }
     }
 }
 
@@ -106,15 +110,15 @@ impl Problem {
         Problem {
             message: message.into(),
             key: None,
-            place: None,
+            location: None,
             expected: None,
             help: Vec::new(),
             related: Vec::new(),
         }
     }
 
-    pub(crate) fn at(mut self, place: Place) -> Problem {
-        self.place = Some(place);
+    pub(crate) fn at(mut self, location: Location) -> Problem {
+        self.location = Some(location);
         self
     }
 
@@ -133,25 +137,33 @@ impl Problem {
         self
     }
 
-    pub(crate) fn related(mut self, place: Place, what: impl Into<String>) -> Problem {
-        self.related.push((place, what.into()));
+    pub(crate) fn maybe_help(self, help: Option<impl Into<String>>) -> Problem {
+        match help {
+            Some(help) => self.help(help),
+            None => self,
+        }
+    }
+
+    pub(crate) fn related(mut self, location: Location, what: impl Into<String>) -> Problem {
+        self.related.push((location, what.into()));
         self
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.line, self.numbered) {
-            (0, _) | (_, false) => Plain(&self.source).fmt(f),
-            (line, true) => write!(f, "{}:{line}:{}", Plain(&self.source), self.column),
+            (0, _) | (_, false) => Escape(&self.source).fmt(f),
+            (line, true) => write!(f, "{}:{line}:{}", Escape(&self.source), self.column),
         }
     }
 }
 
-/// A text that may quote a file: what would speak to the terminal, or begin a new line of a log, is escaped.
-struct Plain<'a>(&'a str);
+/// A text that may quote a file, with control characters escaped: they could control the terminal or forge a line of
+/// a log.
+struct Escape<'a>(&'a str);
 
-impl fmt::Display for Plain<'_> {
+impl fmt::Display for Escape<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use fmt::Write as _;
         for c in self.0.chars() {
@@ -161,13 +173,13 @@ impl fmt::Display for Plain<'_> {
     }
 }
 
-struct Rendered<'a> {
+struct ProblemDisplay<'a> {
     problems: &'a [Problem],
     kind: &'static str,
-    paint: Paint,
+    style: Style,
 }
 
-impl fmt::Display for Rendered<'_> {
+impl fmt::Display for ProblemDisplay<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, problem) in self.problems.iter().enumerate() {
             if index > 0 {
@@ -179,84 +191,87 @@ impl fmt::Display for Rendered<'_> {
     }
 }
 
-impl Rendered<'_> {
+impl ProblemDisplay<'_> {
     fn problem(&self, f: &mut fmt::Formatter<'_>, problem: &Problem) -> fmt::Result {
-        let Paint { bold, loud, quiet, off } = &self.paint;
-        if let Some(place) = &problem.place {
-            write!(f, "{bold}{place}:{off} ")?;
+        let Style { bold, red, blue, off } = &self.style;
+        if let Some(location) = &problem.location {
+            write!(f, "{bold}{location}:{off} ")?;
         }
-        writeln!(f, "{loud}{}:{off} {bold}{}{off}", self.kind, Plain(&problem.message))?;
+        writeln!(f, "{red}{}:{off} {bold}{}{off}", self.kind, Escape(&problem.message))?;
         let gutter = problem.gutter();
-        if let Some(place) = &problem.place {
-            self.snippet(f, place, gutter)?;
+        if let Some(location) = &problem.location {
+            self.snippet(f, location, gutter)?;
         }
-        for (place, what) in &problem.related {
-            writeln!(f, "{:gutter$} {quiet}::{off} {place}: {}", "", Plain(what))?;
-            self.snippet(f, place, gutter)?;
+        for (location, what) in &problem.related {
+            writeln!(f, "{:gutter$} {blue}::{off} {location}: {}", "", Escape(what))?;
+            self.snippet(f, location, gutter)?;
         }
         if let Some(expected) = &problem.expected {
-            writeln!(f, "{:gutter$} {quiet}={off} expected: {}", "", Plain(expected))?;
+            writeln!(f, "{:gutter$} {blue}={off} expected: {}", "", Escape(expected))?;
         }
         for help in &problem.help {
-            writeln!(f, "{:gutter$} {quiet}={off} help: {}", "", Plain(help))?;
+            writeln!(f, "{:gutter$} {blue}={off} help: {}", "", Escape(help))?;
         }
         Ok(())
     }
 
-    fn snippet(&self, f: &mut fmt::Formatter<'_>, place: &Place, gutter: usize) -> fmt::Result {
-        // Nothing could be read, or it must not be shown.
-        if place.line == 0 || place.text.is_empty() {
+    fn snippet(&self, f: &mut fmt::Formatter<'_>, location: &Location, gutter: usize) -> fmt::Result {
+        // The text could not be read, or it is secret.
+        if location.line == 0 || location.text.is_empty() {
             return Ok(());
         }
-        let Paint { loud, quiet, off, .. } = &self.paint;
-        let number = if place.numbered { place.line.to_string() } else { String::new() };
-        let (text, indent, width) = window(place);
-        writeln!(f, "{quiet}{number:>gutter$} |{off} {text}")?;
-        writeln!(f, "{:gutter$} {quiet}|{off} {:indent$}{loud}{:^<width$}{off}", "", "", "")
+        let Style { red, blue, off, .. } = &self.style;
+        let number = if location.numbered { location.line.to_string() } else { String::new() };
+        let (text, indent, width) = window(location);
+        writeln!(f, "{blue}{number:>gutter$} |{off} {text}")?;
+        writeln!(f, "{:gutter$} {blue}|{off} {:indent$}{red}{:^<width$}{off}", "", "", "")
     }
 }
 
 impl Problem {
-    /// Characters of the widest line number shown.
+    /// The width of the widest line number.
     fn gutter(&self) -> usize {
-        let places = self.place.iter().chain(self.related.iter().map(|(place, _)| place));
-        places.map(|place| place.line.to_string().len()).max().unwrap_or(1).max(3)
+        let places = self.location.iter().chain(self.related.iter().map(|(location, _)| location));
+        places.map(|location| location.line.to_string().len()).max().unwrap_or(1).max(3)
     }
 }
 
-/// The part of a line that is shown (long ones are cut around the mark), the mark's indent and its width.
-fn window(place: &Place) -> (String, usize, usize) {
-    let start = place.column.saturating_sub(1);
-    let total = place.text.chars().count();
-    let (from, lead) = if start > SHOWN / 2 && total > SHOWN { (start - SHOWN / 4, "…") } else { (0, "") };
+/// The part of a line to show (long lines are cut around the mark), the indent of the mark, and its width.
+fn window(location: &Location) -> (String, usize, usize) {
+    let start = location.column.saturating_sub(1);
+    let total = location.text.chars().count();
+    let (from, lead) =
+        if start > MAX_LINE / 2 && total > MAX_LINE { (start - MAX_LINE / 4, "…") } else { (0, "") };
     let mut text: String = lead.to_owned();
-    // Control characters would move the caret (tab) or speak to the terminal (escape): one blank for each.
-    text.extend(place.text.chars().skip(from).take(SHOWN).map(|c| if c.is_control() { ' ' } else { c }));
-    if total > from + SHOWN {
+    // Control characters would move the mark (tab) or control the terminal (escape): one space replaces each.
+    text.extend(
+        location.text.chars().skip(from).take(MAX_LINE).map(|c| if c.is_control() { ' ' } else { c }),
+    );
+    if total > from + MAX_LINE {
         text.push('…');
     }
     let indent = start - from + lead.chars().count();
     let room = text.chars().count().saturating_sub(indent).max(1);
-    (text, indent, place.width.clamp(1, room))
+    (text, indent, location.width.clamp(1, room))
 }
 
-/// Characters of a source line shown at most. Arbitrary: two lines of a terminal.
-const SHOWN: usize = 160;
+/// Maximum number of characters of a source line. Arbitrary: two lines of a terminal.
+const MAX_LINE: usize = 160;
 
-/// ANSI sequences, or nothing.
-struct Paint {
+/// ANSI sequences, or empty strings.
+struct Style {
     bold: &'static str,
-    loud: &'static str,
-    quiet: &'static str,
+    red: &'static str,
+    blue: &'static str,
     off: &'static str,
 }
 
-impl Paint {
-    fn new(yes: bool) -> Paint {
+impl Style {
+    fn new(yes: bool) -> Style {
         if yes {
-            Paint { bold: "\x1b[1m", loud: "\x1b[1;31m", quiet: "\x1b[1;34m", off: "\x1b[0m" }
+            Style { bold: "\x1b[1m", red: "\x1b[1;31m", blue: "\x1b[1;34m", off: "\x1b[0m" }
         } else {
-            Paint { bold: "", loud: "", quiet: "", off: "" }
+            Style { bold: "", red: "", blue: "", off: "" }
         }
     }
 }

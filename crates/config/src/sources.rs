@@ -2,50 +2,50 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 
-/// What the configuration may ask of the world. The crate itself opens no file and reads no environment.
+/// Files, users and environment for the configuration. The crate itself opens no file and reads no environment.
 ///
-/// Paths are given as the configuration writes them, joined to the directory of the main file; they are relative
-/// when that one is.
+/// Paths are those of the configuration, resolved against the directory of the main file; they are relative if that
+/// directory is.
 pub trait Sources {
     /// The bytes of a file: the configuration, an include, an `env_file`, a `${file:…}`.
     ///
     /// # Errors
-    /// Whatever the file system says; it is shown to the user with the place that named the file.
+    /// The error of the file system, which is shown with the location of the path.
     fn read(&self, path: &str) -> io::Result<Vec<u8>>;
 
-    /// Paths that fit a pattern with `*` and `?`, in any order (the crate sorts them).
+    /// Paths that match a pattern with `*` and `?`, in any order (the crate sorts them).
     ///
     /// # Errors
     /// As [`Sources::read`].
     fn glob(&self, pattern: &str) -> io::Result<Vec<String>>;
 
-    /// What is at this path, symbolic links followed.
-    fn look(&self, path: &str) -> Found;
+    /// The kind of file at this path; symbolic links are followed.
+    fn path_kind(&self, path: &str) -> PathKind;
 
-    /// The user of this name or number. A number that no user has is one without a name, in the group of the same number.
+    /// The user of this name or number. An unknown number is a user without a name, in the group of the same number.
     fn user(&self, name: &str) -> Option<Account>;
 
     /// The group of this name or number.
     fn group(&self, name: &str) -> Option<u32>;
 
-    /// What this process is, and whether it may become others.
-    fn process(&self) -> Process;
+    /// The credentials of this process.
+    fn credentials(&self) -> Credentials;
 
-    /// Whether the user may enter this directory and those above it.
+    /// Whether the user may enter this directory and all directories above it.
     fn may_enter(&self, path: &str, user: &Account) -> bool;
 
-    /// The highest that this process may set a limit to; `None`: as high as it likes.
+    /// The highest value to which this process may set a limit. `None`: unlimited.
     fn hard_limit(&self, resource: Resource) -> Option<u64>;
 
-    /// The environment: for `${VAR}` and for `KEEPWARM_SECTION__NAME__KEY`. Asked once per load. Variables that are
-    /// not UTF-8 are left out.
+    /// The environment, for `${VAR}` and `KEEPWARM_SECTION__NAME__KEY`. Read once per load. Variables that are not
+    /// UTF-8 are left out.
     fn env(&self) -> BTreeMap<String, String>;
 }
 
-/// A user, as the system knows it.
+/// A user of the system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
-    /// Its name, or its number when it has none.
+    /// Its name, or its number if it has none.
     pub name: String,
     /// Its number.
     pub uid: u32,
@@ -58,24 +58,24 @@ pub struct Account {
 }
 
 impl Account {
-    /// One that has nothing but a number.
-    pub fn numbered(uid: u32) -> Account {
+    /// A user that has only a number.
+    pub fn from_uid(uid: u32) -> Account {
         Account { name: uid.to_string(), uid, gid: uid, groups: vec![uid], home: PathBuf::from("/") }
     }
 }
 
-/// What a process is, as far as others can be started by it.
+/// The user and group of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Process {
+pub struct Credentials {
     /// Its user.
     pub uid: u32,
     /// Its group.
     pub gid: u32,
-    /// It may become other users, and be in other groups.
+    /// Whether it may start processes as other users and groups.
     pub may_change: bool,
 }
 
-/// What can be limited for a process.
+/// A resource limit of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Resource {
     /// Open files, RLIMIT_NOFILE.
@@ -86,15 +86,15 @@ pub enum Resource {
     Processes,
     /// Bytes of a core file, RLIMIT_CORE.
     Core,
-    /// Seconds of processor time, RLIMIT_CPU.
+    /// CPU time in seconds, RLIMIT_CPU.
     Cpu,
 }
 
-/// What is at a path.
+/// The kind of file at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found {
-    /// Nothing, or nothing this user may see.
-    Nothing,
+pub enum PathKind {
+    /// No file, or none that this user may see.
+    Missing,
     /// A directory.
     Directory,
     /// A file, or anything else that is not a directory.

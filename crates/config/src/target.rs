@@ -1,20 +1,23 @@
-//! A configuration without a file: what `keepwarm run TARGET` says on its command line.
+//! A configuration without a file, from the command line of `keepwarm run TARGET`.
 
 use crate::checker::Checker;
-use crate::load::{report, settle};
+use crate::load::{check_table, report};
 use crate::model::{AppKind, Config};
 use crate::raw::{Directive, Entry, Span, Table, Value};
 use crate::report::{Problem, Report, Warning};
+use crate::sections::all_keys;
 use crate::sources::Sources;
 
-/// The command line of `keepwarm run`, as it was typed.
+mod folder;
+
+/// The command line of `keepwarm run`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Target {
-    /// `shop.wsgi:application`, `app.py`; empty when `command` is given.
+    /// `shop.wsgi:application`, `app.py`, a directory; empty if `command` is set.
     pub entry: String,
-    /// What stood behind `--`; empty when `entry` is given.
+    /// The arguments after `--`; empty if `entry` is set.
     pub command: Vec<String>,
-    /// `--bind`, each of them; none: 127.0.0.1:8080.
+    /// `--bind`, which may be repeated. Empty: 127.0.0.1:8080.
     pub bind: Vec<String>,
     /// `--workers`
     pub workers: Option<String>,
@@ -23,27 +26,34 @@ pub struct Target {
 }
 
 impl Config {
-    /// The configuration of `keepwarm run TARGET`: one listener `main`, one app named after the target, every other key
-    /// at its default. `KEEPWARM_SECTION__NAME__KEY` counts here too; an option of the command line goes before it.
+    /// The configuration of `keepwarm run TARGET`: one listener `main`, one app named after the target, every other
+    /// key at its default. `KEEPWARM_SECTION__NAME__KEY` applies here too; options of the command line override it.
     ///
     /// # Errors
-    /// As [`crate::load()`], with `command line` as the place.
+    /// As [`crate::load()`], with `command line` as the source.
     pub fn for_target(sources: &dyn Sources, target: &Target) -> Result<(Config, Vec<Warning>), Report> {
-        let mut cx = Checker::new(sources, String::new());
+        let mut cx = Checker::new(sources, String::new(), all_keys);
         if target.entry.is_empty() && target.command.is_empty() {
-            let problem = Problem::new("there is nothing to run")
-                .expected("a target, for example `keepwarm run shop.wsgi:application`, or --config FILE");
-            cx.push(problem);
+            Problem::new("there is nothing to run")
+                .expected("a target, for example `keepwarm run shop.wsgi:application`, or --config FILE")
+                .report(&mut cx);
             return Err(report(cx));
         }
         let name = app_name(target);
         cx.env.retain(|variable, _| !is_overruled(variable, &name, target));
-        let root = table(target, &name, &mut cx);
-        settle(root, None, cx)
+        let entry = match folder::entry_in(sources, &target.entry) {
+            Ok(entry) => entry,
+            Err(problem) => {
+                problem.report(&mut cx);
+                return Err(report(cx));
+            }
+        };
+        let root = table(target, entry, &name, &mut cx);
+        check_table(root, None, cx)
     }
 }
 
-/// What the command line says goes before what the environment says.
+/// Whether an option of the command line overrides a variable.
 fn is_overruled(variable: &str, name: &str, target: &Target) -> bool {
     let Some(path) = variable.strip_prefix("KEEPWARM_") else { return false };
     let app = format!("APP__{}__", name.to_ascii_uppercase().replace('-', "_"));
@@ -54,51 +64,60 @@ fn is_overruled(variable: &str, name: &str, target: &Target) -> bool {
         || (key == Some("ENTRY") || key == Some("COMMAND"))
 }
 
-fn table(target: &Target, name: &str, cx: &mut Checker<'_>) -> Table {
+/// `found`: the entry in the directory that is the target.
+fn table(target: &Target, found: Option<&str>, name: &str, cx: &mut Checker<'_>) -> Table {
     let mut root = Table::default();
-    let nowhere = cx.texts.add_argument("keepwarm run ", &shown(target));
+    let span_of_command = cx.source_map.add_argument("keepwarm run ", &command_line(target));
 
     let mut app = Table::default();
-    if target.command.is_empty() {
-        put(&mut app, "entry", Directive::loose(&target.entry, nowhere));
+    if let Some(entry) = found {
+        insert(&mut app, "entry", Directive::untyped(entry, span_of_command));
+        let directory = match target.entry.trim_end_matches('/') {
+            "" => "/",
+            directory => directory,
+        };
+        insert(&mut app, "directory", Directive::untyped(directory, span_of_command));
+    } else if target.command.is_empty() {
+        insert(&mut app, "entry", Directive::untyped(&target.entry, span_of_command));
     } else {
-        let words = target.command.iter().map(|word| Directive::loose(word, nowhere)).collect();
-        put(&mut app, "command", Directive { value: Value::List(words), span: nowhere });
+        let words = target.command.iter().map(|word| Directive::untyped(word, span_of_command)).collect();
+        insert(&mut app, "command", Directive { value: Value::Array(words), span: span_of_command });
     }
     if let Some(workers) = &target.workers {
-        let span = cx.texts.add_argument("--workers ", workers);
-        put(&mut app, "workers", Directive::loose(workers, span));
+        let span = cx.source_map.add_argument("--workers ", workers);
+        insert(&mut app, "workers", Directive::untyped(workers, span));
     }
     if target.watch {
-        let span = cx.texts.add_argument("", "--watch");
-        let globs = watched(target).iter().map(|glob| Directive::loose(glob, span)).collect();
-        put(&mut app, "watch", Directive { value: Value::List(globs), span });
+        let span = cx.source_map.add_argument("", "--watch");
+        let globs = watch_globs(target, found).iter().map(|glob| Directive::untyped(glob, span)).collect();
+        insert(&mut app, "watch", Directive { value: Value::Array(globs), span });
     }
 
     let mut binds = Vec::new();
     for bind in &target.bind {
-        let span = cx.texts.add_argument("--bind ", bind);
-        binds.push(Directive::loose(bind, span));
+        let span = cx.source_map.add_argument("--bind ", bind);
+        binds.push(Directive::untyped(bind, span));
     }
     if binds.is_empty() {
-        binds.push(Directive::loose(DEFAULT_BIND, nowhere));
+        binds.push(Directive::untyped(DEFAULT_BIND, span_of_command));
     }
     let mut listen = Table::default();
-    put(&mut listen, "bind", Directive { value: Value::List(binds), span: nowhere });
+    insert(&mut listen, "bind", Directive { value: Value::Array(binds), span: span_of_command });
 
     for (section, name, table) in [("app", name, app), ("listen", "main", listen)] {
         let mut named = Table::default();
-        put(&mut named, name, Directive { value: Value::Table(table), span: nowhere });
-        put(&mut root, section, Directive { value: Value::Table(named), span: nowhere });
+        insert(&mut named, name, Directive { value: Value::Table(table), span: span_of_command });
+        insert(&mut root, section, Directive { value: Value::Table(named), span: span_of_command });
     }
     root
 }
 
 const DEFAULT_BIND: &str = "127.0.0.1:8080";
 
-/// What `--watch` looks at: the sources of the language that runs, and a program of the app's own.
-fn watched(target: &Target) -> Vec<String> {
-    let endings: &[&str] = match (target.command.is_empty(), AppKind::of_entry(&target.entry)) {
+/// The globs of `--watch`: source files of the language, and the program if it belongs to the app.
+fn watch_globs(target: &Target, found: Option<&str>) -> Vec<String> {
+    let entry = found.unwrap_or(&target.entry);
+    let endings: &[&str] = match (target.command.is_empty(), AppKind::of_entry(entry)) {
         (false, _) => endings_of(&target.command),
         (true, Some(AppKind::Php)) => PHP,
         (true, Some(AppKind::Rack)) => RUBY,
@@ -114,7 +133,7 @@ const PYTHON: &[&str] = &["py"];
 const RUBY: &[&str] = &["rb", "ru"];
 const SCRIPT: &[&str] = &["js", "mjs", "cjs", "ts", "json"];
 
-/// By the program, or by the file that it is given.
+/// Extensions of source files, from the program or from a file among its arguments.
 fn endings_of(command: &[String]) -> &'static [&'static str] {
     command
         .iter()
@@ -134,12 +153,12 @@ fn endings_of(command: &[String]) -> &'static [&'static str] {
         .unwrap_or_default()
 }
 
-fn put(table: &mut Table, key: &str, value: Directive) {
+fn insert(table: &mut Table, key: &str, value: Directive) {
     let key_span: Span = value.span;
     table.entries.push(Entry { key: key.to_owned(), key_span, value });
 }
 
-fn shown(target: &Target) -> String {
+fn command_line(target: &Target) -> String {
     if target.command.is_empty() { target.entry.clone() } else { format!("-- {}", target.command.join(" ")) }
 }
 

@@ -65,7 +65,7 @@ fn ill() -> Examination {
                 "response to Expect: 100-continue",
                 vec![
                     Finding::good(
-                        "expect.answered",
+                        "expect.continue",
                         "OPTIONS with 14 bytes: 100 after 0.40 ms, 200 after 1.20 ms",
                     ),
                     Finding::good("expect.refused", "OPTIONS with Expect: 417-not: 417 after 0.50 ms"),
@@ -101,7 +101,7 @@ fn well() -> Examination {
         results: vec![result(
             "expect",
             "response to Expect: 100-continue",
-            vec![Finding::good("expect.answered", "OPTIONS with 14 bytes: 100 after 0.40 ms")],
+            vec![Finding::good("expect.continue", "OPTIONS with 14 bytes: 100 after 0.40 ms")],
         )],
         spent: (1, 1),
         took: Duration::from_millis(80),

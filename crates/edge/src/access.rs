@@ -4,7 +4,8 @@ use std::sync::LazyLock;
 use std::time::SystemTime;
 
 use keepwarm_http1::Version;
-use keepwarm_net::{Fate, Outcome, Request, thread_index};
+use keepwarm_net::thread_index;
+use keepwarm_serve::{Fate, Outcome, Request};
 use keepwarm_telemetry::meters::{self, FinishedRequest, RequestPhases, RouteMeter};
 use keepwarm_telemetry::{AccessRecord, Format, RequestId, Sink, stalls};
 
@@ -20,26 +21,26 @@ pub struct AccessLog {
 impl AccessLog {
     pub(crate) fn record(&self, request: &Request, outcome: &Outcome) {
         let head = &request.head;
-        let (method, target) = match request.asked.as_deref() {
+        let (method, target) = match request.notes.asked.as_deref() {
             Some((method, target)) => (method.as_str(), target.as_slice()),
             None => (head.method.as_str(), head.target()),
         };
-        let forwarded = request.forwarded.as_ref().map(|forwarded| forwarded.client.to_string());
+        let forwarded = request.notes.forwarded.as_ref().map(|forwarded| forwarded.client.to_string());
         let record = AccessRecord {
             time: SystemTime::now(),
-            client: forwarded.as_deref().unwrap_or(request.peer.client_text().0),
+            client: forwarded.as_deref().unwrap_or(request.peer().client_text().0),
             method,
             target,
             version: match head.version {
-                _ if request.http2 => "HTTP/2.0",
+                _ if request.is_http2() => "HTTP/2.0",
                 Version::Http10 => "HTTP/1.0",
                 Version::Http11 => "HTTP/1.1",
             },
             status: outcome.status,
             body_bytes: outcome.body_bytes,
             elapsed: outcome.elapsed,
-            route: request.target.as_deref(),
-            id: RequestId::new(request.number),
+            route: request.notes.target.as_deref(),
+            id: RequestId::new(request.number()),
             reason: reason(request, outcome),
             referer: head.fields.first("referer"),
             user_agent: head.fields.first("user-agent"),
@@ -51,23 +52,23 @@ impl AccessLog {
 /// Counts a request: a few stores to cells of this thread.
 pub(crate) fn measure(request: &Request, outcome: &Outcome) {
     static UNROUTED: LazyLock<&'static RouteMeter> = LazyLock::new(|| meters::route("", ""));
-    let phases = request.times.map(|times| RequestPhases {
+    let phases = request.notes.times.map(|times| RequestPhases {
         queue: times.queue,
         app: times.app,
         write: outcome.elapsed.saturating_sub(times.read + times.queue + times.app),
     });
     let finished = FinishedRequest { status: outcome.status, elapsed: outcome.elapsed, phases };
-    let meter = request.meter.unwrap_or_else(|| *UNROUTED);
+    let meter = request.notes.meter.unwrap_or_else(|| *UNROUTED);
     meter.count(thread_index(), &finished);
     // Only what an app has answered says anything about the app.
-    if !request.stalls.is_empty() && request.times.is_some() && request.reason.is_none() {
-        request.stalls.iter().for_each(|stall| stalls::note(&meter.app, stall));
+    if !request.notes.stalls.is_empty() && request.notes.times.is_some() && request.notes.reason.is_none() {
+        request.notes.stalls.iter().for_each(|stall| stalls::record(&meter.app, stall));
     }
 }
 
 /// Why a response is not what it might have been: what was noted first, else how it ended.
 fn reason(request: &Request, outcome: &Outcome) -> Option<&'static str> {
-    request.reason.or(match outcome.fate {
+    request.notes.reason.or(match outcome.fate {
         Fate::Complete => None,
         Fate::Cut => Some("cut"),
         Fate::Gone(gone) => Some(gone.name()),

@@ -7,13 +7,15 @@ use std::task::{Context, Poll};
 
 use arc_swap::ArcSwap;
 use keepwarm_http1::{RequestBody, normalize_path};
-use keepwarm_net::{
-    Exchange, Handler, Outcome, Refusal, Request, respond_with_error, respond_with_refusal, sentence,
+use keepwarm_serve::{
+    Exchange, Handler, Outcome, Refusal, Request, refuse_misdirected, respond_with_head_refusal,
+    respond_with_refusal,
 };
 
 use crate::access::measure;
 use crate::forwarding::{LOCAL, judge, set_fields};
 use crate::pattern::host_of;
+use crate::refusals;
 use crate::route::{Route, RouteMatch, Target, find};
 use crate::site::Site;
 
@@ -65,7 +67,7 @@ impl Edge {
     async fn respond(&self, mut app: Arc<dyn Handler>, exchange: &mut Exchange<'_>) {
         for redirects in 0.. {
             app.handle(exchange).await;
-            let Some(local) = exchange.request_mut().redirected.take() else { return };
+            let Some(local) = exchange.request_mut().notes.redirected.take() else { return };
             if redirects == REDIRECTS {
                 return refuse_redirect(exchange, &local, "it has redirected ten times before");
             }
@@ -83,10 +85,12 @@ impl Edge {
 
 /// The app's mistake.
 fn refuse_redirect(exchange: &mut Exchange<'_>, local: &[u8], why: &str) {
-    let app = exchange.request().target.as_deref();
-    tracing::error!(app, location = %local.escape_ascii(), why, "local redirect of the app not followed");
-    let detail = "The application returned a local redirect that cannot be followed.";
-    respond_with_error(exchange, 502, "local_redirect", detail, &[]);
+    let app = exchange.request().notes.target.as_deref();
+    tracing::error!(
+        name: "local_redirect_failed",
+        app, location = %local.escape_ascii(), why, "local redirect of the app not followed"
+    );
+    refusals::LOCAL_REDIRECT.respond(exchange);
 }
 
 fn path_of(local: &[u8]) -> &[u8] {
@@ -98,7 +102,7 @@ impl Site {
     fn handle(&self, exchange: &mut Exchange<'_>) -> Option<Arc<dyn Handler>> {
         let head = &exchange.request().head;
         if let Some(refusal) = head.refusal {
-            self.refuse_head(exchange, refusal);
+            respond_with_head_refusal(exchange, refusal, self.allow().as_bytes());
             return None;
         }
         if head.is_server_wide() {
@@ -111,47 +115,21 @@ impl Site {
         if !self.trusted_proxies().is_empty() {
             judge(exchange.request_mut(), self.trusted_proxies());
         }
-        let request = exchange.request();
-        if let Some((status, name, detail)) = request.misdirection() {
-            respond_with_error(exchange, status, name, detail, &[]);
+        if refuse_misdirected(exchange) {
             return None;
         }
+        let request = exchange.request();
         let host = host_of(request.head.authority());
         match find(self.routes(), host, request.path(), &request.head.method) {
             RouteMatch::Route(route) => self.follow(route, exchange),
             RouteMatch::WrongMethod(allow) => {
-                let detail = "This method is not supported at this path.";
-                let fields = [("Allow", allow.as_bytes())];
-                respond_with_error(exchange, 405, "method_not_allowed", detail, &fields);
+                let message = refusals::METHOD_NOT_ALLOWED.about(&[]);
+                message.field("Allow", allow.as_bytes()).respond(exchange);
                 None
             }
             RouteMatch::Nothing => {
-                respond_with_error(
-                    exchange,
-                    404,
-                    "no_route",
-                    "Nothing was found at this host and path.",
-                    &[],
-                );
+                refusals::NO_ROUTE.respond(exchange);
                 None
-            }
-        }
-    }
-
-    /// A well-framed request that no route may have (`spec/http.md` §2, §4).
-    fn refuse_head(&self, exchange: &mut Exchange<'_>, refusal: keepwarm_http1::Refusal) {
-        use keepwarm_http1::Refusal::{Connect, Expectation, Trace};
-        let (status, name) = (refusal.status(), refusal.name());
-        match refusal {
-            Connect | Trace => {
-                // What follows a CONNECT was meant for a tunnel.
-                exchange.close_after();
-                let detail = "This method is not supported here.";
-                respond_with_error(exchange, status, name, detail, &[("Allow", self.allow().as_bytes())]);
-            }
-            Expectation => {
-                let detail = "The only supported expectation is 100-continue.";
-                respond_with_error(exchange, status, name, detail, &[]);
             }
         }
     }
@@ -161,18 +139,18 @@ impl Site {
         let allow: (&[u8], &[u8]) = (b"Allow", self.allow().as_bytes());
         match exchange.head(200, Some(0), false, std::iter::once(allow)) {
             Ok(_) => exchange.end(),
-            Err(_) => exchange.abort("bad_field_in_answer"),
+            Err(_) => exchange.abort("bad_field_in_response"),
         }
     }
 
     /// Takes the request along its route: limits first, then the response or whoever gives it.
     fn follow(&self, route: &Route, exchange: &mut Exchange<'_>) -> Option<Arc<dyn Handler>> {
         let request = exchange.request_mut();
-        request.target = Some(Arc::clone(route.label()));
-        request.route = Some(Arc::clone(&route.pattern));
-        request.meter = route.meter;
+        request.notes.target = Some(Arc::clone(route.label()));
+        request.notes.route = Some(Arc::clone(&route.pattern));
+        request.notes.meter = route.meter;
         if let Some(refusal) = refused(route, request) {
-            request.response_edits.clone_from(&route.edits);
+            request.notes.routed.response_edits.clone_from(&route.edits);
             if refusal.status == 413 {
                 exchange.close_after();
             }
@@ -180,12 +158,12 @@ impl Site {
             return None;
         }
         if route.strip_prefix {
-            request.mount = route.path.mount();
+            request.notes.routed.mount = route.path.mount();
         }
         match &route.target {
             Target::App { handler, .. } => {
-                request.response_edits.clone_from(&route.edits);
-                request.passing = route.passing;
+                request.notes.routed.response_edits.clone_from(&route.edits);
+                request.notes.routed.passing = route.passing;
                 set_fields(request, self.trusted_proxies());
                 exchange.limit_body(route.max_body);
                 if route.abort_on_half_close {
@@ -194,7 +172,7 @@ impl Site {
                 return Some(Arc::clone(handler));
             }
             Target::Files(files) => {
-                request.response_edits.clone_from(&route.edits);
+                request.notes.routed.response_edits.clone_from(&route.edits);
                 return Some(Arc::clone(files) as Arc<dyn Handler>);
             }
             Target::Respond(respond) => respond.respond(exchange),
@@ -211,7 +189,7 @@ fn normalize(exchange: &mut Exchange<'_>) -> bool {
     match fault {
         Some(fault) => {
             exchange.close_after();
-            respond_with_error(exchange, fault.status(), fault.name(), &sentence(&fault.to_string()), &[]);
+            respond_with_refusal(exchange, &(&fault).into());
             return false;
         }
         None if changed.is_empty() => {}
@@ -225,11 +203,7 @@ fn refused(route: &Route, request: &Request) -> Option<Refusal> {
     if (!route.deny.is_empty() || !route.allow.is_empty())
         && !route.admits(request.client_address().unwrap_or(LOCAL))
     {
-        return Some(Refusal {
-            status: 403,
-            name: "address_denied",
-            detail: "Access from your address is not allowed.".to_owned(),
-        });
+        return Some(Refusal::of(&refusals::ADDRESS_DENIED, &[]));
     }
     match (route.max_body, request.head.body) {
         // At once, without `100 Continue`; a chunked one is counted as it comes.

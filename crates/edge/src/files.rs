@@ -1,7 +1,7 @@
 //! Files: what a `files` route ends in, what is tried before an app (`try_files`), and what an app has sent for it (`send_files`).
 //!
-//! GET and HEAD, conditional requests (RFC 9110 §13), ranges (§14), what lies compressed beside a file. No listing of folders. Names: [`keepwarm_net::file_name`]; opening and reading:
-//! [`keepwarm_net::Folder`]. Scripts are never sent: `wp-config.php` is code with a password in it, and a route that was meant for a PHP app is easily
+//! GET and HEAD, conditional requests (RFC 9110 §13), ranges (§14), what lies compressed beside a file. No listing of folders. Names: [`keepwarm_serve::file_name`]; opening and reading:
+//! [`keepwarm_serve::Folder`]. Scripts are never sent: `wp-config.php` is code with a password in it, and a route that was meant for a PHP app is easily
 //! written without one.
 
 mod conditions;
@@ -20,10 +20,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use self::precompressed::{BROTLI, GZIP};
+use crate::refusals;
 use http::Method;
-use keepwarm_net::{
-    Exchange, Folder, Found, Guard, Handler, OpenFile, Refusal, file_name, respond_with_error,
-};
+use keepwarm_serve::{Exchange, Folder, Found, Guard, Handler, OpenFile, Refusal, file_name};
 
 pub use send_files::SendFiles;
 
@@ -81,14 +80,8 @@ impl Files {
                 self.choose(file, name, exchange).await.run(exchange).await;
             }
             PathLookup::NeedsSlash => redirect_to_folder(exchange),
-            PathLookup::Denied => {
-                let detail = "The server is not allowed to read this file.";
-                respond_with_error(exchange, 403, "file_denied", detail, &[]);
-            }
-            PathLookup::Hidden => {
-                let detail = "Access to this file is not allowed.";
-                respond_with_error(exchange, 403, "file_hidden", detail, &[]);
-            }
+            PathLookup::Denied => refusals::FILE_DENIED.respond(exchange),
+            PathLookup::Hidden => refusals::FILE_HIDDEN.respond(exchange),
             PathLookup::Failed => {}
             PathLookup::Nothing => return false,
         }
@@ -97,7 +90,7 @@ impl Files {
 
     async fn look(&self, exchange: &mut Exchange<'_>) -> PathLookup {
         let path = exchange.request().path();
-        let rest = path.get(self.prefix.max(exchange.request().mount)..);
+        let rest = path.get(self.prefix.max(exchange.request().mount())..);
         if rest.is_some_and(<[u8]>::is_empty) && self.prefix > 0 {
             return PathLookup::NeedsSlash;
         }
@@ -181,8 +174,11 @@ impl Files {
 
 /// Out of descriptors, a broken disk, a kernel without `openat2`: not the client's fault, and not the file's.
 fn fail(exchange: &mut Exchange<'_>, folder: &Folder, error: &std::io::Error) {
-    tracing::error!(folder = %folder.path().display(), %error, "cannot open a file");
-    respond_with_error(exchange, 500, "file_failed", "The server could not read the file.", &[]);
+    tracing::error!(
+        name: "file_open_failed",
+        folder = %folder.path().display(), %error, "cannot open a file"
+    );
+    refusals::FILE_FAILED.respond(exchange);
 }
 
 /// Whether files are asked for with this method.
@@ -194,10 +190,9 @@ impl Handler for Files {
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         Box::pin(async move {
             if !takes(&exchange.request().head.method) {
-                let detail = "Only GET and HEAD are supported for a file.";
-                respond_with_error(exchange, 405, "method_not_allowed", detail, &[("Allow", b"GET, HEAD")]);
+                refusals::FILE_METHOD.about(&[]).field("Allow", b"GET, HEAD").respond(exchange);
             } else if !self.serve(exchange).await {
-                respond_with_error(exchange, 404, "no_file", "There is no such file.", &[]);
+                refusals::NO_FILE.respond(exchange);
             }
         })
     }
@@ -243,6 +238,6 @@ fn redirect_to_folder(exchange: &mut Exchange<'_>) {
     let fields: [(&[u8], &[u8]); 1] = [(b"Location", &location)];
     match exchange.head(301, Some(0), false, fields.into_iter()) {
         Ok(_) => exchange.end(),
-        Err(_) => exchange.abort("bad_field_in_answer"),
+        Err(_) => exchange.abort("bad_field_in_response"),
     }
 }

@@ -20,7 +20,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use keepwarm_http1::Fields;
-use keepwarm_net::{Forwarded, Request, Scheme};
+use keepwarm_net::Scheme;
+use keepwarm_serve::{Forwarded, Request};
 
 use crate::cidr::Cidr;
 
@@ -94,28 +95,28 @@ fn find_client(
 /// Notes in the request what is believed about its client. `trusted` is not empty.
 pub(crate) fn judge(request: &mut Request, trusted: &[Cidr]) {
     let is_trusted = |address| Cidr::any_contains(trusted, address);
-    let peer = request.peer.client.map_or(LOCAL, |client| client.ip());
-    request.trusted_peer = is_trusted(peer);
-    if !request.trusted_peer {
+    let peer = request.peer().client.map_or(LOCAL, |client| client.ip());
+    request.notes.trusted_peer = is_trusted(peer);
+    if !request.notes.trusted_peer {
         return;
     }
     let info = resolve_forwarded(&request.head.fields, is_trusted);
     if info.client.is_some() || info.scheme.is_some() {
-        request.forwarded = Some(Box::new(Forwarded {
+        request.notes.forwarded = Some(Box::new(Forwarded {
             client: info.client.unwrap_or_else(|| peer.to_canonical()),
-            scheme: info.scheme.unwrap_or(request.peer.scheme),
+            scheme: info.scheme.unwrap_or(request.peer().scheme),
         }));
     }
 }
 
 /// Adds the fields for the app.
 pub(crate) fn set_fields(request: &mut Request, trusted: &[Cidr]) {
-    if !request.trusted_peer {
+    if !request.notes.trusted_peer {
         tell_of_unheard_proxy(request);
     }
     let client = request.client_address().unwrap_or(LOCAL).to_string();
     let scheme = request.scheme().as_str().as_bytes();
-    let forwarded_host = match request.trusted_peer {
+    let forwarded_host = match request.notes.trusted_peer {
         true => resolve_forwarded(&request.head.fields, |address| Cidr::any_contains(trusted, address)).host,
         false => None,
     };
@@ -151,13 +152,14 @@ fn tell_of_unheard_proxy(request: &Request) {
     if TOLD.load(Ordering::Relaxed) || request.head.fields.first("x-forwarded-for").is_none() {
         return;
     }
-    let peer = request.peer.client.map_or(LOCAL, |client| client.ip().to_canonical());
+    let peer = request.peer().client.map_or(LOCAL, |client| client.ip().to_canonical());
     let is_near = match peer {
         IpAddr::V4(v4) => v4.is_private() || v4.is_loopback(),
         IpAddr::V6(v6) => v6.is_unique_local() || v6.is_loopback(),
     };
     if is_near && !TOLD.swap(true, Ordering::Relaxed) {
         tracing::warn!(
+            name: "forwarded_header_ignored",
             %peer,
             "X-Forwarded-For of an untrusted peer ignored; if the peer is your proxy, add it to server.trusted_proxies"
         );

@@ -1,6 +1,6 @@
 //! The front door: which request goes where, under which limits, and what Keepwarm answers itself.
 //!
-//! An [`Edge`] is the [`keepwarm_net::Handler`] of one listener. What it does is a [`Site`]: routes, trusted proxies, access log. A new site can take
+//! An [`Edge`] is the [`keepwarm_serve::Handler`] of one listener. What it does is a [`Site`]: routes, trusted proxies, access log. A new site can take
 //! the old one's place at any time, and holds from the next request on, on kept connections too.
 //!
 //! Nothing here knows what an app is: a route ends in another handler ([`Target::App`]) or in a response made when the site was made.
@@ -11,6 +11,7 @@ mod edge;
 mod files;
 mod forwarding;
 mod pattern;
+mod refusals;
 mod responses;
 mod route;
 mod site;
@@ -21,6 +22,7 @@ pub use edge::Edge;
 pub use files::{Files, SendFiles, TryFiles};
 pub use forwarding::{ForwardedInfo, resolve_forwarded};
 pub use pattern::{HostPattern, PathPattern};
+pub use refusals::ERROR_RESPONSES;
 pub use responses::{FixedResponse, LocationPiece, Redirect};
 pub use route::{Route, Target};
 pub use site::Site;

@@ -1,7 +1,8 @@
 //! Answers of the edge that are no errors, made when their route is made.
 
+use crate::refusals;
 use keepwarm_http1::{BadField, scan_app_fields};
-use keepwarm_net::{Exchange, FieldEdits, Request, respond_with_error};
+use keepwarm_serve::{Exchange, FieldEdits, Request};
 
 /// A fixed response.
 #[derive(Debug, Clone)]
@@ -102,8 +103,7 @@ impl Redirect {
         let request = exchange.request();
         // Only HTTP/1.0 may name no host, or name it empty; a reference without one would be another.
         if self.to.contains(&LocationPiece::Host) && request.head.authority().is_empty() {
-            let detail = "The redirect at this path requires a request with a host name.";
-            return respond_with_error(exchange, 400, "redirect_without_host", detail, &[]);
+            return refusals::REDIRECT_WITHOUT_HOST.respond(exchange);
         }
         let location = self.location(request);
         let ours: (&[u8], &[u8]) = (b"Location", &location);
@@ -120,7 +120,7 @@ impl Redirect {
                 LocationPiece::Text(text) => location.extend_from_slice(text.as_bytes()),
                 LocationPiece::Host => push_reference(&mut location, request.head.authority()),
                 LocationPiece::Path => {
-                    let path = request.path().get(request.mount..).unwrap_or_default();
+                    let path = request.path().get(request.mount()..).unwrap_or_default();
                     push_path(&mut location, path);
                 }
                 LocationPiece::Query => {
@@ -159,13 +159,7 @@ pub(crate) fn push_reference(location: &mut Vec<u8>, bytes: &[u8]) {
 
 /// Cannot happen, all fields being checked where they are made; should it, the client still gets a response.
 fn respond_with_bad_field(exchange: &mut Exchange<'_>, bad: &BadField) {
-    respond_with_error(
-        exchange,
-        500,
-        "bad_field_in_answer",
-        &format!("The server is misconfigured: {bad}."),
-        &[],
-    );
+    refusals::BAD_FIELD_CONFIGURED.about(&[bad]).respond(exchange);
 }
 
 fn pairs(fields: &[Field]) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use keepwarm_net::Queue;
-use keepwarm_policy::Breaker;
-use keepwarm_policy::breaker::{Outcome, Pass, Refused, Settings, State};
+use keepwarm_policy::breaker::{Outcome, Permit, Rejection};
+use keepwarm_policy::{Breaker, BreakerSettings, BreakerState};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -29,43 +29,43 @@ pub(crate) struct UpstreamBreaker {
 pub(crate) struct Admission<'b> {
     of: &'b UpstreamBreaker,
     /// None without a breaker.
-    pass: Option<Pass>,
+    permit: Option<Permit>,
 }
 
 impl UpstreamBreaker {
-    pub(crate) fn new(upstream: Arc<str>, settings: Option<Settings>) -> Self {
+    pub(crate) fn new(upstream: Arc<str>, settings: Option<BreakerSettings>) -> Self {
         let it = Self { upstream, breaker: Mutex::default(), changed: Notify::new() };
         it.set_settings(settings);
         it
     }
 
-    pub(crate) fn set_settings(&self, settings: Option<Settings>) {
+    pub(crate) fn set_settings(&self, settings: Option<BreakerSettings>) {
         // Rates are for comparing endpoints. Where there is no other, a few responses are better than none.
-        let settings = settings.map(|settings| Settings { success_rate: 0, ..settings });
+        let settings = settings.map(|settings| BreakerSettings { success_rate: 0, ..settings });
         set_breaker(&mut lock(&self.breaker), settings);
         self.changed.notify_waiters();
     }
 
     /// What it does with calls; closed without one.
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> BreakerState {
         let now = Instant::now().into_std();
-        lock(&self.breaker).as_ref().map_or(State::Closed, |breaker| breaker.state(now))
+        lock(&self.breaker).as_ref().map_or(BreakerState::Closed, |breaker| breaker.state(now))
     }
 
     /// Whether it lets a call through now.
-    pub(crate) fn try_admit(&self, now: Instant) -> Result<Admission<'_>, Refused> {
+    pub(crate) fn try_admit(&self, now: Instant) -> Result<Admission<'_>, Rejection> {
         let mut slot = lock(&self.breaker);
-        let Some(breaker) = slot.as_mut() else { return Ok(Admission { of: self, pass: None }) };
-        let (pass, change) = breaker.try_pass(now.into_std())?;
+        let Some(breaker) = slot.as_mut() else { return Ok(Admission { of: self, permit: None }) };
+        let (permit, change) = breaker.try_acquire(now.into_std())?;
         drop(slot);
         if let Some(change) = &change {
             crate::events::breaker(&self.upstream, change);
         }
-        Ok(Admission { of: self, pass: Some(pass) })
+        Ok(Admission { of: self, permit: Some(permit) })
     }
 
     /// Waits until it lets a call through, for at most `most`.
-    pub(crate) async fn admit(&self, queue: &Arc<Queue>, most: Duration) -> Result<Admission<'_>, Refused> {
+    pub(crate) async fn admit(&self, queue: &Arc<Queue>, most: Duration) -> Result<Admission<'_>, Rejection> {
         let began = Instant::now();
         let mut queued = None;
         loop {
@@ -89,10 +89,10 @@ impl UpstreamBreaker {
         }
     }
 
-    fn handle_result(&self, pass: Pass, outcome: Outcome, now: Instant) {
+    fn handle_result(&self, permit: Permit, outcome: Outcome, now: Instant) {
         let mut slot = lock(&self.breaker);
         let Some(breaker) = slot.as_mut() else { return };
-        let change = breaker.handle_result(pass, outcome, now.into_std(), crate::random());
+        let change = breaker.handle_result(permit, outcome, now.into_std(), crate::random());
         let is_awaited = change.is_some() || !breaker.is_closed();
         drop(slot);
         if let Some(change) = &change {
@@ -107,16 +107,16 @@ impl UpstreamBreaker {
 impl Admission<'_> {
     /// How the call has ended.
     pub(crate) fn finish(mut self, outcome: Outcome, now: Instant) {
-        if let Some(pass) = self.pass.take() {
-            self.of.handle_result(pass, outcome, now);
+        if let Some(permit) = self.permit.take() {
+            self.of.handle_result(permit, outcome, now);
         }
     }
 }
 
 impl Drop for Admission<'_> {
     fn drop(&mut self) {
-        if let Some(pass) = self.pass.take() {
-            self.of.handle_result(pass, Outcome::Unknown, Instant::now());
+        if let Some(permit) = self.permit.take() {
+            self.of.handle_result(permit, Outcome::Unknown, Instant::now());
         }
     }
 }
@@ -132,7 +132,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn breaker() -> UpstreamBreaker {
-        UpstreamBreaker::new("search".into(), Some(Settings::default()))
+        UpstreamBreaker::new("search".into(), Some(BreakerSettings::default()))
     }
 
     fn finish(breaker: &UpstreamBreaker, outcome: Outcome) {
@@ -146,7 +146,7 @@ mod tests {
             let admission = breaker.admit(&Arc::default(), Duration::MAX).await.unwrap();
             admission.finish(Outcome::Failure, Instant::now());
         }
-        assert_eq!(breaker.state(), State::Open);
+        assert_eq!(breaker.state(), BreakerState::Open);
     }
 
     async fn is_pending<T>(future: impl Future<Output = T> + Unpin) -> bool {
@@ -168,7 +168,7 @@ mod tests {
         waiter.await.unwrap().finish(Outcome::Success, Instant::now());
         assert_eq!(passed.elapsed(), Duration::ZERO, "the result of the probe wakes it");
         finish(&breaker, Outcome::Success);
-        assert_eq!(breaker.state(), State::Closed);
+        assert_eq!(breaker.state(), BreakerState::Closed);
     }
 
     #[tokio::test(start_paused = true)]
@@ -226,7 +226,7 @@ mod tests {
         assert!(is_pending(waiter.as_mut()).await);
         breaker.set_settings(None);
         let off = Instant::now();
-        assert!(waiter.await.unwrap().pass.is_none());
+        assert!(waiter.await.unwrap().permit.is_none());
         assert_eq!(off.elapsed(), Duration::ZERO);
     }
 }

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use keepwarm_net::Endpoint;
 use keepwarm_policy::Jitter;
-use keepwarm_policy::backoff::{self, Backoff};
+use keepwarm_policy::backoff::{Backoff, BackoffSettings};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -128,9 +128,15 @@ impl Discovery {
         let (new, gone) = (list(&mut new.into_iter()), list(&mut gone.into_iter()));
         self.status.note_change();
         if before.is_empty() {
-            tracing::info!(upstream = %self.upstream, endpoints = new, "upstream endpoints found");
+            tracing::info!(
+                name: "endpoints_found",
+                upstream = %self.upstream, endpoints = new, "upstream endpoints found"
+            );
         } else {
-            tracing::info!(upstream = %self.upstream, new, gone, "upstream endpoints changed");
+            tracing::info!(
+                name: "endpoints_changed",
+                upstream = %self.upstream, new, gone, "upstream endpoints changed"
+            );
         }
     }
 }
@@ -184,10 +190,10 @@ struct SourceWatcher {
 impl SourceWatcher {
     fn new(discovery: &Discovery, number: usize, sender: mpsc::Sender<(usize, Vec<RankedEndpoint>)>) -> Self {
         let source = discovery.sources.get(number).cloned();
-        let settings = backoff::Settings {
+        let settings = BackoffSettings {
             base: FIRST_PAUSE,
             cap: LAST_PAUSE.min(discovery.dns.max_ttl),
-            ..backoff::Settings::default()
+            ..BackoffSettings::default()
         };
         Self {
             upstream: Arc::clone(&discovery.upstream),
@@ -247,7 +253,10 @@ impl SourceWatcher {
         match outcome.trouble {
             None => {
                 if std::mem::take(&mut self.failures) > 0 {
-                    tracing::info!(upstream = %self.upstream, name, "upstream name lookup works again");
+                    tracing::info!(
+                        name: "name_lookup_recovered",
+                        upstream = %self.upstream, name, "upstream name lookup works again"
+                    );
                 }
                 self.backoff.reset();
                 let ttl = outcome.ttl.unwrap_or(self.dns.min_ttl);
@@ -258,8 +267,12 @@ impl SourceWatcher {
                 self.failures = self.failures.saturating_add(1);
                 // A response that is merely late is asked for again, quietly.
                 if self.failures == 1 && failure.name != "dns_late" {
-                    tracing::warn!(upstream = %self.upstream, name, reason = failure.name,
-                        "upstream name lookup failed: {}; the endpoints found before stay in use", failure.sentence);
+                    tracing::warn!(
+                        name: "name_lookup_failed",
+                        upstream = %self.upstream, name, reason = failure.name,
+                        "upstream name lookup failed: {}; the endpoints found before stay in use",
+                        failure.sentence
+                    );
                 }
                 self.backoff.handle_end(Duration::ZERO, crate::random())
             }

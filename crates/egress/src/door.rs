@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use keepwarm_http1::normalize_path;
-use keepwarm_net::{
-    ALLOW, Exchange, Handler, Outcome, Refusal, Request, respond_as_final_recipient, respond_with_error,
-    respond_with_refusal, sentence,
+use keepwarm_serve::{
+    ALLOW, Exchange, Handler, Outcome, Refusal, Request, refuse_misdirected, respond_as_final_recipient,
+    respond_with_head_refusal, respond_with_refusal,
 };
 
 use crate::forward::{ForwardOptions, HostSource, forward};
@@ -74,7 +74,7 @@ impl Handler for Door {
 
     fn finished(&self, request: &Request, outcome: &Outcome) {
         // Calls have been recorded.
-        if request.call.is_none() {
+        if request.notes.call.is_none() {
             self.target.load().upstream.note_refused(request, outcome);
         }
     }
@@ -84,30 +84,18 @@ impl Handler for Door {
 fn refused(exchange: &mut Exchange<'_>, names: Option<&[String]>) -> bool {
     let request = exchange.request();
     if let Some(refusal) = request.head.refusal {
-        use keepwarm_http1::Refusal::{Connect, Expectation, Trace};
-        let (status, name) = (refusal.status(), refusal.name());
-        match refusal {
-            Connect | Trace => {
-                // What follows a CONNECT was meant for a tunnel.
-                exchange.close_after();
-                respond_with_error(exchange, status, name, "This method is not supported here.", &[ALLOW]);
-            }
-            Expectation => {
-                let detail = "The only supported expectation is 100-continue.";
-                respond_with_error(exchange, status, name, detail, &[]);
-            }
-        }
+        respond_with_head_refusal(exchange, refusal, ALLOW.1);
         return true;
     }
     if let Err(denied) = guard::check(request, names) {
         exchange.close_after();
-        respond_with_error(exchange, 403, denied.reason(), denied.sentence(), &[]);
+        denied.response().respond(exchange);
         return true;
     }
-    if let Some((status, name, detail)) = request.misdirection() {
-        respond_with_error(exchange, status, name, detail, &[]);
+    if refuse_misdirected(exchange) {
         return true;
     }
+    let request = exchange.request();
     if request.head.is_server_wide() {
         respond_as_final_recipient(exchange);
         return true;
@@ -116,7 +104,7 @@ fn refused(exchange: &mut Exchange<'_>, names: Option<&[String]>) -> bool {
     let mut scratch = Vec::new();
     if let Err(fault) = normalize_path(request.head.path(), &mut scratch) {
         exchange.close_after();
-        respond_with_error(exchange, fault.status(), fault.name(), &sentence(&fault.to_string()), &[]);
+        respond_with_refusal(exchange, &(&fault).into());
         return true;
     }
     false

@@ -4,9 +4,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use keepwarm_policy::Outlier;
 use keepwarm_policy::breaker::Outcome;
-use keepwarm_policy::outlier::{self, Ejection, Record};
+use keepwarm_policy::outlier::{Ejection, EndpointRecord};
+use keepwarm_policy::{Outlier, OutlierSettings};
 use tokio::time::Instant;
 
 use crate::EndpointSet;
@@ -24,7 +24,7 @@ pub(crate) struct Ejections {
 }
 
 impl Ejections {
-    pub(crate) fn new(settings: Option<outlier::Settings>) -> Self {
+    pub(crate) fn new(settings: Option<OutlierSettings>) -> Self {
         let ejections = Self {
             outlier: Mutex::default(),
             origin: Instant::now(),
@@ -35,7 +35,7 @@ impl Ejections {
         ejections
     }
 
-    pub(crate) fn set_settings(&self, settings: Option<outlier::Settings>) {
+    pub(crate) fn set_settings(&self, settings: Option<OutlierSettings>) {
         let now = Instant::now();
         let interval = settings.map_or(Duration::ZERO, |settings| settings.interval);
         let mut outlier = lock(&self.outlier);
@@ -65,9 +65,12 @@ impl Ejections {
             Outcome::Success => entry.state.record().handle_success(),
             Outcome::Failure => {
                 let row = entry.state.record().handle_failure(now.into_std());
-                if let Some(outlier) = lock(&self.outlier).as_mut().filter(|outlier| outlier.is_row(row)) {
+                if let Some(outlier) =
+                    lock(&self.outlier).as_mut().filter(|outlier| outlier.is_consecutive(row))
+                {
                     let records = records(endpoints);
-                    let ejected = outlier.handle_row(&records, index, row, now.into_std(), crate::random());
+                    let ejected =
+                        outlier.handle_consecutive(&records, index, row, now.into_std(), crate::random());
                     tell(upstream, endpoints, ejected);
                 }
             }
@@ -85,7 +88,7 @@ impl Ejections {
     }
 }
 
-fn records(endpoints: &EndpointSet) -> Vec<&Record> {
+fn records(endpoints: &EndpointSet) -> Vec<&EndpointRecord> {
     endpoints.endpoints.iter().map(|entry| entry.state.record()).collect()
 }
 

@@ -8,9 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use keepwarm_net::Endpoint;
-use keepwarm_policy::balance::{Ask, Load, Member, Pick, Tried, View};
-use keepwarm_policy::breaker::{Outcome, Pass};
-use keepwarm_policy::{Balancer, Breaker, Expectation, balance, breaker, outlier, stable_hash};
+use keepwarm_policy::balance::{EndpointLoad, FailedMembers, Member, MemberStatus, Pick, PickContext};
+use keepwarm_policy::breaker::{Outcome, Permit};
+use keepwarm_policy::outlier::EndpointRecord;
+use keepwarm_policy::{
+    BalanceSettings, Balancer, Breaker, BreakerSettings, BreakerState, ExpectSupport, stable_hash,
+};
 use tokio::time::Instant;
 
 use crate::stats::EndpointStats;
@@ -56,14 +59,14 @@ pub struct DiscoveredEndpoint {
 
 impl Default for EndpointSet {
     fn default() -> Self {
-        Self::balanced(Vec::new(), balance::Settings::default())
+        Self::balanced(Vec::new(), BalanceSettings::default())
     }
 }
 
 impl EndpointSet {
     /// Of what was found; endpoints that are in `before` as well keep their state. One that was found twice is one endpoint, with both shares.
     #[must_use]
-    pub fn of(found: &[DiscoveredEndpoint], before: &Self, settings: balance::Settings) -> Self {
+    pub fn of(found: &[DiscoveredEndpoint], before: &Self, settings: BalanceSettings) -> Self {
         let mut endpoints: Vec<EndpointEntry> = Vec::with_capacity(found.len());
         for DiscoveredEndpoint { endpoint, weight, priority, authority } in found {
             if let Some(twin) =
@@ -87,11 +90,11 @@ impl EndpointSet {
     }
 
     /// The same endpoints, chosen among in another way.
-    pub(crate) fn rebalanced(&self, settings: balance::Settings) -> Self {
+    pub(crate) fn rebalanced(&self, settings: BalanceSettings) -> Self {
         Self::balanced(self.endpoints.clone(), settings)
     }
 
-    fn balanced(endpoints: Vec<EndpointEntry>, settings: balance::Settings) -> Self {
+    fn balanced(endpoints: Vec<EndpointEntry>, settings: BalanceSettings) -> Self {
         let members = endpoints.iter().map(|entry| Member {
             weight: entry.weight,
             priority: entry.priority,
@@ -106,19 +109,24 @@ impl EndpointSet {
     pub(crate) fn pick(
         &self,
         hash: Option<u64>,
-        tried: &Tried,
-        silent: &Tried,
+        tried: &FailedMembers,
+        silent: &FailedMembers,
         now: Instant,
         random: u64,
     ) -> Option<Pick> {
         let view = |index: usize| match self.endpoints.get(index) {
             Some(entry) => {
                 let view = entry.state.view(now);
-                View { usable: view.usable && !silent.contains(index), ..view }
+                MemberStatus { usable: view.usable && !silent.contains(index), ..view }
             }
-            None => View { usable: false, outstanding: 0, average: std::time::Duration::ZERO, warmth: 1000 },
+            None => MemberStatus {
+                usable: false,
+                outstanding: 0,
+                average: std::time::Duration::ZERO,
+                slow_start_factor: 1000,
+            },
         };
-        self.balancer.pick(view, Ask { hash, tried, random })
+        self.balancer.pick(view, PickContext { hash, tried, random })
     }
 
     /// Whether another than this one can be called now: then what this one does says nothing of all of them.
@@ -149,7 +157,7 @@ pub struct EndpointState {
     /// What logs and metrics call it.
     name: Arc<str>,
     /// Calls that are with it, and how long responses take.
-    load: Load,
+    load: EndpointLoad,
     /// What active health checks say; true without any.
     healthy: AtomicBool,
     check_failure: Mutex<Option<CheckFailure>>,
@@ -157,8 +165,8 @@ pub struct EndpointState {
     warmth: AtomicU32,
     breaker: Mutex<Option<Breaker>>,
     /// How its calls went, for the comparison with others.
-    record: outlier::Record,
-    expectation: Mutex<Expectation>,
+    record: EndpointRecord,
+    expectation: Mutex<ExpectSupport>,
     /// It was said that its responses have to be mended.
     told_mended: AtomicBool,
     stats: EndpointStats,
@@ -170,12 +178,12 @@ impl EndpointState {
     pub fn new(endpoint: &Endpoint) -> Self {
         Self {
             name: endpoint.to_string().into(),
-            load: Load::new(Instant::now().into_std()),
+            load: EndpointLoad::new(Instant::now().into_std()),
             healthy: AtomicBool::new(true),
             check_failure: Mutex::default(),
             warmth: AtomicU32::new(1000),
             breaker: Mutex::default(),
-            record: outlier::Record::new(Instant::now().into_std()),
+            record: EndpointRecord::new(Instant::now().into_std()),
             expectation: Mutex::default(),
             told_mended: AtomicBool::new(false),
             stats: EndpointStats::default(),
@@ -190,7 +198,7 @@ impl EndpointState {
 
     /// Calls that are with it, and how long responses take.
     #[must_use]
-    pub fn load(&self) -> &Load {
+    pub fn load(&self) -> &EndpointLoad {
         &self.load
     }
 
@@ -242,9 +250,9 @@ impl EndpointState {
 
     /// What its breaker does with calls; closed without one.
     #[must_use]
-    pub fn breaker(&self) -> breaker::State {
+    pub fn breaker(&self) -> BreakerState {
         let now = Instant::now().into_std();
-        lock(&self.breaker).as_ref().map_or(breaker::State::Closed, |breaker| breaker.state(now))
+        lock(&self.breaker).as_ref().map_or(BreakerState::Closed, |breaker| breaker.state(now))
     }
 
     /// Whether it is left alone for a while, because the others do better.
@@ -253,28 +261,28 @@ impl EndpointState {
         self.record.is_ejected(Instant::now().into_std())
     }
 
-    pub(crate) fn record(&self) -> &outlier::Record {
+    pub(crate) fn record(&self) -> &EndpointRecord {
         &self.record
     }
 
     /// Its breaker by these settings from now on.
-    pub(crate) fn set_breaker(&self, settings: Option<breaker::Settings>) {
+    pub(crate) fn set_breaker(&self, settings: Option<BreakerSettings>) {
         set_breaker(&mut lock(&self.breaker), settings);
     }
 
-    fn view(&self, now: Instant) -> View {
+    fn view(&self, now: Instant) -> MemberStatus {
         let now = now.into_std();
-        let passes = lock(&self.breaker).as_ref().is_none_or(|breaker| breaker.would_pass(now));
-        View {
+        let passes = lock(&self.breaker).as_ref().is_none_or(|breaker| breaker.would_permit(now));
+        MemberStatus {
             usable: self.is_healthy() && passes && !self.record.is_ejected(now),
             outstanding: self.load.outstanding(),
             average: self.load.average(now),
-            warmth: self.warmth(),
+            slow_start_factor: self.warmth(),
         }
     }
 
     /// What it does with expectations.
-    pub(crate) fn expectation(&self) -> MutexGuard<'_, Expectation> {
+    pub(crate) fn expectation(&self) -> MutexGuard<'_, ExpectSupport> {
         lock(&self.expectation)
     }
 
@@ -286,7 +294,7 @@ impl EndpointState {
     /// A call is given to it, although its breaker may be open: then there is no other.
     fn enter(self: &Arc<Self>, is_single: bool, now: Instant) -> EndpointAttempt {
         let pass = match &mut *lock(&self.breaker) {
-            Some(breaker) => breaker.try_pass(now.into_std()).ok(),
+            Some(breaker) => breaker.try_acquire(now.into_std()).ok(),
             None => None,
         };
         if let Some((_, Some(change))) = &pass {
@@ -312,7 +320,7 @@ impl fmt::Debug for EndpointState {
 pub(crate) struct EndpointAttempt {
     state: Arc<EndpointState>,
     /// What its breaker gave; none when that is off, or refuses and the call went all the same.
-    pass: Option<Pass>,
+    pass: Option<Permit>,
     /// There is no other endpoint.
     is_single: bool,
 }
@@ -375,7 +383,7 @@ impl Drop for EndpointAttempt {
 }
 
 /// Makes, changes or removes a breaker.
-pub(crate) fn set_breaker(slot: &mut Option<Breaker>, settings: Option<breaker::Settings>) {
+pub(crate) fn set_breaker(slot: &mut Option<Breaker>, settings: Option<BreakerSettings>) {
     let now = Instant::now().into_std();
     match (slot.as_mut(), settings) {
         (Some(breaker), Some(settings)) => breaker.set_settings(settings, now),

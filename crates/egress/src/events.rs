@@ -2,38 +2,45 @@
 
 use std::time::Duration;
 
-use keepwarm_policy::breaker::{Cause, Change};
-use keepwarm_policy::outlier;
+use keepwarm_policy::breaker::{BreakerChange, OpenCause};
+use keepwarm_policy::outlier::EjectionCause;
 
 /// A breaker has changed its state.
-pub(crate) fn breaker(name: &str, change: &Change) {
+pub(crate) fn breaker(name: &str, change: &BreakerChange) {
     match change {
-        Change::Opened(cause, length) => {
+        BreakerChange::Opened(cause, length) => {
             let why = match cause {
-                Cause::Consecutive(count) => format!("{count} calls in a row failed"),
-                Cause::SuccessRate(percent) => format!("only {percent} % of its recent calls succeeded"),
-                Cause::Probe => "it failed again".to_owned(),
+                OpenCause::Consecutive(count) => format!("{count} calls in a row failed"),
+                OpenCause::SuccessRate(percent) => format!("only {percent} % of its recent calls succeeded"),
+                OpenCause::Probe => "it failed again".to_owned(),
             };
-            tracing::warn!(upstream = name, state = "open", ?length, "breaker open: {why}");
+            tracing::warn!(
+                name: "breaker_opened",
+                upstream = name, state = "open", ?length, "breaker open: {why}"
+            );
         }
-        Change::HalfOpened => {
+        BreakerChange::HalfOpened => {
             tracing::info!(
+                name: "breaker_half_opened",
                 upstream = name,
                 state = "half-open",
                 "breaker half-open: lets some calls through"
             );
         }
-        Change::Closed => tracing::info!(upstream = name, state = "closed", "breaker closed"),
+        BreakerChange::Closed => tracing::info!(
+            name: "breaker_closed",
+            upstream = name, state = "closed", "breaker closed"
+        ),
     }
 }
 
 /// An endpoint is ejected.
-pub(crate) fn ejection(upstream: &str, endpoint: &str, cause: &outlier::Cause, length: Duration) {
+pub(crate) fn ejection(upstream: &str, endpoint: &str, cause: &EjectionCause, length: Duration) {
     let why = match cause {
-        outlier::Cause::Consecutive(count) => format!("{count} calls in a row failed"),
-        outlier::Cause::SuccessRate { rate, mean } => {
+        EjectionCause::Consecutive(count) => format!("{count} calls in a row failed"),
+        EjectionCause::SuccessRate { rate, mean } => {
             format!("{} % of its calls succeeded, {} % of the others'", rate / 10, mean / 10)
         }
     };
-    tracing::warn!(upstream, endpoint, ?length, "endpoint ejected: {why}");
+    tracing::warn!(name: "endpoint_ejected", upstream, endpoint, ?length, "endpoint ejected: {why}");
 }

@@ -2,9 +2,11 @@
 
 use std::net::IpAddr;
 
-use keepwarm_net::{Request, Scheme};
+use keepwarm_net::Scheme;
+use keepwarm_serve::{ErrorResponse, Request};
 
 use crate::origin::split_authority;
+use crate::refusals;
 
 /// Why the guard of a door rejects a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,19 +18,11 @@ pub(crate) enum GuardError {
 }
 
 impl GuardError {
-    pub(crate) fn reason(self) -> &'static str {
+    /// The response.
+    pub(crate) fn response(self) -> &'static ErrorResponse {
         match self {
-            Self::ForeignOrigin => "foreign_origin",
-            Self::ForeignHost => "foreign_host",
-        }
-    }
-
-    pub(crate) fn sentence(self) -> &'static str {
-        match self {
-            Self::ForeignOrigin => "Requests from pages of other sites are not allowed here.",
-            Self::ForeignHost => {
-                "This host name is not accepted here: use the address of the upstream's `bind`, or localhost."
-            }
+            Self::ForeignOrigin => &refusals::FOREIGN_ORIGIN,
+            Self::ForeignHost => &refusals::FOREIGN_HOST,
         }
     }
 }
@@ -42,7 +36,7 @@ pub(crate) fn check(request: &Request, names: Option<&[String]>) -> Result<(), G
         return Err(GuardError::ForeignOrigin);
     }
     let Some(names) = names else { return Ok(()) };
-    let Some(local) = request.peer.local else { return Ok(()) };
+    let Some(local) = request.peer().local else { return Ok(()) };
     // No browser leaves it out.
     let is_unnamed = authority.is_empty() && fields.first("host").is_none();
     match is_unnamed || is_own_host(authority, names, local.ip()) {

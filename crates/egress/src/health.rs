@@ -7,7 +7,7 @@
 //! * An endpoint that is down gets no calls. When fewer than half of a priority are up, all of them get calls ([`keepwarm_policy::balance`]): a service of one endpoint is
 //!   called whatever the checks say.
 //! * When one goes down, names are looked up again: it may have moved.
-//! * One that is new in a set, or comes up again, begins with a tenth of its weight ([`keepwarm_policy::health::warmth`]). Those of the first set do not: all of them are new.
+//! * One that is new in a set, or comes up again, begins with a tenth of its weight ([`keepwarm_policy::health::slow_start_factor`]). Those of the first set do not: all of them are new.
 
 mod check;
 mod checker;
@@ -19,8 +19,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use keepwarm_net::{Calls, Endpoint, PoolSettings, restart_pause};
-use keepwarm_policy::health;
-use keepwarm_telemetry::panics::caught;
+use keepwarm_policy::HealthThresholds;
+use keepwarm_telemetry::panics::catch_future;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -36,7 +36,7 @@ pub struct HealthSettings {
     /// How long it may take.
     pub timeout: Duration,
     /// How often it is asked, and how many responses change something.
-    pub thresholds: health::Settings,
+    pub thresholds: HealthThresholds,
 }
 
 /// What a check asks.
@@ -94,7 +94,7 @@ pub async fn run_health_checks(upstream: Weak<Upstream>) {
 
 async fn run_surely(checker: HealthChecker, ended: Arc<Notify>) {
     let running = pin!(checker.run());
-    if let Err(panic) = caught(running).await {
+    if let Err(panic) = catch_future(running).await {
         panic.report("health_check", None, None);
         restart_pause().await;
         ended.notify_one();

@@ -14,6 +14,7 @@ mod health;
 mod origin;
 mod proxy;
 mod rate_limit;
+mod refusals;
 mod settings;
 mod stats;
 mod upstream;
@@ -24,6 +25,7 @@ use std::hash::{BuildHasher, RandomState};
 pub use discovery::{Discovery, DiscoveryStatus, DnsResolver, LookupFailure};
 pub use door::{Door, UpstreamRoute};
 pub use endpoints::{DiscoveredEndpoint, EndpointEntry, EndpointSet, EndpointState};
+pub use forward::FAILURES;
 pub use health::{CheckFailure, HealthSettings, Probe, run_health_checks};
 pub use origin::Origin;
 pub use proxy::{AllowEntry, AllowHost, Proxy, ProxyRules, Resolver, ResolverDriver};
@@ -31,6 +33,7 @@ pub use rate_limit::{
     Decision, LimitKey, OnStoreFailure, RateLimitHandler, RateLimitSettings, RateLimiter, Store, StoreDriver,
     StoreFailure, StoreSettings,
 };
+pub use refusals::ERROR_RESPONSES;
 pub use settings::{CallLimits, DnsSettings, HashKey, Source, SourceAddress, UpstreamSettings};
 pub use stats::{CallLog, EndpointStatus, LastFailure, UpstreamStatus};
 pub use upstream::Upstream;

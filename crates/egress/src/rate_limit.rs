@@ -1,6 +1,6 @@
 //! Rate limits: so many requests for each key, refused with 429 beyond that.
 //!
-//! * **By itself**: each limit has tables of its own ([`keepwarm_policy::gcra::Table`]), shared by all threads and bounded: a flood of keys displaces keys, and takes no memory.
+//! * **By itself**: each limit has tables of its own ([`keepwarm_policy::gcra::GcraTable`]), shared by all threads and bounded: a flood of keys displaces keys, and takes no memory.
 //! * **Together**: with a [`Store`], several Keepwarms share one limit through a Valkey or Redis. A request then waits for one round trip. A store that is
 //!   slow or away costs the requests that are under way its time-out, once; after that it is not asked until it has proved itself in the background ([`store`]). Meanwhile each process counts by
 //!   itself, or everything is refused, as configured.
@@ -15,9 +15,9 @@ mod store;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use keepwarm_net::Request;
 use keepwarm_policy::Gcra;
-use keepwarm_policy::gcra::{Quota, Verdict};
+use keepwarm_policy::gcra::{Quota, RateLimitDecision};
+use keepwarm_serve::Request;
 
 pub use handler::RateLimitHandler;
 pub use key::LimitKey;
@@ -65,9 +65,9 @@ struct Rule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
     /// It goes on.
-    Allowed(Verdict),
+    Allowed(RateLimitDecision),
     /// It is one too many.
-    Limited(Verdict),
+    Limited(RateLimitDecision),
     /// Nobody knows, and then nobody may.
     StoreUnavailable(StoreFailure),
 }
@@ -146,7 +146,7 @@ impl RateLimiter {
 }
 
 impl Decision {
-    fn of(verdict: Verdict) -> Self {
+    fn of(verdict: RateLimitDecision) -> Self {
         match verdict.allowed {
             true => Self::Allowed(verdict),
             false => Self::Limited(verdict),

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keepwarm_net::{Endpoint, PoolSettings, Protocol, Scheme};
-use keepwarm_policy::{BudgetSettings, Timeouts, balance, breaker, hedge, outlier, retry};
+use keepwarm_policy::{
+    BalanceSettings, BreakerSettings, HedgeSettings, OutlierSettings, RetryBudgetSettings, RetrySettings,
+    Timeouts,
+};
 
 use crate::{DiscoveredEndpoint, HealthSettings};
 
@@ -28,17 +31,17 @@ pub struct UpstreamSettings {
     /// How long things may take.
     pub timeouts: Timeouts,
     /// What is tried again.
-    pub retry: retry::Settings,
+    pub retry: RetrySettings,
     /// How many of all calls may be tries.
-    pub retry_budget: BudgetSettings,
+    pub retry_budget: RetryBudgetSettings,
     /// When calls are refused without being tried, of an endpoint and of all of them. `None`: off.
-    pub breaker: Option<breaker::Settings>,
+    pub breaker: Option<BreakerSettings>,
     /// When an endpoint is left alone because the others do better. `None`: off.
-    pub outlier: Option<outlier::Settings>,
+    pub outlier: Option<OutlierSettings>,
     /// A second attempt beside a slow first one. `None`: off.
-    pub hedge: Option<hedge::Settings>,
+    pub hedge: Option<HedgeSettings>,
     /// How an endpoint is chosen.
-    pub balance: balance::Settings,
+    pub balance: BalanceSettings,
     /// What decides, for a choice by hash.
     pub hash_key: Option<HashKey>,
     /// How much may be under way.
@@ -164,12 +167,12 @@ impl UpstreamSettings {
                 idle: Some(MINUTE),
                 whole: None,
             },
-            retry: retry::Settings::default(),
-            retry_budget: BudgetSettings::default(),
-            breaker: Some(breaker::Settings::default()),
-            outlier: Some(outlier::Settings::default()),
+            retry: RetrySettings::default(),
+            retry_budget: RetryBudgetSettings::default(),
+            breaker: Some(BreakerSettings::default()),
+            outlier: Some(OutlierSettings::default()),
             hedge: None,
-            balance: balance::Settings::default(),
+            balance: BalanceSettings::default(),
             hash_key: None,
             limits: CallLimits::default(),
             dns: DnsSettings::default(),

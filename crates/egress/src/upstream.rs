@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use keepwarm_net::{Calls, ClientTls, Endpoint};
-use keepwarm_policy::breaker::{self, Outcome};
-use keepwarm_policy::{Hedge, RetryBudget, hedge};
+use keepwarm_policy::breaker::Outcome;
+use keepwarm_policy::{BreakerState, Hedge, HedgeSettings, RetryBudget};
 use keepwarm_telemetry::upstreams;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -157,7 +157,7 @@ impl Upstream {
 
     /// What its breaker does with calls; closed without one.
     #[must_use]
-    pub fn breaker(&self) -> breaker::State {
+    pub fn breaker(&self) -> BreakerState {
         self.breaker.state()
     }
 
@@ -239,7 +239,7 @@ impl Upstream {
     }
 }
 
-fn set_hedge(slot: &mut Option<Hedge>, settings: Option<hedge::Settings>) {
+fn set_hedge(slot: &mut Option<Hedge>, settings: Option<HedgeSettings>) {
     match (slot.as_mut(), settings) {
         (Some(hedge), Some(settings)) => hedge.set_settings(settings),
         (None, Some(settings)) => *slot = Some(Hedge::new(settings)),

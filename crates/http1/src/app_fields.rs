@@ -1,12 +1,12 @@
-//! What an application says in the fields of its response, checked and summed up in one pass before anything is written.
+//! Checks the fields of an application's response and extracts what framing needs, in one pass before anything is written.
 
 use std::fmt;
 
 use crate::bytes::{is_field_value, is_token, members};
 use crate::fault::FaultKind;
-use crate::survey::add_length;
+use crate::head_summary::add_length;
 
-/// What a worker's, a FastCGI server's or an upstream's fields say that we must know to frame the response.
+/// The facts in the fields of a worker, a FastCGI server or an upstream that are needed to frame the response.
 #[derive(Copy, Clone, Default, PartialEq, Eq, Debug)]
 pub struct AppFields {
     /// Its `Content-Length`.
@@ -17,22 +17,22 @@ pub struct AppFields {
     pub has_date: bool,
     /// There is a `Content-Type`.
     pub has_content_type: bool,
-    /// There is a `Trailer`: it means to send some.
+    /// There is a `Trailer`: the application announces trailers.
     pub announces_trailers: bool,
     /// A field about the connection, which never reaches the client: its name, for one warning. Not `Connection: close`.
     pub hop_by_hop: Option<&'static str>,
 }
 
-/// A field that cannot be sent. The response is not sent either: what follows a forged line break would be the attacker's.
+/// A field that cannot be sent. The response is not sent either: an attacker controls what follows a forged line break.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BadField {
     /// Its name, escaped, its first 64 bytes.
     pub name: String,
-    /// What is wrong with it.
+    /// Why it cannot be sent.
     pub reason: BadFieldReason,
 }
 
-/// What is wrong with a field of an application.
+/// Why a field of an application cannot be sent.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum BadFieldReason {
     /// The name is not a token (RFC 9110 §5.1).
@@ -59,7 +59,7 @@ impl fmt::Display for BadField {
 
 impl std::error::Error for BadField {}
 
-/// Checks every name and value, in any case, and sums up what they say.
+/// Checks every name and value, in any case, and extracts the facts for framing.
 ///
 /// # Errors
 ///
@@ -79,25 +79,25 @@ pub fn scan_app_fields<'a>(
             return Err(bad(BadFieldReason::Value));
         }
         match found.note(name, value) {
-            Noted::Length => add_length(&mut length, value).map_err(|kind| match kind {
+            FieldKind::ContentLength => add_length(&mut length, value).map_err(|kind| match kind {
                 FaultKind::DifferingContentLengths => bad(BadFieldReason::Lengths),
                 _ => bad(BadFieldReason::Length),
             })?,
-            Noted::Nothing => {}
+            FieldKind::Other => {}
         }
     }
     found.content_length = length.map(|(value, _)| value);
     Ok(found)
 }
 
-enum Noted {
-    Length,
-    Nothing,
+enum FieldKind {
+    ContentLength,
+    Other,
 }
 
 impl AppFields {
-    /// By length first: nearly every field of a response is told from these by it.
-    fn note(&mut self, name: &[u8], value: &[u8]) -> Noted {
+    /// By length first: that alone rules out nearly every other field.
+    fn note(&mut self, name: &[u8], value: &[u8]) -> FieldKind {
         let is = |lower: &str| name.eq_ignore_ascii_case(lower.as_bytes());
         match name.len() {
             2 if is("te") => self.hop_by_hop = Some("te"),
@@ -107,12 +107,12 @@ impl AppFields {
             10 if is("connection") => self.note_connection(value),
             10 if is("keep-alive") => self.hop_by_hop = Some("keep-alive"),
             12 if is("content-type") => self.has_content_type = true,
-            14 if is("content-length") => return Noted::Length,
+            14 if is("content-length") => return FieldKind::ContentLength,
             16 if is("proxy-connection") => self.hop_by_hop = Some("proxy-connection"),
             17 if is("transfer-encoding") => self.hop_by_hop = Some("transfer-encoding"),
             _ => {}
         }
-        Noted::Nothing
+        FieldKind::Other
     }
 
     fn note_connection(&mut self, value: &[u8]) {

@@ -1,4 +1,4 @@
-//! Bodies, by every framing there is (RFC 9112 §6.3), the same for both roles.
+//! Decoding of bodies in every framing (RFC 9112 §6.3), the same for both roles.
 
 use crate::chunked::{Chunked, Step};
 use crate::fault::FaultKind;
@@ -6,10 +6,10 @@ use crate::field_lines::{self, Syntax};
 use crate::fields::Fields;
 use crate::hop_by_hop::trailer_allowed;
 use crate::limits::Limits;
-use crate::lines::{Bounds, LineScan};
+use crate::lines::{LineScan, SectionLimits};
 use crate::{Decoded, Event};
 
-/// What of a body is still to come.
+/// The rest of a body.
 #[derive(Copy, Clone, Debug)]
 pub(crate) enum Body {
     /// Nothing: the next event is `End`.
@@ -69,7 +69,7 @@ impl Body {
         trailers: &mut Fields,
     ) -> Result<Decoded, FaultKind> {
         let Self::Trailers(scan) = self else { return Ok(Decoded { consumed: 0, event: Event::NeedMore }) };
-        let bounds = Bounds {
+        let bounds = SectionLimits {
             block: limits.trailer_block,
             fields: limits.trailer_fields,
             block_fault: FaultKind::TrailersTooLarge,
@@ -91,7 +91,7 @@ impl Body {
     }
 }
 
-/// Parses the section, and keeps only names that may stand in one: a trailer that frames, routes or authenticates is never merged into what was
+/// Parses the section, and keeps only names that are allowed in one: a trailer that frames, routes or authenticates never changes what was
 /// decided on the head (RFC 9110 §6.5.1).
 fn read_trailers(block: &[u8], trailers: &mut Fields) -> Result<(), FaultKind> {
     trailers.clear();

@@ -1,4 +1,4 @@
-//! Classes of bytes, as the ABNF of RFC 9110 §5.5, §5.6 and RFC 3986 names them.
+//! Classes of bytes, named as in the ABNF of RFC 9110 §5.5, §5.6 and RFC 3986.
 
 const TOKEN: u8 = 1;
 const TARGET: u8 = 2;
@@ -26,8 +26,8 @@ pub(crate) fn lower_tchar(byte: u8) -> Option<u8> {
     }
 }
 
-/// What we let stand in a request target: RFC 3986's characters, the ones of ASCII that browsers send raw, and `raw`, 0x80-0xFF. Not `#`, `<`, `>`,
-/// blanks or controls.
+/// Bytes that we allow in a request target: RFC 3986's characters, the ones of ASCII that browsers send raw, and `raw`, 0x80-0xFF. Not `#`, `<`, `>`,
+/// whitespace or controls.
 pub(crate) fn is_target(bytes: &[u8], raw: bool) -> bool {
     let classes = if raw { TARGET | RAW } else { TARGET };
     bytes.iter().fold(true, |good, &byte| good & (class(byte) & classes != 0))
@@ -47,7 +47,7 @@ pub(crate) fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&b| is_tchar(b))
 }
 
-/// `field-content` and the blanks around it (RFC 9110 §5.5): no control but HTAB. Written without an early exit, so that it compiles
+/// `field-content` and the whitespace around it (RFC 9110 §5.5): no control but HTAB. Written without an early exit, so that it compiles
 /// to vector instructions.
 pub(crate) fn is_field_value(bytes: &[u8]) -> bool {
     !bytes.iter().fold(false, |bad, &b| bad | ((b < 0x20) & (b != b'\t')) | (b == 0x7f))
@@ -94,7 +94,7 @@ pub(crate) fn hex_value(byte: u8) -> Option<u8> {
     }
 }
 
-/// `1*DIGIT`, at most 19 digits so that no value overflows (`10^19 - 1 < 2^64`). No sign, no blank, no list.
+/// `1*DIGIT`, at most 19 digits so that no value overflows (`10^19 - 1 < 2^64`). No sign, no whitespace, no list.
 pub(crate) fn parse_decimal(bytes: &[u8]) -> Option<u64> {
     if bytes.is_empty() || bytes.len() > 19 {
         return None;

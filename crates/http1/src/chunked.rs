@@ -1,12 +1,12 @@
-//! The chunked coding (RFC 9112 §7.1), one byte of framing at a time: nothing of a chunk's head is ever held or looked at twice.
+//! The chunked coding (RFC 9112 §7.1), one byte of framing at a time: no part of a chunk's head is buffered or read twice.
 
 use crate::bytes::{hex_value, is_blank, is_tchar};
 use crate::fault::FaultKind;
 
-/// Where in the coding the next byte stands.
+/// Position in the coding.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Chunked {
-    state: State,
+    state: ChunkState,
     /// Size of the chunk being read, then what is left of its data.
     left: u64,
     /// Digits of the size read so far.
@@ -15,7 +15,7 @@ pub(crate) struct Chunked {
     extensions: usize,
 }
 
-/// What a piece of input led to. `at` is how many bytes of it are done with.
+/// Result for a piece of input. `at` is the number of bytes consumed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     /// All framing so far is whole; more bytes are needed.
@@ -28,11 +28,11 @@ pub(crate) enum Step {
 
 /// The states of the grammar, `chunk-size *( BWS ";" BWS name [ BWS "=" BWS value ] ) CRLF data CRLF`.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum State {
+enum ChunkState {
     Size,
-    BlankAfterSize,
-    BlankAfterName,
-    BlankAfterValue,
+    WhitespaceAfterSize,
+    WhitespaceAfterName,
+    WhitespaceAfterValue,
     BeforeName,
     Name,
     BeforeValue,
@@ -48,10 +48,10 @@ enum State {
 
 impl Chunked {
     pub(crate) fn new() -> Self {
-        Self { state: State::Size, left: 0, digits: 0, extensions: 0 }
+        Self { state: ChunkState::Size, left: 0, digits: 0, extensions: 0 }
     }
 
-    /// Goes on to the next data (at most `room` bytes of it), the last chunk, or the input's end.
+    /// Continues to the next data (at most `room` bytes of it), the last chunk, or the input's end.
     pub(crate) fn step(
         &mut self,
         input: &[u8],
@@ -60,20 +60,22 @@ impl Chunked {
     ) -> Result<Step, FaultKind> {
         for (at, &byte) in input.iter().enumerate() {
             match self.state {
-                State::Data => return Ok(self.take_data(at, input.len(), room)),
-                State::DataCr => self.state = expect(byte, b'\r', State::DataLf, FaultKind::BadChunkEnd)?,
-                State::DataLf => {
+                ChunkState::Data => return Ok(self.take_data(at, input.len(), room)),
+                ChunkState::DataCr => {
+                    self.state = expect(byte, b'\r', ChunkState::DataLf, FaultKind::BadChunkEnd)?
+                }
+                ChunkState::DataLf => {
                     let extensions = self.extensions;
-                    expect(byte, b'\n', State::Size, FaultKind::BadChunkEnd)?;
+                    expect(byte, b'\n', ChunkState::Size, FaultKind::BadChunkEnd)?;
                     *self = Self { extensions, ..Self::new() };
                 }
-                State::SizeLf => {
-                    self.state = expect(byte, b'\n', State::Data, FaultKind::BareCr)?;
+                ChunkState::SizeLf => {
+                    self.state = expect(byte, b'\n', ChunkState::Data, FaultKind::BareCr)?;
                     if self.left == 0 {
                         return Ok(Step::LastChunk { at: at + 1 });
                     }
                 }
-                State::Size => self.size_byte(byte)?,
+                ChunkState::Size => self.size_byte(byte)?,
                 _ => self.extension_byte(byte)?,
             }
             if self.in_extension() {
@@ -91,13 +93,13 @@ impl Chunked {
         let taken = here.min(self.left);
         self.left -= taken;
         if self.left == 0 {
-            self.state = State::DataCr;
+            self.state = ChunkState::DataCr;
         }
         // `taken` is at most `len - start`, a usize.
         Step::Data { start, end: start + taken as usize }
     }
 
-    /// `1*HEXDIG`, at most 16 so that no size overflows; no sign, no `0x`, no blank before it.
+    /// `1*HEXDIG`, at most 16 so that no size overflows; no sign, no `0x`, no whitespace before it.
     fn size_byte(&mut self, byte: u8) -> Result<(), FaultKind> {
         if let Some(digit) = hex_value(byte) {
             self.digits += 1;
@@ -111,10 +113,10 @@ impl Chunked {
             return Err(if byte == b'\n' { FaultKind::BareLf } else { FaultKind::BadChunkSize });
         }
         self.state = match byte {
-            b'\r' => State::SizeLf,
+            b'\r' => ChunkState::SizeLf,
             b'\n' => return Err(FaultKind::BareLf),
-            b';' => State::BeforeName,
-            _ if is_blank(byte) => State::BlankAfterSize,
+            b';' => ChunkState::BeforeName,
+            _ if is_blank(byte) => ChunkState::WhitespaceAfterSize,
             _ => return Err(FaultKind::BadChunkSize),
         };
         Ok(())
@@ -126,57 +128,70 @@ impl Chunked {
             return Err(FaultKind::BareLf);
         }
         let next = match self.state {
-            State::BlankAfterSize => match byte {
-                b';' => Some(State::BeforeName),
-                _ if is_blank(byte) => Some(State::BlankAfterSize),
-                // A blank behind the size that leads to no extension is a fault of the size.
+            ChunkState::WhitespaceAfterSize => match byte {
+                b';' => Some(ChunkState::BeforeName),
+                _ if is_blank(byte) => Some(ChunkState::WhitespaceAfterSize),
+                // Whitespace after the size without an extension is a fault of the size.
                 _ => return Err(FaultKind::BadChunkSize),
             },
-            State::BlankAfterName => match byte {
-                b';' => Some(State::BeforeName),
-                b'=' => Some(State::BeforeValue),
-                _ => is_blank(byte).then_some(State::BlankAfterName),
+            ChunkState::WhitespaceAfterName => match byte {
+                b';' => Some(ChunkState::BeforeName),
+                b'=' => Some(ChunkState::BeforeValue),
+                _ => is_blank(byte).then_some(ChunkState::WhitespaceAfterName),
             },
-            State::BlankAfterValue => match byte {
-                b';' => Some(State::BeforeName),
-                _ => is_blank(byte).then_some(State::BlankAfterValue),
+            ChunkState::WhitespaceAfterValue => match byte {
+                b';' => Some(ChunkState::BeforeName),
+                _ => is_blank(byte).then_some(ChunkState::WhitespaceAfterValue),
             },
-            State::BeforeName if is_blank(byte) => Some(State::BeforeName),
-            State::BeforeName => is_tchar(byte).then_some(State::Name),
-            State::Name => match byte {
-                b'=' => Some(State::BeforeValue),
-                _ if is_tchar(byte) => Some(State::Name),
-                _ if is_blank(byte) => Some(State::BlankAfterName),
+            ChunkState::BeforeName if is_blank(byte) => Some(ChunkState::BeforeName),
+            ChunkState::BeforeName => is_tchar(byte).then_some(ChunkState::Name),
+            ChunkState::Name => match byte {
+                b'=' => Some(ChunkState::BeforeValue),
+                _ if is_tchar(byte) => Some(ChunkState::Name),
+                _ if is_blank(byte) => Some(ChunkState::WhitespaceAfterName),
                 _ => after_extension(byte),
             },
-            State::BeforeValue if is_blank(byte) => Some(State::BeforeValue),
-            State::BeforeValue if byte == b'"' => Some(State::Quoted),
-            State::BeforeValue => is_tchar(byte).then_some(State::Value),
-            State::Value if is_tchar(byte) => Some(State::Value),
-            State::Value | State::QuotedEnd if is_blank(byte) => Some(State::BlankAfterValue),
-            State::Value | State::QuotedEnd => after_extension(byte),
-            State::Quoted => match byte {
-                b'"' => Some(State::QuotedEnd),
-                b'\\' => Some(State::QuotedPair),
-                _ => is_text(byte).then_some(State::Quoted),
+            ChunkState::BeforeValue if is_blank(byte) => Some(ChunkState::BeforeValue),
+            ChunkState::BeforeValue if byte == b'"' => Some(ChunkState::Quoted),
+            ChunkState::BeforeValue => is_tchar(byte).then_some(ChunkState::Value),
+            ChunkState::Value if is_tchar(byte) => Some(ChunkState::Value),
+            ChunkState::Value | ChunkState::QuotedEnd if is_blank(byte) => {
+                Some(ChunkState::WhitespaceAfterValue)
+            }
+            ChunkState::Value | ChunkState::QuotedEnd => after_extension(byte),
+            ChunkState::Quoted => match byte {
+                b'"' => Some(ChunkState::QuotedEnd),
+                b'\\' => Some(ChunkState::QuotedPair),
+                _ => is_text(byte).then_some(ChunkState::Quoted),
             },
-            State::QuotedPair => is_text(byte).then_some(State::Quoted),
+            ChunkState::QuotedPair => is_text(byte).then_some(ChunkState::Quoted),
             // `step` sends no byte of any other state here.
-            State::Size | State::SizeLf | State::Data | State::DataCr | State::DataLf => None,
+            ChunkState::Size
+            | ChunkState::SizeLf
+            | ChunkState::Data
+            | ChunkState::DataCr
+            | ChunkState::DataLf => None,
         };
         self.state = next.ok_or(FaultKind::BadChunkExtension)?;
         Ok(())
     }
 
     fn in_extension(&self) -> bool {
-        !matches!(self.state, State::Size | State::SizeLf | State::Data | State::DataCr | State::DataLf)
+        !matches!(
+            self.state,
+            ChunkState::Size
+                | ChunkState::SizeLf
+                | ChunkState::Data
+                | ChunkState::DataCr
+                | ChunkState::DataLf
+        )
     }
 }
 
-fn after_extension(byte: u8) -> Option<State> {
+fn after_extension(byte: u8) -> Option<ChunkState> {
     match byte {
-        b';' => Some(State::BeforeName),
-        b'\r' => Some(State::SizeLf),
+        b';' => Some(ChunkState::BeforeName),
+        b'\r' => Some(ChunkState::SizeLf),
         _ => None,
     }
 }
@@ -186,7 +201,7 @@ fn is_text(byte: u8) -> bool {
     byte == b'\t' || (byte >= b' ' && byte != 0x7f)
 }
 
-fn expect(byte: u8, wanted: u8, next: State, fault: FaultKind) -> Result<State, FaultKind> {
+fn expect(byte: u8, wanted: u8, next: ChunkState, fault: FaultKind) -> Result<ChunkState, FaultKind> {
     match byte {
         _ if byte == wanted => Ok(next),
         _ => Err(fault),

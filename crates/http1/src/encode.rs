@@ -1,4 +1,4 @@
-//! Writing heads, chunks and trailers.
+//! Encoders of heads, chunks and trailers.
 //!
 //! Everything is appended to the caller's buffer, and nothing is allocated but by its growth. Names and values are written as they are: they come
 //! from a decoder or were checked with [`scan_app_fields`](crate::scan_app_fields).
@@ -8,9 +8,9 @@ use http::{Method, StatusCode};
 use crate::bytes::{is_field_value, is_token};
 use crate::head::RequestBody;
 use crate::hop_by_hop::trailer_allowed;
-use crate::plan::{ConnectionOption, Plan, ResponseFraming};
+use crate::plan::{ConnectionHeader, Plan, ResponseFraming};
 
-/// What follows the data of a chunk.
+/// The end of a chunk, after its data.
 pub const CHUNK_TAIL: &[u8] = b"\r\n";
 
 /// The last chunk and an empty trailer section.
@@ -47,10 +47,10 @@ pub fn encode_response_head<'a>(
         ResponseFraming::None | ResponseFraming::UntilClose => {}
     }
     let option = match plan.connection {
-        ConnectionOption::None => None,
-        ConnectionOption::Close => Some(b"close".as_slice()),
-        ConnectionOption::KeepAlive => Some(b"keep-alive".as_slice()),
-        ConnectionOption::Upgrade => Some(b"upgrade".as_slice()),
+        ConnectionHeader::None => None,
+        ConnectionHeader::Close => Some(b"close".as_slice()),
+        ConnectionHeader::KeepAlive => Some(b"keep-alive".as_slice()),
+        ConnectionHeader::Upgrade => Some(b"upgrade".as_slice()),
     };
     connection(out, [option, (status == 426).then_some(b"upgrade")]);
     if let Some(seconds) = plan.keep_alive_timeout {
@@ -112,21 +112,21 @@ pub fn encode_trailers<'a>(out: &mut Vec<u8>, fields: impl Iterator<Item = (&'a 
     out.extend_from_slice(b"\r\n");
 }
 
-/// What a request we send says about its connection.
+/// Connection-related fields of a request that we send.
 #[derive(Copy, Clone, Default, PartialEq, Eq, Debug)]
 pub struct RequestOptions<'a> {
     /// Without, `Connection: close`.
     pub keep_alive: bool,
     /// `Expect: 100-continue`; left out when there is no body (RFC 9110 §10.1.1).
     pub expect_continue: bool,
-    /// `TE: trailers`: we take them, and pass them on.
+    /// `TE: trailers`: trailers are accepted and forwarded.
     pub te_trailers: bool,
     /// `Upgrade`, with these protocols.
     pub upgrade: Option<&'a [u8]>,
 }
 
-/// Writes a request's head: the line, `Host`, the fields less those that frame, expect or steer the connection, ours, the empty line. Fields that
-/// end at this hop because `Connection` named them are for the caller to leave out ([`HopByHop`](crate::HopByHop)).
+/// Writes a request's head: the line, `Host`, the fields less those that frame, expect or steer the connection, ours, the empty line. The caller leaves out fields
+/// that end at this hop because `Connection` names them ([`HopByHop`](crate::HopByHop)).
 pub fn encode_request_head<'a>(
     out: &mut Vec<u8>,
     method: &Method,

@@ -1,23 +1,23 @@
-//! What a peer did wrong.
+//! Faults of a peer: status, stable name, sentence.
 
 use std::fmt;
 
-/// A fault of a peer, after which nothing on its connection can be trusted to be framed: answer [`Fault::status`] if nothing was answered yet,
+/// A fault of a peer, after which the framing of its connection cannot be trusted: respond with [`Fault::status`] if no response was sent yet,
 /// and close.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Fault {
-    /// What is wrong.
+    /// The kind of fault.
     pub kind: FaultKind,
-    /// Who did it.
+    /// The peer at fault.
     pub peer: Peer,
 }
 
-/// Whose bytes they were.
+/// The sender of the bytes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Peer {
-    /// Who called us.
+    /// The peer that connected to us.
     Client,
-    /// Whom we called.
+    /// The peer that we connected to.
     Upstream,
 }
 
@@ -26,13 +26,13 @@ impl Fault {
         Self { kind, peer: Peer::Client }
     }
 
-    /// Of a server's.
+    /// A fault of an upstream.
     #[must_use]
     pub fn upstream(kind: FaultKind) -> Self {
         Self { kind, peer: Peer::Upstream }
     }
 
-    /// The status to answer the client: 400, 414, 431, 501 or 505 for its own fault, 502 for an upstream's.
+    /// The status of the response to the client: 400, 414, 431, 501 or 505 for its own fault, 502 for a fault of an upstream.
     #[must_use]
     pub fn status(&self) -> u16 {
         match self.peer {
@@ -62,17 +62,18 @@ impl std::error::Error for Fault {}
 
 macro_rules! kinds {
     ($($kind:ident $status:literal $name:literal $sentence:literal,)*) => {
-        /// The kinds of fault. The doc of each is its sentence, which goes on from "the client" or "the upstream".
+        /// The kinds of fault. The doc of each is its sentence, after "the client" or "the upstream".
         #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
         #[non_exhaustive]
         pub enum FaultKind { $(#[doc = $sentence] $kind,)* }
 
         impl FaultKind {
-            /// Every kind, in the order of declaration: for whoever registers a counter for each.
+            /// Every kind, in the order of declaration, to register a counter for each.
             pub const ALL: &'static [FaultKind] = &[$(FaultKind::$kind,)*];
 
-            /// Status when it is the client's fault, stable name, sentence.
-            fn facts(self) -> (u16, &'static str, &'static str) {
+            /// The status when it is the client's fault, the stable name, and the sentence without its subject.
+            #[must_use]
+            pub fn facts(self) -> (u16, &'static str, &'static str) {
                 match self { $(FaultKind::$kind => ($status, $name, $sentence),)* }
             }
         }
@@ -82,7 +83,7 @@ macro_rules! kinds {
 kinds! {
     BadMethod 400 "bad_method" "sent a method that is not a token",
     MethodTooLong 501 "method_too_long" "sent a method longer than any there is",
-    TlsOnPlain 400 "tls_on_plain" "speaks TLS to a plain-text port",
+    TlsOnPlain 400 "tls_on_plain" "sent a TLS handshake to a plaintext port",
     BadRequestLine 400 "bad_request_line" "sent a request line that is not `method target version`",
     Http09 400 "http_0_9" "sent a request line without a version (HTTP/0.9)",
     BadVersion 400 "bad_version" "sent a version that is not HTTP/digit.digit",
@@ -94,13 +95,13 @@ kinds! {
     ExtraEmptyLine 400 "extra_empty_line" "sent more than one empty line before a request",
     BareLf 400 "bare_lf" "ended a line with LF alone",
     BareCr 400 "bare_cr" "sent a CR that is not followed by LF",
-    Folded 400 "folded" "folded a field over several lines",
-    BlankBeforeColon 400 "space_before_colon" "sent a blank between a field's name and its colon",
-    BadFieldName 400 "bad_field_name" "sent a field whose name is empty or not a token",
-    BadFieldValue 400 "bad_field_value" "sent a control character in a field's value",
+    Folded 400 "folded" "folded a header over several lines",
+    SpaceBeforeColon 400 "space_before_colon" "sent whitespace between a header's name and its colon",
+    BadFieldName 400 "bad_field_name" "sent a header whose name is empty or not a token",
+    BadFieldValue 400 "bad_field_value" "sent a control character in a header's value",
     RequestLineTooLong 414 "request_line_too_long" "sent a start line longer than the limit",
     HeaderBlockTooLarge 431 "header_block_too_large" "sent a header block larger than the limit",
-    TooManyFields 431 "too_many_fields" "sent more fields than the limit",
+    TooManyFields 431 "too_many_fields" "sent more headers than the limit",
     NoHost 400 "no_host" "sent no Host with HTTP/1.1",
     SeveralHosts 400 "several_hosts" "sent Host more than once",
     BadHost 400 "bad_host" "sent a Host that is not `host[:port]`",
@@ -118,7 +119,7 @@ kinds! {
     TooManyTrailers 400 "too_many_trailers" "sent more trailers than the limit",
     Truncated 400 "truncated" "closed the connection inside a message",
     BadStatusLine 400 "bad_status_line" "sent a status line that is not `version status reason`",
-    Unsolicited 400 "unsolicited" "sent bytes that response no request",
-    UnaskedUpgrade 400 "unasked_upgrade" "answered 101 without an upgrade that the request asked for",
+    Unsolicited 400 "unsolicited" "sent bytes that belong to no request",
+    UnofferedUpgrade 400 "unrequested_upgrade" "sent 101 without an upgrade that the request offered",
     ClosedWithoutResponse 400 "closed_without_response" "closed the connection before the first byte of its response",
 }

@@ -1,4 +1,4 @@
-//! Field lines, flat.
+//! Storage of field lines in two flat buffers.
 
 use std::fmt;
 
@@ -6,32 +6,32 @@ use crate::bytes::{lower_tchar, members};
 
 /// Field lines in the order they came: one buffer of bytes and one of spans, both reused from message to message.
 ///
-/// Names are lower-case always. Values have no blanks around them when a decoder filled them in.
+/// Names are lower-case always. Values that come from a decoder have no whitespace around them.
 #[derive(Clone, Default)]
 pub struct Fields {
     bytes: Vec<u8>,
     spans: Vec<Span>,
-    /// One bit for each hash of a name that came: lets `repeats` be known without comparing names, in nearly every message.
-    seen: u64,
+    /// One bit for each hash of a name: shows that no name repeats without comparing names, for nearly every message.
+    seen_hashes: u64,
     repeats: bool,
 }
 
 impl Fields {
-    /// None yet; allocates nothing.
+    /// Without fields; allocates nothing.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Forgets the fields, keeps the storage.
+    /// Removes the fields, keeps the storage.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.spans.clear();
-        self.seen = 0;
+        self.seen_hashes = 0;
         self.repeats = false;
     }
 
-    /// How many field lines there are.
+    /// The number of field lines.
     #[must_use]
     pub fn len(&self) -> usize {
         self.spans.len()
@@ -43,13 +43,13 @@ impl Fields {
         self.spans.is_empty()
     }
 
-    /// Bytes of storage this holds on to, for whoever accounts for an idle connection.
+    /// Bytes of storage that this holds, to account for an idle connection.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.bytes.capacity() + self.spans.capacity() * size_of::<Span>()
     }
 
-    /// Adds a line behind the others; the name is lower-cased. Neither is checked.
+    /// Appends a line; the name is lower-cased. Neither is checked.
     pub fn push(&mut self, name: &[u8], value: &[u8]) {
         let at = self.bytes.len();
         self.bytes.extend(name.iter().map(u8::to_ascii_lowercase));
@@ -80,21 +80,21 @@ impl Fields {
         self.all(lower_name).flat_map(members).any(|member| member.eq_ignore_ascii_case(token.as_bytes()))
     }
 
-    /// Whether any name came more than once.
+    /// Whether any name occurs more than once.
     #[must_use]
     pub fn repeats(&self) -> bool {
         self.repeats
     }
 
     /// Copies a block of field lines in, to be divided by [`Fields::add`]. Returns the offset it begins at.
-    pub(crate) fn adopt(&mut self, block: &[u8]) -> usize {
+    pub(crate) fn push_block(&mut self, block: &[u8]) -> usize {
         let at = self.bytes.len();
         self.bytes.extend_from_slice(block);
         at
     }
 
-    /// Lower-cases the token at that offset of the buffer where it stands, and gives its length.
-    pub(crate) fn lower_token(&mut self, at: usize) -> usize {
+    /// Lower-cases the token at that offset of the buffer in place, and returns its length.
+    pub(crate) fn lowercase_token(&mut self, at: usize) -> usize {
         let rest = self.bytes.get_mut(at..).unwrap_or_default();
         let mut len = 0;
         for byte in rest {
@@ -114,17 +114,17 @@ impl Fields {
             value: value as u32,
             value_len: value_len as u32,
         };
-        self.note_repeat(&span);
+        self.detect_repeat(&span);
         self.spans.push(span);
     }
 
-    /// Lengthens the last value up to `end`, with blanks in place of the bytes between: what a folded line means (RFC 9112 §5.2).
+    /// Extends the last value up to `end`, with spaces in place of the bytes between: the meaning of a folded line (RFC 9112 §5.2).
     ///
     /// ```text
     /// a: b\r\n  c\r\n   ->   a: b    c\r\n
     ///    ^                      ^----^
     /// ```
-    pub(crate) fn unfold(&mut self, content: usize, end: usize) {
+    pub(crate) fn extend_last(&mut self, content: usize, end: usize) {
         let Some(last) = self.spans.last_mut() else { return };
         let value = last.value as usize;
         if last.value_len == 0 {
@@ -140,7 +140,7 @@ impl Fields {
         }
     }
 
-    fn note_repeat(&mut self, span: &Span) {
+    fn detect_repeat(&mut self, span: &Span) {
         if self.repeats {
             return;
         }
@@ -148,10 +148,10 @@ impl Fields {
         let (Some(&first), Some(&last)) = (name.first(), name.last()) else { return };
         let hash = name.len() ^ usize::from(first) << 1 ^ usize::from(last) << 3;
         let bit = 1 << ((hash ^ hash >> 5) & 63);
-        if self.seen & bit != 0 {
+        if self.seen_hashes & bit != 0 {
             self.repeats = self.spans.iter().any(|other| self.name(other) == name);
         }
-        self.seen |= bit;
+        self.seen_hashes |= bit;
     }
 
     fn name(&self, span: &Span) -> &[u8] {
@@ -184,7 +184,7 @@ impl PartialEq for Fields {
 
 impl Eq for Fields {}
 
-/// Where a line's name and value stand in the buffer.
+/// Position of a line's name and value in the buffer.
 #[derive(Copy, Clone)]
 struct Span {
     name: u32,

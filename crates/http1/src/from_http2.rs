@@ -1,13 +1,13 @@
-//! Requests that came in HTTP/2, told as those of HTTP/1.1 are (RFC 9113 §8.3): whoever answers need not know.
+//! Converts the head of an HTTP/2 request to that of an HTTP/1.1 request (RFC 9113 §8.3), so that handlers need not distinguish them.
 
 use http::Method;
 
 use crate::fault::{Fault, FaultKind};
 use crate::fields::Fields;
 use crate::head::{Refusal, RequestBody, RequestHead, TargetForm, Version};
+use crate::head_summary::HeadSummary;
 use crate::limits::Limits;
-use crate::request::Listener;
-use crate::survey::Survey;
+use crate::request::ListenerKind;
 use crate::target::{is_authority, parse_target};
 
 /// The head of a request of HTTP/2, as its decoder has checked it: complete pseudo-fields, names in lower case, no field about the connection.
@@ -21,7 +21,7 @@ pub struct Http2Head<'a, F> {
     pub path: &'a [u8],
     /// The other fields, in order.
     pub fields: F,
-    /// The most there may be, crumbs of cookies counted.
+    /// Limit on their number, cookie crumbs included.
     pub most_fields: usize,
     /// See [`crate::Limits::raw_targets`].
     pub raw_target: bool,
@@ -51,32 +51,32 @@ impl RequestHead {
             return Err(FaultKind::MethodTooLong);
         }
         fill_fields(&mut self.fields, authority, fields, most_fields)?;
-        let survey = Survey::of(&self.fields, Version::Http11)?;
-        match survey.hosts {
+        let summary = HeadSummary::of(&self.fields, Version::Http11)?;
+        match summary.hosts {
             0 => return Err(FaultKind::NoHost),
-            1 if is_authority(survey.host) => {}
+            1 if is_authority(summary.host) => {}
             1 => return Err(FaultKind::BadHost),
             _ => return Err(FaultKind::SeveralHosts),
         }
         self.host.clear();
-        self.host.extend_from_slice(survey.host);
-        self.body = match survey.length {
+        self.host.extend_from_slice(summary.host);
+        self.body = match summary.length {
             _ if ended => RequestBody::None,
             Some(0) => RequestBody::None,
             Some(length) => RequestBody::Length(length),
             None => RequestBody::Chunked,
         };
-        self.empty_body_declared = survey.length == Some(0);
-        self.wants = Default::default();
-        self.expects_continue = survey.expects_continue && self.body != RequestBody::None;
+        self.empty_body_declared = summary.length == Some(0);
+        self.connection = Default::default();
+        self.expects_continue = summary.expects_continue && self.body != RequestBody::None;
         self.upgrade = false;
         self.refusal = match *method {
             Method::CONNECT => Some(Refusal::Connect),
             Method::TRACE => Some(Refusal::Trace),
-            _ if survey.expects_other => Some(Refusal::Expectation),
+            _ if summary.expects_other => Some(Refusal::Expectation),
             _ => None,
         };
-        self.listener = Listener::Origin;
+        self.listener = ListenerKind::Origin;
         self.method = method.clone();
         self.version = Version::Http11;
         self.target.clear();

@@ -1,12 +1,12 @@
-//! Heads, as the decoders leave them.
+//! Heads of requests and responses, as the decoders fill them in.
 
 use http::{Method, StatusCode};
 
 use crate::bytes::members;
 use crate::fields::Fields;
-use crate::request::Listener;
+use crate::request::ListenerKind;
 
-/// The version a message says it is of. A higher minor one counts as 1.1 (RFC 9110 §2.5).
+/// The version of a message. A higher minor one counts as 1.1 (RFC 9110 §2.5).
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Version {
     /// HTTP/1.0
@@ -29,17 +29,17 @@ pub struct RequestHead {
     pub body: RequestBody,
     /// Whether `Content-Length: 0` was sent, which [`RequestBody::None`] does not tell.
     pub empty_body_declared: bool,
-    /// What `Connection` asks for.
-    pub wants: ConnectionWish,
-    /// `Expect: 100-continue` that counts: with HTTP/1.1 and a body (RFC 9110 §10.1.1).
+    /// The options in `Connection`.
+    pub connection: ConnectionOptions,
+    /// `Expect: 100-continue` that applies: in HTTP/1.1 with a body (RFC 9110 §10.1.1).
     pub expects_continue: bool,
     /// `Connection: upgrade` with an `Upgrade` to something other than h2c, in HTTP/1.1.
     pub upgrade: bool,
     /// How the target was written.
     pub form: TargetForm,
-    /// Why this request, though well framed, is not to be handled.
+    /// Why this well-framed request must not be handled.
     pub refusal: Option<Refusal>,
-    pub(crate) listener: Listener,
+    pub(crate) listener: ListenerKind,
     pub(crate) target: Vec<u8>,
     pub(crate) parts: TargetParts,
     /// The authority is `Host`, unless the target has one.
@@ -59,7 +59,7 @@ impl RequestHead {
         }
     }
 
-    /// What stands behind the first `?`, as received.
+    /// The part after the first `?`, as received.
     #[must_use]
     pub fn query(&self) -> Option<&[u8]> {
         self.parts.query.clone().and_then(|range| self.target.get(range))
@@ -86,8 +86,8 @@ impl RequestHead {
         self.parts.scheme.clone().and_then(|range| self.target.get(range))
     }
 
-    /// Makes it a request for another path and query of the same authority: by `GET`, unless it is `HEAD`, and without a body. A CGI script may ask for that in place
-    /// of its response (RFC 3875 §6.2.2, which leaves the method open).
+    /// Turns it into a request for another path and query of the same authority: by `GET`, unless it is `HEAD`, and without a body. A CGI script may send such a
+    /// redirect instead of a response (RFC 3875 §6.2.2, which leaves the method open).
     pub fn redirect(&mut self, local: &[u8]) {
         if self.method != Method::HEAD {
             self.method = Method::GET;
@@ -103,30 +103,30 @@ impl RequestHead {
         self.empty_body_declared = false;
         self.expects_continue = false;
         self.upgrade = false;
-        let of_the_body = |name: &[u8]| {
+        let describes_body = |name: &[u8]| {
             name.starts_with(b"content-") || matches!(name, b"transfer-encoding" | b"expect" | b"trailer")
         };
         let mut kept = Fields::new();
         self.fields
             .iter()
-            .filter(|(name, _)| !of_the_body(name))
+            .filter(|(name, _)| !describes_body(name))
             .for_each(|(name, value)| kept.push(name, value));
         self.fields = kept;
     }
 
-    /// Whether this is `OPTIONS *`, which asks about the server and not about a resource (RFC 9110 §9.3.7): answered by the edge.
+    /// Whether this is `OPTIONS *`, which is about the server and not about a resource (RFC 9110 §9.3.7): the edge responds to it.
     #[must_use]
     pub fn is_server_wide(&self) -> bool {
         self.method == Method::OPTIONS && self.path() == b"*"
     }
 
-    /// The protocols `Upgrade` offers, in order, less h2c, which is never passed on.
+    /// The protocols `Upgrade` offers, in order, less h2c, which is never forwarded.
     pub fn upgrade_protocols(&self) -> impl Iterator<Item = &[u8]> {
         let all: &str = if self.upgrade { "upgrade" } else { "" };
-        self.fields.all(all).flat_map(members).filter(|protocol| is_upgrade_we_know_of(protocol))
+        self.fields.all(all).flat_map(members).filter(|protocol| is_forwarded_upgrade(protocol))
     }
 
-    /// Bytes of storage this holds on to, for whoever accounts for an idle connection.
+    /// Bytes of storage that this holds, to account for an idle connection.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.fields.capacity() + self.target.capacity() + self.host.capacity()
@@ -141,12 +141,12 @@ impl Default for RequestHead {
             fields: Fields::new(),
             body: RequestBody::None,
             empty_body_declared: false,
-            wants: ConnectionWish::default(),
+            connection: ConnectionOptions::default(),
             expects_continue: false,
             upgrade: false,
             form: TargetForm::Origin,
             refusal: None,
-            listener: Listener::Origin,
+            listener: ListenerKind::Origin,
             target: Vec::new(),
             parts: TargetParts::default(),
             host: Vec::new(),
@@ -154,7 +154,7 @@ impl Default for RequestHead {
     }
 }
 
-pub(crate) fn is_upgrade_we_know_of(protocol: &[u8]) -> bool {
+pub(crate) fn is_forwarded_upgrade(protocol: &[u8]) -> bool {
     !protocol.is_empty() && !protocol.eq_ignore_ascii_case(b"h2c")
 }
 
@@ -191,9 +191,9 @@ pub enum TargetForm {
     Asterisk,
 }
 
-/// Members of `Connection` (RFC 9110 §7.6.1), in any case and anywhere in any of its lists.
+/// Connection options of a message (RFC 9110 §7.6.1), in any case and anywhere in the lists of `Connection`.
 #[derive(Copy, Clone, Default, PartialEq, Eq, Debug)]
-pub struct ConnectionWish {
+pub struct ConnectionOptions {
     /// `close`
     pub close: bool,
     /// `keep-alive`
@@ -202,7 +202,7 @@ pub struct ConnectionWish {
     pub upgrade: bool,
 }
 
-/// Why a well-framed request is answered by us. The connection stays usable.
+/// Why Keepwarm itself responds to a well-framed request. The connection stays usable.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Refusal {
     /// `CONNECT` on a listener that is no forward proxy.
@@ -245,26 +245,26 @@ pub struct ResponseHead {
     pub fields: Fields,
     /// How the body is framed.
     pub body: ResponseBody,
-    /// The value of `Content-Length`, if any; with HEAD and 304 it is not the length of a body that comes.
+    /// The value of `Content-Length`, if any; with HEAD and 304 no body of that length follows.
     pub content_length: Option<u64>,
-    /// What `Connection` says.
-    pub wants: ConnectionWish,
-    /// What had to be mended.
-    pub mended: Mended,
+    /// The options in `Connection`.
+    pub connection: ConnectionOptions,
+    /// Faults of syntax that were normalized.
+    pub normalized: Normalizations,
 }
 
 impl ResponseHead {
     /// Whether the connection can carry another request once this response is complete (RFC 9112 §9.3).
     #[must_use]
-    pub fn keeps_connection(&self) -> bool {
+    pub fn is_persistent(&self) -> bool {
         let persistent = match self.version {
             Version::Http11 => true,
-            Version::Http10 => self.wants.keep_alive,
+            Version::Http10 => self.connection.keep_alive,
         };
-        persistent && !self.wants.close && self.body != ResponseBody::UntilClose
+        persistent && !self.connection.close && self.body != ResponseBody::UntilClose
     }
 
-    /// Seconds of `Keep-Alive: timeout=`, which say when the peer will close an idle connection.
+    /// Seconds of `Keep-Alive: timeout=`, after which the peer closes an idle connection.
     #[must_use]
     pub fn keep_alive_timeout(&self) -> Option<u64> {
         self.fields.all("keep-alive").flat_map(members).find_map(|member| {
@@ -283,8 +283,8 @@ impl Default for ResponseHead {
             fields: Fields::new(),
             body: ResponseBody::None,
             content_length: None,
-            wants: ConnectionWish::default(),
-            mended: Mended::default(),
+            connection: ConnectionOptions::default(),
+            normalized: Normalizations::default(),
         }
     }
 }
@@ -302,27 +302,27 @@ pub enum ResponseBody {
     UntilClose,
 }
 
-/// Faults of syntax in an upstream's head that can move no boundary, and were mended.
+/// Faults of syntax in the head of an upstream that were normalized, because they cannot move a boundary.
 #[derive(Copy, Clone, Default, PartialEq, Eq, Debug)]
-pub struct Mended {
+pub struct Normalizations {
     /// A folded field was joined (RFC 9112 §5.2).
     pub folded: bool,
-    /// Blanks between a name and its colon were removed (RFC 9112 §5.1).
+    /// Whitespace between a name and its colon was removed (RFC 9112 §5.1).
     pub space_before_colon: bool,
     /// A line ended with LF alone (RFC 9112 §2.2).
     pub bare_lf: bool,
-    /// The status line ended behind the status, without the blank RFC 9112 §4 wants.
+    /// The status line ended after the status, without the space of RFC 9112 §4.
     pub no_reason_space: bool,
 }
 
-impl Mended {
-    /// Whether anything was.
+impl Normalizations {
+    /// Whether there was any.
     #[must_use]
     pub fn any(self) -> bool {
         self != Self::default()
     }
 
-    /// What was, by the names that metrics and logs have for it.
+    /// Their names in metrics and logs.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         let Self { folded, space_before_colon, bare_lf, no_reason_space } = self;
         let faults = [

@@ -1,4 +1,4 @@
-//! Which fields go no further than the next hop, or the head they stand in.
+//! Fields that are not forwarded: hop-by-hop fields, and names that are not allowed in trailers or CGI variables.
 
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -9,17 +9,17 @@ use crate::fields::Fields;
 /// The fields of a message that end at this hop (RFC 9110 §7.6.1): the standard ones, and those its `Connection` names.
 #[derive(Clone, Debug)]
 pub struct HopByHop<'a> {
-    /// What `Connection` names, in an order by which it is found: a head may have thousands of members, and of fields that are looked up. `None` where it names but
-    /// options that nearly every one has, and that are no fields or standard ones: then only the standard ones are looked at.
+    /// The members of `Connection`, sorted for binary search: a head may have thousands of them. `None` if it has only the
+    /// usual options, which name no field or a standard one: then only the standard names are checked.
     named: Option<Rc<[&'a [u8]]>>,
 }
 
 impl<'a> HopByHop<'a> {
-    /// Of a message's fields.
+    /// The hop-by-hop fields of a message.
     #[must_use]
     pub fn of(fields: &'a Fields) -> Self {
-        let names_some = fields.all("connection").any(|value| !is_usual(value));
-        let named = names_some.then(|| {
+        let has_names = fields.all("connection").any(|value| !is_usual(value));
+        let named = has_names.then(|| {
             let mut members: Vec<&[u8]> = fields.all("connection").flat_map(members).collect();
             members.sort_unstable_by(|a, b| compare(a, b));
             members.into()
@@ -27,7 +27,7 @@ impl<'a> HopByHop<'a> {
         Self { named }
     }
 
-    /// Whether a field of that name is removed before the message goes on.
+    /// Whether a field of that name is removed before the message is forwarded.
     #[must_use]
     pub fn removes(&self, lower_name: &[u8]) -> bool {
         is_hop_by_hop(lower_name) || self.named.as_ref().is_some_and(|named| names(named, lower_name))
@@ -38,12 +38,12 @@ fn names(named: &[&[u8]], name: &[u8]) -> bool {
     !is_protected(name) && named.binary_search_by(|member| compare(member, name)).is_ok()
 }
 
-/// Without regard to case.
+/// Case-insensitive.
 fn compare(a: &[u8], b: &[u8]) -> Ordering {
     a.iter().map(u8::to_ascii_lowercase).cmp(b.iter().map(u8::to_ascii_lowercase))
 }
 
-/// Whether all that a `Connection` says is removed without it, or no field's name.
+/// Whether this `Connection` names no field beyond the standard ones.
 fn is_usual(connection: &[u8]) -> bool {
     connection.eq_ignore_ascii_case(b"keep-alive") || connection.eq_ignore_ascii_case(b"upgrade")
 }
@@ -97,7 +97,7 @@ pub fn trailer_allowed(lower_name: &[u8]) -> bool {
     !refused
 }
 
-/// The standard ones; RFC 2616's for proxy authentication among them, which is for the next hop alone (RFC 9110 §11.7), and h2c's settings.
+/// The standard names, those of RFC 2616 for proxy authentication included, which is for the next hop only (RFC 9110 §11.7), and the settings of h2c.
 pub(crate) fn is_hop_by_hop(lower_name: &[u8]) -> bool {
     matches!(
         lower_name,
@@ -113,7 +113,7 @@ pub(crate) fn is_hop_by_hop(lower_name: &[u8]) -> bool {
     )
 }
 
-/// What `Connection` cannot remove: a client that names these wants a later hop to miss what an earlier one saw (RFC 9110 §7.6.1 says senders MUST
+/// Fields that `Connection` cannot remove: a client that names these wants to hide from a later hop what an earlier one saw (RFC 9110 §7.6.1 says senders MUST
 /// NOT list a field meant for all recipients). Known as "abusing hop-by-hop headers".
 fn is_protected(lower_name: &[u8]) -> bool {
     matches!(

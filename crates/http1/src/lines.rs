@@ -1,26 +1,26 @@
-//! Finding where a head or a trailer section ends, line by line, each byte looked at once however many pieces it comes in.
+//! Finds the end of a head or a trailer section, line by line; each byte is searched once, in however many pieces it comes.
 
 use memchr::memchr;
 
 use crate::fault::FaultKind;
 
-/// How far a section that begins at the start of the unconsumed input was looked through.
+/// How far a section at the start of the unconsumed input was searched.
 ///
-/// What may live here: offsets and counts. What may not: anything about what a line says.
+/// Holds offsets and counts only, nothing about the content of a line.
 #[derive(Copy, Clone, Default, Debug)]
 pub(crate) struct LineScan {
-    /// No LF stands before this offset but those that ended `lines`.
+    /// Before this offset there is no LF but those that ended `lines`.
     pub(crate) searched: usize,
     /// Where the line in progress begins.
     pub(crate) line_start: usize,
-    /// Field lines seen whole.
+    /// Complete field lines.
     pub(crate) lines: usize,
     /// A line ended with LF alone.
     pub(crate) bare_lf: bool,
 }
 
-/// What bounds a section, and what is said when it is past that.
-pub(crate) struct Bounds {
+/// Limits of a section, and the faults for exceeding them.
+pub(crate) struct SectionLimits {
     pub(crate) block: usize,
     pub(crate) fields: usize,
     pub(crate) block_fault: FaultKind,
@@ -30,7 +30,7 @@ pub(crate) struct Bounds {
 }
 
 impl LineScan {
-    /// The first line, if it is whole: its length without its end, and the offset behind its end. Searches only what is new.
+    /// The first line, if it is complete: its length without its end, and the offset after its end. Searches only what is new.
     pub(crate) fn first_line(
         &mut self,
         input: &[u8],
@@ -49,14 +49,14 @@ impl LineScan {
         Ok(Some((len, lf + 1)))
     }
 
-    /// The offset behind the empty line that ends the section of field lines which begins at `block`. Searches only what is new.
+    /// The offset after the empty line that ends the section of field lines which begins at `block`. Searches only what is new.
     ///
-    /// The checks stand in one order per line, size first, so that a fault does not depend on how the bytes were cut.
+    /// The checks run in one order per line, size first, so that a fault does not depend on how the bytes are cut.
     pub(crate) fn block_end(
         &mut self,
         input: &[u8],
         block: usize,
-        bounds: &Bounds,
+        bounds: &SectionLimits,
     ) -> Result<Option<usize>, FaultKind> {
         self.line_start = self.line_start.max(block);
         while let Some(lf) = self.next_lf(input) {

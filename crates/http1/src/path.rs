@@ -1,4 +1,4 @@
-//! Paths in their normal form (RFC 3986 §6.2.2), in which routes match them and in which they are forwarded.
+//! Normalization of paths (RFC 3986 §6.2.2). Routes match the normal form, and it is what is forwarded.
 
 use std::fmt;
 
@@ -9,13 +9,16 @@ use crate::bytes::{hex_value, is_unreserved};
 /// Why a path is refused, with 400.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum PathFault {
-    /// `%` without two hexadecimal digits behind it.
+    /// `%` without two hexadecimal digits after it.
     BadPercent,
     /// `%00`, which ends a string in too many languages.
     Nul,
 }
 
 impl PathFault {
+    /// Every fault.
+    pub const ALL: &'static [PathFault] = &[Self::BadPercent, Self::Nul];
+
     /// The status to respond with.
     #[must_use]
     pub fn status(self) -> u16 {
@@ -69,7 +72,7 @@ pub fn percent_decode<'a>(path: &'a [u8], scratch: &'a mut Vec<u8>) -> &'a [u8] 
     scratch.reserve(path.len());
     let mut rest = path;
     while let [byte, tail @ ..] = rest {
-        rest = match encoded(rest) {
+        rest = match decode_percent(rest) {
             Some((decoded, after)) => {
                 scratch.push(decoded);
                 after
@@ -91,7 +94,7 @@ fn is_normal(raw: &[u8]) -> Result<bool, PathFault> {
         match byte {
             b'/' => normal &= !begins_with_dot_segment(tail),
             b'%' => {
-                let (byte, after) = checked(rest)?;
+                let (byte, after) = decode_percent_checked(rest)?;
                 let upper = !tail.iter().take(2).any(u8::is_ascii_lowercase);
                 normal &= upper && !is_unreserved(byte);
                 rest = after;
@@ -117,7 +120,7 @@ fn decode_unreserved(raw: &[u8], out: &mut Vec<u8>) -> Result<(), PathFault> {
             rest = tail;
             continue;
         }
-        let (decoded, after) = checked(rest)?;
+        let (decoded, after) = decode_percent_checked(rest)?;
         if is_unreserved(decoded) {
             out.push(decoded);
         } else {
@@ -172,16 +175,16 @@ fn remove_dot_segments(path: &mut Vec<u8>) {
     path.truncate(written);
 }
 
-/// The byte that `%XX` at the start encodes, and what stands behind it.
-fn encoded(bytes: &[u8]) -> Option<(u8, &[u8])> {
+/// The byte that `%XX` at the start encodes, and the rest after it.
+fn decode_percent(bytes: &[u8]) -> Option<(u8, &[u8])> {
     match bytes {
         [b'%', high, low, after @ ..] => Some((hex_value(*high)? << 4 | hex_value(*low)?, after)),
         _ => None,
     }
 }
 
-fn checked(bytes: &[u8]) -> Result<(u8, &[u8]), PathFault> {
-    match encoded(bytes).ok_or(PathFault::BadPercent)? {
+fn decode_percent_checked(bytes: &[u8]) -> Result<(u8, &[u8]), PathFault> {
+    match decode_percent(bytes).ok_or(PathFault::BadPercent)? {
         (0, _) => Err(PathFault::Nul),
         found => Ok(found),
     }

@@ -1,13 +1,13 @@
 //! How a response is framed, and whether its connection is kept: `spec/http.md` §1, RFC 9112 §6 and §9.3.
 //!
-//! Pure functions of facts. Close is decided here, when the head is written, and never after.
+//! Pure functions. Whether to close is decided here, when the head is written, and never later.
 
 use http::Method;
 
 use crate::head::{RequestHead, Version};
-use crate::request::Listener;
+use crate::request::ListenerKind;
 
-/// What of a request steers its response's framing.
+/// The facts of a request that determine the framing of its response.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct RequestFacts {
     /// Its version.
@@ -20,14 +20,14 @@ pub struct RequestFacts {
     pub close: bool,
     /// `Connection: keep-alive`.
     pub keep_alive: bool,
-    /// It came through a forward proxy's listener.
+    /// It came through the listener of a forward proxy.
     pub forward_proxy: bool,
 }
 
 impl RequestFacts {
-    /// Whether the client keeps the connection if it may (RFC 9112 §9.3).
+    /// Whether the client wants a persistent connection (RFC 9112 §9.3).
     #[must_use]
-    pub const fn would_keep(self) -> bool {
+    pub const fn wants_persistence(self) -> bool {
         match self.version {
             _ if self.close => false,
             Version::Http11 => true,
@@ -42,19 +42,19 @@ impl RequestFacts {
             version: head.version,
             is_head: head.method == Method::HEAD,
             is_connect: head.method == Method::CONNECT,
-            close: head.wants.close,
-            keep_alive: head.wants.keep_alive,
-            forward_proxy: head.listener == Listener::ForwardProxy,
+            close: head.connection.close,
+            keep_alive: head.connection.keep_alive,
+            forward_proxy: head.listener == ListenerKind::ForwardProxy,
         }
     }
 }
 
-/// What is known of the length of a response's body.
+/// The length of a response's body.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum ResponseLength {
-    /// That many bytes, as our own code or a worker says. Dropped on 304, where a framework's is the length of nothing.
+    /// That many bytes, from our own code or a worker. Dropped on 304, for which frameworks send the length of an empty body.
     Known(u64),
-    /// That many bytes, as an upstream says; a 304 repeats it, being the length of the 200 it stands for (RFC 9110 §8.6).
+    /// That many bytes, from an upstream; a 304 repeats it, being the length of the 200 it stands for (RFC 9110 §8.6).
     Upstream(u64),
     /// Bytes come until the producer ends.
     Unknown,
@@ -62,7 +62,7 @@ pub enum ResponseLength {
     Absent,
 }
 
-/// What of a response steers its framing.
+/// The facts of a response that determine its framing.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct ResponseFacts {
     /// The status, 100 to 999.
@@ -71,11 +71,11 @@ pub struct ResponseFacts {
     pub length: ResponseLength,
     /// We or the app want the connection to end after it.
     pub close: bool,
-    /// It is the first on its connection, and tells the client the idle time.
+    /// It is the first on its connection, and announces the idle timeout.
     pub first_on_connection: bool,
-    /// For `Keep-Alive: timeout=`, in seconds; 0 says nothing.
+    /// For `Keep-Alive: timeout=`, in seconds; 0: none is sent.
     pub idle_timeout_secs: u16,
-    /// Trailers may follow its body: the producer has some, and the client said that it takes them.
+    /// Trailers may follow its body: the producer has some, and the client accepts them.
     pub trailers: bool,
 }
 
@@ -94,7 +94,7 @@ pub enum ResponseFraming {
 
 /// The `Connection` field of the response.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum ConnectionOption {
+pub enum ConnectionHeader {
     /// No field.
     None,
     /// `close`
@@ -105,24 +105,24 @@ pub enum ConnectionOption {
     Upgrade,
 }
 
-/// What was decided.
+/// Framing and persistence of a response.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Plan {
     /// How the body is framed.
     pub framing: ResponseFraming,
     /// Whether the connection takes another request after this one (or is a tunnel); else it is closed.
     pub keep: bool,
-    /// Whether the producer's bytes are sent. If not, they are dropped, however many there are.
+    /// Whether the producer's bytes are sent. If not, all are dropped.
     pub send_body: bool,
     /// The `Connection` field.
-    pub connection: ConnectionOption,
+    pub connection: ConnectionHeader,
     /// `Keep-Alive: timeout=`, in seconds.
     pub keep_alive_timeout: Option<u16>,
     /// Whether trailers may follow the last chunk.
     pub trailers: bool,
 }
 
-/// Decides. See the table in `spec/http.md`, which the tests read row by row.
+/// Decides framing and persistence. The tests read the table in `spec/http.md` row by row.
 #[must_use]
 pub fn plan(request: RequestFacts, response: ResponseFacts) -> Plan {
     let switches = response.status == 101 || (request.is_connect && (200..300).contains(&response.status));
@@ -132,28 +132,28 @@ pub fn plan(request: RequestFacts, response: ResponseFacts) -> Plan {
     let (framing, send_body) = frame(request, response);
     let keep = keeps(request, response.close, framing);
     let connection = match (keep, request.version) {
-        (false, _) => ConnectionOption::Close,
-        (true, Version::Http10) => ConnectionOption::KeepAlive,
-        (true, Version::Http11) => ConnectionOption::None,
+        (false, _) => ConnectionHeader::Close,
+        (true, Version::Http10) => ConnectionHeader::KeepAlive,
+        (true, Version::Http11) => ConnectionHeader::None,
     };
-    let tells_timeout = keep && response.first_on_connection && response.idle_timeout_secs > 0;
+    let announces_timeout = keep && response.first_on_connection && response.idle_timeout_secs > 0;
     Plan {
         framing,
         keep,
         send_body,
         connection,
-        keep_alive_timeout: tells_timeout.then_some(response.idle_timeout_secs),
+        keep_alive_timeout: announces_timeout.then_some(response.idle_timeout_secs),
         trailers: framing == ResponseFraming::Chunked && response.trailers,
     }
 }
 
-/// 1xx and opened tunnels: no framing field (RFC 9110 §8.6, RFC 9112 §6.1), and the connection goes on.
+/// 1xx and opened tunnels: no framing field (RFC 9110 §8.6, RFC 9112 §6.1), and the connection stays open.
 fn without_body(upgrade: bool) -> Plan {
     Plan {
         framing: ResponseFraming::None,
         keep: true,
         send_body: false,
-        connection: if upgrade { ConnectionOption::Upgrade } else { ConnectionOption::None },
+        connection: if upgrade { ConnectionHeader::Upgrade } else { ConnectionHeader::None },
         keep_alive_timeout: None,
         trailers: false,
     }
@@ -171,9 +171,9 @@ fn frame(request: RequestFacts, response: ResponseFacts) -> (ResponseFraming, bo
         204 => (ResponseFraming::None, false),
         304 if matches!(response.length, ResponseLength::Upstream(_)) => (declared, false),
         304 => (ResponseFraming::None, false),
-        // RFC 9110 §15.3.6: 205 has no content; a length of zero says so to everyone.
+        // RFC 9110 §15.3.6: 205 has no content; every client understands a length of zero.
         205 => (ResponseFraming::Length(0), false),
-        // A length is passed on, never computed.
+        // A length is forwarded, never computed.
         _ if request.is_head => (declared, false),
         _ if response.trailers
             && request.version >= Version::Http11
@@ -194,5 +194,5 @@ fn frame(request: RequestFacts, response: ResponseFacts) -> (ResponseFraming, bo
 
 /// RFC 9112 §9.3, in its order, with our wish to close first.
 fn keeps(request: RequestFacts, close: bool, framing: ResponseFraming) -> bool {
-    !close && framing != ResponseFraming::UntilClose && request.would_keep()
+    !close && framing != ResponseFraming::UntilClose && request.wants_persistence()
 }

@@ -1,7 +1,7 @@
-//! The server's side of a connection.
+//! Decoder of requests: the server's side of a connection.
 //!
-//! In this file: the order of a request's parts, and what its head means. Not in it: how lines, targets and bodies are read (`lines`, `target`,
-//! `body`), and anything about answers (`plan`).
+//! This file has the order of a request's parts, and the meaning of its head. Lines, targets and bodies are parsed in `lines`, `target` and
+//! `body`; responses are in `plan`.
 
 use crate::body::Body;
 use crate::chunked::Chunked;
@@ -9,9 +9,9 @@ use crate::fault::{Fault, FaultKind};
 use crate::field_lines::{self, Syntax};
 use crate::fields::Fields;
 use crate::head::{Refusal, RequestBody, RequestHead, TargetForm, Version};
+use crate::head_summary::HeadSummary;
 use crate::limits::Limits;
-use crate::lines::{Bounds, LineScan};
-use crate::survey::Survey;
+use crate::lines::{LineScan, SectionLimits};
 use crate::target::{RequestLine, is_authority, parse_request_line};
 use crate::{Decoded, Event};
 
@@ -22,18 +22,18 @@ use crate::{Decoded, Event};
 /// call begins the next request. Nothing of a head is consumed before it is whole, and none of its bytes is searched twice. When the peer
 /// closes, call [`handle_eof`](Self::handle_eof). A [`Fault`] is final: every later call gives the same one.
 ///
-/// A request may be answered before its end; whether the rest is then read or the connection closed is the driver's choice.
+/// A response may begin before the request has ended; whether the rest is then read or the connection closed is the driver's choice.
 #[derive(Debug)]
 pub struct RequestDecoder {
     limits: Limits,
-    listener: Listener,
-    state: State,
+    listener: ListenerKind,
+    state: RequestState,
     trailers: Fields,
 }
 
-/// What `CONNECT` means here.
+/// The kind of listener, which decides what `CONNECT` means.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Listener {
+pub enum ListenerKind {
     /// An ordinary server: `CONNECT` is refused, the authority of an absolute target replaces `Host`.
     Origin,
     /// A forward proxy.
@@ -41,8 +41,8 @@ pub enum Listener {
 }
 
 #[derive(Debug)]
-enum State {
-    /// Between messages, or in a head that has not wholly come.
+enum RequestState {
+    /// Between messages, or in an incomplete head.
     Head(PartialHead),
     Body(Body),
     Failed(Fault),
@@ -53,9 +53,9 @@ struct PartialHead {
     scan: LineScan,
     /// The empty line a client may send before a request (RFC 9112 §2.2) was skipped.
     skipped_empty_line: bool,
-    /// A byte of this head was seen.
+    /// A byte of this head was received.
     begun: bool,
-    /// The request line, once it is whole, and where the fields begin.
+    /// The request line, once it is complete, and where the fields begin.
     line: Option<(RequestLine, usize)>,
 }
 
@@ -63,13 +63,13 @@ impl RequestDecoder {
     /// For an ordinary listener.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        Self::with_listener(limits, Listener::Origin)
+        Self::with_kind(limits, ListenerKind::Origin)
     }
 
     /// For a listener of that kind.
     #[must_use]
-    pub fn with_listener(limits: Limits, listener: Listener) -> Self {
-        Self { limits, listener, state: State::Head(PartialHead::default()), trailers: Fields::new() }
+    pub fn with_kind(limits: Limits, listener: ListenerKind) -> Self {
+        Self { limits, listener, state: RequestState::Head(PartialHead::default()), trailers: Fields::new() }
     }
 
     /// The trailers, after [`Event::Trailers`] and until the next head.
@@ -78,22 +78,22 @@ impl RequestDecoder {
         &self.trailers
     }
 
-    /// Whether no message is in progress: no byte of the next one was seen but perhaps the empty line that may stand before it.
+    /// Whether no message is in progress: no byte of the next one was received, except perhaps the empty line that may precede it.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        matches!(&self.state, State::Head(head) if !head.begun)
+        matches!(&self.state, RequestState::Head(head) if !head.begun)
     }
 
-    /// Whether a head was given out whose message has not ended.
+    /// Whether the body of a message is being decoded.
     #[must_use]
     pub fn in_body(&self) -> bool {
-        matches!(self.state, State::Body(_))
+        matches!(self.state, RequestState::Body(_))
     }
 
-    /// Whether the rest of the message begun stands at the front of `input`, whole and without a fault. Nothing is consumed.
+    /// Whether `input` begins with the complete rest of the current message, without a fault. Nothing is consumed.
     #[must_use]
     pub fn ends_within(&self, input: &[u8]) -> bool {
-        let State::Body(mut body) = self.state else { return false };
+        let RequestState::Body(mut body) = self.state else { return false };
         let (mut rest, mut trailers) = (input, Fields::new());
         loop {
             let Ok(decoded) = body.decode(rest, usize::MAX, &self.limits, &mut trailers) else {
@@ -117,8 +117,8 @@ impl RequestDecoder {
         self.decode_within(input, usize::MAX, head)
     }
 
-    /// The next event, [`Event::Data`] of at most `room` bytes. The whole input is to be given all the same: chunk framing and trailers take none of the room, and
-    /// a decoder that could not see them would wait for ever.
+    /// The next event, [`Event::Data`] of at most `room` bytes. Pass the whole input all the same: chunk framing and trailers take none of the room, and
+    /// a decoder that does not get them would wait for ever.
     ///
     /// # Errors
     ///
@@ -130,15 +130,15 @@ impl RequestDecoder {
         head: &mut RequestHead,
     ) -> Result<Decoded, Fault> {
         let result = match &mut self.state {
-            State::Failed(fault) => return Err(*fault),
-            State::Head(partial) => partial.decode(input, &self.limits, self.listener, head),
-            State::Body(body) => body.decode(input, room, &self.limits, &mut self.trailers),
+            RequestState::Failed(fault) => return Err(*fault),
+            RequestState::Head(partial) => partial.decode(input, &self.limits, self.listener, head),
+            RequestState::Body(body) => body.decode(input, room, &self.limits, &mut self.trailers),
         };
         match result {
             Ok(decoded) => {
                 match decoded.event {
                     Event::Head => self.begin_body(head),
-                    Event::End => self.state = State::Head(PartialHead::default()),
+                    Event::End => self.state = RequestState::Head(PartialHead::default()),
                     _ => {}
                 }
                 Ok(decoded)
@@ -154,17 +154,17 @@ impl RequestDecoder {
     /// [`FaultKind::Truncated`] inside a message.
     pub fn handle_eof(&mut self) -> Result<(), Fault> {
         match &self.state {
-            State::Failed(fault) => Err(*fault),
-            State::Head(head) if !head.begun => Ok(()),
-            // The whole request was read; that its end was not asked for yet changes nothing.
-            State::Body(Body::Done) => Ok(()),
-            State::Head(_) | State::Body(_) => Err(self.fail(FaultKind::Truncated)),
+            RequestState::Failed(fault) => Err(*fault),
+            RequestState::Head(head) if !head.begun => Ok(()),
+            // The whole request was read; only its `End` was not returned yet.
+            RequestState::Body(Body::Done) => Ok(()),
+            RequestState::Head(_) | RequestState::Body(_) => Err(self.fail(FaultKind::Truncated)),
         }
     }
 
     fn begin_body(&mut self, head: &RequestHead) {
         self.trailers.clear();
-        self.state = State::Body(match head.body {
+        self.state = RequestState::Body(match head.body {
             RequestBody::None => Body::Done,
             RequestBody::Length(length) => Body::with_length(length),
             RequestBody::Chunked => Body::Chunked(Chunked::new()),
@@ -173,7 +173,7 @@ impl RequestDecoder {
 
     fn fail(&mut self, kind: FaultKind) -> Fault {
         let fault = Fault::client(kind);
-        self.state = State::Failed(fault);
+        self.state = RequestState::Failed(fault);
         fault
     }
 }
@@ -183,7 +183,7 @@ impl PartialHead {
         &mut self,
         input: &[u8],
         limits: &Limits,
-        listener: Listener,
+        listener: ListenerKind,
         head: &mut RequestHead,
     ) -> Result<Decoded, FaultKind> {
         let skipped = self.skip_empty_line(input)?;
@@ -224,23 +224,23 @@ impl PartialHead {
         &mut self,
         input: &[u8],
         limits: &Limits,
-        listener: Listener,
+        listener: ListenerKind,
         head: &mut RequestHead,
     ) -> Result<Option<usize>, FaultKind> {
-        // A lone CR is either half of an empty line or a fault: the next byte tells.
+        // A lone CR is either half of an empty line or a fault: the next byte decides.
         if input.is_empty() || input == b"\r" {
             return Ok(None);
         }
         if self.line.is_none() {
             let first = self.scan.first_line(input, limits.request_line, false);
             let Some((len, next)) = first.map_err(|fault| too_long(fault, input))? else { return Ok(None) };
-            // At once, not when the head is whole: a client of HTTP/0.9 sends no more, and waits.
+            // At once, not when the head is complete: a client of HTTP/0.9 sends no more, and waits.
             self.line =
                 Some((parse_request_line(input.get(..len).unwrap_or_default(), limits.raw_targets)?, next));
         }
         let Some((_, block)) = &self.line else { return Ok(None) };
         let block = *block;
-        let bounds = Bounds {
+        let bounds = SectionLimits {
             block: limits.header_block,
             fields: limits.fields,
             block_fault: FaultKind::HeaderBlockTooLarge,
@@ -259,7 +259,7 @@ impl PartialHead {
     }
 }
 
-/// Of a request line above the limit, whether it is its method that is too long (RFC 9112 §3).
+/// Distinguishes a method that is too long from another request line above the limit (RFC 9112 §3).
 fn too_long(fault: FaultKind, input: &[u8]) -> FaultKind {
     let begin = input.get(..=Limits::METHOD).unwrap_or_default();
     match fault {
@@ -268,7 +268,7 @@ fn too_long(fault: FaultKind, input: &[u8]) -> FaultKind {
     }
 }
 
-/// Everything the head means, from a head that is whole.
+/// Fills in everything from a complete head.
 fn fill(
     head: &mut RequestHead,
     line: RequestLine,
@@ -277,29 +277,29 @@ fn fill(
 ) -> Result<(), FaultKind> {
     head.fields.clear();
     field_lines::parse(input.get(block).unwrap_or_default(), &mut head.fields, Syntax::Strict)?;
-    let survey = Survey::of(&head.fields, line.version)?;
-    check_host(&survey, line.version)?;
+    let summary = HeadSummary::of(&head.fields, line.version)?;
+    check_host(&summary, line.version)?;
 
     head.host.clear();
-    head.host.extend_from_slice(survey.host);
+    head.host.extend_from_slice(summary.host);
     head.target.clear();
     head.target.extend_from_slice(input.get(line.target).unwrap_or_default());
-    head.body = match survey.length {
-        _ if survey.chunked => RequestBody::Chunked,
+    head.body = match summary.length {
+        _ if summary.chunked => RequestBody::Chunked,
         Some(length @ 1..) => RequestBody::Length(length),
         Some(0) | None => RequestBody::None,
     };
-    head.empty_body_declared = survey.length == Some(0);
-    head.wants = survey.wants;
+    head.empty_body_declared = summary.length == Some(0);
+    head.connection = summary.connection;
     let modern = line.version >= Version::Http11;
     // RFC 9110 §10.1.1: ignored in HTTP/1.0, and without a body.
-    head.expects_continue = survey.expects_continue && modern && head.body != RequestBody::None;
+    head.expects_continue = summary.expects_continue && modern && head.body != RequestBody::None;
     // RFC 9110 §7.8: ignored in HTTP/1.0.
-    head.upgrade = survey.upgrade && survey.wants.upgrade && modern;
+    head.upgrade = summary.upgrade && summary.connection.upgrade && modern;
     head.refusal = match line.method {
-        http::Method::CONNECT if head.listener == Listener::Origin => Some(Refusal::Connect),
+        http::Method::CONNECT if head.listener == ListenerKind::Origin => Some(Refusal::Connect),
         http::Method::TRACE => Some(Refusal::Trace),
-        _ if survey.expects_other && modern => Some(Refusal::Expectation),
+        _ if summary.expects_other && modern => Some(Refusal::Expectation),
         _ => None,
     };
     head.method = line.method;
@@ -310,10 +310,10 @@ fn fill(
 }
 
 /// RFC 9112 §3.2: exactly one `Host` in 1.1, at most one before, and a valid one; whatever form the target has.
-fn check_host(survey: &Survey<'_>, version: Version) -> Result<(), FaultKind> {
-    match survey.hosts {
+fn check_host(summary: &HeadSummary<'_>, version: Version) -> Result<(), FaultKind> {
+    match summary.hosts {
         0 if version >= Version::Http11 => Err(FaultKind::NoHost),
-        0 | 1 if is_authority(survey.host) => Ok(()),
+        0 | 1 if is_authority(summary.host) => Ok(()),
         0 | 1 => Err(FaultKind::BadHost),
         _ => Err(FaultKind::SeveralHosts),
     }
@@ -323,7 +323,7 @@ impl RequestHead {
     /// Whether the listener it came through is a forward proxy.
     #[must_use]
     pub fn is_for_forward_proxy(&self) -> bool {
-        self.listener == Listener::ForwardProxy
+        self.listener == ListenerKind::ForwardProxy
     }
 
     /// Whether the target names its own authority, which then replaces `Host` (RFC 9112 §3.2.2).

@@ -11,7 +11,7 @@ use crate::fault::FaultKind;
 use crate::head::{TargetForm, TargetParts, Version};
 use crate::limits::Limits;
 
-/// A request line taken apart; ranges are of the line.
+/// A parsed request line; ranges are of the line.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestLine {
     pub(crate) method: Method,
@@ -42,7 +42,7 @@ pub(crate) fn parse_request_line(line: &[u8], raw_target: bool) -> Result<Reques
         FaultKind::Http09
     })?;
     if target_len == 0 {
-        // Two blanks: RFC 9112 §3 lets a recipient split at any white space; we do not.
+        // Two spaces: RFC 9112 §3 lets a recipient split at any white space; we do not.
         return Err(FaultKind::BadRequestLine);
     }
     let (target, version) = rest.split_at(target_len);
@@ -73,7 +73,7 @@ pub(crate) fn parse_version(bytes: &[u8]) -> Result<Version, FaultKind> {
     }
 }
 
-/// Tells the form of a target and its parts (RFC 9112 §3.2).
+/// Finds the form of a target and its parts (RFC 9112 §3.2).
 pub(crate) fn parse_target(
     method: &Method,
     target: &[u8],
@@ -118,7 +118,7 @@ fn parse_absolute(target: &[u8]) -> Result<TargetParts, FaultKind> {
     Ok(TargetParts { scheme: Some(0..colon), authority: Some(start..start + len), ..parts })
 }
 
-/// Path and query of what stands from `at` on. An empty path is none.
+/// Path and query of the target from `at` on. An empty path is none.
 fn split_path(target: &[u8], at: usize) -> TargetParts {
     let rest = target.get(at..).unwrap_or_default();
     let end = at + memchr(b'?', rest).unwrap_or(rest.len());
@@ -137,7 +137,7 @@ pub(crate) fn is_authority(authority: &[u8]) -> bool {
     is_port(port) && is_host(host)
 }
 
-/// What stands behind the last colon, unless that is inside brackets.
+/// The part after the last colon, unless that is inside brackets.
 fn port_of(authority: &[u8]) -> Option<&[u8]> {
     let colon = authority.iter().rposition(|&b| b == b':' || b == b']')?;
     match authority.get(colon..)? {

@@ -21,9 +21,10 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use http::Method;
 use keepwarm_config::{Admin as Settings, Bind};
-use keepwarm_net::{
-    Bound, ConnectionLimits, DataPlane, Exchange, Handler, ListenerContext, OpenConnections, Refusal,
-    Request, StopListening, respond_with_error,
+use keepwarm_net::{Bound, DataPlane};
+use keepwarm_serve::{
+    ConnectionLimits, Exchange, Handler, ListenerContext, OpenConnections, Refusal, Request, StopListening,
+    respond_with_error,
 };
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
@@ -394,7 +395,7 @@ impl Response {
                 exchange.data(self.body.as_bytes());
                 exchange.end();
             }
-            Err(_) => exchange.abort("bad_field_in_answer"),
+            Err(_) => exchange.abort("bad_field_in_response"),
         }
     }
 }

@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_config::{Account, Action, App, AppKind, Config, Limits, Listen, Program, Workers};
+use keepwarm_config::{Account, Action, App, AppKind, Config, Limits, Listener, Program, Workers};
 use keepwarm_edge::{
     Cidr, Files, FixedResponse, HostPattern, LocationPiece, PathPattern, Redirect, Route, SendFiles, Site,
     Target, TryFiles,
 };
 use keepwarm_egress::{RateLimitHandler, UpstreamRoute};
-use keepwarm_net::{ConnectionLimits, EarlyHints, FieldEdits, Handler, Passing, WebSocketLimits};
-use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links, Protocol, ServerPolicy};
+use keepwarm_serve::{ConnectionLimits, EarlyHints, FieldEdits, Handler, Passing, WebSocketLimits};
+use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links, Protocol, ServerPolicy, WorkerKind};
 use keepwarm_workers::supervisor::{
     AppSpec, Credentials, Limit, ProcessSettings, Recycling, Scaling, WorkerInterface,
 };
@@ -74,9 +74,9 @@ pub(crate) fn spec(app: &App, doors: &DoorVariables) -> io::Result<AppSpec> {
         directory: app.directory.clone(),
         env,
         process: process(app, user),
-        interface: match server(app) {
-            Some(_) => WorkerInterface::Server,
-            None => WorkerInterface::Wire,
+        interface: match worker_kind(app) {
+            WorkerKind::Wire => WorkerInterface::Wire,
+            WorkerKind::Server(_) | WorkerKind::External(..) => WorkerInterface::Server,
         },
         ends_at_quit: children.is_some(),
         children,
@@ -143,13 +143,13 @@ pub(crate) fn workers(app: &App) -> usize {
     match app.workers {
         Workers::Auto => cores(),
         Workers::Fixed(workers) => workers as usize,
-        Workers::Scaled { min, .. } => min as usize,
+        Workers::Dynamic { min, .. } => min as usize,
     }
 }
 
 /// Between which numbers its workers are, if that is not one.
 pub(crate) fn scaling(app: &App) -> Option<Scaling> {
-    let Workers::Scaled { min, max, idle } = app.workers else { return None };
+    let Workers::Dynamic { min, max, idle } = app.workers else { return None };
     let min = min as usize;
     let max = max.map_or_else(|| cores().max(min), |max| max as usize);
     Some(Scaling { min, max, idle })
@@ -180,25 +180,25 @@ pub(crate) fn policy(app: &App) -> AppPolicy {
         request_timeout: app.request_timeout,
         slow_log: app.slow_log,
         workers: workers(app),
-        server: server(app),
+        kind: worker_kind(app),
     }
 }
 
-/// How the workers of an app are spoken to that are servers by themselves.
-pub(crate) fn server(app: &App) -> Option<ServerPolicy> {
-    if app.kind == Some(AppKind::FastCgi) {
-        return fastcgi::policy(app, most(app));
-    }
+/// How the workers of an app are spoken to.
+pub(crate) fn worker_kind(app: &App) -> WorkerKind {
     /// An event loop takes many; what bounds it is the memory of that many requests.
     const CONCURRENCY: usize = 1000;
-    (app.kind == Some(AppKind::Http)).then(|| ServerPolicy {
-        protocol: Protocol::Http,
-        concurrency: app.concurrency.map_or(CONCURRENCY, |count| count as usize),
-        health: app.health.clone(),
-        address: None,
-        children: None,
-        works_behind: false,
-    })
+    match app.kind {
+        Some(AppKind::FastCgi) => fastcgi::worker_kind(app, most(app)),
+        Some(AppKind::Http) => WorkerKind::Server(ServerPolicy {
+            protocol: Protocol::Http,
+            concurrency: app.concurrency.map_or(CONCURRENCY, |count| count as usize),
+            health: app.health.clone(),
+            children: None,
+            works_behind: false,
+        }),
+        Some(AppKind::Wsgi | AppKind::Asgi | AppKind::Php | AppKind::Rack) | None => WorkerKind::Wire,
+    }
 }
 
 /// Sets what is not of one listener.
@@ -252,7 +252,7 @@ pub(crate) struct RouteTargets<'p> {
 ///
 /// # Errors
 /// A field of a route that cannot be sent; the configuration has checked them before.
-pub(crate) fn site(config: &Config, listen: &Listen, targets: RouteTargets<'_>) -> Result<Site, String> {
+pub(crate) fn site(config: &Config, listen: &Listener, targets: RouteTargets<'_>) -> Result<Site, String> {
     let routes =
         listen.routes.iter().map(|route| self::route(route, config, targets)).collect::<Result<_, _>>()?;
     let site = Site::new(routes, config.server.trusted_proxies.iter().filter_map(cidr).collect());
@@ -394,7 +394,7 @@ fn piece(piece: &keepwarm_config::RedirectPiece) -> LocationPiece {
 fn host(pattern: &keepwarm_config::HostPattern) -> HostPattern {
     match pattern {
         keepwarm_config::HostPattern::Exact(host) => HostPattern::Exact(host.clone()),
-        keepwarm_config::HostPattern::Below(suffix) => HostPattern::Below(suffix.clone()),
+        keepwarm_config::HostPattern::Suffix(suffix) => HostPattern::Below(suffix.clone()),
     }
 }
 

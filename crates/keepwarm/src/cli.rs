@@ -22,7 +22,8 @@ use clap::{Args, Parser, Subcommand};
                   keepwarm reload                               load new configuration and code, losing no request\n  \
                   keepwarm status                               show apps, workers and listeners\n  \
                   keepwarm check https://shop.example/          check a server for known stalls, with fixes\n  \
-                  keepwarm explain app.workers                  explain a configuration key",
+                  keepwarm explain app.workers                  explain a configuration key\n  \
+                  keepwarm explain queue_full                   explain the reason of an error response",
     disable_help_subcommand = true
 )]
 pub(crate) struct Cli {
@@ -58,23 +59,27 @@ pub(crate) enum Command {
     /// Check any HTTP server for known stalls
     #[command(long_about = check::ABOUT)]
     Check(Box<Check>),
-    /// Explain a configuration key, or list the keys of a section
+    /// Explain a configuration key, the keys of a section, or the reason of an error response
     Explain {
-        /// Key, for example `app.workers`, `queue_timeout` or `listen`
-        key: Option<String>,
+        /// Key, section or reason, for example `app.workers`, `listen` or `queue_full`
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
     },
-    /// Print the configuration reference: a page or a JSON schema
+    /// Print a page of the reference: the configuration's keys, or the error responses
     Reference {
-        /// Print the JSON schema instead of the page
+        /// Print the keys as a JSON schema
         #[arg(long)]
         schema: bool,
+        /// Print the error responses
+        #[arg(long, conflicts_with = "schema")]
+        errors: bool,
     },
 }
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Run {
-    /// App to serve: `module:attribute` or `path/file.py:attribute` (Python; WSGI or ASGI is detected), `config.ru` (Ruby) or
-    /// `public/index.php` (PHP) [default: the apps of the configuration file]
+    /// App to serve: `module:attribute` or `path/file.py:attribute` (Python; WSGI or ASGI is detected), `config.ru` (Ruby),
+    /// `public/index.php` (PHP) or the directory of one of them [default: the apps of the configuration file]
     pub(crate) target: Option<String>,
     /// Configuration file
     #[arg(

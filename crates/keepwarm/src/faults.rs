@@ -6,7 +6,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use keepwarm_net::{Exchange, Handler, Outcome, Refusal, Request};
+use keepwarm_serve::{Exchange, Handler, Outcome, Refusal, Request};
 
 /// A handler, with faults in front of it.
 pub(crate) struct FaultyHandler(pub(crate) Arc<dyn Handler>);

@@ -9,6 +9,7 @@ mod check;
 mod cli;
 mod control;
 mod dry_run;
+mod error_reference;
 mod fastcgi;
 #[cfg(feature = "fault-injection")]
 mod faults;
@@ -61,21 +62,19 @@ fn main() -> ExitCode {
         Command::Status(options) => status::command::status(&options),
         Command::Stack(options) => stack::stack(&options),
         Command::Check(options) => check::check(&options),
-        Command::Explain { key } => explain(key.as_deref()),
-        Command::Reference { schema } => {
-            let text = match schema {
-                true => keepwarm_config::json_schema(),
-                false => keepwarm_config::reference_markdown(),
-            };
-            print(&text)
-        }
+        Command::Explain { name } => explain(name.as_deref().unwrap_or_default()),
+        Command::Reference { schema: true, .. } => print(&keepwarm_config::json_schema()),
+        Command::Reference { errors: true, .. } => print(&error_reference::markdown()),
+        Command::Reference { .. } => print(&keepwarm_config::reference_markdown()),
     }
 }
 
-fn explain(key: Option<&str>) -> ExitCode {
-    match keepwarm_config::explain(key.unwrap_or_default()) {
-        Ok(text) => print(&text),
-        Err(message) => {
+/// Explains a key or the reason of an error response: no name means both, or both are explained.
+fn explain(name: &str) -> ExitCode {
+    match (keepwarm_config::explain(name), error_reference::explain(name)) {
+        (Ok(keys), Some(errors)) => print(&format!("{keys}\n{errors}")),
+        (Ok(text), None) | (Err(_), Some(text)) => print(&text),
+        (Err(message), None) => {
             complain(&message);
             ExitCode::from(exit::USAGE)
         }

@@ -37,12 +37,12 @@ pub(crate) fn settle(config: &mut Config) -> Vec<String> {
 
 fn settle_app(app: &mut App, remarks: &mut Vec<String>) {
     let file = find(app);
-    app.puma_config = file.clone().map_or(PumaConfig::None, PumaConfig::File);
+    app.puma_config = file.clone().map_or(PumaConfig::Disabled, PumaConfig::File);
     if let Some(file) = file {
         match read(app, &file) {
             Ok(report) => adopt(app, &file, &report, remarks),
             Err(why) => {
-                app.puma_config = PumaConfig::None;
+                app.puma_config = PumaConfig::Disabled;
                 remarks.push(format!("{} is not used: {why}", file.display()));
             }
         }
@@ -59,16 +59,16 @@ fn adopt_development(app: &mut App) {
         found.filter(|(_, value)| value == "development" && !app.keys.contains("workers"))
     {
         app.workers = Workers::Fixed(1);
-        app.adopted.push(format!("{name} = development: workers = 1"));
+        app.external_settings.push(format!("{name} = development: workers = 1"));
     }
 }
 
 /// The file, as Puma looks for it.
 fn find(app: &App) -> Option<PathBuf> {
     match &app.puma_config {
-        PumaConfig::None => None,
+        PumaConfig::Disabled => None,
         PumaConfig::File(file) => Some(file.clone()),
-        PumaConfig::Usual => {
+        PumaConfig::DefaultPath => {
             let environment =
                 ["RACK_ENV", "APP_ENV", "RAILS_ENV"].iter().find_map(|name| variable(app, name));
             let environment = environment.unwrap_or_else(|| "production".to_owned());
@@ -156,7 +156,7 @@ fn adopt(app: &mut App, file: &Path, report: &[PumaEntry], remarks: &mut Vec<Str
         }
     }
     if !taken.is_empty() {
-        app.adopted.push(format!("{shown}: {}", taken.join(", ")));
+        app.external_settings.push(format!("{shown}: {}", taken.join(", ")));
     }
 }
 
@@ -260,7 +260,7 @@ fn adopt_variables(app: &mut App, remarks: &mut Vec<String>) {
             }
         }
     }
-    app.adopted.append(&mut taken);
+    app.external_settings.append(&mut taken);
 }
 
 #[cfg(test)]
@@ -296,7 +296,7 @@ mod tests {
         let mut app = app();
         app.env.insert("RAILS_ENV".to_owned(), "development".to_owned());
         adopt_development(&mut app);
-        assert_eq!((app.workers, app.adopted.len()), (Workers::Fixed(1), 1));
+        assert_eq!((app.workers, app.external_settings.len()), (Workers::Fixed(1), 1));
         app.keys.insert("workers".to_owned());
         app.workers = Workers::Fixed(3);
         adopt_development(&mut app);

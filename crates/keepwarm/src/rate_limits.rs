@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_config::{self as config, Config, OnStoreFailure, RateKey, RateStore};
+use keepwarm_config::{self as config, Config, RateKey, RateStore, StoreFailureMode};
 use keepwarm_egress::{LimitKey, RateLimitSettings, RateLimiter, Store, StoreDriver, StoreSettings};
 use keepwarm_net::{CaSource, Remote, TlsSettings, TlsVersion};
 use keepwarm_policy::gcra::Quota;
@@ -109,15 +109,15 @@ fn settings(limit: &config::RateLimit) -> RateLimitSettings {
             RateKey::All => LimitKey::All,
         },
         on_store_failure: match limit.on_store_failure {
-            OnStoreFailure::Open => keepwarm_egress::OnStoreFailure::Open,
-            OnStoreFailure::Closed => keepwarm_egress::OnStoreFailure::Closed,
+            StoreFailureMode::Open => keepwarm_egress::OnStoreFailure::Open,
+            StoreFailureMode::Closed => keepwarm_egress::OnStoreFailure::Closed,
         },
     }
 }
 
 fn store(limit: &config::RateLimit) -> Option<(StoreKey, StoreSettings)> {
     let RateStore::Redis { url, address, tls } = &limit.store else { return None };
-    let (url, timeout) = (url.reveal().to_owned(), limit.store_timeout);
+    let (url, timeout) = (url.expose().to_owned(), limit.store_timeout);
     let ca = limit.store_ca.as_ref().map(tls::pem);
     let key = (url.clone(), ca.as_ref().map(|ca| ca.text.clone()), timeout);
     let tls = tls.as_ref().map(|host| TlsSettings {

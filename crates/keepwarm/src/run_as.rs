@@ -50,7 +50,7 @@ pub(crate) enum UserChoice {
 
 /// Whom the workers of an app run as, which are started so.
 pub(crate) fn choose(app: &App, start: &StartCommand) -> UserChoice {
-    let process = users::process();
+    let process = users::credentials();
     if app.run_as.is_some() || process.uid != 0 {
         return UserChoice::Given;
     }
@@ -79,10 +79,12 @@ pub(crate) fn announce(app: &App, choice: &UserChoice) {
     match choice {
         UserChoice::Given => {}
         UserChoice::Default(account) => tracing::info!(
+            name: "user_chosen",
             app = %app.name, user = %account.name,
             "workers run as this user: no user is configured, and Keepwarm is root"
         ),
         UserChoice::Root(why) => tracing::warn!(
+            name: "workers_run_as_root",
             app = %app.name, why,
             "workers run as root: no user is configured; set app.{name}.user to a user who can read the app and write its data, or to \"root\" to keep it",
             name = app.name

@@ -87,6 +87,9 @@ fn send(state: &str) {
         socket.send_to_addr(state.as_bytes(), &address)
     });
     if let Err(error) = sent {
-        tracing::warn!(%error, socket = %path.display(), "cannot notify the service manager");
+        tracing::warn!(
+            name: "service_manager_failed",
+            %error, socket = %path.display(), "cannot notify the service manager"
+        );
     }
 }

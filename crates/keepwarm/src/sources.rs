@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use keepwarm_config::{Account, Found, Process, Resource, Sources};
+use keepwarm_config::{Account, Credentials, PathKind, Resource, Sources};
 
 use crate::users;
 
@@ -32,11 +32,11 @@ impl Sources for SystemSources {
         Ok(found)
     }
 
-    fn look(&self, path: &str) -> Found {
+    fn path_kind(&self, path: &str) -> PathKind {
         match std::fs::metadata(Path::new(path)) {
-            Ok(about) if about.is_dir() => Found::Directory,
-            Ok(_) => Found::File,
-            Err(_) => Found::Nothing,
+            Ok(about) if about.is_dir() => PathKind::Directory,
+            Ok(_) => PathKind::File,
+            Err(_) => PathKind::Missing,
         }
     }
 
@@ -48,8 +48,8 @@ impl Sources for SystemSources {
         users::group(name)
     }
 
-    fn process(&self) -> Process {
-        users::process()
+    fn credentials(&self) -> Credentials {
+        users::credentials()
     }
 
     fn may_enter(&self, path: &str, user: &Account) -> bool {

@@ -3,8 +3,8 @@
 //! The running process knows all of it, ports that the system chose included; the command asks it by the control socket, and examines from outside.
 
 use keepwarm_config::{
-    Ca, Config, EndpointAddress, HealthProbe, HostPattern, Listen, PathPattern, Upstream, UpstreamEndpoint,
-    UpstreamProtocol,
+    Config, EndpointAddress, HealthProbe, HostPattern, Listener, PathPattern, TrustRoots, Upstream,
+    UpstreamEndpoint, UpstreamProtocol,
 };
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ type Addresses = [(String, Vec<String>)];
 pub(crate) fn of(config: &Config, listeners: &Addresses, doors: &Addresses) -> Vec<OwnTarget> {
     let mut subjects = Vec::new();
     for (name, addresses) in listeners {
-        let Some(listen) = config.listen(name) else { continue };
+        let Some(listen) = config.listener(name) else { continue };
         subjects.extend(addresses.iter().map(|address| listener(listen, address)));
     }
     for (name, addresses) in doors {
@@ -50,14 +50,14 @@ pub(crate) fn of(config: &Config, listeners: &Addresses, doors: &Addresses) -> V
 }
 
 /// As a client whose request the first route takes.
-fn listener(listen: &Listen, address: &str) -> OwnTarget {
+fn listener(listen: &Listener, address: &str) -> OwnTarget {
     let label = format!("listen.{}", listen.name);
     let Some(first) = listen.routes.first() else {
         return OwnTarget { label, ..skipped(address, "it is a forward proxy and serves nothing itself") };
     };
     let host = first.hosts.first().map(|host| match host {
         HostPattern::Exact(host) => host.clone(),
-        HostPattern::Below(suffix) => format!("www{suffix}"),
+        HostPattern::Suffix(suffix) => format!("www{suffix}"),
     });
     // `/` where any route takes it: the app's own page, most likely.
     let takes =
@@ -109,13 +109,14 @@ fn endpoint(upstream: &Upstream, endpoint: &UpstreamEndpoint) -> OwnTarget {
         EndpointAddress::Name { host, port } => (*port, (*host != called).then(|| format!("{host}:{port}"))),
     };
     let ca = upstream.tls.as_ref().and_then(|tls| match &tls.ca {
-        Ca::System => None,
-        Ca::Only(file) | Ca::Also(file) => Some(file.path.display().to_string()),
+        TrustRoots::System => None,
+        TrustRoots::File(file) | TrustRoots::FileAndSystem(file) => Some(file.path.display().to_string()),
     });
-    let identity =
-        upstream.tls.as_ref().and_then(|tls| tls.identity.as_ref()).map(|identity| {
-            (identity.cert.path.display().to_string(), identity.key.path.display().to_string())
-        });
+    let identity = upstream
+        .tls
+        .as_ref()
+        .and_then(|tls| tls.client_certificate.as_ref())
+        .map(|client| (client.cert.path.display().to_string(), client.key.path.display().to_string()));
     let url = format!("{scheme}://{}:{port}{path}", bracketed(&called));
     OwnTarget { label, url, connect, host: Some(host), ca, identity, is_ours: false, skipped: None }
 }

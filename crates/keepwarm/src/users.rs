@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use keepwarm_config::{Account, Process, Resource};
+use keepwarm_config::{Account, Credentials, Resource};
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 use rustix::process::{getegid, geteuid, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
@@ -19,7 +19,7 @@ pub(crate) fn user(name: &str) -> Option<Account> {
     match (found, number) {
         (Some(user), _) => Some(account(user)),
         // The largest number stands for none.
-        (None, Some(uid)) if uid < u32::MAX => Some(Account::numbered(uid)),
+        (None, Some(uid)) if uid < u32::MAX => Some(Account::from_uid(uid)),
         (None, _) => None,
     }
 }
@@ -47,9 +47,9 @@ pub(crate) fn group(name: &str) -> Option<u32> {
 }
 
 /// What this process is.
-pub(crate) fn process() -> Process {
+pub(crate) fn credentials() -> Credentials {
     let both = CapabilitySet::SETUID | CapabilitySet::SETGID;
-    Process { uid: geteuid().as_raw(), gid: getegid().as_raw(), may_change: has_right(both) }
+    Credentials { uid: geteuid().as_raw(), gid: getegid().as_raw(), may_change: has_right(both) }
 }
 
 /// In a container also root may do less.
@@ -143,9 +143,9 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("keepwarm-enter-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let about = std::fs::metadata(&directory).unwrap();
-        let owner = Account { gid: about.gid(), groups: vec![], ..Account::numbered(about.uid()) };
-        let member = Account { groups: vec![about.gid()], ..Account::numbered(3_999_999_998) };
-        let stranger = Account::numbered(3_999_999_999);
+        let owner = Account { gid: about.gid(), groups: vec![], ..Account::from_uid(about.uid()) };
+        let member = Account { groups: vec![about.gid()], ..Account::from_uid(3_999_999_998) };
+        let stranger = Account::from_uid(3_999_999_999);
         for (mode, of_owner, of_member, of_stranger) in [
             (0o700, true, false, false),
             (0o710, true, true, false),
@@ -167,7 +167,7 @@ mod tests {
         std::fs::create_dir_all(&directory).unwrap();
         let file = directory.join("file");
         std::fs::write(&file, "").unwrap();
-        let stranger = Account::numbered(3_999_999_999);
+        let stranger = Account::from_uid(3_999_999_999);
         let set = |path: &Path, mode| {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap()
         };

@@ -80,7 +80,10 @@ pub(crate) fn start(config: &Config) -> Option<Watch> {
     match started {
         Ok(watcher) => Some(Watch { _watcher: watcher, changes, pending: Vec::new(), watched }),
         Err(error) => {
-            tracing::error!(%error, "cannot watch files; run `keepwarm reload` after a change");
+            tracing::error!(
+                name: "watch_failed",
+                %error, "cannot watch files; run `keepwarm reload` after a change"
+            );
             None
         }
     }
@@ -129,8 +132,14 @@ impl Watch {
             for (app, path) in self.watched.apps_of(&change) {
                 if apps.insert(app.to_owned()) {
                     match path {
-                        Some(file) => tracing::info!(app, file = %file.display(), "changed"),
-                        None => tracing::info!(app, "changed; the kernel does not report which file"),
+                        Some(file) => tracing::info!(
+                            name: "file_changed",
+                            app, file = %file.display(), "file changed"
+                        ),
+                        None => tracing::info!(
+                            name: "file_changed",
+                            app, "files changed; the kernel does not report which"
+                        ),
                     }
                 }
             }

@@ -1,11 +1,10 @@
 //! One request to a server, whatever version of HTTP carries it: what [`crate::Client`] is for one connection, [`Call`] is for one upstream.
 //!
 //! Order of calls: one [`begin`](Call::begin), any number of [`send`](Call::send), one [`end`](Call::end), written by [`poll_flush`](Call::poll_flush); the response
-//! comes from [`poll_response`](Call::poll_answer). [`finish`](Call::finish) keeps the connection; a call that is dropped is called off.
+//! comes from [`poll_response`](Call::poll_response). [`finish`](Call::finish) keeps the connection; a call that is dropped is called off.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
-use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll};
@@ -17,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::pool::{MeterOf, Metering, Places, SHORT_LIFE, warm_again};
 use crate::{
-    AcquireError, ClientError, ClientTls, Endpoint, FarEnd, Http1, Http2Call, Http2Pool, Lease, Need, Pool,
+    AcquireError, ClientError, ClientTls, Endpoint, Http1, Http2Call, Http2Pool, Lease, Need, Pool,
     PoolSettings, PoolState, PoolTotals, Queue, Remote, RequestLine, ResponsePart, Scheme,
 };
 
@@ -390,38 +389,6 @@ impl Call {
             Self::Http1(lease) => lease.finish(),
             // Its connection was never taken off.
             Self::Http2(call) => drop(call),
-        }
-    }
-}
-
-impl FarEnd for Call {
-    fn poll_tunnel(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
-        match self {
-            Self::Http1(lease) => lease.poll_tunnel(cx),
-            // There is no 101 in HTTP/2.
-            Self::Http2(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
-        }
-    }
-
-    fn send_tunnel(&mut self, bytes: &[u8]) {
-        match self {
-            Self::Http1(lease) => lease.send_tunnel(bytes),
-            Self::Http2(_) => {}
-        }
-    }
-
-    fn unsent(&self) -> usize {
-        self.unsent()
-    }
-
-    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.poll_flush(cx)
-    }
-
-    fn shutdown_write(&mut self) {
-        match self {
-            Self::Http1(lease) => (**lease).shutdown_write(),
-            Self::Http2(_) => {}
         }
     }
 }

@@ -392,7 +392,7 @@ impl<C: Codec> Client<C> {
 
 /// What an idle connection has to say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Idleness {
+pub enum Idleness {
     /// Nothing: it may be used.
     Quiet,
     /// The server has closed it.

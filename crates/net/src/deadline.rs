@@ -143,7 +143,7 @@ pub fn now() -> Instant {
 }
 
 /// The `Date` of a response (RFC 9110 §6.6.1), formatted once a second.
-pub(crate) fn http_date() -> [u8; 29] {
+pub fn http_date() -> [u8; 29] {
     if DATE.get().0 == 0 {
         refresh_date();
     }

@@ -56,10 +56,10 @@ fn unique() -> u64 {
 
 /// A call under way on a thread that may block. It runs to its end although this is dropped.
 #[derive(Debug)]
-pub(crate) struct Job<T>(JoinHandle<io::Result<T>>);
+pub struct Job<T>(JoinHandle<io::Result<T>>);
 
 /// Starts a call.
-pub(crate) fn spawn<T: Send + 'static>(call: impl FnOnce() -> io::Result<T> + Send + 'static) -> Job<T> {
+pub fn spawn<T: Send + 'static>(call: impl FnOnce() -> io::Result<T> + Send + 'static) -> Job<T> {
     #[cfg(test)]
     let call = fault::before(call);
     Job(tokio::task::spawn_blocking(call))

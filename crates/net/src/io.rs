@@ -247,7 +247,7 @@ impl Io {
     }
 
     /// What an idle connection has to say: looks without taking anything, and without waiting.
-    pub(crate) fn look(&self) -> Idleness {
+    pub fn look(&self) -> Idleness {
         socket::look(self.fd())
     }
 

@@ -5,31 +5,33 @@ use std::io::IoSlice;
 /// Bytes on their way out. Heads (informational ones, then the final one) come before the body, so two buffers are
 /// enough for one system call without moving either.
 #[derive(Debug, Default)]
-pub(crate) struct Out {
-    pub(crate) head: Vec<u8>,
-    pub(crate) body: Vec<u8>,
+pub struct Out {
+    /// Heads, encoded.
+    pub head: Vec<u8>,
+    /// The body, framed.
+    pub body: Vec<u8>,
     /// Bytes of head, then of body, already written.
     sent: usize,
 }
 
 impl Out {
     /// Bytes not yet written.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.head.len() + self.body.len() - self.sent
     }
 
     /// Whether all is written.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Whether nothing of what is there has been written.
-    pub(crate) fn is_untouched(&self) -> bool {
+    pub fn is_untouched(&self) -> bool {
         self.sent == 0
     }
 
     /// What is left, in order. A small body is put behind its head: one buffer is cheaper to write than two.
-    pub(crate) fn slices(&mut self) -> ([IoSlice<'_>; 2], usize) {
+    pub fn slices(&mut self) -> ([IoSlice<'_>; 2], usize) {
         if self.sent < self.head.len() && self.body.len() <= JOIN {
             self.head.append(&mut self.body);
         }
@@ -43,7 +45,7 @@ impl Out {
     }
 
     /// Drops what the socket took.
-    pub(crate) fn advance(&mut self, count: usize) {
+    pub fn advance(&mut self, count: usize) {
         self.sent += count;
         if self.sent >= self.head.len() + self.body.len() {
             self.clear();
@@ -55,14 +57,14 @@ impl Out {
     }
 
     /// Forgets everything.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.head.clear();
         self.body.clear();
         self.sent = 0;
     }
 
     /// Gives large storage back.
-    pub(crate) fn shrink(&mut self, keep: usize) {
+    pub fn shrink(&mut self, keep: usize) {
         for buffer in [&mut self.head, &mut self.body] {
             if buffer.capacity() > keep {
                 *buffer = Vec::new();

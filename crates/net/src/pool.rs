@@ -363,7 +363,7 @@ impl<C: Codec> Pool<C> {
     #[cold]
     fn begin_anew<'p>(&'p self, poisoned: PoisonError<MutexGuard<'p, Inner<C>>>) -> MutexGuard<'p, Inner<C>> {
         let mut inner = poisoned.into_inner();
-        tracing::error!("a bug in Keepwarm broke a pool of connections; pool reset");
+        tracing::error!(name: "pool_reset", "a bug in Keepwarm broke a pool of connections; pool reset");
         inner.shelves.values_mut().for_each(Shelf::begin_anew);
         self.inner.clear_poison();
         inner

@@ -7,7 +7,7 @@ use keepwarm_telemetry::panics;
 
 /// Runs a task to its end; after a panic, which is reported, once more from its beginning. `what` is a word for log and counter.
 pub async fn restarted<F: Future>(what: &'static str, make: impl FnMut() -> F) -> F::Output {
-    panics::restarted(what, restart_pause, make).await
+    panics::restart_on_panic(what, restart_pause, make).await
 }
 
 /// Before what has panicked begins anew: when it panics each time, others have their turn.

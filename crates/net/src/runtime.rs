@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use keepwarm_telemetry::panics::vital;
+use keepwarm_telemetry::panics::abort_on_panic;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -48,7 +48,7 @@ impl DataPlane {
     /// # Errors
     /// The system gives no thread or no reactor.
     pub fn start(threads: usize) -> io::Result<Self> {
-        keepwarm_telemetry::cells::set_threads(threads);
+        keepwarm_telemetry::per_thread::set_threads(threads);
         Self::start_named("keepwarm-data", threads)
     }
 
@@ -63,9 +63,9 @@ impl DataPlane {
             let runtime = Builder::new_current_thread();
             let state = Arc::new(ThreadState::default());
             let own = Arc::clone(&state);
-            let thread = std::thread::Builder::new()
-                .name(format!("{name}-{index}"))
-                .spawn(move || vital("a thread of the data plane", || run(runtime, index, own, queue)))?;
+            let thread = std::thread::Builder::new().name(format!("{name}-{index}")).spawn(move || {
+                abort_on_panic("a thread of the data plane", || run(runtime, index, own, queue))
+            })?;
             plane.remotes.push(Remote { tasks, state, index });
             plane.threads.push(thread);
         }
@@ -137,7 +137,10 @@ fn run(mut builder: Builder, index: usize, state: Arc<ThreadState>, queue: Unbou
     let runtime = match builder.enable_io().enable_time().build_local(LocalOptions::default()) {
         Ok(runtime) => runtime,
         Err(error) => {
-            tracing::error!(thread = index, %error, "cannot start the event loop of a data-plane thread");
+            tracing::error!(
+                name: "event_loop_failed",
+                thread = index, %error, "cannot start the event loop of a data-plane thread"
+            );
             return;
         }
     };

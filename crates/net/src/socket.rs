@@ -165,21 +165,21 @@ fn keepalive() -> TcpKeepalive {
 }
 
 /// Whether a connection waits to be accepted.
-pub(crate) fn has_waiting(listener: &Socket) -> bool {
+pub fn has_waiting(listener: &Socket) -> bool {
     let mut poll = [PollFd::new(listener, PollFlags::IN)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     rustix::event::poll(&mut poll, Some(&now)) != Ok(0)
 }
 
 /// Accepts one connection, now, and tells who the client is.
-pub(crate) fn accept(listener: &Socket) -> io::Result<(Socket, Option<SocketAddr>)> {
+pub fn accept(listener: &Socket) -> io::Result<(Socket, Option<SocketAddr>)> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let (socket, client) = retry_on_intr(|| rustix::net::acceptfrom_with(listener, flags))?;
     Ok((socket, client.and_then(|client| SocketAddr::try_from(client).ok())))
 }
 
 /// The address that its client connected to.
-pub(crate) fn local_address(socket: &Socket) -> Option<SocketAddr> {
+pub fn local_address(socket: &Socket) -> Option<SocketAddr> {
     SocketAddr::try_from(rustix::net::getsockname(socket.as_fd()).ok()?).ok()
 }
 

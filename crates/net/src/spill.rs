@@ -62,13 +62,13 @@ impl Spill {
     }
 
     /// Whether a response may take more.
-    pub(crate) fn has_room_for_response(&self) -> bool {
+    pub fn has_room_for_response(&self) -> bool {
         let max = self.max();
         self.has_room(max - max / 4)
     }
 
     /// Whether there is memory for one spool more.
-    pub(crate) fn has_memory(&self) -> bool {
+    pub fn has_memory(&self) -> bool {
         self.totals().memory < self.max_memory.load(Ordering::Relaxed)
     }
 
@@ -89,9 +89,8 @@ impl Spill {
         }
         if !self.reported.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                memory,
-                disk,
-                limit = self.max(),
+                name: "spill_limit_reached",
+                memory, disk, limit = self.max(),
                 "spill limit reached: responses wait for their clients, and large request bodies are refused, until slow clients have \
                  read theirs; raise server.limits.spill if the disk allows"
             );

@@ -19,7 +19,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use crate::BodyError;
 use crate::disk::{self, Job, SpillFile};
 use crate::spill::{SPILL, Spill, SpillTotals};
 
@@ -65,15 +64,6 @@ pub enum SpoolError {
     Failed(Arc<io::Error>),
     /// All spools of the process together hold what they may (`server.limits.spill`).
     Full,
-}
-
-impl From<&SpoolError> for BodyError {
-    fn from(error: &SpoolError) -> Self {
-        match error {
-            SpoolError::Failed(_) => Self::NotKept,
-            SpoolError::Full => Self::NoRoom,
-        }
-    }
 }
 
 impl std::fmt::Display for SpoolError {
@@ -153,7 +143,7 @@ impl Spool {
     ///
     /// # Errors
     /// The file failed.
-    pub(crate) fn poll_spill(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SpoolError>> {
+    pub fn poll_spill(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SpoolError>> {
         loop {
             if let Some(error) = &self.failed {
                 return Poll::Ready(Err(error.clone()));

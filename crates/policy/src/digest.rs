@@ -1,21 +1,21 @@
-//! How long things took lately: a histogram whose old samples fade.
+//! A histogram of recent durations, in which old samples decay.
 //!
-//! Buckets grow with what they count: eight for each doubling, from 1 µs to about an hour, so that a percentile is at most an eighth too high (HdrHistogram's idea). Each
-//! time so many samples have come, all counts are halved: what is old weighs less and less, and no clock is needed.
+//! Buckets grow with what they count: eight for each doubling, from 1 µs to about an hour, so that a percentile is at most an eighth too high (HdrHistogram's idea). After
+//! every `HALVE_AFTER` samples all counts are halved: old samples weigh less and less, and no clock is needed.
 
 use std::time::Duration;
 
-/// For each power of two.
+/// Buckets for each power of two.
 const STEPS: u32 = 8;
 const BUCKETS: usize = 256;
 /// Samples between two halvings.
-const FADE: u32 = 2048;
+const HALVE_AFTER: u32 = 2048;
 
-/// Counts of times.
+/// A decaying histogram of durations.
 #[derive(Debug, Clone)]
 pub(crate) struct Digest {
     counts: [u16; BUCKETS],
-    /// Since the last halving.
+    /// Samples since the last halving.
     fresh: u32,
     total: u32,
 }
@@ -33,19 +33,19 @@ impl Digest {
             self.total += 1;
             self.fresh += 1;
         }
-        if self.fresh >= FADE {
+        if self.fresh >= HALVE_AFTER {
             self.fresh = 0;
             self.counts.iter_mut().for_each(|count| *count /= 2);
             self.total = self.counts.iter().map(|count| u32::from(*count)).sum();
         }
     }
 
-    /// Samples, faded ones counted less.
+    /// The number of samples, decayed.
     pub(crate) fn total(&self) -> u32 {
         self.total
     }
 
-    /// The upper end of the bucket in which so many thousandths of the samples are reached; `None` without samples.
+    /// The quantile in thousandths, as the upper end of its bucket; `None` without samples.
     pub(crate) fn quantile(&self, thousandths: u32) -> Option<Duration> {
         let rank = (u64::from(self.total) * u64::from(thousandths.min(1000))).div_ceil(1000).max(1);
         let mut seen = 0;
@@ -57,7 +57,7 @@ impl Digest {
     }
 }
 
-/// Below eight microseconds each has a bucket of its own; above, the three bits after the first say which.
+/// Below eight microseconds each value has its own bucket; above, the three bits after the first select it.
 fn bucket(took: Duration) -> usize {
     let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
     let at = match micros.checked_ilog2() {
@@ -79,7 +79,7 @@ fn end(at: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::draws::Draws;
+    use crate::rng::Rng;
 
     #[test]
     fn buckets_follow_one_another_without_gaps() {
@@ -96,11 +96,11 @@ mod tests {
 
     #[test]
     fn a_quantile_is_at_most_an_eighth_too_high() {
-        let mut draws = Draws::new(1);
+        let mut rng = Rng::new(1);
         for spread in [10, 1_000, 1_000_000] {
             let (mut digest, mut all) = (Digest::default(), Vec::new());
             for _ in 0..2_000 {
-                let micros = 1 + draws.below(spread);
+                let micros = 1 + rng.below(spread);
                 digest.add(Duration::from_micros(micros));
                 all.push(micros);
             }
@@ -115,10 +115,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_old_fades() {
+    fn old_samples_decay() {
         let mut digest = Digest::default();
         (0..100_000).for_each(|_| digest.add(Duration::from_millis(1)));
-        assert!(digest.total() < 3 * FADE);
+        assert!(digest.total() < 3 * HALVE_AFTER);
         (0..20_000).for_each(|_| digest.add(Duration::from_millis(100)));
         assert!(digest.quantile(10).unwrap() > Duration::from_millis(99));
     }

@@ -1,12 +1,13 @@
-//! So many requests in so much time, with bursts: the generic cell rate algorithm (ITU-T I.371, "virtual scheduling").
+//! Rate limits with bursts: the generic cell rate algorithm (ITU-T I.371, "virtual scheduling").
 //!
-//! All that is kept for a key is one number: the *theoretical arrival time* (TAT), the moment when everything that was admitted would have been paid for at the steady rate. A request
-//! is admitted when the TAT is at most [`Gcra::tolerance`] ahead of now; it then moves on by [`Gcra::interval`]. It is a leaky bucket without a timer, and without the double
-//! burst at the border of two windows that counters per window let through.
+//! The state of a key is one number: the *theoretical arrival time* (TAT), at which everything admitted so far would be paid for at the steady rate. A request
+//! is admitted if the TAT is at most [`Gcra::tolerance`] ahead of now; the TAT then moves by [`Gcra::interval`]. It is a leaky bucket without a timer, and without the double
+//! burst at the border of two windows that counters per window allow.
 //!
-//! # What a shared store does
+//! # The script of a shared store
 //!
-//! Its script keeps the TAT as one integer, **microseconds since the epoch** by the store's own clock, so that hosts need not agree on the time. All numbers are whole and below 2^53, which Lua's are exact to:
+//! It keeps the TAT as one integer, **microseconds since the epoch** by the store's own clock, so that hosts need not agree on the time. All numbers are whole and below 2^53, up to which
+//! Lua's numbers are exact:
 //!
 //! ```text
 //! tat = max(stored or 0, now)
@@ -14,7 +15,7 @@
 //! else:                      tat = tat + interval; store it, to expire after tat - now
 //! ```
 //!
-//! The reply is the new (or, refused, the old) `tat - now`; [`Gcra::admitted`] and [`Gcra::refused`] make a [`Verdict`] of it.
+//! The reply is the new (or, refused, the old) `tat - now`; [`Gcra::admitted`] and [`Gcra::refused`] turn it into a [`RateLimitDecision`].
 
 mod table;
 #[cfg(test)]
@@ -23,7 +24,7 @@ mod tests;
 use std::fmt;
 use std::time::Duration;
 
-pub use table::Table;
+pub use table::GcraTable;
 
 /// A rate: `count` requests for each `period`, up to `burst` at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,16 +49,16 @@ pub struct Gcra {
     quota: Quota,
 }
 
-/// What a request is told.
+/// The decision on a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Verdict {
-    /// It may go on.
+pub struct RateLimitDecision {
+    /// It is admitted.
     pub allowed: bool,
-    /// Requests that would be admitted now, after it.
+    /// Further requests that would be admitted now.
     pub remaining: u64,
-    /// When one more would be admitted; zero while some remain.
+    /// When one more would be admitted; zero if some remain.
     pub retry_after: Duration,
-    /// When the whole burst is there again.
+    /// When the whole burst is available again.
     pub reset: Duration,
 }
 
@@ -87,10 +88,10 @@ impl Gcra {
         self.tolerance
     }
 
-    /// One request, `now` microseconds after whatever the TAT is counted from. Gives the TAT to keep.
+    /// One request, `now` microseconds after the origin of the TAT. Returns the TAT to keep.
     #[must_use]
-    pub fn decide(&self, tat: u64, now: u64) -> (u64, Verdict) {
-        // A TAT that no admitted request can have led to is a clock that was set back: it is not waited for.
+    pub fn decide(&self, tat: u64, now: u64) -> (u64, RateLimitDecision) {
+        // A TAT that no admitted request can explain comes from a clock that was set back: it is clamped.
         let tat = tat.clamp(now, now.saturating_add(self.tolerance + self.interval));
         match tat - now > self.tolerance {
             true => (tat, self.refused(tat - now)),
@@ -100,20 +101,20 @@ impl Gcra {
 
     /// A request was admitted; the TAT is now so many microseconds ahead.
     #[must_use]
-    pub fn admitted(&self, ahead: u64) -> Verdict {
-        self.verdict(true, ahead)
+    pub fn admitted(&self, ahead: u64) -> RateLimitDecision {
+        self.decision(true, ahead)
     }
 
     /// A request was refused; the TAT is so many microseconds ahead.
     #[must_use]
-    pub fn refused(&self, ahead: u64) -> Verdict {
-        self.verdict(false, ahead)
+    pub fn refused(&self, ahead: u64) -> RateLimitDecision {
+        self.decision(false, ahead)
     }
 
-    fn verdict(&self, allowed: bool, ahead: u64) -> Verdict {
+    fn decision(&self, allowed: bool, ahead: u64) -> RateLimitDecision {
         // The n-th further one finds the TAT n - 1 intervals further on.
         let room = self.tolerance.checked_sub(ahead);
-        Verdict {
+        RateLimitDecision {
             allowed,
             remaining: room.map_or(0, |room| room / self.interval + 1),
             retry_after: Duration::from_micros(ahead.saturating_sub(self.tolerance)),
@@ -129,7 +130,7 @@ impl Gcra {
     }
 }
 
-impl Verdict {
+impl RateLimitDecision {
     /// The value of `Retry-After`, whole seconds rounded up (RFC 9110 §10.2.3): coming sooner would be refused again.
     #[must_use]
     pub fn retry_after_seconds(&self) -> u64 {
@@ -158,7 +159,7 @@ pub struct PolicyField<'a> {
 
 impl fmt::Display for PolicyField<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{};q={};w={}", Quoted(self.name), self.quota, self.window)
+        write!(f, "{};q={};w={}", QuotedString(self.name), self.quota, self.window)
     }
 }
 
@@ -172,14 +173,14 @@ pub struct LimitField<'a> {
 
 impl fmt::Display for LimitField<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{};r={};t={}", Quoted(self.name), self.remaining, self.seconds)
+        write!(f, "{};r={};t={}", QuotedString(self.name), self.remaining, self.seconds)
     }
 }
 
 /// A string of structured fields (RFC 9651 §3.3.3); what it cannot hold is left out.
-struct Quoted<'a>(&'a str);
+struct QuotedString<'a>(&'a str);
 
-impl fmt::Display for Quoted<'_> {
+impl fmt::Display for QuotedString<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("\"")?;
         for c in self.0.chars().filter(|c| c.is_ascii() && !c.is_ascii_control()) {

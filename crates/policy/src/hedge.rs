@@ -1,62 +1,62 @@
-//! When a call that takes long is made a second time, and the first response counts (Dean, Barroso, *The Tail at Scale*, 2013).
+//! Hedging: a slow call gets a second attempt, and the first response wins (Dean, Barroso, *The Tail at Scale*, 2013).
 //!
-//! For idempotent calls only, whose body can be sent twice. The second attempt goes out when the first has taken longer than most calls lately do (a percentile), or after a
-//! fixed time; to another endpoint where there is one. A budget bounds what it costs: when the whole upstream becomes slow, every call is late, and a second one each
-//! would make it slower. The percentile alone bounds it only while nothing changes.
+//! For idempotent calls only, whose body can be sent twice. The second attempt goes out when the first takes longer than most recent calls (a percentile), or after a
+//! fixed time; to another endpoint if there is one. A budget bounds the cost: when the whole upstream becomes slow, every call is late, and second attempts would make it
+//! slower still. The percentile alone is a bound only while nothing changes.
 
 use std::time::{Duration, Instant};
 
 use crate::digest::Digest;
-use crate::{BudgetSettings, RetryBudget};
+use crate::{RetryBudget, RetryBudgetSettings};
 
-/// When the second attempt goes out.
+/// Delay of the second attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum After {
-    /// After this time.
+pub enum HedgeDelay {
+    /// HedgeDelay this time.
     Fixed(Duration),
-    /// When it takes longer than so many thousandths of the calls lately did.
+    /// A quantile of recent calls, in thousandths.
     Quantile(u32),
 }
 
-/// When, and how many.
+/// Settings of a [`Hedge`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
-    /// When.
-    pub after: After,
-    /// Never sooner, with a percentile: of very quick calls a second one is no gain.
+pub struct HedgeSettings {
+    /// The delay.
+    pub after: HedgeDelay,
+    /// Lower bound of a quantile: a second attempt of a very quick call is no gain.
     pub least: Duration,
     /// Second attempts for a hundred calls.
     pub percent: u32,
 }
 
-impl Default for Settings {
+impl Default for HedgeSettings {
     /// The paper's: beyond the 95th percentile, 5 % more calls.
     fn default() -> Self {
-        Self { after: After::Quantile(950), least: Duration::from_millis(2), percent: 5 }
+        Self { after: HedgeDelay::Quantile(950), least: Duration::from_millis(2), percent: 5 }
     }
 }
 
-/// Calls seen before a percentile says anything.
-const ENOUGH: u32 = 100;
-/// The percentile is computed anew after so many responses: it moves slowly, and costs a pass over the histogram.
-const REFRESH: u32 = 32;
+/// Samples before a quantile is used.
+const SAMPLES_MIN: u32 = 100;
+/// Responses between two computations of the quantile: it moves slowly, and costs a pass over the histogram.
+const REFRESH_INTERVAL: u32 = 32;
 
 /// Decides for the calls of one upstream. Order of calls: [`Hedge::handle_call`] for each; when its delay has passed, [`Hedge::try_send`]; with the response to a first attempt,
 /// [`Hedge::handle_response`].
 #[derive(Debug, Clone)]
 pub struct Hedge {
-    settings: Settings,
+    settings: HedgeSettings,
     digest: Digest,
     budget: RetryBudget,
     responses: u32,
-    /// What the digest said last.
+    /// The last computed quantile.
     delay: Option<Duration>,
 }
 
 impl Hedge {
-    /// Knows nothing yet.
+    /// Without samples.
     #[must_use]
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: HedgeSettings) -> Self {
         Self {
             settings,
             digest: Digest::default(),
@@ -66,35 +66,35 @@ impl Hedge {
         }
     }
 
-    /// Other numbers from now on.
-    pub fn set_settings(&mut self, settings: Settings) {
+    /// Changes the settings.
+    pub fn set_settings(&mut self, settings: HedgeSettings) {
         self.budget.set_settings(budget(settings));
         self.settings = settings;
         self.responses = 0;
     }
 
-    /// A call begins. When its second attempt may go out; `None`: there is none. `repeatable`: idempotent, and its body is there twice.
+    /// A call begins. Returns when its second attempt may go out; `None`: there is none. `repeatable`: idempotent, and its body can be sent twice.
     pub fn handle_call(&mut self, repeatable: bool, now: Instant) -> Option<Instant> {
         self.budget.handle_request();
         let delay = match self.settings.after {
             _ if !repeatable => None,
-            After::Fixed(delay) => Some(delay),
-            After::Quantile(_) => self.delay,
+            HedgeDelay::Fixed(delay) => Some(delay),
+            HedgeDelay::Quantile(_) => self.delay,
         };
         now.checked_add(delay?)
     }
 
-    /// The delay has passed and no response has begun: whether the second attempt goes out. It is paid for.
+    /// The delay has passed and no response has begun. Returns whether the second attempt goes out, and takes it from the budget.
     pub fn try_send(&mut self) -> bool {
         self.budget.try_retry()
     }
 
-    /// The response to a first attempt began after this time; when the second one was quicker, or neither came, the time the first had taken by then.
+    /// The response to a first attempt began after this time; if the second was quicker, or neither came, the time of the first until then.
     pub fn handle_response(&mut self, took: Duration) {
-        let After::Quantile(thousandths) = self.settings.after else { return };
+        let HedgeDelay::Quantile(thousandths) = self.settings.after else { return };
         self.digest.add(took);
-        if self.responses.is_multiple_of(REFRESH) {
-            let known = self.digest.total() >= ENOUGH;
+        if self.responses.is_multiple_of(REFRESH_INTERVAL) {
+            let known = self.digest.total() >= SAMPLES_MIN;
             let quantile = self.digest.quantile(thousandths).filter(|_| known);
             self.delay = quantile.map(|delay| delay.max(self.settings.least));
         }
@@ -102,30 +102,31 @@ impl Hedge {
     }
 }
 
-fn budget(settings: Settings) -> BudgetSettings {
-    BudgetSettings { percent: settings.percent, per_second: 0, reserve: 1, most: 10 }
+fn budget(settings: HedgeSettings) -> RetryBudgetSettings {
+    RetryBudgetSettings { percent: settings.percent, per_second: 0, reserve: 1, most: 10 }
 }
 
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests need some instant to count from")]
 mod tests {
     use super::*;
-    use crate::draws::Draws;
+    use crate::rng::Rng;
 
     const MILLI: Duration = Duration::from_millis(1);
 
     #[test]
     fn a_fixed_time_needs_no_history_and_others_are_not_repeated() {
-        let mut hedge = Hedge::new(Settings { after: After::Fixed(50 * MILLI), ..Settings::default() });
+        let mut hedge =
+            Hedge::new(HedgeSettings { after: HedgeDelay::Fixed(50 * MILLI), ..HedgeSettings::default() });
         let now = Instant::now();
         assert_eq!(hedge.handle_call(true, now), Some(now + 50 * MILLI));
         assert_eq!(hedge.handle_call(false, now), None);
     }
 
     #[test]
-    fn a_percentile_says_nothing_until_enough_is_known_then_follows_what_is_seen() {
-        let (mut hedge, now) = (Hedge::new(Settings::default()), Instant::now());
-        for _ in 0..ENOUGH - 1 {
+    fn a_percentile_needs_enough_samples_and_then_follows_them() {
+        let (mut hedge, now) = (Hedge::new(HedgeSettings::default()), Instant::now());
+        for _ in 0..SAMPLES_MIN - 1 {
             assert_eq!(hedge.handle_call(true, now), None);
             hedge.handle_response(10 * MILLI);
         }
@@ -140,12 +141,12 @@ mod tests {
 
     /// The upstream becomes ten times slower: every call is late, and few are made twice.
     #[test]
-    fn the_budget_bounds_what_a_slow_upstream_gets_twice() {
-        let (mut hedge, mut draws, now) = (Hedge::new(Settings::default()), Draws::new(5), Instant::now());
+    fn the_budget_bounds_second_attempts_to_a_slow_upstream() {
+        let (mut hedge, mut rng, now) = (Hedge::new(HedgeSettings::default()), Rng::new(5), Instant::now());
         let mut sent = 0;
         for call in 0..20_000 {
             let slow = if call < 10_000 { 1 } else { 10 };
-            let took = Duration::from_micros((1_000 + draws.below(9_000)) * slow);
+            let took = Duration::from_micros((1_000 + rng.below(9_000)) * slow);
             let due = hedge.handle_call(true, now);
             if due.is_some_and(|due| now + took > due) && hedge.try_send() {
                 sent += 1;

@@ -1,33 +1,33 @@
-//! Limits that are a little different for each of those who have them.
+//! Jitter on limits.
 //!
-//! Workers that were started together and are given the same share of the requests would all reach their limits in the same moment, and be
-//! replaced together, at the cost of everybody who waits then. So each draws a limit of its own, from nine tenths of what was configured up to
-//! all of it: never above, because a limit is a promise.
+//! Workers that start together and get equal shares of the requests would all reach their limits at the same moment and be replaced together, at
+//! the cost of the requests that wait then. So each draws its own limit, from nine tenths of the configured one up to all of it: never above, because
+//! a limit is a promise.
 
 use std::time::Duration;
 
-use crate::draws::Draws;
+use crate::rng::Rng;
 
-/// The largest part of a limit that is taken away: a tenth.
+/// The largest reduction: a tenth of the limit.
 const PART: u64 = 10;
 
-/// Draws limits: the same seed, the same limits.
+/// Draws limits; the same seed gives the same limits.
 #[derive(Debug, Clone)]
 pub struct Jitter {
-    draws: Draws,
+    rng: Rng,
 }
 
 impl Jitter {
-    /// Whatever the seed is, draws are spread evenly.
+    /// Any seed gives an even distribution.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self { draws: Draws::new(seed) }
+        Self { rng: Rng::new(seed) }
     }
 
     /// At most `limit`, and at least nine tenths of it.
     pub fn lower(&mut self, limit: u64) -> u64 {
         let most = limit / PART + 1;
-        limit.saturating_sub(self.draws.below(most))
+        limit.saturating_sub(self.rng.below(most))
     }
 
     /// At most `limit`, and at least nine tenths of it, in steps of a millisecond.

@@ -1,8 +1,8 @@
-//! How slowly a peer may send or take bytes.
+//! Minimum rate at which a peer must send or take bytes.
 //!
-//! An idle time-out alone lets a client hold a connection for ever with a byte now and then (the attack called
-//! slowloris, on bodies). A least average rate ends that. Only time in which *we* wait for *the peer* counts: an
-//! application that reads slowly is not the client's fault. A grace at the start pardons slow starts and small
+//! An idle timeout alone lets a client hold a connection for ever with a byte now and then (a slowloris attack
+//! on bodies). A minimum average rate prevents that. Only time in which *we* wait for *the peer* counts: an
+//! application that reads slowly is not the client's fault. A grace period at the start allows for slow starts and small
 //! bodies.
 
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ impl MinRate {
         Self { rate, grace, bytes: 0, waited: Duration::ZERO, waiting_since: None }
     }
 
-    /// We begin to wait for the peer (or still do). Gives the time at which it will be too slow.
+    /// We begin to wait for the peer (or still do). Returns the time at which it becomes too slow.
     pub fn handle_wait(&mut self, now: Instant) -> Option<Instant> {
         if self.rate == 0 {
             return None;

@@ -1,13 +1,13 @@
-//! Endpoints that are worse than the others of their upstream, and are left alone for a while (Envoy's outlier detection).
+//! Outlier detection: ejects endpoints that are worse than the others of their upstream (Envoy's outlier detection).
 //!
-//! Two signals. Failures in a row that go on for [`Settings::lasting`]: a shorter row is a restart, more likely than not, and the breaker's. And a success rate that is below that of the others: looked at every [`Settings::interval`], of the endpoints with enough
-//! calls in it, when there are enough of them: below their mean by so many standard deviations, and by five points. A breaker has a threshold, and sees what is bad; this compares, and sees what is
-//! worse: when all fail alike nobody is an outlier.
+//! Two signals. Failures in a row that last for [`OutlierSettings::lasting`]: a shorter row is most likely a restart, which is left to the breaker. And a success rate below that of the
+//! others: compared every [`OutlierSettings::interval`], for endpoints with enough calls in it, if there are enough of them: below their mean by a number of standard deviations, and by five
+//! points. A breaker has a threshold, and finds what is bad; this compares, and finds what is worse: if all fail alike there is no outlier.
 //!
-//! An ejection lasts [`Settings::ejection`] times as many as the endpoint had before, at most [`Settings::ejection_most`], and a tenth longer at random. Each interval without one takes one
-//! from that number. At most [`Settings::percent`] of the endpoints are ejected at once, though one may be always if there are others: what would come above it is let be.
+//! An ejection lasts [`OutlierSettings::ejection`] times the number of ejections of the endpoint so far, at most [`OutlierSettings::ejection_most`], and up to a tenth longer at random. Each
+//! interval without an ejection reduces that number by one. At most [`OutlierSettings::percent`] of the endpoints are ejected at once, but always one if there are others.
 //!
-//! [`Record`] is an endpoint's, written by all threads; [`Outlier`] is the upstream's, under its lock, and asked only when a row is long enough or the interval is over.
+//! [`EndpointRecord`] belongs to an endpoint and is written by all threads; [`Outlier`] belongs to the upstream, under its lock, and is used only when a row is long enough or the interval is over.
 
 #[cfg(test)]
 mod tests;
@@ -15,17 +15,17 @@ mod tests;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::backoff::scale;
+use crate::backoff::fraction;
 
-/// In millionths: below the mean by less is nothing. Among five that never fail, one that fails once in a thousand calls is two standard deviations away (Envoy ejects it).
-const LEAST_MARGIN: u64 = 50_000;
+/// Minimum margin below the mean, in millionths. Among five endpoints that never fail, one that fails once in a thousand calls is two standard deviations away (Envoy ejects it).
+const MARGIN_MIN: u64 = 50_000;
 
-/// When one is an outlier, and for how long.
+/// Settings of an [`Outlier`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
-    /// Failures in a row. 0: they eject nobody.
+pub struct OutlierSettings {
+    /// Failures in a row that eject an endpoint. 0: off.
     pub consecutive: u32,
-    /// A row that has not gone on for so long is left to the breaker.
+    /// Minimum duration of a row; a shorter one is left to the breaker.
     pub lasting: Duration,
     /// How often the success rates are compared. [`Duration::ZERO`]: never.
     pub interval: Duration,
@@ -33,17 +33,17 @@ pub struct Settings {
     pub minimum: u32,
     /// Endpoints with a rate that counts, before rates are compared.
     pub hosts: u32,
-    /// In thousandths: so many standard deviations below the mean is too low.
+    /// Standard deviations below the mean that are too low, in thousandths.
     pub deviations: u32,
     /// The first ejection.
     pub ejection: Duration,
     /// The longest one.
     pub ejection_most: Duration,
-    /// Of the endpoints, in per cent, that may be ejected at once.
+    /// Limit on endpoints that are ejected at once, in per cent.
     pub percent: u32,
 }
 
-impl Default for Settings {
+impl Default for OutlierSettings {
     /// Envoy's numbers, but for two. The ceiling: it has 10 %, which of three endpoints is none but the one that always may be; a third leaves enough to bear the load. And how long a row has to last:
     /// an endpoint that is restarted fails five calls in a row within milliseconds, and would be left alone for a hundred times as long as it was away. Until the openings of its breaker are as
     /// long as they get ([`crate::breaker`]), that one asks it again soon enough.
@@ -62,17 +62,17 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
-    /// An ejection lasts so long at most.
+impl OutlierSettings {
+    /// The longest possible ejection, jitter included.
     #[must_use]
     pub fn longest(&self) -> Duration {
         self.ejection_most + self.ejection_most / 10
     }
 }
 
-/// How the calls of one endpoint went. Shared by all threads.
+/// Results of the calls of one endpoint. Shared by all threads.
 #[derive(Debug)]
-pub struct Record {
+pub struct EndpointRecord {
     origin: Instant,
     successes: AtomicU32,
     failures: AtomicU32,
@@ -86,8 +86,8 @@ pub struct Record {
     times: AtomicU32,
 }
 
-impl Record {
-    /// A clean one.
+impl EndpointRecord {
+    /// Without results.
     #[must_use]
     pub fn new(now: Instant) -> Self {
         Self {
@@ -109,7 +109,7 @@ impl Record {
         }
     }
 
-    /// A call has failed; gives how many have in a row, for [`Outlier::handle_row`].
+    /// A call has failed; returns the failures in a row, for [`Outlier::handle_consecutive`].
     pub fn handle_failure(&self, now: Instant) -> u32 {
         self.failures.fetch_add(1, Ordering::Relaxed);
         let before = self.row.fetch_add(1, Ordering::Relaxed);
@@ -119,19 +119,19 @@ impl Record {
         before.saturating_add(1)
     }
 
-    /// How long the row goes on.
-    fn row_lasts(&self, now: Instant) -> Duration {
+    /// Duration of the current row.
+    fn failing_for(&self, now: Instant) -> Duration {
         Duration::from_nanos(self.since_origin(now).saturating_sub(self.since.load(Ordering::Relaxed)))
     }
 
-    /// Whether it is to be left alone.
+    /// Whether it is ejected.
     #[must_use]
     pub fn is_ejected(&self, now: Instant) -> bool {
         let until = self.until.load(Ordering::Relaxed);
         until > 0 && self.since_origin(now) < until
     }
 
-    /// Ends an ejection at this time at the latest: it may not last so long any more.
+    /// Ends an ejection at this time at the latest, after the settings changed.
     pub fn shorten(&self, last: Instant) {
         self.until.fetch_min(self.since_origin(last), Ordering::Relaxed);
     }
@@ -140,18 +140,18 @@ impl Record {
         u64::try_from(now.saturating_duration_since(self.origin).as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// What was counted since it was asked last.
+    /// Takes the counts since the last call.
     fn take(&self) -> (u32, u32) {
         (self.successes.swap(0, Ordering::Relaxed), self.failures.swap(0, Ordering::Relaxed))
     }
 }
 
-/// Why one is ejected.
+/// Why an endpoint is ejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
-    /// So many failed in a row.
+pub enum EjectionCause {
+    /// This many calls failed in a row.
     Consecutive(u32),
-    /// In thousandths: its calls succeeded at this rate, and the others' at that.
+    /// Its success rate is too low; in thousandths.
     SuccessRate {
         /// Its own.
         rate: u32,
@@ -160,13 +160,13 @@ pub enum Cause {
     },
 }
 
-/// One is left alone.
+/// The ejection of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ejection {
-    /// Which of the endpoints that were given.
+    /// Index of the endpoint.
     pub index: usize,
     /// Why.
-    pub cause: Cause,
+    pub cause: EjectionCause,
     /// For how long.
     pub length: Duration,
 }
@@ -174,55 +174,61 @@ pub struct Ejection {
 /// Compares the endpoints of one upstream.
 #[derive(Debug, Clone)]
 pub struct Outlier {
-    settings: Settings,
+    settings: OutlierSettings,
     /// When rates are compared next.
     next: Instant,
 }
 
 impl Outlier {
-    /// The first comparison is after an interval.
+    /// The first comparison is after one interval.
     #[must_use]
-    pub fn new(settings: Settings, now: Instant) -> Self {
+    pub fn new(settings: OutlierSettings, now: Instant) -> Self {
         Self { settings, next: now + settings.interval }
     }
 
-    /// Other numbers from now on.
-    pub fn set_settings(&mut self, settings: Settings, now: Instant) {
+    /// Changes the settings.
+    pub fn set_settings(&mut self, settings: OutlierSettings, now: Instant) {
         self.next = self.next.min(now + settings.interval);
         self.settings = settings;
     }
 
-    /// Whether a row is long enough to call [`Outlier::handle_row`].
+    /// Whether a row of failures is long enough to call [`Outlier::handle_consecutive`].
     #[must_use]
-    pub fn is_row(&self, row: u32) -> bool {
+    pub fn is_consecutive(&self, row: u32) -> bool {
         self.settings.consecutive > 0 && row >= self.settings.consecutive
     }
 
-    /// One of the endpoints has failed so often in a row.
-    pub fn handle_row(
+    /// An endpoint has failed this many times in a row.
+    pub fn handle_consecutive(
         &mut self,
-        records: &[&Record],
+        records: &[&EndpointRecord],
         index: usize,
         row: u32,
         now: Instant,
         random: u64,
     ) -> Option<Ejection> {
-        let record = records.get(index).filter(|record| self.is_row(row) && !record.is_ejected(now))?;
-        if record.row_lasts(now) < self.settings.lasting || !self.has_room(records, now) {
+        let record =
+            records.get(index).filter(|record| self.is_consecutive(row) && !record.is_ejected(now))?;
+        if record.failing_for(now) < self.settings.lasting || !self.has_room(records, now) {
             return None;
         }
         let length = self.eject(record, now, random);
-        Some(Ejection { index, cause: Cause::Consecutive(row), length })
+        Some(Ejection { index, cause: EjectionCause::Consecutive(row), length })
     }
 
-    /// When [`Outlier::handle_interval`] is to be called; `None`: never.
+    /// When to call [`Outlier::handle_interval`]; `None`: never.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
         (!self.settings.interval.is_zero()).then_some(self.next)
     }
 
-    /// Compares, when the interval is over, and begins the next one. The worst first, as far as there is room.
-    pub fn handle_interval(&mut self, records: &[&Record], now: Instant, random: u64) -> Vec<Ejection> {
+    /// Compares the endpoints if the interval is over, and begins the next one. Ejects the worst first, up to the limit.
+    pub fn handle_interval(
+        &mut self,
+        records: &[&EndpointRecord],
+        now: Instant,
+        random: u64,
+    ) -> Vec<Ejection> {
         if self.due().is_none_or(|due| now < due) {
             return Vec::new();
         }
@@ -250,13 +256,13 @@ impl Outlier {
             }
             let length = self.eject(record, now, random.rotate_left(ejected.len() as u32));
             let thousandths = |millionths: u64| u32::try_from(millionths / 1000).unwrap_or(0);
-            let cause = Cause::SuccessRate { rate: thousandths(rate), mean: thousandths(mean) };
+            let cause = EjectionCause::SuccessRate { rate: thousandths(rate), mean: thousandths(mean) };
             ejected.push(Ejection { index, cause, length });
         }
         ejected
     }
 
-    /// The mean of the rates, and the rate that is too low; none when they are too few.
+    /// The mean of the rates, and the threshold; none if there are too few.
     fn threshold(&self, rates: &[(u64, usize)]) -> Option<(u64, u64)> {
         let count = rates.len() as u64;
         if count < u64::from(self.settings.hosts.max(2)) {
@@ -265,21 +271,21 @@ impl Outlier {
         let mean = rates.iter().map(|(rate, _)| rate).sum::<u64>() / count;
         let variance = rates.iter().map(|(rate, _)| rate.abs_diff(mean).pow(2)).sum::<u64>() / count;
         let margin = variance.isqrt() * u64::from(self.settings.deviations) / 1000;
-        Some((mean, mean.saturating_sub(margin.max(LEAST_MARGIN))))
+        Some((mean, mean.saturating_sub(margin.max(MARGIN_MIN))))
     }
 
-    fn has_room(&self, records: &[&Record], now: Instant) -> bool {
+    fn has_room(&self, records: &[&EndpointRecord], now: Instant) -> bool {
         let ejected = records.iter().filter(|record| record.is_ejected(now)).count();
         let most = records.len() * self.settings.percent.min(100) as usize / 100;
-        // One may be in any case, the last never.
+        // One may always be ejected, the last never.
         ejected < most.max(1).min(records.len().saturating_sub(1))
     }
 
-    fn eject(&self, record: &Record, now: Instant, random: u64) -> Duration {
+    fn eject(&self, record: &EndpointRecord, now: Instant, random: u64) -> Duration {
         let times = record.times.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        let Settings { ejection, ejection_most, .. } = self.settings;
+        let OutlierSettings { ejection, ejection_most, .. } = self.settings;
         let length = ejection.checked_mul(times).map_or(ejection_most, |length| length.min(ejection_most));
-        let length = length + scale(length / 10, random);
+        let length = length + fraction(length / 10, random);
         record.until.store(record.since_origin(now + length), Ordering::Relaxed);
         record.row.store(0, Ordering::Relaxed);
         length

@@ -1,14 +1,14 @@
-//! Whether a call that failed is made again.
+//! Whether a failed call is retried.
 //!
 //! Three questions, in this order.
 //!
-//! 1. **May it be?** RFC 9110 §9.2.2: a request that is not idempotent only when it is certain that the peer has processed none of it: no byte of it was written,
-//!    or HTTP/2 says so (RFC 9113 §8.7: `REFUSED_STREAM`, a stream above GOAWAY's last). And never once the client has seen a part of a response, nor when the body is not there any more.
-//! 2. **Is it to be?** For the causes that were asked for, up to [`Settings::retries`] times, after a random wait that doubles.
-//! 3. **Is it paid for?** By the upstream's [`RetryBudget`]: an upstream that fails everything is not to get everything twice.
+//! 1. **Is it safe?** RFC 9110 §9.2.2: a request that is not idempotent only if the peer has certainly processed none of it: no byte of it was written,
+//!    or HTTP/2 says so (RFC 9113 §8.7: `REFUSED_STREAM`, a stream above GOAWAY's last). Never after the client got a part of a response, or when the body is gone.
+//! 2. **Is it configured?** For the configured causes, up to [`RetrySettings::retries`] times, after a random wait that doubles.
+//! 3. **Is it within the budget?** The upstream's [`RetryBudget`]: an upstream that fails everything must not get everything twice.
 //!
-//! A connection that had lain idle and turns out to be closed is a case of its own: it says nothing about the upstream, and costs it nothing. That attempt is repeated at once on a *new* connection, is
-//! neither counted nor paid for, and happens at most once in a call, since a new connection cannot have been idle.
+//! A connection that was idle and turns out to be closed is a case of its own: it says nothing about the upstream, and costs it nothing. That attempt is repeated at once on a *new*
+//! connection, is neither counted nor taken from the budget, and happens at most once in a call, since a new connection cannot have been idle.
 
 #[cfg(test)]
 mod tests;
@@ -16,16 +16,16 @@ mod tests;
 use std::time::{Duration, Instant};
 
 use crate::RetryBudget;
-use crate::backoff::scale;
+use crate::backoff::fraction;
 
-/// Why an attempt failed.
+/// GiveUpReason an attempt failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Cause {
+pub enum FailureCause {
     /// No connection: refused, unreachable, the TLS handshake failed.
     Connect,
     /// No connection in time.
     ConnectTimeout,
-    /// The peer says that it has processed nothing of it (h2).
+    /// The peer states that it has processed nothing of it (h2).
     RefusedStream,
     /// A connection that had been idle turned out to be closed, before a byte of a response.
     LostIdle,
@@ -33,14 +33,14 @@ pub enum Cause {
     Reset,
     /// No byte of a response in time.
     FirstByteTimeout,
-    /// The response itself says that the peer failed.
+    /// The status of the response says that the peer failed.
     Status(u16),
     /// A response that breaks the protocol.
     BadResponse,
 }
 
-impl Cause {
-    /// As it stands in logs and metrics, and in the configuration.
+impl FailureCause {
+    /// Its name in logs, metrics and the configuration.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -54,7 +54,7 @@ impl Cause {
             Self::Status(503) => "503",
             Self::Status(504) => "504",
             Self::Status(_) => "status",
-            Self::BadResponse => "bad_answer",
+            Self::BadResponse => "bad_response",
         }
     }
 
@@ -64,16 +64,16 @@ impl Cause {
     }
 }
 
-/// Which causes are retried.
+/// The causes that are retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryOn {
-    /// [`Cause::Connect`] and [`Cause::ConnectTimeout`].
+    /// [`FailureCause::Connect`] and [`FailureCause::ConnectTimeout`].
     pub connect: bool,
-    /// [`Cause::RefusedStream`].
+    /// [`FailureCause::RefusedStream`].
     pub refused_stream: bool,
-    /// [`Cause::Reset`].
+    /// [`FailureCause::Reset`].
     pub reset: bool,
-    /// [`Cause::FirstByteTimeout`].
+    /// [`FailureCause::FirstByteTimeout`].
     pub first_byte_timeout: bool,
     /// A response of 502.
     pub bad_gateway: bool,
@@ -84,7 +84,7 @@ pub struct RetryOn {
 }
 
 impl Default for RetryOn {
-    /// What costs the upstream nothing or little. Time-outs and 5xx are signs of overload, and retried only when that is asked for.
+    /// What costs the upstream nothing or little. Timeouts and 5xx are signs of overload, and retried only if configured.
     fn default() -> Self {
         Self {
             connect: true,
@@ -101,27 +101,27 @@ impl Default for RetryOn {
 impl RetryOn {
     /// Whether this cause is retried.
     #[must_use]
-    pub fn includes(self, cause: Cause) -> bool {
+    pub fn includes(self, cause: FailureCause) -> bool {
         match cause {
-            Cause::LostIdle => true,
-            Cause::Connect | Cause::ConnectTimeout => self.connect,
-            Cause::RefusedStream => self.refused_stream,
-            Cause::Reset => self.reset,
-            Cause::FirstByteTimeout => self.first_byte_timeout,
-            Cause::Status(502) => self.bad_gateway,
-            Cause::Status(503) => self.unavailable,
-            Cause::Status(504) => self.gateway_timeout,
-            Cause::Status(_) | Cause::BadResponse => false,
+            FailureCause::LostIdle => true,
+            FailureCause::Connect | FailureCause::ConnectTimeout => self.connect,
+            FailureCause::RefusedStream => self.refused_stream,
+            FailureCause::Reset => self.reset,
+            FailureCause::FirstByteTimeout => self.first_byte_timeout,
+            FailureCause::Status(502) => self.bad_gateway,
+            FailureCause::Status(503) => self.unavailable,
+            FailureCause::Status(504) => self.gateway_timeout,
+            FailureCause::Status(_) | FailureCause::BadResponse => false,
         }
     }
 }
 
-/// How often, for what, and how far apart.
+/// Settings of retries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
+pub struct RetrySettings {
     /// Attempts after the first.
     pub retries: u32,
-    /// For which causes.
+    /// The causes that are retried.
     pub on: RetryOn,
     /// The longest wait before the first retry; doubled for each further one.
     pub base: Duration,
@@ -129,7 +129,7 @@ pub struct Settings {
     pub cap: Duration,
 }
 
-impl Default for Settings {
+impl Default for RetrySettings {
     /// One; 25 ms up to 250 ms (Envoy's).
     fn default() -> Self {
         Self {
@@ -141,111 +141,111 @@ impl Default for Settings {
     }
 }
 
-/// What is known of a call whose attempt has failed.
+/// A failed attempt of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failure {
-    /// What happened.
-    pub cause: Cause,
+    /// Why it failed.
+    pub cause: FailureCause,
     /// [`is_idempotent`].
     pub idempotent: bool,
     /// Any byte of the request was written to the connection (a TLS handshake is none).
     pub sent: bool,
-    /// Any byte of a response came. A status that is retried has been seen, and nothing of it passed on: that is not `heard`.
+    /// Any byte of a response was forwarded or lost. A status that is retried was read, and nothing of it forwarded: that is not `heard`.
     pub heard: bool,
-    /// The whole body can be sent once more: there is none, or it was kept.
+    /// The whole body can be sent again: there is none, or it was kept.
     pub body_kept: bool,
-    /// The call was repeated for [`Cause::LostIdle`] before.
+    /// The call was already repeated for [`FailureCause::LostIdle`].
     pub lost_before: bool,
-    /// Retries that were made and counted before.
+    /// Retries counted so far.
     pub retries: u32,
 }
 
-/// What to do.
+/// Whether and how to retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// Again at once, on a new connection, to the same endpoint if it may be. Not counted.
-    AnewConnection,
-    /// Again after a wait, at another endpoint if there is one.
+    /// Retry at once on a new connection, to the same endpoint if possible. Not counted.
+    NewConnection,
+    /// Retry after a wait, at another endpoint if there is one.
     Retry(Duration),
-    /// The failure is the response.
-    GiveUp(Why),
+    /// No retry: the failure is reported.
+    GiveUp(GiveUpReason),
 }
 
-/// Why a failure is not retried.
+/// GiveUpReason a failure is not retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
-    /// The client has a part of a response, or the failure is one that an attempt more does not mend.
+pub enum GiveUpReason {
+    /// The client has a part of a response, or another attempt would not help.
     Begun,
     /// The peer may have processed the request, which is not idempotent.
     NotIdempotent,
     /// The body is gone.
     BodyGone,
-    /// Not among the causes that are retried.
-    NotAsked,
-    /// All retries were made.
+    /// The cause is not configured for retries.
+    NotConfigured,
+    /// All retries were used.
     Exhausted,
     /// The budget is spent.
     Budget,
 }
 
-impl Why {
-    /// As it stands in logs and metrics.
+impl GiveUpReason {
+    /// Its name in logs and metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Begun => "begun",
             Self::NotIdempotent => "not_idempotent",
             Self::BodyGone => "body_gone",
-            Self::NotAsked => "not_asked",
+            Self::NotConfigured => "not_configured",
             Self::Exhausted => "exhausted",
             Self::Budget => "budget",
         }
     }
 }
 
-impl Settings {
-    /// Decides, and pays.
+impl RetrySettings {
+    /// Decides, and takes a retry from the budget.
     pub fn decide(&self, failure: &Failure, budget: &mut RetryBudget, now: Instant, random: u64) -> Decision {
         let Failure { cause, retries, .. } = *failure;
         if let Some(why) = failure.forbids() {
             return Decision::GiveUp(why);
         }
-        if cause == Cause::LostIdle && !failure.lost_before {
-            return Decision::AnewConnection;
+        if cause == FailureCause::LostIdle && !failure.lost_before {
+            return Decision::NewConnection;
         }
         if !self.on.includes(cause) {
-            return Decision::GiveUp(Why::NotAsked);
+            return Decision::GiveUp(GiveUpReason::NotConfigured);
         }
         if retries >= self.retries {
-            return Decision::GiveUp(Why::Exhausted);
+            return Decision::GiveUp(GiveUpReason::Exhausted);
         }
         if !budget.try_retry_at(now) {
-            return Decision::GiveUp(Why::Budget);
+            return Decision::GiveUp(GiveUpReason::Budget);
         }
         Decision::Retry(self.wait(retries, random))
     }
 
-    /// From nothing up to the whole wait ("full jitter" in Brooker, *Exponential Backoff And Jitter*, 2015): callers that failed together do not come back together.
+    /// From zero up to the whole wait ("full jitter" in Brooker, *Exponential Backoff And Jitter*, 2015): callers that failed together do not retry together.
     fn wait(&self, retries: u32, random: u64) -> Duration {
         let factor = 1_u32.checked_shl(retries);
         let most = factor
             .and_then(|factor| self.base.checked_mul(factor))
             .map_or(self.cap, |wait| wait.min(self.cap));
-        scale(most, random)
+        fraction(most, random)
     }
 }
 
 impl Failure {
-    /// Why it must not be repeated, whatever the settings are.
-    fn forbids(&self) -> Option<Why> {
+    /// GiveUpReason it must not be repeated, whatever the settings are.
+    fn forbids(&self) -> Option<GiveUpReason> {
         if self.heard {
-            return Some(Why::Begun);
+            return Some(GiveUpReason::Begun);
         }
         let unprocessed = !self.sent || self.cause.is_unprocessed();
         if !self.idempotent && !unprocessed {
-            return Some(Why::NotIdempotent);
+            return Some(GiveUpReason::NotIdempotent);
         }
-        (!self.body_kept).then_some(Why::BodyGone)
+        (!self.body_kept).then_some(GiveUpReason::BodyGone)
     }
 }
 

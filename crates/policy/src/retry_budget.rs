@@ -1,41 +1,42 @@
-//! How many requests may be given a second time.
+//! Retry budget: how many requests may be retried.
 //!
-//! A retry doubles the load of a request that has just cost a worker: an app that dies of every request must not be killed twice as
-//! fast. The budget follows Finagle's (`RetryBudget`): each request earns a fraction of a retry, a small reserve covers quiet times. An upstream's may have a floor
-//! beside it, so many retries a second whatever else is called: Finagle's `minRetriesPerSec`. Finagle forgets what was earned after some seconds; here it is bounded
+//! A retry doubles the load of a request that has just cost a worker: an app that every request kills must not be killed twice as
+//! fast. The budget follows Finagle's (`RetryBudget`): each request earns a fraction of a retry, a small reserve covers quiet times. An upstream's budget may have a floor
+//! as well, a number of retries per second regardless of other calls: Finagle's `minRetriesPerSec`. Finagle forgets what was earned after some seconds; here it is bounded
 //! instead, which needs no buckets.
 
 use std::time::{Duration, Instant};
 
-/// How retries are earned.
+/// Settings of a [`RetryBudget`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BudgetSettings {
-    /// Retries for a hundred requests.
+pub struct RetryBudgetSettings {
+    /// Retries per hundred requests.
     pub percent: u32,
-    /// Retries a second that need not be earned; as many at once at most.
+    /// Retries per second that need not be earned; also the limit at once.
     pub per_second: u32,
     /// Retries at the start.
     pub reserve: u32,
-    /// What can be saved up, in retries.
+    /// Limit on earned retries.
     pub most: u32,
 }
 
-impl Default for BudgetSettings {
+impl Default for RetryBudgetSettings {
     /// One in five, ten a second (Finagle's).
     fn default() -> Self {
         Self { percent: 20, per_second: 10, reserve: 0, most: 100 }
     }
 }
 
-/// What workers have: nothing comes by itself, since each retry may cost one.
-const WORKERS: BudgetSettings = BudgetSettings { percent: 20, per_second: 0, reserve: 10, most: 100 };
+/// The budget of workers, without a floor, since each retry may cost a worker.
+const WORKERS: RetryBudgetSettings =
+    RetryBudgetSettings { percent: 20, per_second: 0, reserve: 10, most: 100 };
 /// Hundredths that one retry costs.
 const COST: u32 = 100;
 
 /// A bucket of retries, filled by requests, and one filled by time.
 #[derive(Debug, Clone)]
 pub struct RetryBudget {
-    settings: BudgetSettings,
+    settings: RetryBudgetSettings,
     /// In hundredths of a retry.
     earned: u32,
     /// When the floor's bucket is full again; `None`: it is.
@@ -52,12 +53,12 @@ impl Default for RetryBudget {
 impl RetryBudget {
     /// A budget with its reserve.
     #[must_use]
-    pub fn new(settings: BudgetSettings) -> Self {
+    pub fn new(settings: RetryBudgetSettings) -> Self {
         Self { settings, earned: settings.reserve.saturating_mul(COST), full_at: None }
     }
 
-    /// Other numbers from now on.
-    pub fn set_settings(&mut self, settings: BudgetSettings) {
+    /// Changes the settings.
+    pub fn set_settings(&mut self, settings: RetryBudgetSettings) {
         self.settings = settings;
         self.earned = self.earned.min(settings.most.saturating_mul(COST));
     }
@@ -68,14 +69,14 @@ impl RetryBudget {
         self.earned = self.earned.saturating_add(self.settings.percent).min(most);
     }
 
-    /// Whether one may be retried; if so, it is paid for. Without the floor.
+    /// Takes a retry from the budget, without the floor; `false` if there is none.
     pub fn try_retry(&mut self) -> bool {
         let paid = self.earned.checked_sub(COST);
         self.earned = paid.unwrap_or(self.earned);
         paid.is_some()
     }
 
-    /// Whether one may be retried; if so, it is paid for: by what was earned, else by the floor.
+    /// Takes a retry from the earned ones, else from the floor; `false` if there is none.
     pub fn try_retry_at(&mut self, now: Instant) -> bool {
         self.try_retry() || self.try_floor(now)
     }
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn quiet_times_save_up_only_so_much() {
+    fn earned_retries_are_bounded() {
         let mut budget = RetryBudget::default();
         (0..1_000_000).for_each(|_| budget.handle_request());
         assert_eq!((0..1000).filter(|_| budget.try_retry()).count(), 100);
@@ -119,7 +120,7 @@ mod tests {
 
     #[test]
     fn the_floor_needs_no_requests_and_saves_up_a_second_of_itself() {
-        let (mut budget, mut now) = (RetryBudget::new(BudgetSettings::default()), Instant::now());
+        let (mut budget, mut now) = (RetryBudget::new(RetryBudgetSettings::default()), Instant::now());
         for _ in 0..3 {
             assert_eq!((0..50).filter(|_| budget.try_retry_at(now)).count(), 10);
             now += Duration::from_secs(60);
@@ -134,14 +135,14 @@ mod tests {
 
     #[test]
     fn a_floor_of_none_gives_none_and_an_upstream_that_fails_everything_gets_a_fifth_more() {
-        let settings = BudgetSettings { per_second: 0, ..BudgetSettings::default() };
+        let settings = RetryBudgetSettings { per_second: 0, ..RetryBudgetSettings::default() };
         let (mut budget, now) = (RetryBudget::new(settings), Instant::now());
         let retried = (0..100_000).filter(|_| {
             budget.handle_request();
             budget.try_retry_at(now)
         });
         assert_eq!(retried.count(), 20_000);
-        budget.set_settings(BudgetSettings { percent: 0, ..settings });
+        budget.set_settings(RetryBudgetSettings { percent: 0, ..settings });
         (0..100).for_each(|_| budget.handle_request());
         assert!(!budget.try_retry_at(now));
     }

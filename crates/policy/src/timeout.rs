@@ -1,21 +1,21 @@
-//! How long each part of a call may take, and which of them is due next.
+//! Timeouts of the phases of a call, and which of them is due next.
 //!
 //! | phase | from | to |
 //! |---|---|---|
-//! | `connect` | an attempt asks for a new connection | it is there, TLS included |
-//! | `first_byte` | the last byte of the request has left | the first byte of a response, a 1xx too |
-//! | `idle` | any byte of request or answer that moved | the next |
-//! | `whole` | the call began | it is over, with all its attempts |
+//! | `connect` | an attempt requests a new connection | it is established, TLS included |
+//! | `first_byte` | the last byte of the request was sent | the first byte of a response, a 1xx included |
+//! | `idle` | a byte of the request or response moved | the next byte |
+//! | `whole` | the call began | it has ended, with all its attempts |
 //!
 //! Time in which the upstream can do nothing does not count for `first_byte` and `idle`: while the client is slow to send its body or to take the response
-//! ([`CallTimer::handle_blocked`]). It does for `whole`, which is a promise to whoever waits. When two are due at once, the narrower one is named, for it says more.
+//! ([`CallTimer::handle_blocked`]). It counts for `whole`, which is a promise to the client. If two are due at once, the narrower one is reported, because it says more.
 
 use std::time::{Duration, Instant};
 
-/// One limit for each phase. `None`: none.
+/// One limit for each phase. `None`: no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Timeouts {
-    /// Until a new connection is there.
+    /// Until a new connection is established.
     pub connect: Option<Duration>,
     /// From the end of the request to the first byte of the response.
     pub first_byte: Option<Duration>,
@@ -25,21 +25,21 @@ pub struct Timeouts {
     pub whole: Option<Duration>,
 }
 
-/// A part of a call.
+/// A phase of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// A connection is made.
+    /// Connecting.
     Connect,
-    /// The response is waited for.
+    /// Waiting for the response.
     FirstByte,
-    /// Bytes move.
+    /// Transferring bytes.
     Idle,
-    /// All of it.
+    /// The whole call.
     Whole,
 }
 
 impl Phase {
-    /// As it stands in logs and metrics, and as its key is called.
+    /// Its name in logs, metrics and the configuration.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -56,7 +56,7 @@ impl Phase {
 pub struct CallTimer {
     timeouts: Timeouts,
     begun: Instant,
-    /// What runs beside `whole`, and since when.
+    /// The phase besides `whole`, and its start.
     running: Option<(Phase, Instant)>,
 }
 
@@ -67,22 +67,22 @@ impl CallTimer {
         Self { timeouts, begun: now, running: None }
     }
 
-    /// An attempt asks for a connection.
+    /// An attempt requests a connection.
     pub fn handle_connecting(&mut self, now: Instant) {
         self.running = Some((Phase::Connect, now));
     }
 
-    /// The request is being sent, and some of it has just moved (the first time: is about to).
+    /// The request is being sent, and some bytes have just moved (the first time: are about to).
     pub fn handle_sending(&mut self, now: Instant) {
         self.running = Some((Phase::Idle, now));
     }
 
-    /// All of it has left.
+    /// All of the request was sent.
     pub fn handle_sent(&mut self, now: Instant) {
         self.running = Some((Phase::FirstByte, now));
     }
 
-    /// Bytes of the response came.
+    /// Bytes of the response arrived.
     pub fn handle_response_begun(&mut self, now: Instant) {
         self.running = Some((Phase::Idle, now));
     }
@@ -97,7 +97,7 @@ impl CallTimer {
         self.running = None;
     }
 
-    /// What is due next, and when.
+    /// The next phase to expire, and when.
     #[must_use]
     pub fn due(&self) -> Option<(Instant, Phase)> {
         let at = |since: Instant, phase| Some((since.checked_add(self.limit(phase)?)?, phase));
@@ -106,16 +106,16 @@ impl CallTimer {
         narrow.into_iter().chain(whole).min_by_key(|(at, _)| *at)
     }
 
-    /// What has taken too long, and how long it was allowed to take.
+    /// The phase that has expired, and its limit.
     #[must_use]
-    pub fn passed(&self, now: Instant) -> Option<(Phase, Duration)> {
+    pub fn expired(&self, now: Instant) -> Option<(Phase, Duration)> {
         let (_, phase) = self.due().filter(|(at, _)| *at <= now)?;
         Some((phase, self.limit(phase)?))
     }
 
-    /// What is left of `whole`; `None`: it has no limit.
+    /// The rest of `whole`; `None`: it has no limit.
     #[must_use]
-    pub fn left(&self, now: Instant) -> Option<Duration> {
+    pub fn remaining(&self, now: Instant) -> Option<Duration> {
         Some(self.timeouts.whole?.saturating_sub(now.saturating_duration_since(self.begun)))
     }
 
@@ -159,8 +159,8 @@ mod tests {
         assert_eq!(timer.due(), Some((start + 10 * SECOND, Phase::Whole)));
         timer.handle_connecting(start);
         assert_eq!(timer.due(), Some((start + 2 * SECOND, Phase::Connect)));
-        assert_eq!(timer.passed(start + SECOND), None);
-        assert_eq!(timer.passed(start + 2 * SECOND), Some((Phase::Connect, 2 * SECOND)));
+        assert_eq!(timer.expired(start + SECOND), None);
+        assert_eq!(timer.expired(start + 2 * SECOND), Some((Phase::Connect, 2 * SECOND)));
         timer.handle_sending(start + SECOND);
         assert_eq!(timer.due(), Some((start + 4 * SECOND, Phase::Idle)));
         timer.handle_sent(start + 2 * SECOND);
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(timer.due(), Some((start + 9 * SECOND, Phase::Idle)));
         timer.handle_response_begun(start + 8 * SECOND);
         assert_eq!(timer.due(), Some((start + 10 * SECOND, Phase::Whole)));
-        assert_eq!(timer.passed(start + 10 * SECOND), Some((Phase::Whole, 10 * SECOND)));
+        assert_eq!(timer.expired(start + 10 * SECOND), Some((Phase::Whole, 10 * SECOND)));
     }
 
     #[test]
@@ -177,11 +177,11 @@ mod tests {
         let (mut timer, start) = timer();
         timer.handle_sending(start);
         timer.handle_blocked();
-        assert_eq!(timer.passed(start + 9 * SECOND), None);
-        assert_eq!(timer.left(start + 9 * SECOND), Some(SECOND));
+        assert_eq!(timer.expired(start + 9 * SECOND), None);
+        assert_eq!(timer.remaining(start + 9 * SECOND), Some(SECOND));
         assert_eq!(timer.elapsed(start + 9 * SECOND), 9 * SECOND);
-        assert_eq!(timer.passed(start + 10 * SECOND), Some((Phase::Whole, 10 * SECOND)));
-        assert_eq!(timer.left(start + 11 * SECOND), Some(Duration::ZERO));
+        assert_eq!(timer.expired(start + 10 * SECOND), Some((Phase::Whole, 10 * SECOND)));
+        assert_eq!(timer.remaining(start + 11 * SECOND), Some(Duration::ZERO));
     }
 
     #[test]
@@ -195,13 +195,16 @@ mod tests {
     }
 
     #[test]
-    fn of_two_at_once_the_narrower_is_named_and_without_limits_nothing_is_due() {
+    fn of_two_expired_phases_the_narrower_is_reported() {
         let (mut timer, start) = timer();
         timer.handle_sent(start + 5 * SECOND);
-        assert_eq!(timer.passed(start + 10 * SECOND), Some((Phase::FirstByte, 5 * SECOND)));
+        assert_eq!(timer.expired(start + 10 * SECOND), Some((Phase::FirstByte, 5 * SECOND)));
         let mut none = CallTimer::new(Timeouts::default(), start);
         none.handle_connecting(start);
-        assert_eq!((none.due(), none.passed(start + 1000 * SECOND), none.left(start)), (None, None, None));
+        assert_eq!(
+            (none.due(), none.expired(start + 1000 * SECOND), none.remaining(start)),
+            (None, None, None)
+        );
         let most = Timeouts { whole: Some(Duration::MAX), ..Timeouts::default() };
         assert_eq!(CallTimer::new(most, start).due(), None);
     }

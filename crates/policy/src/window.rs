@@ -1,4 +1,4 @@
-//! Counts of the last while: successes and failures in a sliding window of buckets.
+//! Successes and failures in a sliding window of buckets.
 //!
 //! The window slides by a bucket at a time, so that it covers between nine tenths and all of its length (Hystrix' and resilience4j's rolling window).
 
@@ -89,17 +89,17 @@ impl Window {
 #[expect(clippy::disallowed_methods, reason = "tests need some instant to count from")]
 mod tests {
     use super::*;
-    use crate::draws::Draws;
+    use crate::rng::Rng;
 
     /// Against a list of everything that was added.
     #[test]
     fn it_counts_what_a_list_counts() {
-        let (mut draws, start) = (Draws::new(3), Instant::now());
+        let (mut rng, start) = (Rng::new(3), Instant::now());
         let mut window = Window::new(Duration::from_secs(10), start);
         let (mut list, mut millis) = (Vec::new(), 0_u64);
         for _ in 0..20_000 {
-            millis += if draws.below(500) == 0 { draws.below(30_000) } else { draws.below(200) };
-            let success = draws.below(3) > 0;
+            millis += if rng.below(500) == 0 { rng.below(30_000) } else { rng.below(200) };
+            let success = rng.below(3) > 0;
             window.add(success, start + Duration::from_millis(millis));
             list.push((millis / 1000, success));
             let recent = |(second, _): &&(u64, bool)| second + 10 > millis / 1000;

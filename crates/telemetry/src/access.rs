@@ -9,7 +9,7 @@ use crate::{Format, RequestId, timestamp};
 
 pub use call::{CallAccessRecord, CallFailure, CallPhases};
 
-/// What is recorded of a request. Borrows everything; writing it allocates nothing once `out` has grown.
+/// The access-log record of a request. Borrows everything; writing it allocates nothing once `out` has grown.
 #[derive(Debug, Clone)]
 pub struct AccessRecord<'a> {
     /// When its response was complete, or its connection lost.
@@ -28,7 +28,7 @@ pub struct AccessRecord<'a> {
     pub body_bytes: u64,
     /// From the first byte of the head to the last byte of the response.
     pub elapsed: Duration,
-    /// The app that answered, or the kind of route.
+    /// The app that responded, or the kind of route.
     pub route: Option<&'a str>,
     /// The request's id.
     pub id: RequestId,
@@ -49,13 +49,13 @@ impl AccessRecord<'_> {
         }
     }
 
-    /// The combined log format of NCSA and Apache, with a time of RFC 3339, and four columns more: seconds, route, reason, request id.
+    /// The combined log format of NCSA and Apache, with a time of RFC 3339, and four more columns: seconds, route, reason, request id.
     ///
     /// ```text
     /// 203.0.113.7 - - [2026-01-01T00:00:00.000Z] "GET /a?b HTTP/1.1" 200 5 "-" "curl/8.5.0" 0.000213 shop - 5a…01
     /// ```
     ///
-    /// What is absent is `-`. Bytes of the client are escaped by [`push_text`].
+    /// Absent values are `-`. Bytes of the client are escaped by [`push_text`].
     fn write_text(&self, out: &mut Vec<u8>) {
         push_or_dash(out, self.client.as_bytes());
         out.extend_from_slice(b" - - [");

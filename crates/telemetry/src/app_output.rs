@@ -1,4 +1,4 @@
-//! What an app prints, as records: the lines of one traceback belong together, and its language says how bad it is.
+//! Assembles the output of an app into records: the lines of one traceback belong together, and its language determines the level.
 //!
 //! ```text
 //! Traceback (most recent call last):        one record, of level error
@@ -7,35 +7,36 @@
 //! 10 items sold                             another, of level info
 //! ```
 //!
-//! A line that begins with white space belongs to the one above it; what else does is known of Python, PHP, Ruby, Node, Go and Rust. No line is dropped or
-//! changed, whatever is made of it.
+//! A line that begins with white space belongs to the one above it; further rules cover Python, PHP, Ruby, Node, Go and Rust. No line is dropped or
+//! changed.
 //!
 //! An adapter knows where its record ends, and ends each line but the last with byte 0x1F (spec/wire.md §1).
 
 mod level;
+mod lines;
 
 use std::borrow::Cow;
 
 use tracing::Level;
 
-/// Of the log's events, those that an app has printed.
+/// The target of log events with the output of an app.
 pub(crate) const TARGET: &str = "keepwarm::worker";
-/// The longest record; what follows in a longer one is the next. Tracebacks of deep recursion are shortened by their languages to far less.
+/// Limit on the size of a record; the rest of a longer one is the next record. Tracebacks of deep recursion are shortened by their languages to far less.
 const RECORD_MAX: usize = 64 * 1024;
 
-/// The last byte of a line whose record continues with the next line, whatever that is.
-const CONTINUED: u8 = 0x1f;
+/// The last byte of a line whose record continues with the next line, regardless of its content.
+const CONTINUATION_MARK: u8 = 0x1f;
 
-/// Assembles the lines of an app to records. Whoever feeds it calls [`RecordAssembler::flush`] when nothing has come for a moment: only then is it known that a record is whole.
+/// Assembles the lines of an app into records. The caller calls [`RecordAssembler::flush`] after a short silence: only then is a record known to be complete.
 #[derive(Debug)]
 pub struct RecordAssembler {
     /// The record so far: its lines with `\n` between them. Nothing is held while `kind` is `None`.
     text: Vec<u8>,
     kind: Option<RecordKind>,
     level: Level,
-    /// Empty lines that came behind it: they belong to it if what follows does.
+    /// Empty lines after it: they belong to it if the next line does.
     blanks: usize,
-    /// The last line was marked: so does the next.
+    /// The last line was marked: the next one belongs to the record.
     continued: bool,
 }
 
@@ -51,29 +52,29 @@ enum RecordKind {
     /// Python's exception has come: a sentence may join another traceback to it.
     Exception,
     /// That sentence has come.
-    Joined,
+    ChainedException,
     /// PHP's uncaught exception whose text has several lines: the last names the place.
-    Message,
+    PhpMessage,
     /// PHP's exception: `Stack trace:`, its calls, `Next …`.
-    Uncaught,
+    PhpException,
     /// Go's `panic:`: the goroutines are still to come.
-    Panic,
+    GoPanic,
     /// Within a goroutine.
     Goroutine,
     /// Node has shown the place with `^` under it: the error follows an empty line.
-    Caret,
+    NodeSource,
     /// Node's error, behind which stands its version.
-    Thrown,
+    NodeError,
     /// Rust's `panicked at`: the message is still to come.
-    Panicked,
+    RustPanic,
     /// asyncio's report of an error: `future: <Task …>`, and perhaps a traceback.
-    Context,
+    AsyncioContext,
     /// A traceback that rich has drawn: the exception follows the box.
-    Boxed,
+    RichTraceback,
     /// Python's own end: its threads are still to come.
-    Fatal,
+    PythonFatal,
     /// Nothing: its end was marked.
-    Whole,
+    Marked,
 }
 
 impl Default for RecordAssembler {
@@ -90,19 +91,19 @@ impl RecordAssembler {
     }
 
     /// Takes a line without its end; `each` gets the records that it completes.
-    pub fn line(&mut self, line: &[u8], mut each: impl FnMut(Level, &[u8])) {
+    pub fn push_line(&mut self, line: &[u8], mut each: impl FnMut(Level, &[u8])) {
         let room = self.text.len() + self.blanks + line.len() < RECORD_MAX;
-        let (line, continues) = match line.strip_suffix(&[CONTINUED]) {
+        let (line, continues) = match line.strip_suffix(&[CONTINUATION_MARK]) {
             Some(line) => (line, true),
             None => (line, false),
         };
-        let belongs = std::mem::replace(&mut self.continued, continues);
-        if belongs || continues {
-            if belongs && room && self.kind.is_some() {
+        let is_continuation = std::mem::replace(&mut self.continued, continues);
+        if is_continuation || continues {
+            if is_continuation && room && self.kind.is_some() {
                 let first = self.text.split(|&byte| byte == b'\n').next().unwrap_or_default();
                 let names_error =
-                    is_traceback(line) || level::is_python_group(line) || line.starts_with(b"\tfrom ");
-                if names_error && level::told(first).is_none() {
+                    lines::is_traceback(line) || level::is_python_group(line) || line.starts_with(b"\tfrom ");
+                if names_error && level::find(first).is_none() {
                     self.level = Level::ERROR;
                 }
                 self.text.push(b'\n');
@@ -111,11 +112,11 @@ impl RecordAssembler {
                 self.level = level::of(line);
             }
             self.text.extend_from_slice(line);
-            self.kind = Some(RecordKind::Whole);
+            self.kind = Some(RecordKind::Marked);
             return;
         }
         if line.is_empty() {
-            if room && self.kind.is_some_and(RecordKind::bridges) {
+            if room && self.kind.is_some_and(RecordKind::spans_blank_lines) {
                 self.blanks += 1;
             } else {
                 self.flush(&mut each);
@@ -137,7 +138,7 @@ impl RecordAssembler {
         }
     }
 
-    /// What is held is whole.
+    /// The current record is complete.
     pub fn flush(&mut self, mut each: impl FnMut(Level, &[u8])) {
         if self.kind.take().is_some() {
             each(self.level, &self.text);
@@ -151,59 +152,72 @@ impl RecordAssembler {
         (self.kind, self.level) = (Some(RecordKind::of(line)), level::of(line));
     }
 
-    /// What the record becomes with this line; `None`: the line begins another.
+    /// The kind of the record with this line; `None`: the line begins another.
     fn next(&mut self, kind: RecordKind, line: &[u8]) -> Option<RecordKind> {
         let indented = line.starts_with(b" ") || line.starts_with(b"\t");
-        if kind == RecordKind::Whole {
+        if kind == RecordKind::Marked {
             return None;
         }
         if self.blanks > 0 {
             return kind.next_after_blank(line);
         }
-        let begins = level::is_python_place(line) || (level::is_python_group(line) && !self.announces());
+        let begins =
+            level::is_python_place(line) || (level::is_python_group(line) && !self.expects_traceback());
         if indented && (kind != RecordKind::Line || !begins) {
             return Some(self.indented(kind, line));
         }
         match kind {
             RecordKind::Traceback => Some(RecordKind::Exception),
-            RecordKind::Panicked => Some(RecordKind::Line),
-            RecordKind::Goroutine if is_go_call(line) => Some(RecordKind::Goroutine),
-            RecordKind::Panic if line.starts_with(b"goroutine ") => Some(RecordKind::Goroutine),
-            RecordKind::Panic if line.starts_with(b"[signal ") => Some(RecordKind::Panic),
-            RecordKind::Uncaught if line.starts_with(b"Stack trace:") || is_php_call(line) => {
-                Some(RecordKind::Uncaught)
+            RecordKind::RustPanic => Some(RecordKind::Line),
+            RecordKind::Goroutine if lines::is_go_call(line) => Some(RecordKind::Goroutine),
+            RecordKind::GoPanic if line.starts_with(b"goroutine ") => Some(RecordKind::Goroutine),
+            RecordKind::GoPanic if line.starts_with(b"[signal ") => Some(RecordKind::GoPanic),
+            RecordKind::PhpException if line.starts_with(b"Stack trace:") || lines::is_php_call(line) => {
+                Some(RecordKind::PhpException)
             }
-            RecordKind::Message if names_php_place(line) => Some(RecordKind::Uncaught),
-            RecordKind::Message => Some(RecordKind::Message),
-            RecordKind::Joined => is_traceback(line).then_some(RecordKind::Traceback),
-            RecordKind::Exception if is_stack(line) || self.explains(line) => Some(RecordKind::Exception),
-            RecordKind::Line | RecordKind::Context if is_context(line) && self.reports() => {
+            RecordKind::PhpMessage if lines::names_php_place(line) => Some(RecordKind::PhpException),
+            RecordKind::PhpMessage => Some(RecordKind::PhpMessage),
+            RecordKind::ChainedException => lines::is_traceback(line).then_some(RecordKind::Traceback),
+            RecordKind::Exception if lines::is_stack(line) || self.continues_exception(line) => {
+                Some(RecordKind::Exception)
+            }
+            RecordKind::Line | RecordKind::AsyncioContext
+                if lines::is_context(line) && self.expects_asyncio_context() =>
+            {
                 self.level = Level::ERROR;
-                Some(RecordKind::Context)
+                Some(RecordKind::AsyncioContext)
             }
-            RecordKind::Context if is_traceback(line) => Some(RecordKind::Traceback),
-            RecordKind::Boxed if is_box(line) => Some(RecordKind::Boxed),
-            RecordKind::Boxed if is_box_end(self.last()) => Some(RecordKind::Exception),
-            RecordKind::Line if self.announces() && level::is_boxed_traceback(line) => {
+            RecordKind::AsyncioContext if lines::is_traceback(line) => Some(RecordKind::Traceback),
+            RecordKind::RichTraceback if lines::is_box(line) => Some(RecordKind::RichTraceback),
+            RecordKind::RichTraceback if lines::is_box_end(self.last()) => Some(RecordKind::Exception),
+            RecordKind::Line if self.expects_traceback() && level::is_boxed_traceback(line) => {
                 self.level = Level::ERROR;
-                Some(RecordKind::Boxed)
+                Some(RecordKind::RichTraceback)
             }
-            RecordKind::Line if is_stack(line) && !self.text.contains(&b'\n') => Some(RecordKind::Line),
-            RecordKind::Fatal if is_thread(line) => Some(RecordKind::Fatal),
+            RecordKind::Line if lines::is_stack(line) && !self.text.contains(&b'\n') => {
+                Some(RecordKind::Line)
+            }
+            RecordKind::PythonFatal if lines::is_thread(line) => Some(RecordKind::PythonFatal),
             RecordKind::Logger if !level::is_logger(line) => Some(RecordKind::Logger),
-            RecordKind::Line if self.announces() && (is_traceback(line) || line == b"Stack trace:") => {
+            RecordKind::Line
+                if self.expects_traceback() && (lines::is_traceback(line) || line == b"Stack trace:") =>
+            {
                 self.level = Level::ERROR;
-                Some(if is_traceback(line) { RecordKind::Traceback } else { RecordKind::Uncaught })
+                Some(if lines::is_traceback(line) { RecordKind::Traceback } else { RecordKind::PhpException })
             }
-            RecordKind::Line | RecordKind::Thrown if closes(line) && self.text.contains(&b'\n') => Some(kind),
-            RecordKind::Line if self.level == Level::ERROR && is_note(line) => Some(RecordKind::Line),
+            RecordKind::Line | RecordKind::NodeError
+                if lines::is_closing_bracket(line) && self.text.contains(&b'\n') =>
+            {
+                Some(kind)
+            }
+            RecordKind::Line if self.level == Level::ERROR && lines::is_note(line) => Some(RecordKind::Line),
             _ => None,
         }
     }
 
     fn indented(&mut self, kind: RecordKind, line: &[u8]) -> RecordKind {
         let inner = line.trim_ascii();
-        if matches!(kind, RecordKind::Line | RecordKind::Context) && level::is_python_group(line) {
+        if matches!(kind, RecordKind::Line | RecordKind::AsyncioContext) && level::is_python_group(line) {
             self.level = Level::ERROR;
             return RecordKind::Exception;
         }
@@ -212,20 +226,20 @@ impl RecordAssembler {
         }
         match kind {
             RecordKind::Line if !inner.is_empty() && inner.iter().all(|&byte| byte == b'^') => {
-                RecordKind::Caret
+                RecordKind::NodeSource
             }
-            RecordKind::Caret => RecordKind::Line,
+            RecordKind::NodeSource => RecordKind::Line,
             kind => kind,
         }
     }
 
     /// Whether this is a further line of the text of the exception above: of SQLAlchemy's, or of Pydantic's, which names each field in a line of its own.
-    fn explains(&self, line: &[u8]) -> bool {
+    fn continues_exception(&self, line: &[u8]) -> bool {
         const PARTS: [&[u8]; 4] =
             [b"[SQL: ", b"[parameters: ", b"[generated in ", b"(Background on this error at: "];
         let mut fields = 0;
         let errors = self.text.rsplit(|&byte| byte == b'\n').find_map(|line| {
-            let errors = validation_errors(line);
+            let errors = lines::validation_errors(line);
             fields += usize::from(errors.is_none() && !line.starts_with(b" "));
             errors
         });
@@ -240,14 +254,16 @@ impl RecordAssembler {
     }
 
     /// What asyncio, and libraries in its manner, say above the objects that it concerns.
-    fn reports(&self) -> bool {
-        const SAID: [&[u8]; 3] = [b" was never retrieved", b" but it is pending!", b"Unclosed "];
-        let said = |part: &&[u8]| self.text.windows(part.len()).any(|window| window == *part);
-        self.kind == Some(RecordKind::Context) || self.announces() || SAID.iter().any(said)
+    fn expects_asyncio_context(&self) -> bool {
+        const PHRASES: [&[u8]; 3] = [b" was never retrieved", b" but it is pending!", b"Unclosed "];
+        let is_phrase = |part: &&[u8]| self.text.windows(part.len()).any(|window| window == *part);
+        self.kind == Some(RecordKind::AsyncioContext)
+            || self.expects_traceback()
+            || PHRASES.iter().any(is_phrase)
     }
 
     /// A line of a log below which a traceback belongs to it.
-    fn announces(&self) -> bool {
+    fn expects_traceback(&self) -> bool {
         !self.text.contains(&b'\n') && (self.level <= Level::WARN || level::names_error(&self.text))
     }
 }
@@ -255,44 +271,49 @@ impl RecordAssembler {
 impl RecordKind {
     fn of(line: &[u8]) -> Self {
         match line {
-            _ if is_traceback(line) || level::is_python_place(line) => Self::Traceback,
+            _ if lines::is_traceback(line) || level::is_python_place(line) => Self::Traceback,
             _ if level::is_python_group(line) => Self::Exception,
-            _ if level::is_boxed_traceback(line) => Self::Boxed,
-            _ if line.starts_with(level::FATAL) => Self::Fatal,
-            _ if level::is_go_panic(line) => Self::Panic,
-            _ if level::is_rust_panic(line) => Self::Panicked,
-            _ if level::is_php_fatal(line) && level::is_uncaught(line) && !names_php_place(line) => {
-                Self::Message
+            _ if level::is_boxed_traceback(line) => Self::RichTraceback,
+            _ if line.starts_with(level::FATAL) => Self::PythonFatal,
+            _ if level::is_go_panic(line) => Self::GoPanic,
+            _ if level::is_rust_panic(line) => Self::RustPanic,
+            _ if level::is_php_fatal(line) && level::is_uncaught(line) && !lines::names_php_place(line) => {
+                Self::PhpMessage
             }
-            _ if level::is_php_fatal(line) => Self::Uncaught,
+            _ if level::is_php_fatal(line) => Self::PhpException,
             _ if level::is_logger(line) && level::of(line) <= Level::WARN => Self::Logger,
             _ => Self::Line,
         }
     }
 
     /// Empty lines may stand within what has this shape.
-    fn bridges(self) -> bool {
+    fn spans_blank_lines(self) -> bool {
         !matches!(
             self,
-            Self::Line | Self::Logger | Self::Panicked | Self::Context | Self::Boxed | Self::Whole
+            Self::Line
+                | Self::Logger
+                | Self::RustPanic
+                | Self::AsyncioContext
+                | Self::RichTraceback
+                | Self::Marked
         )
     }
 
     fn next_after_blank(self, line: &[u8]) -> Option<Self> {
         let next = match self {
-            Self::Exception => Self::Joined,
-            Self::Joined if level::is_python_group(line) => Self::Exception,
-            Self::Joined => Self::Traceback,
+            Self::Exception => Self::ChainedException,
+            Self::ChainedException if level::is_python_group(line) => Self::Exception,
+            Self::ChainedException => Self::Traceback,
             // loguru sets the places apart by empty lines, and marks one of them.
             Self::Traceback if line.starts_with(b" ") || line.starts_with(b"> File ") => Self::Traceback,
             Self::Traceback => Self::Exception,
-            Self::Fatal => Self::Fatal,
-            Self::Message if names_php_place(line) => Self::Uncaught,
-            Self::Message => Self::Message,
-            Self::Uncaught => Self::Uncaught,
-            Self::Panic | Self::Goroutine => Self::Goroutine,
-            Self::Caret => Self::Thrown,
-            Self::Thrown => Self::Line,
+            Self::PythonFatal => Self::PythonFatal,
+            Self::PhpMessage if lines::names_php_place(line) => Self::PhpException,
+            Self::PhpMessage => Self::PhpMessage,
+            Self::PhpException => Self::PhpException,
+            Self::GoPanic | Self::Goroutine => Self::Goroutine,
+            Self::NodeSource => Self::NodeError,
+            Self::NodeError => Self::Line,
             _ => return None,
         };
         let fits = match self {
@@ -300,11 +321,11 @@ impl RecordKind {
                 line.starts_with(b"During handling of the above exception")
                     || line.starts_with(b"The above exception was")
             }
-            Self::Joined => is_traceback(line) || level::is_python_group(line),
-            Self::Fatal => is_thread(line),
-            Self::Uncaught => line.starts_with(b"Next "),
-            Self::Panic | Self::Goroutine => line.starts_with(b"goroutine "),
-            Self::Thrown => line.starts_with(b"Node.js v"),
+            Self::ChainedException => lines::is_traceback(line) || level::is_python_group(line),
+            Self::PythonFatal => lines::is_thread(line),
+            Self::PhpException => line.starts_with(b"Next "),
+            Self::GoPanic | Self::Goroutine => line.starts_with(b"goroutine "),
+            Self::NodeError => line.starts_with(b"Node.js v"),
             _ => true,
         };
         fits.then_some(next)
@@ -313,104 +334,21 @@ impl RecordKind {
 
 /// Of bytes that an app has printed, those that it meant to: without the marks of lines whose record continues.
 #[must_use]
-pub fn without_marks(bytes: &[u8]) -> Cow<'_, [u8]> {
-    match bytes.contains(&CONTINUED) {
-        true => bytes.iter().copied().filter(|&byte| byte != CONTINUED).collect::<Vec<_>>().into(),
+pub fn strip_record_marks(bytes: &[u8]) -> Cow<'_, [u8]> {
+    match bytes.contains(&CONTINUATION_MARK) {
+        true => bytes.iter().copied().filter(|&byte| byte != CONTINUATION_MARK).collect::<Vec<_>>().into(),
         false => bytes.into(),
     }
-}
-
-fn is_traceback(line: &[u8]) -> bool {
-    line.starts_with(b"Traceback (most recent call last)")
-}
-
-/// Of Python's `logging`, where it was told to show where it was called.
-fn is_stack(line: &[u8]) -> bool {
-    line.starts_with(b"Stack (most recent call last)")
-}
-
-/// `future: <Task finished name='Task-2' …>`
-fn is_context(line: &[u8]) -> bool {
-    const KEYS: [&[u8]; 13] = [
-        b"future",
-        b"task",
-        b"handle",
-        b"protocol",
-        b"transport",
-        b"socket",
-        b"asyncgen",
-        b"source_traceback",
-        b"handle_traceback",
-        b"client_session",
-        b"connector",
-        b"connections",
-        b"client_connection",
-    ];
-    let key = line.iter().position(|&byte| byte == b':').and_then(|at| line.get(..at));
-    key.is_some_and(|key| KEYS.contains(&key))
-}
-
-/// How many fields follow `pydantic_core._pydantic_core.ValidationError: 2 validation errors for Card`.
-fn validation_errors(line: &[u8]) -> Option<usize> {
-    let at = line.windows(SAID.len()).position(|part| part == SAID)?;
-    let number = line.get(..at)?.rsplit(|&byte| byte == b' ').next()?;
-    str::from_utf8(number).ok()?.parse().ok()
-}
-
-const SAID: &[u8] = b" validation error";
-
-fn is_box(line: &[u8]) -> bool {
-    ["╭", "│", "╰"].iter().any(|edge| line.starts_with(edge.as_bytes()))
-}
-
-fn is_box_end(line: &[u8]) -> bool {
-    line.starts_with("╰".as_bytes())
-}
-
-/// What Python prints of each thread when it dies.
-fn is_thread(line: &[u8]) -> bool {
-    const SAID: [&[u8]; 5] = [
-        b"Current thread",
-        b"Thread 0x",
-        b"Python runtime state: ",
-        b"Extension modules: ",
-        b"<no Python frame>",
-    ];
-    SAID.iter().any(|said| line.starts_with(said))
-}
-
-/// `no such card in /srv/shop.php:3`
-fn names_php_place(line: &[u8]) -> bool {
-    let digits = line.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
-    let place = line.get(..line.len() - digits).and_then(|place| place.strip_suffix(b":"));
-    digits > 0 && place.is_some_and(|place| place.windows(4).any(|part| part == b" in "))
-}
-
-/// `#0 shop.php(3): pay()`
-fn is_php_call(line: &[u8]) -> bool {
-    line.strip_prefix(b"#").and_then(|rest| rest.first()).is_some_and(u8::is_ascii_digit)
-}
-
-/// `main.pay(...)`, `created by main.main in goroutine 1`
-fn is_go_call(line: &[u8]) -> bool {
-    line.ends_with(b")") || line.starts_with(b"created by ") || line.starts_with(b"goroutine ")
-}
-
-/// The end of something whose inside was indented.
-fn closes(line: &[u8]) -> bool {
-    line.iter().all(|byte| b"}])>,;".contains(byte))
-}
-
-/// What Rust says below a panic.
-fn is_note(line: &[u8]) -> bool {
-    line.starts_with(b"note: ") || line.starts_with(b"stack backtrace:")
 }
 
 /// Writes a record of a worker (its app, number and process) to the log.
 pub fn log(level: Level, (app, worker, pid): (&str, u32, u32), stream: &'static str, text: &[u8]) {
     macro_rules! log_at {
         ($level:expr) => {
-            tracing::event!(target: TARGET, $level, app, worker, pid, stream, "{}", String::from_utf8_lossy(text))
+            tracing::event!(
+                name: "app_output", target: TARGET, $level,
+                app, worker, pid, stream, "{}", String::from_utf8_lossy(text)
+            )
         };
     }
     match level {

@@ -1,36 +1,36 @@
-//! What becomes of connections to servers, counted. Whoever keeps them counts here, from any thread.
+//! Counters of connections to servers. The connection pools count here, from any thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What has become of connections to servers.
+/// Totals of connections to servers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ConnectionTotals {
-    /// Uses of a connection that was there.
+    /// Uses of a pooled connection.
     pub reused: u64,
-    /// Connections that were made.
+    /// New connections.
     pub dialled: u64,
-    /// What connecting them took, without TLS.
+    /// Time for connecting them, without TLS.
     pub connect_time: Duration,
-    /// Connections that could not be made, for whatever reason.
+    /// Failed attempts to connect, for any reason.
     pub dials_failed: u64,
     /// Full TLS handshakes.
     pub handshakes_full: u64,
     /// TLS handshakes that resumed a session.
     pub handshakes_resumed: u64,
-    /// What both took.
+    /// Time for both.
     pub handshake_time: Duration,
     /// TLS handshakes that failed.
     pub handshakes_failed: u64,
-    /// Uses of a connection that would have cost a TLS handshake, had there been none.
+    /// Uses of a pooled connection that saved a TLS handshake.
     pub handshakes_avoided: u64,
-    /// Bytes of certificates that were not sent to us for that, or because a session was resumed.
+    /// Bytes of certificates that this, and resumed sessions, saved.
     pub certificate_bytes_avoided: u64,
     /// Idle connections that the server closed.
     pub closed_idle: u64,
-    /// Requests that were lost on a connection which the server closed meanwhile, and were sent again.
+    /// Requests lost on a connection that the server closed, and retried.
     pub lost_retried: u64,
-    /// The same, and the caller was told of a failure.
+    /// Requests lost on such a connection, and failed.
     pub lost_failed: u64,
 }
 
@@ -56,7 +56,7 @@ impl std::ops::Add for ConnectionTotals {
     }
 }
 
-/// [`ConnectionTotals`] as they grow.
+/// Counters of [`ConnectionTotals`].
 #[derive(Debug, Default)]
 pub struct ConnectionCounts {
     reused: AtomicU64,
@@ -81,12 +81,12 @@ pub struct Handshake {
     pub took: Duration,
     /// It resumed a session.
     pub resumed: bool,
-    /// Of the server's certificates.
+    /// Size of the server's certificates.
     pub certificate_bytes: usize,
 }
 
 impl ConnectionCounts {
-    /// A connection is used again; `certificate_bytes`: of its server, under TLS.
+    /// A connection is reused; `certificate_bytes`: size of the server's certificates, under TLS.
     pub fn reuse(&self, certificate_bytes: Option<usize>) {
         add(&self.reused, 1);
         if let Some(bytes) = certificate_bytes {
@@ -95,7 +95,7 @@ impl ConnectionCounts {
         }
     }
 
-    /// One was made, without TLS or with a handshake.
+    /// A connection was established, without TLS or with a handshake.
     pub fn dial(&self, connect: Duration, handshake: Option<Handshake>) {
         add(&self.dialled, 1);
         add(&self.connect_nanos, nanos(connect));
@@ -110,23 +110,23 @@ impl ConnectionCounts {
         }
     }
 
-    /// One could not be made; `handshake`: because of TLS.
+    /// A connection could not be established; `handshake`: because of TLS.
     pub fn dial_failed(&self, handshake: bool) {
         add(&self.dials_failed, 1);
         add(&self.handshakes_failed, u64::from(handshake));
     }
 
-    /// An idle one was closed by its server.
+    /// The server closed an idle connection.
     pub fn closed_idle(&self) {
         add(&self.closed_idle, 1);
     }
 
-    /// A request was lost on one that was closed meanwhile.
+    /// A request was lost on a connection that the server closed.
     pub fn lost(&self, retried: bool) {
         add(if retried { &self.lost_retried } else { &self.lost_failed }, 1);
     }
 
-    /// What it has come to.
+    /// The totals so far.
     #[must_use]
     pub fn totals(&self) -> ConnectionTotals {
         ConnectionTotals {

@@ -1,6 +1,6 @@
-//! Bytes of strangers, made fit for a line of a log: none can end the line, forge another, or steer a terminal.
+//! Escapes untrusted bytes for a line of a log: none can end the line, forge another, or control a terminal.
 
-/// Appends `bytes` as one token of a text line: printable ASCII as it is, `"` and `\` behind a backslash, every other byte as `\xHH`.
+/// Appends `bytes` as one token of a text line: printable ASCII as it is, `"` and `\` after a backslash, every other byte as `\xHH`.
 pub fn push_text(out: &mut Vec<u8>, bytes: &[u8]) {
     let mut rest = bytes;
     loop {
@@ -15,8 +15,8 @@ pub fn push_text(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// Appends `bytes` as the inside of a JSON string (RFC 8259 §7). What is not UTF-8 becomes U+FFFD; characters that steer a terminal or the direction of
-/// a text are escaped although JSON allows them.
+/// Appends `bytes` as the inside of a JSON string (RFC 8259 §7). Invalid UTF-8 becomes U+FFFD; characters that control a terminal or the direction of
+/// text are escaped although JSON allows them.
 pub fn push_json(out: &mut Vec<u8>, bytes: &[u8]) {
     let mut rest = bytes;
     loop {
@@ -42,10 +42,10 @@ pub fn push_json(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// Appends text as it is but for what steers a terminal, which becomes `\xHH` or `\u{HHHH}`. For messages of ours and of apps, which people read.
+/// Appends text, with characters that control a terminal as `\xHH` or `\u{HHHH}`. For messages of Keepwarm and of apps.
 pub fn push_readable(out: &mut Vec<u8>, text: &str) {
     let mut rest = text;
-    while let Some(at) = rest.find(steers) {
+    while let Some(at) = rest.find(is_unsafe) {
         let (plain, odd) = rest.split_at_checked(at).unwrap_or((rest, ""));
         out.extend_from_slice(plain.as_bytes());
         let mut chars = odd.chars();
@@ -67,7 +67,7 @@ pub fn push_readable(out: &mut Vec<u8>, text: &str) {
 
 /// Up to the first byte that is not printable ASCII, or is `"` or `\`.
 fn split_plain(bytes: &[u8]) -> (&[u8], &[u8]) {
-    // Nearly everything is plain to its end: one look without an early exit, which compiles to vector instructions.
+    // Nearly all text is plain: one pass without an early exit, which compiles to vector instructions.
     if bytes.iter().fold(true, |plain, &byte| plain & is_plain(byte)) {
         return (bytes, &[]);
     }
@@ -80,7 +80,7 @@ fn is_plain(byte: u8) -> bool {
 }
 
 /// Controls (C0, DEL, C1), line separators and marks of direction.
-fn steers(c: char) -> bool {
+fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{61c}')
 }
@@ -89,7 +89,7 @@ fn push_json_foreign(out: &mut Vec<u8>, bytes: &[u8]) {
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
             match u16::try_from(u32::from(c)) {
-                Ok(unit) if steers(c) => push_json_escape(out, unit),
+                Ok(unit) if is_unsafe(c) => push_json_escape(out, unit),
                 _ => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
             }
         }
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_read_back_as_what_was_written_and_invalid_bytes_as_replacements() {
+    fn json_round_trips_with_replacements_for_invalid_bytes() {
         let every_byte: Vec<u8> = (0..=255).collect();
         let cases: [&[u8]; 6] = [
             b"plain",
@@ -149,7 +149,7 @@ mod tests {
         ];
         for bytes in cases {
             let json = with(|out| push_json(out, bytes));
-            assert!(!json.chars().any(steers), "{json:?}");
+            assert!(!json.chars().any(is_unsafe), "{json:?}");
             let back: String = serde_json::from_str(&format!("\"{json}\"")).unwrap();
             assert_eq!(back, String::from_utf8_lossy(bytes));
         }

@@ -1,16 +1,16 @@
-//! What Keepwarm says about itself: access-log records, log lines, counters and request ids. No listener.
+//! Telemetry: access-log records, log lines, counters and request ids. No listener.
 //!
-//! Nothing here blocks the thread that has something to say: lines go into memory, and a thread of each output writes them ([`Sink`]).
+//! Nothing here blocks the calling thread: lines go into memory, and a thread for each output writes them ([`Sink`]).
 
 pub mod access;
 pub mod app_output;
-pub mod cells;
 pub mod connections;
 pub mod counters;
 pub mod escape;
 pub mod log;
 pub mod meters;
 pub mod panics;
+pub mod per_thread;
 mod request_id;
 pub mod sink;
 pub mod stack;
@@ -25,11 +25,11 @@ pub use sink::{Output, Sink, flush_all, reopen_all};
 pub use timestamp::timestamp;
 pub use trace::TraceContext;
 
-/// How lines are written.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// One line a person can read.
+    /// Human-readable text.
     Text,
-    /// One JSON object in a line.
+    /// One JSON object per line.
     Json,
 }

@@ -1,11 +1,11 @@
-//! The process's log: what `tracing` reports, one line each, through a [`Sink`].
+//! The log of the process: writes each `tracing` event as a line, through a [`Sink`].
 //!
 //! ```text
 //! 2026-01-01T00:00:00.000Z WARN  app=shop worker=2 the worker ended status=1 after=3.2s
 //! ```
 //!
-//! `app` and `worker` stand in front of the message, the other fields behind it. What an app has printed in several lines that belong together
-//! ([`crate::app_output`]) is one record: in text its further lines follow as they are, each behind four spaces. Spans are not recorded: nothing of ours has any.
+//! `app` and `worker` come before the message, the other fields after it. JSON has the event's stable name as well. A multi-line output of an app
+//! ([`crate::app_output`]) is one record: in text its further lines follow, each indented by four spaces. Spans are not recorded: Keepwarm uses none.
 
 use std::cell::RefCell;
 use std::fmt::{self, Write as _};
@@ -19,7 +19,7 @@ use tracing::{Event, Level, Metadata, Subscriber, span};
 use crate::escape::{push_json, push_readable};
 use crate::{Format, Output, Sink, app_output, timestamp};
 
-/// Sends what the process reports, at `level` and above, to `output`. Once in a process. Gives the sink, for [`Sink::flush`] and [`Sink::reopen`].
+/// Sends the events of the process, at `level` and above, to `output`. Once in a process. Returns the sink, for [`Sink::flush`] and [`Sink::reopen`].
 ///
 /// Levels are coloured in text on a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
 ///
@@ -60,7 +60,7 @@ impl Subscriber for LogSubscriber {
         LINE.with(|line| match line.try_borrow_mut() {
             Ok(mut line) => self.write(event, &mut line),
             // A value that logs while it is being logged.
-            Err(_) => self.write(event, &mut Line::default()),
+            Err(_) => self.write(event, &mut LogLine::default()),
         });
     }
 
@@ -75,8 +75,8 @@ impl Subscriber for LogSubscriber {
 }
 
 impl LogSubscriber {
-    /// Formats first and appends then, since formatting runs code of others.
-    fn write(&self, event: &Event<'_>, line: &mut Line) {
+    /// Formats before it appends, because formatting runs foreign code.
+    fn write(&self, event: &Event<'_>, line: &mut LogLine) {
         let metadata = event.metadata();
         line.clear(self.format, metadata.target() == app_output::TARGET);
         event.record(line);
@@ -102,8 +102,13 @@ impl LogSubscriber {
                 out.extend_from_slice(b"{\"time\":\"");
                 out.extend_from_slice(&time);
                 out.extend_from_slice(b"\",\"level\":\"");
-                out.extend_from_slice(word(level).trim_ascii_end().to_ascii_lowercase().as_slice());
+                out.extend_from_slice(level_name(level).trim_ascii_end().to_ascii_lowercase().as_slice());
                 out.push(b'"');
+                if let Some(name) = event_name(metadata) {
+                    out.extend_from_slice(b",\"event\":\"");
+                    out.extend_from_slice(name.as_bytes());
+                    out.push(b'"');
+                }
                 out.extend_from_slice(&line.front);
                 out.extend_from_slice(b",\"message\":\"");
                 out.extend_from_slice(&line.message);
@@ -117,7 +122,12 @@ impl LogSubscriber {
     }
 }
 
-fn word(level: Level) -> &'static [u8] {
+/// The stable name of the event (`docs/reference/log-events.md`). Libraries give none: theirs is where they log, which contains spaces.
+fn event_name(metadata: &Metadata<'static>) -> Option<&'static str> {
+    Some(metadata.name()).filter(|name| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'))
+}
+
+fn level_name(level: Level) -> &'static [u8] {
     match level {
         Level::ERROR => b"ERROR",
         Level::WARN => b"WARN ",
@@ -137,31 +147,31 @@ fn push_level(out: &mut Vec<u8>, level: Level, colour: bool) {
     if colour {
         out.extend_from_slice(code);
     }
-    out.extend_from_slice(word(level));
+    out.extend_from_slice(level_name(level));
     if colour {
         out.extend_from_slice(b"\x1b[0m");
     }
 }
 
-/// An event's fields, formatted, in the three places where they stand.
+/// The formatted fields of an event, by their position in the line.
 #[derive(Default)]
-struct Line {
+struct LogLine {
     json: bool,
-    /// The message is what an app has printed.
-    printed: bool,
+    /// The message is the output of an app.
+    is_app_output: bool,
     front: Vec<u8>,
     message: Vec<u8>,
     rest: Vec<u8>,
-    /// The lines of the message behind its first, with their ends; in text alone.
+    /// The lines of the message after the first, with their ends; in text only.
     further: Vec<u8>,
-    /// A value as its type writes it, before it is escaped.
+    /// Buffer for a value before it is escaped.
     value: String,
 }
 
-impl Line {
-    fn clear(&mut self, format: Format, printed: bool) {
+impl LogLine {
+    fn clear(&mut self, format: Format, is_app_output: bool) {
         self.json = format == Format::Json;
-        self.printed = printed;
+        self.is_app_output = is_app_output;
         self.further.clear();
         self.front.clear();
         self.message.clear();
@@ -172,7 +182,7 @@ impl Line {
         if field.name() == "message" {
             match self.json {
                 true => push_json(&mut self.message, value.as_bytes()),
-                false if self.printed => self.push_printed(value),
+                false if self.is_app_output => self.push_app_text(value),
                 false => push_readable(&mut self.message, value),
             }
             return;
@@ -189,24 +199,24 @@ impl Line {
         }
     }
 
-    /// No line of it can be taken for the beginning of a record: that is not indented.
-    fn push_printed(&mut self, text: &str) {
+    /// Indents further lines, so that none can be mistaken for the beginning of a record.
+    fn push_app_text(&mut self, text: &str) {
         let mut lines = text.split('\n');
-        push_printed_line(&mut self.message, lines.next().unwrap_or_default());
+        push_app_line(&mut self.message, lines.next().unwrap_or_default());
         for line in lines {
             self.further.extend_from_slice(b"    ");
-            push_printed_line(&mut self.further, line);
+            push_app_line(&mut self.further, line);
             self.further.push(b'\n');
         }
     }
 
-    /// A number or a boolean, which both formats write alike.
+    /// A number or a boolean, the same in both formats.
     fn push_bare(&mut self, field: &Field, value: fmt::Arguments<'_>) {
         // Writing into memory cannot fail.
         let _ = self.begin(field).write_fmt(value);
     }
 
-    /// Writes the field's name and gives the place of its value.
+    /// Writes the field's name and returns the buffer for its value.
     fn begin(&mut self, field: &Field) -> &mut Vec<u8> {
         let out = match field.name() {
             "app" | "worker" => &mut self.front,
@@ -221,7 +231,7 @@ impl Line {
     }
 }
 
-impl Visit for Line {
+impl Visit for LogLine {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let mut text = std::mem::take(&mut self.value);
         text.clear();
@@ -258,8 +268,8 @@ impl Visit for Line {
     }
 }
 
-/// Tabs stay: traces are indented by them.
-fn push_printed_line(out: &mut Vec<u8>, line: &str) {
+/// Keeps tabs, which indent traces.
+fn push_app_line(out: &mut Vec<u8>, line: &str) {
     for (number, part) in line.split('\t').enumerate() {
         if number > 0 {
             out.push(b'\t');
@@ -268,7 +278,7 @@ fn push_printed_line(out: &mut Vec<u8>, line: &str) {
     }
 }
 
-/// A value of a text line: in quotes when its end could not be told otherwise.
+/// A value of a text line: quoted if its end would be ambiguous.
 fn push_token(out: &mut Vec<u8>, value: &str) {
     let is_plain = |c: char| !c.is_whitespace() && !matches!(c, '"' | '=' | '\\');
     if !value.is_empty() && value.chars().all(is_plain) {
@@ -287,7 +297,7 @@ fn push_token(out: &mut Vec<u8>, value: &str) {
 }
 
 thread_local! {
-    static LINE: RefCell<Line> = RefCell::default();
+    static LINE: RefCell<LogLine> = RefCell::default();
 }
 
 #[cfg(test)]

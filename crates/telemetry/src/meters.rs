@@ -1,28 +1,28 @@
-//! What is measured of routes and listeners. A meter is made when the configuration that names it is taken up, and lives as long as the process, so that
+//! Meters of routes and listeners. A meter is created when a configuration with its route or listener is applied, and lives as long as the process, so that
 //! a reload loses no count; there are as many as routes and listeners were ever configured.
 
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::cells::{Cell, Histogram, HistogramTotals, PerThread};
+use crate::per_thread::{Histogram, HistogramTotals, PerThread, ThreadCounter};
 
-/// Classes of statuses, as they are counted: `none` is a connection that ended before a response.
+/// Classes of statuses: `none` is a connection that ended before a response.
 pub const CLASSES: [&str; 6] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// What is measured of the requests of one route.
+/// The meter of the requests of one route.
 #[derive(Debug)]
 pub struct RouteMeter {
-    /// The app, or nothing where none answers.
+    /// The app; empty if none responds.
     pub app: Box<str>,
-    /// The pattern of the route, as configured; nothing for requests without one.
+    /// The pattern of the route, as configured; empty for requests without one.
     pub route: Box<str>,
     threads: PerThread<RouteCells>,
 }
 
 #[derive(Debug, Default)]
 struct RouteCells {
-    classes: [Cell; CLASSES.len()],
+    classes: [ThreadCounter; CLASSES.len()],
     duration: Histogram,
     queue: Histogram,
     app: Histogram,
@@ -36,22 +36,22 @@ pub struct FinishedRequest {
     pub status: u16,
     /// From the first byte of the head to the last byte of the response taken by the socket.
     pub elapsed: Duration,
-    /// Where that went, when an app had it.
+    /// Its phases, if an app had it.
     pub phases: Option<RequestPhases>,
 }
 
-/// Where the time of a request went.
+/// Duration of the phases of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestPhases {
-    /// It waited for a worker.
+    /// Waiting for a worker.
     pub queue: Duration,
-    /// A worker had it.
+    /// In the worker.
     pub app: Duration,
-    /// The rest of the response was on its way to the client after that.
+    /// After that, writing the rest of the response to the client.
     pub write: Duration,
 }
 
-/// What a route's requests have come to.
+/// Totals of the requests of a route.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RouteTotals {
     /// Requests by [`CLASSES`].
@@ -96,7 +96,7 @@ impl RouteMeter {
     }
 }
 
-/// What is measured of the connections of one listener.
+/// The meter of the connections of one listener.
 #[derive(Debug)]
 pub struct ListenerMeter {
     /// Its name in the configuration.
@@ -104,33 +104,33 @@ pub struct ListenerMeter {
     threads: PerThread<ListenerCells>,
 }
 
-/// One thread's part of a [`ListenerMeter`].
+/// The part of one thread of a [`ListenerMeter`].
 #[derive(Debug, Default)]
 pub struct ListenerCells {
     /// Connections that were accepted.
-    pub accepted: Cell,
+    pub accepted: ThreadCounter,
     /// Those of them that have ended.
-    pub closed: Cell,
-    /// Connections turned away, for their client has too many.
-    pub refused: Cell,
+    pub closed: ThreadCounter,
+    /// Connections refused because their client has too many.
+    pub refused: ThreadCounter,
     /// Idle connections closed to make room for others.
-    pub evicted: Cell,
+    pub evicted: ThreadCounter,
     /// Times that accepting had to wait for a connection to end.
-    pub waited: Cell,
+    pub waited: ThreadCounter,
     /// Bytes read from clients.
-    pub received: Cell,
+    pub received: ThreadCounter,
     /// Bytes that sockets took for clients.
-    pub sent: Cell,
+    pub sent: ThreadCounter,
 }
 
-/// What a listener's connections have come to.
+/// Totals of the connections of a listener.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ListenerTotals {
     /// Accepted so far.
     pub accepted: u64,
     /// Open now.
     pub open: u64,
-    /// Turned away.
+    /// Refused.
     pub refused: u64,
     /// Closed while idle, to make room.
     pub evicted: u64,
@@ -152,9 +152,9 @@ impl ListenerMeter {
     /// All threads together.
     #[must_use]
     pub fn totals(&self) -> ListenerTotals {
-        // First those that have ended: an end that is counted has its beginning counted.
+        // Closed connections first: then each of them is counted as accepted, too.
         let closed: u64 = self.threads.iter().map(|cells| cells.closed.value()).sum();
-        let sum = |cell: fn(&ListenerCells) -> &Cell| -> u64 {
+        let sum = |cell: fn(&ListenerCells) -> &ThreadCounter| -> u64 {
             self.threads.iter().map(|cells| cell(cells).value()).sum()
         };
         let accepted = sum(|cells| &cells.accepted);
@@ -170,7 +170,7 @@ impl ListenerMeter {
     }
 }
 
-/// The meter of a route, made when there is none yet.
+/// The meter of a route, created if there is none yet.
 #[must_use]
 pub fn route(app: &str, route: &str) -> &'static RouteMeter {
     lock(&ROUTES).entry((app.into(), route.into())).or_insert_with(|| {
@@ -184,7 +184,7 @@ pub fn routes() -> Vec<&'static RouteMeter> {
     lock(&ROUTES).values().copied().collect()
 }
 
-/// The meter of a listener, made when there is none yet.
+/// The meter of a listener, created if there is none yet.
 #[must_use]
 pub fn listener(name: &str) -> &'static ListenerMeter {
     lock(&LISTENERS).entry(name.into()).or_insert_with(|| {
@@ -192,7 +192,7 @@ pub fn listener(name: &str) -> &'static ListenerMeter {
     })
 }
 
-/// A meter that is in no list, for what is not part of the service.
+/// A meter that is in no list, for listeners that are not part of the service.
 #[must_use]
 pub fn unlisted() -> &'static ListenerMeter {
     static UNLISTED: LazyLock<ListenerMeter> =
@@ -214,7 +214,7 @@ fn lock<T>(meters: &Mutex<T>) -> MutexGuard<'_, T> {
     meters.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where a status is counted: 0 for none, 1xx to 5xx. What lies beyond those is to be taken for a 5xx (RFC 9110 §15).
+/// Index of the class of a status: 0 for none, 1xx to 5xx. A status above those counts as a 5xx (RFC 9110 §15).
 pub(crate) fn class_of(status: u16) -> usize {
     usize::from(status / 100).min(5)
 }

@@ -1,10 +1,10 @@
-//! What a panic costs, and what is reported of it.
+//! Catches and reports panics.
 //!
-//! A panic is a bug of ours. It costs the task it happens in and nothing else, where the state that others share was not in its hands ([`caught`], and the
-//! runtime, which catches the panics of tasks); a thread or task that others cannot do without is restarted by whoever started it, or ends the process
-//! ([`vital`]). ARCHITECTURE.md has the table of who does which.
+//! A panic is a bug in Keepwarm. It ends the task it happens in and nothing else, unless that task held shared state ([`catch_future`], and the
+//! runtime, which catches the panics of tasks); an indispensable thread or task is restarted by its starter, or ends the process
+//! ([`abort_on_panic`]). ARCHITECTURE.md has the table.
 //!
-//! Reported once, at error, with the stack: by whoever catches it, who knows the request; else at once.
+//! A panic is reported once, at error, with the stack: by the code that catches it, which knows the request; otherwise at once.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -19,27 +19,28 @@ use std::time::{Duration, Instant};
 
 use crate::{RequestId, counters, flush_all, stack};
 
-/// A panic that was caught.
+/// A caught panic.
 #[derive(Debug)]
 #[must_use = "a panic is reported"]
 pub struct Panic {
     message: String,
     /// File, line and column.
-    place: String,
+    location: String,
     stack: String,
 }
 
 impl Panic {
-    /// One record at error, and one more in the counter. `task`: what it cost, a word of the program.
+    /// Logs it at error, and counts it. `task`: what it ended, a fixed name.
     pub fn report(&self, task: &'static str, app: Option<&str>, id: Option<RequestId>) {
         counters::PANICS.count(app.unwrap_or_default(), task);
         let thread = std::thread::current();
         let id = id.map(tracing::field::display);
         tracing::error!(
+            name: "panicked",
             app,
             id,
             task,
-            place = self.place,
+            place = self.location,
             thread = thread.name(),
             stack = self.stack,
             "a bug in Keepwarm: panicked: {}; please report it with this line",
@@ -48,22 +49,22 @@ impl Panic {
     }
 
     fn of_payload(payload: &(dyn Any + Send)) -> Self {
-        Self { message: text(payload), place: String::new(), stack: String::new() }
+        Self { message: text(payload), location: String::new(), stack: String::new() }
     }
 }
 
-/// Has panics reported in the log. Once in a process, before there are threads.
+/// Installs the hook that logs panics. Once in a process, before there are threads.
 pub fn install() {
     std::panic::set_hook(Box::new(handle));
 }
 
 fn handle(info: &PanicHookInfo<'_>) {
-    let place = info.location().map(ToString::to_string).unwrap_or_default();
-    let stack = match is_due(&place) {
-        true => stack::here(&["panicking::panic", "rust_begin_unwind", "begin_panic"]),
+    let location = info.location().map(ToString::to_string).unwrap_or_default();
+    let stack = match is_stack_due(&location) {
+        true => stack::capture(&["panicking::panic", "rust_begin_unwind", "begin_panic"]),
         false => "as logged before for this source location".to_owned(),
     };
-    let panic = Panic { message: text(info.payload()), place, stack };
+    let panic = Panic { message: text(info.payload()), location, stack };
     let Ok(earlier) = PENDING.try_with(RefCell::take) else {
         return panic.report("thread", None, None);
     };
@@ -71,7 +72,7 @@ fn handle(info: &PanicHookInfo<'_>) {
         // A second one while the first unwinds: the process aborts as soon as this returns.
         earlier.report("process", None, None);
         panic.report("process", None, None);
-        flush_all(LAST_WORDS);
+        flush_all(FLUSH_TIMEOUT);
     } else if CATCHING.get() {
         PENDING.set(Some(panic));
     } else {
@@ -79,15 +80,15 @@ fn handle(info: &PanicHookInfo<'_>) {
     }
 }
 
-/// Whether the stack is taken: that costs time, and a panic that a request can provoke comes again and again.
-fn is_due(place: &str) -> bool {
-    static TAKEN: Mutex<BTreeMap<String, Instant>> = Mutex::new(BTreeMap::new());
-    const AGAIN: Duration = Duration::from_secs(60);
+/// Whether the stack is reported: that costs time, and a panic that a request can provoke comes again and again.
+fn is_stack_due(location: &str) -> bool {
+    static REPORTED: Mutex<BTreeMap<String, Instant>> = Mutex::new(BTreeMap::new());
+    const STACK_INTERVAL: Duration = Duration::from_secs(60);
     // A map of times is good in any state.
-    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let due = taken.get(place).is_none_or(|at| at.elapsed() >= AGAIN);
+    let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let due = reported.get(location).is_none_or(|at| at.elapsed() >= STACK_INTERVAL);
     if due {
-        taken.insert(place.to_owned(), Instant::now());
+        reported.insert(location.to_owned(), Instant::now());
     }
     due
 }
@@ -99,7 +100,7 @@ fn text(payload: &(dyn Any + Send)) -> String {
         .to_owned()
 }
 
-/// Runs `f`, and gives back its panic. What `f` had in its hands is to be thrown away, or is known to be whole.
+/// Runs `f`, and returns its panic. The caller discards the state that `f` used, or knows it to be consistent.
 ///
 /// # Errors
 /// It panicked.
@@ -111,12 +112,12 @@ pub fn catch<R>(f: impl FnOnce() -> R) -> Result<R, Panic> {
     result.map_err(|payload| PENDING.take().unwrap_or_else(|| Panic::of_payload(&*payload)))
 }
 
-/// A future, or the panic of its first poll that panicked. It is pinned by the caller, so that it is not moved, and has its place in memory once.
+/// A future that resolves to its output or its panic. The caller pins it, so that it is not moved or copied.
 #[derive(Debug)]
 pub struct CatchUnwind<'f, F>(Pin<&'f mut F>);
 
 /// Runs a future to its end or its panic (see [`catch`]).
-pub fn caught<F: Future>(future: Pin<&mut F>) -> CatchUnwind<'_, F> {
+pub fn catch_future<F: Future>(future: Pin<&mut F>) -> CatchUnwind<'_, F> {
     CatchUnwind(future)
 }
 
@@ -131,17 +132,17 @@ impl<F: Future> Future for CatchUnwind<'_, F> {
     }
 }
 
-/// Runs a thread that the process cannot do without, and that cannot begin anew: its panic ends the process, after it is reported. What supervises Keepwarm starts
-/// it again; without the end nobody would.
-pub fn vital<R>(what: &'static str, f: impl FnOnce() -> R) -> R {
+/// Runs an indispensable thread that cannot be restarted: its panic ends the process, after it is reported. The service manager then restarts
+/// Keepwarm; a process without that thread would not be restarted.
+pub fn abort_on_panic<R>(what: &'static str, f: impl FnOnce() -> R) -> R {
     // Not `catch`, which would wait with the report of panics that the runtime catches further in.
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|payload| abort(what, &text(&*payload)))
 }
 
-/// The same of a future.
-pub async fn vital_task<F: Future>(what: &'static str, future: F) -> F::Output {
+/// The same for a future.
+pub async fn abort_on_panic_task<F: Future>(what: &'static str, future: F) -> F::Output {
     let future = std::pin::pin!(future);
-    match caught(future).await {
+    match catch_future(future).await {
         Ok(output) => output,
         Err(panic) => {
             panic.report(what, None, None);
@@ -150,15 +151,15 @@ pub async fn vital_task<F: Future>(what: &'static str, future: F) -> F::Output {
     }
 }
 
-/// Runs a task that is made anew when it panics, after a `pause`, so that a panic that comes each time does not hold the thread.
-pub async fn restarted<F: Future>(
+/// Runs a task that is restarted when it panics, after a `pause`, so that a repeated panic does not occupy the thread.
+pub async fn restart_on_panic<F: Future>(
     what: &'static str,
     pause: impl AsyncFn(),
     mut make: impl FnMut() -> F,
 ) -> F::Output {
     loop {
         let future = std::pin::pin!(make());
-        match caught(future).await {
+        match catch_future(future).await {
             Ok(output) => return output,
             Err(panic) => panic.report(what, None, None),
         }
@@ -166,13 +167,13 @@ pub async fn restarted<F: Future>(
     }
 }
 
-/// For logs whose output is slow: the process waits no longer for its last lines.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How long the process waits for a slow output to take its last lines.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Ends the process after a panic that was reported.
 fn abort(what: &'static str, message: &str) -> ! {
-    tracing::error!(task = what, "Keepwarm cannot run without this task; aborting");
-    flush_all(LAST_WORDS);
+    tracing::error!(name: "aborting", task = what, "Keepwarm cannot run without this task; aborting");
+    flush_all(FLUSH_TIMEOUT);
     end_process(what, message)
 }
 

@@ -1,13 +1,13 @@
-//! Names for requests.
+//! Ids of requests.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 
-/// Names one request: 32 lower-case hexadecimal digits, as long as a trace id of W3C Trace Context. The front half is drawn at random once per
+/// The id of a request: 32 lower-case hexadecimal digits, as long as a trace id of W3C Trace Context. The first half is random, once per
 /// process, so that ids of a restarted process or of another machine do not collide; the other half counts the process's requests.
 ///
-/// Not a secret: who has seen one id can guess others.
+/// Not a secret: one id allows others to be guessed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestId(u64);
 

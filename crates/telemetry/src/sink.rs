@@ -1,8 +1,8 @@
-//! Where lines go: memory at once, an output soon.
+//! Buffers log lines in memory, and writes them to an output in a thread of its own.
 //!
-//! A thread appends to a buffer of its own, which only the sink's writer thread ever wants besides, and that ten times a second at most. The writer collects
-//! the buffers 100 ms after the first line came, or sooner when one is full, writes them, and sleeps for good when there is nothing. An output that takes
-//! nothing blocks the writer alone: up to 8 MiB wait in memory, then lines are dropped and counted, and one line says how many.
+//! A thread appends to a buffer of its own, which only the sink's writer thread also locks, at most ten times a second. The writer collects
+//! the buffers 100 ms after the first line came, or sooner when one is full, writes them, and sleeps for good when there is nothing. An output that blocks
+//! delays the writer alone: up to 8 MiB wait in memory, then lines are dropped and counted, and one line says how many.
 //!
 //! Nothing is lost when a thread ends (its buffer belongs to the sink as well), nor at the end of the process if that calls [`flush_all`].
 
@@ -19,24 +19,24 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use crate::panics::vital;
+use crate::panics::abort_on_panic;
 use crate::{Format, counters};
 
 /// A thread's buffer is handed over when it holds this many bytes: a write of this size costs no more per byte than a larger one.
-const FULL: usize = 128 * 1024;
+const BUFFER_MAX: usize = 128 * 1024;
 /// Bytes that may wait for an output, besides those in the threads' buffers.
-const HELD: usize = 8 * 1024 * 1024;
+const QUEUE_MAX: usize = 8 * 1024 * 1024;
 /// How long a line may wait for others.
-const GATHER: Duration = Duration::from_millis(100);
+const WRITE_DELAY: Duration = Duration::from_millis(100);
 
-/// What a sink writes to.
+/// The output of a sink.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
     /// Standard output.
     Stdout,
     /// Standard error.
     Stderr,
-    /// A file, made if there is none, appended to.
+    /// A file, created if it does not exist, in append mode.
     File(PathBuf),
 }
 
@@ -50,13 +50,13 @@ impl Output {
     }
 }
 
-/// Lines on their way to an output. Cheap to clone; when the last clone is dropped, what waits is still written.
+/// A handle to the buffered lines of an output. Cheap to clone; when the last clone is dropped, what waits is still written.
 #[derive(Debug, Clone)]
 pub struct Sink(Arc<Handle>);
 
 impl Sink {
-    /// The sink of an output: one for each, however often it is asked for, so that lines of two never mix. `format` is that of the line that says how
-    /// many were dropped.
+    /// The sink of an output: always the same one, so that lines never mix. `format` is that of the line that reports
+    /// dropped lines.
     ///
     /// # Errors
     /// The file cannot be opened, or the system gives no thread.
@@ -87,7 +87,7 @@ impl Sink {
         let handle = Arc::new(Handle(Arc::clone(&shared)));
         std::thread::Builder::new()
             .name("keepwarm-log".to_owned())
-            .spawn(move || vital("the writer of a log", || writer::run(&shared, file)))?;
+            .spawn(move || abort_on_panic("the writer of a log", || writer::run(&shared, file)))?;
         Ok(Self(handle))
     }
 
@@ -114,30 +114,31 @@ impl Sink {
 
     /// Writes what was appended before, by any thread, and waits for that; `false` when the output did not take it in time.
     pub fn flush(&self, wait: Duration) -> bool {
-        let asked = self.0.0.ask_flush();
-        self.0.0.await_flush(asked, Instant::now() + wait)
+        let ticket = self.0.0.request_flush();
+        self.0.0.wait_for_flush(ticket, Instant::now() + wait)
     }
 
-    /// Opens the file anew, for a log that was moved away. Lines appended before may go to either.
+    /// Reopens the file, for a log that was moved away. Lines appended before may go to either.
     pub fn reopen(&self) {
         self.0.0.lock_queue().reopen = true;
         self.0.0.urgent.notify_one();
     }
 }
 
-/// Writes what was appended to any sink before, as the last thing a process does. Files are waited for five times as long as `wait`: a disk that others keep
-/// busy takes the lines in the end, where nobody may ever read a pipe. `false` when some of it was not taken.
+/// Writes what was appended to any sink before, as the last thing a process does. For files the limit is five times `wait`: a busy disk
+/// takes the lines in the end, while a pipe may never be read. `false` when some of it was not taken.
 pub fn flush_all(wait: Duration) -> bool {
     let now = Instant::now();
     let sinks: Vec<_> = all().iter().filter_map(Weak::upgrade).collect();
-    // All are asked before one is waited for, so that a blocked one does not keep the others.
-    let asked: Vec<_> = sinks.iter().map(|sink| sink.0.ask_flush()).collect();
+    // All flushes are requested before the first wait, so that a blocked sink does not delay the others.
+    let ticket: Vec<_> = sinks.iter().map(|sink| sink.0.request_flush()).collect();
     let until =
         |sink: &Handle| now + if matches!(sink.0.output, Some(Output::File(_))) { wait * 5 } else { wait };
-    sinks.iter().zip(asked).filter(|(sink, asked)| !sink.0.await_flush(*asked, until(sink))).count() == 0
+    sinks.iter().zip(ticket).filter(|(sink, ticket)| !sink.0.wait_for_flush(*ticket, until(sink))).count()
+        == 0
 }
 
-/// Opens every file anew ([`Sink::reopen`]).
+/// Reopens every file ([`Sink::reopen`]).
 pub fn reopen_all() {
     let sinks: Vec<_> = all().iter().filter_map(Weak::upgrade).collect();
     sinks.into_iter().for_each(|sink| Sink(sink).reopen());
@@ -148,7 +149,7 @@ fn all() -> MutexGuard<'static, Vec<Weak<Handle>>> {
     lock(&ALL)
 }
 
-/// Counts the users of a sink: its writer is none.
+/// Counts the users of a sink, without its writer.
 #[derive(Debug)]
 struct Handle(Arc<Shared>);
 
@@ -159,7 +160,7 @@ impl Drop for Handle {
     }
 }
 
-/// What appenders and the writer share.
+/// State shared by appenders and the writer.
 #[derive(Debug)]
 struct Shared {
     output: Option<Output>,
@@ -167,7 +168,7 @@ struct Shared {
     /// The buffers of all threads that have appended.
     threads: Mutex<Vec<Arc<Buffer>>>,
     queue: Mutex<Queue>,
-    /// Something cannot wait for [`GATHER`], or something came while the writer slept.
+    /// Something cannot wait for [`WRITE_DELAY`], or something came while the writer slept.
     urgent: Condvar,
     written: Condvar,
     /// The writer waits for a first line. It says so before it looks at the buffers for the last time, and a line is in its buffer before this is looked at:
@@ -188,21 +189,21 @@ struct Queue {
     spare: Vec<Vec<u8>>,
     closed: bool,
     reopen: bool,
-    /// Flushes asked for, and served: numbers that grow.
-    asked: u64,
-    served: u64,
+    /// Flushes requested and done, as increasing numbers.
+    flushes_requested: u64,
+    flushes_done: u64,
 }
 
 impl Queue {
     fn is_urgent(&self) -> bool {
-        !self.full.is_empty() || self.closed || self.reopen || self.asked > self.served
+        !self.full.is_empty() || self.closed || self.reopen || self.flushes_requested > self.flushes_done
     }
 }
 
 impl Shared {
     fn append(&self, buffer: &Buffer, write: impl FnOnce(&mut Vec<u8>)) {
         let mut buffer = lock(buffer);
-        if buffer.len() >= FULL && !self.hand_over(&mut buffer) {
+        if buffer.len() >= BUFFER_MAX && !self.hand_over(&mut buffer) {
             self.count_dropped(1);
             return;
         }
@@ -225,27 +226,27 @@ impl Shared {
     /// `false`: there is no room.
     fn hand_over(&self, buffer: &mut Vec<u8>) -> bool {
         let mut queue = self.lock_queue();
-        if queue.held + buffer.len() > HELD {
+        if queue.held + buffer.len() > QUEUE_MAX {
             return false;
         }
         queue.held += buffer.len();
-        let empty = queue.spare.pop().unwrap_or_else(|| Vec::with_capacity(FULL + FULL / 4));
+        let empty = queue.spare.pop().unwrap_or_else(|| Vec::with_capacity(BUFFER_MAX + BUFFER_MAX / 4));
         queue.full.push(std::mem::replace(buffer, empty));
         self.urgent.notify_one();
         true
     }
 
-    fn ask_flush(&self) -> u64 {
+    fn request_flush(&self) -> u64 {
         let mut queue = self.lock_queue();
-        queue.asked += 1;
+        queue.flushes_requested += 1;
         self.urgent.notify_one();
-        queue.asked
+        queue.flushes_requested
     }
 
     /// `false`: not until then.
-    fn await_flush(&self, asked: u64, until: Instant) -> bool {
+    fn wait_for_flush(&self, ticket: u64, until: Instant) -> bool {
         let mut queue = self.lock_queue();
-        while queue.served < asked {
+        while queue.flushes_done < ticket {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;

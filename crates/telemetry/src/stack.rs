@@ -1,26 +1,26 @@
-//! Stacks as one line of a log: the calls of this program, innermost first.
+//! Formats stacks as one line of a log: the calls of this program, innermost first.
 
 use std::ffi::c_void;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Calls shown at most. This number is arbitrary; the innermost ones tell where a thread is.
-const MOST_CALLS: usize = 40;
+/// Limit on calls shown. This number is arbitrary; the innermost ones tell where a thread is.
+const CALLS_MAX: usize = 40;
 
 /// The stack of the caller, less the frames above `below`, a part of a function's name.
-pub(crate) fn here(below: &[&str]) -> String {
+pub(crate) fn capture(below: &[&str]) -> String {
     let mut addresses = Vec::with_capacity(64);
     backtrace::trace(|frame| {
         addresses.push(frame.ip() as usize);
-        addresses.len() < MOST_FRAMES
+        addresses.len() < FRAMES_MAX
     });
     let calls: Vec<StackFrame> = addresses.iter().flat_map(|address| calls_at(*address)).collect();
     let begin = calls.iter().rposition(|call| below.iter().any(|name| call.name.contains(name)));
     line(calls.get(begin.map_or(0, |at| at + 1)..).unwrap_or_default())
 }
 
-/// Frames that are walked: a stack that is this deep has gone round in circles.
-const MOST_FRAMES: usize = 256;
+/// Limit on frames walked: a stack this deep is an endless recursion.
+const FRAMES_MAX: usize = 256;
 
 /// The stack that consists of these return addresses, innermost first. Reads the program's debug information, which takes a tenth of a second the first time.
 #[must_use]
@@ -36,10 +36,10 @@ pub fn describe(addresses: &[usize]) -> String {
 /// A function on the stack.
 struct StackFrame {
     name: String,
-    /// Of the standard library or of another crate, the runtime above all: these are between all others, and tell nothing.
+    /// Of the standard library or another crate, mostly the runtime: of no use between the others.
     is_foreign: bool,
     /// `connection.rs:31`, with the folder it is in.
-    place: String,
+    location: String,
 }
 
 /// What was called there; several, where the compiler has put one into the other.
@@ -47,19 +47,19 @@ fn calls_at(address: usize) -> Vec<StackFrame> {
     let mut calls = Vec::new();
     backtrace::resolve(std::ptr::without_provenance_mut::<c_void>(address), |symbol| {
         let name = symbol.name().map_or_else(|| format!("{address:#x}"), |name| format!("{name:#}"));
-        let (place, is_foreign) = match (symbol.filename(), symbol.lineno()) {
+        let (location, is_foreign) = match (symbol.filename(), symbol.lineno()) {
             (Some(file), Some(line)) => (format!("{}:{line}", short(file)), is_foreign(file)),
             _ => (String::new(), !name.contains("keepwarm")),
         };
-        calls.push(StackFrame { name, is_foreign, place });
+        calls.push(StackFrame { name, is_foreign, location });
     });
     if calls.is_empty() {
-        calls.push(StackFrame { name: format!("{address:#x}"), is_foreign: true, place: String::new() });
+        calls.push(StackFrame { name: format!("{address:#x}"), is_foreign: true, location: String::new() });
     }
     calls
 }
 
-/// The last three parts of a path: `crates/net/src/h1/connection.rs` is found by `src/h1/connection.rs`.
+/// The last three parts of a path: `crates/serve/src/h1/connection.rs` is found by `src/h1/connection.rs`.
 fn short(file: &Path) -> String {
     let parts: Vec<_> = file.iter().map(|part| part.to_string_lossy()).collect();
     parts.get(parts.len().saturating_sub(3)..).unwrap_or_default().join("/")
@@ -69,12 +69,12 @@ fn line(calls: &[StackFrame]) -> String {
     let ours: Vec<&StackFrame> = calls.iter().filter(|call| !call.is_foreign).collect();
     let shown: Vec<&StackFrame> = if ours.is_empty() { calls.iter().collect() } else { ours };
     let mut line = String::new();
-    for call in shown.iter().take(MOST_CALLS) {
+    for call in shown.iter().take(CALLS_MAX) {
         let before = if line.is_empty() { "" } else { " < " };
         // Writing into memory cannot fail.
         let _ = write!(line, "{before}{}", call.name);
-        if !call.place.is_empty() {
-            let _ = write!(line, " ({})", call.place);
+        if !call.location.is_empty() {
+            let _ = write!(line, " ({})", call.location);
         }
     }
     line
@@ -95,7 +95,7 @@ mod tests {
 
     #[inline(never)]
     fn a_function_with_a_name() -> String {
-        here(&["stack::here"])
+        capture(&["stack::capture"])
     }
 
     #[test]

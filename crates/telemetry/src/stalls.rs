@@ -1,9 +1,9 @@
-//! Stalls that Keepwarm sees and removes: waits that cost much, and that nothing reports because nothing fails. Each is counted, and the first of each
-//! kind and app is a line in the log that says what to do about it.
+//! Stalls that Keepwarm detects and removes: expensive waits that nothing reports because nothing fails. Each is counted, and the first of each
+//! kind and app is logged with advice.
 
 use crate::counters;
 
-/// What was removed.
+/// The kind of a stall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stall {
     /// A client of HTTP/1.0 reads until the connection ends, and the app's response did not say that it ends.
@@ -18,7 +18,7 @@ pub enum Stall {
     HandshakePerCall,
 }
 
-/// All of them.
+/// All kinds.
 pub const ALL: [Stall; 5] = [
     Stall::CloseAdded,
     Stall::ExpectationIgnored,
@@ -40,7 +40,7 @@ impl Stall {
         }
     }
 
-    /// What was seen, and what to do.
+    /// The observation and the advice.
     fn advice(self) -> &'static str {
         match self {
             Self::CloseAdded => {
@@ -69,18 +69,18 @@ impl Stall {
     }
 }
 
-/// Counts a stall of this app; the first of its kind is said in the log.
-pub fn note(app: &str, stall: Stall) {
+/// Counts a stall of this app; the first of its kind is logged.
+pub fn record(app: &str, stall: Stall) {
     if counters::STALLS.count(app, stall.name()) == 1 {
-        tracing::warn!(app, stall = stall.name(), "{} (logged once)", stall.advice());
+        tracing::warn!(name: "stall", app, stall = stall.name(), "{} (logged once)", stall.advice());
     }
 }
 
 /// The stalls of one request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Stalls(u8);
+pub struct StallSet(u8);
 
-impl Stalls {
+impl StallSet {
     /// Adds one.
     pub fn insert(&mut self, stall: Stall) {
         self.0 |= 1 << stall as u8;
@@ -92,7 +92,7 @@ impl Stalls {
         self.0 == 0
     }
 
-    /// Each of them.
+    /// The stalls in the set.
     pub fn iter(self) -> impl Iterator<Item = Stall> {
         ALL.into_iter().filter(move |stall| self.0 & (1 << *stall as u8) != 0)
     }
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn stalls_are_a_set() {
-        let mut stalls = Stalls::default();
+        let mut stalls = StallSet::default();
         assert!(stalls.is_empty());
         stalls.insert(Stall::HeadInPieces);
         stalls.insert(Stall::CloseAdded);
@@ -113,12 +113,12 @@ mod tests {
     }
 
     #[test]
-    fn each_stall_has_a_name_and_says_what_to_do() {
+    fn each_stall_has_a_name_and_advice() {
         let names: std::collections::BTreeSet<&str> = ALL.iter().map(|stall| stall.name()).collect();
         assert_eq!(names.len(), ALL.len());
         for stall in ALL {
             assert!(stall.advice().len() > 40);
-            note("advised", stall);
+            record("advised", stall);
             assert_eq!(counters::STALLS.value(stall.name()), 1);
         }
     }

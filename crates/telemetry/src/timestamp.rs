@@ -1,4 +1,4 @@
-//! Times of the log.
+//! Timestamps of log lines.
 
 use std::cell::Cell;
 use std::time::{SystemTime, UNIX_EPOCH};

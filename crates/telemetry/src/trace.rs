@@ -1,13 +1,13 @@
-//! W3C Trace Context, level 1 (<https://www.w3.org/TR/trace-context/>): which trace a request is part of, read from `traceparent` and written to the next.
+//! W3C Trace Context, level 1 (<https://www.w3.org/TR/trace-context/>): the trace of a request, parsed from `traceparent` and written for the next hop.
 
 use crate::RequestId;
 
-/// `00-` trace id `-` parent id `-` flags: the form of version 00, which is what is written.
-pub const LEN: usize = 55;
-/// The flag that says that somebody records the trace.
+/// `00-` trace id `-` parent id `-` flags: the length of version 00, which is what is written.
+pub const TRACEPARENT_LEN: usize = 55;
+/// The flag of a trace that is recorded.
 const SAMPLED: u8 = 1;
 
-/// The place of a request in a trace.
+/// The trace context of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceContext {
     /// Its id, in the digits it is written with.
@@ -16,16 +16,16 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// What a `traceparent` says. None when it says nothing that can be trusted: then a trace begins here (§4.3).
+    /// Parses a `traceparent`. None if it is invalid: then a trace begins here (§4.3).
     #[must_use]
     pub fn parse(field: &[u8]) -> Option<Self> {
         let version = number::<1>(field.get(..2)?)?[0];
         let separators = [2, 35, 52].iter().all(|at| field.get(*at) == Some(&b'-'));
         // Version 00 has this length; a later one may go on, after one more separator (§4.3). 255 is forbidden.
         let whole = match version {
-            0 => field.len() == LEN,
+            0 => field.len() == TRACEPARENT_LEN,
             255 => false,
-            _ => field.len() == LEN || field.get(LEN) == Some(&b'-'),
+            _ => field.len() == TRACEPARENT_LEN || field.get(TRACEPARENT_LEN) == Some(&b'-'),
         };
         if !separators || !whole {
             return None;
@@ -37,7 +37,7 @@ impl TraceContext {
         Some(Self { trace, flags: flags & SAMPLED })
     }
 
-    /// A trace that begins with this request, named by its id. Nobody has decided to record it.
+    /// A trace that begins with this request, named by its id, and not sampled.
     #[must_use]
     pub fn of(id: RequestId) -> Self {
         Self { trace: id.digits(), flags: 0 }
@@ -45,7 +45,7 @@ impl TraceContext {
 
     /// The value for a call that this request makes; `span`, any number but 0, names the call.
     #[must_use]
-    pub fn call(&self, span: u64) -> [u8; LEN] {
+    pub fn call(&self, span: u64) -> [u8; TRACEPARENT_LEN] {
         let mut out = *b"00-00000000000000000000000000000000-0000000000000000-00";
         let (head, rest) = out.split_at_mut(35);
         head.iter_mut().skip(3).zip(self.trace).for_each(|(byte, digit)| *byte = digit);
@@ -60,7 +60,7 @@ impl TraceContext {
         self.trace
     }
 
-    /// Whether somebody before has decided to record the trace.
+    /// Whether an earlier hop decided to record the trace.
     #[must_use]
     pub fn is_sampled(&self) -> bool {
         self.flags & SAMPLED != 0
@@ -110,7 +110,7 @@ mod tests {
     const EXAMPLE: &[u8] = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
     #[test]
-    fn a_call_has_the_trace_and_the_flags_of_what_caused_it_and_a_name_of_its_own() {
+    fn a_call_inherits_trace_and_flags_and_has_its_own_span() {
         let context = TraceContext::parse(EXAMPLE).unwrap();
         let call = context.call(0x0102_0304_0506_0708);
         assert_eq!(&call, b"00-4bf92f3577b34da6a3ce929d0e0e4736-0102030405060708-01");
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_begins_a_trace() {
+    fn a_malformed_traceparent_begins_a_trace() {
         for bad in [
             "",
             "00",

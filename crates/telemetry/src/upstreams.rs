@@ -1,49 +1,49 @@
-//! What is measured of calls to upstreams, by upstream and endpoint. Like [`crate::meters`]: a meter lives as long as the process.
+//! Meters of calls to upstreams, by upstream and endpoint. As in [`crate::meters`], a meter lives as long as the process.
 //!
-//! Names that discovery brings come and go, and a series for each would never end: beyond [`MOST_ENDPOINTS`] of an upstream the rest is counted together.
+//! Names that discovery brings come and go, and a series for each would never end: beyond [`ENDPOINTS_MAX`] of an upstream the rest is counted together.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::cells::{Cell, Histogram, HistogramTotals, PerThread};
 use crate::connections::{ConnectionCounts, ConnectionTotals};
 use crate::meters::CLASSES;
+use crate::per_thread::{Histogram, HistogramTotals, PerThread, ThreadCounter};
 
 /// Endpoints of one upstream that have meters of their own.
-pub const MOST_ENDPOINTS: usize = 100;
-/// What the others are called together.
-pub const OTHERS: &str = "other";
+pub const ENDPOINTS_MAX: usize = 100;
+/// The name for all other endpoints.
+pub const OTHER_ENDPOINTS: &str = "other";
 
-/// What is measured of the calls to one endpoint.
+/// The meter of the calls to one endpoint.
 #[derive(Debug)]
 pub struct EndpointMeter {
     /// The name of the upstream.
     pub upstream: Box<str>,
-    /// The endpoint; nothing for calls that came to none.
+    /// The endpoint; empty for calls without one.
     pub endpoint: Box<str>,
     /// The connections to it.
     pub connections: ConnectionCounts,
     threads: PerThread<EndpointCells>,
 }
 
-/// One thread's part of an [`EndpointMeter`].
+/// The part of one thread of an [`EndpointMeter`].
 #[derive(Debug, Default)]
 struct EndpointCells {
-    classes: [Cell; CLASSES.len()],
+    classes: [ThreadCounter; CLASSES.len()],
     duration: Histogram,
     first_byte: Histogram,
-    reused: Cell,
-    dialled: Cell,
-    sent: Cell,
-    received: Cell,
-    hedged: Cell,
+    reused: ThreadCounter,
+    dialled: ThreadCounter,
+    sent: ThreadCounter,
+    received: ThreadCounter,
+    hedged: ThreadCounter,
 }
 
 /// A call that is over.
 #[derive(Debug, Clone, Copy)]
 pub struct FinishedCall {
-    /// What the caller got; 0: nothing.
+    /// The status of the response to the caller; 0: none.
     pub status: u16,
     /// From the call's head to the end of its response, every attempt included.
     pub elapsed: Duration,
@@ -59,7 +59,7 @@ pub struct FinishedCall {
     pub hedged: bool,
 }
 
-/// What the calls to an endpoint have come to.
+/// Totals of the calls to an endpoint.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EndpointTotals {
     /// Calls by [`CLASSES`].
@@ -121,7 +121,7 @@ impl EndpointMeter {
     }
 }
 
-/// The meter of an endpoint, made when there is none yet and there may be more.
+/// The meter of an endpoint, created if there is none yet and the limit allows it.
 #[must_use]
 pub fn endpoint(upstream: &str, endpoint: &str) -> &'static EndpointMeter {
     let mut meters = lock();
@@ -129,9 +129,9 @@ pub fn endpoint(upstream: &str, endpoint: &str) -> &'static EndpointMeter {
     if let Some(meter) = of_upstream.get(endpoint) {
         return meter;
     }
-    // Nothing and `other` are no endpoints, and there is always room for them.
-    let known = of_upstream.keys().filter(|name| !name.is_empty() && &***name != OTHERS).count();
-    let name = if endpoint.is_empty() || known < MOST_ENDPOINTS { endpoint } else { OTHERS };
+    // The empty name and `other` are no endpoints, and do not count.
+    let known = of_upstream.keys().filter(|name| !name.is_empty() && &***name != OTHER_ENDPOINTS).count();
+    let name = if endpoint.is_empty() || known < ENDPOINTS_MAX { endpoint } else { OTHER_ENDPOINTS };
     of_upstream.entry(name.into()).or_insert_with(|| {
         let (upstream, endpoint) = (upstream.into(), name.into());
         Box::leak(Box::new(EndpointMeter {
@@ -197,12 +197,12 @@ mod tests {
 
     #[test]
     fn there_are_only_so_many_endpoints() {
-        for number in 0..2 * MOST_ENDPOINTS {
+        for number in 0..2 * ENDPOINTS_MAX {
             let _ = endpoint("many", &number.to_string());
         }
         let names = || endpoints().into_iter().filter(|meter| &*meter.upstream == "many").count();
-        assert_eq!(names(), MOST_ENDPOINTS + 1);
-        assert_eq!(&*endpoint("many", "199").endpoint, OTHERS);
+        assert_eq!(names(), ENDPOINTS_MAX + 1);
+        assert_eq!(&*endpoint("many", "199").endpoint, OTHER_ENDPOINTS);
         assert_eq!(&*endpoint("many", "").endpoint, "");
         assert!(std::ptr::eq(endpoint("many", "7"), endpoint("many", "7")));
     }

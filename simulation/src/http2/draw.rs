@@ -7,11 +7,11 @@ use keepwarm_net::simulation::{Rng, Settings};
 use crate::client::{BodyPlan, RequestPlan};
 use crate::frames::FramePlan;
 use crate::front;
-use crate::http2_client::{Abandon, ClientPlan, StreamPlan};
+use crate::http2_client::{ClientPlan, StreamPlan, StreamReset};
 use crate::pipe::{Cut, PipePlan};
 use crate::response::Pace;
-use crate::sizes::edgy;
-use crate::worker::{self, Reads, ResponsePlan};
+use crate::sizes::near_boundary;
+use crate::worker::{self, BodyRead, ResponsePlan};
 
 /// What clients are drawn from.
 pub(super) struct Draw {
@@ -72,12 +72,12 @@ impl Draw {
         let (sent, got) = (request.body.size(), response.body);
         let is_allowed = self.max_body.is_none_or(|most| sent as u64 <= most);
         // What nobody reads, or what is refused, is taken up to the window.
-        let is_taken = (is_allowed && response.reads != Reads::Never) || sent < 64 * 1024;
+        let is_taken = (is_allowed && response.reads != BodyRead::Never) || sent < 64 * 1024;
         let abandon = rng.chance(if self.clean { 80 } else { 200 }).then(|| {
             let point = match rng.below(3) {
-                0 if request.has_body() => Abandon::Sent(rng.below(sent + 1)),
-                1 => Abandon::Head,
-                _ => Abandon::Received(rng.below(got + 1)),
+                0 if request.has_body() => StreamReset::Sent(rng.below(sent + 1)),
+                1 => StreamReset::Head,
+                _ => StreamReset::Received(rng.below(got + 1)),
             };
             (point, rng.chance(500))
         });
@@ -100,7 +100,7 @@ impl Draw {
         let sent: usize = streams.iter().map(|stream| stream.request.body.size()).sum();
         let has_trailers =
             |stream: &StreamPlan| matches!(stream.request.body, BodyPlan::Chunked { trailers: 1.., .. });
-        // Behind the last head: what is under way is answered.
+        // After the last head: requests under way get a response.
         let at_end = Some(streams.len()).filter(|_| !streams.iter().any(has_trailers));
         let goaway = if self.clean { at_end } else { Some(1 + rng.below(streams.len())) };
         FramePlan {
@@ -127,7 +127,7 @@ impl Draw {
             cut: rng.chance(if self.clean { 100 } else { 300 }).then_some(cut),
             stall: rng
                 .chance(100)
-                .then(|| (edgy(rng, got), Duration::from_millis(rng.between(1, longest) as u64))),
+                .then(|| (near_boundary(rng, got), Duration::from_millis(rng.between(1, longest) as u64))),
         }
     }
 }
@@ -175,6 +175,6 @@ pub(super) fn expect_in_a_crowd(rng: &mut Rng, (client, responses): &mut (Client
         if is_first {
             stream.start = Duration::ZERO;
         }
-        response.reads = Reads::Before;
+        response.reads = BodyRead::Before;
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Operation;
-use crate::worker::{self, Responses, Seen};
+use crate::worker::{self, Observations, Responses};
 
 /// How processes of one plan live, whatever they were started for.
 #[derive(Debug, Clone)]
@@ -40,7 +40,7 @@ impl ProcessPlan {
 
 /// What becomes of the workers that a reload starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum BootOutcome {
     Good,
     /// All, or the first one, exit with status 1 while they load.
     Exits,
@@ -53,7 +53,7 @@ pub(super) enum Fate {
     NotStarted,
 }
 
-impl Fate {
+impl BootOutcome {
     pub(super) const ALL: [Self; 6] =
         [Self::Good, Self::Exits, Self::OneExits, Self::Crashes, Self::Hangs, Self::NotStarted];
 }
@@ -61,7 +61,7 @@ impl Fate {
 /// All processes of a world.
 pub(super) struct Processes {
     pub(super) plan: Rc<Operation>,
-    pub(super) seen: Rc<RefCell<Seen>>,
+    pub(super) seen: Rc<RefCell<Observations>>,
     /// Those that may be running.
     pub(super) running: RefCell<Vec<ProcessEnd>>,
     /// The generation that each version of the app has become, once a reload has said so.
@@ -77,15 +77,15 @@ impl Processes {
     /// Starts what the supervisor asks for.
     pub(super) fn start(self: &Rc<Self>, process: Process) -> io::Result<()> {
         let argument = |at: usize| process.command.get(at).and_then(|it| it.to_str()?.parse::<usize>().ok());
-        let (Some(fate), Some(version)) = (argument(1), argument(2)) else {
+        let (Some(outcome), Some(version)) = (argument(1), argument(2)) else {
             panic!("a command nobody gave: {:?}", process.command)
         };
-        let fate = Fate::ALL[fate];
-        if fate == Fate::NotStarted {
+        let outcome = BootOutcome::ALL[outcome];
+        if outcome == BootOutcome::NotStarted {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         self.running.borrow_mut().push(process.end());
-        tokio::task::spawn_local(Rc::clone(self).live(process, fate, version));
+        tokio::task::spawn_local(Rc::clone(self).live(process, outcome, version));
         Ok(())
     }
 
@@ -124,7 +124,7 @@ impl Processes {
         }
     }
 
-    async fn live(self: Rc<Self>, mut process: Process, fate: Fate, version: usize) {
+    async fn live(self: Rc<Self>, mut process: Process, outcome: BootOutcome, version: usize) {
         let plans = &self.plan.processes;
         let plan = plans[process.pid as usize % plans.len()].clone();
         let end = process.end();
@@ -132,7 +132,7 @@ impl Processes {
         let serves = worker::run(
             Rc::clone(&process.wire),
             self.plan.worker.clone(),
-            self.responses(fate, version),
+            self.responses(outcome, version),
             Rc::clone(&self.seen),
             Rc::clone(&killed),
         );
@@ -140,12 +140,12 @@ impl Processes {
         let (first, served) = (process.number == 1, Cell::new(false));
         let life = async {
             tokio::time::sleep(plan.boot).await;
-            match fate {
-                Fate::Exits => return end.exit(Exit::Status(1)),
-                Fate::OneExits if first => return end.exit(Exit::Status(1)),
-                Fate::Crashes => return end.exit(Exit::Signal { number: 11, core_dumped: false }),
-                Fate::Hangs => return std::future::pending().await,
-                Fate::Good | Fate::OneExits | Fate::NotStarted => serves.as_mut().await,
+            match outcome {
+                BootOutcome::Exits => return end.exit(Exit::Status(1)),
+                BootOutcome::OneExits if first => return end.exit(Exit::Status(1)),
+                BootOutcome::Crashes => return end.exit(Exit::Signal { number: 11, core_dumped: false }),
+                BootOutcome::Hangs => return std::future::pending().await,
+                BootOutcome::Good | BootOutcome::OneExits | BootOutcome::NotStarted => serves.as_mut().await,
             }
             served.set(true);
             match plan.exits_after {
@@ -173,11 +173,11 @@ impl Processes {
         }
     }
 
-    fn responses(self: &Rc<Self>, fate: Fate, version: usize) -> Responses {
+    fn responses(self: &Rc<Self>, outcome: BootOutcome, version: usize) -> Responses {
         let this = Rc::clone(self);
         Rc::new(move |path| {
             let (id, plan) = this.plan.response(path)?;
-            assert!(fate == Fate::Good, "{id:x} was given to a worker of a reload that fails");
+            assert!(outcome == BootOutcome::Good, "{id:x} was given to a worker of a reload that fails");
             let floor = this.floors.borrow().get(&id).copied().unwrap_or(0);
             // A new one serves a moment before the reload says so. Where all of it has died, an old one that still finishes takes what waits.
             let generation = this.generations.borrow().get(&version).copied().unwrap_or(u64::MAX);

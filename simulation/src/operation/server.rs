@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use keepwarm_edge::{Edge, PathPattern, Site};
-use keepwarm_net::{
-    Bound, ConnectionLimits, Handler, ListenerContext, OpenConnections, Remote, StopListening,
-};
+use keepwarm_net::{Bound, Remote};
+use keepwarm_serve::{ConnectionLimits, Handler, ListenerContext, OpenConnections, StopListening};
 use keepwarm_workers::dispatch::Links;
 use keepwarm_workers::supervisor::{AppSpec, Options, Supervisor, WorkerLinks};
 use tokio::time::Instant;

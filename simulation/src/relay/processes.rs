@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::{Kind, Relay};
 use crate::fastcgi::{self, Scripts};
 use crate::origin::{self, Plans};
-use crate::worker::Seen;
+use crate::worker::Observations;
 
 /// Between an end and its successor.
 const RESTART: Duration = Duration::from_millis(20);
@@ -25,7 +25,7 @@ const PING: Duration = Duration::from_secs(1);
 pub(super) struct Processes {
     plan: Rc<Relay>,
     links: Rc<Links>,
-    seen: Rc<RefCell<Seen>>,
+    seen: Rc<RefCell<Observations>>,
     all: RefCell<BTreeMap<u32, Process>>,
     next: RefCell<u32>,
     events: mpsc::UnboundedSender<LinkEvent>,
@@ -43,14 +43,14 @@ struct Process {
     ready: bool,
     /// It is on its way out.
     retired: bool,
-    /// Questions in a row that it has not answered.
+    /// Pings in a row without a reply.
     silent: u32,
     /// Is retired when this one is ready.
     replaces: Option<u32>,
 }
 
 impl Processes {
-    pub(super) fn new(plan: Rc<Relay>, links: Rc<Links>, seen: Rc<RefCell<Seen>>) -> Rc<Self> {
+    pub(super) fn new(plan: Rc<Relay>, links: Rc<Links>, seen: Rc<RefCell<Observations>>) -> Rc<Self> {
         let (events, told) = mpsc::unbounded_channel();
         let (ended, over) = mpsc::unbounded_channel();
         Rc::new(Self {

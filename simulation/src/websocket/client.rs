@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::deflate::{self, Deflate};
 use super::frames::{self, BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, close_payload, masked};
-use super::plan::{Breach, ClientEnd, Closer, LONGEST, MessagePlan, Offer, Reads, Talk};
+use super::plan::{ClientEnd, Closer, ConversationPlan, LONGEST, MessagePlan, Offer, ReadMode, Violation};
 use crate::response::{Broken, Head, Reader};
 
 /// How it went.
@@ -31,10 +31,10 @@ const RSV1: u8 = 0x40;
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 /// A client that does not read gives up when its bytes are not taken for so long.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 struct Client<'t> {
-    talk: &'t Talk,
+    conversation: &'t ConversationPlan,
     id: u64,
     /// Of the app's messages.
     their_id: u64,
@@ -56,19 +56,19 @@ struct Client<'t> {
 }
 
 /// What has come of a message.
-struct Within {
+struct ReadState {
     got: usize,
     /// Its bytes, where it is compressed.
     compressed: Option<Vec<u8>>,
 }
 
 /// The client has left by its plan, or nobody takes what it sends.
-struct Left;
+struct Disconnected;
 
 /// Plays the client of one WebSocket. `ids`: of its messages, and of the app's.
-pub(super) async fn run(talk: &Talk, path: &str, ids: (u64, u64), peer: Peer) -> Outcome {
+pub(super) async fn run(conversation: &ConversationPlan, path: &str, ids: (u64, u64), peer: Peer) -> Outcome {
     let client = Client {
-        talk,
+        conversation,
         id: ids.0,
         their_id: ids.1,
         peer: &peer,
@@ -77,7 +77,7 @@ pub(super) async fn run(talk: &Talk, path: &str, ids: (u64, u64), peer: Peer) ->
         changed: Notify::new(),
         accepted: Cell::new(false),
         deflate: RefCell::new(None),
-        received_all: Cell::new(talk.app.messages.is_empty()),
+        received_all: Cell::new(conversation.app.messages.is_empty()),
         sent_all: Cell::new(false),
         closed: Cell::new(false),
         pings: Cell::new(0),
@@ -92,10 +92,10 @@ pub(super) async fn run(talk: &Talk, path: &str, ids: (u64, u64), peer: Peer) ->
         tokio::select! {
             biased;
             () = &mut read => {}
-            Left = &mut write => {}
+            Disconnected = &mut write => {}
         }
     }
-    if matches!(talk.client.end, ClientEnd::Resets(_)) {
+    if matches!(conversation.client.end, ClientEnd::Resets(_)) {
         peer.reset();
     }
     outcome
@@ -115,12 +115,12 @@ impl Client<'_> {
 
     // -- writing ---------------------------------------------------------------------------------
 
-    async fn write(&self, path: &str) -> Left {
-        let plan = &self.talk.client;
+    async fn write(&self, path: &str) -> Disconnected {
+        let plan = &self.conversation.client;
         match plan.reads {
-            Reads::Never => match timeout(PATIENCE, self.write_all(path)).await {
-                Ok(left) => left.err().unwrap_or(Left),
-                Err(_) => Left,
+            ReadMode::Never => match timeout(TIMEOUT, self.write_all(path)).await {
+                Ok(left) => left.err().unwrap_or(Disconnected),
+                Err(_) => Disconnected,
             },
             _ => match self.write_all(path).await {
                 Err(left) => {
@@ -137,8 +137,8 @@ impl Client<'_> {
         }
     }
 
-    async fn write_all(&self, path: &str) -> Result<(), Left> {
-        let plan = &self.talk.client;
+    async fn write_all(&self, path: &str) -> Result<(), Disconnected> {
+        let plan = &self.conversation.client;
         let opening = format!(
             "GET {path} HTTP/1.1\r\nHost: a.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
              Sec-WebSocket-Key: {KEY}\r\n{}\r\n",
@@ -163,23 +163,25 @@ impl Client<'_> {
         self.change();
         match plan.end {
             ClientEnd::HalfCloses => self.peer.shutdown_write(),
-            ClientEnd::Breaks(breach) => self.breach(breach).await?,
-            ClientEnd::Resets(_) | ClientEnd::Drops(_) => return Err(Left),
-            ClientEnd::Stays => self.close().await?,
+            ClientEnd::Breaks(violation) => self.violation(violation).await?,
+            ClientEnd::Resets(_) | ClientEnd::Drops(_) => return Err(Disconnected),
+            ClientEnd::CloseHandshake => self.close().await?,
         }
         std::future::pending().await
     }
 
     /// Closes, when it is the one to do it, and sends what the reader has for it until then and after.
-    async fn close(&self) -> Result<(), Left> {
-        let closes = self.talk.closer != Closer::App;
-        let may = || !self.talk.polite || self.received_all.get() || self.talk.closer == Closer::Both;
+    async fn close(&self) -> Result<(), Disconnected> {
+        let closes = self.conversation.closer != Closer::App;
+        let may = || {
+            !self.conversation.polite || self.received_all.get() || self.conversation.closer == Closer::Both
+        };
         loop {
             self.write_control().await?;
             if closes && may() && !self.closed.get() {
                 // Its pongs come first.
-                let reason = if self.talk.client.code.is_some() { "the client's reason" } else { "" };
-                let close = self.frame(FIN | CLOSE, close_payload(self.talk.client.code, reason));
+                let reason = if self.conversation.client.code.is_some() { "the client's reason" } else { "" };
+                let close = self.frame(FIN | CLOSE, close_payload(self.conversation.client.code, reason));
                 self.closed.set(true);
                 self.send(&close).await?;
                 continue;
@@ -188,12 +190,12 @@ impl Client<'_> {
         }
     }
 
-    async fn write_message(&self, number: u64, message: &MessagePlan) -> Result<(), Left> {
+    async fn write_message(&self, number: u64, message: &MessagePlan) -> Result<(), Disconnected> {
         let id = self.id | number;
-        let (per_mille, _) = self.talk.client.pings;
+        let (per_mille, _) = self.conversation.client.pings;
         let bytes = (0..message.size).map(|at| frames::byte(id, message.text, message.size, at));
         let mut payload: Vec<u8> = bytes.collect();
-        let compresses = self.rng.borrow_mut().chance(self.talk.client.compressed);
+        let compresses = self.rng.borrow_mut().chance(self.conversation.client.compressed);
         let mut rsv1 = 0;
         if let Some(deflate) = self.deflate.borrow_mut().as_mut().filter(|_| compresses) {
             payload = deflate.compress(&payload);
@@ -231,14 +233,14 @@ impl Client<'_> {
         masked(first, self.mask(), payload.into_iter())
     }
 
-    async fn ping(&self) -> Result<(), Left> {
+    async fn ping(&self) -> Result<(), Disconnected> {
         let number = self.pings.get() + 1;
         self.pings.set(number);
-        let ping = self.frame(FIN | PING, ping_payload(number, self.talk.client.pings.1));
+        let ping = self.frame(FIN | PING, ping_payload(number, self.conversation.client.pings.1));
         self.send(&ping).await
     }
 
-    async fn write_control(&self) -> Result<(), Left> {
+    async fn write_control(&self) -> Result<(), Disconnected> {
         loop {
             let Some(frame) = self.control.borrow_mut().pop_front() else { return Ok(()) };
             self.send(&frame).await?;
@@ -249,32 +251,32 @@ impl Client<'_> {
         }
     }
 
-    async fn breach(&self, breach: Breach) -> Result<(), Left> {
-        let frame = match breach {
-            Breach::Unmasked => vec![FIN | TEXT, 1, b'a'],
-            Breach::Reserved => self.frame(FIN | 0x20 | TEXT, vec![b'a']),
-            Breach::ReservedOnPing => self.frame(FIN | RSV1 | PING, vec![b'a']),
-            Breach::NotDeflate => self.frame(FIN | RSV1 | BINARY, vec![0xff; 3]),
-            Breach::Bomb => self.frame(FIN | RSV1 | BINARY, deflate::bomb(LONGEST + 1)),
-            Breach::Opcode => self.frame(FIN | 3, vec![b'a']),
-            Breach::NotUtf8 => self.frame(FIN | TEXT, vec![b'a', 0xff]),
-            Breach::LongPing => self.frame(FIN | PING, vec![b'a'; 126]),
-            Breach::Continuation => self.frame(FIN | CONTINUATION, vec![b'a']),
+    async fn violation(&self, violation: Violation) -> Result<(), Disconnected> {
+        let frame = match violation {
+            Violation::Unmasked => vec![FIN | TEXT, 1, b'a'],
+            Violation::Reserved => self.frame(FIN | 0x20 | TEXT, vec![b'a']),
+            Violation::ReservedOnPing => self.frame(FIN | RSV1 | PING, vec![b'a']),
+            Violation::NotDeflate => self.frame(FIN | RSV1 | BINARY, vec![0xff; 3]),
+            Violation::Bomb => self.frame(FIN | RSV1 | BINARY, deflate::bomb(LONGEST + 1)),
+            Violation::Opcode => self.frame(FIN | 3, vec![b'a']),
+            Violation::NotUtf8 => self.frame(FIN | TEXT, vec![b'a', 0xff]),
+            Violation::LongPing => self.frame(FIN | PING, vec![b'a'; 126]),
+            Violation::Continuation => self.frame(FIN | CONTINUATION, vec![b'a']),
             // Its head says enough.
-            Breach::TooLong => {
+            Violation::TooLong => {
                 let mut head = vec![FIN | BINARY, 0x80 | 127];
                 head.extend_from_slice(&(LONGEST as u64 + 1).to_be_bytes());
                 head.extend_from_slice(&[0; 4]);
                 head
             }
-            Breach::OneByteClose => self.frame(FIN | CLOSE, vec![3]),
+            Violation::OneByteClose => self.frame(FIN | CLOSE, vec![3]),
         };
         self.closed.set(true);
         self.send(&frame).await
     }
 
-    async fn send(&self, bytes: &[u8]) -> Result<(), Left> {
-        let plan = &self.talk.client;
+    async fn send(&self, bytes: &[u8]) -> Result<(), Disconnected> {
+        let plan = &self.conversation.client;
         let most = match plan.end {
             ClientEnd::Resets(at) | ClientEnd::Drops(at) => at,
             _ => usize::MAX,
@@ -282,7 +284,7 @@ impl Client<'_> {
         for part in bytes.chunks(plan.write.max(1)) {
             let part = &part[..part.len().min(most.saturating_sub(self.sent.get()))];
             if part.is_empty() || self.peer.write(part).await.is_err() {
-                return Err(Left);
+                return Err(Disconnected);
             }
             self.sent.set(self.sent.get() + part.len());
             self.since.set(self.since.get() + part.len());
@@ -304,7 +306,7 @@ impl Client<'_> {
     }
 
     async fn read_all(&self, outcome: &mut Outcome) -> Result<(), Broken> {
-        let mut reader = Reader::new(self.peer, self.talk.client.pace);
+        let mut reader = Reader::new(self.peer, self.conversation.client.pace);
         let head = reader.head().await?;
         outcome.status = head.status;
         if head.status != 101 {
@@ -313,11 +315,11 @@ impl Client<'_> {
         self.check_opening(&head)?;
         self.accepted.set(true);
         self.change();
-        match self.talk.client.reads {
-            Reads::Beside => {}
-            Reads::AfterSending => self.until(|| self.sent_all.get()).await,
-            Reads::Later(pause) => tokio::time::sleep(pause).await,
-            Reads::Never => std::future::pending().await,
+        match self.conversation.client.reads {
+            ReadMode::Beside => {}
+            ReadMode::AfterSending => self.until(|| self.sent_all.get()).await,
+            ReadMode::Later(pause) => tokio::time::sleep(pause).await,
+            ReadMode::Never => std::future::pending().await,
         }
         let mut within = None;
         let mut ponged = 0;
@@ -348,12 +350,12 @@ impl Client<'_> {
         &self,
         reader: &mut Reader<'_>,
         head: frames::Head,
-        within: &mut Option<Within>,
+        within: &mut Option<ReadState>,
         outcome: &mut Outcome,
     ) -> Result<(), Broken> {
         let wrong = |what: String| Err(Broken::Wrong(what));
         let number = outcome.received;
-        let Some(message) = self.talk.app.messages.get(number) else {
+        let Some(message) = self.conversation.app.messages.get(number) else {
             return wrong(format!("a message that nobody sent: {head:?}"));
         };
         let mut so_far = match (within.take(), head.opcode) {
@@ -362,7 +364,7 @@ impl Client<'_> {
             }
             (Some(within), _) => within,
             (None, opcode) if (opcode == TEXT) == message.text => {
-                Within { got: 0, compressed: head.rsv1.then(Vec::new) }
+                ReadState { got: 0, compressed: head.rsv1.then(Vec::new) }
             }
             (None, _) => return wrong(format!("message {number} is of the wrong type")),
         };
@@ -399,7 +401,7 @@ impl Client<'_> {
         *within = (!head.fin).then_some(so_far);
         if head.fin {
             outcome.received += 1;
-            if outcome.received == self.talk.app.messages.len() {
+            if outcome.received == self.conversation.app.messages.len() {
                 self.received_all.set(true);
                 self.change();
             }
@@ -418,7 +420,7 @@ impl Client<'_> {
             return wrong("a 101 that does not upgrade");
         }
         // RFC 6455 §9.1: only what was offered, and always where that can be met.
-        let offer: Offer = self.talk.client.offer;
+        let offer: Offer = self.conversation.client.offer;
         match (head.field("sec-websocket-extensions"), offer.is_good()) {
             (None, false) => Ok(()),
             (Some(said), true) => {
@@ -445,7 +447,7 @@ impl Client<'_> {
             }
             PONG => {
                 // One may answer several pings: the last of them (RFC 6455 §5.5.3).
-                let size = self.talk.client.pings.1;
+                let size = self.conversation.client.pings.1;
                 let responses =
                     (*ponged + 1..=self.pings.get()).find(|ping| ping_payload(*ping, size) == payload);
                 *ponged = responses

@@ -5,11 +5,11 @@ use std::time::Duration;
 use keepwarm_net::simulation::Rng;
 
 use crate::response::Pace;
-use crate::sizes::edgy;
+use crate::sizes::near_boundary;
 
 /// One WebSocket: what its client does, and what the app.
 #[derive(Debug, Clone)]
-pub(crate) struct Talk {
+pub(crate) struct ConversationPlan {
     pub(crate) client: ClientPlan,
     pub(crate) app: AppPlan,
     pub(crate) closer: Closer,
@@ -44,7 +44,7 @@ pub(crate) struct ClientPlan {
     pub(crate) every: usize,
     /// ...it pauses so long.
     pub(crate) pause: Duration,
-    pub(crate) reads: Reads,
+    pub(crate) reads: ReadMode,
     pub(crate) pace: Pace,
     pub(crate) messages: Vec<MessagePlan>,
     /// Of a thousand frames, before how many there is a ping, and its bytes.
@@ -119,7 +119,7 @@ impl Offer {
 
 /// When a client reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reads {
+pub(crate) enum ReadMode {
     Beside,
     /// When it has sent all of its messages.
     AfterSending,
@@ -132,19 +132,19 @@ pub(crate) enum Reads {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClientEnd {
     /// By the closing handshake.
-    Stays,
+    CloseHandshake,
     /// After so many bytes.
     Resets(usize),
     Drops(usize),
     /// It shuts its writing side behind its last message, without a close frame.
     HalfCloses,
     /// It breaks the protocol behind its last message.
-    Breaks(Breach),
+    Breaks(Violation),
 }
 
 /// What a client may not send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Breach {
+pub(crate) enum Violation {
     Unmasked,
     Reserved,
     ReservedOnPing,
@@ -158,7 +158,7 @@ pub(crate) enum Breach {
     OneByteClose,
 }
 
-impl Breach {
+impl Violation {
     pub(crate) const ALL: [Self; 11] = [
         Self::Unmasked,
         Self::Reserved,
@@ -197,12 +197,12 @@ pub(crate) struct AppPlan {
     /// After each frame that it reads.
     pub(crate) rest: Duration,
     pub(crate) code: u16,
-    pub(crate) fault: Fault,
+    pub(crate) fault: AppFault,
 }
 
 /// What goes wrong at the app, after so many of its messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum AppFault {
     None,
     Refuses,
     Resets(usize),
@@ -225,7 +225,7 @@ fn messages(rng: &mut Rng, most: usize) -> Vec<MessagePlan> {
     let mut left = most;
     let count = rng.size(8);
     let draw = |_| {
-        let size = edgy(rng, left);
+        let size = near_boundary(rng, left);
         left -= size;
         let piece = match rng.chance(500) {
             true => usize::MAX,
@@ -240,20 +240,20 @@ fn bytes(messages: &[MessagePlan]) -> usize {
     messages.iter().map(|message| message.size + 14).sum()
 }
 
-impl Talk {
+impl ConversationPlan {
     pub(crate) fn draw(rng: &mut Rng, clean: bool, most: usize) -> Self {
         let (up, down) = (messages(rng, most), messages(rng, most));
         let closer = *rng.pick(&[Closer::Client, Closer::App, Closer::Both]);
         let mut client = ClientPlan::draw(rng, clean, up, bytes(&down));
         let app = AppPlan::draw(rng, clean, down);
-        if client.reads == Reads::Never && matches!(client.end, ClientEnd::Breaks(_)) {
-            client.end = ClientEnd::Stays;
+        if client.reads == ReadMode::Never && matches!(client.end, ClientEnd::Breaks(_)) {
+            client.end = ClientEnd::CloseHandshake;
         }
-        let mut talk = Self { client, app, closer, polite: rng.chance(700) };
+        let mut conversation = Self { client, app, closer, polite: rng.chance(700) };
         if rng.chance(40) {
-            talk.flood_with_pings(most);
+            conversation.flood_with_pings(most);
         }
-        talk
+        conversation
     }
 
     /// The app sends a message that the pipe does not hold, and more behind it; the client only listens, and not at once.
@@ -268,8 +268,8 @@ impl Talk {
         }));
         (app.refuses, app.pause) = (None, Duration::ZERO);
         client.messages.clear();
-        (client.pings, client.flood, client.end) = ((0, 0), 0, ClientEnd::Stays);
-        client.reads = Reads::Later(Duration::from_millis(*rng.pick(&[10, 500, 3000])));
+        (client.pings, client.flood, client.end) = ((0, 0), 0, ClientEnd::CloseHandshake);
+        client.reads = ReadMode::Later(Duration::from_millis(*rng.pick(&[10, 500, 3000])));
         client.pace = Pace::FAST;
         *closer = Closer::App;
     }
@@ -282,7 +282,7 @@ impl Talk {
         for message in client.messages.iter_mut().chain(&mut app.messages) {
             message.size = message.size.min(1000);
         }
-        (client.reads, client.end) = (Reads::Never, ClientEnd::Stays);
+        (client.reads, client.end) = (ReadMode::Never, ClientEnd::CloseHandshake);
         (client.write, client.every) = (usize::MAX, usize::MAX);
         client.pings.1 = 125;
         client.flood = most * 4 / 131;
@@ -316,23 +316,23 @@ impl ClientPlan {
             0 => ClientEnd::Resets(rng.below(up)),
             1 => ClientEnd::Drops(rng.below(up)),
             2 => ClientEnd::HalfCloses,
-            3 => ClientEnd::Breaks(*rng.pick(&Breach::ALL)),
-            _ => ClientEnd::Stays,
+            3 => ClientEnd::Breaks(*rng.pick(&Violation::ALL)),
+            _ => ClientEnd::CloseHandshake,
         };
         let reads = match rng.below(10) {
-            0 => Reads::Never,
-            1 | 2 => Reads::AfterSending,
-            3 | 4 => Reads::Later(Duration::from_millis(*rng.pick(&[10, 500, 3000, 7000]))),
-            _ => Reads::Beside,
+            0 => ReadMode::Never,
+            1 | 2 => ReadMode::AfterSending,
+            3 | 4 => ReadMode::Later(Duration::from_millis(*rng.pick(&[10, 500, 3000, 7000]))),
+            _ => ReadMode::Beside,
         };
         let size = *rng.pick(&[0, 1, 125]);
         let pings = match reads {
             // Who pings and does not read must not wait until all is sent: pongs have to go somewhere.
-            Reads::AfterSending => (if messages.len() < 20 { 200 } else { 0 }, size.min(4)),
+            ReadMode::AfterSending => (if messages.len() < 20 { 200 } else { 0 }, size.min(4)),
             _ => (*rng.pick(&[0, 0, 100, 500]), size),
         };
         let flood = match reads {
-            Reads::AfterSending => 0,
+            ReadMode::AfterSending => 0,
             _ => *rng.pick(&[0, 0, 0, 1, 30]),
         };
         let frames: usize = messages.iter().map(|message| 1 + message.size / message.piece).sum();
@@ -360,12 +360,12 @@ impl AppPlan {
     fn draw(rng: &mut Rng, clean: bool, messages: Vec<MessagePlan>) -> Self {
         let at = rng.size(messages.len());
         let fault = match rng.below(if clean { 1 } else { 16 }) {
-            1 => Fault::Refuses,
-            2 => Fault::Resets(at),
-            3 => Fault::Dies(at),
-            4 => Fault::Hangs(at),
-            5 => Fault::BadCode,
-            _ => Fault::None,
+            1 => AppFault::Refuses,
+            2 => AppFault::Resets(at),
+            3 => AppFault::Dies(at),
+            4 => AppFault::Hangs(at),
+            5 => AppFault::BadCode,
+            _ => AppFault::None,
         };
         let pause = if messages.len() < 20 { *rng.pick(&[0, 0, 0, 1, 50]) } else { 0 };
         Self {

@@ -14,7 +14,7 @@ use keepwarm_wire::frame::{Hello, ResetCode, ToWorker, flags};
 use tokio::sync::Notify;
 
 use super::frames;
-use super::plan::{AppPlan, Breach, ClientEnd, Closer, Fault, LONGEST, MessagePlan, Talk};
+use super::plan::{AppFault, AppPlan, ClientEnd, Closer, ConversationPlan, LONGEST, MessagePlan, Violation};
 use crate::outbox::Outbox;
 
 /// What a worker says of itself.
@@ -30,7 +30,7 @@ pub(crate) struct WorkerPlan {
 
 /// What the app has seen of a WebSocket.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct Observations {
     pub(super) begun: usize,
     /// Messages that came whole.
     pub(super) received: usize,
@@ -40,8 +40,8 @@ pub(super) struct Seen {
 }
 
 /// The plan of a path, and the ids of the client's messages and the app's.
-pub(super) type Talks = Rc<dyn Fn(&str) -> Option<(usize, Talk, (u64, u64))>>;
-pub(super) type AllSeen = Rc<RefCell<HashMap<usize, Seen>>>;
+pub(super) type Conversations = Rc<dyn Fn(&str) -> Option<(usize, ConversationPlan, (u64, u64))>>;
+pub(super) type ObservationsById = Rc<RefCell<HashMap<usize, Observations>>>;
 
 /// What a frame of a message costs (spec §6).
 fn cost(bytes: usize) -> u32 {
@@ -49,12 +49,18 @@ fn cost(bytes: usize) -> u32 {
 }
 
 /// Runs a worker until its wire ends.
-pub(super) async fn run(peer: Rc<Peer>, plan: WorkerPlan, talks: Talks, seen: AllSeen, killed: Rc<Notify>) {
+pub(super) async fn run(
+    peer: Rc<Peer>,
+    plan: WorkerPlan,
+    conversations: Conversations,
+    seen: ObservationsById,
+    killed: Rc<Notify>,
+) {
     let worker = Rc::new(Worker {
         peer,
         window: Cell::new(i64::from(plan.connection_credit)),
         plan,
-        talks,
+        conversations,
         seen,
         out: Outbox::default(),
         credit: Cell::new(0),
@@ -79,8 +85,8 @@ pub(super) async fn run(peer: Rc<Peer>, plan: WorkerPlan, talks: Talks, seen: Al
 struct Worker {
     peer: Rc<Peer>,
     plan: WorkerPlan,
-    talks: Talks,
-    seen: AllSeen,
+    conversations: Conversations,
+    seen: ObservationsById,
     out: Outbox,
     /// What this worker may send: on the connection, and what streams begin with.
     credit: Cell<i64>,
@@ -95,7 +101,7 @@ struct Worker {
 struct Socket {
     number: u32,
     index: usize,
-    talk: Talk,
+    conversation: ConversationPlan,
     ids: (u64, u64),
     credit: Cell<i64>,
     window: Cell<i64>,
@@ -166,7 +172,7 @@ impl Worker {
                     connection_credit: self.plan.connection_credit,
                     about: Default::default(),
                 };
-                let about: [(&[u8], &[u8]); 2] = [(b"adapter", b"simulated"), (b"kind", b"asgi")];
+                let about: [(&[u8], &[u8]); 2] = [(b"adapter", b"simulated"), (b"websocket", b"1")];
                 self.say(|out| encode_hello(out, &hello, about).expect("a hello"));
             }
             ToWorker::Request(request) => {
@@ -203,16 +209,18 @@ impl Worker {
         true
     }
 
-    fn note(&self, socket: &Socket, change: impl FnOnce(&mut Seen)) {
+    fn note(&self, socket: &Socket, change: impl FnOnce(&mut Observations)) {
         change(self.seen.borrow_mut().entry(socket.index).or_default());
     }
 
     fn open(self: &Rc<Self>, number: u32, path: &str) {
-        let Some((index, talk, ids)) = (self.talks)(path) else { panic!("a request nobody sent: {path}") };
+        let Some((index, conversation, ids)) = (self.conversations)(path) else {
+            panic!("a request nobody sent: {path}")
+        };
         let socket = Rc::new(Socket {
             number,
             index,
-            talk,
+            conversation,
             ids,
             credit: Cell::new(self.stream_credit.get()),
             window: Cell::new(i64::from(self.plan.stream_credit)),
@@ -227,11 +235,12 @@ impl Worker {
             changed: Notify::new(),
             tasks: RefCell::default(),
         });
-        self.note(&socket, |seen| *seen = Seen { begun: seen.begun + 1, ..Seen::default() });
+        self.note(&socket, |seen| *seen = Observations { begun: seen.begun + 1, ..Observations::default() });
         self.sockets.borrow_mut().insert(number, Rc::clone(&socket));
-        let talks = tokio::task::spawn_local(Rc::clone(self).talk(Rc::clone(&socket))).abort_handle();
+        let conversations =
+            tokio::task::spawn_local(Rc::clone(self).conversation(Rc::clone(&socket))).abort_handle();
         let reads = tokio::task::spawn_local(Rc::clone(self).read(Rc::clone(&socket))).abort_handle();
-        socket.tasks.borrow_mut().extend([talks, reads]);
+        socket.tasks.borrow_mut().extend([conversations, reads]);
     }
 
     // -- from the client -------------------------------------------------------------------------
@@ -249,7 +258,7 @@ impl Worker {
         assert!(socket.window.get() >= 0, "more messages than the stream has credit for");
         assert!(socket.accepted.get(), "a message before the WebSocket was accepted");
         assert!(!socket.closed.get(), "a message behind the close");
-        let message = socket.talk.client.messages.get(socket.received.get());
+        let message = socket.conversation.client.messages.get(socket.received.get());
         let Some(message) = message else {
             self.take_bomb(&socket, text, bytes, end);
             socket.unread.borrow_mut().push_back(cost);
@@ -279,7 +288,7 @@ impl Worker {
 
     /// What is inflated of a message before that is known to be too long, which is all that may come without a message of the plan: it never ends.
     fn take_bomb(&self, socket: &Socket, text: bool, bytes: &[u8], end: bool) {
-        let is_bomb = socket.talk.client.end == ClientEnd::Breaks(Breach::Bomb);
+        let is_bomb = socket.conversation.client.end == ClientEnd::Breaks(Violation::Bomb);
         assert!(is_bomb && !text && !end, "a message that the client has not sent: {} bytes", bytes.len());
         let whole = socket.within.get().map_or(0, |(_, got)| got) + bytes.len();
         assert!(whole <= LONGEST, "{whole} bytes of a message with the limit {LONGEST}");
@@ -289,7 +298,7 @@ impl Worker {
 
     /// The app reads: that is what gives credit back.
     async fn read(self: Rc<Self>, socket: Rc<Socket>) {
-        let AppPlan { hold, rest, .. } = socket.talk.app;
+        let AppPlan { hold, rest, .. } = socket.conversation.app;
         tokio::time::sleep(hold).await;
         loop {
             let next = if socket.hangs.get() { None } else { socket.unread.borrow_mut().pop_front() };
@@ -298,7 +307,7 @@ impl Worker {
                 continue;
             };
             self.give_back(Some(&socket), cost);
-            if rest > Duration::ZERO && socket.talk.client.messages.len() < 20 {
+            if rest > Duration::ZERO && socket.conversation.client.messages.len() < 20 {
                 tokio::time::sleep(rest).await;
             }
         }
@@ -350,10 +359,10 @@ impl Worker {
         socket.tasks.take().iter().for_each(tokio::task::AbortHandle::abort);
     }
 
-    async fn talk(self: Rc<Self>, socket: Rc<Socket>) {
-        let (number, plan) = (socket.number, &socket.talk.app);
+    async fn conversation(self: Rc<Self>, socket: Rc<Socket>) {
+        let (number, plan) = (socket.number, &socket.conversation.app);
         tokio::time::sleep(plan.delay).await;
-        if plan.fault == Fault::Refuses {
+        if plan.fault == AppFault::Refuses {
             self.say(|out| encode_reset(out, number, ResetCode::REFUSED, "by the plan").expect("a reset"));
             return self.end(&socket);
         }
@@ -377,12 +386,12 @@ impl Worker {
         if self.fails(&socket, plan.messages.len()).await {
             return;
         }
-        if plan.fault == Fault::BadCode {
+        if plan.fault == AppFault::BadCode {
             return self.close(&socket, 1005, "");
         }
-        if socket.talk.closer != Closer::Client {
-            let waits = socket.talk.polite && socket.talk.closer == Closer::App;
-            while waits && socket.received.get() < socket.talk.client.messages.len() {
+        if socket.conversation.closer != Closer::Client {
+            let waits = socket.conversation.polite && socket.conversation.closer == Closer::App;
+            while waits && socket.received.get() < socket.conversation.client.messages.len() {
                 socket.changed.notified().await;
             }
             self.close(&socket, plan.code, "the app's reason");
@@ -391,19 +400,19 @@ impl Worker {
 
     /// Does what goes wrong now; `true`: it goes no further.
     async fn fails(&self, socket: &Rc<Socket>, at: usize) -> bool {
-        match socket.talk.app.fault {
-            Fault::Resets(when) if when == at => {
+        match socket.conversation.app.fault {
+            AppFault::Resets(when) if when == at => {
                 self.say(|out| {
                     encode_reset(out, socket.number, ResetCode::APP_ERROR, "by the plan").expect("a reset");
                 });
                 self.end(socket);
                 true
             }
-            Fault::Dies(when) if when == at => {
+            AppFault::Dies(when) if when == at => {
                 self.died.notify_one();
                 std::future::pending().await
             }
-            Fault::Hangs(when) if when == at => {
+            AppFault::Hangs(when) if when == at => {
                 socket.hangs.set(true);
                 std::future::pending().await
             }

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use super::{Expected, Outcome, Seen};
+use super::{ExpectedResponse, ObservedRequest, Outcome};
 
 /// All that is known when everything is over.
 pub struct Evidence {
-    seen: Vec<Seen>,
+    seen: Vec<ObservedRequest>,
     rules: Rules,
     /// Of the application's book, by the request's name: how often it was begun, and how often its response was made.
     book: HashMap<u64, (usize, usize)>,
@@ -26,7 +26,7 @@ struct Access {
     seconds: f64,
 }
 
-pub struct Verdict {
+pub struct Report {
     /// One sentence for each rule that was broken.
     pub faults: Vec<String>,
     pub responded: usize,
@@ -40,7 +40,7 @@ const LATE: [&str; 1] = ["request_timeout"];
 const DRAIN_TIMEOUT: f64 = 10.0;
 /// A body up to this has come whole before an early response's connection closes; a longer one may take more time than that waits, and can cost the client the response
 /// (`spec/http.md` §1).
-const LINGERED: usize = 64 * 1024;
+const LINGER_MAX: usize = 64 * 1024;
 
 /// What else may become of a request, and why, by the kind of its application: reasons as they stand in the access log.
 #[derive(Debug, Clone, Copy)]
@@ -50,7 +50,7 @@ pub struct Rules {
     /// Its application failed in the middle of the response.
     pub failed: &'static [&'static str],
     /// Whether a record says that a request which may have been begun was given to a worker once more.
-    pub given_again: fn(&str) -> bool,
+    pub retried: fn(&str) -> bool,
 }
 
 impl Rules {
@@ -58,16 +58,14 @@ impl Rules {
     pub const WIRE: Self = Self {
         lost: &["worker_died", "worker_timed_out", "worker_memory"],
         failed: &["app_error"],
-        given_again: |record| {
-            record.contains("retried on another worker") && record.contains("its worker died")
-        },
+        retried: |record| record.contains("retried on another worker") && record.contains("its worker died"),
     };
 
     /// Of an application that is a server by itself, or runs behind one (HTTP, FastCGI).
     pub const SERVER: Self = Self {
         lost: &["worker_died", "closed_without_response", "truncated"],
         failed: &["truncated"],
-        given_again: |record| {
+        retried: |record| {
             record.contains("request retried")
                 && ["closed_without_response", "closed_idle", "worker_died"]
                     .iter()
@@ -77,7 +75,7 @@ impl Rules {
 }
 
 impl Evidence {
-    pub fn read(folder: &Path, seen: Vec<Seen>, rules: Rules) -> Self {
+    pub fn read(folder: &Path, seen: Vec<ObservedRequest>, rules: Rules) -> Self {
         let text = |name: &str| {
             let bytes = std::fs::read(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
             String::from_utf8_lossy(&bytes).into_owned()
@@ -93,7 +91,7 @@ impl Evidence {
             }
         }
         let mut access: HashMap<u64, Vec<Access>> = HashMap::new();
-        for (name, line) in text("access").lines().filter_map(accessed) {
+        for (name, line) in text("access").lines().filter_map(parse_access_line) {
             access.entry(name).or_default().push(line);
         }
         let mut records: HashMap<String, Vec<String>> = HashMap::new();
@@ -105,62 +103,62 @@ impl Evidence {
         Self { seen, rules, book, access, records }
     }
 
-    pub fn judge(&self) -> Verdict {
+    pub fn judge(&self) -> Report {
         let faults = self.seen.iter().filter_map(|seen| {
             let fault = self.fault(seen)?;
-            let asked = &seen.asked;
+            let request = &seen.request;
             let known = format!(
-                "begun and answered {:?}, access log {:?}, log {:#?}",
-                self.book.get(&asked.id),
-                self.access.get(&asked.id),
+                "begun and responded {:?}, access log {:?}, log {:#?}",
+                self.book.get(&request.id),
+                self.access.get(&request.id),
                 self.access(seen).and_then(|access| self.records.get(&access.id))
             );
             Some(format!(
                 "request {} ({} {}): {fault}; seen {:?}, {known}",
-                asked.id, asked.method, asked.deed, seen.outcome
+                request.id, request.method, request.action, seen.outcome
             ))
         });
         let faults: Vec<String> = faults.take(20).collect();
-        let responded = self.seen.iter().filter(|seen| seen.outcome == Outcome::Right).count();
-        Verdict { faults, responded, summary: self.summary() }
+        let responded = self.seen.iter().filter(|seen| seen.outcome == Outcome::Correct).count();
+        Report { faults, responded, summary: self.summary() }
     }
 
     /// What is wrong about one request.
-    fn fault(&self, seen: &Seen) -> Option<String> {
-        let (begun, made) = self.book.get(&seen.asked.id).copied().unwrap_or_default();
-        let safe = matches!(seen.asked.method, "GET" | "HEAD");
-        let given_again = self.given_again(seen);
+    fn fault(&self, seen: &ObservedRequest) -> Option<String> {
+        let (begun, made) = self.book.get(&seen.request.id).copied().unwrap_or_default();
+        let safe = matches!(seen.request.method, "GET" | "HEAD");
+        let retried = self.retried(seen);
         // The rule of rules: once, but for a safe one that was given again after a death.
-        let most = if safe { 1 + given_again.min(1) } else { 1 };
+        let most = if safe { 1 + retried.min(1) } else { 1 };
         if begun > most {
             return Some(format!("it was begun {begun} times, {most} at most was allowed"));
         }
         match &seen.outcome {
-            Outcome::Right if !self.was_made(seen, made) => Some("nobody made this response".to_owned()),
-            Outcome::Right | Outcome::Left => None,
-            Outcome::Status(503) if begun > given_again => Some("it was begun, and refused".to_owned()),
+            Outcome::Correct if !self.was_made(seen, made) => Some("nobody made this response".to_owned()),
+            Outcome::Correct | Outcome::ClientLeft => None,
+            Outcome::Status(503) if begun > retried => Some("it was begun, and refused".to_owned()),
             Outcome::Status(503) => self.needs_reason(seen, "503", &REFUSED),
             Outcome::Status(502) => self.needs_reason(seen, "502", self.rules.lost),
             Outcome::Status(504) => self.needs_reason(seen, "504", &LATE),
             Outcome::Status(_) => Some("no rule allows this response".to_owned()),
             Outcome::Cut => self.was_cut(seen),
-            Outcome::Behind if begun > 0 || self.access(seen).is_some() => {
+            Outcome::AfterClose if begun > 0 || self.access(seen).is_some() => {
                 Some("it stood behind the end of a connection, and was served".to_owned())
             }
-            Outcome::Behind => None,
-            Outcome::Nothing if self.was_refused_early(seen) => None,
+            Outcome::AfterClose => None,
+            Outcome::NoResponse if self.was_refused_early(seen) => None,
             // The reset that cuts a response can overtake its head, and one between two reads of it looks the same.
-            Outcome::Nothing if self.was_cut(seen).is_none() => None,
-            Outcome::Nothing => Some("it was lost".to_owned()),
-            Outcome::Wrong(_) => Some("it got another response than its own".to_owned()),
-            Outcome::Bad(_) => Some("it got no response".to_owned()),
+            Outcome::NoResponse if self.was_cut(seen).is_none() => None,
+            Outcome::NoResponse => Some("it was lost".to_owned()),
+            Outcome::Incorrect(_) => Some("it got another response than its own".to_owned()),
+            Outcome::Invalid(_) => Some("it got no response".to_owned()),
         }
     }
 
-    fn was_cut(&self, seen: &Seen) -> Option<String> {
-        let failed = match seen.asked.expected {
-            Expected::Cut => self.rules.failed,
-            Expected::Response(..) => &[],
+    fn was_cut(&self, seen: &ObservedRequest) -> Option<String> {
+        let failed = match seen.request.expected {
+            ExpectedResponse::Cut => self.rules.failed,
+            ExpectedResponse::Response(..) => &[],
         };
         // A stream of a worker that is being replaced has `drain_timeout`.
         let long = self.access(seen).is_some_and(|access| access.seconds >= DRAIN_TIMEOUT);
@@ -169,13 +167,13 @@ impl Evidence {
     }
 
     /// The application says that it has made this response, but for one to a failure.
-    fn was_made(&self, seen: &Seen, made: usize) -> bool {
-        let Expected::Response(status, _) = seen.asked.expected else { return false };
+    fn was_made(&self, seen: &ObservedRequest, made: usize) -> bool {
+        let ExpectedResponse::Response(status, _) = seen.request.expected else { return false };
         (made > 0 || status >= 500) && self.said(seen, &status.to_string())
     }
 
     /// It has this status in the access log, for one of these reasons, which stands in the log, too.
-    fn needs_reason(&self, seen: &Seen, status: &str, allowed: &[&str]) -> Option<String> {
+    fn needs_reason(&self, seen: &ObservedRequest, status: &str, allowed: &[&str]) -> Option<String> {
         let Some(access) = self.access(seen).filter(|access| access.status == status) else {
             return Some(format!("the access log does not say {status}, once"));
         };
@@ -195,29 +193,29 @@ impl Evidence {
     }
 
     /// Its response was sent before its body had come, and the body was too long to be waited for.
-    fn was_refused_early(&self, seen: &Seen) -> bool {
-        seen.asked.body_length > LINGERED
+    fn was_refused_early(&self, seen: &ObservedRequest) -> bool {
+        seen.request.body_length > LINGER_MAX
             && [("503", &REFUSED[..]), ("502", self.rules.lost), ("504", &LATE[..])]
                 .into_iter()
                 .any(|(status, allowed)| self.needs_reason(seen, status, allowed).is_none())
     }
 
-    fn said(&self, seen: &Seen, status: &str) -> bool {
+    fn said(&self, seen: &ObservedRequest, status: &str) -> bool {
         self.access(seen).is_some_and(|access| access.status == status)
     }
 
     /// Its line in the access log; none when there are several.
-    fn access(&self, seen: &Seen) -> Option<&Access> {
-        match self.access.get(&seen.asked.id)?.as_slice() {
+    fn access(&self, seen: &ObservedRequest) -> Option<&Access> {
+        match self.access.get(&seen.request.id)?.as_slice() {
             [one] => Some(one),
             _ => None,
         }
     }
 
     /// How often the log says that it was given to another worker because its own had died.
-    fn given_again(&self, seen: &Seen) -> usize {
+    fn retried(&self, seen: &ObservedRequest) -> usize {
         let records = self.access(seen).and_then(|access| self.records.get(&access.id));
-        records.map_or(0, |records| records.iter().filter(|record| (self.rules.given_again)(record)).count())
+        records.map_or(0, |records| records.iter().filter(|record| (self.rules.retried)(record)).count())
     }
 
     fn summary(&self) -> String {
@@ -225,8 +223,8 @@ impl Evidence {
         for seen in &self.seen {
             let reason = self.access(seen).map_or("-", |access| access.reason.as_str());
             let outcome = match &seen.outcome {
-                Outcome::Wrong(_) => "Wrong".to_owned(),
-                Outcome::Bad(_) => "Bad".to_owned(),
+                Outcome::Incorrect(_) => "Wrong".to_owned(),
+                Outcome::Invalid(_) => "Bad".to_owned(),
                 other => format!("{other:?}"),
             };
             *tally.entry(format!("{outcome} {reason}")).or_default() += 1;
@@ -236,7 +234,7 @@ impl Evidence {
 }
 
 /// The name, status, reason and id of a line of the access log.
-fn accessed(line: &str) -> Option<(u64, Access)> {
+fn parse_access_line(line: &str) -> Option<(u64, Access)> {
     let (_, behind) = line.split_once("?id=")?;
     let digits: String = behind.chars().take_while(char::is_ascii_digit).collect();
     let name = digits.parse().ok().filter(|&name| name > 0)?;

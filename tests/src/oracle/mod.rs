@@ -1,12 +1,15 @@
-//! Requests that carry a name each, clients that note what became of every one, and an oracle that reads their notes, the book that the application keeps and
-//! the logs, and says what does not go together.
+//! Requests with a name each, clients that record the outcome of every one, and an oracle that compares these records, the book that the application keeps and
+//! the logs, and reports contradictions.
 //!
 //! The applications that keep such a book: `apps/trouble_app.py`, `apps/trouble.ru`, `apps/trouble_site`, `apps/trouble_app.js`.
 
-mod asked;
 mod evidence;
 mod random;
+mod requests;
 
-pub use asked::{Asked, Expected, Outcome, Seen, Sending, across, crc32, leave, one, several};
-pub use evidence::{Evidence, Rules, Verdict};
+pub use evidence::{Evidence, Report, Rules};
 pub use random::Random;
+pub use requests::{
+    BodyMode, ExpectedResponse, ObservedRequest, Outcome, PlannedRequest, crc32, send_across, send_and_leave,
+    send_one, send_pipelined,
+};

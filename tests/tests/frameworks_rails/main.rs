@@ -78,7 +78,7 @@ fn visit(app: &str, address: &str, part: &str, cookies: &Path) -> Vec<Value> {
 }
 
 #[test]
-fn a_site_of_rails_is_what_it_is_behind_puma() {
+fn rails_serves_the_same_site_as_puma() {
     let server = start("threads = 3");
     let puma = Puma::start(&server.folder().join("puma"));
     for part in ["before", "after"] {

@@ -106,7 +106,7 @@ fn keys_of_the_configuration_go_before_it() {
 }
 
 #[test]
-fn it_is_not_read_where_the_configuration_says_so_and_another_is_where_it_names_it() {
+fn the_configuration_can_disable_the_file_or_name_another() {
     let server = start("workers = 1\npuma_config = \"none\"", Some(FILE));
     let (none, threads) = seen(&server);
     assert_eq!((threads, &none["hook"], &none["env"]), (1, &Value::Null, &"production".into()));
@@ -118,7 +118,7 @@ fn it_is_not_read_where_the_configuration_says_so_and_another_is_where_it_names_
 }
 
 #[test]
-fn variables_of_puma_decide_where_neither_says_it() {
+fn pumas_variables_apply_where_no_file_sets_the_key() {
     let server = start("env = { WEB_CONCURRENCY = \"3\", RAILS_MAX_THREADS = \"4\" }", None);
     assert_eq!((workers(&server), seen(&server).1), (3, 4));
     let log = server.log();
@@ -143,7 +143,7 @@ fn variables_of_puma_decide_where_neither_says_it() {
 }
 
 #[test]
-fn a_developer_has_one_worker_where_nothing_else_says_it() {
+fn development_has_one_worker_by_default() {
     let server = start("env = { RAILS_ENV = \"development\" }", None);
     assert_eq!((workers(&server), &seen(&server).0["env"]), (1, &"development".into()));
     let log = server.log();

@@ -62,7 +62,7 @@ fn lay_out(redmine: &Path) {
 }
 
 #[test]
-fn redmine_is_what_it_is_behind_puma() {
+fn redmine_serves_the_same_site_as_behind_puma() {
     let server = Server::spawn(CONFIG, |command| {
         lay_out(&command.get_current_dir().expect("a folder").join("redmine"))
     });

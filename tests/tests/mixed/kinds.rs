@@ -29,7 +29,7 @@ pub(crate) struct Kind {
 pub(crate) enum Exit {
     /// It gets 500, and the process goes when its replacement is there.
     Replaced,
-    /// It is answered with what had been printed.
+    /// It gets a response with what had been printed.
     Responded,
     /// It loses its process, and its response.
     Lost,

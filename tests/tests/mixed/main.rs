@@ -10,9 +10,9 @@ mod row;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use keepwarm_tests::marked::{self, Mark};
-use keepwarm_tests::oracle::{Evidence, Seen};
+use keepwarm_tests::oracle::{Evidence, ObservedRequest};
 use keepwarm_tests::process::{self, wait_until};
+use keepwarm_tests::process_mark::{self, ProcessMark};
 use keepwarm_tests::{Server, get};
 use rustix::process::Signal;
 
@@ -62,12 +62,12 @@ fn mixed(kind: &Kind) {
         (0..CLIENTS).map(|number| Row::new(kind, site.server.address(), seed, number)).collect();
     let began = Instant::now();
     let workers = site.workers();
-    let mut asked = 0;
+    let mut request = 0;
     // First without ends of processes, so that all that is made at first use is there when it is counted, and memory is that of one process.
     for until in [requests / 100, requests / 10, requests] {
-        ask(&mut rows, until - asked, 0);
-        asked = until;
-        site.tell_memory(&rows);
+        ask(&mut rows, until - request, 0);
+        request = until;
+        site.print_memory(&rows);
     }
     assert_eq!(
         workers,
@@ -79,9 +79,9 @@ fn mixed(kind: &Kind) {
     ask(&mut rows, requests / 3, deaths);
     let took = began.elapsed();
     site.all_workers_serve();
-    site.tell_memory(&rows);
+    site.print_memory(&rows);
     before.wait_for_no_more(&site);
-    let seen: Vec<Seen> = rows.into_iter().flat_map(|row| row.seen).collect();
+    let seen: Vec<ObservedRequest> = rows.into_iter().flat_map(|row| row.seen).collect();
     let seen_many = seen.len();
     site.end();
     let verdict = Evidence::read(site.server.folder(), seen, kind.rules).judge();
@@ -110,14 +110,14 @@ fn ask(rows: &mut [Row], many: u64, deaths: u64) {
 struct Site<'a> {
     kind: &'a Kind,
     server: Server,
-    mark: Mark,
+    mark: ProcessMark,
 }
 
 impl<'a> Site<'a> {
     fn start(kind: &'a Kind) -> Self {
-        let mark = Mark::new();
+        let mark = ProcessMark::new();
         let server = Server::start_with(&kind.config(), |command| {
-            mark.put_on(command);
+            mark.apply_to(command);
             let temporary = command.get_current_dir().expect("a folder").join("tmp");
             std::fs::create_dir(&temporary).expect("a folder");
             command.env("TMPDIR", temporary);
@@ -143,13 +143,13 @@ impl<'a> Site<'a> {
         assert_eq!(response.status, 200, "{}", self.server.log());
     }
 
-    fn tell_memory(&self, rows: &[Row]) {
-        let asked: usize = rows.iter().map(|row| row.seen.len()).sum();
+    fn print_memory(&self, rows: &[Row]) {
+        let requests: usize = rows.iter().map(|row| row.seen.len()).sum();
         let of = |pid| format!("{} ({})", process::anonymous_kib(pid), process::resident_kib(pid));
         let workers: Vec<String> =
             self.workers().into_iter().map(|pid| format!("{pid}: {}", of(pid))).collect();
         println!(
-            "{} after {asked}: anonymous (resident) KiB: Keepwarm {}, workers {}",
+            "{} after {requests}: anonymous (resident) KiB: Keepwarm {}, workers {}",
             self.kind.name,
             of(self.server.pid()),
             workers.join(", ")
@@ -161,28 +161,28 @@ impl<'a> Site<'a> {
         self.server.signal(Signal::TERM);
         self.server.wait_for_exit(LONG);
         wait_until("all processes are gone", LONG, || self.mark.processes().is_empty());
-        let files = marked::files(&self.server.folder().join("tmp"));
+        let files = process_mark::files(&self.server.folder().join("tmp"));
         assert!(files.is_empty(), "temporary files are left: {files:?}");
     }
 }
 
-/// What there is while nothing is asked: processes, temporary files and descriptors, by what they are.
+/// The resources in use without a request: processes, temporary files and descriptors, by kind.
 #[derive(Debug)]
 struct Left(BTreeMap<String, usize>);
 
 impl Left {
     fn of(site: &Site) -> Self {
         let mut all: BTreeMap<String, usize> = BTreeMap::new();
-        for (to, count) in marked::descriptors(site.server.pid()) {
+        for (to, count) in process_mark::descriptors(site.server.pid()) {
             all.insert(format!("descriptors of Keepwarm: {}", shape(&to)), count);
         }
         for pid in site.workers() {
-            for (to, count) in marked::descriptors(pid) {
+            for (to, count) in process_mark::descriptors(pid) {
                 let most = all.entry(format!("descriptors of a worker: {}", shape(&to))).or_default();
                 *most = count.max(*most);
             }
         }
-        for file in marked::files(&site.server.folder().join("tmp")) {
+        for file in process_mark::files(&site.server.folder().join("tmp")) {
             *all.entry(format!("temporary files: {}", shape(&file))).or_default() += 1;
         }
         all.insert("processes".to_owned(), site.mark.processes().len());

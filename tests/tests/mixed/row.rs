@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use keepwarm_tests::Client;
-use keepwarm_tests::oracle::{self, Asked, Expected, Random, Seen, Sending, crc32};
+use keepwarm_tests::oracle::{
+    self, BodyMode, ExpectedResponse, ObservedRequest, PlannedRequest, Random, crc32,
+};
 
 use crate::kinds::{Exit, Kind};
 
@@ -22,7 +24,7 @@ pub(crate) struct Row<'a> {
     next: u64,
     /// Of a million requests, how many end a process.
     deaths: u64,
-    pub(crate) seen: Vec<Seen>,
+    pub(crate) seen: Vec<ObservedRequest>,
 }
 
 impl<'a> Row<'a> {
@@ -46,13 +48,13 @@ impl<'a> Row<'a> {
                 }
                 20..28 => {
                     let all = (0..self.random.below(5) + 2).map(|_| self.ask(false)).collect();
-                    let (seen, goes_on) = oracle::several(&mut kept[at], all);
+                    let (seen, goes_on) = oracle::send_pipelined(&mut kept[at], all);
                     self.seen.extend(seen);
                     self.keep(&mut kept[at], goes_on);
                 }
                 28..40 => {
                     let all = kept.iter().map(|_| self.ask(false)).collect();
-                    for (client, (seen, goes_on)) in (0..).zip(oracle::across(&mut kept, all)) {
+                    for (client, (seen, goes_on)) in (0..).zip(oracle::send_across(&mut kept, all)) {
                         self.seen.push(seen);
                         self.keep(&mut kept[client], goes_on);
                     }
@@ -77,68 +79,78 @@ impl<'a> Row<'a> {
     }
 
     fn one(&mut self, client: &mut Client, close: bool) -> bool {
-        let asked = self.ask(true);
-        let (seen, goes_on) = oracle::one(client, asked, close, &mut self.random);
+        let request = self.ask(true);
+        let (seen, goes_on) = oracle::send_one(client, request, close, &mut self.random);
         self.seen.push(seen);
         goes_on
     }
 
     fn leave(&mut self) {
-        let (client, asked) = (self.connect(), self.ask(false));
-        self.seen.push(oracle::leave(client, asked, &mut self.random));
+        let (client, request) = (self.connect(), self.ask(false));
+        self.seen.push(oracle::send_and_leave(client, request, &mut self.random));
     }
 
     /// `alone`: it may wait for `100 Continue`.
-    fn ask(&mut self, alone: bool) -> Asked {
+    fn ask(&mut self, alone: bool) -> PlannedRequest {
         self.next += 1;
         let (id, name) = (self.next, self.next.to_string());
-        let deed = self.deed();
-        let method = match deed {
+        let action = self.action();
+        let method = match action {
             "upload" | "form" | "early" => "POST",
             "work" | "empty" => self.random.one_of(&["GET", "GET", "POST", "HEAD"]),
             _ => self.random.one_of(&["GET", "GET", "POST"]),
         };
         let (mut body, mut fields) = (Vec::new(), String::new());
         if method == "POST" {
-            body = self.body(deed);
+            body = self.body(action);
         }
         let parts = 2 + self.random.below(30);
-        let expected = self.expected(deed, method, &name, parts, &body);
-        if deed == "form" {
+        let expected = self.expected(action, method, &name, parts, &body);
+        if action == "form" {
             body = form(&name, &body);
             fields = format!("Content-Type: multipart/form-data; boundary={BOUNDARY}\r\n");
         }
         let sending = match self.random.below(4) {
-            0 if method == "POST" => Sending::Chunked,
-            1 if method == "POST" && alone => Sending::Expecting,
-            _ => Sending::Length,
+            0 if method == "POST" => BodyMode::Chunked,
+            1 if method == "POST" && alone => BodyMode::Expecting,
+            _ => BodyMode::Length,
         };
         let ms = if self.random.below(50) == 0 { 3 } else { 0 };
-        let target = format!("/{deed}?id={name}&n={parts}&ms={ms}&pause=0");
-        Asked { id, method, deed, target, fields, sending, body_length: body.len(), body, expected }
+        let target = format!("/{action}?id={name}&n={parts}&ms={ms}&pause=0");
+        PlannedRequest {
+            id,
+            method,
+            action,
+            target,
+            fields,
+            sending,
+            body_length: body.len(),
+            body,
+            expected,
+        }
     }
 
-    fn expected(&self, deed: &str, method: &str, name: &str, parts: u64, body: &[u8]) -> Expected {
+    fn expected(&self, action: &str, method: &str, name: &str, parts: u64, body: &[u8]) -> ExpectedResponse {
         let part = format!("{name};").repeat(PART / (name.len() + 1));
-        let response = match deed {
-            "raise" => return Expected::Response(500, Vec::new()),
+        let response = match action {
+            "raise" => return ExpectedResponse::Response(500, Vec::new()),
             "exit" if self.kind.exit == Exit::Replaced => {
-                return Expected::Response(500, Vec::new());
+                return ExpectedResponse::Response(500, Vec::new());
             }
-            "late" if self.kind.late_is_cut => return Expected::Cut,
+            "late" if self.kind.late_is_cut => return ExpectedResponse::Cut,
             "late" => part.repeat(parts as usize - 1),
-            "empty" => return Expected::Response(204, Vec::new()),
+            "empty" => return ExpectedResponse::Response(204, Vec::new()),
             "stream" | "large" => part.repeat(parts as usize),
             "upload" => format!("{name} {} {}", body.len(), crc32(body)),
             "form" => format!("{name} {name} {} {}", body.len(), crc32(body)),
             _ if method == "HEAD" => String::new(),
             _ => name.to_owned(),
         };
-        Expected::Response(200, response.into_bytes())
+        ExpectedResponse::Response(200, response.into_bytes())
     }
 
     /// What the application is to do.
-    fn deed(&mut self) -> &'static str {
+    fn action(&mut self) -> &'static str {
         if self.random.below(1_000_000) < self.deaths {
             return match self.kind.exit {
                 Exit::Lost => self.random.one_of(&["die", "exit"]),
@@ -159,8 +171,8 @@ impl<'a> Row<'a> {
         }
     }
 
-    fn body(&mut self, deed: &str) -> Vec<u8> {
-        let length = match (deed, self.random.below(8)) {
+    fn body(&mut self, action: &str) -> Vec<u8> {
+        let length = match (action, self.random.below(8)) {
             ("upload" | "form", 0) => self.random.below(400_000),
             ("upload" | "form", 1..5) => self.random.below(70_000),
             ("early", 0..2) => self.random.below(60_000),

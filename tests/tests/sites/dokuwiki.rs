@@ -62,7 +62,7 @@ fn install(site: &Path) {
 }
 
 #[test]
-fn dokuwiki_is_what_it_is_behind_apache() {
+fn dokuwiki_serves_the_same_site_as_behind_apache() {
     let mut apache = None;
     let server = start(BY_DEFAULT, |folder| {
         install(&folder.join("site"));

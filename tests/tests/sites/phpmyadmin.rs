@@ -31,7 +31,7 @@ fn install(site: &Path, socket: &Path) {
 }
 
 #[test]
-fn phpmyadmin_is_what_it_is_behind_apache() {
+fn phpmyadmin_serves_the_same_site_as_behind_apache() {
     let mut others = None;
     let server = start(BY_DEFAULT, |folder| {
         let database = MariaDb::start(&folder.join("db"));

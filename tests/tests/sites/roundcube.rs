@@ -31,7 +31,7 @@ fn install(site: &Path) {
 }
 
 #[test]
-fn roundcubes_front_page_is_what_it_is_behind_apache() {
+fn roundcube_serves_the_same_front_page_as_behind_apache() {
     let mut apache = None;
     let server = start(BY_DEFAULT, |folder| {
         install(&folder.join("site"));

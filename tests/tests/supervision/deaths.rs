@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use crate::{LONG, all_responded_once, config, count_file, counts, start, wsgi};
 
-/// Each is answered once, but for one at most for each death: held by the worker that died, perhaps counted, and given to nobody else.
+/// Each gets a response once, but for one at most for each death: held by the worker that died, perhaps counted, and given to nobody else.
 #[track_caller]
 fn only_held_posts_are_lost(server: &Server, outcomes: &[(String, Outcome)], deaths: usize) {
     let counts = counts(server);
@@ -57,7 +57,7 @@ fn a_lone_workers_death_loses_only_the_post_it_works_on() {
     const KILLS: usize = 6;
     let server = wsgi(1, "queue_timeout = \"20s\"\nstart_retries = 20");
     // It answers at once: a lone worker is given requests ahead.
-    let load = Load::new(server.address(), "POST").working(0);
+    let load = Load::new(server.address(), "POST").with_work_ms(0);
     let outcomes = load.while_doing(10, 2, || kill_some(&server, &load, KILLS));
     only_held_posts_are_lost(&server, &outcomes, KILLS);
 }
@@ -65,7 +65,7 @@ fn a_lone_workers_death_loses_only_the_post_it_works_on() {
 #[test]
 fn requests_behind_one_that_hangs_are_served_once_it_is_over() {
     let server = wsgi(1, "request_timeout = \"600ms\"\nqueue_timeout = \"20s\"");
-    let load = Load::new(server.address(), "POST").working(0);
+    let load = Load::new(server.address(), "POST").with_work_ms(0);
     let outcomes = load.while_doing(8, 0, || {
         for _ in 0..2 {
             load.wait_for(200);
@@ -98,7 +98,7 @@ fn killed_workers_lose_no_get() {
 }
 
 #[test]
-fn a_get_that_was_not_begun_to_be_answered_is_served_by_another() {
+fn a_get_without_a_response_yet_is_retried_on_another_worker() {
     let server = wsgi(2, "");
     let response = server.ask(get("/die-once?id=x"));
     assert_eq!((response.status, response.text().as_str()), (200, "pong"));

@@ -10,7 +10,7 @@ use crate::{LONG, all_responded_once, config, wsgi};
 #[test]
 fn a_lone_quick_worker_is_reloaded_under_load_without_a_loss() {
     let server = wsgi(1, "");
-    let load = Load::new(server.address(), "POST").working(0);
+    let load = Load::new(server.address(), "POST").with_work_ms(0);
     let outcomes = load.while_doing(10, 2, || {
         for _ in 0..3 {
             load.wait_for(200);
@@ -136,7 +136,7 @@ fn the_reload_command_reloads() {
 
 /// What waits is for its replacement: given to it, it would hold a place there for ever.
 #[test]
-fn the_only_worker_that_asks_to_end_while_requests_wait_ends_at_once() {
+fn the_only_worker_that_requests_a_stop_ends_at_once_while_requests_wait() {
     let server = Server::start(
         "[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\napp = \"app\"\n\
          [app.app]\nentry = \"trouble_app:application\"\ndirectory = \"@APPS@\"\ninterpreter = \"@PYTHON@\"\nworkers = 1\n\

@@ -21,7 +21,7 @@ fn a_target_that_cannot_be_imported_is_exit_1_with_the_languages_traceback() {
 }
 
 #[test]
-fn a_target_that_does_not_exist_is_exit_1_with_a_clear_word() {
+fn a_target_that_does_not_exist_is_exit_1_with_a_clear_error() {
     for (entry, part) in [
         ("no_such_app:application", "no_such_app"),
         ("wsgi_app:nothing", "nothing"),
@@ -36,7 +36,7 @@ fn a_target_that_does_not_exist_is_exit_1_with_a_clear_word() {
 
 /// A module that hangs while it is imported says nothing itself.
 #[test]
-fn an_app_that_is_loaded_for_long_is_told_of_with_its_stack() {
+fn an_app_that_loads_slowly_is_logged_with_its_stack() {
     let server = Server::spawn(&config("hanging_app:application", 1, ""), |_| {});
     server.wait_for_log("worker still loading after 5s", LONG);
     let line = server.wait_for_log("hanging_app.py", LONG);

@@ -34,7 +34,7 @@ fn sigterm_under_load_loses_and_repeats_nothing() {
 }
 
 #[test]
-fn sigterm_finishes_what_is_in_work_and_says_goodbye_to_the_idle() {
+fn sigterm_finishes_requests_and_closes_idle_connections() {
     let server = wsgi(2, "");
     let mut idle = server.client().patient(Duration::from_secs(20));
     assert!(!idle.expect_kept("/pong").says_close());
@@ -42,7 +42,7 @@ fn sigterm_finishes_what_is_in_work_and_says_goodbye_to_the_idle() {
     busy.send(get("/count?id=slow&ms=500"));
     wait_until("it is in work", LONG, || counts(&server).contains_key("slow"));
     server.signal(Signal::TERM);
-    // The idle connection lives for a while for its next request, which is answered with a close.
+    // The idle connection lives for a while for its next request, which gets a response with a close.
     while !idle.expect_kept("/pong").says_close() {}
     idle.expect_eof();
     wait_until("nobody listens any more", Duration::from_secs(20), || {
@@ -73,7 +73,7 @@ fn two_sigterms_at_once_are_one() {
 }
 
 #[test]
-fn the_grace_ends_with_whatever_is_still_open() {
+fn the_grace_ends_open_connections() {
     let server = Server::start(&format!(
         "[server]\nshutdown_grace = \"400ms\"\n{}",
         config("wsgi_app:application", 1, "")

@@ -110,7 +110,7 @@ fn the_request_timeout_counts_the_apps_time_not_the_clients() {
 }
 
 #[test]
-fn an_app_learns_that_its_client_has_closed_and_what_it_still_sends_is_written() {
+fn an_app_is_notified_of_a_half_close_and_can_still_send() {
     let server = start(&config("asgi_app:application", 1, ""), 1);
     let mut client = server.client();
     client.send(get("/waits-and-answers"));

@@ -157,6 +157,12 @@ class Asyncio(Connection, asyncio.BufferedProtocol):
             if not self.lost:
                 self.transport.write(out[0] if len(out) == 1 else b"".join(out))
 
+    def say_hello(self, pairs):
+        if self.limit > 1:
+            # The only place of a worker would be taken for as long as one is open.
+            pairs = [*pairs, ("websocket", "1")]
+        super().say_hello(pairs)
+
     def ask_to_drain(self):
         """Asks Keepwarm for no more requests, once (§8)."""
         said = self.drain()

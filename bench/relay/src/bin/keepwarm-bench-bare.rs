@@ -20,7 +20,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 const RESPONSE: &[u8] =
     b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, world!";
 /// Bytes that tell the worker of a request: as many as Keepwarm's frame of a small one has.
-const TOLD: usize = 128;
+const REQUEST_FRAME: usize = 128;
 const BLOCK: usize = 64 * 1024;
 const LISTENER: u64 = u64::MAX;
 const BACKLOG: i32 = 4096;
@@ -58,8 +58,8 @@ fn work() -> io::Result<()> {
             return Ok(());
         }
         read += got;
-        while read >= TOLD {
-            read -= TOLD;
+        while read >= REQUEST_FRAME {
+            read -= REQUEST_FRAME;
             socket.write_all(RESPONSE)?;
         }
     }
@@ -84,7 +84,7 @@ fn serve(listen: SocketAddr) -> io::Result<()> {
                 }
             } else if let Some((client, _)) = loops.read(event, &mut block)? {
                 waiting.push_back(client);
-                worker.write_all(&block[..TOLD])?;
+                worker.write_all(&block[..REQUEST_FRAME])?;
             }
         }
     }

@@ -1,14 +1,21 @@
-//! Names that one section has of another.
+//! References from one section to another.
 
-use super::Known;
 use crate::checker::Checker;
 use crate::model::{Action, Config, Route};
-use crate::nearest::{nearest, or_list};
+use crate::nearest::{or_list, suggestion};
 use crate::raw::Span;
 use crate::report::Problem;
 use crate::sections::UpstreamDraft;
 
-/// Whether there is a section `[what.name]`. `key` is the one that names it, in this file and as it is documented.
+/// The names of sections, with their spans.
+pub(super) struct SectionNames {
+    pub(super) apps: Vec<(String, Span)>,
+    pub(super) upstreams: Vec<(String, Span)>,
+    pub(super) rate_limits: Vec<(String, Span)>,
+}
+
+/// Reports a reference to a section `[what.name]` that does not exist. The reference is `key` in the file, `doc` in
+/// the documentation.
 pub(super) fn check(
     name: &str,
     span: Span,
@@ -22,23 +29,20 @@ pub(super) fn check(
         return;
     }
     let names: Vec<&str> = known.iter().map(|(name, _)| name.as_str()).collect();
-    let near = nearest(name, names.iter().copied());
     let article = if what.starts_with(['a', 'u']) { "an" } else { "a" };
     let expected = match names.is_empty() {
         true => format!("{article} [{what}.NAME] section; there is none"),
         false => format!("the name of {article} [{what}.NAME]: {}", or_list(&names)),
     };
-    let mut problem = Problem::new(format!("`{key}` is `{name}`, but there is no `[{what}.{name}]`"))
+    Problem::new(format!("`{key}` is `{name}`, but there is no `[{what}.{name}]`"))
         .key(doc)
-        .at(cx.texts.place(span))
-        .expected(expected);
-    if !near.is_empty() {
-        problem = problem.help(format!("did you mean {}?", or_list(&near)));
-    }
-    cx.push(problem);
+        .at(cx.source_map.location(span))
+        .expected(expected)
+        .maybe_help(suggestion(name, names))
+        .report(cx);
 }
 
-/// Two upstreams whose variables have one name: workers could be told of one of them only.
+/// Two upstreams whose variables have the same name: workers would get only one of them.
 pub(super) fn check_variables(upstreams: &[UpstreamDraft], cx: &mut Checker<'_>) {
     for (index, draft) in upstreams.iter().enumerate() {
         let variable = draft.upstream.variable();
@@ -47,20 +51,18 @@ pub(super) fn check_variables(upstreams: &[UpstreamDraft], cx: &mut Checker<'_>)
             continue;
         };
         let (name, other) = (&draft.upstream.name, &earlier.upstream.name);
-        let problem = Problem::new(format!(
-            "`upstream.{name}` and `upstream.{other}` have the same variable, {variable}"
-        ))
-        .key("upstream")
-        .at(cx.texts.place(draft.span))
-        .related(cx.texts.place(earlier.span), "the other one")
-        .expected("names that differ in more than case, `-` and `_`");
-        cx.push(problem);
+        Problem::new(format!("`upstream.{name}` and `upstream.{other}` have the same variable, {variable}"))
+            .key("upstream")
+            .at(cx.source_map.location(draft.span))
+            .related(cx.source_map.location(earlier.span), "the other one")
+            .expected("names that differ in more than case, `-` and `_`")
+            .report(cx);
     }
 }
 
-/// What is there, costs something, and has no use.
-pub(super) fn warn_of_unused(config: &Config, known: &Known, cx: &mut Checker<'_>) {
-    let routes = || config.listens.iter().flat_map(|listen| &listen.routes);
+/// Warns of sections that cost something and are not used.
+pub(super) fn warn_of_unused(config: &Config, known: &SectionNames, cx: &mut Checker<'_>) {
+    let routes = || config.listeners.iter().flat_map(|listen| &listen.routes);
     let leads_to = |fits: &dyn Fn(&Route) -> bool| routes().any(fits);
     for (name, span) in &known.apps {
         if !leads_to(&|route| matches!(&route.action, Action::App(app) if app == name)) {
@@ -69,8 +71,8 @@ pub(super) fn warn_of_unused(config: &Config, known: &Known, cx: &mut Checker<'_
             warn("listen.NAME.route.app", *span, message, help, cx);
         }
     }
-    // A forward proxy takes calls for the host of every upstream.
-    let has_proxy = config.listens.iter().any(|listen| listen.forward_proxy.is_some());
+    // A forward proxy leads to every upstream.
+    let has_proxy = config.listeners.iter().any(|listen| listen.forward_proxy.is_some());
     for (name, span) in known.upstreams.iter().filter(|_| !has_proxy) {
         let has_door = config.upstream(name).is_some_and(|upstream| !upstream.bind.is_empty());
         if !has_door && !leads_to(&|route| matches!(&route.action, Action::Upstream(to) if to == name)) {
@@ -90,6 +92,5 @@ pub(super) fn warn_of_unused(config: &Config, known: &Known, cx: &mut Checker<'_
 }
 
 fn warn(key: &'static str, span: Span, message: String, help: String, cx: &mut Checker<'_>) {
-    let problem = Problem::new(message).key(key).at(cx.texts.place(span)).help(help);
-    cx.warn(problem);
+    Problem::new(message).key(key).at(cx.source_map.location(span)).help(help).warn(cx);
 }

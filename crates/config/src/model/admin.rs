@@ -2,27 +2,28 @@ use std::fmt;
 
 use super::Bind;
 
-/// `[admin]`: health, metrics and status for those who run the process.
+/// `[admin]`: health, metrics and status for operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admin {
-    /// Where it is served; at least one.
+    /// Addresses that serve it; at least one.
     pub bind: Vec<Bind>,
-    /// What a client must know that is not on this machine, or wants to change something. There is one wherever `bind` leaves the machine.
+    /// Token that other machines need to read, and every client over TCP to change something. Set if an address in
+    /// `bind` can be reached from other machines.
     pub token: Option<Secret>,
 }
 
-/// A value that no message, log or debug output shows.
+/// A value that messages, logs and debug output never show.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Keeps a value.
+    /// Wraps a value.
     pub fn new(value: String) -> Self {
         Self(value)
     }
 
     /// The value.
-    pub fn reveal(&self) -> &str {
+    pub fn expose(&self) -> &str {
         &self.0
     }
 }

@@ -5,141 +5,144 @@ use std::time::Duration;
 use super::Bind;
 use crate::sources::Account;
 
-/// `[app.NAME]`: an application and how its workers are kept.
+/// `[app.NAME]`: an application and its workers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct App {
-    /// NAME, as logs and metrics show it.
+    /// NAME, as in logs and metrics.
     pub name: String,
-    /// What a worker runs.
+    /// The program of a worker.
     pub program: Program,
-    /// How the app is called. `None`: Python, told when the app is loaded.
+    /// The interface of the app. `None`: Python; detected when the app is loaded.
     pub kind: Option<AppKind>,
-    /// Working directory of the workers, and where imports begin.
+    /// Working directory of the workers, from which imports start.
     pub directory: PathBuf,
-    /// Variables set for the workers on top of Keepwarm's own environment: `env_file`, then `env` over it.
+    /// Variables that override Keepwarm's own environment: those of `env_file`, overridden by those of `env`.
     pub env: BTreeMap<String, String>,
-    /// Whom the workers run as: the app's `user` and `group`, else those of `[server]`. `None`: as Keepwarm itself.
+    /// User of the workers: the app's `user` and `group`, else those of `[server]`. `None`: Keepwarm's own.
     pub run_as: Option<Account>,
-    /// File mode mask of the workers. `None`: Keepwarm's own.
+    /// Umask of the workers. `None`: Keepwarm's own.
     pub umask: Option<u32>,
     /// Resource limits of a worker.
     pub limits: ProcessLimits,
-    /// The language's interpreter. `None`: found by the adapter's rules (a virtual environment beside the app, then `PATH`).
+    /// Interpreter of the language. `None`: the adapter finds it (a virtual environment next to the app, then
+    /// `PATH`).
     pub interpreter: Option<PathBuf>,
-    /// Arguments for the interpreter, before the adapter's own.
+    /// Arguments for the interpreter, before those of the adapter.
     pub options: Vec<String>,
-    /// Where a server for its scripts runs already. `None`: workers of ours.
+    /// Address of a php-fpm that is already running. `None`: Keepwarm starts the workers.
     pub address: Option<Bind>,
-    /// Worker processes.
+    /// Number of worker processes.
     pub workers: Workers,
-    /// Whether workers are forked from a process that has loaded the app once.
+    /// Fork the workers from a process that has loaded the app.
     pub preload: bool,
-    /// The file of Puma's that stands for keys that are not there. The configuration's own; whoever runs the app finds the usual one.
+    /// Puma configuration for keys that are not set. The binary looks for the default path, because this crate opens
+    /// no files.
     pub puma_config: PumaConfig,
-    /// The app's time for one request, the client's not counted; more: the worker is killed, 504.
+    /// Time limit of the app for one request, without the client's time; then the worker is killed and the client
+    /// gets 504.
     pub request_timeout: Duration,
-    /// Requests that take the app longer have their worker's stack put into the log. `None`: off.
+    /// Time after which a request has its worker's stack logged. `None`: off.
     pub slow_log: Option<Duration>,
-    /// Threads of a worker of a blocking kind: so many requests at once.
+    /// Threads of a worker of a blocking kind, which is its number of requests at once.
     pub threads: u32,
-    /// Requests at once in a worker of a kind that takes many. `None`: as many as its adapter wants.
+    /// Requests at once in a worker of a concurrent kind. `None`: the adapter's limit.
     pub concurrency: Option<u32>,
-    /// The event loop of an ASGI worker, by its adapter's word. `None`: the adapter's choice.
+    /// Event loop of an ASGI worker, as the adapter names it. `None`: the adapter selects it.
     pub event_loop: Option<&'static str>,
-    /// Whether an ASGI app must take part in the lifespan protocol, by its adapter's word. `None`: it may.
+    /// Lifespan mode of an ASGI worker, as the adapter names it. `None`: the app may support it.
     pub lifespan: Option<&'static str>,
-    /// From spawn to ready.
+    /// Time limit from spawn to ready.
     pub boot_timeout: Duration,
-    /// How long a worker that is to end may finish what it holds.
+    /// Time for a draining worker to finish its requests.
     pub drain_timeout: Duration,
-    /// Failed starts in a row before the app is given up. 0: never tried again.
+    /// Failed starts in a row before Keepwarm gives up on the app. 0: a failed start is not retried.
     pub start_retries: u32,
-    /// The path that a server is asked for to see whether it is well. `None`: any response will do.
+    /// Path of the health check of a server. `None`: any response is healthy.
     pub health: Option<String>,
-    /// A worker is replaced after about so many requests. `None`: never for that.
+    /// Number of requests after which a worker is replaced. `None`: no limit.
     pub max_requests: Option<u32>,
-    /// A worker is replaced after about so long. `None`: never for that.
+    /// Age at which a worker is replaced. `None`: no limit.
     pub max_age: Option<Duration>,
-    /// A worker that holds more of anonymous memory, in bytes, is replaced. `None`: never for that.
+    /// Bytes of anonymous memory above which a worker is replaced. `None`: no limit.
     pub max_memory: Option<u64>,
-    /// A worker that holds more is killed. `None`: never for that.
+    /// Bytes of anonymous memory above which a worker is killed. `None`: no limit.
     pub kill_memory: Option<u64>,
-    /// Requests that may wait for a worker; more: 503.
+    /// Requests that may wait for a worker; further ones get 503.
     pub queue: u32,
-    /// How long a request may wait for a worker; more: 503.
+    /// Time for which a request may wait for a worker; then it gets 503.
     pub queue_timeout: Duration,
-    /// Of PHP: files of Composer's `vendor/` are sent, its scripts are not run.
+    /// PHP: send files of Composer's `vendor/`. Its scripts are never run.
     pub serve_vendor: bool,
-    /// Development: globs, relative to `directory`; a change recycles the workers. Empty: off.
+    /// Development: globs, relative to `directory`, whose changes replace the workers. Empty: off.
     pub watch: Vec<String>,
-    /// The keys that the configuration has for this app, or that were adopted; all others hold their defaults.
+    /// Keys that the configuration or an external setting sets; all others have their defaults.
     pub keys: BTreeSet<String>,
-    /// What whoever runs the app has taken from elsewhere in place of keys that are not there, in words.
-    pub adopted: Vec<String>,
+    /// Settings that the binary takes from outside of the configuration (Puma), as text for the start-up log.
+    pub external_settings: Vec<String>,
 }
 
-/// Where Puma's configuration of an app is.
+/// The Puma configuration of an app.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum PumaConfig {
-    /// Where Puma looks for it.
+    /// The file that Puma itself would read.
     #[default]
-    Usual,
-    /// It is not read.
-    None,
-    /// Here.
+    DefaultPath,
+    /// None is read.
+    Disabled,
+    /// This file.
     File(PathBuf),
 }
 
-/// `[app.NAME.limits]`: resource limits of a process, soft and hard alike. `None`: as Keepwarm's own.
+/// `[app.NAME.limits]`: resource limits of a process, soft and hard. `None`: Keepwarm's own.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProcessLimits {
-    /// Open files.
+    /// Number of open files.
     pub files: Option<u64>,
     /// Bytes of address space.
     pub memory: Option<u64>,
-    /// Processes of the user.
+    /// Number of processes of the user.
     pub processes: Option<u64>,
     /// Bytes of a core file.
     pub core: Option<u64>,
-    /// Seconds of processor time.
+    /// CpuSeconds of processor time.
     pub cpu: Option<u64>,
 }
 
-/// What a worker runs.
+/// The program of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Program {
-    /// What the language's adapter loads: `package.module:name`, or a file.
+    /// The app that the language's adapter loads: `package.module:name`, or a file.
     Entry(String),
-    /// A whole command line; never empty. It serves HTTP, or speaks the worker wire on `KEEPWARM_FD` by itself.
+    /// A whole command line, never empty. The program serves HTTP, or speaks the worker wire on `KEEPWARM_FD`.
     Command(Vec<String>),
 }
 
-/// How many processes an app has.
+/// The number of processes of an app.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Workers {
     /// One per core.
     Auto,
-    /// So many.
+    /// This number.
     Fixed(u32),
-    /// As many as its requests need.
-    Scaled {
-        /// At least.
+    /// A number that follows the load.
+    Dynamic {
+        /// Minimum.
         min: u32,
-        /// At most; never below `min`. `None`: one per core.
+        /// Maximum, never below `min`. `None`: one per core.
         max: Option<u32>,
-        /// What was not needed for so long is taken away.
+        /// Time after which a worker that was not needed is stopped.
         idle: Duration,
     },
 }
 
-/// How an app is called.
+/// The interface of an app.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AppKind {
-    /// Python, PEP 3333: blocking, one request at a time.
+    /// Python, PEP 3333: blocking.
     Wsgi,
-    /// Python, ASGI 3: many requests at once.
+    /// Python, ASGI 3: concurrent.
     Asgi,
-    /// PHP, long-lived: the entry returns the app.
+    /// PHP with warm workers: the entry returns the app.
     Php,
     /// Classic PHP: scripts over FastCGI.
     FastCgi,
@@ -150,7 +153,7 @@ pub enum AppKind {
 }
 
 impl App {
-    /// An app with every default.
+    /// An app with all defaults.
     pub fn new(name: String, program: Program, directory: PathBuf) -> App {
         App {
             name,
@@ -166,7 +169,7 @@ impl App {
             address: None,
             workers: Workers::Auto,
             preload: false,
-            puma_config: PumaConfig::Usual,
+            puma_config: PumaConfig::DefaultPath,
             request_timeout: Duration::from_secs(30),
             slow_log: None,
             threads: 1,
@@ -186,7 +189,7 @@ impl App {
             serve_vendor: false,
             watch: Vec::new(),
             keys: BTreeSet::new(),
-            adopted: Vec::new(),
+            external_settings: Vec::new(),
         }
     }
 }

@@ -2,32 +2,34 @@ use std::net::IpAddr;
 
 use super::{Cidr, HostPattern};
 
-/// `forward_proxy` of a listener: it takes calls for hosts of others.
+/// `forward_proxy` of a listener: requests for other hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForwardProxy {
-    /// What may be called. Empty: every host but loopback, link-local and own addresses; and no CONNECT at all.
+    /// Hosts that clients may call. Empty: all hosts except loopback, link-local and Keepwarm's own addresses, and no
+    /// `CONNECT`.
     pub allow: Vec<ProxyTarget>,
-    /// Ports that `CONNECT` may ask for, where the entry of `allow` names none.
+    /// Ports that `CONNECT` may use if the entry of `allow` has none.
     pub connect_ports: Vec<u16>,
 }
 
 /// One entry of `allow`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ProxyTarget {
-    /// Which hosts.
+    /// The hosts.
     pub host: ProxyHost,
-    /// Which port. `None`: any, of CONNECT those of `connect_ports`.
+    /// The port. `None`: any; for `CONNECT`, those of `connect_ports`.
     pub port: Option<u16>,
 }
 
 /// Hosts that a forward proxy may call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ProxyHost {
-    /// `*`: every one that is not loopback, link-local or ours.
+    /// `*`: all hosts except loopback, link-local and Keepwarm's own addresses.
     Any,
-    /// By name, as the request has it.
+    /// By the name in the request.
     Name(HostPattern),
-    /// By address, which the request names or its name has; loopback and link-local ones too when they are listed so.
+    /// By an address, in the request or resolved from its name. Loopback and link-local addresses are allowed only by
+    /// an entry of this kind.
     Block(Cidr),
 }
 
@@ -38,7 +40,8 @@ impl Default for ForwardProxy {
 }
 
 impl ProxyTarget {
-    /// Whether a request's host (lower case, without port; an IPv6 address without brackets) and port fit by what the request itself says.
+    /// Whether the host and port in a request match. The host is in lower case and without a port; an IPv6 address is
+    /// without brackets.
     pub fn matches_name(&self, host: &str, port: u16) -> bool {
         let fits = match &self.host {
             ProxyHost::Any => true,
@@ -48,7 +51,7 @@ impl ProxyTarget {
         fits && self.port.is_none_or(|wanted| wanted == port)
     }
 
-    /// Whether an address that a name has, and a port, are listed as such.
+    /// Whether a resolved address and a port match an entry that lists addresses.
     pub fn matches_address(&self, address: IpAddr, port: u16) -> bool {
         matches!(&self.host, ProxyHost::Block(block) if block.contains(address))
             && self.port.is_none_or(|wanted| wanted == port)

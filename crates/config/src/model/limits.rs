@@ -1,60 +1,60 @@
 use std::time::Duration;
 
-/// `[server.limits]` and `[listen.NAME.limits]`: what a peer may cost.
+/// `[server.limits]` and `[listen.NAME.limits]`: limits for what a peer may use.
 ///
-/// Sizes are bytes, rates bytes per second. The reason and the precedents of each are in its key's documentation
+/// Sizes are in bytes, rates in bytes per second. The documentation of each key has its reason and precedents
 /// (`keepwarm explain limits`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of the request line; more: 414.
+    /// Size of the request line; a longer one gets 414.
     pub request_line: u64,
-    /// Bytes of the header block; more: 431.
+    /// Size of the header block; a larger one gets 431.
     pub header_block: u64,
-    /// Fields in the header block, cookie crumbs counted; more: 431.
+    /// Number of fields in the header block, cookie crumbs included; more get 431.
     pub header_fields: u64,
-    /// Time for a whole head, from its first byte; more: 408 and close.
+    /// Time limit for a whole head, from its first byte; then 408 and close.
     pub head_timeout: Duration,
-    /// Bytes of a request body given to an app; more: 413. `None`: no limit.
+    /// Size of a request body for an app; a larger one gets 413. `None`: no limit.
     pub body: Option<u64>,
-    /// Bytes per second, averaged, a client must send of a body; less: 408. `None`: no limit.
+    /// Minimum average rate of a request body; a slower one gets 408. `None`: no limit.
     pub body_rate: Option<u64>,
-    /// Time before `body_rate` and `drain_rate` count.
+    /// Time before `body_rate` and `drain_rate` apply.
     pub body_grace: Duration,
-    /// Bytes per second, averaged, a client must take of a response; less: reset. `None`: no limit.
+    /// Minimum average rate at which a client reads a response; a slower client is reset. `None`: no limit.
     pub drain_rate: Option<u64>,
-    /// Bytes of a trailer block; more: 400.
+    /// Size of a trailer block; a larger one gets 400.
     pub trailer_block: u64,
-    /// Fields in a trailer block; more: 400.
+    /// Number of fields in a trailer block; more get 400.
     pub trailer_fields: u64,
-    /// Bytes of chunk extensions in one message; more: 400.
+    /// Size of all chunk extensions of one message; larger ones get 400.
     pub chunk_extensions: u64,
-    /// Whether bytes from 0x80 may stand in a request target; else: 400.
+    /// Accept bytes from 0x80 in a request target; otherwise they get 400.
     pub raw_targets: bool,
-    /// How long a kept connection may wait for its next request.
+    /// Time for which a persistent connection may wait for its next request.
     pub idle_timeout: Duration,
-    /// How long a write may make no progress at all; more: reset.
+    /// Time for which a write may make no progress; then the connection is reset.
     pub write_timeout: Duration,
-    /// Requests on one connection, then it is closed. `None`: no limit.
+    /// Number of requests after which a connection is closed. `None`: no limit.
     pub connection_requests: Option<u64>,
-    /// Age of a connection, then it is closed after the request in work. `None`: no limit.
+    /// Age at which a connection is closed, after the request in progress. `None`: no limit.
     pub connection_age: Option<Duration>,
-    /// Connections from one client address. `None`: no limit.
+    /// Number of connections from one client address. `None`: no limit.
     pub connections_per_client: Option<u64>,
-    /// Connections of the process. `None`: from the limit on open files.
+    /// Number of connections of the process. `None`: derived from the limit on open files.
     pub connections: Option<u64>,
-    /// Bytes of a response held for a slow client, memory and spill together; past it the app waits.
+    /// Size of a response held for a slow client, in memory and spill files; beyond it the app waits.
     pub response_buffer: u64,
-    /// Bytes of all that the process holds for slow clients, memory and spill together.
+    /// Size of everything held for slow clients, in memory and spill files.
     pub spill: u64,
-    /// The part of it that may be in memory.
+    /// Part of `spill` that may be in memory.
     pub spill_memory: u64,
-    /// Bytes of one WebSocket frame; more: close 1009.
+    /// Size of one WebSocket frame; a larger one closes it with 1009.
     pub websocket_frame: u64,
-    /// Bytes of one WebSocket message; more: close 1009.
+    /// Size of one WebSocket message; a larger one closes it with 1009.
     pub websocket_message: u64,
-    /// How long a WebSocket may be silent; a ping is sent at half of it.
+    /// Time for which a WebSocket may be silent; a ping is sent at half of it.
     pub websocket_idle: Duration,
-    /// Whether WebSocket messages are compressed where the client offers it.
+    /// Compress WebSocket messages for clients that offer it.
     pub websocket_compression: bool,
 }
 

@@ -2,24 +2,25 @@ use std::path::PathBuf;
 
 use super::{Bind, ForwardProxy, Limits, Route};
 
-/// `[listen.NAME]`: addresses, and what happens to a request that arrives there.
+/// `[listen.NAME]`: addresses, and the routes of the requests that arrive there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listen {
-    /// NAME, as logs and metrics show it.
+pub struct Listener {
+    /// NAME, as in logs and metrics.
     pub name: String,
-    /// Where to listen; at least one, no two alike anywhere in the configuration.
+    /// Addresses to listen on; at least one. No two addresses of the configuration overlap.
     pub bind: Vec<Bind>,
-    /// The server's limits with this listener's own laid over them.
+    /// The limits of the server, overridden by those of this listener.
     pub limits: Limits,
-    /// One line per request. `None`: off.
+    /// One record per request. `None`: off.
     pub access_log: Option<AccessLog>,
-    /// Tried in order, the first that matches serves the request; at least one, unless it is a forward proxy. When none matches: 404.
+    /// Routes in order: the first that matches serves the request, and if none matches, the response is 404. At least
+    /// one, unless this is a forward proxy.
     pub routes: Vec<Route>,
-    /// Calls for hosts of others (absolute-form, CONNECT) are taken. `None`: they are not.
+    /// Accept requests for other hosts (absolute form, `CONNECT`). `None`: they are rejected.
     pub forward_proxy: Option<ForwardProxy>,
 }
 
-/// `access_log`: how and where requests are recorded.
+/// `access_log`: format and file of the records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessLog {
     /// One line of text, or one JSON object, per request.
@@ -28,11 +29,11 @@ pub struct AccessLog {
     pub file: Option<PathBuf>,
 }
 
-/// How a record is written.
+/// The format of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LogFormat {
-    /// One line a person can read.
+    /// One line of text.
     Text,
-    /// One JSON object in a line.
+    /// One line with a JSON object.
     Json,
 }

@@ -1,7 +1,7 @@
-//! What the rest of Keepwarm works with: checked values, nothing left to look up or to doubt.
+//! The checked values that the rest of Keepwarm uses.
 //!
-//! Rules of these files: plain public fields, `PartialEq` on everything (a reload compares old and new), no
-//! parsing, no spans. A value that reached one of these structs is inside its range.
+//! Rules of these files: plain public fields, `PartialEq` on everything (a reload compares old and new), no parsing,
+//! no spans. A value that reached one of these structs is inside its range.
 
 mod admin;
 mod app;
@@ -18,35 +18,36 @@ pub use admin::{Admin, Secret};
 pub use app::{App, AppKind, ProcessLimits, Program, PumaConfig, Workers};
 pub use forward_proxy::{ForwardProxy, ProxyHost, ProxyTarget};
 pub use limits::Limits;
-pub use listen::{AccessLog, Listen, LogFormat};
+pub use listen::{AccessLog, Listener, LogFormat};
 pub use net::{Bind, Cidr};
-pub use rate_limit::{OnStoreFailure, RateKey, RateLimit, RateStore};
+pub use rate_limit::{RateKey, RateLimit, RateStore, StoreFailureMode};
 pub use route::{
-    Action, EarlyHints, HeaderRules, HostPattern, PathPattern, Redirect, RedirectPiece, Respond, Route,
+    Action, EarlyHints, FixedResponse, HeaderRules, HostPattern, PathPattern, Redirect, RedirectPiece, Route,
 };
 pub use server::{Log, LogLevel, Server};
 pub use upstream::{
-    Balance, Breaker, Ca, Dns, EndpointAddress, Expect, HashKey, Health, HealthProbe, Hedge, HedgeAfter,
-    Identity, Outlier, PemFile, RetryBudget, RetryCause, StatusRange, TlsVersion, Upstream, UpstreamEndpoint,
-    UpstreamLimits, UpstreamPool, UpstreamProtocol, UpstreamTimeouts, UpstreamTls, door_url,
+    Balance, Breaker, ClientCertificate, Dns, EndpointAddress, Expect, HashKey, HealthCheck, HealthProbe,
+    Hedge, HedgeDelay, OutlierDetection, PemFile, RetryBudget, RetryCause, StatusRange, TlsVersion,
+    TrustRoots, Upstream, UpstreamEndpoint, UpstreamLimits, UpstreamPool, UpstreamProtocol, UpstreamTimeouts,
+    UpstreamTls, door_url,
 };
 
-/// A whole configuration, checked.
+/// A checked configuration.
 ///
-/// Sections keep the order of the file. Every app, upstream and rate limit that is named is there.
+/// Sections have the order of the file. Every app, upstream and rate limit that a section refers to exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// `[server]`: the process.
     pub server: Server,
-    /// `[admin]`. `None`: nothing of the kind is served.
+    /// `[admin]`. `None`: it is not served.
     pub admin: Option<Admin>,
     /// `[listen.NAME]`: at least one, unless an upstream has a door.
-    pub listens: Vec<Listen>,
-    /// `[app.NAME]`: may be empty, when every route responds or redirects.
+    pub listeners: Vec<Listener>,
+    /// `[app.NAME]`: may be empty if no route leads to an app.
     pub apps: Vec<App>,
     /// `[upstream.NAME]`: services the app calls.
     pub upstreams: Vec<Upstream>,
-    /// `[rate_limit.NAME]`: limits that routes and upstreams name.
+    /// `[rate_limit.NAME]`: limits that routes and upstreams refer to.
     pub rate_limits: Vec<RateLimit>,
 }
 
@@ -66,7 +67,7 @@ impl Config {
         self.rate_limits.iter().find(|limit| limit.name == name)
     }
 
-    /// The keys that differ in `new` and that only a new start takes up: what a reload should say it left as it was.
+    /// Keys that differ in `new` and need a restart, for the warning of a reload.
     pub fn restart_keys(&self, new: &Config) -> Vec<&'static str> {
         let mut keys = Vec::new();
         if self.server.threads != new.server.threads {
@@ -79,7 +80,7 @@ impl Config {
     }
 
     /// The listener of this name.
-    pub fn listen(&self, name: &str) -> Option<&Listen> {
-        self.listens.iter().find(|listen| listen.name == name)
+    pub fn listener(&self, name: &str) -> Option<&Listener> {
+        self.listeners.iter().find(|listen| listen.name == name)
     }
 }

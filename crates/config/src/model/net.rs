@@ -5,14 +5,14 @@ use std::path::PathBuf;
 /// An address to listen on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Bind {
-    /// An IP address and port. Port 0 means any free one. An IPv6 address is IPv6 only: `[::]:80` and
-    /// `0.0.0.0:80` can stand side by side (the socket needs `IPV6_V6ONLY`).
+    /// An IP address and port. Port 0 is any free port. An IPv6 address is IPv6 only: `[::]:80` and `0.0.0.0:80` do
+    /// not overlap (the socket needs `IPV6_V6ONLY`).
     Tcp(SocketAddr),
-    /// A host name for the caller to resolve, lower case, and a port.
+    /// A host name that the caller resolves, and a port.
     Host {
         /// Host name, lower case.
         host: String,
-        /// Port; 0 means any free one.
+        /// Port; 0 is any free port.
         port: u16,
     },
     /// A Unix stream socket.
@@ -20,7 +20,7 @@ pub enum Bind {
 }
 
 impl Bind {
-    /// Whether only this machine can reach it. Of names only `localhost` is known to be so.
+    /// Whether only this machine can reach it. Names other than `localhost` may resolve to any address.
     pub fn is_local(&self) -> bool {
         match self {
             Bind::Tcp(address) => address.ip().to_canonical().is_loopback(),
@@ -40,26 +40,26 @@ impl fmt::Display for Bind {
     }
 }
 
-/// A block of addresses, `10.0.0.0/8`. A single address is a block of one.
+/// A block of addresses, `10.0.0.0/8`. A single address is a block of one address.
 ///
-/// Invariant: `prefix` is at most 32 (v4) or 128 (v6), and bits behind it are zero in `address`.
+/// Invariant: `prefix` is at most 32 (v4) or 128 (v6), and the bits of `address` after it are zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Cidr {
     /// First address of the block.
     pub address: IpAddr,
-    /// Leading bits that all its addresses share.
+    /// Number of leading bits that all its addresses share.
     pub prefix: u8,
 }
 
 impl Cidr {
-    /// The block around `address` with `prefix` leading bits; `None` when there are not so many bits. Bits of the
-    /// address behind the prefix are cleared.
+    /// The block around `address` with `prefix` leading bits; `None` if the address has fewer bits. Bits of the
+    /// address after the prefix are cleared.
     pub fn new(address: IpAddr, prefix: u8) -> Option<Cidr> {
         let width = if address.is_ipv4() { 32 } else { 128 };
         (prefix <= width).then(|| Cidr { address: masked(address, prefix), prefix })
     }
 
-    /// Whether the block holds `address`. A v4-mapped v6 address counts as the v4 one it stands for.
+    /// Whether the block contains `address`. A v4-mapped v6 address is compared as its v4 address.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         address.is_ipv4() == self.address.is_ipv4() && masked(address, self.prefix) == self.address
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_holds_its_addresses_and_mapped_ones() {
+    fn a_block_contains_its_addresses_and_mapped_ones() {
         let ten = Cidr::new("10.1.2.3".parse().unwrap(), 8).unwrap();
         assert_eq!(ten.to_string(), "10.0.0.0/8");
         assert!(ten.contains("10.255.0.1".parse().unwrap()));

@@ -2,73 +2,73 @@ use std::time::Duration;
 
 use super::{PemFile, Secret};
 
-/// `[rate_limit.NAME]`: how often something may be asked.
+/// `[rate_limit.NAME]`: a limit for the rate of requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RateLimit {
-    /// NAME, as logs and metrics show it.
+    /// NAME, as in logs and metrics.
     pub name: String,
     /// Requests within `period`; at least 1.
     pub requests: u32,
     /// A second, a minute or an hour.
     pub period: Duration,
-    /// Requests that may come at once; from 1 to [`RateLimit::MOST_AT_ONCE`].
+    /// Requests allowed at once, from 1 to [`RateLimit::MAX_BURST`].
     pub burst: u32,
-    /// What is counted apart.
+    /// The property that requests are counted by.
     pub key: RateKey,
-    /// Where it is counted.
+    /// The store of the counters.
     pub store: RateStore,
-    /// Who may have signed its certificate, in place of those that the system trusts.
+    /// Certificate authorities for the store, in place of the system's.
     pub store_ca: Option<PemFile>,
-    /// What happens while the store cannot be asked.
-    pub on_store_failure: OnStoreFailure,
-    /// How long the store may take.
+    /// What to do while the store is slow or down.
+    pub on_store_failure: StoreFailureMode,
+    /// Time limit for a response of the store.
     pub store_timeout: Duration,
 }
 
-/// `key`: what is counted apart.
+/// `key`: the property that requests are counted by.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum RateKey {
-    /// The address of the client, or what a trusted proxy says of it.
+    /// The address of the client, or the address that a trusted proxy reports.
     Client,
-    /// A field of the request, lower case; requests without it are counted together.
+    /// A header, in lower case. Requests without it are counted together.
     Header(String),
-    /// A cookie; its case counts. Requests without it are counted together.
+    /// A cookie, whose name is case-sensitive. Requests without it are counted together.
     Cookie(String),
-    /// Nothing: all requests together.
+    /// All requests are counted together.
     All,
 }
 
-/// `store`: where requests are counted.
+/// `store`: the store of the counters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RateStore {
-    /// In this process.
+    /// This process.
     Local,
-    /// In a Valkey or Redis, together with others that have a rate limit of this name there.
+    /// A Valkey or Redis, shared with every Keepwarm that has a rate limit of this name there.
     Redis {
-        /// `redis://…`, `rediss://…`, or `redis+unix:/…`, with what it takes to log in.
+        /// `redis://…`, `rediss://…`, or `redis+unix:/…`, with user and password.
         url: Secret,
-        /// Where it is, without that.
+        /// Its address, without user and password.
         address: String,
-        /// Over TLS: whom its certificate must be for.
+        /// The name in its certificate. `None`: not over TLS.
         tls: Option<String>,
     },
 }
 
-/// `on_store_failure`: what happens while the store cannot be asked.
+/// `on_store_failure`: what to do while the store is slow or down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum OnStoreFailure {
-    /// This process counts by itself.
+pub enum StoreFailureMode {
+    /// This process counts on its own.
     #[default]
     Open,
-    /// Every request is refused.
+    /// Every request is rejected.
     Closed,
 }
 
 impl RateLimit {
-    /// The largest burst: what a counter of microseconds holds exactly for the slowest rate.
-    pub const MOST_AT_ONCE: u32 = 65_536;
+    /// The largest burst: a counter of microseconds is exact up to this number at the slowest rate.
+    pub const MAX_BURST: u32 = 65_536;
 
-    /// A limit with every other default.
+    /// A limit with all other defaults.
     pub fn new(name: String, requests: u32, period: Duration) -> RateLimit {
         RateLimit {
             name,
@@ -78,14 +78,14 @@ impl RateLimit {
             key: RateKey::Client,
             store: RateStore::Local,
             store_ca: None,
-            on_store_failure: OnStoreFailure::Open,
+            on_store_failure: StoreFailureMode::Open,
             store_timeout: Duration::from_millis(50),
         }
     }
 
-    /// What one second allows, at least 1.
+    /// The number of requests that one second allows, at least 1.
     pub fn default_burst(requests: u32, period: Duration) -> u32 {
         let seconds = u32::try_from(period.as_secs().max(1)).unwrap_or(u32::MAX);
-        (requests / seconds).clamp(1, RateLimit::MOST_AT_ONCE)
+        (requests / seconds).clamp(1, RateLimit::MAX_BURST)
     }
 }

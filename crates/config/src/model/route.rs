@@ -2,80 +2,83 @@ use std::path::PathBuf;
 
 use super::Cidr;
 
-/// `[[listen.NAME.route]]`: which requests, and what serves them.
+/// `[[listen.NAME.route]]`: conditions, and the action for the requests that match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
-    /// Hosts it answers for. Empty: all.
+    /// Hosts that match. Empty: all.
     pub hosts: Vec<HostPattern>,
-    /// Normalised paths it answers for.
+    /// Normalized paths that match.
     pub path: PathPattern,
-    /// Methods it answers for, upper case; `GET` brings `HEAD` with it. Empty: all.
+    /// Methods that match, in upper case; `GET` includes `HEAD`. Empty: all.
     pub methods: Vec<String>,
-    /// What serves the request.
+    /// The action for a request that matches.
     pub action: Action,
-    /// The app sees the path without the route's prefix, which becomes `SCRIPT_NAME` / `root_path`.
+    /// Remove the route's prefix from the path that the app sees; it becomes `SCRIPT_NAME` or `root_path`.
     pub strip_prefix: bool,
-    /// Bytes of a request body; more: 413. `None`: no limit. When the route says nothing, the listener's `limits.body`, and none to an
-    /// upstream.
+    /// Size of a request body; a larger one gets 413. `None`: no limit. The default is `limits.body` of the listener,
+    /// and no limit for an upstream.
     pub max_body: Option<u64>,
-    /// Read the body before the app is called. `None`: by the app's kind (WSGI yes, ASGI no).
+    /// Read the whole body before the app is called. `None`: depends on the kind of the app (WSGI yes, ASGI no).
     pub buffer_request: Option<bool>,
-    /// Free the worker before the client has taken the response. `None`: by the app's kind (WSGI yes, ASGI no).
+    /// Free the worker before the client has read the response. `None`: depends on the kind of the app (WSGI yes,
+    /// ASGI no).
     pub buffer_response: Option<bool>,
-    /// To whom a worker's 103 goes.
+    /// Clients that get a 103 of the app.
     pub early_hints: EarlyHints,
-    /// Headers of every name go to ASGI, `kind = "http"` and upstreams.
+    /// Pass on headers of any name to ASGI, `kind = "http"` and upstreams.
     pub any_header_names: bool,
-    /// `Via` goes to `kind = "http"` and upstreams.
+    /// Add `Via` for `kind = "http"` and upstreams.
     pub via: bool,
     /// Changes to the head of every response of this route.
     pub headers: HeaderRules,
-    /// Clients that may use the route. Empty: all. Looked at after `deny`.
+    /// Clients that may use the route. Empty: all. Applied after `deny`.
     pub allow: Vec<Cidr>,
     /// Clients that get 403.
     pub deny: Vec<Cidr>,
-    /// A client that closes its write side is gone, and its request is cancelled.
+    /// Cancel the request of a client that closes its write side.
     pub abort_on_half_close: bool,
-    /// A directory whose files are served before the app is asked.
+    /// A directory whose files are served before the app is called.
     pub try_files: Option<PathBuf>,
-    /// Files that the app may name as its response: prefixes of `X-Accel-Redirect`, begun and ended by a slash, and their directories.
+    /// Directories whose files the app may send, each with its prefix of `X-Accel-Redirect`, which begins and ends
+    /// with a slash.
     pub send_files: Vec<(String, PathBuf)>,
-    /// Name of the rate limit that holds; it is in [`crate::Config::rate_limits`].
+    /// Name of the rate limit, which is in [`crate::Config::rate_limits`].
     pub rate_limit: Option<String>,
 }
 
-/// `host` of a route. Port and case of the request's host do not count.
+/// `host` of a route. It is compared without the port of the request's host, and regardless of case.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum HostPattern {
-    /// `example.com`, lower case; an IPv6 address is in brackets.
+    /// `example.com`, in lower case; an IPv6 address is in brackets.
     Exact(String),
-    /// `*.example.com`: held as `.example.com`, lower case; any number of labels in front, at least one.
-    Below(String),
+    /// `*.example.com`, stored as `.example.com` in lower case. It matches names with one or more labels before it.
+    Suffix(String),
 }
 
 impl HostPattern {
-    /// Whether `host` (lower case, without port) fits.
+    /// Whether `host`, in lower case and without a port, matches.
     pub fn matches(&self, host: &str) -> bool {
         match self {
             HostPattern::Exact(exact) => host == exact,
-            HostPattern::Below(suffix) => host.len() > suffix.len() && host.ends_with(suffix.as_str()),
+            HostPattern::Suffix(suffix) => host.len() > suffix.len() && host.ends_with(suffix.as_str()),
         }
     }
 }
 
-/// `path` of a route, compared with the normalised path of the request.
+/// `path` of a route, compared with the normalized path of the request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum PathPattern {
     /// No `path`, or `/*`.
     Any,
-    /// `/x`: this path only.
+    /// `/x`: only this path.
     Exact(String),
-    /// `/assets/*`: held as `/assets/`; every path that begins so. `/assets` itself does not, unless the prefix is stripped.
+    /// `/assets/*`, stored as `/assets/`: every path that begins with it. `/assets` itself matches only with
+    /// `strip_prefix`.
     Prefix(String),
 }
 
 impl PathPattern {
-    /// Whether the normalised `path` fits.
+    /// Whether the normalized `path` matches.
     pub fn matches(&self, path: &str) -> bool {
         match self {
             PathPattern::Any => true,
@@ -84,7 +87,7 @@ impl PathPattern {
         }
     }
 
-    /// What `strip_prefix` takes away: `/assets` of `/assets/*`, nothing otherwise.
+    /// The prefix that `strip_prefix` removes: `/assets` of `/assets/*`; empty for other patterns.
     pub fn mount(&self) -> &str {
         match self {
             PathPattern::Prefix(prefix) => prefix.strip_suffix('/').unwrap_or(prefix),
@@ -93,31 +96,31 @@ impl PathPattern {
     }
 }
 
-/// What serves a request.
+/// The action of a route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// A worker of the app of this name, which is in [`crate::Config::apps`].
+    /// Pass the request to this app, which is in [`crate::Config::apps`].
     App(String),
-    /// The upstream of this name, which is in [`crate::Config::upstreams`].
+    /// Pass the request to this upstream, which is in [`crate::Config::upstreams`].
     Upstream(String),
-    /// The files of a directory; the route's prefix is no part of their names.
+    /// Serve the files of a directory. Their names do not include the route's prefix.
     Files(PathBuf),
-    /// A fixed response.
-    Respond(Respond),
-    /// A response that sends the client elsewhere.
+    /// Send a fixed response.
+    Respond(FixedResponse),
+    /// Send a redirect.
     Redirect(Redirect),
 }
 
-/// `respond`: a fixed response of the edge.
+/// `respond`: a fixed response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Respond {
-    /// 200 to 599.
+pub struct FixedResponse {
+    /// Status, from 200 to 599.
     pub status: u16,
-    /// Empty for 204, 205 and 304.
+    /// Body; empty for 204, 205 and 304.
     pub body: String,
-    /// `Content-Type`; `None` when there is no body.
+    /// `Content-Type`; `None` if there is no body.
     pub content_type: Option<String>,
-    /// Further fields, names as written.
+    /// Other headers, with names as written.
     pub headers: Vec<(String, String)>,
 }
 
@@ -130,42 +133,42 @@ pub struct Redirect {
     pub to: Vec<RedirectPiece>,
 }
 
-/// A piece of `Location`.
+/// A part of `Location`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RedirectPiece {
-    /// These bytes.
+    /// This text.
     Text(String),
-    /// `$host`: the request's host, with its port when it has one.
+    /// `$host`: the request's host, with its port if it has one.
     Host,
-    /// `$path`: the request's path, normalised, with its first slash; without the prefix when `strip_prefix` is set.
+    /// `$path`: the request's normalized path with its first slash, without the prefix if `strip_prefix` is set.
     Path,
-    /// `$query`: `?` and the query, or nothing when there is none.
+    /// `$query`: `?` and the query, or nothing if there is none.
     Query,
 }
 
-/// `early_hints`: who gets a worker's 103.
+/// `early_hints`: the clients that get a 103 of the app.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum EarlyHints {
-    /// Clients that are known to cope (RFC 8297 §3): HTTP/2, and `Sec-Fetch-Mode: navigate` on HTTP/1.1.
+    /// Clients that are known to support it (RFC 8297 §3): HTTP/2, and `Sec-Fetch-Mode: navigate` on HTTP/1.1.
     #[default]
     Auto,
-    /// Every HTTP/1.1 and later client.
+    /// Every client of HTTP/1.1 and later.
     Always,
-    /// Nobody.
+    /// No client.
     Never,
 }
 
-/// `headers` of a route: first `remove`, then `set`.
+/// `headers` of a route: `remove` is applied first, then `set`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HeaderRules {
-    /// Fields taken out of the response, lower case.
+    /// Headers to remove from the response, in lower case.
     pub remove: Vec<String>,
-    /// Fields that replace every field of that name, names as written; a name may come several times.
+    /// Headers that replace all headers of that name, with names as written. A name may occur several times.
     pub set: Vec<(String, String)>,
 }
 
 impl Route {
-    /// A route that takes every request, with every default.
+    /// A route that matches every request, with all defaults.
     pub fn to(action: Action, max_body: Option<u64>) -> Route {
         Route {
             hosts: Vec::new(),

@@ -4,28 +4,28 @@ use std::time::Duration;
 use super::{Cidr, Limits, LogFormat};
 use crate::sources::Account;
 
-/// `[server]`: what concerns the whole process.
+/// `[server]`: settings of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
     /// Data-plane threads. `None`: half of the cores, at least one.
     pub threads: Option<u32>,
-    /// How long a stop may take in all.
+    /// Time limit of a shutdown.
     pub shutdown_grace: Duration,
-    /// How long listeners still serve after readiness has begun to fail.
+    /// Time for which listeners keep serving after readiness has begun to fail.
     pub drain_delay: Duration,
-    /// How long an idle connection is kept for its next request after listening has stopped.
+    /// Time for which idle connections stay open once listening has stopped.
     pub drain_idle: Duration,
-    /// Where and how the process logs.
+    /// Log of the process.
     pub log: Log,
-    /// The user of workers whose app names none. `None`: Keepwarm's own.
+    /// User for the workers of apps that set none. `None`: Keepwarm's own.
     pub user: Option<Account>,
-    /// Their group. `None`: the user's.
+    /// Group for the workers of apps that set neither user nor group. `None`: the user's.
     pub group: Option<u32>,
-    /// File that holds the process id while the process lives.
+    /// File that contains the process id while the process runs.
     pub pid_file: Option<PathBuf>,
-    /// Peers whose `Forwarded` and `X-Forwarded-*` are believed. Empty: nobody's.
+    /// Peers whose `Forwarded` and `X-Forwarded-*` are trusted. Empty: none.
     pub trusted_proxies: Vec<Cidr>,
-    /// Limits of every listener that does not set its own.
+    /// Limits of every listener that does not override them.
     pub limits: Limits,
 }
 
@@ -63,16 +63,16 @@ impl Default for Log {
     }
 }
 
-/// How much is logged; each level contains those before it.
+/// The lowest level that is logged; each level includes those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LogLevel {
-    /// Something failed.
+    /// Failures.
     Error,
-    /// Something needs a look.
+    /// Conditions that an operator should check.
     Warn,
-    /// What a person on duty wants to know.
+    /// Events of normal operation.
     Info,
-    /// Decisions of single connections and requests.
+    /// Decisions for single connections and requests.
     Debug,
     /// Everything.
     Trace,

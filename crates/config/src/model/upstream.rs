@@ -9,90 +9,92 @@ mod balance;
 mod resilience;
 mod tls;
 
-pub use balance::{Balance, Dns, HashKey, Health, HealthProbe, StatusRange};
+pub use balance::{Balance, Dns, HashKey, HealthCheck, HealthProbe, StatusRange};
 pub use resilience::{
-    Breaker, Hedge, HedgeAfter, Outlier, RetryBudget, RetryCause, UpstreamLimits, UpstreamPool,
+    Breaker, Hedge, HedgeDelay, OutlierDetection, RetryBudget, RetryCause, UpstreamLimits, UpstreamPool,
     UpstreamTimeouts,
 };
-pub use tls::{Ca, Identity, PemFile, TlsVersion, UpstreamTls};
+pub use tls::{ClientCertificate, PemFile, TlsVersion, TrustRoots, UpstreamTls};
 
 /// `[upstream.NAME]`: a service the app calls.
 ///
-/// Invariants: at least one endpoint, not all of weight 0; priorities begin at 0 and have no gaps; no door on an address that other
-/// machines reach unless `public`.
+/// Invariants: there is an endpoint with a weight above 0; priorities begin at 0 and have no gaps; a door is on an
+/// address that other machines can reach only if it is `public`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upstream {
-    /// NAME, as logs and metrics show it.
+    /// NAME, as in logs and metrics.
     pub name: String,
-    /// Where it is; one for `url`. With `dns.srv` there is exactly one, whose address is not looked up.
+    /// Endpoints; one for `url`. With `dns.srv` there is exactly one, whose address is not looked up.
     pub endpoints: Vec<UpstreamEndpoint>,
-    /// How it is reached over TLS. `None`: in clear.
+    /// TLS towards it. `None`: plaintext.
     pub tls: Option<UpstreamTls>,
-    /// Its doors. Empty: it has none, and is reached by routes or through a forward proxy.
+    /// Addresses of its door. Empty: only routes and forward proxies lead to it.
     pub bind: Vec<Bind>,
-    /// Whether a door may be reached from other machines.
+    /// Allow the door on an address that other machines can reach.
     pub public: bool,
-    /// `Host` of every call. `None`: the endpoint's authority for doors, the client's for routes.
+    /// `Host` of every call. `None`: the endpoint's authority for doors, the client's host for routes.
     pub host: Option<String>,
-    /// What a door does with `Expect: 100-continue`.
+    /// What the door does with `Expect: 100-continue`.
     pub expect: Expect,
-    /// The protocol spoken to it.
+    /// Protocol of calls.
     pub protocol: UpstreamProtocol,
-    /// Its connections.
+    /// Pool of connections.
     pub pool: UpstreamPool,
-    /// The time of a whole call, retries and waiting included. `None`: no limit.
+    /// Time limit of a whole call, including retries and time in the queue. `None`: no limit.
     pub timeout: Option<Duration>,
-    /// The times of its phases.
+    /// Time limits of the phases of an attempt.
     pub timeouts: UpstreamTimeouts,
-    /// How often a call is tried again, where that is safe. That a kept connection was closed is not counted.
+    /// Number of times a call is retried if that is safe. A retry because a kept connection was closed does not
+    /// count.
     pub retries: u32,
-    /// What a call is tried again for.
+    /// Causes for which a call is retried.
     pub retry_on: Vec<RetryCause>,
-    /// How many of all calls may be tries.
+    /// Share of the calls that may be retries.
     pub retry_budget: RetryBudget,
-    /// A second attempt beside a slow first one. `None`: off.
+    /// Second attempt in parallel with a slow first one. `None`: off.
     pub hedge: Option<Hedge>,
-    /// When calls are refused without being tried. `None`: off.
+    /// Circuit breaker. `None`: off.
     pub breaker: Option<Breaker>,
-    /// When an endpoint is left out. `None`: off.
-    pub outlier: Option<Outlier>,
-    /// Checks of its endpoints. `None`: none but the calls themselves.
-    pub health: Option<Health>,
-    /// How an endpoint is chosen.
+    /// Outlier detection. `None`: off.
+    pub outlier: Option<OutlierDetection>,
+    /// Active health checks of its endpoints. `None`: only the results of calls count.
+    pub health: Option<HealthCheck>,
+    /// Load balancing.
     pub balance: Balance,
-    /// How long a new or recovered endpoint gets less than its share. `None`: off.
+    /// Time for which a new or recovered endpoint gets less than its share. `None`: off.
     pub slow_start: Option<Duration>,
-    /// How names are looked up.
+    /// DNS lookups of its names.
     pub dns: Dns,
-    /// How much may be under way.
+    /// Limits for concurrent calls.
     pub limits: UpstreamLimits,
-    /// Name of the rate limit that holds for its door; it is in [`crate::Config::rate_limits`].
+    /// Name of the rate limit of its door, which is in [`crate::Config::rate_limits`].
     pub rate_limit: Option<String>,
-    /// Answers of its door carry `Server-Timing`.
+    /// Responses of its door have `Server-Timing`.
     pub server_timing: bool,
     /// One record per call. `None`: off.
     pub access_log: Option<AccessLog>,
 }
 
-/// One place of an upstream.
+/// An endpoint of an upstream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamEndpoint {
-    /// Where it listens.
+    /// Its address.
     pub address: EndpointAddress,
-    /// `Host` for it: host and port as the URL has them, lower case, without the scheme's own port. `localhost` for a Unix socket.
+    /// `Host` for it: host and port of the URL in lower case, without the scheme's default port. `localhost` for a
+    /// Unix socket.
     pub authority: String,
-    /// Its share of the calls, against those of the others of its priority. 0: it gets none.
+    /// Share of the calls, relative to the other endpoints of the same priority. 0: none.
     pub weight: u32,
-    /// 0 is asked first; the next only for what the healthy ones of those before cannot take.
+    /// Priority: 0 is used first, higher numbers for calls that the healthy endpoints of lower ones cannot take.
     pub priority: u32,
 }
 
-/// Where an endpoint listens.
+/// The address of an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EndpointAddress {
-    /// An address that needs no looking up.
+    /// An IP address and port.
     Ip(SocketAddr),
-    /// A host name to look up, lower case, and a port.
+    /// A host name to look up, and a port.
     Name {
         /// Host name, lower case.
         host: String,
@@ -113,30 +115,30 @@ impl fmt::Display for EndpointAddress {
     }
 }
 
-/// `expect`: what a door does with `Expect: 100-continue`.
+/// `expect`: what the door does with `Expect: 100-continue`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Expect {
-    /// It responds with `100` at once, and forwards without the expectation.
+    /// It responds with `100 Continue` at once and forwards the call without the expectation.
     #[default]
     Response,
-    /// The upstream decides.
+    /// It forwards the expectation: the upstream decides.
     Forward,
 }
 
-/// `protocol`: what is spoken to an upstream.
+/// `protocol`: the protocol of calls to an upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum UpstreamProtocol {
-    /// Over TLS what ALPN settles on, in clear HTTP/1.1.
+    /// Over TLS as ALPN selects; in plaintext HTTP/1.1.
     #[default]
     Auto,
     /// HTTP/1.1.
     Http1,
-    /// HTTP/2: by ALPN over TLS, with prior knowledge in clear.
+    /// HTTP/2: by ALPN over TLS; in plaintext with prior knowledge.
     Http2,
 }
 
 impl Upstream {
-    /// An upstream with every default.
+    /// An upstream with all defaults.
     pub fn new(name: String, endpoints: Vec<UpstreamEndpoint>) -> Upstream {
         Upstream {
             name,
@@ -155,7 +157,7 @@ impl Upstream {
             retry_budget: RetryBudget::default(),
             hedge: None,
             breaker: Some(Breaker::default()),
-            outlier: Some(Outlier::default()),
+            outlier: Some(OutlierDetection::default()),
             health: None,
             balance: Balance::LeastRequest,
             slow_start: None,
@@ -167,27 +169,27 @@ impl Upstream {
         }
     }
 
-    /// The variable that tells workers of its door: `KEEPWARM_UPSTREAM_SEARCH`.
+    /// The variable that has the URL of its door in workers: `KEEPWARM_UPSTREAM_SEARCH`.
     pub fn variable(&self) -> String {
         format!("KEEPWARM_UPSTREAM_{}", self.name.to_ascii_uppercase().replace('-', "_"))
     }
 
-    /// What that variable says: the URL of its first door. `None`: it has none.
+    /// The value of that variable: the URL of its first door. `None`: it has no door.
     ///
-    /// With port 0 the port is known only when the door is open: give [`door_url`] the address it has then.
+    /// With port 0 the port is known only once the door is open: call [`door_url`] with the address that it has then.
     pub fn door_url(&self) -> Option<String> {
         self.bind.first().map(door_url)
     }
 }
 
 impl UpstreamEndpoint {
-    /// One that takes calls like all others.
+    /// An endpoint with the default weight and priority.
     pub fn new(address: EndpointAddress, authority: String) -> UpstreamEndpoint {
         UpstreamEndpoint { address, authority, weight: 1, priority: 0 }
     }
 }
 
-/// The URL by which a process of this machine reaches a door: `http://127.0.0.1:6102`, `unix:/run/search.sock`.
+/// The URL of a door for processes of this machine: `http://127.0.0.1:6102`, `unix:/run/search.sock`.
 pub fn door_url(bind: &Bind) -> String {
     match bind {
         Bind::Tcp(address) if address.ip().is_unspecified() => {

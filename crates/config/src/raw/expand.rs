@@ -1,47 +1,52 @@
-//! `${VAR}`, `${VAR:-default}` and `${file:/path}` inside strings; `$${` is a plain `${`.
+//! `${VAR}`, `${VAR:-default}` and `${file:/path}` in strings; `$${` is a literal `${`.
 
-use super::{Directive, Span, Table, Text, Texts, Value};
+use super::{Directive, SourceMap, Span, Table, Text, Value};
 use crate::report::Problem;
 
-/// Where placeholders get their values.
-pub(crate) trait Values {
+/// The values of placeholders.
+pub(crate) trait PlaceholderValues {
     /// The value of a variable.
     fn variable(&self, name: &str) -> Option<String>;
-    /// The text of a file; the error is what to tell.
+    /// The text of a file, or an error message.
     fn file(&self, path: &str) -> Result<String, String>;
 }
 
-/// Fills the placeholders of every string in the table; what cannot be filled becomes [`Value::Broken`].
-pub(crate) fn expand(table: &mut Table, texts: &Texts, values: &dyn Values, problems: &mut Vec<Problem>) {
+/// Replaces the placeholders in every string of the table; a string with an invalid one becomes [`Value::Invalid`].
+pub(crate) fn expand(
+    table: &mut Table,
+    source_map: &SourceMap,
+    values: &dyn PlaceholderValues,
+    problems: &mut Vec<Problem>,
+) {
     for entry in &mut table.entries {
-        expand_directive(&mut entry.value, texts, values, problems);
+        expand_directive(&mut entry.value, source_map, values, problems);
     }
 }
 
 fn expand_directive(
     directive: &mut Directive,
-    texts: &Texts,
-    values: &dyn Values,
+    source_map: &SourceMap,
+    values: &dyn PlaceholderValues,
     problems: &mut Vec<Problem>,
 ) {
     match &mut directive.value {
-        Value::Text(text) if text.text.contains("${") => match fill(&text.text, values) {
+        Value::String(text) if text.text.contains("${") => match fill(&text.text, values) {
             Ok(filled) => *text = filled,
             Err(fault) => {
-                problems.push(fault.told(texts, directive.span));
-                directive.value = Value::Broken;
+                problems.push(fault.problem(source_map, directive.span));
+                directive.value = Value::Invalid;
             }
         },
-        Value::List(items) => {
-            items.iter_mut().for_each(|item| expand_directive(item, texts, values, problems));
+        Value::Array(items) => {
+            items.iter_mut().for_each(|item| expand_directive(item, source_map, values, problems));
         }
-        Value::Table(table) => expand(table, texts, values, problems),
+        Value::Table(table) => expand(table, source_map, values, problems),
         _ => {}
     }
 }
 
-/// What is wrong with a placeholder.
-struct Fault {
+/// An error in a placeholder.
+struct PlaceholderError {
     /// The placeholder as written, to find it in the source.
     written: String,
     message: String,
@@ -49,7 +54,7 @@ struct Fault {
     help: Option<String>,
 }
 
-fn fill(text: &str, values: &dyn Values) -> Result<Text, Fault> {
+fn fill(text: &str, values: &dyn PlaceholderValues) -> Result<Text, PlaceholderError> {
     let mut filled = String::with_capacity(text.len());
     let mut rest = text;
     let mut any = false;
@@ -61,8 +66,8 @@ fn fill(text: &str, values: &dyn Values) -> Result<Text, Fault> {
             continue;
         }
         filled.push_str(before);
-        let Some((inside, behind)) = after.split_once('}') else {
-            return Err(Fault {
+        let Some((inside, after_brace)) = after.split_once('}') else {
+            return Err(PlaceholderError {
                 written: format!("${{{after}"),
                 message: "`${` without a closing `}`".to_owned(),
                 expected: FORMS,
@@ -71,17 +76,17 @@ fn fill(text: &str, values: &dyn Values) -> Result<Text, Fault> {
         };
         filled.push_str(&value_of(inside, values)?);
         any = true;
-        rest = behind;
+        rest = after_brace;
     }
     filled.push_str(rest);
-    Ok(Text { text: filled, loose: any, secret: any })
+    Ok(Text { text: filled, untyped: any, secret: any })
 }
 
-fn value_of(inside: &str, values: &dyn Values) -> Result<String, Fault> {
+fn value_of(inside: &str, values: &dyn PlaceholderValues) -> Result<String, PlaceholderError> {
     let written = format!("${{{inside}}}");
     if let Some(path) = inside.strip_prefix("file:") {
         let read = values.file(path);
-        return read.map_err(|message| Fault {
+        return read.map_err(|message| PlaceholderError {
             message: format!("`{written}` cannot be read: {message}"),
             written,
             expected: "a file this user can read",
@@ -93,16 +98,16 @@ fn value_of(inside: &str, values: &dyn Values) -> Result<String, Fault> {
         None => (inside, None),
     };
     if !is_variable(name) {
-        return Err(Fault {
+        return Err(PlaceholderError {
             message: format!("`{written}` is not a placeholder"),
             written,
             expected: FORMS,
             help: Some("for a literal `${`, write `$${`".to_owned()),
         });
     }
-    // As in a shell, `:-` also stands in for an empty variable.
+    // As in a shell, `:-` also replaces an empty variable.
     let value = values.variable(name).filter(|value| default.is_none() || !value.is_empty());
-    value.or_else(|| default.map(str::to_owned)).ok_or_else(|| Fault {
+    value.or_else(|| default.map(str::to_owned)).ok_or_else(|| PlaceholderError {
         message: format!("the variable `{name}` is not set"),
         help: Some(format!("set it, or give a default: `${{{name}:-…}}`")),
         written,
@@ -118,12 +123,12 @@ fn is_variable(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-impl Fault {
-    fn told(self, texts: &Texts, span: Span) -> Problem {
-        // The same bytes in the source, unless escapes hide them: then the whole string is marked.
-        let at = texts.slice(span).find(&self.written);
+impl PlaceholderError {
+    fn problem(self, source_map: &SourceMap, span: Span) -> Problem {
+        // The placeholder in the source; the whole string if escapes make it look different there.
+        let at = source_map.slice(span).find(&self.written);
         let span = at.map_or(span, |at| span.part(at, self.written.len()));
-        let problem = Problem::new(self.message).at(texts.place(span)).expected(self.expected);
+        let problem = Problem::new(self.message).at(source_map.location(span)).expected(self.expected);
         match self.help {
             Some(help) => problem.help(help),
             None => problem,

@@ -1,20 +1,20 @@
-//! What was said: directives with the place of each, before anyone asks whether they make sense.
+//! The unchecked configuration: directives with their spans.
 //!
-//! Rules of these files: they know TOML, includes, placeholders and variables; they know no key.
+//! Rules of these files: they know TOML, includes, placeholders and variables, but no keys.
 
 mod expand;
 mod merge;
 mod overrides;
 mod parse;
-mod text;
+mod source_map;
 
-pub(crate) use expand::{Values, expand};
+pub(crate) use expand::{PlaceholderValues, expand};
 pub(crate) use merge::merge;
 pub(crate) use overrides::{PREFIX, apply_overrides};
-pub(crate) use parse::{parse_file, parse_loose};
-pub(crate) use text::{Span, Texts};
+pub(crate) use parse::{parse_file, parse_value};
+pub(crate) use source_map::{SourceMap, Span};
 
-/// A value, and where it stands.
+/// A value with its span.
 #[derive(Debug, Clone)]
 pub(crate) struct Directive {
     pub(crate) value: Value,
@@ -23,24 +23,24 @@ pub(crate) struct Directive {
 
 #[derive(Debug, Clone)]
 pub(crate) enum Value {
-    Text(Text),
-    /// Wider than any key takes, so that "too large" can be said of it.
+    String(Text),
+    /// Wider than any key accepts, so that a number can be reported as too large.
     Integer(i128),
     Float,
-    Flag(bool),
-    Date,
-    List(Vec<Directive>),
+    Boolean(bool),
+    Datetime,
+    Array(Vec<Directive>),
     Table(Table),
-    /// Already complained about: whoever reads it stays silent.
-    Broken,
+    /// The problem of this value was reported already, so readers do not report it again.
+    Invalid,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct Text {
     pub(crate) text: String,
-    /// From a variable, an argument or a placeholder: where a number, a list or a table is wanted, the text is read as one.
-    pub(crate) loose: bool,
-    /// Holds something that is not in the file: never shown.
+    /// From a variable, an argument or a placeholder: read as TOML if the key expects a number, a list or a table.
+    pub(crate) untyped: bool,
+    /// The value of a placeholder, which messages never show.
     pub(crate) secret: bool,
 }
 
@@ -73,23 +73,23 @@ impl Table {
 }
 
 impl Directive {
-    /// A text that a person typed outside of a file.
-    pub(crate) fn loose(text: &str, span: Span) -> Directive {
-        let text = Text { text: text.to_owned(), loose: true, secret: false };
-        Directive { value: Value::Text(text), span }
+    /// A text from a variable or an argument.
+    pub(crate) fn untyped(text: &str, span: Span) -> Directive {
+        let text = Text { text: text.to_owned(), untyped: true, secret: false };
+        Directive { value: Value::String(text), span }
     }
 
-    /// What it is, for "… is a list".
+    /// The type of the value, for "… is a list".
     pub(crate) fn type_name(&self) -> &'static str {
         match &self.value {
-            Value::Text(_) => "a string",
+            Value::String(_) => "a string",
             Value::Integer(_) => "a whole number",
             Value::Float => "a number with a fraction",
-            Value::Flag(_) => "a boolean",
-            Value::Date => "a date or time of day",
-            Value::List(_) => "a list",
+            Value::Boolean(_) => "a boolean",
+            Value::Datetime => "a date or time of day",
+            Value::Array(_) => "a list",
             Value::Table(_) => "a table",
-            Value::Broken => "broken",
+            Value::Invalid => "broken",
         }
     }
 }

@@ -1,45 +1,45 @@
-//! TOML text to directives. The parser recovers, so that one missing quote does not hide the next.
+//! TOML text to directives. The parser recovers, so that one syntax error does not hide the next.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Directive, Entry, Span, Table, Text, Texts, Value};
+use super::{Directive, Entry, SourceMap, Span, Table, Text, Value};
 use crate::report::Problem;
 
-/// What a file said.
-pub(crate) struct Parsed {
+/// A parsed file.
+pub(crate) struct Document {
     pub(crate) table: Table,
-    /// Faults of syntax.
+    /// Syntax errors.
     pub(crate) problems: Vec<Problem>,
-    /// No fault but keys that came twice: the table is whole, and can be checked further.
-    pub(crate) whole: bool,
+    /// No error except duplicate keys: the table is complete and can be checked.
+    pub(crate) is_complete: bool,
 }
 
-/// Reads a file that `texts` holds as `source`.
-pub(crate) fn parse_file(texts: &Texts, source: usize, text: &str) -> Parsed {
+/// Parses a file that is `source` in `source_map`.
+pub(crate) fn parse_file(source_map: &SourceMap, source: usize, text: &str) -> Document {
     let (root, errors) = DeTable::parse_recoverable(text);
-    let whole = errors.iter().all(|error| error.message() == DUPLICATE);
-    let problems = errors.iter().map(|error| retell(texts, source, text, error)).collect();
+    let is_complete = errors.iter().all(|error| error.message() == DUPLICATE);
+    let problems = errors.iter().map(|error| syntax_problem(source_map, source, text, error)).collect();
     let table = Converter { source, offset: 0 }.table(root.into_inner());
-    Parsed { table, problems, whole }
+    Document { table, problems, is_complete }
 }
 
-/// Reads the text of a variable or an argument as the TOML value it looks like; `None` when it is none.
-pub(crate) fn parse_loose(text: &str, span: Span) -> Option<Directive> {
-    let line = format!("{LOOSE}{text}");
+/// Parses the text of a variable or an argument as a TOML value; `None` if it is not one.
+pub(crate) fn parse_value(text: &str, span: Span) -> Option<Directive> {
+    let line = format!("{VALUE_PREFIX}{text}");
     let parsed = DeTable::parse(&line).ok()?;
-    // Spans of the line count from before `x = `, those of the source from the value's own start.
+    // Spans of the line start before `x = `, those of the source at the value.
     let converter = Converter { source: span.source, offset: span.start };
     let mut table = converter.table(parsed.into_inner());
     if table.entries.len() > 1 {
         return None;
     }
     let mut value = table.entries.pop()?.value;
-    shift(&mut value, LOOSE.len());
+    shift(&mut value, VALUE_PREFIX.len());
     Some(value)
 }
 
-const LOOSE: &str = "x = ";
+const VALUE_PREFIX: &str = "x = ";
 const DUPLICATE: &str = "duplicate key";
 
 struct Converter {
@@ -64,17 +64,17 @@ impl Converter {
         let span = self.span(value.span());
         let value = match value.into_inner() {
             DeValue::String(text) => {
-                Value::Text(Text { text: text.into_owned(), loose: false, secret: false })
+                Value::String(Text { text: text.into_owned(), untyped: false, secret: false })
             }
-            // Digits beyond 128 bits are too large for every key.
+            // A number above 128 bits is too large for every key.
             DeValue::Integer(number) => {
                 Value::Integer(i128::from_str_radix(number.as_str(), number.radix()).unwrap_or(i128::MAX))
             }
             DeValue::Float(_) => Value::Float,
-            DeValue::Boolean(flag) => Value::Flag(flag),
-            DeValue::Datetime(_) => Value::Date,
+            DeValue::Boolean(flag) => Value::Boolean(flag),
+            DeValue::Datetime(_) => Value::Datetime,
             DeValue::Array(items) => {
-                Value::List(items.into_iter().map(|item| self.directive(item)).collect())
+                Value::Array(items.into_iter().map(|item| self.directive(item)).collect())
             }
             DeValue::Table(table) => Value::Table(self.table(table)),
         };
@@ -86,7 +86,7 @@ impl Converter {
     }
 }
 
-/// Moves a value and all inside it `by` bytes to the left.
+/// Moves the spans of a value and everything in it `by` bytes to the left.
 fn shift(directive: &mut Directive, by: usize) {
     let left = |span: &mut Span| {
         span.start = span.start.saturating_sub(by);
@@ -94,7 +94,7 @@ fn shift(directive: &mut Directive, by: usize) {
     };
     left(&mut directive.span);
     match &mut directive.value {
-        Value::List(items) => items.iter_mut().for_each(|item| shift(item, by)),
+        Value::Array(items) => items.iter_mut().for_each(|item| shift(item, by)),
         Value::Table(table) => {
             for entry in &mut table.entries {
                 left(&mut entry.key_span);
@@ -105,39 +105,39 @@ fn shift(directive: &mut Directive, by: usize) {
     }
 }
 
-/// A parser's error in our words and format.
-fn retell(texts: &Texts, source: usize, text: &str, error: &toml::de::Error) -> Problem {
+/// An error of the parser as a problem.
+fn syntax_problem(source_map: &SourceMap, source: usize, text: &str, error: &toml::de::Error) -> Problem {
     let range = error.span().unwrap_or(text.len()..text.len());
     let span = Span { source, start: range.start, end: range.end };
     if error.message() == DUPLICATE {
-        return Problem::new(format!("`{}` is set a second time", texts.slice(span).trim()))
-            .at(texts.place(span))
+        return Problem::new(format!("`{}` is set a second time", source_map.slice(span).trim()))
+            .at(source_map.location(span))
             .expected("each key and each [section] once")
             .help("remove one of the two");
     }
     let word = word_at(text, range.start);
     if let Some(straight) = straightened(word) {
         return Problem::new("TOML syntax error: curly quotes")
-            .at(texts.place(span))
+            .at(source_map.location(span))
             .expected("straight quotes: \" or '")
             .help(format!("write \"{straight}\""));
     }
     if is_address(word) {
         return Problem::new("TOML syntax error: an address without quotes")
-            .at(texts.place(span))
+            .at(source_map.location(span))
             .expected("the address in quotes")
             .help(format!("write \"{word}\""));
     }
     let (said, expected) = match error.message().split_once(", expected ") {
-        // The parser says so of everything that is no value.
+        // The parser has this message for everything that is not a value.
         Some(("string values must be quoted", _)) => {
-            let empty = texts.slice(span).trim().is_empty();
+            let empty = source_map.slice(span).trim().is_empty();
             (if empty { "the value is missing" } else { "text without quotes" }, Some(VALUES))
         }
         Some((said, expected)) => (said, Some(expected)),
         None => (error.message(), None),
     };
-    let mut problem = Problem::new(format!("TOML syntax error: {said}")).at(texts.place(span));
+    let mut problem = Problem::new(format!("TOML syntax error: {said}")).at(source_map.location(span));
     problem.expected = expected.map(str::to_owned);
     if let Some(word) = bare_quantity(text, range.start) {
         problem = problem.help(format!("write times and sizes in quotes: \"{word}\""));
@@ -147,7 +147,7 @@ fn retell(texts: &Texts, source: usize, text: &str, error: &toml::de::Error) -> 
 
 const VALUES: &str = "\"text\", a number, true or false, a [list] or a { table }";
 
-/// What stands at `at`, up to a space, a comma or a bracket on either side.
+/// The word at `at`, up to a space, a comma or a bracket on either side.
 fn word_at(text: &str, at: usize) -> &str {
     let ends = |c: char| c.is_whitespace() || ",=[]{}#".contains(c);
     let (Some(before), Some(after)) = (text.get(..at), text.get(at..)) else { return "" };
@@ -158,7 +158,7 @@ fn word_at(text: &str, at: usize) -> &str {
     text.get(start..end).unwrap_or_default()
 }
 
-/// The text inside of quotes that a word processor has made.
+/// The text inside of curly quotes.
 fn straightened(word: &str) -> Option<&str> {
     const CURLY: [char; 6] = ['“', '”', '„', '‘', '’', '‚'];
     word.starts_with(CURLY).then(|| word.trim_matches(CURLY))
@@ -174,7 +174,7 @@ fn is_address(word: &str) -> bool {
         || word.rsplit_once(':').is_some_and(|(host, port)| is_name(host) && is_port(port))
 }
 
-/// The word at `at` when it is a number with letters behind it, such as `30s`.
+/// The word at `at` if it is a number with a unit, such as `30s`.
 fn bare_quantity(text: &str, at: usize) -> Option<&str> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let before = text.get(..at)?;

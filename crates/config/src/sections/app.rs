@@ -1,4 +1,4 @@
-//! `[app.NAME]` as a whole: what no key can know of the others.
+//! `[app.NAME]` as a whole: checks that involve several keys.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,26 +7,26 @@ use crate::checker::Checker;
 use crate::model::{App, AppKind, Program, Server, Workers};
 use crate::php::returns_app;
 use crate::raw::{Span, Table};
-use crate::sources::{Account, Found};
+use crate::sources::{Account, PathKind};
 
 mod keys;
 
 pub(crate) use keys::APP;
 
-/// `[app.NAME]` as it was read.
+/// `[app.NAME]` before the checks.
 pub(crate) struct AppDraft {
-    /// Of NAME.
+    /// The span of NAME.
     pub(crate) span: Span,
-    /// Its `program` counts only after [`AppDraft::finish`].
+    /// `program` is valid only after [`AppDraft::finish`].
     pub(crate) app: App,
     entry: Option<(String, Span)>,
     command: Option<Vec<String>>,
-    /// It has an `address`.
-    is_elsewhere: bool,
+    /// Whether `address` is set.
+    has_address: bool,
     env_file: BTreeMap<String, String>,
     user: Option<(Account, Span)>,
     group: Option<(u32, Span)>,
-    /// Those of `[server]`.
+    /// The user and group of `[server]`.
     default_user: Option<Account>,
     default_group: Option<u32>,
 }
@@ -39,7 +39,7 @@ impl AppDraft {
             app,
             entry: None,
             command: None,
-            is_elsewhere: false,
+            has_address: false,
             env_file: BTreeMap::new(),
             user: None,
             group: None,
@@ -48,19 +48,19 @@ impl AppDraft {
         }
     }
 
-    /// What no key can know of the others; afterwards the draft's `app` is whole, or there is a problem.
+    /// Checks that involve several keys. Afterwards the draft's `app` is complete, or a problem was reported.
     pub(crate) fn finish(&mut self, table: &Table, cx: &mut Checker<'_>) {
         self.app.keys = table.entries.iter().map(|entry| entry.key.clone()).collect();
-        // Also where it could not be read: that is one complaint, not two.
-        self.is_elsewhere = table.entry("address").is_some();
-        if self.is_elsewhere {
+        // Also if its value is invalid, so that one mistake is reported once.
+        self.has_address = table.entry("address").is_some();
+        if self.has_address {
             self.app.kind = self.app.kind.or(Some(AppKind::FastCgi));
         }
         self.check_program(table, cx);
         if let Some((entry, _)) = &self.entry {
-            self.app.kind = self.app.kind.or_else(|| told(entry, &self.app.directory, cx));
+            self.app.kind = self.app.kind.or_else(|| detect_kind(entry, &self.app.directory, cx));
         }
-        self.settle_user(table, cx);
+        self.resolve_user(table, cx);
         self.check_memory(table, cx);
         self.check_capacity(table, cx);
         self.check_preload(table, cx);
@@ -68,12 +68,12 @@ impl AppDraft {
         self.check_asgi(table, cx);
         self.check_vendor(table, cx);
         self.check_address(table, cx);
-        // `env` goes over `env_file`.
+        // `env` overrides `env_file`.
         let mut env = std::mem::take(&mut self.env_file);
         env.append(&mut self.app.env);
         self.app.env = env;
         if let Some((mut entry, _)) = self.entry.take() {
-            if self.is_elsewhere && self.found(&entry, cx) == Found::Directory {
+            if self.has_address && self.entry_kind(&entry, cx) == PathKind::Directory {
                 entry = format!("{}/index.php", entry.trim_end_matches('/'));
             }
             self.app.program = Program::Entry(entry);
@@ -83,16 +83,17 @@ impl AppDraft {
         }
     }
 
-    /// What an entry that is a path leads to.
-    fn found(&self, entry: &str, cx: &Checker<'_>) -> Found {
-        cx.sources.look(&self.app.directory.join(entry.trim_end_matches('/')).to_string_lossy())
+    /// What the path of an entry leads to.
+    fn entry_kind(&self, entry: &str, cx: &Checker<'_>) -> PathKind {
+        cx.sources.path_kind(&self.app.directory.join(entry.trim_end_matches('/')).to_string_lossy())
     }
 
-    /// Whom the workers run as, if that is somebody else than this process, and whether they can.
-    fn settle_user(&mut self, table: &Table, cx: &mut Checker<'_>) {
-        let own = cx.sources.process();
+    /// Resolves the user of the workers if it is not that of this process, and checks that workers can run as that
+    /// user.
+    fn resolve_user(&mut self, table: &Table, cx: &mut Checker<'_>) {
+        let own = cx.sources.credentials();
         let user = self.user.as_ref().map(|(user, _)| user).or(self.default_user.as_ref()).cloned();
-        // The group of `[server]` is for its user: an app with a user of its own has that user's.
+        // The group of `[server]` belongs to its user: an app with its own user gets that user's group.
         let default_group = self.default_group.filter(|_| self.user.is_none());
         let group = self.group.map(|(group, _)| group).or(default_group);
         if user.is_none() && group.is_none() {
@@ -100,11 +101,11 @@ impl AppDraft {
         }
         let span = self.user.as_ref().map(|(_, span)| *span).or(self.group.map(|(_, span)| span));
         let mut account = user.unwrap_or_else(|| {
-            cx.sources.user(&own.uid.to_string()).unwrap_or_else(|| Account::numbered(own.uid))
+            cx.sources.user(&own.uid.to_string()).unwrap_or_else(|| Account::from_uid(own.uid))
         });
         account.gid = group.unwrap_or(account.gid);
         if (account.uid, account.gid) == (own.uid, own.gid) && !own.may_change {
-            // That is who this process is, with the groups that it was given.
+            // The process already has this user and group, and keeps its supplementary groups.
             return;
         }
         let name = cx.name();
@@ -114,27 +115,22 @@ impl AppDraft {
                 false => format!("as `{}`", account.name),
             };
             let message = format!("cannot run the workers of `{name}` {whom}: this requires root");
-            let problem = cx
-                .problem(span.unwrap_or(self.span), message)
+            cx.problem(span.unwrap_or(self.span), message)
                 .expected("no `user` and no `group`, or those that Keepwarm itself runs as")
-                .help("start Keepwarm as root; it then runs the workers as the configured user");
-            cx.push(problem);
+                .help("start Keepwarm as root; it then runs the workers as the configured user")
+                .report(cx);
             return;
         }
         let directory = self.app.directory.to_string_lossy().into_owned();
         if !cx.sources.may_enter(&directory, &account) {
             let at = table.entry("directory").map(|entry| entry.value.span).or(span).unwrap_or(self.span);
-            let problem = cx
-                .problem(
-                    at,
-                    format!(
-                        "the user `{}` of `{name}` cannot enter its directory ({directory})",
-                        account.name
-                    ),
-                )
-                .expected("a directory that this user can enter, like all directories above it")
-                .help("to give that user access, use `chmod o+x` or a group of that user");
-            cx.push(problem);
+            cx.problem(
+                at,
+                format!("the user `{}` of `{name}` cannot enter its directory ({directory})", account.name),
+            )
+            .expected("a directory that this user can enter, like all directories above it")
+            .help("to give that user access, use `chmod o+x` or a group of that user")
+            .report(cx);
         }
         self.app.run_as = Some(account);
     }
@@ -143,18 +139,15 @@ impl AppDraft {
         let name = cx.name();
         match (table.entry("entry"), table.entry("command")) {
             (None, None) => {
-                let problem = cx
-                    .problem(self.span, format!("`{name}` has neither `entry` nor `command`"))
-                    .expected("`entry`, for example entry = \"shop.wsgi:application\"");
-                cx.push(problem);
+                cx.problem(self.span, format!("`{name}` has neither `entry` nor `command`"))
+                    .expected("`entry`, for example entry = \"shop.wsgi:application\"")
+                    .report(cx);
             }
             (Some(entry), Some(command)) => {
-                let problem = cx
-                    .problem(command.key_span, format!("`{name}` has both `entry` and `command`"))
-                    .related(cx.texts.place(entry.key_span), "the other one")
+                cx.both(entry, command)
                     .expected("one of the two")
-                    .help("with `entry` alone, Keepwarm starts the language's interpreter");
-                cx.push(problem);
+                    .help("with `entry` alone, Keepwarm starts the language's interpreter")
+                    .report(cx);
             }
             (Some(_), None) | (None, Some(_)) => {}
         }
@@ -162,45 +155,36 @@ impl AppDraft {
         self.check_script(table, cx);
         for key in ["interpreter", "options", "preload", "puma_config", "loop", "lifespan"] {
             if let (Some(entry), Some(command)) = (table.entry(key), table.entry("command")) {
-                let problem = cx
-                    .problem(entry.key_span, format!("`{name}` has both `command` and `{key}`"))
-                    .related(cx.texts.place(command.key_span), "the other one")
-                    .help(match key {
-                        "puma_config" => {
-                            "a `command` starts its own server, which reads its own configuration".to_owned()
-                        }
-                        "preload" => {
-                            "`preload` needs an `entry`, because Keepwarm's adapter loads the app".to_owned()
-                        }
-                        _ => format!("a `command` is the whole command line: put the {key} there"),
-                    });
-                cx.push(problem);
+                let help = match key {
+                    "puma_config" => "a `command` starts its own server, which reads its own configuration",
+                    "preload" => "`preload` needs an `entry`, because Keepwarm's adapter loads the app",
+                    _ => &format!("a `command` is the whole command line: put the {key} there"),
+                };
+                cx.both(command, entry).help(help).report(cx);
             }
         }
     }
 
-    /// What only servers have, and what they cannot have.
+    /// Keys that only servers have, and keys that they cannot have.
     fn check_server(&self, table: &Table, cx: &mut Checker<'_>) {
         let name = cx.name();
-        let told = self.entry.as_ref().and_then(|(entry, _)| AppKind::of_entry(entry));
+        let detect_kind = self.entry.as_ref().and_then(|(entry, _)| AppKind::of_entry(entry));
         let by_default = (self.entry.is_none() && self.command.is_some()).then_some(AppKind::Http);
-        let is_server = self.app.kind.or(told).or(by_default) == Some(AppKind::Http);
+        let is_server = self.app.kind.or(detect_kind).or(by_default) == Some(AppKind::Http);
         if let (Some((entry, span)), true) = (&self.entry, is_server) {
             let message = format!("`{name}` is a server (kind \"http\"), but has an `entry`");
             let example = match entry.ends_with(".jar") {
                 true => format!("command = [\"java\", \"-jar\", \"{entry}\"]"),
                 false => format!("command = [\"node\", \"{entry}\"]"),
             };
-            let problem = cx.problem(*span, message).expected(format!("`command`, for example {example}"));
-            cx.push(problem);
+            cx.problem(*span, message).expected(format!("`command`, for example {example}")).report(cx);
         }
         if let (Some(health), false) = (table.entry("health"), is_server) {
             let message = format!("`{name}` has `health`, but is not a server (kind \"http\")");
-            let problem = cx
-                .problem(health.key_span, message)
+            cx.problem(health.key_span, message)
                 .expected("`health` with kind \"http\" only")
-                .help("workers of other kinds are checked over the worker wire, without a request");
-            cx.push(problem);
+                .help("workers of other kinds are checked over the worker wire, without a request")
+                .report(cx);
         }
     }
 
@@ -208,20 +192,19 @@ impl AppDraft {
         let (Some(soft), Some(hard)) = (table.entry("max_memory"), table.entry("kill_memory")) else {
             return;
         };
-        // What could not be read has been complained of.
+        // An invalid value was reported already.
         let read = self.app.max_memory.zip(self.app.kill_memory);
         if read.is_none_or(|(soft, hard)| hard > soft) {
             return;
         }
         let name = cx.name();
-        let problem = cx
-            .problem(hard.key_span, format!("`{name}.kill_memory` is not above `{name}.max_memory`"))
-            .related(cx.texts.place(soft.key_span), "the other one")
-            .expected("more than `max_memory`: a worker is replaced first, and killed if that is too late");
-        cx.push(problem);
+        cx.problem(hard.key_span, format!("`{name}.kill_memory` is not above `{name}.max_memory`"))
+            .related(cx.source_map.location(soft.key_span), "the other one")
+            .expected("more than `max_memory`: a worker is replaced first, and killed if that is too late")
+            .report(cx);
     }
 
-    /// A kind serves several requests at once in one way or the other.
+    /// `threads` is for blocking kinds, `concurrency` for concurrent kinds.
     fn check_capacity(&self, table: &Table, cx: &mut Checker<'_>) {
         let threaded = matches!(self.app.kind, None | Some(AppKind::Wsgi | AppKind::Rack));
         let many = matches!(self.app.kind, None | Some(AppKind::Asgi | AppKind::Http));
@@ -229,43 +212,37 @@ impl AppDraft {
         for (key, fits, other) in [("threads", threaded, "concurrency"), ("concurrency", many, "threads")] {
             let Some(entry) = table.entry(key).filter(|_| !fits) else { continue };
             let message = format!("`{key}` does not apply to an app of kind \"{word}\"");
-            let problem = cx.problem(entry.key_span, message);
-            cx.push(match (threaded, many) {
-                (false, false) => {
-                    problem.help("each of its workers serves one request at a time: set `workers`")
-                }
-                _ => problem
-                    .help(format!("use `{other}` for the number of requests that one worker takes at once")),
-            });
+            let help = match (threaded, many) {
+                (false, false) => "each of its workers serves one request at a time: set `workers`",
+                _ => &format!("use `{other}` for the number of requests that one worker takes at once"),
+            };
+            cx.problem(entry.key_span, message).help(help).report(cx);
         }
         if let (Some(entry), Some(command)) = (table.entry("threads"), table.entry("command")) {
-            let problem = cx
-                .problem(entry.key_span, format!("`{}` has both `command` and `threads`", cx.name()))
-                .related(cx.texts.place(command.key_span), "the other one")
-                .help("a `command` is the whole command line: put `--threads` there");
-            cx.push(problem);
+            let help = "a `command` is the whole command line: put `--threads` there";
+            cx.both(command, entry).help(help).report(cx);
         }
     }
 
-    /// Event loops and the lifespan protocol are ASGI's.
+    /// Only ASGI has event loops and the lifespan protocol.
     fn check_asgi(&self, table: &Table, cx: &mut Checker<'_>) {
         let Some(kind) = self.app.kind.filter(|kind| *kind != AppKind::Asgi) else { return };
         for key in ["loop", "lifespan"] {
             let Some(entry) = table.entry(key).filter(|_| table.entry("command").is_none()) else { continue };
             let message = format!("`{key}` does not apply to an app of kind \"{}\"", kind.word());
-            let problem = cx.problem(entry.key_span, message);
-            cx.push(problem.help(format!("leave it out: `{key}` is for ASGI apps")));
+            let help = format!("leave it out: `{key}` is for ASGI apps");
+            cx.problem(entry.key_span, message).help(help).report(cx);
         }
     }
 
-    /// PHP cannot fork a process that is ready: its connections and its opcache would be shared.
+    /// PHP cannot fork a process that is ready: the processes would share its connections and its opcache.
     fn check_preload(&self, table: &Table, cx: &mut Checker<'_>) {
         let php = matches!(self.app.kind, Some(AppKind::Php | AppKind::FastCgi));
         let Some(entry) = table.entry("preload").filter(|_| php && self.app.preload) else { return };
         let word = self.app.kind.map_or("", AppKind::word);
         let message = format!("`preload` does not apply to an app of kind \"{word}\"");
-        let problem = cx.problem(entry.key_span, message);
-        cx.push(problem.help("leave it out: each worker loads the app by itself, before it is ready"));
+        let help = "leave it out: each worker loads the app by itself, before it is ready";
+        cx.problem(entry.key_span, message).help(help).report(cx);
     }
 
     fn check_puma(&self, table: &Table, cx: &mut Checker<'_>) {
@@ -273,31 +250,29 @@ impl AppDraft {
             return;
         };
         let message = format!("`{}` has a `puma_config`, but is not a Ruby app", cx.name());
-        let problem = cx.problem(entry.key_span, message).expected("`puma_config` with kind \"rack\" only");
-        cx.push(problem);
+        cx.problem(entry.key_span, message).expected("`puma_config` with kind \"rack\" only").report(cx);
     }
 
-    /// Others have no such folder, and nothing that hides it.
+    /// Only PHP apps have a `vendor/` directory that Keepwarm hides.
     fn check_vendor(&self, table: &Table, cx: &mut Checker<'_>) {
         let php = matches!(self.app.kind, Some(AppKind::Php | AppKind::FastCgi));
         let Some(entry) = table.entry("serve_vendor").filter(|_| !php) else { return };
         let message = format!("`{}` has `serve_vendor`, but is not a PHP app", cx.name());
-        let problem = cx.problem(entry.key_span, message);
-        cx.push(problem.expected("`serve_vendor` with kind \"php\" or \"fastcgi\" only"));
+        let expected = "`serve_vendor` with kind \"php\" or \"fastcgi\" only";
+        cx.problem(entry.key_span, message).expected(expected).report(cx);
     }
 
-    /// What runs already is not ours to start, to limit or to replace.
+    /// Keepwarm does not start, limit or replace a server that is already running.
     fn check_address(&self, table: &Table, cx: &mut Checker<'_>) {
         let Some(address) = table.entry("address") else { return };
         let name = cx.name();
         if self.app.kind != Some(AppKind::FastCgi) {
-            let problem = cx
-                .problem(address.key_span, format!("`{name}` has an `address`, but is not classic PHP"))
+            cx.problem(address.key_span, format!("`{name}` has an `address`, but is not classic PHP"))
                 .expected("`address` with kind \"fastcgi\" only")
-                .help("an HTTP server that is already running is not an app, but an upstream");
-            cx.push(problem);
+                .help("an HTTP server that is already running is not an app, but an upstream")
+                .report(cx);
         }
-        const OURS: [&str; 17] = [
+        const PROCESS_KEYS: [&str; 17] = [
             "interpreter",
             "options",
             "env",
@@ -316,63 +291,58 @@ impl AppDraft {
             "slow_log",
             "watch",
         ];
-        for entry in OURS.iter().filter_map(|key| table.entry(key)) {
-            let message = format!("`{name}` has both `address` and `{}`", entry.key);
-            let problem = cx
-                .problem(entry.key_span, message)
-                .related(cx.texts.place(address.key_span), "the other one")
-                .help(
-                    "Keepwarm does not start the server at this address: set this in the server's own configuration",
-                );
-            cx.push(problem);
+        for entry in PROCESS_KEYS.iter().filter_map(|key| table.entry(key)) {
+            let help = "Keepwarm does not start the server at this address: set this in the server's own configuration";
+            cx.both(address, entry).help(help).report(cx);
         }
-        if let (Some(workers), Workers::Scaled { .. }) = (table.entry("workers"), self.app.workers) {
-            let problem = cx
-                .problem(
-                    workers.key_span,
-                    format!("`{name}` has an `address`, but `workers` that follow the load"),
-                )
-                .expected("a number: how many requests the server gets at once");
-            cx.push(problem);
+        if let (Some(workers), Workers::Dynamic { .. }) = (table.entry("workers"), self.app.workers) {
+            cx.problem(
+                workers.key_span,
+                format!("`{name}` has an `address`, but `workers` that follow the load"),
+            )
+            .expected("a number: how many requests the server gets at once")
+            .report(cx);
         }
     }
 
-    /// What classic PHP needs: a script that is there, whose folder is the site.
+    /// Classic PHP needs a script that exists, whose directory is the site.
     fn check_script(&self, table: &Table, cx: &mut Checker<'_>) {
         if self.app.kind != Some(AppKind::FastCgi) {
             return;
         }
         let name = cx.name();
         if let Some(command) = table.entry("command") {
-            let problem = cx
-                .problem(command.key_span, format!("`{name}` is classic PHP (kind \"fastcgi\"), but has a `command`"))
+            let message = format!("`{name}` is classic PHP (kind \"fastcgi\"), but has a `command`");
+            let help = "set `interpreter` to the server that runs its scripts: \"php-cgi\", or the path of a php-fpm";
+            cx.problem(command.key_span, message)
                 .expected("`entry`, for example entry = \"public/index.php\"")
-                .help("set `interpreter` to the server that runs its scripts: \"php-cgi\", or the path of a php-fpm");
-            cx.push(problem);
+                .help(help)
+                .report(cx);
         }
         let Some((entry, span)) = &self.entry else { return };
         let path = self.app.directory.join(entry).to_string_lossy().into_owned();
-        let fault = match (self.found(entry, cx), entry.ends_with(".php")) {
-            (Found::Directory, _) if self.is_elsewhere => return,
-            (Found::File, true) => return,
+        let fault = match (self.entry_kind(entry, cx), entry.ends_with(".php")) {
+            (PathKind::Directory, _) if self.has_address => return,
+            (PathKind::File, true) => return,
             (_, true) => format!("does not exist ({path})"),
             (_, false) => "is not a PHP file".to_owned(),
         };
-        let problem = cx
-            .problem(*span, format!("`{name}.entry` {fault}"))
-            .expected("the PHP file that serves every request for which there is no file, in the directory of the site")
-            .help("the path is relative to the app's `directory`");
-        cx.push(problem);
+        let expected =
+            "the PHP file that serves every request for which there is no file, in the directory of the site";
+        cx.problem(*span, format!("`{name}.entry` {fault}"))
+            .expected(expected)
+            .help("the path is relative to the app's `directory`")
+            .report(cx);
     }
 }
 
-/// The kind that an entry tells: by its ending, and of PHP by what is in the file.
-fn told(entry: &str, directory: &Path, cx: &Checker<'_>) -> Option<AppKind> {
+/// The kind of an entry, from its extension, and for PHP from the content of the file.
+fn detect_kind(entry: &str, directory: &Path, cx: &Checker<'_>) -> Option<AppKind> {
     let kind = AppKind::of_entry(entry)?;
     if kind != AppKind::Php {
         return Some(kind);
     }
-    // A file that is not there is the worker's to complain of: it may come with a deploy.
+    // A missing file is not an error here, because a deploy may create it. The worker reports it.
     let script =
         cx.sources.read(&directory.join(entry).to_string_lossy()).is_ok_and(|text| !returns_app(&text));
     Some(if script { AppKind::FastCgi } else { AppKind::Php })

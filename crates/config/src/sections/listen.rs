@@ -1,23 +1,24 @@
-use super::forward_proxy::Proxy;
+use super::forward_proxy::{self, FORWARD_PROXY};
 use super::limits::LIMITS;
-use super::route::{ROUTE, RouteDraft, Routes};
+use super::route::{RouteDraft, RouteList};
 use crate::checker::Checker;
-use crate::key::{Describe, Field, Key, Preset, Reload, Section, Set, Sub};
+use crate::description::Describe;
+use crate::key::{CheckedSubtable, DefaultValue, Field, Key, Section, Set, Subtable};
 use crate::model::{AccessLog, Bind, ForwardProxy, Limits, LogFormat};
-use crate::raw::{Directive, Span, Value};
-use crate::shape::{AccessLogs, Binds};
+use crate::raw::{Directive, Span, Table, Value};
+use crate::shape::{AccessLogShape, BindAddresses};
 
-/// `[listen.NAME]` as it was read, with the places later checks point at.
+/// `[listen.NAME]` before the checks of the whole file, with the spans that these checks report.
 pub(crate) struct ListenDraft {
     pub(crate) name: String,
-    /// Of NAME.
+    /// The span of NAME.
     pub(crate) span: Span,
     pub(crate) bind: Vec<(Bind, Span)>,
     pub(crate) limits: Limits,
     pub(crate) access_log: Option<AccessLog>,
     pub(crate) forward_proxy: Option<ForwardProxy>,
     pub(crate) routes: Vec<RouteDraft>,
-    /// None was written, not even a faulty one.
+    /// The file has no route, not even an invalid one.
     pub(crate) has_no_route: bool,
 }
 
@@ -36,33 +37,36 @@ impl ListenDraft {
     }
 }
 
-/// `limits` of a listener: those of the server, less those of the whole process.
-struct ListenLimits;
-
-/// With what to do instead.
-const OF_THE_PROCESS: [(&str, &str); 3] = [
+/// Limits of the whole process, which a listener cannot have, each with advice.
+const PROCESS_LIMITS: [(&str, &str); 3] = [
     ("connections", "set it in `[server.limits]`; here you can set `connections_per_client`"),
     ("spill", "set it in `[server.limits]`; here you can set `response_buffer`"),
     ("spill_memory", "set it in `[server.limits]`; here you can set `response_buffer`"),
 ];
 
-const LIMITS_FIELD: Sub<ListenDraft, Limits> = Sub(&LIMITS, |listen| &mut listen.limits);
+fn check_limits(_: &ListenDraft, _: &Table, directive: &Directive, cx: &mut Checker<'_>) {
+    let Value::Table(table) = &directive.value else { return };
+    for (key, help) in PROCESS_LIMITS {
+        let Some(entry) = table.entry(key) else { continue };
+        let message = format!("`{}.{key}` is a limit of the whole process", cx.name());
+        cx.problem(entry.key_span, message).help(help).report(cx);
+    }
+}
 
-impl Field<ListenDraft> for ListenLimits {
+fn check_forward_proxy(listen: &ListenDraft, table: &Table, directive: &Directive, cx: &mut Checker<'_>) {
+    if let Some(proxy) = &listen.forward_proxy {
+        forward_proxy::check(proxy, &listen.bind, table, directive, cx);
+    }
+}
+
+impl Field<ListenDraft> for RouteList {
     fn set(&self, listen: &mut ListenDraft, directive: &Directive, cx: &mut Checker<'_>) {
-        LIMITS_FIELD.set(listen, directive, cx);
-        let Value::Table(table) = &directive.value else { return };
-        for (key, help) in OF_THE_PROCESS {
-            let Some(entry) = table.entry(key) else { continue };
-            let problem = cx
-                .problem(entry.key_span, format!("`{}.{key}` is a limit of the whole process", cx.name()))
-                .help(help);
-            cx.push(problem);
-        }
+        listen.has_no_route = matches!(&directive.value, Value::Array(items) if items.is_empty());
+        listen.routes = self.read(directive, cx);
     }
 
     fn describe(&self) -> &dyn Describe {
-        &LIMITS
+        self
     }
 }
 
@@ -72,59 +76,62 @@ pub(crate) static LISTEN: Section<ListenDraft> = Section {
             name: "bind",
             brief: "Addresses to listen on",
             long: "`\"HOST:PORT\"`, `\"[IPV6]:PORT\"` or `\"unix:/PATH\"`; one, or a list. A host name is resolved at start and at each reload. Port 0 is any free port. An IPv6 address accepts IPv6 only: for both families, write `[\"0.0.0.0:80\", \"[::]:80\"]`. Two listeners cannot share an address.",
-            default: Preset::Required,
+            default: DefaultValue::Required,
             right: "bind = \"0.0.0.0:8080\"",
             wrong: "bind = \"8080\"",
-            reload: Reload::Live,
-            since: "0.1.0",
-            value: &Set(Binds, |listen: &mut ListenDraft, bind| listen.bind = bind),
+            value: &Set(BindAddresses, |listen: &mut ListenDraft, bind| listen.bind = bind),
+            ..Key::LIVE
         },
         Key {
             name: "limits",
             brief: "Limits for this listener, with the keys of `[server.limits]`",
             long: "Keys that are not set here are taken from `[server.limits]`. `connections`, `spill` and `spill_memory` can be set only there.",
-            default: Preset::Words("those of `[server.limits]`"),
+            default: DefaultValue::Words("those of `[server.limits]`"),
             right: "limits = { body = \"1MiB\" }",
             wrong: "limits = 5",
-            reload: Reload::Live,
-            since: "0.1.0",
-            value: &ListenLimits,
+            value: &CheckedSubtable(
+                Subtable(&LIMITS, |listen: &mut ListenDraft| &mut listen.limits),
+                check_limits,
+            ),
+            ..Key::LIVE
         },
         Key {
             name: "access_log",
             brief: "Access log, one record per request",
             long: "`\"off\"`, `\"text\"` or `\"json\"` for standard output, or a table with `format` and `file`.",
-            default: Preset::Value("\"text\""),
+            default: DefaultValue::Literal("\"text\""),
             right: "access_log = \"json\"",
             wrong: "access_log = true",
-            reload: Reload::Live,
-            since: "0.1.0",
-            value: &Set(AccessLogs, |listen: &mut ListenDraft, log| listen.access_log = log),
+            value: &Set(AccessLogShape, |listen: &mut ListenDraft, log| listen.access_log = log),
+            ..Key::LIVE
         },
         Key {
             name: "route",
             brief: "Routes, in order of precedence: `[[listen.NAME.route]]`",
             long: "Routes are tried in the order of the file; those of an included file come after those of the file that includes it. The first route whose `host`, `path` and `method` all match serves the request. If none matches, the response is 404, or 405 if one would match but for its `method`. With a single `[app.NAME]` and no routes, every request goes to that app.",
-            default: Preset::Words("every request goes to the app, if there is exactly one"),
+            default: DefaultValue::Words("every request goes to the app, if there is exactly one"),
             right: "route = [{ path = \"/api/*\", app = \"shop\" }]",
             wrong: "route = \"shop\"",
-            reload: Reload::Live,
-            since: "0.1.0",
-            value: &Routes(&ROUTE),
+            value: &RouteList,
+            ..Key::LIVE
         },
         Key {
             name: "forward_proxy",
             brief: "Make the listener a forward proxy, for clients that use it as `http_proxy`",
             long: "It accepts requests in absolute form for other hosts and sends them over persistent connections. If an `[upstream]` has that host, the request is a call to this upstream (over TLS if its URL is `https`). It also accepts `CONNECT` to the hosts in `allow`. Other requests go to the routes, if there are any.",
-            default: Preset::Words("none: it is not a forward proxy"),
+            default: DefaultValue::Words("none: it is not a forward proxy"),
             right: "forward_proxy = { allow = [\"*.example.com\"] }",
             wrong: "forward_proxy = true",
-            reload: Reload::Live,
-            since: "0.3.0",
-            value: &Proxy,
+            value: &CheckedSubtable(
+                Subtable(&FORWARD_PROXY, |listen: &mut ListenDraft| {
+                    listen.forward_proxy.insert(ForwardProxy::default())
+                }),
+                check_forward_proxy,
+            ),
+            ..Key::LIVE
         },
-        Key::later("tls", "Certificates"),
-        Key::later("http2", "HTTP/2"),
-        Key::later("proxy_protocol", "PROXY protocol"),
+        Key::unsupported("tls", "Certificates"),
+        Key::unsupported("http2", "HTTP/2"),
+        Key::unsupported("proxy_protocol", "PROXY protocol"),
     ],
 };

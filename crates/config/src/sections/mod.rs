@@ -1,4 +1,4 @@
-//! The keys, section by section. What a key accepts, means and defaults to is said here and nowhere else.
+//! The keys, section by section. Each key is defined here only: its values, meaning and default.
 
 mod admin;
 mod app;
@@ -14,6 +14,6 @@ mod upstream;
 
 pub(crate) use admin::AdminDraft;
 pub(crate) use listen::ListenDraft;
-pub(crate) use root::{INCLUDE, ROOT, Root};
+pub(crate) use root::{INCLUDE, ROOT, Root, all_keys};
 pub(crate) use route::RouteDraft;
 pub(crate) use upstream::UpstreamDraft;

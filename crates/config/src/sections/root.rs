@@ -1,65 +1,62 @@
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use super::admin::{ADMIN, AdminDraft};
 use super::app::{APP, AppDraft};
 use super::listen::{LISTEN, ListenDraft};
 use super::rate_limit::{RATE_LIMIT, RateLimitDraft};
-use super::server::ServerTable;
+use super::server::SERVER;
 use super::upstream::{UPSTREAM, UpstreamDraft};
 use crate::checker::Checker;
+use crate::description::{Describe, Description, KeyInfo};
 use crate::json::Json;
-use crate::key::{Describe, Field, Info, Key, Preset, Reload, Section, Set};
+use crate::key::{CheckedSubtable, DefaultValue, Field, Key, Section, Set, Subtable};
 use crate::model::Server;
 use crate::raw::{Directive, Entry, Span, Table, Value};
 use crate::shape::Strings;
 
-/// A file as it was read.
+/// The configuration before the checks that involve several sections.
 pub(crate) struct Root {
     pub(crate) server: Server,
     pub(crate) admin: Option<AdminDraft>,
-    pub(crate) listens: Vec<ListenDraft>,
+    pub(crate) listeners: Vec<ListenDraft>,
     pub(crate) apps: Vec<AppDraft>,
     pub(crate) upstreams: Vec<UpstreamDraft>,
     pub(crate) rate_limits: Vec<RateLimitDraft>,
-    /// Where apps live that do not say otherwise.
+    /// The directory of apps that set none.
     pub(crate) directory: PathBuf,
 }
 
-/// The top of the file. The order counts: listeners start from the server's limits.
+/// The top of the file. The order matters: listeners inherit the limits of the server, which must be read first.
 pub(crate) static ROOT: Section<Root> = Section {
     keys: &[
         Key {
             name: "include",
             brief: "More configuration files to merge into this one",
             long: "Paths and globs, relative to the directory of the main file. The files of a glob are read in the order of their names. Each key may be set only once across all files. Routes of the same listener are concatenated. An included file cannot include others.",
-            default: Preset::Words("none"),
+            default: DefaultValue::Words("none"),
             right: "include = [\"conf.d/*.toml\"]",
             wrong: "include = [\"no-such-file.toml\"]",
-            reload: Reload::Live,
-            since: "0.1.0",
             value: &Set(INCLUDE, |_: &mut Root, _| {}),
+            ..Key::LIVE
         },
         Key {
             name: "server",
             brief: "Settings of the process",
-            long: "",
-            default: Preset::Words("see each key"),
+            default: DefaultValue::Words("see each key"),
             right: "[server]\nthreads = 2",
             wrong: "server = 2",
-            reload: Reload::Live,
-            since: "0.1.0",
-            value: &ServerTable,
+            value: &CheckedSubtable(Subtable(&SERVER, |root: &mut Root| &mut root.server), check_server),
+            ..Key::LIVE
         },
         Key {
             name: "app",
             brief: "Applications, each in its own section `[app.NAME]`",
             long: "NAME consists of letters, digits, `-` and `_`. It appears in logs and metrics.",
-            default: Preset::Words("none"),
+            default: DefaultValue::Words("none"),
             right: "[app.shop]\nentry = \"shop.wsgi:application\"",
             wrong: "app = \"shop\"",
-            reload: Reload::Live,
-            since: "0.1.0",
-            value: &Named {
+            value: &NamedSections {
                 section: &APP,
                 begin: |root, name, span| AppDraft::new(name, span, root.directory.clone(), &root.server),
                 finish: |root, mut draft, table, cx| {
@@ -67,51 +64,50 @@ pub(crate) static ROOT: Section<Root> = Section {
                     root.apps.push(draft);
                 },
             },
+            ..Key::LIVE
         },
         Key {
             name: "listen",
             brief: "Listeners, each in its own section `[listen.NAME]`",
             long: "NAME consists of letters, digits, `-` and `_`. It appears in logs and metrics.",
-            default: Preset::Words("none; at least one listener, or an upstream with a door, is required"),
+            default: DefaultValue::Words(
+                "none; at least one listener, or an upstream with a door, is required",
+            ),
             right: "[listen.public]\nbind = \"0.0.0.0:8080\"",
             wrong: "listen = \"0.0.0.0:8080\"",
-            reload: Reload::Live,
-            since: "0.1.0",
-            value: &Named {
+            value: &NamedSections {
                 section: &LISTEN,
                 begin: |root, name, span| ListenDraft::new(name, span, root.server.limits.clone()),
                 finish: |root, draft, table, cx| {
                     if table.entry("bind").is_none() {
-                        let problem = cx
-                            .problem(draft.span, format!("`{}` has no `bind`", cx.name()))
-                            .expected("`bind`, for example bind = \"0.0.0.0:8080\"");
-                        cx.push(problem);
+                        cx.missing(draft.span, "bind = \"0.0.0.0:8080\"").report(cx);
                     }
-                    root.listens.push(draft);
+                    root.listeners.push(draft);
                 },
             },
+            ..Key::LIVE
         },
         Key {
             name: "admin",
             brief: "Health, metrics and status for operators",
             long: "Serves `/livez`, `/readyz`, `/metrics` and `/status`, and accepts `POST /reload`. Runs on its own thread, so that it can still report a data plane that is stuck.",
-            default: Preset::Words("none: nothing is served"),
+            default: DefaultValue::Words("none: nothing is served"),
             right: "[admin]\nbind = \"127.0.0.1:9090\"",
             wrong: "admin = \"127.0.0.1:9090\"",
-            reload: Reload::Live,
-            since: "0.1.0",
-            value: &AdminSection,
+            value: &CheckedSubtable(
+                Subtable(&ADMIN, |root: &mut Root| root.admin.insert(AdminDraft::default())),
+                check_admin,
+            ),
+            ..Key::LIVE
         },
         Key {
             name: "upstream",
             brief: "Services that the app calls, each in its own section `[upstream.NAME]`",
             long: "Keepwarm keeps connections to them open. All workers share these connections, which outlive each worker. The app calls a local address (`bind`, the door of the upstream), or a route of a listener or a forward proxy leads there. NAME consists of letters, digits, `-` and `_`. It appears in logs, metrics and the variable `KEEPWARM_UPSTREAM_NAME`.",
-            default: Preset::Words("none"),
+            default: DefaultValue::Words("none"),
             right: "[upstream.search]\nurl = \"https://search.internal:9243\"\nbind = \"127.0.0.1:6102\"",
             wrong: "upstream = \"https://search.internal:9243\"",
-            reload: Reload::Live,
-            since: "0.3.0",
-            value: &Named {
+            value: &NamedSections {
                 section: &UPSTREAM,
                 begin: |_, name, span| UpstreamDraft::new(name, span),
                 finish: |root, mut draft, table, cx| {
@@ -119,17 +115,16 @@ pub(crate) static ROOT: Section<Root> = Section {
                     root.upstreams.push(draft);
                 },
             },
+            ..Key::LIVE
         },
         Key {
             name: "rate_limit",
             brief: "Rate limits, each in its own section `[rate_limit.NAME]`",
             long: "Routes and upstreams refer to them by name.",
-            default: Preset::Words("none"),
+            default: DefaultValue::Words("none"),
             right: "[rate_limit.api]\nrate = \"100/s\"",
             wrong: "rate_limit = \"100/s\"",
-            reload: Reload::Live,
-            since: "0.3.0",
-            value: &Named {
+            value: &NamedSections {
                 section: &RATE_LIMIT,
                 begin: |_, name, span| RateLimitDraft::new(name, span),
                 finish: |root, mut draft, table, cx| {
@@ -137,67 +132,82 @@ pub(crate) static ROOT: Section<Root> = Section {
                     root.rate_limits.push(draft);
                 },
             },
+            ..Key::LIVE
         },
     ],
 };
 
-/// `[admin]`, which is served only when it is there.
-struct AdminSection;
+/// The keys of all sections, a section before its keys.
+pub(crate) fn all_keys() -> &'static [KeyInfo] {
+    static ALL: LazyLock<Vec<KeyInfo>> = LazyLock::new(|| {
+        let mut all = Vec::new();
+        flatten(ROOT.infos(""), &mut all);
+        all
+    });
+    &ALL
+}
 
-impl Field<Root> for AdminSection {
-    fn set(&self, root: &mut Root, directive: &Directive, cx: &mut Checker<'_>) {
-        let Some(table) = cx.table(directive) else { return };
-        let mut draft = AdminDraft::default();
-        ADMIN.read(&mut draft, &table, cx);
-        if table.entry("bind").is_none() {
-            let problem = cx
-                .problem(directive.span, "`admin` has no `bind`")
-                .expected("`bind`, for example bind = \"127.0.0.1:9090\"");
-            cx.push(problem);
-        }
-        if table.entry("token").is_none()
-            && let Some((bind, span)) = draft.bind.iter().find(|(bind, _)| !bind.is_local())
-        {
-            let problem = cx
-                .problem(
-                    *span,
-                    format!("`{bind}` can be reached from other machines, but `admin` has no `token`"),
-                )
-                .key("admin.bind")
-                .expected("an address of this machine (127.0.0.1, [::1], localhost, unix:), or `token`")
-                .help(
-                    "add token = \"...\" with at least 16 characters, for example from: openssl rand -hex 32",
-                );
-            cx.push(problem);
-        }
-        root.admin = Some(draft);
-    }
-
-    fn describe(&self) -> &dyn Describe {
-        &ADMIN
+fn flatten(keys: Vec<KeyInfo>, all: &mut Vec<KeyInfo>) {
+    for key in keys {
+        let children = key.children.clone();
+        all.push(key);
+        flatten(children, all);
     }
 }
 
-/// `include`, which is carried out before anything is checked.
+fn check_admin(root: &Root, table: &Table, directive: &Directive, cx: &mut Checker<'_>) {
+    if table.entry("bind").is_none() {
+        cx.missing(directive.span, "bind = \"127.0.0.1:9090\"").report(cx);
+    }
+    if table.entry("token").is_some() {
+        return;
+    }
+    let addresses = root.admin.iter().flat_map(|admin| &admin.bind);
+    if let Some((bind, span)) = addresses.into_iter().find(|(bind, _)| !bind.is_local()) {
+        cx.problem(*span, format!("`{bind}` can be reached from other machines, but `admin` has no `token`"))
+            .key("admin.bind")
+            .expected("an address of this machine (127.0.0.1, [::1], localhost, unix:), or `token`")
+            .help("add token = \"...\" with at least 16 characters, for example from: openssl rand -hex 32")
+            .report(cx);
+    }
+}
+
+/// The phases of a shutdown must fit into its time limit.
+fn check_server(root: &Root, table: &Table, _: &Directive, cx: &mut Checker<'_>) {
+    let server = &root.server;
+    let Some(delay) = table.entry("drain_delay").filter(|_| server.drain_delay >= server.shutdown_grace)
+    else {
+        return;
+    };
+    let message = "`server.drain_delay` is not shorter than `server.shutdown_grace`, which it is part of";
+    let mut problem = cx
+        .problem(delay.key_span, message)
+        .expected(format!("less than `shutdown_grace`, which is {:?}", server.shutdown_grace));
+    if let Some(grace) = table.entry("shutdown_grace") {
+        problem = problem.related(cx.source_map.location(grace.key_span), "the other one");
+    }
+    problem.report(cx);
+}
+
+/// `include`, which is processed before anything is checked.
 pub(crate) const INCLUDE: Strings =
     Strings { one: "a path or glob", many: "paths and globs", may_be_empty: true, fault: |_| None };
 
-/// A section whose tables have names: `[app.NAME]`.
-struct Named<T: 'static> {
+/// A table of named sections: `[app.NAME]`.
+struct NamedSections<T: 'static> {
     section: &'static Section<T>,
     begin: fn(&Root, &str, Span) -> T,
     finish: fn(&mut Root, T, &Table, &mut Checker<'_>),
 }
 
-impl<T> Field<Root> for Named<T> {
+impl<T> Field<Root> for NamedSections<T> {
     fn set(&self, root: &mut Root, directive: &Directive, cx: &mut Checker<'_>) {
         let Some(table) = cx.table(directive) else { return };
         for entry in &table.entries {
             if let Some(fault) = name_fault(&entry.key) {
-                let problem = cx
-                    .problem(entry.key_span, format!("`{}` is not a valid section name: {fault}", entry.key))
-                    .expected("at most 64 letters, digits, `-` and `_`");
-                cx.push(problem);
+                cx.problem(entry.key_span, format!("`{}` is not a valid section name: {fault}", entry.key))
+                    .expected("at most 64 letters, digits, `-` and `_`")
+                    .report(cx);
                 continue;
             }
             self.one(root, entry, cx);
@@ -209,29 +219,23 @@ impl<T> Field<Root> for Named<T> {
     }
 }
 
-impl<T> Named<T> {
+impl<T> NamedSections<T> {
     fn one(&self, root: &mut Root, entry: &Entry, cx: &mut Checker<'_>) {
-        // `[app] workers = 4`: a key of the section where a name should be.
-        if self.section.keys.iter().any(|key| key.name == entry.key)
-            && !matches!(entry.value.value, Value::Table(_))
-        {
+        // `[app] workers = 4`: a key of the section in place of a name.
+        if self.section.has(&entry.key) && !matches!(entry.value.value, Value::Table(_)) {
             let section = cx.name();
-            let problem = cx
-                .problem(
-                    entry.key_span,
-                    format!("`{}` is set in `[{section}]`, which has no name", entry.key),
-                )
-                .expected(format!("a section with a name: [{section}.NAME]"));
-            cx.push(problem);
+            cx.problem(entry.key_span, format!("`{}` is set in `[{section}]`, which has no name", entry.key))
+                .expected(format!("a section with a name: [{section}.NAME]"))
+                .report(cx);
             return;
         }
         cx.enter_named(&entry.key);
-        let misread = match &entry.value.value {
-            Value::Table(table) => Some(table).filter(|table| self.section.is_misread(table, cx)),
+        let ambiguous = match &entry.value.value {
+            Value::Table(table) => Some(table).filter(|table| self.section.is_ambiguous(table, cx)),
             _ => None,
         };
-        if let Some(table) = misread {
-            self.section.unknown_entries(table, cx);
+        if let Some(table) = ambiguous {
+            self.section.report_unknown(table, cx);
         } else if let Some(table) = cx.table(&entry.value) {
             let mut draft = (self.begin)(root, &entry.key, entry.key_span);
             self.section.read(&mut draft, &table, cx);
@@ -241,7 +245,7 @@ impl<T> Named<T> {
     }
 }
 
-/// `__` would end the name in a variable's name.
+/// The problem of a section's name, if there is one. `__` would end it in the name of a variable.
 fn name_fault(name: &str) -> Option<&'static str> {
     let letters = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
     if name.is_empty() {
@@ -257,20 +261,16 @@ fn name_fault(name: &str) -> Option<&'static str> {
     }
 }
 
-impl<T> Describe for Named<T> {
-    fn expected(&self) -> String {
-        "a table of named sections".to_owned()
+impl<T> Describe for NamedSections<T> {
+    fn description(&self) -> Description {
+        Description::new(
+            "a table of named sections",
+            "sections",
+            Json::object([("type", Json::text("object")), ("additionalProperties", self.section.schema())]),
+        )
     }
 
-    fn type_name(&self) -> String {
-        "sections".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::object([("type", Json::text("object")), ("additionalProperties", self.section.schema())])
-    }
-
-    fn children(&self, path: &str) -> Vec<Info> {
+    fn children(&self, path: &str) -> Vec<KeyInfo> {
         self.section.infos(&format!("{path}.NAME"))
     }
 }

@@ -1,429 +1,362 @@
 use std::path::PathBuf;
 
-use super::listen::ListenDraft;
 use crate::checker::Checker;
+use crate::description::{Describe, Description, KeyInfo};
 use crate::json::Json;
-use crate::key::{Describe, Field, Info, Key, Preset, Reload, Section, Set};
-use crate::model::{Cidr, EarlyHints, HeaderRules, HostPattern, PathPattern, Redirect, Respond};
-use crate::raw::{Directive, Span, Table, Value};
+use crate::key::{DefaultValue, Key, Section, Set};
+use crate::model::{Action, EarlyHints, FixedResponse, PathPattern, Redirect, Route};
+use crate::raw::{Directive, Span, Table};
 use crate::shape::{
-    Cidrs, Directory, Flag, Folders, Hosts, Methods, NameOf, OrWord, Paths, Redirects, Responses, Size,
-    Words, header_rules,
+    CIDRS, DirectoryTable, ExistingPath, Flag, HOSTS, METHODS, PATH, RedirectShape, ResponseShape,
+    SectionName, Size, WordOr, Words, header_rules,
 };
 
-/// `[[listen.NAME.route]]` as it was read.
+/// `[[listen.NAME.route]]` before the checks of the whole file.
 pub(crate) struct RouteDraft {
-    /// Of the whole route.
+    /// The span of the whole route.
     pub(crate) span: Span,
     /// `listen.public.route[1]`
     pub(crate) name: String,
-    pub(crate) hosts: Vec<HostPattern>,
-    pub(crate) path: PathPattern,
-    pub(crate) methods: Vec<String>,
+    /// `action`, `max_body` and `rate_limit` are valid only after the checks of the whole file.
+    pub(crate) route: Route,
     pub(crate) app: Option<(String, Span)>,
     pub(crate) upstream: Option<(String, Span)>,
     pub(crate) files: Option<PathBuf>,
-    pub(crate) respond: Option<Respond>,
+    pub(crate) respond: Option<FixedResponse>,
     pub(crate) redirect: Option<Redirect>,
-    pub(crate) strip_prefix: Option<bool>,
     pub(crate) max_body: Option<Option<u64>>,
-    pub(crate) buffer_request: Option<bool>,
-    pub(crate) buffer_response: Option<bool>,
-    pub(crate) early_hints: EarlyHints,
-    pub(crate) any_header_names: bool,
-    pub(crate) via: bool,
-    pub(crate) headers: HeaderRules,
-    pub(crate) allow: Vec<Cidr>,
-    pub(crate) deny: Vec<Cidr>,
-    pub(crate) abort_on_half_close: bool,
-    pub(crate) try_files: Option<PathBuf>,
-    pub(crate) send_files: Vec<(String, PathBuf)>,
     pub(crate) rate_limit: Option<(String, Span)>,
 }
 
 impl RouteDraft {
-    pub(crate) fn new(name: String, span: Span) -> RouteDraft {
+    fn new(name: String, span: Span) -> RouteDraft {
         RouteDraft {
             span,
             name,
-            hosts: Vec::new(),
-            path: PathPattern::Any,
-            methods: Vec::new(),
+            route: Route::to(Action::App(String::new()), None),
             app: None,
             upstream: None,
             files: None,
             respond: None,
             redirect: None,
-            strip_prefix: None,
             max_body: None,
-            buffer_request: None,
-            buffer_response: None,
-            early_hints: EarlyHints::Auto,
-            any_header_names: false,
-            via: true,
-            headers: HeaderRules::default(),
-            allow: Vec::new(),
-            deny: Vec::new(),
-            abort_on_half_close: false,
-            try_files: None,
-            send_files: Vec::new(),
             rate_limit: None,
         }
     }
 }
 
-/// What a route can end in. Exactly one.
-const ENDS: [&str; 5] = ["app", "upstream", "files", "redirect", "respond"];
+/// The keys of the actions, of which a route has exactly one.
+const ACTIONS: [&str; 5] = ["app", "upstream", "files", "redirect", "respond"];
 
 /// The list of routes of a listener.
-pub(crate) struct Routes(pub(crate) &'static Section<RouteDraft>);
+pub(super) struct RouteList;
 
-impl Field<ListenDraft> for Routes {
-    fn set(&self, listen: &mut ListenDraft, directive: &Directive, cx: &mut Checker<'_>) {
-        listen.has_no_route = matches!(&directive.value, Value::List(items) if items.is_empty());
+impl RouteList {
+    pub(super) fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Vec<RouteDraft> {
+        let mut routes = Vec::new();
         for (index, item) in cx.items(directive).iter().enumerate() {
             let Some(table) = cx.table(item) else { continue };
             let name = format!("{}[{}]", cx.name(), index + 1);
             let mut draft = RouteDraft::new(name, item.span);
             cx.enter_item(index + 1);
-            self.0.read(&mut draft, &table, cx);
+            ROUTE.read(&mut draft, &table, cx);
             check(&draft, &table, cx);
             cx.leave();
-            listen.routes.push(draft);
+            routes.push(draft);
         }
-    }
-
-    fn describe(&self) -> &dyn Describe {
-        self
+        routes
     }
 }
 
-impl Describe for Routes {
-    fn expected(&self) -> String {
-        "a list of tables, one for each route: [[listen.NAME.route]]".to_owned()
+impl Describe for RouteList {
+    fn description(&self) -> Description {
+        Description::new(
+            "a list of tables, one for each route: [[listen.NAME.route]]",
+            "list of tables",
+            Json::object([("type", Json::text("array")), ("items", ROUTE.schema())]),
+        )
     }
 
-    fn type_name(&self) -> String {
-        "list of tables".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::object([("type", Json::text("array")), ("items", self.0.schema())])
-    }
-
-    fn children(&self, path: &str) -> Vec<Info> {
-        self.0.infos(path)
+    fn children(&self, path: &str) -> Vec<KeyInfo> {
+        ROUTE.infos(path)
     }
 }
 
-/// What no key can know of the others.
+/// Checks that involve several keys.
 fn check(draft: &RouteDraft, table: &Table, cx: &mut Checker<'_>) {
-    let ends: Vec<_> = ENDS.iter().filter_map(|end| table.entry(end)).collect();
+    let actions: Vec<_> = ACTIONS.iter().filter_map(|end| table.entry(end)).collect();
     let name = cx.name();
-    match ends.as_slice() {
+    match actions.as_slice() {
         [] => {
-            let problem = cx
-                .problem(
-                    draft.span,
-                    format!("`{name}` has no `app`, `upstream`, `files`, `respond` or `redirect`"),
-                )
-                .expected("exactly one of them");
-            cx.push(problem);
+            cx.problem(
+                draft.span,
+                format!("`{name}` has no `app`, `upstream`, `files`, `respond` or `redirect`"),
+            )
+            .expected("exactly one of them")
+            .report(cx);
         }
         [_] => {}
         [first, second, ..] => {
-            let message = format!("`{name}` has both `{}` and `{}`", first.key, second.key);
-            let problem = cx
-                .problem(second.key_span, message)
-                .related(cx.texts.place(first.key_span), "the other one")
+            cx.both(first, second)
                 .expected("exactly one of `app`, `upstream`, `files`, `respond` or `redirect`")
-                .help("split it into two routes");
-            cx.push(problem);
+                .help("split it into two routes")
+                .report(cx);
         }
     }
     for key in ["try_files", "send_files"] {
         let Some(entry) = table.entry(key).filter(|_| table.entry("app").is_none()) else { continue };
-        let problem = cx
-            .problem(entry.key_span, format!("`{name}` has `{key}`, but no `app`"))
+        cx.problem(entry.key_span, format!("`{name}` has `{key}`, but no `app`"))
             .expected("`app` in the same route")
-            .help("to serve the files of a directory and nothing else, use `files`");
-        cx.push(problem);
+            .help("to serve the files of a directory and nothing else, use `files`")
+            .report(cx);
     }
     let responded_here = ["files", "respond", "redirect"].iter().any(|end| table.entry(end).is_some());
     if let Some(entry) = table.entry("rate_limit").filter(|_| responded_here) {
-        let problem = cx
-            .problem(entry.key_span, format!("`{name}` has `rate_limit`, but leads to no app or upstream"))
-            .key("listen.NAME.route.rate_limit")
-            .expected("`rate_limit` on routes with `app` or `upstream`: a response of Keepwarm itself costs next to nothing");
-        cx.push(problem);
+        let message = format!("`{name}` has `rate_limit`, but leads to no app or upstream");
+        let expected = "`rate_limit` on routes with `app` or `upstream`: a response of Keepwarm itself costs next to nothing";
+        cx.problem(entry.key_span, message).key("listen.NAME.route.rate_limit").expected(expected).report(cx);
     }
-    let Some(strip) = table.entry("strip_prefix").filter(|_| draft.strip_prefix == Some(true)) else {
-        return;
-    };
-    if !matches!(draft.path, PathPattern::Prefix(_)) {
-        let problem = cx
-            .problem(strip.key_span, format!("`{name}` has no prefix to strip"))
-            .expected("a `path` such as \"/api/*\" with `strip_prefix`");
-        cx.push(problem);
+    let Some(strip) = table.entry("strip_prefix").filter(|_| draft.route.strip_prefix) else { return };
+    if !matches!(draft.route.path, PathPattern::Prefix(_)) {
+        cx.problem(strip.key_span, format!("`{name}` has no prefix to strip"))
+            .expected("a `path` such as \"/api/*\" with `strip_prefix`")
+            .report(cx);
     }
 }
 
-pub(crate) static ROUTE: Section<RouteDraft> = Section {
+static ROUTE: Section<RouteDraft> = Section {
     keys: &[
         Key {
             name: "host",
             brief: "Hosts that the route matches",
             long: "The request's host is compared without its port and regardless of case. `\"*.example.com\"` matches every name below `example.com`, but not `example.com` itself.",
-            default: Preset::Words("all"),
+            default: DefaultValue::Words("all"),
             right: "host = [\"example.com\", \"*.example.com\"]",
             wrong: "host = \"example.com:8080\"",
-            reload: Reload::Live,
-            since: "0.1.0",
-            value: &Set(Hosts, |route: &mut RouteDraft, hosts| route.hosts = hosts),
+            value: &Set(HOSTS, |draft: &mut RouteDraft, hosts| draft.route.hosts = hosts),
+            ..Key::LIVE
         },
         Key {
             name: "path",
             brief: "Paths that the route matches",
             long: "`\"/x\"` matches that path only. `\"/x/*\"` matches every path that begins with `/x/`; it matches `/x` itself only with `strip_prefix`. `\"/*\"` matches all paths. Paths are compared in normalized form: unreserved octets decoded, escapes in upper case, dot segments removed, `//` kept.",
-            default: Preset::Words("all"),
+            default: DefaultValue::Words("all"),
             right: "path = \"/assets/*\"",
             wrong: "path = \"assets/*\"",
-            reload: Reload::Live,
-            since: "0.1.0",
-            value: &Set(Paths, |route: &mut RouteDraft, path| route.path = path),
+            value: &Set(PATH, |draft: &mut RouteDraft, path| draft.route.path = path),
+            ..Key::LIVE
         },
         Key {
             name: "method",
             brief: "Methods that the route matches; `GET` includes `HEAD`",
-            long: "",
-            default: Preset::Words("all"),
+            default: DefaultValue::Words("all"),
             right: "method = [\"GET\", \"POST\"]",
             wrong: "method = \"get\"",
-            reload: Reload::Live,
-            since: "0.1.0",
-            value: &Set(Methods, |route: &mut RouteDraft, methods| route.methods = methods),
+            value: &Set(METHODS, |draft: &mut RouteDraft, methods| draft.route.methods = methods),
+            ..Key::LIVE
         },
         Key {
             name: "app",
             brief: "Name of the `[app.NAME]` that serves the requests",
             long: "A route has exactly one of `app`, `upstream`, `files`, `respond` and `redirect`.",
-            default: Preset::Words("none"),
+            default: DefaultValue::Words("none"),
             right: "app = \"shop\"",
             wrong: "app = \"shpo\"",
-            reload: Reload::Live,
-            since: "0.1.0",
-            value: &Set(NameOf("app"), |route: &mut RouteDraft, app| route.app = Some(app)),
+            value: &Set(SectionName("app"), |draft: &mut RouteDraft, app| draft.app = Some(app)),
+            ..Key::LIVE
         },
         Key {
             name: "upstream",
             brief: "Name of the `[upstream.NAME]` that serves the requests",
             long: "The client's `Host` is passed on, unless the upstream sets `host`. Bodies are passed on as they arrive, limited only by `max_body` of this route.",
-            default: Preset::Words("none"),
+            default: DefaultValue::Words("none"),
             right: "upstream = \"search\"",
             wrong: "upstream = \"saerch\"",
-            reload: Reload::Live,
-            since: "0.3.0",
-            value: &Set(NameOf("upstream"), |route: &mut RouteDraft, upstream| {
-                route.upstream = Some(upstream)
+            value: &Set(SectionName("upstream"), |draft: &mut RouteDraft, upstream| {
+                draft.upstream = Some(upstream)
             }),
+            ..Key::LIVE
         },
         Key {
             name: "files",
             brief: "Directory of files to serve",
             long: "The route's prefix is not part of the file names: with `path = \"/assets/*\"`, `/assets/x.css` is `x.css`. Supports GET and HEAD, conditional requests and ranges; for a directory, `index.html` is sent. Never served: names that begin with a dot (except `/.well-known/`), scripts (`.php`, `.phar` …), and targets of links outside of the directory.",
-            default: Preset::Words("none"),
+            default: DefaultValue::Words("none"),
             right: "files = \"public/assets\"",
             wrong: "files = \"public/*.css\"",
-            reload: Reload::Live,
-            since: "0.1.0",
-            value: &Set(Directory, |route: &mut RouteDraft, folder| route.files = Some(folder)),
+            value: &Set(ExistingPath::Directory, |draft: &mut RouteDraft, folder| draft.files = Some(folder)),
+            ..Key::LIVE
         },
         Key {
             name: "try_files",
             brief: "Directory of files to serve before the app is called",
             long: "A GET or HEAD request whose whole path names a file in it gets that file, by the rules of `files`. Every other request goes to the app. In front of a PHP app, requests for copies (`*~`, `*.bak`), for Composer's files and for whatever an `.htaccess` denies get 403.",
-            default: Preset::Words("none"),
+            default: DefaultValue::Words("none"),
             right: "try_files = \"public\"",
             wrong: "try_files = [\"$uri\", \"/index.php\"]",
-            reload: Reload::Live,
-            since: "0.1.0",
-            value: &Set(Directory, |route: &mut RouteDraft, folder| route.try_files = Some(folder)),
+            value: &Set(ExistingPath::Directory, |draft: &mut RouteDraft, folder| {
+                draft.route.try_files = Some(folder)
+            }),
+            ..Key::LIVE
         },
         Key {
             name: "send_files",
             brief: "Directories whose files the app may send: `{ \"/protected/\" = DIRECTORY }`",
             long: "A response with `X-Accel-Redirect: /protected/a.zip` sends the file `a.zip` of that directory. A response with `X-Sendfile` names a file in one of the directories by its absolute path. Keepwarm handles ranges and conditional requests; the other headers are the app's. Without this key, both headers are passed on like any other.",
-            default: Preset::Words("none"),
+            default: DefaultValue::Words("none"),
             right: "send_files = { \"/protected/\" = \"var/files\" }",
             wrong: "send_files = \"var/files\"",
-            reload: Reload::Live,
-            since: "0.1.0",
-            value: &Set(Folders, |route: &mut RouteDraft, folders| route.send_files = folders),
+            value: &Set(DirectoryTable, |draft: &mut RouteDraft, folders| draft.route.send_files = folders),
+            ..Key::LIVE
         },
         Key {
             name: "respond",
             brief: "Fixed response: a status, or a table",
-            long: "",
-            default: Preset::Words("none"),
+            default: DefaultValue::Words("none"),
             right: "respond = { status = 200, body = \"pong\" }",
             wrong: "respond = \"pong\"",
-            reload: Reload::Live,
-            since: "0.1.0",
-            value: &Set(Responses, |route: &mut RouteDraft, respond| route.respond = Some(respond)),
+            value: &Set(ResponseShape, |draft: &mut RouteDraft, respond| draft.respond = Some(respond)),
+            ..Key::LIVE
         },
         Key {
             name: "redirect",
             brief: "Redirect: a target, or a table",
-            long: "",
-            default: Preset::Words("none"),
+            default: DefaultValue::Words("none"),
             right: "redirect = \"https://example.com$path$query\"",
             wrong: "redirect = \"/$path\"",
-            reload: Reload::Live,
-            since: "0.1.0",
-            value: &Set(Redirects, |route: &mut RouteDraft, redirect| route.redirect = Some(redirect)),
+            value: &Set(RedirectShape, |draft: &mut RouteDraft, redirect| draft.redirect = Some(redirect)),
+            ..Key::LIVE
         },
         Key {
             name: "strip_prefix",
             brief: "Remove the route's prefix from the path that the app sees",
             long: "With `path = \"/api/*\"`, a request for `/api/x` reaches the app as `/x`, with `/api` in `SCRIPT_NAME` (WSGI) or `root_path` (ASGI). The route also matches `/api` itself, unless an earlier route does.",
-            default: Preset::Value("false"),
+            default: DefaultValue::Literal("false"),
             right: "strip_prefix = true",
             wrong: "strip_prefix = \"/api\"",
-            reload: Reload::Live,
-            since: "0.1.0",
-            value: &Set(Flag, |route: &mut RouteDraft, strip| route.strip_prefix = Some(strip)),
+            value: &Set(Flag, |draft: &mut RouteDraft, strip| draft.route.strip_prefix = strip),
+            ..Key::LIVE
         },
         Key {
             name: "max_body",
             brief: "Maximum size of a request body; a larger one gets 413",
             long: "A larger declared length is rejected at once, without `100 Continue`.",
-            default: Preset::Words(
+            default: DefaultValue::Words(
                 "`limits.body` of the listener; for an upstream none, unless `buffer_request = true`",
             ),
             right: "max_body = \"200MiB\"",
             wrong: "max_body = \"200mb\"",
-            reload: Reload::Live,
-            since: "0.1.0",
-            value: &Set(
-                OrWord { word: "off", shape: Size { min: 0, max: 1 << 40 } },
-                |route: &mut RouteDraft, size| route.max_body = Some(size),
-            ),
+            value: &Set(WordOr("off", Size(0..=1 << 40)), |draft: &mut RouteDraft, size| {
+                draft.max_body = Some(size)
+            }),
+            ..Key::LIVE
         },
         Key {
             name: "buffer_request",
             brief: "Read the whole request body before the app or upstream is called",
             long: "A slow upload then occupies no worker and no connection. Up to 256 KiB are kept in memory, the rest in an unnamed file in the temporary directory. For an upstream, `limits.body` then applies as it does for an app, a body that arrived in chunks is sent with its length, Keepwarm itself responds to `Expect: 100-continue`, and the upstream's `timeout` starts when the body is complete.",
-            default: Preset::Words(
+            default: DefaultValue::Words(
                 "`true` for WSGI, Rack and PHP; `false` for ASGI, `kind = \"http\"` and upstreams",
             ),
             right: "buffer_request = false",
             wrong: "buffer_request = \"no\"",
-            reload: Reload::Live,
-            since: "0.1.0",
-            value: &Set(Flag, |route: &mut RouteDraft, buffer| route.buffer_request = Some(buffer)),
+            value: &Set(Flag, |draft: &mut RouteDraft, buffer| draft.route.buffer_request = Some(buffer)),
+            ..Key::LIVE
         },
         Key {
             name: "buffer_response",
             brief: "Free the worker or upstream connection as soon as the response is produced",
             long: "A slow reader then occupies neither. What the client has not read yet is kept in memory, then in a spill file, up to `limits.response_buffer`. Streams are still sent as they are produced.",
-            default: Preset::Words(
+            default: DefaultValue::Words(
                 "`true` for WSGI, Rack and PHP; `false` for ASGI, `kind = \"http\"` and upstreams",
             ),
             right: "buffer_response = false",
             wrong: "buffer_response = 0",
-            reload: Reload::Live,
-            since: "0.1.0",
-            value: &Set(Flag, |route: &mut RouteDraft, buffer| route.buffer_response = Some(buffer)),
+            value: &Set(Flag, |draft: &mut RouteDraft, buffer| draft.route.buffer_response = Some(buffer)),
+            ..Key::LIVE
         },
         Key {
             name: "early_hints",
             brief: "Clients that get an app's `103 Early Hints`",
             long: "`\"auto\"`: clients known to support it, which over HTTP/1.1 are those that send `Sec-Fetch-Mode: navigate` (RFC 8297 §3). `\"always\"`: every HTTP/1.1 client. An HTTP/1.0 client never gets a 1xx response.",
-            default: Preset::Value("\"auto\""),
+            default: DefaultValue::Literal("\"auto\""),
             right: "early_hints = \"never\"",
             wrong: "early_hints = \"alwyas\"",
-            reload: Reload::Live,
-            since: "0.1.0",
-            value: &Set(Words(HINTS), |route: &mut RouteDraft, hints| route.early_hints = hints),
+            value: &Set(Words(HINTS), |draft: &mut RouteDraft, hints| draft.route.early_hints = hints),
+            ..Key::LIVE
         },
         Key {
             name: "any_header_names",
             brief: "Pass on request headers of any name, not only of letters, digits and `-`",
             long: "Applies to ASGI, `kind = \"http\"` and upstreams. CGI-style environments treat `_` and `.` in a name like `-`: a server further on would take `X_User` for `X-User`. Without this key, such headers are dropped and counted. `Proxy` (httpoxy) is never passed on, and WSGI, Rack and PHP never get such names.",
-            default: Preset::Value("false"),
+            default: DefaultValue::Literal("false"),
             right: "any_header_names = true",
             wrong: "any_header_names = \"X_User\"",
-            reload: Reload::Live,
-            since: "0.3.0",
-            value: &Set(Flag, |route: &mut RouteDraft, any| route.any_header_names = any),
+            value: &Set(Flag, |draft: &mut RouteDraft, any| draft.route.any_header_names = any),
+            ..Key::LIVE
         },
         Key {
             name: "via",
             brief: "Add `Via: 1.1 keepwarm` to requests to `kind = \"http\"` apps and upstreams",
             long: "RFC 9110 §7.6.3 requires it of every intermediary. Some servers do less for such requests: nginx compresses none of their responses unless `gzip_proxied` says so.",
-            default: Preset::Value("true"),
+            default: DefaultValue::Literal("true"),
             right: "via = false",
             wrong: "via = \"keepwarm\"",
-            reload: Reload::Live,
-            since: "0.3.0",
-            value: &Set(Flag, |route: &mut RouteDraft, via| route.via = via),
+            value: &Set(Flag, |draft: &mut RouteDraft, via| draft.route.via = via),
+            ..Key::LIVE
         },
         Key {
             name: "headers",
             brief: "Headers to set or remove in every response",
             long: "Written as `{ set = { NAME = VALUE }, remove = [NAME] }`.",
-            default: Preset::Words("none"),
+            default: DefaultValue::Words("none"),
             right: "headers = { set = { X-Frame-Options = \"DENY\" }, remove = [\"X-Powered-By\"] }",
             wrong: "headers = \"X-Frame-Options: DENY\"",
-            reload: Reload::Live,
-            since: "0.1.0",
-            value: &header_rules(|route: &mut RouteDraft| &mut route.headers),
+            value: &header_rules(|draft: &mut RouteDraft| &mut draft.route.headers),
+            ..Key::LIVE
         },
         Key {
             name: "allow",
             brief: "Clients that may use the route; all others get 403",
             long: "Addresses and address blocks. The client is the peer, or the client that a trusted proxy reports. `deny` is applied first.",
-            default: Preset::Words("everybody"),
+            default: DefaultValue::Words("everybody"),
             right: "allow = [\"10.0.0.0/8\", \"::1\"]",
             wrong: "allow = [\"10.0.0.0/33\"]",
-            reload: Reload::Live,
-            since: "0.1.0",
-            value: &Set(Cidrs, |route: &mut RouteDraft, blocks| route.allow = blocks),
+            value: &Set(CIDRS, |draft: &mut RouteDraft, blocks| draft.route.allow = blocks),
+            ..Key::LIVE
         },
         Key {
             name: "deny",
             brief: "Clients that get 403",
-            long: "",
-            default: Preset::Words("nobody"),
+            default: DefaultValue::Words("nobody"),
             right: "deny = [\"203.0.113.0/24\"]",
             wrong: "deny = [\"somebody\"]",
-            reload: Reload::Live,
-            since: "0.1.0",
-            value: &Set(Cidrs, |route: &mut RouteDraft, blocks| route.deny = blocks),
+            value: &Set(CIDRS, |draft: &mut RouteDraft, blocks| draft.route.deny = blocks),
+            ..Key::LIVE
         },
         Key {
             name: "rate_limit",
             brief: "Name of the `[rate_limit.NAME]` that applies",
             long: "Requests over the limit get 429, with `Retry-After`. `deny` and `allow` are applied first.",
-            default: Preset::Words("none"),
+            default: DefaultValue::Words("none"),
             right: "rate_limit = \"api\"",
             wrong: "rate_limit = \"aip\"",
-            reload: Reload::Live,
-            since: "0.3.0",
-            value: &Set(NameOf("rate_limit"), |route: &mut RouteDraft, limit| route.rate_limit = Some(limit)),
+            value: &Set(SectionName("rate_limit"), |draft: &mut RouteDraft, limit| {
+                draft.rate_limit = Some(limit)
+            }),
+            ..Key::LIVE
         },
         Key {
             name: "abort_on_half_close",
             brief: "Cancel a request when its client closes the write side of the connection",
             long: "Off by default, because a client may close its write side after its request and wait for the response (RFC 9112 §9.6).",
-            default: Preset::Value("false"),
+            default: DefaultValue::Literal("false"),
             right: "abort_on_half_close = true",
             wrong: "abort_on_half_close = \"yes\"",
-            reload: Reload::Live,
-            since: "0.1.0",
-            value: &Set(Flag, |route: &mut RouteDraft, abort| route.abort_on_half_close = abort),
+            value: &Set(Flag, |draft: &mut RouteDraft, abort| draft.route.abort_on_half_close = abort),
+            ..Key::LIVE
         },
-        Key::later("compress", "Compression of responses"),
+        Key::unsupported("compress", "Compression of responses"),
     ],
 };
 

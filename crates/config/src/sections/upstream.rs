@@ -1,7 +1,7 @@
-//! `[upstream.NAME]` as a whole: what no key can know of the others.
+//! `[upstream.NAME]` as a whole: checks that involve several keys.
 
 use crate::checker::Checker;
-use crate::model::{Bind, Ca, Identity, PemFile, TlsVersion, Upstream, UpstreamTls};
+use crate::model::{Bind, ClientCertificate, PemFile, TlsVersion, TrustRoots, Upstream, UpstreamTls};
 use crate::raw::{Span, Table};
 use crate::shape::Origin;
 
@@ -15,11 +15,12 @@ mod resilience;
 
 pub(crate) use keys::UPSTREAM;
 
-/// `[upstream.NAME]` as it was read.
+/// `[upstream.NAME]` before the checks of the whole file.
 pub(crate) struct UpstreamDraft {
-    /// Of NAME.
+    /// The span of NAME.
     pub(crate) span: Span,
-    /// Its endpoints, TLS, doors and rate limit count only after [`UpstreamDraft::finish`] and the checks of the whole file.
+    /// Endpoints, TLS, doors and rate limit are valid only after [`UpstreamDraft::finish`] and the checks of the
+    /// whole file.
     pub(crate) upstream: Upstream,
     pub(crate) bind: Vec<(Bind, Span)>,
     pub(crate) rate_limit: Option<(String, Span)>,
@@ -28,19 +29,19 @@ pub(crate) struct UpstreamDraft {
     tls: TlsDraft,
 }
 
-/// One of `endpoints` as it was read.
+/// An item of `endpoints` before the checks.
 struct EndpointDraft {
     span: Span,
-    /// `None`: what was wrong has been said.
+    /// `None`: its problem was reported already.
     origin: Option<Origin>,
     weight: u32,
     priority: u32,
-    /// Of `weight`, where it is written.
+    /// The span of `weight`, if it is set.
     weight_span: Option<Span>,
     priority_span: Option<Span>,
 }
 
-/// The keys of TLS as they were read.
+/// The keys of TLS before the checks.
 #[derive(Default)]
 struct TlsDraft {
     ca: Option<PemFile>,
@@ -64,44 +65,44 @@ impl UpstreamDraft {
         }
     }
 
-    /// What no key can know of the others; afterwards the draft's `upstream` is whole but for what other sections have to say, or
-    /// there is a problem.
+    /// Checks that involve several keys. Afterwards the draft's `upstream` is complete except for what other sections
+    /// provide, or a problem was reported.
     pub(crate) fn finish(&mut self, table: &Table, cx: &mut Checker<'_>) {
-        self.settle_endpoints(table, cx);
-        self.settle_tls(table, cx);
+        self.resolve_endpoints(table, cx);
+        self.resolve_tls(table, cx);
         self.check_public(cx);
         self.check_loop(cx);
         self.check_name(cx);
         self.check_numbers(table, cx);
     }
 
-    /// TLS as the URLs want it, and whom its certificate has to be for.
-    fn settle_tls(&mut self, table: &Table, cx: &mut Checker<'_>) {
+    /// Resolves TLS from the scheme of the URLs, and the name in the certificate.
+    fn resolve_tls(&mut self, table: &Table, cx: &mut Checker<'_>) {
         let Some(tls) = self.origins().next().map(|origin| origin.tls) else { return };
         if self.origins().any(|origin| origin.tls != tls) {
             return;
         }
         if !tls {
-            self.refuse_tls_keys(table, cx);
+            self.reject_tls_keys(table, cx);
             return;
         }
         self.check_tls_keys(table, cx);
         let Some(server_name) = self.server_name(cx) else { return };
         let draft = std::mem::take(&mut self.tls);
         let ca = match (draft.ca, draft.ca_system) {
-            (None, _) => Ca::System,
-            (Some(file), false) => Ca::Only(file),
-            (Some(file), true) => Ca::Also(file),
+            (None, _) => TrustRoots::System,
+            (Some(file), false) => TrustRoots::File(file),
+            (Some(file), true) => TrustRoots::FileAndSystem(file),
         };
         self.upstream.tls = Some(UpstreamTls {
             server_name,
             ca,
-            identity: draft.cert.zip(draft.key).map(|(cert, key)| Identity { cert, key }),
+            client_certificate: draft.cert.zip(draft.key).map(|(cert, key)| ClientCertificate { cert, key }),
             min_version: draft.min_version,
         });
     }
 
-    /// Whom the certificate has to be for: what `server_name` says, else `host`, else the URL.
+    /// The name in the certificate: `server_name`, else `host`, else the host of the URL.
     fn server_name(&self, cx: &mut Checker<'_>) -> Option<String> {
         if let Some(name) = &self.tls.server_name {
             return Some(name.clone());
@@ -116,13 +117,14 @@ impl UpstreamDraft {
             .find(|endpoint| endpoint.origin.as_ref().is_some_and(|origin| origin.host != first));
         let Some(other) = other else { return Some(first) };
         let name = cx.name();
-        let problem = cx
-            .problem(other.span, format!("the endpoints of `{name}` have different hosts, but no `server_name` says which one their certificates are for"))
+        let message = format!(
+            "the endpoints of `{name}` have different hosts, but no `server_name` says which one their certificates are for"
+        );
+        cx.problem(other.span, message)
             .key("upstream.NAME.server_name")
             .expected("`server_name` (or `host`) next to `endpoints`, or one host for all of them")
-            .help(format!("server_name = \"{first}\", if that is the name in all their certificates"));
-        cx.push(problem);
-        None
+            .help(format!("server_name = \"{first}\", if that is the name in all their certificates"))
+            .reject(cx)
     }
 
     fn origins(&self) -> impl Iterator<Item = &Origin> {

@@ -1,10 +1,11 @@
-//! What only `[app.NAME]` has: entries, the environment.
+//! Values of `[app.NAME]`: entries, environments.
 
 use std::collections::BTreeMap;
 
 use crate::checker::Checker;
+use crate::description::{Describe, Description};
 use crate::json::Json;
-use crate::key::{Describe, Shape};
+use crate::key::Shape;
 use crate::raw::{Directive, Span, Value};
 
 use super::path::path_text;
@@ -13,16 +14,8 @@ use super::path::path_text;
 pub(crate) struct EntryPoint;
 
 impl Describe for EntryPoint {
-    fn expected(&self) -> String {
-        "\"package.module:name\" or the path of a file".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "string".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::of_type("string")
+    fn description(&self) -> Description {
+        Description::new("\"package.module:name\" or the path of a file", "string", Json::of_type("string"))
     }
 }
 
@@ -45,29 +38,20 @@ impl Shape for EntryPoint {
         } else {
             return Some((entry.to_owned(), directive.span));
         };
-        cx.push(problem);
-        None
+        problem.reject(cx)
     }
 }
 
-/// `health`: a path and perhaps a query, as a request line has them.
-pub(crate) struct LocalPath;
+/// `health`: the target of a request line, a path and optionally a query.
+pub(crate) struct RequestPath;
 
-impl Describe for LocalPath {
-    fn expected(&self) -> String {
-        "a path that begins with `/`".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "URL path".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::pattern("^/[!-~]*$")
+impl Describe for RequestPath {
+    fn description(&self) -> Description {
+        Description::new("a path that begins with `/`", "URL path", Json::pattern("^/[!-~]*$"))
     }
 }
 
-impl Shape for LocalPath {
+impl Shape for RequestPath {
     type Out = String;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<String> {
@@ -77,12 +61,11 @@ impl Shape for LocalPath {
             return Some(path.to_owned());
         }
         let quoted = cx.quote(text);
-        let mut problem = cx.wrong(directive.span, &format!("is {quoted}"));
-        if !path.starts_with('/') && !text.secret && path.bytes().all(|byte| byte.is_ascii_graphic()) {
-            problem = problem.help(format!("write \"/{path}\""));
-        }
-        cx.push(problem);
-        None
+        let lacks_slash =
+            !path.starts_with('/') && !text.secret && path.bytes().all(|byte| byte.is_ascii_graphic());
+        cx.wrong(directive.span, &format!("is {quoted}"))
+            .maybe_help(lacks_slash.then(|| format!("write \"/{path}\"")))
+            .reject(cx)
     }
 }
 
@@ -90,16 +73,12 @@ impl Shape for LocalPath {
 pub(crate) struct EnvTable;
 
 impl Describe for EnvTable {
-    fn expected(&self) -> String {
-        "a table of variables with strings as values".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "table of strings".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::object([("type", Json::text("object")), ("additionalProperties", Json::of_type("string"))])
+    fn description(&self) -> Description {
+        Description::new(
+            "a table of variables with strings as values",
+            "table of strings",
+            Json::object([("type", Json::text("object")), ("additionalProperties", Json::of_type("string"))]),
+        )
     }
 }
 
@@ -112,26 +91,25 @@ impl Shape for EnvTable {
         let mut whole = true;
         for entry in &table.entries {
             if let Some(fault) = variable_fault(&entry.key) {
-                let problem = cx.wrong(entry.key_span, &format!("sets `{}`, {fault}", entry.key));
-                cx.push(problem);
+                cx.wrong(entry.key_span, &format!("sets `{}`, {fault}", entry.key)).report(cx);
                 whole = false;
                 continue;
             }
             let value = &entry.value;
             match &value.value {
-                Value::Text(text) if !text.text.contains('\0') => {
+                Value::String(text) if !text.text.contains('\0') => {
                     variables.insert(entry.key.clone(), text.text.clone());
                 }
-                Value::Broken => whole = false,
+                Value::Invalid => whole = false,
                 _ => {
-                    let nul = matches!(value.value, Value::Text(_));
+                    let nul = matches!(value.value, Value::String(_));
                     let what = if nul { "a string with a NUL byte" } else { value.type_name() };
-                    let mut problem = cx.wrong(value.span, &format!("sets `{}` to {what}", entry.key));
-                    if matches!(value.value, Value::Integer(_) | Value::Flag(_) | Value::Float) {
-                        let written = cx.texts.slice(value.span);
-                        problem = problem.help(format!("write it in quotes: \"{written}\""));
-                    }
-                    cx.push(problem);
+                    let lacks_quotes =
+                        matches!(value.value, Value::Integer(_) | Value::Boolean(_) | Value::Float);
+                    let help = || format!("write it in quotes: \"{}\"", cx.source_map.slice(value.span));
+                    cx.wrong(value.span, &format!("sets `{}` to {what}", entry.key))
+                        .maybe_help(lacks_quotes.then(help))
+                        .report(cx);
                     whole = false;
                 }
             }
@@ -154,16 +132,8 @@ fn variable_fault(name: &str) -> Option<&'static str> {
 pub(crate) struct EnvFile;
 
 impl Describe for EnvFile {
-    fn expected(&self) -> String {
-        "the path of a file with NAME=value lines".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "path".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::of_type("string")
+    fn description(&self) -> Description {
+        Description::new("the path of a file with NAME=value lines", "path", Json::of_type("string"))
     }
 }
 
@@ -179,12 +149,10 @@ impl Shape for EnvFile {
                     Err(error) => error.to_string(),
                     _ => "it is not UTF-8".to_owned(),
                 };
-                let problem = cx.wrong(directive.span, &format!("cannot be read: {why} ({path})"));
-                cx.push(problem);
-                return None;
+                return cx.wrong(directive.span, &format!("cannot be read: {why} ({path})")).reject(cx);
             }
         };
-        let source = cx.texts.add_secrets(&path, text.clone());
+        let source = cx.source_map.add_secrets(&path, text.clone());
         let mut variables = BTreeMap::new();
         let mut whole = true;
         let mut start = 0;
@@ -195,11 +163,10 @@ impl Shape for EnvFile {
                 Ok(Some((name, value))) => _ = variables.insert(name, value),
                 Ok(None) => {}
                 Err(fault) => {
-                    // The line may hold a secret: its number must do.
-                    let problem = cx
-                        .wrong(span, &format!("has a line that {fault}"))
-                        .related(cx.texts.place(directive.span), "the file is configured here");
-                    cx.push(problem);
+                    // The line may contain a secret, so only its number is shown.
+                    cx.wrong(span, &format!("has a line that {fault}"))
+                        .related(cx.source_map.location(directive.span), "the file is configured here")
+                        .report(cx);
                     whole = false;
                 }
             }
@@ -208,8 +175,8 @@ impl Shape for EnvFile {
     }
 }
 
-/// One line: `NAME=value`, `export NAME=value`, `NAME="value"`, `NAME='value'`, a comment, or nothing. Values are taken
-/// as they are: no escapes, no placeholders.
+/// One line: `NAME=value`, `export NAME=value`, `NAME="value"`, `NAME='value'`, a comment, or nothing. Values are
+/// taken as they are: no escapes, no placeholders.
 fn env_line(line: &str) -> Result<Option<(String, String)>, String> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') {

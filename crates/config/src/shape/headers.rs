@@ -1,27 +1,24 @@
-//! Fields the configuration adds to answers.
+//! Headers that the configuration adds to responses.
 
 use super::{Strings, field_name_fault, field_value_is_valid};
 use crate::checker::Checker;
+use crate::description::{Describe, Description};
 use crate::json::Json;
-use crate::key::{Describe, Key, Preset, Reload, Section, Set, Shape, Sub};
+use crate::key::{DefaultValue, Key, Section, Set, Shape, Subtable};
 use crate::model::HeaderRules;
 use crate::raw::Directive;
 
-/// Fields and their values, in the order of the file.
+/// Headers and their values, in the order of the file.
 pub(crate) struct ResponseHeaders;
 
 impl Describe for ResponseHeaders {
-    fn expected(&self) -> String {
-        "a table of header names, each with a string or a list of strings".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "table of strings".to_owned()
-    }
-
-    fn schema(&self) -> Json {
+    fn description(&self) -> Description {
         let value = Json::one_or_many(Json::of_type("string"));
-        Json::object([("type", Json::text("object")), ("additionalProperties", value)])
+        Description::new(
+            "a table of header names, each with a string or a list of strings",
+            "table of strings",
+            Json::object([("type", Json::text("object")), ("additionalProperties", value)]),
+        )
     }
 }
 
@@ -33,8 +30,7 @@ impl Shape for ResponseHeaders {
         let mut fields = Vec::new();
         for entry in &table.entries {
             if let Some(fault) = field_name_fault(&entry.key) {
-                let problem = cx.wrong(entry.key_span, &format!("contains `{}`, which {fault}", entry.key));
-                cx.push(problem);
+                cx.wrong(entry.key_span, &format!("contains `{}`, which {fault}", entry.key)).report(cx);
                 continue;
             }
             for item in cx.items(&entry.value).iter() {
@@ -47,8 +43,7 @@ impl Shape for ResponseHeaders {
                     "sets `{}` to a value with control characters, or with spaces at its ends",
                     entry.key
                 );
-                let problem = cx.wrong(item.span, &what);
-                cx.push(problem);
+                cx.wrong(item.span, &what).report(cx);
             }
         }
         Some(fields)
@@ -62,22 +57,18 @@ pub(crate) static HEADER_RULES: Section<HeaderRules> = Section {
             name: "set",
             brief: "Headers to set; each replaces every header of that name",
             long: "A header whose value is a list is sent once for each value. Applied after `remove`. Headers that frame the message or manage the connection are set only by Keepwarm and are rejected here.",
-            default: Preset::Words("none"),
+            default: DefaultValue::Words("none"),
             right: "set = { X-Frame-Options = \"DENY\" }",
             wrong: "set = { Transfer-Encoding = \"chunked\" }",
-            reload: Reload::Live,
-            since: "0.1.0",
             value: &Set(ResponseHeaders, |rules: &mut HeaderRules, set| rules.set = set),
+            ..Key::LIVE
         },
         Key {
             name: "remove",
             brief: "Headers to remove from the response",
-            long: "",
-            default: Preset::Value("[]"),
+            default: DefaultValue::Literal("[]"),
             right: "remove = [\"X-Powered-By\"]",
             wrong: "remove = [\"X Powered By\"]",
-            reload: Reload::Live,
-            since: "0.1.0",
             value: &Set(
                 Strings {
                     one: "a header name",
@@ -89,11 +80,12 @@ pub(crate) static HEADER_RULES: Section<HeaderRules> = Section {
                     rules.remove = names.iter().map(|name| name.to_ascii_lowercase()).collect();
                 },
             ),
+            ..Key::LIVE
         },
     ],
 };
 
-/// `headers` of a route, as a field of what `place` finds it in.
-pub(crate) const fn header_rules<T>(place: fn(&mut T) -> &mut HeaderRules) -> Sub<T, HeaderRules> {
-    Sub(&HEADER_RULES, place)
+/// `headers` of a route as a field of `T`.
+pub(crate) const fn header_rules<T>(field: fn(&mut T) -> &mut HeaderRules) -> Subtable<T, HeaderRules> {
+    Subtable(&HEADER_RULES, field)
 }

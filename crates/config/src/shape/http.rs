@@ -1,74 +1,72 @@
-//! What routes are told apart by: hosts, paths, methods; and the rules of field names and values.
+//! The conditions of routes (hosts, paths, methods), and the rules for names and values of headers.
 
 use std::net::Ipv6Addr;
 
-use super::fault::{Fault, each, settle};
-use crate::checker::Checker;
-use crate::json::Json;
-use crate::key::{Describe, Shape};
+use super::list::{EmptyList, ListOf};
+use super::parsed_string::ParsedString;
+use super::value_error::ValueError;
 use crate::model::{HostPattern, PathPattern};
-use crate::nearest::{nearest, or_list};
-use crate::raw::Directive;
+use crate::nearest::suggestion;
 
-const MATCH_ALL: &str = "leave it out to match all";
+const MATCH_ALL: EmptyList = EmptyList::Rejected(Some("leave it out to match all"));
 
-/// One host or several.
-pub(crate) struct Hosts;
+/// `host` of a route.
+pub(crate) const HOSTS: ListOf<ParsedString<HostPattern>> = ListOf {
+    one: ParsedString { expected: "a host", type_name: "host", pattern: None, bare: None, read: host },
+    expected: "a host such as \"example.com\" or \"*.example.com\", without a port, or a list of them",
+    type_name: "host or list of hosts",
+    empty: MATCH_ALL,
+};
 
-/// A path pattern.
-pub(crate) struct Paths;
+/// `path` of a route.
+pub(crate) const PATH: ParsedString<PathPattern> = ParsedString {
+    expected: "\"/x\" for one path, \"/x/*\" for all paths below it, \"/*\" for all paths",
+    type_name: "path pattern",
+    pattern: Some("^/[^*?#]*[*]?$"),
+    bare: None,
+    read: path,
+};
 
-/// One method or several.
-pub(crate) struct Methods;
+/// `method` of a route.
+pub(crate) const METHODS: ListOf<ParsedString<String>> = ListOf {
+    one: ParsedString {
+        expected: "a method",
+        type_name: "method",
+        pattern: Some("^[A-Z][A-Z0-9-]*$"),
+        bare: None,
+        read: method,
+    },
+    expected: "a method in upper case, or a list of them",
+    type_name: "method or list of methods",
+    empty: MATCH_ALL,
+};
 
-impl Describe for Hosts {
-    fn expected(&self) -> String {
-        "a host such as \"example.com\" or \"*.example.com\", without a port, or a list of them".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "host or list of hosts".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::one_or_many(Json::of_type("string"))
-    }
-}
-
-impl Shape for Hosts {
-    type Out = Vec<HostPattern>;
-
-    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Vec<HostPattern>> {
-        each(directive, cx, MATCH_ALL, host)
-    }
-}
-
-fn host(text: &str) -> Result<HostPattern, Fault> {
+fn host(text: &str) -> Result<HostPattern, ValueError> {
     let lower = text.to_ascii_lowercase();
     if lower == "*" {
-        return Err(Fault::new("is `*`").help("leave `host` out: the route then matches every host"));
+        return Err(ValueError::new("is `*`").help("leave `host` out: the route then matches every host"));
     }
     if let Some((_, rest)) = lower.split_once("://") {
         let host = rest.split(['/', ':']).next().unwrap_or("");
-        return Err(Fault::new(format!("is `{text}`: a host must not have a scheme"))
+        return Err(ValueError::new(format!("is `{text}`: a host must not have a scheme"))
             .help(format!("write \"{host}\"")));
     }
     if let Some(inner) = lower.strip_prefix('[') {
         let inner = inner.strip_suffix(']').map(str::parse::<Ipv6Addr>);
         return match inner {
             Some(Ok(_)) => Ok(HostPattern::Exact(lower)),
-            _ => Err(Fault::new(format!(
+            _ => Err(ValueError::new(format!(
                 "is `{text}`: brackets must contain an IPv6 address, with no port after them"
             ))),
         };
     }
     if let Some((host, _)) = lower.split_once(':') {
         let help = format!("a route applies to every port of its listener: write \"{host}\"");
-        return Err(Fault::new(format!("is `{text}`: a host must not have a port")).help(help));
+        return Err(ValueError::new(format!("is `{text}`: a host must not have a port")).help(help));
     }
     if !lower.is_ascii() {
         let help = "write the name in Punycode, as in DNS (\"xn--…\")";
-        return Err(Fault::new(format!("is `{text}`, with characters that are not ASCII")).help(help));
+        return Err(ValueError::new(format!("is `{text}`, with characters that are not ASCII")).help(help));
     }
     let (below, name) = match lower.strip_prefix("*.") {
         Some(name) => (true, name),
@@ -78,60 +76,38 @@ fn host(text: &str) -> Result<HostPattern, Fault> {
         !label.is_empty() && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
     };
     if !name.split('.').all(label_holds) {
-        return Err(Fault::new(format!("is `{text}`, which is not a host name")));
+        return Err(ValueError::new(format!("is `{text}`, which is not a host name")));
     }
-    Ok(if below { HostPattern::Below(format!(".{name}")) } else { HostPattern::Exact(name.to_owned()) })
+    Ok(if below { HostPattern::Suffix(format!(".{name}")) } else { HostPattern::Exact(name.to_owned()) })
 }
 
-impl Describe for Paths {
-    fn expected(&self) -> String {
-        "\"/x\" for one path, \"/x/*\" for all paths below it, \"/*\" for all paths".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "path pattern".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::pattern("^/[^*?#]*[*]?$")
-    }
-}
-
-impl Shape for Paths {
-    type Out = PathPattern;
-
-    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<PathPattern> {
-        let text = cx.text(directive)?;
-        settle(path(&text.text), text, directive, cx)
-    }
-}
-
-fn path(text: &str) -> Result<PathPattern, Fault> {
+fn path(text: &str) -> Result<PathPattern, ValueError> {
     if text == "*" {
-        return Err(Fault::new("is `*`").help("write \"/*\", or leave `path` out"));
+        return Err(ValueError::new("is `*`").help("write \"/*\", or leave `path` out"));
     }
     if !text.starts_with('/') {
         let help = format!("write \"/{text}\"");
-        let fault = Fault::new(format!("is `{text}`, which does not begin with a slash"));
-        return Err(if text.is_empty() || text.contains("://") { fault } else { fault.help(help) });
+        let error = ValueError::new(format!("is `{text}`, which does not begin with a slash"));
+        return Err(if text.is_empty() || text.contains("://") { error } else { error.help(help) });
     }
     if let Some(mark) = text.chars().find(|c| matches!(c, '?' | '#')) {
         let (path, _) = text.split_once(mark).unwrap_or((text, ""));
-        let fault = Fault::new(format!("is `{text}`: routes match the path only"));
-        return Err(fault.help(format!("write \"{path}\"")));
+        let error = ValueError::new(format!("is `{text}`: routes match the path only"));
+        return Err(error.help(format!("write \"{path}\"")));
     }
     let (body, open) = match text.strip_suffix("/*") {
         Some(body) => (body, true),
         None => (text, false),
     };
     if body.contains('*') {
-        return Err(Fault::new(format!("is `{text}`: `*` is allowed only at the end, after a slash")));
+        return Err(ValueError::new(format!("is `{text}`: `*` is allowed only at the end, after a slash")));
     }
     let normal = normalised(body)?;
     if normal != body {
         let shown = if open { format!("{normal}/*") } else { normal.clone() };
-        let fault = Fault::new(format!("is `{text}`, which no normalized path matches (RFC 3986 §6.2.2)"));
-        return Err(fault.help(format!("requests are normalized before they are routed: write \"{shown}\"")));
+        let error =
+            ValueError::new(format!("is `{text}`, which no normalized path matches (RFC 3986 §6.2.2)"));
+        return Err(error.help(format!("requests are normalized before they are routed: write \"{shown}\"")));
     }
     Ok(match (open, normal.is_empty()) {
         (true, true) => PathPattern::Any,
@@ -140,9 +116,9 @@ fn path(text: &str) -> Result<PathPattern, Fault> {
     })
 }
 
-/// The path as requests have it when they are routed: unreserved octets decoded, other escapes in upper case, bytes
-/// that cannot stand in a path escaped, dot segments removed.
-fn normalised(path: &str) -> Result<String, Fault> {
+/// The path in the form in which requests are routed: unreserved octets decoded, other escapes in upper case, bytes
+/// that are not allowed in a path escaped, dot segments removed.
+fn normalised(path: &str) -> Result<String, ValueError> {
     let mut out = String::with_capacity(path.len());
     let mut bytes = path.bytes();
     while let Some(byte) = bytes.next() {
@@ -150,7 +126,7 @@ fn normalised(path: &str) -> Result<String, Fault> {
             b'%' => match (bytes.next().and_then(hex), bytes.next().and_then(hex)) {
                 (Some(high), Some(low)) => (high * 16 + low, true),
                 _ => {
-                    return Err(Fault::new(format!(
+                    return Err(ValueError::new(format!(
                         "is `{path}`, with a `%` that is not followed by two hex digits"
                     )));
                 }
@@ -158,7 +134,7 @@ fn normalised(path: &str) -> Result<String, Fault> {
             byte => (byte, false),
         };
         if byte == 0 {
-            return Err(Fault::new("contains a NUL, which is not allowed in requests"));
+            return Err(ValueError::new("contains a NUL, which is not allowed in requests"));
         }
         let unreserved = byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
         // RFC 3986 §3.3: pchar, and the slash between segments.
@@ -196,49 +172,29 @@ fn hex(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
-impl Describe for Methods {
-    fn expected(&self) -> String {
-        "a method in upper case, or a list of them".to_owned()
-    }
+/// Common methods. Others are accepted too, unless they look like a misspelling of one of these.
+const COMMON_METHODS: [&str; 9] =
+    ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "REPORT"];
 
-    fn type_name(&self) -> String {
-        "method or list of methods".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::one_or_many(Json::pattern("^[A-Z][A-Z0-9-]*$"))
-    }
-}
-
-impl Shape for Methods {
-    type Out = Vec<String>;
-
-    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Vec<String>> {
-        each(directive, cx, MATCH_ALL, method)
-    }
-}
-
-/// Those people route by; others are taken too, unless they look like a slip of one of these.
-const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "REPORT"];
-
-fn method(text: &str) -> Result<String, Fault> {
+fn method(text: &str) -> Result<String, ValueError> {
     if matches!(text, "CONNECT" | "TRACE") {
-        return Err(Fault::new(format!("is `{text}`, which is never routed: Keepwarm rejects it with 405")));
+        return Err(ValueError::new(format!(
+            "is `{text}`, which is never routed: Keepwarm rejects it with 405"
+        )));
     }
-    if METHODS.contains(&text) {
+    if COMMON_METHODS.contains(&text) {
         return Ok(text.to_owned());
     }
-    let near: Vec<&str> = nearest(text, METHODS);
-    let holds =
+    let help = suggestion(text, COMMON_METHODS);
+    let is_method =
         !text.is_empty() && text.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'-');
-    if holds && near.is_empty() {
+    if is_method && help.is_none() {
         return Ok(text.to_owned());
     }
-    let fault = Fault::new(format!("is `{text}`"));
-    Err(if near.is_empty() { fault } else { fault.help(format!("did you mean {}?", or_list(&near))) })
+    Err(ValueError::new(format!("is `{text}`")).maybe_help(help))
 }
 
-/// What is wrong with the name of a field that the configuration wants to set or remove.
+/// The problem of a header name in the configuration, if there is one.
 pub(crate) fn field_name_fault(name: &str) -> Option<&'static str> {
     // RFC 9110 §5.6.2: token.
     let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
@@ -259,7 +215,7 @@ pub(crate) fn field_name_fault(name: &str) -> Option<&'static str> {
     FRAMING.contains(&name.to_ascii_lowercase().as_str()).then_some("is a header that only Keepwarm sets")
 }
 
-/// RFC 9110 §5.5: no control characters but the tab, no blanks at the ends.
+/// RFC 9110 §5.5: no control characters except the tab, no spaces at the ends.
 pub(crate) fn field_value_is_valid(value: &str) -> bool {
     value.trim_matches([' ', '\t']) == value && !value.chars().any(|c| c.is_ascii_control() && c != '\t')
 }
@@ -285,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn dot_segments_go() {
+    fn dot_segments_are_removed() {
         let cases =
             [("/a/b/../c", "/a/c"), ("/..", "/"), ("/a/.", "/a/"), ("/a/..", "/"), ("", ""), ("/.a", "/.a")];
         for (path, normal) in cases {

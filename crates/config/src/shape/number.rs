@@ -1,22 +1,17 @@
+use std::ops::RangeInclusive;
+
 use crate::checker::Checker;
+use crate::description::{Describe, Description, KeyInfo};
 use crate::json::Json;
-use crate::key::{Describe, Info, Shape};
+use crate::key::Shape;
 use crate::raw::{Directive, Value};
 
 /// `true` or `false`.
 pub(crate) struct Flag;
 
 impl Describe for Flag {
-    fn expected(&self) -> String {
-        "true or false".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "true or false".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::of_type("boolean")
+    fn description(&self) -> Description {
+        Description::new("true or false", "true or false", Json::of_type("boolean"))
     }
 }
 
@@ -24,37 +19,28 @@ impl Shape for Flag {
     type Out = bool;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<bool> {
-        match loosened(directive, cx).value {
-            Value::Flag(flag) => Some(flag),
-            _ => {
-                cx.wrong_type(directive);
-                None
-            }
+        match cx.typed(directive).value {
+            Value::Boolean(flag) => Some(flag),
+            _ => cx.wrong_type(directive),
         }
     }
 }
 
 /// A whole number within bounds.
-pub(crate) struct Count {
-    pub(crate) min: u32,
-    pub(crate) max: u32,
-}
+pub(crate) struct Count(pub(crate) RangeInclusive<u32>);
 
 impl Describe for Count {
-    fn expected(&self) -> String {
-        format!("a whole number from {} to {}", self.min, self.max)
-    }
-
-    fn type_name(&self) -> String {
-        "whole number".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::object([
-            ("type", Json::text("integer")),
-            ("minimum", Json::Number(self.min.into())),
-            ("maximum", Json::Number(self.max.into())),
-        ])
+    fn description(&self) -> Description {
+        let (min, max) = (*self.0.start(), *self.0.end());
+        Description::new(
+            format!("a whole number from {min} to {max}"),
+            "whole number",
+            Json::object([
+                ("type", Json::text("integer")),
+                ("minimum", Json::Number(min.into())),
+                ("maximum", Json::Number(max.into())),
+            ]),
+        )
     }
 }
 
@@ -62,68 +48,49 @@ impl Shape for Count {
     type Out = u32;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<u32> {
-        let Value::Integer(number) = loosened(directive, cx).value else {
-            let mut problem = cx.wrong(directive.span, &format!("is {}", directive.type_name()));
-            if let Value::Text(text) = &directive.value
-                && !text.loose
-                && text.text.parse::<u32>().is_ok()
-            {
-                problem = problem.help(format!("write it without quotes: {}", text.text));
-            }
-            if !matches!(directive.value, Value::Broken) {
-                cx.push(problem);
-            }
-            return None;
+        let Value::Integer(number) = cx.typed(directive).value else {
+            return match &directive.value {
+                Value::String(text) if !text.untyped && text.text.parse::<u32>().is_ok() => cx
+                    .wrong(directive.span, "is a string")
+                    .help(format!("write it without quotes: {}", text.text))
+                    .reject(cx),
+                _ => cx.wrong_type(directive),
+            };
         };
-        let value = u32::try_from(number).ok().filter(|value| (self.min..=self.max).contains(value));
-        if value.is_none() {
-            let how = if number < i128::from(self.min) { "too small" } else { "too large" };
-            let problem = cx.wrong(directive.span, &format!("is {how}"));
-            cx.push(problem);
+        match u32::try_from(number).ok().filter(|value| self.0.contains(value)) {
+            Some(value) => Some(value),
+            None if number < i128::from(*self.0.start()) => {
+                cx.wrong(directive.span, "is too small").reject(cx)
+            }
+            None => cx.wrong(directive.span, "is too large").reject(cx),
         }
-        value
     }
 }
 
-/// The inner shape, or a word that stands for "none".
-pub(crate) struct OrWord<S> {
-    pub(crate) word: &'static str,
-    pub(crate) shape: S,
-}
+/// A word that means `None`, or the value of another shape.
+pub(crate) struct WordOr<S>(pub(crate) &'static str, pub(crate) S);
 
-impl<S: Describe> Describe for OrWord<S> {
-    fn expected(&self) -> String {
-        format!("{}, or \"{}\"", self.shape.expected(), self.word)
+impl<S: Describe> Describe for WordOr<S> {
+    fn description(&self) -> Description {
+        Description::new(
+            format!("{}, or \"{}\"", self.1.expected(), self.0),
+            format!("{} or \"{}\"", self.1.type_name(), self.0),
+            Json::any(vec![self.1.schema(), Json::words([self.0])]),
+        )
     }
 
-    fn type_name(&self) -> String {
-        format!("{} or \"{}\"", self.shape.type_name(), self.word)
-    }
-
-    fn schema(&self) -> Json {
-        Json::any(vec![self.shape.schema(), Json::words([self.word])])
-    }
-
-    fn children(&self, path: &str) -> Vec<Info> {
-        self.shape.children(path)
+    fn children(&self, path: &str) -> Vec<KeyInfo> {
+        self.1.children(path)
     }
 }
 
-impl<S: Shape> Shape for OrWord<S> {
+impl<S: Shape> Shape for WordOr<S> {
     type Out = Option<S::Out>;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Option<S::Out>> {
         match &directive.value {
-            Value::Text(text) if text.text == self.word => Some(None),
-            _ => self.shape.read(directive, cx).map(Some),
+            Value::String(text) if text.text == self.0 => Some(None),
+            _ => self.1.read(directive, cx).map(Some),
         }
-    }
-}
-
-/// A directive from outside of the file as the number or flag it looks like.
-fn loosened(directive: &Directive, cx: &Checker<'_>) -> Directive {
-    match &directive.value {
-        Value::Text(text) => cx.reread(directive, text),
-        _ => directive.clone(),
     }
 }

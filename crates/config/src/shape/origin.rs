@@ -1,92 +1,64 @@
-//! Where an upstream is: URLs that are origins, authorities, names.
+//! Origins of upstreams: URLs, authorities, host names.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use super::fault::{Fault, settle};
+use super::list::{EmptyList, ListOf};
 use super::net::is_host_name;
-use super::parsed::{Parsed, no_bare};
+use super::parsed_string::ParsedString;
+use super::value_error::{ValueError, value_or_report};
 use crate::checker::Checker;
+use crate::description::{Describe, Description};
 use crate::json::Json;
-use crate::key::{Describe, Shape};
+use crate::key::Shape;
 use crate::model::EndpointAddress;
 use crate::nearest::nearest;
 use crate::raw::{Directive, Span};
 
-/// The URL of an origin: a scheme, a host, perhaps a port.
+/// The URL of an origin: a scheme, a host and optionally a port.
 pub(crate) struct OriginUrl;
 
-/// The same, with its place.
-pub(crate) struct PlacedUrl;
-
-/// What such a URL says.
+/// The parts of such a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Origin {
     pub(crate) tls: bool,
     pub(crate) address: EndpointAddress,
-    /// `Host` for it.
+    /// The value of `Host`.
     pub(crate) authority: String,
-    /// The host without port and brackets: whom a certificate has to be for.
+    /// The host without port and brackets: the name in the certificate.
     pub(crate) host: String,
 }
 
 impl Describe for OriginUrl {
-    fn expected(&self) -> String {
-        "\"https://HOST:PORT\", \"http://HOST:PORT\" or \"unix:/PATH\"; the default port is that of the scheme"
-            .to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "URL".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::pattern("^(https?://[^/@?#]+/?|unix:.+)$")
+    fn description(&self) -> Description {
+        Description::new(
+            "\"https://HOST:PORT\", \"http://HOST:PORT\" or \"unix:/PATH\"; the default port is that of the scheme",
+            "URL",
+            Json::pattern("^(https?://[^/@?#]+/?|unix:.+)$"),
+        )
     }
 }
 
 impl Shape for OriginUrl {
-    type Out = Origin;
+    type Out = (Origin, Span);
 
-    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Origin> {
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<(Origin, Span)> {
         let text = cx.text(directive)?;
         let read = match text.text.strip_prefix("unix:") {
             Some(path) => unix(path, cx),
             None => origin(&text.text),
         };
-        settle(read, text, directive, cx)
+        value_or_report(read, text, directive, cx).map(|origin| (origin, directive.span))
     }
 }
 
-impl Describe for PlacedUrl {
-    fn expected(&self) -> String {
-        OriginUrl.expected()
-    }
-
-    fn type_name(&self) -> String {
-        OriginUrl.type_name()
-    }
-
-    fn schema(&self) -> Json {
-        OriginUrl.schema()
-    }
-}
-
-impl Shape for PlacedUrl {
-    type Out = (Origin, Span);
-
-    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<(Origin, Span)> {
-        OriginUrl.read(directive, cx).map(|origin| (origin, directive.span))
-    }
-}
-
-fn unix(path: &str, cx: &Checker<'_>) -> Result<Origin, Fault> {
+fn unix(path: &str, cx: &Checker<'_>) -> Result<Origin, ValueError> {
     if path.is_empty() || path.starts_with('@') || path.starts_with("//") {
-        let fault = Fault::new("is not a Unix socket: a file path must follow `unix:`");
-        return Err(fault.help("write \"unix:/run/NAME.sock\""));
+        let error = ValueError::new("is not a Unix socket: a file path must follow `unix:`");
+        return Err(error.help("write \"unix:/run/NAME.sock\""));
     }
     let path = cx.path(path);
     if path.len() > 107 || path.contains('\0') {
-        return Err(Fault::new(
+        return Err(ValueError::new(
             "has a path that is not valid for a Unix socket: it must have at most 107 bytes and no NUL",
         ));
     }
@@ -98,16 +70,16 @@ fn unix(path: &str, cx: &Checker<'_>) -> Result<Origin, Fault> {
     })
 }
 
-fn origin(text: &str) -> Result<Origin, Fault> {
+fn origin(text: &str) -> Result<Origin, ValueError> {
     let Some((scheme, rest)) = text.split_once("://") else {
         return Err(without_scheme(text));
     };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, tail) = rest.split_at_checked(end).unwrap_or((rest, ""));
     if authority.contains('@') {
-        // A password may be in it: it is not quoted.
-        let fault = Fault::new("contains user information, which is not part of an origin");
-        return Err(fault.help("the app sends its own Authorization header"));
+        // It may contain a password, so the message does not quote it.
+        let error = ValueError::new("contains user information, which is not part of an origin");
+        return Err(error.help("the app sends its own Authorization header"));
     }
     let tls = match scheme.to_ascii_lowercase().as_str() {
         "https" => true,
@@ -116,17 +88,18 @@ fn origin(text: &str) -> Result<Origin, Fault> {
     };
     let scheme = if tls { "https" } else { "http" };
     if authority.parse::<Ipv6Addr>().is_ok() {
-        let fault = Fault::new(format!("is `{text}`: an IPv6 address must be in brackets"));
-        return Err(fault.help(format!("write \"{scheme}://[{authority}]\"")));
+        let error = ValueError::new(format!("is `{text}`: an IPv6 address must be in brackets"));
+        return Err(error.help(format!("write \"{scheme}://[{authority}]\"")));
     }
     if !matches!(tail, "" | "/") {
-        let fault =
-            Fault::new(format!("is `{text}`: an upstream is a whole origin, and calls have their own paths"));
-        return Err(fault.help(format!("write \"{scheme}://{authority}\"")));
+        let error = ValueError::new(format!(
+            "is `{text}`: an upstream is a whole origin, and calls have their own paths"
+        ));
+        return Err(error.help(format!("write \"{scheme}://{authority}\"")));
     }
-    let (host, port) = host_and_port(authority).map_err(|fault| fault.within(text))?;
+    let (host, port) = host_and_port(authority).map_err(|error| error.within(text))?;
     if port == Some(0) {
-        return Err(Fault::new(format!("is `{text}`: nothing listens on port 0")));
+        return Err(ValueError::new(format!("is `{text}`: nothing listens on port 0")));
     }
     let standard = if tls { 443 } else { 80 };
     let port = port.unwrap_or(standard);
@@ -142,42 +115,42 @@ fn origin(text: &str) -> Result<Origin, Fault> {
     Ok(Origin { tls, address, authority, host })
 }
 
-fn without_scheme(text: &str) -> Fault {
-    let fault = Fault::new(format!("is `{text}`, which has no scheme"));
+fn without_scheme(text: &str) -> ValueError {
+    let error = ValueError::new(format!("is `{text}`, which has no scheme"));
     if text.starts_with('/') {
-        return fault.help(format!("write \"unix:{text}\" for a Unix socket"));
+        return error.help(format!("write \"unix:{text}\" for a Unix socket"));
     }
     let authority = text.split(['/', '?', '#']).next().unwrap_or("");
     match host_and_port(authority) {
         Ok(_) => {
-            fault.help(format!("write \"https://{authority}\" for TLS, \"http://{authority}\" for plaintext"))
+            error.help(format!("write \"https://{authority}\" for TLS, \"http://{authority}\" for plaintext"))
         }
-        Err(_) => fault,
+        Err(_) => error,
     }
 }
 
-fn unknown_scheme(scheme: &str, authority: &str) -> Fault {
-    let fault = Fault::new(format!("has the scheme `{scheme}`, which is not supported for upstreams"));
+fn unknown_scheme(scheme: &str, authority: &str) -> ValueError {
+    let error = ValueError::new(format!("has the scheme `{scheme}`, which is not supported for upstreams"));
     match scheme {
-        "h2c" | "grpc" => fault.help(format!("write \"http://{authority}\", and add protocol = \"http2\"")),
-        "h2" | "grpcs" => fault.help(format!("write \"https://{authority}\", and add protocol = \"http2\"")),
-        "ws" => fault.help(format!("write \"http://{authority}\": WebSockets pass through it")),
-        "wss" => fault.help(format!("write \"https://{authority}\": WebSockets pass through it")),
+        "h2c" | "grpc" => error.help(format!("write \"http://{authority}\", and add protocol = \"http2\"")),
+        "h2" | "grpcs" => error.help(format!("write \"https://{authority}\", and add protocol = \"http2\"")),
+        "ws" => error.help(format!("write \"http://{authority}\": WebSockets pass through it")),
+        "wss" => error.help(format!("write \"https://{authority}\": WebSockets pass through it")),
         _ => match nearest(scheme, ["http", "https"]).first() {
-            Some(near) => fault.help(format!("write \"{near}://{authority}\"")),
-            None => fault,
+            Some(near) => error.help(format!("write \"{near}://{authority}\"")),
+            None => error,
         },
     }
 }
 
 enum Host {
     Ip(IpAddr),
-    /// Lower case; may end in a dot, which keeps the resolver from trying search domains.
+    /// In lower case. A dot at the end keeps the resolver from trying search domains.
     Name(String),
 }
 
 impl Host {
-    /// As an authority has it.
+    /// The host as part of an authority.
     fn shown(&self) -> String {
         match self {
             Host::Ip(IpAddr::V6(ip)) => format!("[{ip}]"),
@@ -188,24 +161,24 @@ impl Host {
 }
 
 /// RFC 3986 §3.2.2 and §3.2.3, without user information.
-fn host_and_port(authority: &str) -> Result<(Host, Option<u16>), Fault> {
+fn host_and_port(authority: &str) -> Result<(Host, Option<u16>), ValueError> {
     if authority.is_empty() {
-        return Err(Fault::new("the host is missing"));
+        return Err(ValueError::new("the host is missing"));
     }
     if !authority.is_ascii() {
-        let fault = Fault::new("the host contains characters that are not ASCII");
-        return Err(fault.help("write the name in Punycode, as in DNS (\"xn--…\")"));
+        let error = ValueError::new("the host contains characters that are not ASCII");
+        return Err(error.help("write the name in Punycode, as in DNS (\"xn--…\")"));
     }
     if authority.parse::<Ipv6Addr>().is_ok() {
         return Err(
-            Fault::new("an IPv6 address must be in brackets").help(format!("write \"[{authority}]\""))
+            ValueError::new("an IPv6 address must be in brackets").help(format!("write \"[{authority}]\""))
         );
     }
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
             let (inner, port) = rest.split_once(']').unwrap_or((rest, "?"));
             let Ok(ip) = inner.parse::<Ipv6Addr>() else {
-                return Err(Fault::new(
+                return Err(ValueError::new(
                     "brackets must contain an IPv6 address, optionally followed by a port",
                 ));
             };
@@ -221,51 +194,51 @@ fn host_and_port(authority: &str) -> Result<(Host, Option<u16>), Fault> {
     Ok((host, port_behind(port)?))
 }
 
-/// `:8080` or nothing.
-fn port_behind(text: &str) -> Result<Option<u16>, Fault> {
+/// The port of `:8080`; `None` for an empty text.
+fn port_behind(text: &str) -> Result<Option<u16>, ValueError> {
     if text.is_empty() {
         return Ok(None);
     }
     let digits = text.strip_prefix(':').filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
     match digits.and_then(|digits| digits.parse().ok()) {
         Some(port) => Ok(Some(port)),
-        None => Err(Fault::new("a port is a number from 1 to 65535")),
+        None => Err(ValueError::new("a port is a number from 1 to 65535")),
     }
 }
 
-fn named(name: &str) -> Result<Host, Fault> {
+fn named(name: &str) -> Result<Host, ValueError> {
     if let Ok(ip) = name.parse::<IpAddr>() {
         return Ok(Host::Ip(ip));
     }
     if !is_host_name(name.strip_suffix('.').unwrap_or(name)) {
-        return Err(Fault::new("this is neither an IP address nor a host name"));
+        return Err(ValueError::new("this is neither an IP address nor a host name"));
     }
     Ok(Host::Name(name.to_ascii_lowercase()))
 }
 
-/// `host`: what stands in `Host`.
-pub(crate) const AUTHORITY: Parsed<String> = Parsed {
+/// `host`: the value of `Host`.
+pub(crate) const AUTHORITY: ParsedString<String> = ParsedString {
     expected: "a host such as \"search.internal\" or \"search.internal:9243\"",
     type_name: "host with an optional port",
-    pattern: "^[^/@?#]+$",
-    bare: no_bare,
+    pattern: Some("^[^/@?#]+$"),
+    bare: None,
     read: |text| {
         if let Some((_, rest)) = text.split_once("://") {
             let authority = rest.split('/').next().unwrap_or("");
-            let fault = Fault::new(format!("is `{text}`: a host must not have a scheme"));
-            return Err(fault.help(format!("write \"{authority}\"")));
+            let error = ValueError::new(format!("is `{text}`: a host must not have a scheme"));
+            return Err(error.help(format!("write \"{authority}\"")));
         }
-        let (host, port) = host_and_port(text).map_err(|fault| fault.within(text))?;
+        let (host, port) = host_and_port(text).map_err(|error| error.within(text))?;
         Ok(port.map_or_else(|| host.shown(), |port| format!("{}:{port}", host.shown())))
     },
 };
 
-/// `server_name`: whom a certificate has to be for.
-pub(crate) const SERVER_NAME: Parsed<String> = Parsed {
+/// `server_name`: the name in the certificate.
+pub(crate) const SERVER_NAME: ParsedString<String> = ParsedString {
     expected: "a host name or an IP address, as in the certificate, without a port",
     type_name: "host",
-    pattern: "^[^/@?#]+$",
-    bare: no_bare,
+    pattern: Some("^[^/@?#]+$"),
+    bare: None,
     read: |text| match host_name(text)? {
         Host::Ip(ip) => Ok(ip.to_string()),
         name => Ok(name.shown()),
@@ -273,45 +246,52 @@ pub(crate) const SERVER_NAME: Parsed<String> = Parsed {
 };
 
 /// `dns.srv`: `_service._protocol.name` of RFC 2782.
-pub(crate) const SRV_NAME: Parsed<String> = Parsed {
+pub(crate) const SRV_NAME: ParsedString<String> = ParsedString {
     expected: "the name of SRV records such as \"_search._tcp.service.consul\"",
     type_name: "DNS name",
-    pattern: "^[A-Za-z0-9._-]+$",
-    bare: no_bare,
+    pattern: Some("^[A-Za-z0-9._-]+$"),
+    bare: None,
     read: |text| match host_name(text)? {
-        Host::Ip(_) => Err(Fault::new(format!("is `{text}`, which is an IP address"))),
+        Host::Ip(_) => Err(ValueError::new(format!("is `{text}`, which is an IP address"))),
         Host::Name(name) => Ok(name),
     },
 };
 
-fn host_name(text: &str) -> Result<Host, Fault> {
+fn host_name(text: &str) -> Result<Host, ValueError> {
     if let Ok(ip) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
         return Ok(Host::Ip(ip));
     }
-    let (host, port) = host_and_port(text).map_err(|fault| fault.within(text))?;
+    let (host, port) = host_and_port(text).map_err(|error| error.within(text))?;
     match port {
         None => Ok(host),
-        Some(_) => Err(Fault::new(format!("is `{text}`: it must not have a port"))
+        Some(_) => Err(ValueError::new(format!("is `{text}`: it must not have a port"))
             .help(format!("write \"{}\"", host.shown()))),
     }
 }
 
 /// `dns.resolver`: `"10.0.0.53"` or `"10.0.0.53:53"`.
-pub(crate) const RESOLVER: Parsed<SocketAddr> = Parsed {
-    expected: "the address of a DNS server such as \"10.0.0.53\" or \"10.0.0.53:5353\"",
+pub(crate) const RESOLVERS: ListOf<ParsedString<SocketAddr>> = ListOf {
+    one: RESOLVER,
+    expected: "the address of a DNS server such as \"10.0.0.53\" or \"10.0.0.53:5353\", or a list of them",
+    type_name: "address or a list",
+    empty: EmptyList::Rejected(Some("leave it out to use those of the system")),
+};
+
+const RESOLVER: ParsedString<SocketAddr> = ParsedString {
+    expected: "the address of a DNS server",
     type_name: "address",
-    pattern: "^[0-9a-fA-F.:\\[\\]]+$",
-    bare: no_bare,
+    pattern: Some("^[0-9a-fA-F.:\\[\\]]+$"),
+    bare: None,
     read: |text| {
         let port = || text.parse::<SocketAddr>().ok().filter(|address| address.port() != 0);
         let alone = text.trim_matches(['[', ']']).parse::<IpAddr>().ok();
         let read = alone.map(|ip| SocketAddr::new(ip, 53)).or_else(port);
-        read.ok_or_else(|| Fault::new(format!("is `{text}`, which is not such an address")))
+        read.ok_or_else(|| ValueError::new(format!("is `{text}`, which is not such an address")))
     },
 };
 
-/// The port of a text that stands behind a host, and the host: `example.com:8443`.
-pub(super) fn target(text: &str) -> Result<(Option<IpAddr>, String, Option<u16>), Fault> {
+/// The address or host, and the port, of `example.com:8443`.
+pub(super) fn target(text: &str) -> Result<(Option<IpAddr>, String, Option<u16>), ValueError> {
     let (host, port) = host_and_port(text)?;
     Ok(match host {
         Host::Ip(ip) => (Some(ip), ip.to_string(), port),

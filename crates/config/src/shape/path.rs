@@ -1,135 +1,88 @@
-//! Paths, from the directory of the main configuration file.
+//! Paths, resolved against the directory of the main configuration file.
 
 use std::path::PathBuf;
 
 use crate::checker::Checker;
+use crate::description::{Describe, Description};
 use crate::json::Json;
-use crate::key::{Describe, Shape};
+use crate::key::Shape;
 use crate::raw::Directive;
-use crate::sources::Found;
+use crate::sources::PathKind;
 
-/// A file to write: the directory it stands in must be there.
-pub(crate) struct InDirectory;
+/// A file to write, whose directory must exist.
+pub(crate) struct OutputFile;
 
-/// A directory that must be there.
-pub(crate) struct Directory;
+/// The path of something that must exist.
+pub(crate) enum ExistingPath {
+    Directory,
+    File,
+}
 
-/// A file that must be there.
-pub(crate) struct ExistingFile;
+/// A program: the path of a file that must exist, or a name that is looked up in `PATH` at start.
+pub(crate) struct Executable;
 
-/// A program: a path to a file that must be there, or a name looked up in `PATH` when the time comes.
-pub(crate) struct Runnable;
-
-impl Describe for InDirectory {
-    fn expected(&self) -> String {
-        "a path in a directory that exists".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "path".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::of_type("string")
+impl Describe for OutputFile {
+    fn description(&self) -> Description {
+        Description::new("a path in a directory that exists", "path", Json::of_type("string"))
     }
 }
 
-impl Shape for InDirectory {
+impl Shape for OutputFile {
     type Out = PathBuf;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<PathBuf> {
         let path = path_text(directive, cx)?;
-        if cx.sources.look(&path) == Found::Directory {
-            let problem = cx.wrong(directive.span, "is a directory");
-            cx.push(problem);
-            return None;
+        if cx.sources.path_kind(&path) == PathKind::Directory {
+            return cx.wrong(directive.span, "is a directory").reject(cx);
         }
         if !cx.has_parent(&path) {
-            let problem = cx
+            return cx
                 .wrong(directive.span, &format!("is in a directory that does not exist ({path})"))
-                .help("create the directory, or correct the path");
-            cx.push(problem);
-            return None;
+                .help("create the directory, or correct the path")
+                .reject(cx);
         }
         Some(path.into())
     }
 }
 
-impl Describe for Directory {
-    fn expected(&self) -> String {
-        "a directory that exists".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "path".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::of_type("string")
+impl Describe for ExistingPath {
+    fn description(&self) -> Description {
+        let expected = match self {
+            ExistingPath::Directory => "a directory that exists",
+            ExistingPath::File => "the path of a file that exists",
+        };
+        Description::new(expected, "path", Json::of_type("string"))
     }
 }
 
-impl Shape for Directory {
+impl Shape for ExistingPath {
     type Out = PathBuf;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<PathBuf> {
-        existing(directive, cx, Found::Directory)
+        let path = path_text(directive, cx)?;
+        let fault = match (self, cx.sources.path_kind(&path)) {
+            (ExistingPath::Directory, PathKind::Directory) | (ExistingPath::File, PathKind::File) => {
+                return Some(path.into());
+            }
+            (_, PathKind::File) => "is a file, not a directory",
+            (_, PathKind::Directory) => "is a directory",
+            (_, PathKind::Missing) => "does not exist",
+        };
+        cx.wrong(directive.span, &format!("{fault} ({path})")).help(RELATIVE_PATHS).reject(cx)
     }
 }
 
-impl Describe for ExistingFile {
-    fn expected(&self) -> String {
-        "the path of a file that exists".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "path".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::of_type("string")
+impl Describe for Executable {
+    fn description(&self) -> Description {
+        Description::new(
+            "the path of a program that exists, or a name to look up in PATH",
+            "path or name",
+            Json::of_type("string"),
+        )
     }
 }
 
-impl Shape for ExistingFile {
-    type Out = PathBuf;
-
-    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<PathBuf> {
-        existing(directive, cx, Found::File)
-    }
-}
-
-/// A path of what must be there, a file or a directory.
-fn existing(directive: &Directive, cx: &mut Checker<'_>, wanted: Found) -> Option<PathBuf> {
-    let path = path_text(directive, cx)?;
-    let what = match cx.sources.look(&path) {
-        found if found == wanted => return Some(path.into()),
-        Found::File => format!("is a file, not a directory ({path})"),
-        Found::Directory => format!("is a directory ({path})"),
-        Found::Nothing => format!("does not exist ({path})"),
-    };
-    let problem = cx
-        .wrong(directive.span, &what)
-        .help("relative paths are resolved against the directory of the main configuration file");
-    cx.push(problem);
-    None
-}
-
-impl Describe for Runnable {
-    fn expected(&self) -> String {
-        "the path of a program that exists, or a name to look up in PATH".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "path or name".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::of_type("string")
-    }
-}
-
-impl Shape for Runnable {
+impl Shape for Executable {
     type Out = PathBuf;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<PathBuf> {
@@ -138,18 +91,17 @@ impl Shape for Runnable {
             return Some(text.text.clone().into());
         }
         let path = path_text(directive, cx)?;
-        if cx.sources.look(&path) == Found::File {
+        if cx.sources.path_kind(&path) == PathKind::File {
             return Some(path.into());
         }
-        let problem = cx
-            .wrong(directive.span, &format!("does not exist ({path})"))
-            .help("relative paths are resolved against the directory of the main configuration file");
-        cx.push(problem);
-        None
+        cx.wrong(directive.span, &format!("does not exist ({path})")).help(RELATIVE_PATHS).reject(cx)
     }
 }
 
-/// A path that can be one: not empty, no NUL; joined to the configuration's directory.
+pub(super) const RELATIVE_PATHS: &str =
+    "relative paths are resolved against the directory of the main configuration file";
+
+/// A valid path (not empty, without NUL), resolved against the directory of the configuration.
 pub(super) fn path_text(directive: &Directive, cx: &mut Checker<'_>) -> Option<String> {
     let text = cx.text(directive)?;
     let fault = if text.text.is_empty() {
@@ -161,7 +113,5 @@ pub(super) fn path_text(directive: &Directive, cx: &mut Checker<'_>) -> Option<S
     } else {
         return Some(cx.path(&text.text));
     };
-    let problem = cx.wrong(directive.span, fault);
-    cx.push(problem);
-    None
+    cx.wrong(directive.span, fault).reject(cx)
 }

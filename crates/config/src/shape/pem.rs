@@ -1,13 +1,14 @@
-//! Files in PEM: certificates and keys.
+//! PEM files: certificates and private keys.
 
-use super::path::path_text;
+use super::path::{RELATIVE_PATHS, path_text};
 use crate::checker::Checker;
+use crate::description::{Describe, Description};
 use crate::json::Json;
-use crate::key::{Describe, Shape};
+use crate::key::Shape;
 use crate::model::{PemFile, Secret};
 use crate::raw::Directive;
 
-/// A file that can be read and holds what it is for.
+/// A readable file with at least one block of the right kind.
 pub(crate) enum Pem {
     /// Certificates.
     Certificates,
@@ -16,19 +17,12 @@ pub(crate) enum Pem {
 }
 
 impl Describe for Pem {
-    fn expected(&self) -> String {
-        match self {
-            Pem::Certificates => "a file of certificates in PEM that this user can read".to_owned(),
-            Pem::Key => "a file with an unencrypted private key in PEM that this user can read".to_owned(),
-        }
-    }
-
-    fn type_name(&self) -> String {
-        "path of a PEM file".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::of_type("string")
+    fn description(&self) -> Description {
+        let expected = match self {
+            Pem::Certificates => "a file of certificates in PEM that this user can read",
+            Pem::Key => "a file with an unencrypted private key in PEM that this user can read",
+        };
+        Description::new(expected, "path of a PEM file", Json::of_type("string"))
     }
 }
 
@@ -40,24 +34,18 @@ impl Shape for Pem {
         let bytes = match cx.sources.read(&path) {
             Ok(bytes) => bytes,
             Err(error) => {
-                let problem = cx
+                return cx
                     .wrong(directive.span, &format!("cannot be read: {error} ({path})"))
-                    .help("relative paths are resolved against the directory of the main configuration file");
-                cx.push(problem);
-                return None;
+                    .help(RELATIVE_PATHS)
+                    .reject(cx);
             }
         };
-        // RFC 7468 §2: what is around the blocks may be in any encoding, the blocks are ASCII.
+        // RFC 7468 §2: the blocks are ASCII; text around them may have any encoding.
         let pem = String::from_utf8_lossy(&bytes).into_owned();
         let Some((what, help)) = self.fault(&bytes, &pem) else {
             return Some(PemFile { path: path.into(), pem: Secret::new(pem) });
         };
-        let problem = cx.wrong(directive.span, &format!("{what} ({path})"));
-        cx.push(match help {
-            Some(help) => problem.help(help),
-            None => problem,
-        });
-        None
+        cx.wrong(directive.span, &format!("{what} ({path})")).maybe_help(help).reject(cx)
     }
 }
 

@@ -1,32 +1,28 @@
-//! Shares: per cent, percentiles, decimals. Whole numbers inside, so that values can be compared.
+//! Percentages, percentiles, decimals. Stored as whole numbers, so that values can be compared.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::Time;
-use super::fault::{Fault, settle};
+use super::quantity::bounded;
+use super::value_error::{ValueError, value_or_report};
 use crate::checker::Checker;
+use crate::description::{Describe, Description};
 use crate::json::Json;
-use crate::key::{Describe, Shape};
-use crate::model::HedgeAfter;
+use crate::key::Shape;
+use crate::model::HedgeDelay;
 use crate::raw::{Directive, Value};
 
-/// Whole per cent within bounds, as `"20%"`.
-pub(crate) struct Percent {
-    pub(crate) min: u32,
-    pub(crate) max: u32,
-}
+/// A whole percentage within bounds, as `"20%"`.
+pub(crate) struct Percent(pub(crate) RangeInclusive<u32>);
 
 impl Describe for Percent {
-    fn expected(&self) -> String {
-        format!("a percentage from \"{}%\" to \"{}%\"", self.min, self.max)
-    }
-
-    fn type_name(&self) -> String {
-        "percentage".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::pattern("^[0-9]+%$")
+    fn description(&self) -> Description {
+        Description::new(
+            format!("a percentage from \"{}%\" to \"{}%\"", self.0.start(), self.0.end()),
+            "percentage",
+            Json::pattern("^[0-9]+%$"),
+        )
     }
 }
 
@@ -34,39 +30,29 @@ impl Shape for Percent {
     type Out = u32;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<u32> {
-        let out_of_bounds = |value: u32| !(self.min..=self.max).contains(&value);
+        let help = |written: &str| {
+            let meant = as_percent(written).filter(|value| self.0.contains(value));
+            meant.map(|meant| format!("write \"{meant}%\""))
+        };
         if let Value::Integer(_) | Value::Float = directive.value {
-            let meant = as_percent(cx.texts.slice(directive.span));
-            let problem = cx.wrong(directive.span, "is not a percentage");
-            cx.push(match meant.filter(|value| !out_of_bounds(*value)) {
-                Some(meant) => problem.help(format!("write \"{meant}%\"")),
-                None => problem,
-            });
-            return None;
+            let help = help(cx.source_map.slice(directive.span));
+            return cx.wrong(directive.span, "is not a percentage").maybe_help(help).reject(cx);
         }
         let text = cx.text(directive)?;
         let digits = text.text.strip_suffix('%').filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
-        let value = digits.and_then(|digits| digits.parse::<u32>().ok());
-        let quoted = cx.quote(text);
-        let problem = match value {
-            Some(value) if !out_of_bounds(value) => return Some(value),
-            Some(value) if value > self.max => cx.wrong(directive.span, "is too large"),
-            Some(_) => cx.wrong(directive.span, "is too small"),
+        match digits.and_then(|digits| digits.parse::<u32>().ok()) {
+            Some(value) => bounded(value, &self.0, directive, cx),
             None => {
-                let problem = cx.wrong(directive.span, &format!("is {quoted}"));
-                let meant = as_percent(&text.text).filter(|value| !out_of_bounds(*value));
-                match meant.filter(|_| !text.secret) {
-                    Some(meant) => problem.help(format!("write \"{meant}%\"")),
-                    None => problem,
-                }
+                let quoted = cx.quote(text);
+                cx.wrong(directive.span, &format!("is {quoted}"))
+                    .maybe_help(help(&text.text).filter(|_| !text.secret))
+                    .reject(cx)
             }
-        };
-        cx.push(problem);
-        None
+        }
     }
 }
 
-/// What a bare number was meant as: `0.2` and `20` are both a fifth.
+/// A number without a percent sign as a percentage: `0.2` and `20` both mean 20 %.
 fn as_percent(text: &str) -> Option<u32> {
     let value = thousandths(text)?;
     match text.contains('.') {
@@ -75,23 +61,17 @@ fn as_percent(text: &str) -> Option<u32> {
     }
 }
 
-/// A number with up to three decimals within bounds, in thousandths.
-pub(crate) struct Decimal {
-    pub(crate) min: u32,
-    pub(crate) max: u32,
-}
+/// A number with up to three decimal places within bounds, in thousandths.
+pub(crate) struct Decimal(pub(crate) RangeInclusive<u32>);
 
 impl Describe for Decimal {
-    fn expected(&self) -> String {
-        format!("a number from {} to {}, with up to three decimal places", shown(self.min), shown(self.max))
-    }
-
-    fn type_name(&self) -> String {
-        "number".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::of_type("number")
+    fn description(&self) -> Description {
+        let (min, max) = (shown(*self.0.start()), shown(*self.0.end()));
+        Description::new(
+            format!("a number from {min} to {max}, with up to three decimal places"),
+            "number",
+            Json::of_type("number"),
+        )
     }
 }
 
@@ -100,27 +80,18 @@ impl Shape for Decimal {
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<u32> {
         let written = match &directive.value {
-            Value::Integer(_) | Value::Float => cx.texts.slice(directive.span).to_owned(),
-            Value::Text(text) if text.loose => text.text.clone(),
-            _ => {
-                cx.wrong_type(directive);
-                return None;
-            }
+            Value::Integer(_) | Value::Float => cx.source_map.slice(directive.span).to_owned(),
+            Value::String(text) if text.untyped => text.text.clone(),
+            _ => return cx.wrong_type(directive),
         };
-        let value = thousandths(&written);
-        let how = match value {
-            Some(value) if value < self.min => "is too small",
-            Some(value) if value > self.max => "is too large",
-            Some(value) => return Some(value),
-            None => "is not such a number",
-        };
-        let problem = cx.wrong(directive.span, how);
-        cx.push(problem);
-        None
+        match thousandths(&written) {
+            Some(value) => bounded(value, &self.0, directive, cx),
+            None => cx.wrong(directive.span, "is not such a number").reject(cx),
+        }
     }
 }
 
-/// `1.9` as 1900; `None` for what is negative, has more than three decimals, or is too large to hold.
+/// `1.9` as 1900; `None` for a number that is negative, has more than three decimal places, or is too large.
 fn thousandths(text: &str) -> Option<u32> {
     let text = text.trim();
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
@@ -132,56 +103,50 @@ fn thousandths(text: &str) -> Option<u32> {
     whole.parse::<u32>().ok()?.checked_mul(1000)?.checked_add(part)
 }
 
-/// Thousandths as a person writes them.
+/// Thousandths as a decimal number.
 fn shown(thousandths: u32) -> String {
     let text = format!("{}.{:03}", thousandths / 1000, thousandths % 1000);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// When a hedge is made: a time, or a percentile as `"p95"`.
-pub(crate) struct HedgeTime;
+/// The delay of a hedge: a time, or a percentile as `"p95"`.
+pub(crate) struct HedgeDelayShape;
 
-pub(crate) const HEDGE_AFTER: HedgeTime = HedgeTime;
+pub(crate) const HEDGE_DELAY: HedgeDelayShape = HedgeDelayShape;
 
-const DELAY: Time = Time { min: Duration::from_millis(1), max: Duration::from_secs(3600) };
+const DELAY: Time = Time(Duration::from_millis(1)..=Duration::from_secs(3600));
 
-impl Describe for HedgeTime {
-    fn expected(&self) -> String {
-        format!("a percentile from \"p50\" to \"p99.9\", or {}", DELAY.expected())
-    }
-
-    fn type_name(&self) -> String {
-        "percentile or time".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::any(vec![Json::pattern("^p[0-9]{2}(\\.[0-9])?$"), DELAY.schema()])
+impl Describe for HedgeDelayShape {
+    fn description(&self) -> Description {
+        Description::new(
+            format!("a percentile from \"p50\" to \"p99.9\", or {}", DELAY.expected()),
+            "percentile or time",
+            Json::any(vec![Json::pattern("^p[0-9]{2}(\\.[0-9])?$"), DELAY.schema()]),
+        )
     }
 }
 
-impl Shape for HedgeTime {
-    type Out = HedgeAfter;
+impl Shape for HedgeDelayShape {
+    type Out = HedgeDelay;
 
-    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<HedgeAfter> {
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<HedgeDelay> {
         match &directive.value {
-            Value::Text(text) if text.text.starts_with('p') => {
-                settle(percentile(&text.text), text, directive, cx).map(HedgeAfter::Permille)
+            Value::String(text) if text.text.starts_with('p') => {
+                value_or_report(percentile(&text.text), text, directive, cx).map(HedgeDelay::Permille)
             }
             Value::Integer(number) => {
-                let problem = cx.wrong(directive.span, "has no unit").help(format!("write \"{number}ms\""));
-                cx.push(problem);
-                None
+                cx.wrong(directive.span, "has no unit").help(format!("write \"{number}ms\"")).reject(cx)
             }
-            _ => DELAY.read(directive, cx).map(HedgeAfter::Delay),
+            _ => DELAY.read(directive, cx).map(HedgeDelay::Fixed),
         }
     }
 }
 
-fn percentile(text: &str) -> Result<u32, Fault> {
+fn percentile(text: &str) -> Result<u32, ValueError> {
     let number = text.strip_prefix('p').and_then(thousandths).filter(|number| number.is_multiple_of(100));
     match number.map(|number| number / 100) {
         Some(permille @ 500..=999) => Ok(permille),
-        _ => Err(Fault::new(format!("is `{text}`, which is not such a percentile"))),
+        _ => Err(ValueError::new(format!("is `{text}`, which is not such a percentile"))),
     }
 }
 

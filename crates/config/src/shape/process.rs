@@ -1,155 +1,106 @@
-//! What a worker is as a process: its user, its group, its mask, its limits.
+//! Properties of a worker process: user, group, umask, resource limits.
 
+use std::time::Duration;
+
+use super::Time;
 use crate::checker::Checker;
+use crate::description::{Describe, Description, KeyInfo};
 use crate::json::Json;
-use crate::key::{Describe, Info, Shape};
+use crate::key::Shape;
 use crate::raw::{Directive, Span, Value};
-use crate::sources::{Account, Resource};
+use crate::sources::{Account, Resource, Sources};
 
-/// `user`: one that the system knows.
-pub(crate) struct Users;
+/// The name or number of a user or group of the system.
+pub(crate) struct SystemName<V> {
+    noun: &'static str,
+    /// The database of getent(1).
+    database: &'static str,
+    lookup: fn(&dyn Sources, &str) -> Option<V>,
+}
 
-/// `group`: one that the system knows.
-pub(crate) struct Groups;
+/// `user`
+pub(crate) const USER: SystemName<Account> =
+    SystemName { noun: "user", database: "passwd", lookup: |sources, name| sources.user(name) };
+
+/// `group`
+pub(crate) const GROUP: SystemName<u32> =
+    SystemName { noun: "group", database: "group", lookup: |sources, name| sources.group(name) };
 
 /// `umask`: octal digits.
-pub(crate) struct Mask;
+pub(crate) struct Umask;
 
-/// What the inner shape reads, if this process may set it for others.
-pub(crate) struct Limited<S>(pub(crate) Resource, pub(crate) S);
+/// The value of another shape, if this process may set it as a resource limit.
+pub(crate) struct ResourceLimit<S>(pub(crate) Resource, pub(crate) S);
 
-impl Describe for Users {
-    fn expected(&self) -> String {
-        "the name or number of a user of this system, in quotes".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "name or number in quotes".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::of_type("string")
+impl<V> Describe for SystemName<V> {
+    fn description(&self) -> Description {
+        let expected = format!("the name or number of a {} of this system, in quotes", self.noun);
+        Description::new(expected, "name or number in quotes", Json::of_type("string"))
     }
 }
 
-impl Shape for Users {
-    type Out = (Account, Span);
+impl<V> Shape for SystemName<V> {
+    type Out = (V, Span);
 
-    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<(Account, Span)> {
-        let name = name(directive, cx)?;
-        match cx.sources.user(&name) {
-            Some(account) => Some((account, directive.span)),
-            None => unknown(directive, &name, "user", cx),
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<(V, Span)> {
+        if let Value::Integer(number) = directive.value {
+            return cx
+                .wrong(directive.span, "is a number")
+                .help(format!("write it in quotes: \"{number}\""))
+                .reject(cx);
         }
-    }
-}
-
-impl Describe for Groups {
-    fn expected(&self) -> String {
-        "the name or number of a group of this system, in quotes".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "name or number in quotes".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::of_type("string")
-    }
-}
-
-impl Shape for Groups {
-    type Out = (u32, Span);
-
-    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<(u32, Span)> {
-        let name = name(directive, cx)?;
-        match cx.sources.group(&name) {
-            Some(group) => Some((group, directive.span)),
-            None => unknown(directive, &name, "group", cx),
+        let name = cx.text(directive)?;
+        if let Some(value) = (self.lookup)(cx.sources, &name.text) {
+            return Some((value, directive.span));
         }
+        let what = format!("is {}, but there is no such {}", cx.quote(name), self.noun);
+        cx.wrong(directive.span, &what).help(format!("`getent {}` lists them", self.database)).reject(cx)
     }
 }
 
-fn name(directive: &Directive, cx: &mut Checker<'_>) -> Option<String> {
-    if let Value::Integer(number) = directive.value {
-        let problem =
-            cx.wrong(directive.span, "is a number").help(format!("write it in quotes: \"{number}\""));
-        cx.push(problem);
-        return None;
-    }
-    Some(cx.text(directive)?.text.clone())
-}
-
-fn unknown<T>(directive: &Directive, name: &str, what: &str, cx: &mut Checker<'_>) -> Option<T> {
-    let quoted = match &directive.value {
-        Value::Text(text) => cx.quote(text),
-        _ => format!("`{name}`"),
-    };
-    let problem = cx
-        .wrong(directive.span, &format!("is {quoted}, but there is no such {what}"))
-        .help(format!("`getent {0}` lists them", if what == "user" { "passwd" } else { "group" }));
-    cx.push(problem);
-    None
-}
-
-impl Describe for Mask {
-    fn expected(&self) -> String {
-        "octal digits in quotes, up to \"777\"".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "octal digits in quotes".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::pattern("^0?[0-7]{1,3}$")
+impl Describe for Umask {
+    fn description(&self) -> Description {
+        Description::new(
+            "octal digits in quotes, up to \"777\"",
+            "octal digits in quotes",
+            Json::pattern("^0?[0-7]{1,3}$"),
+        )
     }
 }
 
-impl Shape for Mask {
+impl Shape for Umask {
     type Out = u32;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<u32> {
         if let Value::Integer(number) = directive.value {
-            let problem = cx
+            return cx
                 .wrong(directive.span, "is a number, whose digits would not be read as octal")
-                .help(format!("write the mask in quotes: \"{number:03o}\" is this value in octal"));
-            cx.push(problem);
-            return None;
+                .help(format!("write the mask in quotes: \"{number:03o}\" is this value in octal"))
+                .reject(cx);
         }
         let text = cx.text(directive)?;
         let digits = text.text.as_str();
         let octal =
             (1..=4).contains(&digits.len()) && digits.bytes().all(|digit| matches!(digit, b'0'..=b'7'));
-        let mask = u32::from_str_radix(digits, 8).ok().filter(|&mask| octal && mask <= 0o777);
-        if mask.is_none() {
-            let quoted = cx.quote(text);
-            let problem = cx.wrong(directive.span, &format!("is {quoted}"));
-            cx.push(problem);
+        if let Some(mask) = u32::from_str_radix(digits, 8).ok().filter(|&mask| octal && mask <= 0o777) {
+            return Some(mask);
         }
-        mask
+        let quoted = cx.quote(text);
+        cx.wrong(directive.span, &format!("is {quoted}")).reject(cx)
     }
 }
 
-impl<S: Describe> Describe for Limited<S> {
-    fn expected(&self) -> String {
-        self.1.expected()
+impl<S: Describe> Describe for ResourceLimit<S> {
+    fn description(&self) -> Description {
+        self.1.description()
     }
 
-    fn type_name(&self) -> String {
-        self.1.type_name()
-    }
-
-    fn schema(&self) -> Json {
-        self.1.schema()
-    }
-
-    fn children(&self, path: &str) -> Vec<Info> {
+    fn children(&self, path: &str) -> Vec<KeyInfo> {
         self.1.children(path)
     }
 }
 
-impl<S: Shape> Shape for Limited<S>
+impl<S: Shape> Shape for ResourceLimit<S>
 where
     S::Out: Into<u64> + Copy,
 {
@@ -158,41 +109,27 @@ where
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<u64> {
         let value = self.1.read(directive, cx)?.into();
         match cx.sources.hard_limit(self.0) {
-            Some(hard) if value > hard => {
-                let problem = cx
-                    .wrong(directive.span, &format!("is above the hard limit of this process, which is {hard}"))
-                    .help("raise that limit (systemd: Limit…=, a container: --ulimit), or start Keepwarm as root");
-                cx.push(problem);
-                None
-            }
+            Some(hard) if value > hard => cx
+                .wrong(directive.span, &format!("is above the hard limit of this process, which is {hard}"))
+                .help("raise that limit (systemd: Limit…=, a container: --ulimit), or start Keepwarm as root")
+                .reject(cx),
             _ => Some(value),
         }
     }
 }
 
-/// Seconds of processor time, as a limit counts them: whole ones.
-pub(crate) struct Seconds;
+/// A time in whole seconds, which is the unit of RLIMIT_CPU.
+pub(crate) struct CpuSeconds;
 
-const TIME: super::Time = super::Time {
-    min: std::time::Duration::from_secs(1),
-    max: std::time::Duration::from_secs(365 * 24 * 3600),
-};
+const TIME: Time = Time(Duration::from_secs(1)..=Duration::from_secs(365 * 24 * 3600));
 
-impl Describe for Seconds {
-    fn expected(&self) -> String {
-        TIME.expected()
-    }
-
-    fn type_name(&self) -> String {
-        TIME.type_name()
-    }
-
-    fn schema(&self) -> Json {
-        TIME.schema()
+impl Describe for CpuSeconds {
+    fn description(&self) -> Description {
+        TIME.description()
     }
 }
 
-impl Shape for Seconds {
+impl Shape for CpuSeconds {
     type Out = u64;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<u64> {

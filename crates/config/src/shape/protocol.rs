@@ -1,14 +1,14 @@
-use super::fault::Fault;
-use super::parsed::{Parsed, no_bare};
+use super::parsed_string::ParsedString;
+use super::value_error::ValueError;
 use crate::model::UpstreamProtocol;
-use crate::nearest::{nearest, or_list};
+use crate::nearest::suggestion;
 
-/// `protocol`: what is spoken to an upstream. People have many words for the two.
-pub(crate) const PROTOCOL: Parsed<UpstreamProtocol> = Parsed {
+/// `protocol`: the protocol of calls to an upstream.
+pub(crate) const PROTOCOL: ParsedString<UpstreamProtocol> = ParsedString {
     expected: "one of \"auto\", \"http1\", \"http2\"",
     type_name: "one of \"auto\", \"http1\", \"http2\"",
-    pattern: "^(auto|http1|http2)$",
-    bare: no_bare,
+    pattern: Some("^(auto|http1|http2)$"),
+    bare: None,
     read: |text| match text {
         "auto" => Ok(UpstreamProtocol::Auto),
         "http1" => Ok(UpstreamProtocol::Http1),
@@ -17,22 +17,19 @@ pub(crate) const PROTOCOL: Parsed<UpstreamProtocol> = Parsed {
     },
 };
 
-fn unknown(text: &str) -> Fault {
-    let fault = Fault::new(format!("is `{text}`"));
+fn unknown(text: &str) -> ValueError {
+    let error = ValueError::new(format!("is `{text}`"));
     match text.to_ascii_lowercase().as_str() {
         "h2" | "h2c" | "http/2" | "http/2.0" | "grpc" => {
-            fault.help("write \"http2\"; the scheme of the URL selects TLS or plaintext")
+            error.help("write \"http2\"; the scheme of the URL selects TLS or plaintext")
         }
-        "h1" | "http" | "http/1" | "http/1.1" | "http1.1" => fault.help("write \"http1\""),
+        "h1" | "http" | "http/1" | "http/1.1" | "http1.1" => error.help("write \"http1\""),
         "https" | "tls" => {
-            fault.help("the scheme of the URL selects TLS: url = \"https://HOST\"; leave `protocol` out")
+            error.help("the scheme of the URL selects TLS: url = \"https://HOST\"; leave `protocol` out")
         }
         "h3" | "http3" | "http/3" | "quic" => {
-            fault.help("HTTP/3 is not supported for upstreams; write \"auto\"")
+            error.help("HTTP/3 is not supported for upstreams; write \"auto\"")
         }
-        other => match nearest(other, ["auto", "http1", "http2"]) {
-            near if near.is_empty() => fault,
-            near => fault.help(format!("did you mean {}?", or_list(&near))),
-        },
+        other => error.maybe_help(suggestion(other, ["auto", "http1", "http2"])),
     }
 }

@@ -1,35 +1,33 @@
-//! What a forward proxy may call.
+//! Targets of a forward proxy.
 
 use std::net::IpAddr;
 
-use super::fault::Fault;
-use super::origin::target;
-use super::parsed::{Parsed, ParsedList, no_bare};
-use crate::checker::Checker;
-use crate::json::Json;
-use crate::key::{Describe, Shape};
-use crate::model::{Cidr, HostPattern, ProxyHost, ProxyTarget};
-use crate::raw::Directive;
-
 use super::Count;
+use super::list::{EmptyList, ListOf};
+use super::origin::target;
+use super::parsed_string::ParsedString;
+use super::value_error::ValueError;
+use crate::model::{Cidr, HostPattern, ProxyHost, ProxyTarget};
 
 /// `allow`
-pub(crate) const TARGETS: ParsedList<ProxyTarget> = ParsedList {
-    one: Parsed {
-        expected: "a host such as \"example.com\", \"*.example.com\", \"10.0.0.0/8\" or \"*\", optionally with a port",
-        type_name: "host with an optional port",
-        pattern: "^[^@?#]+$",
-        bare: no_bare,
+pub(crate) const TARGETS: ListOf<ParsedString<ProxyTarget>> = ListOf {
+    one: ParsedString {
+        expected: "a host",
+        type_name: "host",
+        pattern: Some("^[^@?#]+$"),
+        bare: None,
         read: proxy_target,
     },
-    empty: "leave it out to allow plain calls to every host except this machine",
+    expected: "a host such as \"example.com\", \"*.example.com\", \"10.0.0.0/8\" or \"*\", optionally with a port, or a list of them",
+    type_name: "host with an optional port or a list",
+    empty: EmptyList::Rejected(Some("leave it out to allow plain calls to every host except this machine")),
 };
 
-fn proxy_target(text: &str) -> Result<ProxyTarget, Fault> {
+fn proxy_target(text: &str) -> Result<ProxyTarget, ValueError> {
     if let Some((_, rest)) = text.split_once("://") {
         let host = rest.split('/').next().unwrap_or("");
-        let fault = Fault::new(format!("is `{text}`: a host must not have a scheme"));
-        return Err(fault.help(format!("write \"{host}\"")));
+        let error = ValueError::new(format!("is `{text}`: a host must not have a scheme"));
+        return Err(error.help(format!("write \"{host}\"")));
     }
     if let Some((address, bits)) = text.split_once('/') {
         return block(text, address, bits);
@@ -43,20 +41,20 @@ fn proxy_target(text: &str) -> Result<ProxyTarget, Fault> {
     };
     if rest == "*" || rest.starts_with("*:") {
         let port = rest.strip_prefix("*:").map(|port| target(&format!("a:{port}")));
-        let port = port.transpose().map_err(|fault| fault.within(text))?.and_then(|(_, _, port)| port);
+        let port = port.transpose().map_err(|error| error.within(text))?.and_then(|(_, _, port)| port);
         return if below {
-            Err(Fault::new(format!("is `{text}`")))
+            Err(ValueError::new(format!("is `{text}`")))
         } else {
             Ok(ProxyTarget { host: ProxyHost::Any, port })
         };
     }
-    let (address, host, port) = target(rest).map_err(|fault| fault.within(text))?;
+    let (address, host, port) = target(rest).map_err(|error| error.within(text))?;
     match (address, below) {
         (Some(address), false) => Ok(of_address(address, port)),
-        (Some(_), true) => Err(Fault::new(format!("is `{text}`: an address has no subdomains"))
+        (Some(_), true) => Err(ValueError::new(format!("is `{text}`: an address has no subdomains"))
             .help("write a block of addresses as ADDRESS/BITS")),
         (None, true) => {
-            Ok(ProxyTarget { host: ProxyHost::Name(HostPattern::Below(format!(".{host}"))), port })
+            Ok(ProxyTarget { host: ProxyHost::Name(HostPattern::Suffix(format!(".{host}"))), port })
         }
         (None, false) => Ok(ProxyTarget { host: ProxyHost::Name(HostPattern::Exact(host)), port }),
     }
@@ -65,61 +63,41 @@ fn proxy_target(text: &str) -> Result<ProxyTarget, Fault> {
 fn of_address(address: IpAddr, port: Option<u16>) -> ProxyTarget {
     let address = address.to_canonical();
     let prefix = if address.is_ipv4() { 32 } else { 128 };
-    // Neither prefix is too long for its family.
+    // The prefix is never too long for its family.
     let block = Cidr::new(address, prefix).unwrap_or(Cidr { address, prefix });
     ProxyTarget { host: ProxyHost::Block(block), port }
 }
 
-fn block(text: &str, address: &str, bits: &str) -> Result<ProxyTarget, Fault> {
+fn block(text: &str, address: &str, bits: &str) -> Result<ProxyTarget, ValueError> {
     let (Ok(address), Ok(prefix)) = (address.parse::<IpAddr>(), bits.parse::<u8>()) else {
-        return Err(Fault::new(format!("is `{text}`, which is neither a host nor a block of addresses")));
+        return Err(ValueError::new(format!(
+            "is `{text}`, which is neither a host nor a block of addresses"
+        )));
     };
     match Cidr::new(address, prefix) {
         Some(block) if block.address == address => {
             Ok(ProxyTarget { host: ProxyHost::Block(block), port: None })
         }
-        Some(block) => Err(Fault::new(format!("is `{text}`, with bits set after the first {prefix}"))
+        Some(block) => Err(ValueError::new(format!("is `{text}`, with bits set after the first {prefix}"))
             .help(format!("write \"{block}\" for the block, or \"{address}\" for the single address"))),
-        None => Err(Fault::new(format!("is `{text}`, but this address does not have that many bits"))),
+        None => Err(ValueError::new(format!("is `{text}`, but this address does not have that many bits"))),
     }
 }
 
-/// `connect_ports`: one port, or a list.
-pub(crate) struct Ports;
-
-const PORT: Count = Count { min: 1, max: 65_535 };
-
-impl Describe for Ports {
-    fn expected(&self) -> String {
-        "a port from 1 to 65535, or a list of ports".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "port or list of ports".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::one_or_many(PORT.schema())
-    }
-}
-
-impl Shape for Ports {
-    type Out = Vec<u16>;
-
-    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Vec<u16>> {
-        let items = cx.items(directive);
-        let read: Vec<Option<u16>> =
-            items.iter().map(|item| PORT.read(item, cx).and_then(|port| u16::try_from(port).ok())).collect();
-        read.into_iter().collect()
-    }
-}
+/// `connect_ports`
+pub(crate) const PORTS: ListOf<Count> = ListOf {
+    one: Count(1..=65_535),
+    expected: "a port from 1 to 65535, or a list of ports",
+    type_name: "port or list of ports",
+    empty: EmptyList::Allowed,
+};
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_may_be_called() {
+    fn targets_match_hosts_and_ports() {
         let fits = |text: &str, host: &str, port| {
             proxy_target(text).is_ok_and(|target| target.matches_name(host, port))
         };

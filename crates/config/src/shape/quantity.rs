@@ -1,34 +1,27 @@
 //! Numbers with a unit: times, sizes, rates.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::checker::Checker;
+use crate::description::{Describe, Description};
 use crate::json::Json;
-use crate::key::{Describe, Shape};
+use crate::key::Shape;
 use crate::raw::{Directive, Value};
 
 /// A time within bounds, as `"30s"`.
-pub(crate) struct Time {
-    pub(crate) min: Duration,
-    pub(crate) max: Duration,
-}
+pub(crate) struct Time(pub(crate) RangeInclusive<Duration>);
 
 /// A size in bytes within bounds, as `"8KiB"` or a plain number of bytes.
-pub(crate) struct Size {
-    pub(crate) min: u64,
-    pub(crate) max: u64,
-}
+pub(crate) struct Size(pub(crate) RangeInclusive<u64>);
 
 /// Bytes per second within bounds, as `"500B"` or `"500B/s"`.
-pub(crate) struct Rate {
-    pub(crate) min: u64,
-    pub(crate) max: u64,
-}
+pub(crate) struct Rate(pub(crate) RangeInclusive<u64>);
 
 const TIME_UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
 const SIZE_UNITS: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
-/// What people write for our units: the unit, and how many of ours one of theirs is.
+/// Other spellings of a unit, the unit, and a factor.
 type Alias = (&'static [&'static str], &'static str, u64);
 
 const TIME_ALIASES: [Alias; 6] = [
@@ -48,16 +41,13 @@ const SIZE_ALIASES: [Alias; 5] = [
 ];
 
 impl Describe for Time {
-    fn expected(&self) -> String {
-        format!("a time from {} to {} with a unit (ms, s, m, h)", show_time(self.min), show_time(self.max))
-    }
-
-    fn type_name(&self) -> String {
-        "time".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::pattern("^[0-9_]+(ms|s|m|h)$")
+    fn description(&self) -> Description {
+        let (min, max) = (show_time(*self.0.start()), show_time(*self.0.end()));
+        Description::new(
+            format!("a time from {min} to {max} with a unit (ms, s, m, h)"),
+            "time",
+            Json::pattern("^[0-9_]+(ms|s|m|h)$"),
+        )
     }
 }
 
@@ -66,28 +56,22 @@ impl Shape for Time {
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Duration> {
         if let Value::Integer(number) = directive.value {
-            let problem = cx.wrong(directive.span, "has no unit").help(format!("write \"{number}s\""));
-            cx.push(problem);
-            return None;
+            return cx.wrong(directive.span, "has no unit").help(format!("write \"{number}s\"")).reject(cx);
         }
         let millis = measured(directive, cx, &TIME_UNITS, &TIME_ALIASES, "")?;
-        bounded(Duration::from_millis(millis), self.min, self.max, directive, cx)
+        bounded(Duration::from_millis(millis), &self.0, directive, cx)
     }
 }
 
 impl Describe for Size {
-    fn expected(&self) -> String {
-        let (min, max) = (show_size(self.min), show_size(self.max));
-        format!("a size from {min} to {max} with a unit (B, KiB, MiB, GiB), or a number of bytes")
-    }
-
-    fn type_name(&self) -> String {
-        "size".to_owned()
-    }
-
-    fn schema(&self) -> Json {
+    fn description(&self) -> Description {
+        let (min, max) = (show_size(*self.0.start()), show_size(*self.0.end()));
         let bytes = Json::object([("type", Json::text("integer")), ("minimum", Json::Number(0))]);
-        Json::any(vec![Json::pattern("^[0-9_]+(B|KiB|MiB|GiB)$"), bytes])
+        Description::new(
+            format!("a size from {min} to {max} with a unit (B, KiB, MiB, GiB), or a number of bytes"),
+            "size",
+            Json::any(vec![Json::pattern("^[0-9_]+(B|KiB|MiB|GiB)$"), bytes]),
+        )
     }
 }
 
@@ -96,23 +80,19 @@ impl Shape for Size {
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<u64> {
         let bytes = bytes(directive, cx, "")?;
-        bounded(bytes, self.min, self.max, directive, cx)
+        bounded(bytes, &self.0, directive, cx)
     }
 }
 
 impl Describe for Rate {
-    fn expected(&self) -> String {
-        let (min, max) = (show_size(self.min), show_size(self.max));
-        format!("bytes per second from {min}/s to {max}/s (B, KiB, MiB, GiB), or a number of bytes")
-    }
-
-    fn type_name(&self) -> String {
-        "bytes per second".to_owned()
-    }
-
-    fn schema(&self) -> Json {
+    fn description(&self) -> Description {
+        let (min, max) = (show_size(*self.0.start()), show_size(*self.0.end()));
         let bytes = Json::object([("type", Json::text("integer")), ("minimum", Json::Number(0))]);
-        Json::any(vec![Json::pattern("^[0-9_]+(B|KiB|MiB|GiB)(/s)?$"), bytes])
+        Description::new(
+            format!("bytes per second from {min}/s to {max}/s (B, KiB, MiB, GiB), or a number of bytes"),
+            "bytes per second",
+            Json::any(vec![Json::pattern("^[0-9_]+(B|KiB|MiB|GiB)(/s)?$"), bytes]),
+        )
     }
 }
 
@@ -121,40 +101,33 @@ impl Shape for Rate {
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<u64> {
         let bytes = bytes(directive, cx, "/s")?;
-        bounded(bytes, self.min, self.max, directive, cx)
+        bounded(bytes, &self.0, directive, cx)
     }
 }
 
 fn bytes(directive: &Directive, cx: &mut Checker<'_>, suffix: &str) -> Option<u64> {
     if let Value::Integer(number) = directive.value {
         if number < 0 {
-            let problem = cx.wrong(directive.span, "is too small");
-            cx.push(problem);
-            return None;
+            return cx.wrong(directive.span, "is too small").reject(cx);
         }
-        // One past 64 bits is above every maximum.
+        // A number above 64 bits is above every maximum.
         return Some(u64::try_from(number).unwrap_or(u64::MAX));
     }
     measured(directive, cx, &SIZE_UNITS, &SIZE_ALIASES, suffix)
 }
 
-fn bounded<V: PartialOrd>(
+/// The value, unless it is out of bounds.
+pub(super) fn bounded<V: PartialOrd>(
     value: V,
-    min: V,
-    max: V,
+    bounds: &RangeInclusive<V>,
     directive: &Directive,
     cx: &mut Checker<'_>,
 ) -> Option<V> {
-    let how = if value < min {
-        "is too small"
-    } else if value > max {
-        "is too large"
-    } else {
-        return Some(value);
-    };
-    let problem = cx.wrong(directive.span, how);
-    cx.push(problem);
-    None
+    match value {
+        value if value < *bounds.start() => cx.wrong(directive.span, "is too small").reject(cx),
+        value if value > *bounds.end() => cx.wrong(directive.span, "is too large").reject(cx),
+        value => Some(value),
+    }
 }
 
 /// Number and unit of a string, in the smallest unit.
@@ -173,8 +146,8 @@ fn measured(
     if let (Ok(count), Some((_, factor))) = (&count, known) {
         return Some(count.saturating_mul(*factor));
     }
-    // A plain number in a variable is a number of bytes, as it is in the file; a time never goes without its unit.
-    let bytes_alone = text.loose && unit.is_empty() && units.contains(&("B", 1));
+    // A plain number in a variable is a number of bytes, as in the file; a time always needs a unit.
+    let bytes_alone = text.untyped && unit.is_empty() && units.contains(&("B", 1));
     if let (Ok(count), true) = (&count, bytes_alone) {
         return Some(*count);
     }
@@ -187,23 +160,17 @@ fn measured(
         _ if unit != unit.trim() => format!("is {quoted}, with a space between number and unit"),
         _ => format!("is {quoted}, with the unknown unit `{unit}`"),
     };
-    let mut problem = cx.wrong(directive.span, &what);
-    if let Some(fix) = fix(number, unit, units, aliases)
-        && !text.secret
-    {
-        problem = problem.help(format!("write \"{fix}\""));
-    }
-    cx.push(problem);
-    None
+    let fix = fix(number, unit, units, aliases).filter(|_| !text.secret);
+    cx.wrong(directive.span, &what).maybe_help(fix.map(|fix| format!("write \"{fix}\""))).reject(cx)
 }
 
-/// What was probably meant.
+/// A corrected value, if the mistake is known.
 fn fix(number: &str, unit: &str, units: &[(&str, u64)], aliases: &[Alias]) -> Option<String> {
     let trimmed = unit.trim();
     let same = units.iter().find(|(known, _)| *known == trimmed).map(|(known, _)| (*known, 1));
     let alias =
         aliases.iter().find(|(theirs, ..)| theirs.contains(&trimmed)).map(|(_, unit, by)| (*unit, *by));
-    // A number alone: seconds, or KiB.
+    // A plain number: seconds, or KiB.
     let bare = units.get(2).filter(|_| unit.is_empty()).map(|(unit, _)| (*unit, 1));
     let (unit, by) = same.or(alias).or(bare)?;
     let count = number.replace('_', "").parse::<u64>().ok()?.checked_mul(by)?;

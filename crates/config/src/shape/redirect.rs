@@ -1,14 +1,17 @@
-//! `redirect`: a response of the edge that sends the client elsewhere.
+//! `redirect`: a target and a status.
 
+use super::is_table_like;
+use super::value_error::ValueError;
 use crate::checker::Checker;
+use crate::description::{Describe, Description, KeyInfo};
 use crate::json::Json;
-use crate::key::{Describe, Info, Key, Preset, Reload, Section, Set, Shape};
+use crate::key::{DefaultValue, Key, Section, Set, Shape};
 use crate::model::{Redirect, RedirectPiece};
 use crate::nearest::nearest;
 use crate::raw::{Directive, Value};
 
-/// `redirect`: where to, or a table.
-pub(crate) struct Redirects;
+/// `redirect`: a target, or a table.
+pub(crate) struct RedirectShape;
 
 #[derive(Default)]
 struct RedirectDraft {
@@ -22,63 +25,52 @@ static REDIRECT: Section<RedirectDraft> = Section {
             name: "to",
             brief: "Target: an absolute path or a URL, with `$host`, `$path` and `$query` filled in",
             long: "`$path` is the request's path with its first slash, without the prefix if `strip_prefix` is set. `$query` is `?` and the query, or nothing. `$host` is the request's host with its port. `$$` is a dollar sign.",
-            default: Preset::Required,
+            default: DefaultValue::Required,
             right: "to = \"https://example.com$path$query\"",
             wrong: "to = \"example.com\"",
-            reload: Reload::Live,
-            since: "0.1.0",
-            value: &Set(Target, |draft: &mut RedirectDraft, to| draft.to = Some(to)),
+            value: &Set(RedirectTarget, |draft: &mut RedirectDraft, to| draft.to = Some(to)),
+            ..Key::LIVE
         },
         Key {
             name: "status",
             brief: "Status code",
             long: "307 and 308 keep method and body. Clients remember 301 and 308. 307 is the default because it can be reverted.",
-            default: Preset::Value("307"),
+            default: DefaultValue::Literal("307"),
             right: "status = 308",
             wrong: "status = 200",
-            reload: Reload::Live,
-            since: "0.1.0",
             value: &Set(RedirectStatus, |draft: &mut RedirectDraft, status| draft.status = Some(status)),
+            ..Key::LIVE
         },
     ],
 };
 
-impl Describe for Redirects {
-    fn expected(&self) -> String {
-        "a path or a URL, or a table { to, status }".to_owned()
+impl Describe for RedirectShape {
+    fn description(&self) -> Description {
+        let table = REDIRECT.schema().with("required", Json::Array(vec![Json::text("to")]));
+        Description::new(
+            "a path or a URL, or a table { to, status }",
+            "string or table",
+            Json::any(vec![RedirectTarget.schema(), table]),
+        )
     }
 
-    fn type_name(&self) -> String {
-        "string or table".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        let table = REDIRECT.schema().with("required", Json::List(vec![Json::text("to")]));
-        Json::any(vec![Target.schema(), table])
-    }
-
-    fn children(&self, path: &str) -> Vec<Info> {
+    fn children(&self, path: &str) -> Vec<KeyInfo> {
         REDIRECT.infos(path)
     }
 }
 
-impl Shape for Redirects {
+impl Shape for RedirectShape {
     type Out = Redirect;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Redirect> {
-        let bare = match &directive.value {
-            Value::Text(text) => !(text.loose && text.text.trim_start().starts_with('{')),
-            _ => false,
-        };
-        if bare {
-            return Target.read(directive, cx).map(|to| Redirect { to, status: DEFAULT_REDIRECT });
+        if matches!(directive.value, Value::String(_)) && !is_table_like(directive) {
+            return RedirectTarget.read(directive, cx).map(|to| Redirect { to, status: DEFAULT_REDIRECT });
         }
         let table = cx.table(directive)?;
         let mut draft = RedirectDraft::default();
         REDIRECT.read(&mut draft, &table, cx);
         if table.entry("to").is_none() {
-            let problem = cx.wrong(directive.span, "has no `to`");
-            cx.push(problem);
+            cx.wrong(directive.span, "has no `to`").report(cx);
         }
         Some(Redirect { to: draft.to?, status: draft.status.unwrap_or(DEFAULT_REDIRECT) })
     }
@@ -90,17 +82,13 @@ const REDIRECT_STATUS: [u16; 5] = [301, 302, 303, 307, 308];
 struct RedirectStatus;
 
 impl Describe for RedirectStatus {
-    fn expected(&self) -> String {
-        "301, 302, 303, 307 or 308".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        self.expected()
-    }
-
-    fn schema(&self) -> Json {
+    fn description(&self) -> Description {
         let all = REDIRECT_STATUS.iter().map(|status| Json::Number((*status).into())).collect();
-        Json::object([("enum", Json::List(all))])
+        Description::new(
+            "301, 302, 303, 307 or 308",
+            "301, 302, 303, 307 or 308",
+            Json::object([("enum", Json::Array(all))]),
+        )
     }
 }
 
@@ -108,94 +96,64 @@ impl Shape for RedirectStatus {
     type Out = u16;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<u16> {
-        let number = match &directive.value {
-            Value::Text(text) => cx.reread(directive, text),
-            _ => directive.clone(),
-        };
-        let found = match number.value {
-            Value::Integer(number) => REDIRECT_STATUS.into_iter().find(|known| i128::from(*known) == number),
-            _ => {
-                cx.wrong_type(directive);
-                return None;
-            }
-        };
-        if found.is_none() {
-            let problem = cx.wrong(directive.span, "is not the status of a redirect");
-            cx.push(problem);
+        let Value::Integer(number) = cx.typed(directive).value else { return cx.wrong_type(directive) };
+        match REDIRECT_STATUS.into_iter().find(|known| i128::from(*known) == number) {
+            Some(status) => Some(status),
+            None => cx.wrong(directive.span, "is not the status of a redirect").reject(cx),
         }
-        found
     }
 }
 
-struct Target;
+struct RedirectTarget;
 
-impl Describe for Target {
-    fn expected(&self) -> String {
-        "a path that begins with `/`, or a URL that begins with `http://` or `https://`".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "string".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::pattern("^(/|https?://)")
+impl Describe for RedirectTarget {
+    fn description(&self) -> Description {
+        Description::new(
+            "a path that begins with `/`, or a URL that begins with `http://` or `https://`",
+            "string",
+            Json::pattern("^(/|https?://)"),
+        )
     }
 }
 
-impl Shape for Target {
+impl Shape for RedirectTarget {
     type Out = Vec<RedirectPiece>;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Vec<RedirectPiece>> {
         let text = cx.text(directive)?;
-        let (what, help) = match pieces(&text.text) {
+        let error = match pieces(&text.text) {
             Ok(pieces) => return Some(pieces),
-            Err(fault) => fault,
+            Err(error) => error,
         };
-        let mut problem = if text.secret {
-            cx.wrong(directive.span, "has an invalid value")
-        } else {
-            cx.wrong(directive.span, &what)
-        };
-        if let (Some(help), false) = (help, text.secret) {
-            problem = problem.help(help);
-        }
-        cx.push(problem);
-        None
+        let what = if text.secret { "has an invalid value" } else { &error.what };
+        cx.wrong(directive.span, what).maybe_help(error.help.filter(|_| !text.secret)).reject(cx)
     }
 }
 
-/// What is wrong, and what to do.
-type TargetFault = (String, Option<String>);
-
-fn pieces(text: &str) -> Result<Vec<RedirectPiece>, TargetFault> {
+fn pieces(text: &str) -> Result<Vec<RedirectPiece>, ValueError> {
     let rest = ["http://", "https://", "/"].iter().find_map(|start| text.strip_prefix(start));
     let Some(rest) = rest else {
         let help = (!text.is_empty() && !text.starts_with('$')).then(|| format!("write \"https://{text}\""));
-        return Err((format!("is `{text}`"), help));
+        return Err(ValueError::new(format!("is `{text}`")).maybe_help(help));
     };
-    // A request for `//evil.example` must not become a redirect to that host: what a client sends never stands where
-    // the authority begins.
+    // A request for `//evil.example` must not become a redirect to that host: text from the client is never the
+    // beginning of the authority.
     let no_host = !text.starts_with('/')
         && (rest.is_empty() || rest.starts_with(['/', '$']) && !rest.starts_with("$host"));
     if no_host {
-        return Err((format!("is `{text}`, a URL without a host"), None));
+        return Err(ValueError::new(format!("is `{text}`, a URL without a host")));
     }
     if text.starts_with("//") {
-        return Err((
-            format!("is `{text}`, a URL without its scheme"),
-            Some(format!("write \"https:{text}\"")),
-        ));
+        let error = ValueError::new(format!("is `{text}`, a URL without its scheme"));
+        return Err(error.help(format!("write \"https:{text}\"")));
     }
     if text.starts_with("/$path") {
-        let help = "`$path` already begins with a slash: put a host or a path in front of it";
-        return Err((format!("is `{text}`, which lets the client choose the host"), Some(help.to_owned())));
+        let error = ValueError::new(format!("is `{text}`, which lets the client choose the host"));
+        return Err(error.help("`$path` already begins with a slash: put a host or a path in front of it"));
     }
     if text.chars().any(|c| c.is_control() || c == ' ' || !c.is_ascii()) {
-        return Err((
-            "contains spaces, control characters or characters that are not ASCII".to_owned(),
-            Some("escape them with %XX".to_owned()),
-        ));
+        let error = ValueError::new("contains spaces, control characters or characters that are not ASCII");
+        return Err(error.help("escape them with %XX"));
     }
     let mut pieces = Vec::new();
     let mut plain = String::new();
@@ -228,13 +186,13 @@ fn pieces(text: &str) -> Result<Vec<RedirectPiece>, TargetFault> {
     Ok(pieces)
 }
 
-fn unknown_piece(name: &str) -> TargetFault {
+fn unknown_piece(name: &str) -> ValueError {
     let near = nearest(name, ["host", "path", "query"]);
     let help = match near.first() {
         Some(near) => format!("did you mean `${near}`?"),
         None => "use `$host`, `$path` or `$query`; for a dollar sign, write `$$`".to_owned(),
     };
-    (format!("contains `${name}`, which is not a placeholder"), Some(help))
+    ValueError::new(format!("contains `${name}`, which is not a placeholder")).help(help)
 }
 
 #[cfg(test)]

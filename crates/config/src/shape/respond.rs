@@ -1,14 +1,15 @@
-//! `respond`: a fixed response of the edge.
+//! `respond`: a fixed response.
 
 use super::{Count, ResponseHeaders, field_value_is_valid};
 use crate::checker::Checker;
+use crate::description::{Describe, Description, KeyInfo};
 use crate::json::Json;
-use crate::key::{Describe, Info, Key, Preset, Reload, Section, Set, Shape};
-use crate::model::Respond;
+use crate::key::{DefaultValue, Key, Section, Set, Shape};
+use crate::model::FixedResponse;
 use crate::raw::{Directive, Value};
 
 /// `respond`: a status, or a table.
-pub(crate) struct Responses;
+pub(crate) struct ResponseShape;
 
 #[derive(Default)]
 struct RespondDraft {
@@ -18,83 +19,73 @@ struct RespondDraft {
     headers: Vec<(String, String)>,
 }
 
-const STATUS: Count = Count { min: 200, max: 599 };
+const STATUS: Count = Count(200..=599);
 
 static RESPOND: Section<RespondDraft> = Section {
     keys: &[
         Key {
             name: "status",
             brief: "Status code",
-            long: "",
-            default: Preset::Value("200"),
+            default: DefaultValue::Literal("200"),
             right: "status = 404",
             wrong: "status = 99",
-            reload: Reload::Live,
-            since: "0.1.0",
             value: &Set(STATUS, |draft: &mut RespondDraft, status| draft.status = Some(status)),
+            ..Key::LIVE
         },
         Key {
             name: "body",
             brief: "Response body, sent as it is",
             long: "Must be left out with status 204, 205 and 304, which have no body (RFC 9110 §15).",
-            default: Preset::Value("\"\""),
+            default: DefaultValue::Literal("\"\""),
             right: "body = \"pong\"",
             wrong: "body = 1",
-            reload: Reload::Live,
-            since: "0.1.0",
-            value: &Set(Body, |draft: &mut RespondDraft, body| draft.body = body),
+            value: &Set(AnyString, |draft: &mut RespondDraft, body| draft.body = body),
+            ..Key::LIVE
         },
         Key {
             name: "content_type",
             brief: "`Content-Type` of the body",
-            long: "",
-            default: Preset::Words("`\"text/plain; charset=utf-8\"` if there is a body"),
+            default: DefaultValue::Words("`\"text/plain; charset=utf-8\"` if there is a body"),
             right: "content_type = \"application/json\"",
             wrong: "content_type = \"json\"",
-            reload: Reload::Live,
-            since: "0.1.0",
             value: &Set(MediaType, |draft: &mut RespondDraft, media| draft.content_type = Some(media)),
+            ..Key::LIVE
         },
         Key {
             name: "headers",
             brief: "Additional headers",
             long: "A header whose value is a list is sent once for each value. Headers that frame the message or manage the connection are set only by Keepwarm and are rejected here.",
-            default: Preset::Words("none"),
+            default: DefaultValue::Words("none"),
             right: "headers = { Cache-Control = \"no-store\" }",
             wrong: "headers = { Content-Length = \"3\" }",
-            reload: Reload::Live,
-            since: "0.1.0",
             value: &Set(ResponseHeaders, |draft: &mut RespondDraft, headers| draft.headers = headers),
+            ..Key::LIVE
         },
     ],
 };
 
-impl Describe for Responses {
-    fn expected(&self) -> String {
-        "a status from 200 to 599, or a table { status, body, content_type, headers }".to_owned()
+impl Describe for ResponseShape {
+    fn description(&self) -> Description {
+        Description::new(
+            "a status from 200 to 599, or a table { status, body, content_type, headers }",
+            "status or table",
+            Json::any(vec![STATUS.schema(), RESPOND.schema()]),
+        )
     }
 
-    fn type_name(&self) -> String {
-        "status or table".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::any(vec![STATUS.schema(), RESPOND.schema()])
-    }
-
-    fn children(&self, path: &str) -> Vec<Info> {
+    fn children(&self, path: &str) -> Vec<KeyInfo> {
         RESPOND.infos(path)
     }
 }
 
-impl Shape for Responses {
-    type Out = Respond;
+impl Shape for ResponseShape {
+    type Out = FixedResponse;
 
-    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Respond> {
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<FixedResponse> {
         let mut draft = RespondDraft::default();
         let bare_number = match &directive.value {
             Value::Integer(_) => true,
-            Value::Text(text) => text.loose && text.text.parse::<u32>().is_ok(),
+            Value::String(text) => text.untyped && text.text.parse::<u32>().is_ok(),
             _ => false,
         };
         if bare_number {
@@ -104,42 +95,32 @@ impl Shape for Responses {
         }
         let status = u16::try_from(draft.status.unwrap_or(200)).unwrap_or(200);
         if !draft.body.is_empty() && matches!(status, 204 | 205 | 304) {
-            let problem = cx
-                .problem(directive.span, format!("`{}` has a body with status {status}", cx.name()))
-                .expected("no body with 204, 205 and 304 (RFC 9110 §15)");
-            cx.push(problem);
+            cx.problem(directive.span, format!("`{}` has a body with status {status}", cx.name()))
+                .expected("no body with 204, 205 and 304 (RFC 9110 §15)")
+                .report(cx);
         }
         if let Some((name, _)) =
             draft.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"))
         {
             let message = format!("`{}` sets `{name}` in `headers`", cx.name());
-            let problem = cx.problem(directive.span, message).help("use `content_type` instead");
-            cx.push(problem);
+            cx.problem(directive.span, message).help("use `content_type` instead").report(cx);
         }
         let plain = || (!draft.body.is_empty()).then(|| "text/plain; charset=utf-8".to_owned());
         let content_type = draft.content_type.or_else(plain);
-        Some(Respond { status, body: draft.body, content_type, headers: draft.headers })
+        Some(FixedResponse { status, body: draft.body, content_type, headers: draft.headers })
     }
 }
 
-/// Any string, the empty one too.
-struct Body;
+/// Any string, which may be empty.
+struct AnyString;
 
-impl Describe for Body {
-    fn expected(&self) -> String {
-        "a string".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "string".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::of_type("string")
+impl Describe for AnyString {
+    fn description(&self) -> Description {
+        Description::new("a string", "string", Json::of_type("string"))
     }
 }
 
-impl Shape for Body {
+impl Shape for AnyString {
     type Out = String;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<String> {
@@ -150,16 +131,8 @@ impl Shape for Body {
 struct MediaType;
 
 impl Describe for MediaType {
-    fn expected(&self) -> String {
-        "a media type, TYPE/SUBTYPE".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "media type".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::pattern("^[^/ ]+/[^/ ]+")
+    fn description(&self) -> Description {
+        Description::new("a media type, TYPE/SUBTYPE", "media type", Json::pattern("^[^/ ]+/[^/ ]+"))
     }
 }
 
@@ -176,8 +149,6 @@ impl Shape for MediaType {
             return Some(text.text.clone());
         }
         let quoted = cx.quote(text);
-        let problem = cx.wrong(directive.span, &format!("is {quoted}"));
-        cx.push(problem);
-        None
+        cx.wrong(directive.span, &format!("is {quoted}")).reject(cx)
     }
 }

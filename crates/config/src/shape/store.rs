@@ -1,23 +1,23 @@
-//! `store`: where rate limits are counted.
+//! `store`: the store of rate limits.
 
 use std::net::Ipv6Addr;
 
-use super::fault::Fault;
 use super::net::is_host_name;
-use super::parsed::{Parsed, no_bare};
+use super::parsed_string::ParsedString;
+use super::value_error::ValueError;
 use crate::model::{RateStore, Secret};
 use crate::nearest::nearest;
 
-/// `"local"`, or the URL of a Valkey or Redis. It may have a password in it, so that no fault quotes it.
-pub(crate) const STORE: Parsed<RateStore> = Parsed {
+/// `"local"`, or the URL of a Valkey or Redis. It may contain a password, so errors do not quote it.
+pub(crate) const STORE: ParsedString<RateStore> = ParsedString {
     expected: "\"local\", \"redis://HOST:PORT/DATABASE\", \"rediss://HOST:PORT/DATABASE\" (TLS) or \"redis+unix:/PATH\"",
     type_name: "\"local\" or URL",
-    pattern: "^(local|(rediss?|valkeys?)://.+|redis\\+unix:/.+)$",
-    bare: no_bare,
+    pattern: Some("^(local|(rediss?|valkeys?)://.+|redis\\+unix:/.+)$"),
+    bare: None,
     read: store,
 };
 
-fn store(text: &str) -> Result<RateStore, Fault> {
+fn store(text: &str) -> Result<RateStore, ValueError> {
     if text == "local" {
         return Ok(RateStore::Local);
     }
@@ -26,32 +26,33 @@ fn store(text: &str) -> Result<RateStore, Fault> {
         return unix_store(path);
     }
     let Some((scheme, rest)) = text.split_once("://") else {
-        let fault = Fault::new("is neither \"local\" nor a URL");
+        let error = ValueError::new("is neither \"local\" nor a URL");
         return Err(match nearest(text, ["local"]).is_empty() {
-            true => fault.help("write the URL with its scheme: \"redis://HOST:6379\""),
-            false => fault.help("did you mean `local`?"),
+            true => error.help("write the URL with its scheme: \"redis://HOST:6379\""),
+            false => error.help("did you mean `local`?"),
         });
     };
     let encrypted = match scheme {
         "redis" | "valkey" => false,
         "rediss" | "valkeys" => true,
         scheme => {
-            let fault = Fault::new(format!("has the scheme `{scheme}`, which is not supported for a store"));
-            return Err(fault.help("write redis:// instead, or rediss:// for TLS"));
+            let error =
+                ValueError::new(format!("has the scheme `{scheme}`, which is not supported for a store"));
+            return Err(error.help("write redis:// instead, or rediss:// for TLS"));
         }
     };
     let rest = rest.strip_suffix('/').unwrap_or(rest);
-    let (place, database) = rest.split_once('/').unwrap_or((rest, ""));
+    let (location, database) = rest.split_once('/').unwrap_or((rest, ""));
     if !database.is_empty() && database.parse::<u16>().is_err() {
         return Err(
-            Fault::new("does not end in a database number").help("leave the number out for database 0")
+            ValueError::new("does not end in a database number").help("leave the number out for database 0")
         );
     }
-    // User and password go before the last `@`; what of them is no URL has to be percent-encoded.
+    // User and password are before the last `@`; characters that are not allowed in a URL must be percent-encoded.
     let (login, address) =
-        place.rsplit_once('@').map_or((None, place), |(login, address)| (Some(login), address));
+        location.rsplit_once('@').map_or((None, location), |(login, address)| (Some(login), address));
     if login.is_some_and(|login| login.contains(['@', '/', '?', '#', ' '])) {
-        return Err(Fault::new("has characters in the user or password that are not allowed in a URL")
+        return Err(ValueError::new("has characters in the user or password that are not allowed in a URL")
             .help("percent-encode them: `@` is %40, `/` is %2F"));
     }
     let (host, port) = split(address)?;
@@ -63,17 +64,19 @@ fn store(text: &str) -> Result<RateStore, Fault> {
     Ok(RateStore::Redis { url, address, tls: encrypted.then_some(host) })
 }
 
-fn unix_store(path: &str) -> Result<RateStore, Fault> {
+fn unix_store(path: &str) -> Result<RateStore, ValueError> {
     let path = path.strip_prefix("//").unwrap_or(path);
     let file = path.split('?').next().unwrap_or(path);
     if !file.starts_with('/') || file.len() < 2 || file.len() > 107 {
-        return Err(Fault::new("is not a Unix socket: an absolute path of at most 107 bytes must follow"));
+        return Err(ValueError::new(
+            "is not a Unix socket: an absolute path of at most 107 bytes must follow",
+        ));
     }
     let url = Secret::new(format!("redis+unix://{path}"));
     Ok(RateStore::Redis { url, address: format!("unix:{file}"), tls: None })
 }
 
-fn split(address: &str) -> Result<(String, u16), Fault> {
+fn split(address: &str) -> Result<(String, u16), ValueError> {
     let (host, port) = match address.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((host, port)) => (host, port.strip_prefix(':').or(port.is_empty().then_some("6379"))),
         None => match address.rsplit_once(':') {
@@ -83,11 +86,11 @@ fn split(address: &str) -> Result<(String, u16), Fault> {
     };
     let holds = is_host_name(host) || host.parse::<std::net::IpAddr>().is_ok();
     if !holds || (host.contains(':') && host.parse::<Ipv6Addr>().is_err()) {
-        return Err(Fault::new("has no valid host").help("write \"redis://HOST:6379\""));
+        return Err(ValueError::new("has no valid host").help("write \"redis://HOST:6379\""));
     }
     match port.and_then(|port| port.parse::<u16>().ok()).filter(|port| *port != 0) {
         Some(port) => Ok((host.to_ascii_lowercase(), port)),
-        None => Err(Fault::new("has a port that is not a number from 1 to 65535")),
+        None => Err(ValueError::new("has a port that is not a number from 1 to 65535")),
     }
 }
 
@@ -108,7 +111,7 @@ mod tests {
         ] {
             match store(text).ok() {
                 Some(RateStore::Redis { url: read, address: at, tls }) => {
-                    assert_eq!((read.reveal(), at.as_str()), (url, address), "{text}");
+                    assert_eq!((read.expose(), at.as_str()), (url, address), "{text}");
                     assert_eq!(tls.is_some(), url.starts_with("rediss:"), "{text}");
                 }
                 other => panic!("{text}: {other:?}"),

@@ -1,10 +1,11 @@
 use crate::checker::Checker;
+use crate::description::{Describe, Description};
 use crate::json::Json;
-use crate::key::{Describe, Shape};
-use crate::nearest::{nearest, or_list};
+use crate::key::Shape;
+use crate::nearest::suggestion;
 use crate::raw::{Directive, Value};
 
-/// One of a few words, each with its meaning.
+/// One of a few words, each with its value.
 pub(crate) struct Words<E: 'static>(pub(crate) &'static [(&'static str, E)]);
 
 impl<E: Sync> Words<E> {
@@ -14,17 +15,10 @@ impl<E: Sync> Words<E> {
 }
 
 impl<E: Sync> Describe for Words<E> {
-    fn expected(&self) -> String {
+    fn description(&self) -> Description {
         let quoted: Vec<String> = self.names().iter().map(|word| format!("\"{word}\"")).collect();
-        format!("one of {}", quoted.join(", "))
-    }
-
-    fn type_name(&self) -> String {
-        self.expected()
-    }
-
-    fn schema(&self) -> Json {
-        Json::words(self.names())
+        let expected = format!("one of {}", quoted.join(", "));
+        Description::new(expected.clone(), expected, Json::words(self.names()))
     }
 }
 
@@ -36,40 +30,32 @@ impl<E: Sync + Copy> Shape for Words<E> {
         let found = self.0.iter().find(|(word, _)| *word == text.text);
         if found.is_none() {
             let quoted = cx.quote(text);
-            let mut problem = cx.wrong(directive.span, &format!("is {quoted}"));
-            let near = nearest(&text.text, self.names());
-            if !near.is_empty() && !text.secret {
-                problem = problem.help(format!("did you mean {}?", or_list(&near)));
-            }
-            cx.push(problem);
+            let help = suggestion(&text.text, self.names()).filter(|_| !text.secret);
+            cx.wrong(directive.span, &format!("is {quoted}")).maybe_help(help).report(cx);
         }
         found.map(|(_, meaning)| *meaning)
     }
 }
 
-/// Strings: one, or a list; none of them empty.
+/// A string that is not empty, or a list of such strings.
 pub(crate) struct Strings {
-    /// "glob", for "a glob, or a list of globs".
+    /// "a glob"
     pub(crate) one: &'static str,
     /// "globs"
     pub(crate) many: &'static str,
-    /// Whether a list of none will do.
+    /// Whether the list may be empty.
     pub(crate) may_be_empty: bool,
-    /// What is wrong with one of them, if anything.
+    /// The problem of a string, if there is one.
     pub(crate) fault: fn(&str) -> Option<&'static str>,
 }
 
 impl Describe for Strings {
-    fn expected(&self) -> String {
-        format!("{}, or a list of {}", self.one, self.many)
-    }
-
-    fn type_name(&self) -> String {
-        "string or list of strings".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::one_or_many(Json::of_type("string"))
+    fn description(&self) -> Description {
+        Description::new(
+            format!("{}, or a list of {}", self.one, self.many),
+            "string or list of strings",
+            Json::one_or_many(Json::of_type("string")),
+        )
     }
 }
 
@@ -79,23 +65,19 @@ impl Shape for Strings {
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Vec<String>> {
         let items = cx.items(directive);
         if items.is_empty() && !self.may_be_empty {
-            let problem = cx.wrong(directive.span, "is an empty list");
-            cx.push(problem);
-            return None;
+            return cx.wrong(directive.span, "is an empty list").reject(cx);
         }
-        let read: Vec<Option<String>> = items.iter().map(|item| self.one_of(item, cx)).collect();
-        read.into_iter().collect()
+        cx.read_items(directive, |item, cx| self.one_of(item, cx))
     }
 }
 
 impl Strings {
     fn one_of(&self, item: &Directive, cx: &mut Checker<'_>) -> Option<String> {
-        if let (Value::Integer(_) | Value::Flag(_), true) = (&item.value, self.may_be_empty) {
-            let problem = cx
+        if let (Value::Integer(_) | Value::Boolean(_), true) = (&item.value, self.may_be_empty) {
+            return cx
                 .wrong(item.span, &format!("contains {}", item.type_name()))
-                .help(format!("write it in quotes: \"{}\"", cx.texts.slice(item.span)));
-            cx.push(problem);
-            return None;
+                .help(format!("write it in quotes: \"{}\"", cx.source_map.slice(item.span)))
+                .reject(cx);
         }
         let text = cx.text(item)?;
         let fault = if text.text.is_empty() {
@@ -106,30 +88,24 @@ impl Strings {
             (self.fault)(&text.text)
         };
         let Some(fault) = fault else { return Some(text.text.clone()) };
-        let problem = cx.wrong(item.span, fault);
-        cx.push(problem);
-        None
+        cx.wrong(item.span, fault).reject(cx)
     }
 }
 
-/// Some of a few words: one, or a list of at least one; each counts once.
-pub(crate) struct SomeWords<E: 'static>(pub(crate) Words<E>);
+/// One of a few words, or a list of them; repetitions are dropped.
+pub(crate) struct WordList<E: 'static>(pub(crate) Words<E>);
 
-impl<E: Sync> Describe for SomeWords<E> {
-    fn expected(&self) -> String {
-        format!("{}, or a list of them", self.0.expected())
-    }
-
-    fn type_name(&self) -> String {
-        "word or list of words".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::one_or_many(self.0.schema())
+impl<E: Sync> Describe for WordList<E> {
+    fn description(&self) -> Description {
+        Description::new(
+            format!("{}, or a list of them", self.0.expected()),
+            "word or list of words",
+            Json::one_or_many(self.0.schema()),
+        )
     }
 }
 
-impl<E: Sync + Copy + PartialEq> Shape for SomeWords<E> {
+impl<E: Sync + Copy + PartialEq> Shape for WordList<E> {
     type Out = Vec<E>;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Vec<E>> {
@@ -146,15 +122,14 @@ impl<E: Sync + Copy + PartialEq> Shape for SomeWords<E> {
     }
 }
 
-impl<E: Sync + Copy> SomeWords<E> {
-    /// A number that is one of the words must be in quotes.
+impl<E: Sync + Copy> WordList<E> {
+    /// A word that is a number must be in quotes.
     fn word(&self, item: &Directive, cx: &mut Checker<'_>) -> Option<E> {
         if let Value::Integer(number) = item.value {
-            let problem = cx
+            return cx
                 .wrong(item.span, "contains a whole number")
-                .help(format!("write it in quotes: \"{number}\""));
-            cx.push(problem);
-            return None;
+                .help(format!("write it in quotes: \"{number}\""))
+                .reject(cx);
         }
         self.0.read(item, cx)
     }

@@ -1,88 +1,82 @@
-//! `workers`: how many processes an app has.
+//! `workers`: the number of worker processes.
 
 use std::time::Duration;
 
-use super::{Count, OrWord, Time, looks_like_a_table};
+use super::{Count, Time, WordOr, is_table_like};
 use crate::checker::Checker;
+use crate::description::{Describe, Description, KeyInfo};
 use crate::json::Json;
-use crate::key::{Describe, Info, Key, Preset, Reload, Section, Set, Shape};
+use crate::key::{DefaultValue, Key, Section, Set, Shape};
 use crate::model::Workers;
 use crate::raw::Directive;
 
 /// `workers`: a number, `"auto"`, or a table.
 pub(crate) struct WorkerCount;
 
-const NUMBER: Count = Count { min: 1, max: 1024 };
-const AUTO: OrWord<Count> = OrWord { word: "auto", shape: NUMBER };
+const NUMBER: Count = Count(1..=1024);
+const AUTO: WordOr<Count> = WordOr("auto", NUMBER);
 
-struct Scaled {
+struct WorkerRange {
     min: u32,
     max: Option<u32>,
     idle: Duration,
 }
 
-impl Default for Scaled {
+impl Default for WorkerRange {
     fn default() -> Self {
         Self { min: 1, max: None, idle: Duration::from_secs(60) }
     }
 }
 
-static SCALED: Section<Scaled> = Section {
+static WORKER_RANGE: Section<WorkerRange> = Section {
     keys: &[
         Key {
             name: "min",
             brief: "Minimum number of workers",
             long: "The app starts with this number.",
-            default: Preset::Value("1"),
+            default: DefaultValue::Literal("1"),
             right: "min = 2",
             wrong: "min = 0",
-            reload: Reload::Recycle,
-            since: "0.1.0",
-            value: &Set(NUMBER, |scaled: &mut Scaled, min| scaled.min = min),
+            value: &Set(NUMBER, |range: &mut WorkerRange, min| range.min = min),
+            ..Key::RECYCLE
         },
         Key {
             name: "max",
             brief: "Maximum number of workers",
             long: "Each worker needs memory: none is started while the machine lacks memory for it.",
-            default: Preset::Words("one per core, at least `min`"),
+            default: DefaultValue::Words("one per core, at least `min`"),
             right: "max = 8",
             wrong: "max = \"many\"",
-            reload: Reload::Recycle,
-            since: "0.1.0",
-            value: &Set(NUMBER, |scaled: &mut Scaled, max| scaled.max = Some(max)),
+            value: &Set(NUMBER, |range: &mut WorkerRange, max| range.max = Some(max)),
+            ..Key::RECYCLE
         },
         Key {
             name: "idle",
             brief: "Time after which a worker that was not needed is stopped",
             long: "The number that is needed is the number of workers that the requests in progress would fill, one worker after the other. A short time saves memory; a long time saves the starts after each pause.",
-            default: Preset::Value("\"60s\""),
+            default: DefaultValue::Literal("\"60s\""),
             right: "idle = \"5m\"",
             wrong: "idle = 60",
-            reload: Reload::Recycle,
-            since: "0.1.0",
             value: &Set(
-                Time { min: Duration::from_secs(1), max: Duration::from_secs(24 * 3600) },
-                |scaled: &mut Scaled, idle| scaled.idle = idle,
+                Time(Duration::from_secs(1)..=Duration::from_secs(24 * 3600)),
+                |range: &mut WorkerRange, idle| range.idle = idle,
             ),
+            ..Key::RECYCLE
         },
     ],
 };
 
 impl Describe for WorkerCount {
-    fn expected(&self) -> String {
-        "a whole number from 1 to 1024, \"auto\", or a table { min, max, idle }".to_owned()
+    fn description(&self) -> Description {
+        Description::new(
+            "a whole number from 1 to 1024, \"auto\", or a table { min, max, idle }",
+            "whole number, \"auto\" or table",
+            Json::any(vec![AUTO.schema(), WORKER_RANGE.schema()]),
+        )
     }
 
-    fn type_name(&self) -> String {
-        "whole number, \"auto\" or table".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::any(vec![AUTO.schema(), SCALED.schema()])
-    }
-
-    fn children(&self, path: &str) -> Vec<Info> {
-        SCALED.infos(path)
+    fn children(&self, path: &str) -> Vec<KeyInfo> {
+        WORKER_RANGE.infos(path)
     }
 }
 
@@ -90,18 +84,16 @@ impl Shape for WorkerCount {
     type Out = Workers;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Workers> {
-        if !looks_like_a_table(directive) {
+        if !is_table_like(directive) {
             return AUTO.read(directive, cx).map(|number| number.map_or(Workers::Auto, Workers::Fixed));
         }
-        let mut scaled = Scaled::default();
-        SCALED.read(&mut scaled, &*cx.table(directive)?, cx);
-        let Scaled { min, max, idle } = scaled;
+        let mut range = WorkerRange::default();
+        WORKER_RANGE.read(&mut range, &*cx.table(directive)?, cx);
+        let WorkerRange { min, max, idle } = range;
         if let Some(max) = max.filter(|&max| max < min) {
             let message = format!("`{}` has a `max` of {max}, which is below its `min` of {min}", cx.name());
-            let problem = cx.problem(directive.span, message).expected("a `max` of at least `min`");
-            cx.push(problem);
-            return None;
+            return cx.problem(directive.span, message).expected("a `max` of at least `min`").reject(cx);
         }
-        Some(Workers::Scaled { min, max, idle })
+        Some(Workers::Dynamic { min, max, idle })
     }
 }

@@ -1,7 +1,8 @@
-//! No text, however broken, makes the crate panic.
+//! No text makes the crate panic.
 
 use super::golden::configurations;
-use super::world::{ROOT, World};
+use super::keys::wrong_values;
+use super::memory_sources::{MemorySources, ROOT};
 use crate::load;
 
 /// SplitMix64 (Steele, Lea, Flood 2014): small, and good enough to choose bytes.
@@ -25,7 +26,7 @@ impl Random {
     }
 }
 
-/// What makes trouble: TOML's punctuation, our placeholders, other scripts, controls.
+/// Difficult input: TOML punctuation, placeholders, other scripts, control characters.
 const PIECES: [&str; 24] = [
     "\"",
     "'",
@@ -79,6 +80,7 @@ fn mutate(text: &str, others: &[(String, String)], random: &mut Random) -> Strin
 fn broken_files_are_reported_and_never_panic() {
     let mut all = configurations("good");
     all.extend(configurations("bad"));
+    all.extend(wrong_values().into_iter().map(|(info, text)| (info.path, text)));
     let seed = std::env::var("KEEPWARM_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| {
         let now = std::time::UNIX_EPOCH.elapsed().expect("after 1970");
         u64::from(now.subsec_nanos()) ^ now.as_secs()
@@ -86,7 +88,7 @@ fn broken_files_are_reported_and_never_panic() {
     let mut random = Random(seed);
     for round in 0..1500 {
         let text = mutate(&random.pick(&all).1.clone(), &all, &mut random);
-        let outcome = std::panic::catch_unwind(|| match load(&World::of_mutated(&text), ROOT) {
+        let outcome = std::panic::catch_unwind(|| match load(&MemorySources::of_mutated(&text), ROOT) {
             Ok((_, warnings)) => warnings.iter().map(ToString::to_string).collect(),
             Err(report) => {
                 assert!(!report.problems().is_empty(), "an empty report");

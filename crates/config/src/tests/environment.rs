@@ -1,25 +1,25 @@
 //! Variables, placeholders, includes, and the command line.
 
-use super::world::{ROOT, World};
+use super::memory_sources::{MemorySources, ROOT};
 use crate::{Action, AppKind, Bind, Config, Program, Target, Workers, load};
 
 const WHOLE: &str =
     "[listen.public]\nbind = \"127.0.0.1:8080\"\n\n[app.my-shop]\nentry = \"shop:app\"\nworkers = 2\n";
 
-fn world(variables: &[(&str, &str)]) -> World {
-    let mut world = World::of(WHOLE);
+fn world(variables: &[(&str, &str)]) -> MemorySources {
+    let mut world = MemorySources::of(WHOLE);
     for (name, value) in variables {
         world.env.insert((*name).to_owned(), (*value).to_owned());
     }
     world
 }
 
-fn config(world: &World) -> Config {
+fn config(world: &MemorySources) -> Config {
     load(world, ROOT).unwrap_or_else(|report| panic!("{report}")).0
 }
 
 #[test]
-fn variables_go_over_the_file() {
+fn variables_override_the_file() {
     let config = config(&world(&[
         ("KEEPWARM_SERVER__THREADS", "3"),
         ("KEEPWARM_APP__MY_SHOP__WORKERS", "7"),
@@ -28,7 +28,7 @@ fn variables_go_over_the_file() {
         ("KEEPWARM_LISTEN__PUBLIC__BIND", "127.0.0.1:1234"),
         ("KEEPWARM_SERVER__LIMITS__BODY", "1_000"),
         ("KEEPWARM_SERVER__LOG", "{ level = \"warn\" }"),
-        // Not ours: the wire's, and a door's.
+        // Not overrides: a variable of the wire, and one of a door.
         ("KEEPWARM_FD", "3"),
         ("KEEPWARM_UPSTREAM_A__B", "http://127.0.0.1:1"),
     ]));
@@ -39,8 +39,8 @@ fn variables_go_over_the_file() {
     assert_eq!(app.workers, Workers::Fixed(7));
     assert_eq!(app.env.get("DATABASE_URL").map(String::as_str), Some("8080"));
     assert_eq!(app.options, ["-X", "dev"]);
-    assert_eq!(config.listens[0].bind, [Bind::Tcp("127.0.0.1:1234".parse().unwrap())]);
-    assert_eq!(config.listens[0].limits.body, Some(1000));
+    assert_eq!(config.listeners[0].bind, [Bind::Tcp("127.0.0.1:1234".parse().unwrap())]);
+    assert_eq!(config.listeners[0].limits.body, Some(1000));
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_wrong_variable_is_named() {
 }
 
 #[test]
-fn what_a_placeholder_brought_is_never_shown() {
+fn values_of_placeholders_are_never_shown() {
     for value in ["hunter2", "[\"hunter2\"]", "{ hunter2 = 1 }"] {
         for (section, key) in [
             ("server", "threads"),
@@ -80,7 +80,7 @@ fn what_a_placeholder_brought_is_never_shown() {
             ("rate_limit.api", "store"),
         ] {
             let text = format!("[{section}]\n{key} = \"${{SECRET}}\"\n");
-            let mut world = World::of(&text);
+            let mut world = MemorySources::of(&text);
             world.env.insert("SECRET".to_owned(), value.to_owned());
             let report = load(&world, ROOT).unwrap_err().to_string();
             assert!(!report.contains("hunter2"), "{report}");
@@ -91,7 +91,7 @@ fn what_a_placeholder_brought_is_never_shown() {
 
 #[test]
 fn an_app_of_the_command_line_may_have_upstreams() {
-    let mut world = World::default();
+    let mut world = MemorySources::default();
     for (name, value) in [
         ("KEEPWARM_UPSTREAM__SEARCH__URL", "http://search.internal"),
         ("KEEPWARM_UPSTREAM__SEARCH__BIND", "127.0.0.1:6102"),
@@ -102,7 +102,7 @@ fn an_app_of_the_command_line_may_have_upstreams() {
     }
     let (config, warnings) = Config::for_target(&world, &target("shop.wsgi:application")).unwrap();
     assert_eq!(warnings, []);
-    assert_eq!(config.listens[0].routes[0].action, Action::App("shop".to_owned()));
+    assert_eq!(config.listeners[0].routes[0].action, Action::App("shop".to_owned()));
     let upstream = config.upstream("search").expect("that of the environment");
     assert_eq!(upstream.pool.min_idle, 2);
     assert!(upstream.health.is_some());
@@ -113,25 +113,25 @@ fn an_app_of_the_command_line_may_have_upstreams() {
 #[test]
 fn a_back_door_needs_neither_app_nor_listener() {
     let text = "[upstream.my-search]\nurl = \"https://search.internal\"\nbind = \"unix:/run/search.sock\"\n";
-    let config = config(&World::of(text));
-    assert!(config.listens.is_empty() && config.apps.is_empty());
+    let config = config(&MemorySources::of(text));
+    assert!(config.listeners.is_empty() && config.apps.is_empty());
     let upstream = &config.upstreams[0];
     assert_eq!(upstream.variable(), "KEEPWARM_UPSTREAM_MY_SEARCH");
     assert_eq!(upstream.door_url().as_deref(), Some("unix:/run/search.sock"));
 }
 
 #[test]
-fn an_upstream_of_a_forward_proxy_has_its_use() {
+fn an_upstream_of_a_forward_proxy_is_not_unused() {
     let text = "[listen.proxy]\nbind = \"127.0.0.1:3128\"\nforward_proxy = {}\n\n[upstream.search]\nurl = \"https://search.internal\"\n";
-    let (config, warnings) = load(&World::of(text), ROOT).unwrap_or_else(|report| panic!("{report}"));
+    let (config, warnings) = load(&MemorySources::of(text), ROOT).unwrap_or_else(|report| panic!("{report}"));
     assert_eq!(warnings, []);
-    assert_eq!(config.listens[0].routes, []);
+    assert_eq!(config.listeners[0].routes, []);
 }
 
 #[test]
 fn a_certificate_that_changes_makes_another_configuration() {
     let text = "[upstream.a]\nurl = \"https://a\"\nbind = \"127.0.0.1:6102\"\nca = \"ca.pem\"\n";
-    let mut world = World::of(text);
+    let mut world = MemorySources::of(text);
     world.files.insert("ca.pem".to_owned(), "-----BEGIN CERTIFICATE-----\none\n".to_owned());
     let before = config(&world);
     assert_eq!(before, config(&world));
@@ -142,7 +142,7 @@ fn a_certificate_that_changes_makes_another_configuration() {
 #[test]
 fn a_number_may_come_from_a_placeholder() {
     let text = WHOLE.replace("workers = 2", "workers = \"${N}\"\noptions = [\"${UNSET:-x}$${y}\"]");
-    let mut world = World::of(&text);
+    let mut world = MemorySources::of(&text);
     world.env.insert("N".to_owned(), "5".to_owned());
     let app = &config(&world).apps[0];
     assert_eq!(app.workers, Workers::Fixed(5));
@@ -150,8 +150,8 @@ fn a_number_may_come_from_a_placeholder() {
 }
 
 #[test]
-fn paths_count_from_the_main_file() {
-    let mut world = World::of("");
+fn relative_paths_start_at_the_main_file() {
+    let mut world = MemorySources::of("");
     let text = format!("include = [\"conf.d/*.toml\"]\n[server]\npid_file = \"k.pid\"\n{WHOLE}");
     world.files.insert("/etc/keepwarm/keepwarm.toml".to_owned(), text);
     let more =
@@ -167,34 +167,35 @@ fn paths_count_from_the_main_file() {
     assert_eq!(warnings.len(), 1, "my-shop has no route: {warnings:?}");
 }
 
-fn target(entry: &str) -> Target {
+pub(super) fn target(entry: &str) -> Target {
     Target { entry: entry.to_owned(), ..Target::default() }
 }
 
 #[test]
 fn a_target_needs_no_file() {
-    let (config, warnings) = Config::for_target(&World::default(), &target("shop.wsgi:application")).unwrap();
+    let (config, warnings) =
+        Config::for_target(&MemorySources::default(), &target("shop.wsgi:application")).unwrap();
     assert_eq!(warnings, []);
     let app = config.app("shop").expect("named after the target");
     assert_eq!(app.program, Program::Entry("shop.wsgi:application".to_owned()));
     assert_eq!(app.directory.to_str(), Some("."));
-    assert_eq!(config.listens[0].bind, [Bind::Tcp("127.0.0.1:8080".parse().unwrap())]);
-    assert_eq!(config.listens[0].routes[0].action, Action::App("shop".to_owned()));
+    assert_eq!(config.listeners[0].bind, [Bind::Tcp("127.0.0.1:8080".parse().unwrap())]);
+    assert_eq!(config.listeners[0].routes[0].action, Action::App("shop".to_owned()));
 }
 
 #[test]
 fn a_rackup_file_is_a_rack_app() {
     for entry in ["config.ru", "app/shop.rb"] {
         let target = Target { watch: true, ..target(entry) };
-        let config = Config::for_target(&World::default(), &target).unwrap().0;
+        let config = Config::for_target(&MemorySources::default(), &target).unwrap().0;
         assert_eq!(config.apps[0].kind, Some(AppKind::Rack), "{entry}");
         assert_eq!(config.apps[0].watch, ["**/*.rb", "**/*.ru"], "{entry}");
     }
 }
 
 #[test]
-fn options_of_the_command_line_go_before_variables() {
-    let mut world = World::default();
+fn command_line_options_override_variables() {
+    let mut world = MemorySources::default();
     for (name, value) in [
         ("KEEPWARM_APP__SHOP__WORKERS", "7"),
         ("KEEPWARM_APP__SHOP__KIND", "asgi"),
@@ -213,11 +214,11 @@ fn options_of_the_command_line_go_before_variables() {
     assert_eq!(config.apps[0].kind, Some(AppKind::Asgi));
     assert_eq!(config.apps[0].watch, ["**/*.py"]);
     let host = Bind::Host { host: "localhost".to_owned(), port: 3 };
-    assert_eq!(config.listens[0].bind, [Bind::Tcp("127.0.0.1:2".parse().unwrap()), host]);
+    assert_eq!(config.listeners[0].bind, [Bind::Tcp("127.0.0.1:2".parse().unwrap()), host]);
 }
 
 #[test]
-fn what_is_watched_follows_from_what_runs() {
+fn watch_globs_follow_the_language() {
     let scripts: &[&str] = &["**/*.js", "**/*.mjs", "**/*.cjs", "**/*.ts", "**/*.json"];
     let cases: [(&str, &[&str]); 8] = [
         ("node server.js", scripts),
@@ -232,14 +233,15 @@ fn what_is_watched_follows_from_what_runs() {
     for (command, expected) in cases {
         let command = command.split(' ').map(str::to_owned).collect();
         let target = Target { command, watch: true, ..Target::default() };
-        let config = Config::for_target(&World::default(), &target).unwrap().0;
+        let config = Config::for_target(&MemorySources::default(), &target).unwrap().0;
         assert_eq!(config.apps[0].watch, expected, "{:?}", target.command);
     }
 }
 
 #[test]
-fn what_a_command_line_gets_wrong() {
-    let report = |target: &Target| Config::for_target(&World::default(), target).unwrap_err().to_string();
+fn wrong_command_lines_get_these_reports() {
+    let report =
+        |target: &Target| Config::for_target(&MemorySources::default(), target).unwrap_err().to_string();
     let wrong =
         Target { bind: vec!["8080".to_owned()], workers: Some("four".to_owned()), ..target("shop:app") };
     golden(&report(&wrong), "target-options");
@@ -248,9 +250,9 @@ fn what_a_command_line_gets_wrong() {
 }
 
 #[test]
-fn php_is_told_apart_by_what_the_entry_does() {
+fn the_kind_of_php_is_detected_from_the_entry() {
     let kind = |text: Option<&str>| {
-        let mut world = World::default();
+        let mut world = MemorySources::default();
         for path in ["public/index.php", "./public/index.php"] {
             world.files.extend(text.map(|text| (path.to_owned(), text.to_owned())));
         }
@@ -266,20 +268,20 @@ fn php_is_told_apart_by_what_the_entry_does() {
 
 #[test]
 fn a_site_of_scripts_is_served_with_its_files_unless_its_routes_say_otherwise() {
-    let mut world = World::default();
+    let mut world = MemorySources::default();
     for path in ["public/index.php", "./public/index.php"] {
         world.files.insert(path.to_owned(), "<?php echo 1;".to_owned());
     }
     let (config, _) = Config::for_target(&world, &target("public/index.php")).expect("a good command line");
-    let folder = config.listens[0].routes[0].try_files.as_deref().expect("a folder");
+    let folder = config.listeners[0].routes[0].try_files.as_deref().expect("a folder");
     assert!(folder.ends_with("public"), "{}", folder.display());
 }
 
 #[test]
-fn what_means_nothing_to_php_is_refused() {
+fn keys_that_do_not_apply_to_php_are_rejected() {
     for key in ["preload = true", "threads = 4", "concurrency = 10", "loop = \"uvloop\"", "lifespan = \"on\""]
     {
-        let mut world = World::of("");
+        let mut world = MemorySources::of("");
         let text = WHOLE.replace("workers = 2", key).replace("shop:app", "public/index.php");
         world.files.insert(ROOT.to_owned(), text);
         let report = load(&world, ROOT).unwrap_err().to_string();
@@ -291,23 +293,24 @@ fn what_means_nothing_to_php_is_refused() {
 fn a_command_of_a_command_line_is_a_server() {
     let command: Vec<String> = ["node", "server.js"].map(str::to_owned).into();
     let target = Target { command: command.clone(), ..Target::default() };
-    let (config, warnings) = Config::for_target(&World::default(), &target).expect("a good command line");
+    let (config, warnings) =
+        Config::for_target(&MemorySources::default(), &target).expect("a good command line");
     assert!(warnings.is_empty());
     let [app] = &config.apps[..] else { panic!("one app") };
     assert_eq!((app.name.as_str(), app.kind), ("node", Some(crate::AppKind::Http)));
     assert_eq!(app.program, crate::Program::Command(command));
 }
 
-/// Holds a report against `tests/golden/bad/NAME.txt`.
-fn golden(report: &str, name: &str) {
+/// Compares a report with `tests/golden/bad/NAME.txt`.
+pub(super) fn golden(report: &str, name: &str) {
     let mut faults = String::new();
     super::golden::compare(&super::golden::folder("bad").join(format!("{name}.txt")), report, &mut faults);
     assert!(faults.is_empty(), "{faults}");
 }
 
 #[test]
-fn byte_order_marks_and_carriage_returns_are_no_fault() {
-    let mut world = World::of("");
+fn byte_order_marks_and_carriage_returns_are_accepted() {
+    let mut world = MemorySources::of("");
     let text = format!("\u{feff}{}", WHOLE.replace('\n', "\r\n"));
     world.files.insert(ROOT.to_owned(), text.replace("workers = 2", "workers = 0"));
     let report = load(&world, ROOT).unwrap_err().to_string();
@@ -320,19 +323,19 @@ fn byte_order_marks_and_carriage_returns_are_no_fault() {
 }
 
 #[test]
-fn a_report_says_nothing_to_the_terminal() {
+fn a_report_has_no_control_characters() {
     let text = "\"\\u001b[31m\" = 1\n[listen.\"a\\nb\"]\nbind = \"\\u0007:1\"\n";
-    let report = load(&World::of(text), ROOT).unwrap_err().to_string();
+    let report = load(&MemorySources::of(text), ROOT).unwrap_err().to_string();
     assert!(!report.chars().any(|c| c.is_control() && c != '\n'), "{report:?}");
     assert!(report.contains("unknown key `\\u{1b}[31m`"), "{report}");
 }
 
 #[test]
-fn what_cannot_be_read_is_told() {
-    let report = load(&World::default(), "none.toml").unwrap_err().to_string();
+fn unreadable_files_are_reported() {
+    let report = load(&MemorySources::default(), "none.toml").unwrap_err().to_string();
     assert!(report.starts_with("none.toml: error: `none.toml` cannot be read: No such file"), "{report}");
 
-    struct Bytes(World);
+    struct Bytes(MemorySources);
     impl crate::Sources for Bytes {
         fn user(&self, _: &str) -> Option<crate::Account> {
             None
@@ -342,8 +345,8 @@ fn what_cannot_be_read_is_told() {
             None
         }
 
-        fn process(&self) -> crate::Process {
-            crate::Process { uid: 0, gid: 0, may_change: true }
+        fn credentials(&self) -> crate::Credentials {
+            crate::Credentials { uid: 0, gid: 0, may_change: true }
         }
 
         fn may_enter(&self, _: &str, _: &crate::Account) -> bool {
@@ -360,23 +363,23 @@ fn what_cannot_be_read_is_told() {
         fn glob(&self, pattern: &str) -> std::io::Result<Vec<String>> {
             self.0.glob(pattern)
         }
-        fn look(&self, path: &str) -> crate::Found {
-            self.0.look(path)
+        fn path_kind(&self, path: &str) -> crate::PathKind {
+            self.0.path_kind(path)
         }
         fn env(&self) -> std::collections::BTreeMap<String, String> {
             self.0.env()
         }
     }
-    let report = load(&Bytes(World::default()), ROOT).unwrap_err().to_string();
+    let report = load(&Bytes(MemorySources::default()), ROOT).unwrap_err().to_string();
     assert!(
         report.starts_with("keepwarm.toml:2:12: error: TOML syntax error: bytes that are not UTF-8\n"),
         "{report}"
     );
 }
 
-/// `__` ends the NAME, so the rest of a NAME with `__` in it is read as a key that is none.
+/// `__` ends the NAME, so the rest of a NAME with `__` is read as a key that does not exist.
 #[test]
-fn a_variable_with_a_name_that_has_two_underscores_is_told_rightly() {
+fn an_ambiguous_variable_gets_the_right_advice() {
     for (variable, read, meant) in [
         ("KEEPWARM_APP__OTHER__SHOP__WORKERS", "app.other.shop.workers", "KEEPWARM_APP__OTHER_SHOP__WORKERS"),
         (
@@ -400,7 +403,7 @@ fn a_variable_with_a_name_that_has_two_underscores_is_told_rightly() {
         );
         assert!(report.contains(&format!("set {meant}\n")), "{report}");
     }
-    // Each variable has its own, and what is not of this kind keeps its message.
+    // Each variable has its own message; other unknown keys keep theirs.
     let both = [("KEEPWARM_APP__OTHER__SHOP__WORKERS", "1"), ("KEEPWARM_APP__OTHER__SHOP__ENTRY", "a:b")];
     let report = load(&world(&both), ROOT).unwrap_err().to_string();
     assert_eq!(report.matches("is read as").count(), 2, "{report}");

@@ -1,4 +1,4 @@
-//! The committed reference and schema are those the definitions make.
+//! The committed reference and schema match the definitions.
 
 use std::path::Path;
 

@@ -1,23 +1,21 @@
-//! What the definition of a key promises, held against the parser.
+//! Tests of the parser against the definitions of the keys.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::golden::{folder, updating};
-use super::world::{ROOT, World};
-use crate::explain::{all_keys, explain, is_repeated, variable};
-use crate::key::{Info, Preset, Reload};
+use super::golden::{compare_parts, folder};
+use super::memory_sources::{MemorySources, ROOT};
+use crate::description::{DefaultValue, KeyInfo, Reload};
+use crate::explain::explain;
+use crate::sections::all_keys;
 use crate::{Config, load};
 
-/// Every key that is served, those of a listener's limits once only.
-fn served() -> Vec<Info> {
-    all_keys()
-        .iter()
-        .filter(|info| info.served && !is_repeated(&format!("{}.", info.path)))
-        .cloned()
-        .collect()
+/// Every supported key; the limits, which a listener repeats, only once.
+fn supported_keys() -> Vec<KeyInfo> {
+    all_keys().iter().filter(|info| info.is_supported && !info.is_repeated()).cloned().collect()
 }
 
-/// A configuration that is whole but for `line`, which sets (or leaves out, when empty) the key `path`.
+/// A valid configuration with `line`, which sets the key `path`, or without the key if `line` is empty.
 fn around(path: &str, line: &str) -> String {
     let path = path
         .replace("listen.NAME", "listen.public")
@@ -102,7 +100,7 @@ fn push_app(text: &mut String, section: &str, key: &str, line: &str) {
     }
 }
 
-/// What routes and upstreams name, and the key where it is one of these.
+/// Upstreams and rate limits, with the key if it is one of theirs.
 fn push_upstream(text: &mut String, section: &str, key: &str, line: &str) {
     let in_limit = section == "rate_limit.api";
     if in_limit || key == "rate_limit" {
@@ -152,49 +150,51 @@ fn push_upstream(text: &mut String, section: &str, key: &str, line: &str) {
     });
 }
 
-#[test]
-fn every_key_has_a_golden_wrong_value() {
-    let mut missing = Vec::new();
-    for info in served() {
-        let file = folder("bad").join(format!("{}.toml", info.path));
-        if updating() && !file.exists() {
-            std::fs::write(&file, around(&info.path, info.wrong)).expect("the golden file can be written");
-        }
-        let about = |report: crate::Report| {
-            report.problems().iter().any(|problem| problem.key.as_ref() == Some(&info.path))
-        };
-        let text = std::fs::read_to_string(&file).unwrap_or_default();
-        if !load(&World::of(&text), ROOT).is_err_and(about) {
-            missing.push(info.path);
-        }
-    }
-    assert!(missing.is_empty(), "no golden file in bad/ has a wrong value for: {missing:#?}");
+/// Every key with a configuration that sets it to its wrong value, in the order of the definition.
+pub(super) fn wrong_values() -> Vec<(KeyInfo, String)> {
+    supported_keys().into_iter().map(|info| (info.clone(), around(&info.path, info.wrong))).collect()
 }
 
 #[test]
-fn every_example_of_a_wrong_value_is_refused() {
-    for info in served() {
-        let text = around(&info.path, info.wrong);
-        let report = load(&World::of(&text), ROOT).expect_err(&text);
+fn wrong_values_get_these_reports() {
+    let mut sections: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
+    for (info, text) in wrong_values() {
+        let section = info.path.rsplit_once('.').map_or("root", |(section, _)| section).to_owned();
+        let report = load(&MemorySources::of(&text), ROOT).expect_err(&text).to_string();
+        sections.entry(section).or_default().push((info.path, report));
+    }
+    let mut faults = String::new();
+    for (section, reports) in &sections {
+        compare_parts(&folder("wrong").join(format!("{section}.txt")), reports, &mut faults);
+    }
+    assert!(faults.is_empty(), "{faults}");
+    let snapshots = std::fs::read_dir(folder("wrong")).expect("the golden folder").count();
+    assert_eq!(snapshots, sections.len(), "a snapshot of a section that does not exist");
+}
+
+#[test]
+fn every_example_of_a_wrong_value_is_rejected() {
+    for (info, text) in wrong_values() {
+        let report = load(&MemorySources::of(&text), ROOT).expect_err(&text);
         let about = report.problems().iter().all(|problem| problem.key.as_ref() == Some(&info.path));
         assert!(about, "{}\n{text}\n{report}", info.path);
     }
 }
 
 #[test]
-fn every_example_of_a_right_value_is_taken() {
-    for info in served() {
+fn every_example_of_a_right_value_is_accepted() {
+    for info in supported_keys() {
         let mut text = around(&info.path, info.right);
         if info.path == "include" {
             text.push_str("#% file conf.d/a.toml\n");
         }
-        if let Err(report) = load(&World::of(&text), ROOT) {
+        if let Err(report) = load(&MemorySources::of(&text), ROOT) {
             panic!("{}\n{text}\n{report}", info.path);
         }
     }
 }
 
-/// All but which keys are there.
+/// The values without the list of keys that are set.
 fn values(mut config: Config) -> Config {
     config.apps.iter_mut().for_each(|app| app.keys.clear());
     config
@@ -203,45 +203,53 @@ fn values(mut config: Config) -> Config {
 #[test]
 fn the_documented_default_is_the_default() {
     let mut held = 0;
-    for info in served() {
+    for info in supported_keys() {
         let value = match info.default {
-            Preset::Value(value) => value,
-            // `"auto"`: one per core; `1`, where nothing else says so
-            Preset::Words(words)
+            DefaultValue::Literal(value) => value,
+            // A literal at the beginning of the words: "`"auto"`: one per core"
+            DefaultValue::Words(words)
                 if ["`\"", "`false`;", "`1`;"].iter().any(|start| words.starts_with(start)) =>
             {
                 words.split('`').nth(1).expect("a value in back quotes")
             }
-            Preset::Words(_) | Preset::Required => continue,
+            DefaultValue::Words(_) | DefaultValue::Required => continue,
         };
         if info.name == "content_type" {
             continue; // Only of a body.
         }
         let set = around(&info.path, &format!("{} = {value}", info.name));
         let unset = around(&info.path, "");
-        let set = load(&World::of(&set), ROOT).unwrap_or_else(|report| panic!("{}\n{report}", info.path));
-        let unset = load(&World::of(&unset), ROOT).unwrap_or_else(|report| panic!("{}\n{report}", info.path));
+        let set =
+            load(&MemorySources::of(&set), ROOT).unwrap_or_else(|report| panic!("{}\n{report}", info.path));
+        let unset =
+            load(&MemorySources::of(&unset), ROOT).unwrap_or_else(|report| panic!("{}\n{report}", info.path));
         assert_eq!(values(set.0), values(unset.0), "{}", info.path);
         held += 1;
     }
     assert!(held > 30, "only {held} defaults were held against the values");
 }
 
+/// Whether a version is the current one, or an earlier one in the changelog.
+fn is_release(version: &str) -> bool {
+    let changelog = include_str!("../../../../CHANGELOG.md");
+    version == env!("CARGO_PKG_VERSION") || changelog.contains(&format!("\n## [{version}]"))
+}
+
 #[test]
 fn every_key_is_documented() {
-    for info in served() {
+    for info in supported_keys() {
         let of_section = info.children.is_empty();
         assert!(!info.brief.is_empty() && !info.brief.ends_with('.'), "{}", info.path);
         assert!(!of_section || (!info.right.is_empty() && !info.wrong.is_empty()), "{}", info.path);
-        assert!(!info.since.is_empty(), "{}", info.path);
+        assert!(is_release(info.since), "{}: {}", info.path, info.since);
         let text = explain(&info.path).expect("every key is explained");
         assert!(text.contains(info.brief), "{text}");
     }
 }
 
 #[test]
-fn what_is_not_served_says_so() {
-    let later: Vec<&Info> = all_keys().iter().filter(|info| !info.served).collect();
+fn unsupported_keys_are_rejected_by_name() {
+    let later: Vec<&KeyInfo> = all_keys().iter().filter(|info| !info.is_supported).collect();
     assert!(!later.is_empty());
     for info in later {
         let line = if info.path.contains('.') {
@@ -250,19 +258,20 @@ fn what_is_not_served_says_so() {
             format!("[{}.x]\ny = 1", info.name)
         };
         let text = around(&info.path, &line);
-        let report = load(&World::of(&text), ROOT).expect_err(&text).to_string();
+        let report = load(&MemorySources::of(&text), ROOT).expect_err(&text).to_string();
         assert!(report.contains("is not supported by this version yet"), "{report}");
         assert!(!report.contains("unknown"), "{report}");
     }
 }
 
 #[test]
-fn what_needs_a_restart_is_told_to_a_reload() {
-    let (old, _) = load(&World::of(&around("server.threads", "")), ROOT).expect("a good file");
+fn a_reload_reports_keys_that_need_a_restart() {
+    let (old, _) = load(&MemorySources::of(&around("server.threads", "")), ROOT).expect("a good file");
     assert_eq!(old.restart_keys(&old), Vec::<&str>::new());
-    for info in served() {
+    for info in supported_keys() {
         if info.reload == Reload::Restart {
-            let (new, _) = load(&World::of(&around(&info.path, info.right)), ROOT).expect("a good value");
+            let (new, _) =
+                load(&MemorySources::of(&around(&info.path, info.right)), ROOT).expect("a good value");
             assert_eq!(old.restart_keys(&new), [info.path.as_str()]);
         }
     }
@@ -271,24 +280,24 @@ fn what_needs_a_restart_is_told_to_a_reload() {
 #[test]
 fn every_key_that_names_a_variable_can_be_set_by_it() {
     let mut held = 0;
-    for info in served() {
-        let Some(variable) = variable(&info) else { continue };
+    for info in supported_keys() {
+        let Some(variable) = info.variable() else { continue };
         let (_, value) = info.right.split_once(" = ").expect("an example of one line");
-        // What a shell would hand over of a string is the string, of anything else the TOML.
+        // In a shell, a string is given without quotes, any other value as TOML.
         let plain = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
         let name = variable
             .replace("APP__NAME", "APP__SHOP")
             .replace("LISTEN__NAME", "LISTEN__PUBLIC")
             .replace("UPSTREAM__NAME", "UPSTREAM__SEARCH")
             .replace("RATE_LIMIT__NAME", "RATE_LIMIT__API");
-        // Placeholders are filled in files only.
+        // Placeholders are replaced in files only.
         if value.contains("${") {
             continue;
         }
-        let mut world = World::of(&around(&info.path, ""));
+        let mut world = MemorySources::of(&around(&info.path, ""));
         world.env.insert(name.clone(), plain.to_owned());
         let by_variable = load(&world, ROOT).unwrap_or_else(|report| panic!("{name}={plain}\n{report}"));
-        let by_file = load(&World::of(&around(&info.path, info.right)), ROOT).expect("a good file");
+        let by_file = load(&MemorySources::of(&around(&info.path, info.right)), ROOT).expect("a good file");
         assert_eq!(by_variable.0, by_file.0, "{name}={plain}");
         held += 1;
     }

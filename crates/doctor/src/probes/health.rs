@@ -115,8 +115,8 @@ async fn checked(context: &ProbeContext, checker: Checker) -> CheckResult {
 fn keeps(response: &Response) -> bool {
     use keepwarm_http1::{ResponseBody, Version};
     response.head.as_ref().is_some_and(|head| {
-        let kept = head.version == Version::Http11 || head.wants.keep_alive;
-        kept && !head.wants.close && head.body != ResponseBody::UntilClose
+        let kept = head.version == Version::Http11 || head.connection.keep_alive;
+        kept && !head.connection.close && head.body != ResponseBody::UntilClose
     })
 }
 

@@ -96,7 +96,7 @@ impl InformationalExchange {
                 .iter()
                 .any(|hint| hint.fields.iter().any(|(name, _)| framing(name))),
             last: response.status().map(|status| (status, response.head_at.unwrap_or(response.took))),
-            switched: matches!(&response.outcome, Outcome::Malformed(fault) if fault.kind == FaultKind::UnaskedUpgrade),
+            switched: matches!(&response.outcome, Outcome::Malformed(fault) if fault.kind == FaultKind::UnofferedUpgrade),
             silent: head.is_none() && response.outcome == Outcome::Silence,
             chunked: head.is_some_and(|head| head.body == ResponseBody::Chunked),
             whole: response.is_complete(),

@@ -182,7 +182,7 @@ impl Series {
 
     /// Whether the last response lets the connection live on (RFC 9112 §9.3).
     pub(super) fn is_kept(&self) -> bool {
-        self.last().and_then(|response| response.head.as_ref()).is_some_and(ResponseHead::keeps_connection)
+        self.last().and_then(|response| response.head.as_ref()).is_some_and(ResponseHead::is_persistent)
     }
 }
 

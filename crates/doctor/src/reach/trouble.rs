@@ -140,12 +140,12 @@ fn judge(asked: &str, response: &Response, unread: &[u8]) -> Finding {
         }
         if is_http2(unread) {
             return fixed(
-                Finding::bad("reach.answer", format!("{evidence}: an HTTP/2 SETTINGS frame")),
+                Finding::bad("reach.response", format!("{evidence}: an HTTP/2 SETTINGS frame")),
                 "The server speaks only HTTP/2 on this port, which works only for clients that know this in advance: have it speak HTTP/1.1 as well, or check the server in front of it.",
             );
         }
         let is_http = unread.starts_with(b"HTTP/1.") && matches!(response.outcome, Outcome::Malformed(_));
-        let id = if is_http { "framing.answer" } else { "reach.answer" };
+        let id = if is_http { "framing.response" } else { "reach.response" };
         return fixed(
             Finding::bad(id, evidence),
             "An ordinary request gets no complete response, so there is nothing to compare with: fix that first.",
@@ -162,7 +162,7 @@ fn judge(asked: &str, response: &Response, unread: &[u8]) -> Finding {
     let evidence = format!("{evidence} ({says})");
     match &response.outcome {
         _ if is_stream(head) => fixed(
-            Finding::unknown("reach.answer", format!("{evidence}: a stream that does not end")),
+            Finding::unknown("reach.response", format!("{evidence}: a stream that does not end")),
             "Check another path of this server.",
         ),
         Outcome::Silence if stalls && length.is_none() && !chunked => fixed(
@@ -176,11 +176,11 @@ fn judge(asked: &str, response: &Response, unread: &[u8]) -> Finding {
             "Have the app set no Content-Length, or the correct one; let the server frame the response.",
         ),
         Outcome::Closed | Outcome::Reset | Outcome::Malformed(_) => fixed(
-            Finding::bad("framing.answer", evidence),
+            Finding::bad("framing.response", evidence),
             "Have the app set no Content-Length, or the correct one; check the server's log for what broke off the response.",
         ),
         _ => fixed(
-            Finding::bad("reach.answer", evidence),
+            Finding::bad("reach.response", evidence),
             "A response that does not end cannot be compared with anything: check another path, or raise --timeout.",
         ),
     }

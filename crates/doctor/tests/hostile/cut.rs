@@ -19,7 +19,7 @@ async fn it_resets_at_once() {
         let it = check(&format!("http://{address}/"), &settings()).await;
         match well {
             0 => {
-                found(&it, "reach.answer", Verdict::Bad, "reset without a response");
+                found(&it, "reach.response", Verdict::Bad, "reset without a response");
             }
             _ => every_probe_spoke(&it),
         }
@@ -38,7 +38,7 @@ async fn it_closes_at_once() {
         match well {
             // Whether the request was on its way decides whether the kernel resets.
             0 => {
-                found(&it, "reach.answer", Verdict::Bad, "without a response after");
+                found(&it, "reach.response", Verdict::Bad, "without a response after");
             }
             _ => every_probe_spoke(&it),
         }
@@ -62,7 +62,11 @@ async fn it_closes_in_every_place_of_a_response() {
             assert_eq!(it.verdict(), Verdict::Bad, "cut at {end}");
             let id = it.results[0].findings[0].id;
             let begun = response.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4 <= end;
-            assert_eq!(id, if begun { "framing.answer" } else { "reach.answer" }, "cut at {end}: {it:#?}");
+            assert_eq!(
+                id,
+                if begun { "framing.response" } else { "reach.response" },
+                "cut at {end}: {it:#?}"
+            );
         }
     }
 }
@@ -87,19 +91,19 @@ async fn it_closes_or_resets_in_some_places_after_a_good_beginning() {
 #[tokio::test]
 async fn it_responds_with_garbage() {
     let cases = [
-        (&b"SSH-2.0-OpenSSH_9.2\r\n"[..], "reach.answer", "beginning with \"SSH-2.0"),
-        (b"\0\0\0\0\0\0\0\0\r\n\r\n", "reach.answer", "\\x00"),
-        (b"\r\n\r\n\r\n\r\n", "reach.answer", "no valid response"),
-        (b"HTTP/2 200 OK\r\n\r\n", "reach.answer", "HTTP/2"),
-        (b"HTTP/1.1 2x0 OK\r\n\r\n", "framing.answer", "2x0"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", "framing.answer", "-1"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n", "framing.answer", "6"),
-        (b"HTTP/1.1 200 OK\r\nno field\r\n\r\n", "framing.answer", "no field"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n", "framing.answer", "chunked"),
-        (b"<html>hello</html>\r\n\r\n", "reach.answer", "<html>"),
-        (b"220 mail.example ESMTP\r\n", "reach.answer", "ESMTP"),
-        (b"\0\0\0\x04\0\0\0\0\0", "reach.answer", "HTTP/2 SETTINGS"),
-        (&[0xff; 64], "reach.answer", "\\xff"),
+        (&b"SSH-2.0-OpenSSH_9.2\r\n"[..], "reach.response", "beginning with \"SSH-2.0"),
+        (b"\0\0\0\0\0\0\0\0\r\n\r\n", "reach.response", "\\x00"),
+        (b"\r\n\r\n\r\n\r\n", "reach.response", "no valid response"),
+        (b"HTTP/2 200 OK\r\n\r\n", "reach.response", "HTTP/2"),
+        (b"HTTP/1.1 2x0 OK\r\n\r\n", "framing.response", "2x0"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", "framing.response", "-1"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n", "framing.response", "6"),
+        (b"HTTP/1.1 200 OK\r\nno field\r\n\r\n", "framing.response", "no field"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n", "framing.response", "chunked"),
+        (b"<html>hello</html>\r\n\r\n", "reach.response", "<html>"),
+        (b"220 mail.example ESMTP\r\n", "reach.response", "ESMTP"),
+        (b"\0\0\0\x04\0\0\0\0\0", "reach.response", "HTTP/2 SETTINGS"),
+        (&[0xff; 64], "reach.response", "\\xff"),
     ];
     let ways = [(0, false), (0, true), (1, false)];
     together(cases.into_iter().flat_map(|case| ways.map(|way| (case, way))).map(|(case, way)| async move {

@@ -61,25 +61,25 @@ async fn expect(flood: Flood, id: &'static str, words: &'static str) {
 #[tokio::test]
 async fn a_line_without_an_end() {
     let flood = Flood { asked: true, begins: "HTTP/1.1 200 ", goes_on: "x" };
-    expect(flood, "framing.answer", "no valid response").await;
+    expect(flood, "framing.response", "no valid response").await;
 }
 
 #[tokio::test]
 async fn a_head_without_an_end() {
     let flood = Flood { asked: true, begins: "HTTP/1.1 200 OK\r\n", goes_on: "X-Flood: yes\r\n" };
-    expect(flood, "framing.answer", "no valid response").await;
+    expect(flood, "framing.response", "no valid response").await;
 }
 
 #[tokio::test]
 async fn informational_responses_without_an_end() {
     let flood = Flood { asked: true, begins: "", goes_on: "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" };
-    expect(flood, "reach.answer", "informational but no final response, and no end").await;
+    expect(flood, "reach.response", "informational but no final response, and no end").await;
 }
 
 #[tokio::test]
 async fn a_body_without_an_end() {
     let flood = Flood { asked: true, begins: "HTTP/1.1 200 OK\r\n\r\n", goes_on: "flood " };
-    expect(flood, "reach.answer", "200, and no end").await;
+    expect(flood, "reach.response", "200, and no end").await;
 }
 
 #[tokio::test]
@@ -87,27 +87,27 @@ async fn chunks_without_an_end() {
     let begins = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     let (it, most) = examine(0, Flood { asked: true, begins, goes_on: "1\r\nx\r\n" }).await;
     assert!(most < MOST, "{most} bytes were taken from one connection");
-    found(&it, "reach.answer", Verdict::Bad, "200, and no end");
+    found(&it, "reach.response", Verdict::Bad, "200, and no end");
 }
 
 #[tokio::test]
 async fn a_chunk_extension_without_an_end() {
     let begins = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;";
     let flood = Flood { asked: true, begins, goes_on: "x" };
-    expect(flood, "framing.answer", "200, then an invalid message").await;
+    expect(flood, "framing.response", "200, then an invalid message").await;
 }
 
 #[tokio::test]
 async fn trailers_without_an_end() {
     let begins = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n";
     let flood = Flood { asked: true, begins, goes_on: "X-Flood: yes\r\n" };
-    expect(flood, "framing.answer", "200, then an invalid message").await;
+    expect(flood, "framing.response", "200, then an invalid message").await;
 }
 
 #[tokio::test]
 async fn bytes_before_anything_was_asked() {
     let flood = Flood { asked: false, begins: "", goes_on: "flood " };
-    expect(flood, "reach.answer", "beginning with \"flood").await;
+    expect(flood, "reach.response", "beginning with \"flood").await;
 }
 
 #[tokio::test]

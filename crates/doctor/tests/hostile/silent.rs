@@ -10,7 +10,7 @@ use crate::server::{check, every_probe_spoke, found, hasty, hold, request, serve
 async fn it_accepts_and_says_nothing() {
     let address = serve(0, hold).await;
     let it = check(&format!("http://{address}/"), &hasty()).await;
-    found(&it, "reach.answer", Verdict::Bad, "nothing within 60");
+    found(&it, "reach.response", Verdict::Bad, "nothing within 60");
 }
 
 #[tokio::test]
@@ -32,7 +32,7 @@ async fn it_sends_half_a_head() {
         .await;
         let it = check(&format!("http://{address}/"), &hasty()).await;
         match well {
-            0 => found(&it, "reach.answer", Verdict::Bad, "27 bytes without a complete head within"),
+            0 => found(&it, "reach.response", Verdict::Bad, "27 bytes without a complete head within"),
             _ => found(&it, "reach.gone", Verdict::Bad, "200 after"),
         };
     }))
@@ -53,7 +53,7 @@ async fn it_trickles() {
         .await;
         let it = check(&format!("http://{address}/"), &hasty()).await;
         match well {
-            0 => found(&it, "reach.answer", Verdict::Bad, "bytes without a complete head within"),
+            0 => found(&it, "reach.response", Verdict::Bad, "bytes without a complete head within"),
             _ => found(&it, "reach.gone", Verdict::Bad, "200 after"),
         };
     }))
@@ -96,7 +96,7 @@ async fn a_stream_of_events_is_no_fault() {
     })
     .await;
     let it = check(&format!("http://{address}/"), &hasty()).await;
-    found(&it, "reach.answer", Verdict::Unknown, "a stream that does not end");
+    found(&it, "reach.response", Verdict::Unknown, "a stream that does not end");
 }
 
 #[tokio::test]
@@ -127,7 +127,7 @@ async fn it_closes_its_side_and_keeps_reading() {
         let it = check(&format!("http://{address}/"), &hasty()).await;
         match well {
             0 => {
-                found(&it, "framing.answer", Verdict::Bad, "Content-Length: 100, 4 bytes received");
+                found(&it, "framing.response", Verdict::Bad, "Content-Length: 100, 4 bytes received");
             }
             _ => every_probe_spoke(&it),
         }

@@ -373,7 +373,7 @@ async fn what_is_no_tls_behind_a_handshake() {
     .await;
     let it = examine(mad, &believing(&root)).await;
     assert_eq!(it.verdict(), Verdict::Bad, "{it:#?}");
-    found(&it, "reach.answer", Verdict::Bad, "a broken connection");
+    found(&it, "reach.response", Verdict::Bad, "a broken connection");
 }
 
 #[tokio::test]

@@ -6,11 +6,12 @@ use std::time::SystemTime;
 
 use http::Method;
 use keepwarm_http1::Fields;
-use keepwarm_net::{Exchange, OpenFile, respond_with_error};
+use keepwarm_serve::{Exchange, HandedField, OpenFile};
 
 use super::conditions::{ConditionResult, Validators};
 use super::precompressed::Coding;
 use super::ranges::{RangeRequest, parse_range};
+use crate::refusals;
 
 /// Read and sent at a time: bounds the memory of a response.
 const BLOCK: usize = 128 * 1024;
@@ -25,7 +26,7 @@ pub(super) struct FileResponse {
     /// It depends on what the client takes.
     pub(super) varies: bool,
     /// What an app has said about it; the status is 200, or these are sent with another as they are.
-    pub(super) fields: Option<(u16, Fields)>,
+    pub(super) fields: Option<(u16, Vec<HandedField>)>,
 }
 
 /// A part of the file, and the bytes that precede it.
@@ -49,8 +50,7 @@ impl FileResponse {
             ConditionResult::Send => {}
             ConditionResult::NotModified => return self.say_not_modified(exchange, &validators),
             ConditionResult::Failed => {
-                let detail = "The file does not meet the conditions of the request.";
-                return respond_with_error(exchange, 412, "precondition_failed", detail, &[]);
+                return refusals::PRECONDITION_FAILED.respond(exchange);
             }
         }
         // Only GET has ranges (RFC 9110 §14.2).
@@ -66,10 +66,12 @@ impl FileResponse {
             }
             RangeRequest::Parts(parts) => self.send_parts(exchange, &validators, &parts).await,
             RangeRequest::Nothing => {
-                let detail = "The requested range is outside of the file.";
                 let range = format!("bytes */{length}");
-                let fields = [("Content-Range", range.as_bytes()), ("Accept-Ranges", b"bytes".as_slice())];
-                respond_with_error(exchange, 416, "range_not_satisfiable", detail, &fields);
+                let message = refusals::RANGE_NOT_SATISFIABLE.about(&[]);
+                message
+                    .field("Content-Range", range.as_bytes())
+                    .field("Accept-Ranges", b"bytes")
+                    .respond(exchange);
             }
         }
     }
@@ -82,13 +84,13 @@ impl FileResponse {
             let kind = PartialHead { content_range: Some(content_range(part)), content_type: None };
             return self.send(exchange, validators, Some(kind), vec![RangePart::plain(part.clone())]).await;
         }
-        let boundary = format!("keepwarm-{:016x}", exchange.request().number ^ length.rotate_left(32));
-        let content_type = self.content_type();
+        let boundary = format!("keepwarm-{:016x}", exchange.request().number() ^ length.rotate_left(32));
+        let (_, content_type) = self.content_type();
         let mut all: Vec<RangePart> = Vec::with_capacity(parts.len() + 1);
         for part in parts {
             let mut before = if all.is_empty() { Vec::new() } else { b"\r\n".to_vec() };
             before.extend_from_slice(format!("--{boundary}\r\nContent-Type: ").as_bytes());
-            before.extend_from_slice(&content_type);
+            before.extend_from_slice(content_type);
             before
                 .extend_from_slice(format!("\r\nContent-Range: {}\r\n\r\n", content_range(part)).as_bytes());
             all.push(RangePart { before, range: part.clone() });
@@ -113,20 +115,21 @@ impl FileResponse {
             (None, Some((status, _))) => *status,
             (None, None) => 200,
         };
-        let mut fields = self.head_fields(validators, status);
+        let about_file = self.head_fields(validators, status);
         let multipart = partial.as_ref().and_then(|partial| partial.content_type.as_deref());
-        match multipart {
-            Some(content_type) => fields.push(b"Content-Type", content_type.as_bytes()),
-            None => fields.push(b"Content-Type", &self.content_type()),
-        }
+        let content_type = match multipart {
+            Some(content_type) => (b"content-type".as_slice(), content_type.as_bytes()),
+            None => self.content_type(),
+        };
+        let mut about_part = Fields::new();
         if let Some(range) = partial.as_ref().and_then(|partial| partial.content_range.as_deref()) {
-            fields.push(b"Content-Range", range.as_bytes());
+            about_part.push(b"Content-Range", range.as_bytes());
         }
         // As a field, so that HEAD has it as well.
-        fields.push(b"Content-Length", length.to_string().as_bytes());
-        if exchange.head(status, None, false, fields.iter()).is_err() {
-            let detail = "The response has a header that cannot be sent.";
-            return respond_with_error(exchange, 502, "bad_field", detail, &[]);
+        about_part.push(b"Content-Length", length.to_string().as_bytes());
+        let file_fields = about_file.iter().chain([content_type]).chain(about_part.iter());
+        if exchange.head(status, None, false, self.app_fields().chain(file_fields)).is_err() {
+            return refusals::BAD_FIELD.respond(exchange);
         }
         if !exchange.is_head() {
             for part in &parts {
@@ -146,7 +149,7 @@ impl FileResponse {
         while at < range.end {
             let max = usize::try_from(range.end - at).unwrap_or(BLOCK).min(BLOCK);
             if let Err(error) = self.file.read(&mut block, at, max).await {
-                tracing::error!(%error, "cannot read a file");
+                tracing::error!(name: "file_read_failed", %error, "cannot read a file");
                 exchange.abort("file_failed");
                 return false;
             }
@@ -171,21 +174,24 @@ impl FileResponse {
     /// 304 has the fields of the 200 that a cache needs (RFC 9110 §15.4.5), and no length.
     fn say_not_modified(&self, exchange: &mut Exchange<'_>, validators: &Validators) {
         let fields = self.head_fields(validators, 304);
-        match exchange.head(304, None, false, fields.iter()) {
+        match exchange.head(304, None, false, self.app_fields().chain(fields.iter())) {
             Ok(_) => exchange.end(),
-            Err(_) => exchange.abort("bad_field_in_answer"),
+            Err(_) => exchange.abort("bad_field_in_response"),
         }
     }
 
-    /// What is said of the file whatever is sent of it; an app's words first.
+    /// The app's, with their names as it wrote them; without its `Content-Type`, which is the file's.
+    fn app_fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+        self.lines().filter(|(name, _)| !is_content_type(name))
+    }
+
+    fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+        self.fields.iter().flat_map(|(_, lines)| lines).map(|(name, value)| (&**name, &**value))
+    }
+
+    /// What is said of the file whatever is sent of it.
     fn head_fields(&self, validators: &Validators, status: u16) -> Fields {
         let mut fields = Fields::new();
-        if let Some((_, theirs)) = &self.fields {
-            theirs
-                .iter()
-                .filter(|(name, _)| *name != b"content-type")
-                .for_each(|(name, value)| fields.push(name, value));
-        }
         if let Some(coding) = self.coding {
             fields.push(b"Content-Encoding", coding.name.as_bytes());
         }
@@ -200,10 +206,15 @@ impl FileResponse {
         fields
     }
 
-    fn content_type(&self) -> Vec<u8> {
-        let theirs = self.fields.as_ref().and_then(|(_, fields)| fields.first("content-type"));
-        theirs.unwrap_or(self.content_type.as_bytes()).to_vec()
+    /// The field with the file's type: as the app says, else as its name says.
+    fn content_type(&self) -> (&[u8], &[u8]) {
+        let theirs = self.lines().find(|(name, _)| is_content_type(name));
+        theirs.unwrap_or((b"content-type", self.content_type.as_bytes()))
     }
+}
+
+fn is_content_type(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"content-type")
 }
 
 /// The fields of a 206 response.

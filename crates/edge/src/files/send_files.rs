@@ -9,12 +9,11 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use keepwarm_net::{
-    Exchange, Folder, Found, HandedFile, HandedName, Handler, Refusal, file_name, respond_with_error,
-};
+use keepwarm_serve::{Exchange, Folder, Found, HandedFile, HandedName, Handler, Refusal, file_name};
 
 use super::send::FileResponse;
 use super::{fail, types};
+use crate::refusals;
 
 /// An app whose responses may name files.
 pub struct SendFiles {
@@ -74,23 +73,20 @@ fn refuse(exchange: &mut Exchange<'_>, name: &HandedName, why: &str) {
         HandedName::Path(path) => ("X-Accel-Redirect", path),
         HandedName::File(file) => ("X-Sendfile", file),
     };
-    let app = exchange.request().target.as_deref();
-    tracing::error!(app, field, file = %name.escape_ascii(), why, "the app named a file that cannot be sent");
-    respond_with_error(
-        exchange,
-        502,
-        "handed_file",
-        "The application named a file that cannot be sent.",
-        &[],
+    let app = exchange.request().notes.target.as_deref();
+    tracing::error!(
+        name: "sendfile_failed",
+        app, field, file = %name.escape_ascii(), why, "the app named a file that cannot be sent"
     );
+    refusals::HANDED_FILE.respond(exchange);
 }
 
 impl Handler for SendFiles {
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         Box::pin(async move {
-            exchange.request_mut().may_hand_files = true;
+            exchange.request_mut().notes.routed.may_hand_files = true;
             self.app.handle(exchange).await;
-            if let Some(handed) = exchange.request_mut().handed.take() {
+            if let Some(handed) = exchange.request_mut().notes.routed.handed.take() {
                 self.send(exchange, *handed).await;
             }
         })

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use keepwarm_edge::{Route, Site, Target};
-use keepwarm_net::{BodyProgress, Exchange, FieldEdits, FieldNames, Handler, Refusal, respond_with_error};
+use keepwarm_serve::{BodyProgress, Exchange, FieldEdits, FieldNames, Handler, Refusal, respond_with_error};
 
 use crate::harness::{Server, at, block, body, status_of};
 
@@ -45,7 +45,7 @@ fn told(exchange: &Exchange<'_>, body: usize) -> String {
     let request = exchange.request();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let client = request.client_address().map_or(String::new(), |client| client.to_string());
-    let (script, path) = request.path().split_at(request.mount);
+    let (script, path) = request.path().split_at(request.mount());
     let mut lines = vec![
         format!("client={client} scheme={}", request.scheme().as_str()),
         format!("script={} path={} body={body}", text(script), text(path)),
@@ -104,7 +104,7 @@ fn a_trusted_proxy_can_and_the_app_sees_one_value_of_each() {
 #[test]
 fn names_that_alias_are_dropped_unless_the_route_lets_them_pass() {
     let route = |any_names| Route {
-        passing: keepwarm_net::Passing { any_names, ..keepwarm_net::Passing::default() },
+        passing: keepwarm_serve::Passing { any_names, ..keepwarm_serve::Passing::default() },
         ..Route::to(mirror())
     };
     let lines = "X_User: 1\r\nX.User: 2\r\nX-User: 3\r\nProxy: 4\r\n";

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::Method;
 use keepwarm_edge::{FixedResponse, LocationPiece, Redirect, Route, Site, Target};
-use keepwarm_net::FieldEdits;
+use keepwarm_serve::FieldEdits;
 
 use crate::harness::{Server, at, on_host, read_response, respond, status_of};
 

@@ -8,9 +8,9 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use keepwarm_edge::{Cidr, Edge, FixedResponse, HostPattern, PathPattern, Route, Site, Target};
-use keepwarm_net::{
-    BindTo, ConnectionLimits, DataPlane, ListenerContext, OpenConnections, StopListening, bind, serve,
-    stop_listening,
+use keepwarm_net::{BindTo, DataPlane, bind};
+use keepwarm_serve::{
+    ConnectionLimits, ListenerContext, OpenConnections, StopListening, serve, stop_listening,
 };
 
 pub(crate) struct Server {

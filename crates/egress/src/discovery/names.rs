@@ -355,7 +355,10 @@ fn read_hosts(path: &std::path::Path) -> Hosts {
     if let Err(error) = read
         && error.kind() != io::ErrorKind::NotFound
     {
-        tracing::warn!(file = %path.display(), %error, "cannot read the hosts file; names are looked up without it");
+        tracing::warn!(
+            name: "hosts_file_unreadable",
+            file = %path.display(), %error, "cannot read the hosts file; names are looked up without it"
+        );
     }
     hosts
 }

@@ -4,14 +4,14 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_net::{AcquireError, Call, ClientError, Endpoint, FailedAttempt, Gone};
+use keepwarm_net::{AcquireError, Call, Endpoint};
 use keepwarm_policy::breaker::Outcome;
-use keepwarm_policy::retry::{Cause, Decision, Failure};
+use keepwarm_policy::retry::{Decision, Failure, FailureCause};
 use keepwarm_policy::stable_hash;
-use keepwarm_policy::timeout::Phase;
+use keepwarm_serve::{FailedAttempt, Gone, poll_pump};
 use tokio::time::Instant;
 
-use super::refusal::AttemptFailure;
+use super::failure::AttemptFailure;
 use super::upstream_request::{AttemptEnd, UpstreamRequest};
 use super::{AttemptResult, Forward, while_here};
 use crate::HashKey;
@@ -170,7 +170,7 @@ impl<'a> Forward<'a, '_> {
         let mut upstream_request =
             UpstreamRequest::new(self, attempt, call, Arc::clone(&entry.authority), index);
         upstream_request.begin();
-        let end = poll_fn(|cx| upstream_request.poll(cx)).await;
+        let end = poll_fn(|cx| poll_pump(&mut upstream_request, cx)).await;
         let UpstreamRequest { mut attempt, call, .. } = upstream_request;
         let (signals, failed) = self.judge(end, call);
         // The head of a response has said it already, if one came.
@@ -217,7 +217,7 @@ impl<'a> Forward<'a, '_> {
                 let failure = AttemptFailure::lost(&error, idle, sent);
                 // That it gives up connections that lie idle says nothing about how it does.
                 (
-                    if failure.cause == Cause::LostIdle {
+                    if failure.cause == FailureCause::LostIdle {
                         AttemptSignals::NONE
                     } else {
                         AttemptSignals::FAILED
@@ -245,11 +245,11 @@ impl<'a> Forward<'a, '_> {
             cause: failure.name,
             sentence: failure.sentence.clone(),
         });
-        if failure.cause == Cause::LostIdle {
+        if failure.cause == FailureCause::LostIdle {
             self.upstream.calls().count_lost(&entry.endpoint, !matches!(decision, Decision::GiveUp(_)));
         }
         match decision {
-            Decision::AnewConnection => {
+            Decision::NewConnection => {
                 (self.anew, self.lost_before) = (true, true);
                 AttemptResult::Again
             }
@@ -293,7 +293,7 @@ impl<'a> Forward<'a, '_> {
             return false;
         }
         let decision = self.decide(&AttemptFailure::status(status, true));
-        let again = matches!(decision, Decision::Retry(_) | Decision::AnewConnection);
+        let again = matches!(decision, Decision::Retry(_) | Decision::NewConnection);
         self.decided = again.then_some(decision);
         again
     }
@@ -304,130 +304,8 @@ pub(crate) fn is_failure(status: u16) -> bool {
     status >= 500 && status != 501
 }
 
-impl AttemptFailure {
-    fn of(cause: Cause, name: &'static str, sentence: String) -> Self {
-        Self { cause, name, sentence, sent: false, response_started: false, is_final: false }
-    }
-
-    fn not_connected(error: &AcquireError, limit: Duration) -> Self {
-        let (cause, sentence) = match error {
-            AcquireError::QueueFull => return Self::no_place_in_queue(),
-            AcquireError::NoneFree(waited) => return Self::no_connection(*waited),
-            AcquireError::Connect(_) if error.is_local() => {
-                let sentence =
-                    format!("could not be connected to: this machine lacks descriptors or memory: {error}");
-                return Self { is_final: true, ..Self::of(Cause::Connect, error.name(), sentence) };
-            }
-            AcquireError::Timeout => {
-                (Cause::ConnectTimeout, format!("accepted no connection within {}", seconds(limit)))
-            }
-            AcquireError::HandshakeTimeout => {
-                (Cause::ConnectTimeout, format!("did not finish the TLS handshake within {}", seconds(limit)))
-            }
-            AcquireError::Tls(error) => {
-                (Cause::Connect, format!("could not be connected to over TLS: {error}"))
-            }
-            AcquireError::Connect(_) => (Cause::Connect, format!("could not be connected to: {error}")),
-            AcquireError::NotHttp2 => {
-                (Cause::Connect, "did not select HTTP/2 in the TLS handshake".to_owned())
-            }
-        };
-        Self::of(cause, error.name(), sentence)
-    }
-
-    fn no_place_in_queue() -> Self {
-        let sentence = "is at its connection limit, and its queue is full".to_owned();
-        Self { is_final: true, ..Self::of(Cause::Connect, AcquireError::QueueFull.name(), sentence) }
-    }
-
-    fn no_connection(waited: Duration) -> Self {
-        let sentence = format!("had no free connection within {}", seconds(waited));
-        Self { is_final: true, ..Self::of(Cause::Connect, AcquireError::NoneFree(waited).name(), sentence) }
-    }
-
-    fn whole(limit: Option<Duration>) -> Self {
-        Self::timed_out(Phase::Whole, limit.unwrap_or_default(), false, false)
-    }
-
-    fn timed_out(phase: Phase, limit: Duration, sent: bool, response_started: bool) -> Self {
-        let limit = seconds(limit);
-        let (name, sentence) = match phase {
-            Phase::Connect => ("connect_timeout", format!("accepted no connection within {limit}")),
-            Phase::FirstByte if response_started => {
-                ("first_byte_timeout", format!("did not finish its response head within {limit}"))
-            }
-            Phase::FirstByte => ("first_byte_timeout", format!("did not start to respond within {limit}")),
-            Phase::Idle => ("idle_timeout", format!("transferred no data for {limit}")),
-            Phase::Whole => ("timeout", format!("did not finish within {limit}")),
-        };
-        let is_final = phase != Phase::FirstByte;
-        Self { sent, response_started, is_final, ..Self::of(Cause::FirstByteTimeout, name, sentence) }
-    }
-
-    fn status(status: u16, sent: bool) -> Self {
-        let cause = Cause::Status(status);
-        Self { sent, ..Self::of(cause, cause.name(), format!("responded with {status}")) }
-    }
-
-    /// `idle`: how long its connection had lain idle before.
-    fn lost(error: &ClientError, idle: Option<Duration>, sent: bool) -> Self {
-        match (error, idle) {
-            (ClientError::NoResponse(_), Some(idle)) => {
-                let sentence = match idle.is_zero() {
-                    // Of HTTP/2, which other calls were using.
-                    true => "closed a connection in use".to_owned(),
-                    false => format!("closed an idle connection after {}", seconds(idle)),
-                };
-                Self { sent, ..Self::of(Cause::LostIdle, "closed_idle", sentence) }
-            }
-            (ClientError::NoResponse(lost), None) => {
-                let how = lost.as_ref().map_or_else(String::new, |error| format!(" ({error})"));
-                let sentence = format!("closed the connection without a response{how}");
-                Self { sent, ..Self::of(Cause::Reset, error.name(), sentence) }
-            }
-            (ClientError::NotProcessed(fault), _) => {
-                Self::of(Cause::RefusedStream, fault.name, fault.sentence.clone())
-            }
-            (ClientError::Fault(fault), _) => Self {
-                sent,
-                response_started: true,
-                ..Self::of(Cause::BadResponse, fault.name, fault.sentence.clone())
-            },
-        }
-    }
-}
-
 /// How long the connection had lain idle before this call. One that was made for it, and lay on the shelf for a moment because another version of HTTP was asked for first, had not.
 fn idle_before(call: &Call) -> Option<Duration> {
     const MOMENT: Duration = Duration::from_millis(100);
     call.idle().filter(|idle| call.is_reused() || idle.is_zero() || *idle >= MOMENT)
-}
-
-/// A time as a person reads it: `5.0 s`, `250 ms`.
-fn seconds(time: Duration) -> String {
-    match time.as_millis() {
-        millis @ ..1000 => format!("{millis} ms"),
-        _ => format!("{:.1} s", time.as_secs_f64()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use rustix::io::Errno;
-
-    use super::*;
-
-    #[test]
-    fn a_lack_of_descriptors_says_nothing_of_the_upstream() {
-        let failure = |errno: Errno| {
-            let error = AcquireError::Connect(std::io::Error::from_raw_os_error(errno.raw_os_error()));
-            AttemptFailure::not_connected(&error, Duration::from_secs(1))
-        };
-        assert!(!failure(Errno::MFILE).is_upstreams());
-        assert!(failure(Errno::CONNREFUSED).is_upstreams() && failure(Errno::HOSTUNREACH).is_upstreams());
-        assert!(AttemptFailure::not_connected(&AcquireError::Timeout, Duration::from_secs(1)).is_upstreams());
-        assert!(
-            !AttemptFailure::not_connected(&AcquireError::QueueFull, Duration::from_secs(1)).is_upstreams()
-        );
-    }
 }

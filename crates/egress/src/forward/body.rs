@@ -5,9 +5,8 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
 use keepwarm_http1::{Fields, RequestBody};
-use keepwarm_net::{
-    BodyError, BodyProgress, Call, Exchange, Spool, SpoolError, UNSENT_ENOUGH, is_read_first, read_first,
-};
+use keepwarm_net::{Call, Spool, SpoolError};
+use keepwarm_serve::{BodyError, BodyProgress, Exchange, UNSENT_ENOUGH, is_read_first, read_first};
 
 /// A body up to this is kept, so that it can be sent again. Bounds the memory of a call whose client is faster than its upstream, too.
 const KEPT: usize = 64 * 1024;
@@ -78,7 +77,7 @@ impl Body {
             let (mut rest, mut block) = (Spool::new(0), Vec::with_capacity(BLOCK));
             while !self.complete {
                 block.clear();
-                poll_fn(|cx| rest.poll_ready(cx)).await.map_err(|error| spool_failed(&error))?;
+                poll_fn(|cx| rest.poll_ready(cx)).await.map_err(|error| spill_failed(&error))?;
                 let progress = poll_fn(|cx| exchange.poll_body(cx, &mut block, BLOCK)).await?;
                 self.note(exchange, progress, block.len());
                 rest.push(&block);
@@ -217,16 +216,16 @@ impl Body {
         (self.forgotten, self.given) = (true, 0);
         self.kept.clear();
         let read = ready!(rest.poll_read(cx, &mut self.kept, BLOCK));
-        if read.map_err(|error| spool_failed(&error))? == 0 || rest.is_empty() {
+        if read.map_err(|error| spill_failed(&error))? == 0 || rest.is_empty() {
             self.rest = None;
         }
         Poll::Ready(Ok(()))
     }
 }
 
-fn spool_failed(error: &SpoolError) -> BodyError {
+fn spill_failed(error: &SpoolError) -> BodyError {
     if let SpoolError::Failed(_) = error {
-        tracing::error!(%error, "request body lost");
+        tracing::error!(name: "request_body_lost", %error, "request body lost");
     }
     error.into()
 }

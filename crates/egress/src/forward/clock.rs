@@ -56,7 +56,7 @@ impl PhaseTimer {
 
 impl UpstreamRequest<'_, '_, '_> {
     /// The upstream's time stands still while it waits for the client.
-    pub(super) fn poll_time(&mut self, cx: &mut Context<'_>) -> Poll<AttemptEnd> {
+    pub(super) fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<AttemptEnd> {
         let turn = self.whose_turn();
         let deadlines = self.forward.exchange.deadlines();
         let timeouts = self.forward.settings.timeouts;
@@ -84,17 +84,17 @@ impl UpstreamRequest<'_, '_, '_> {
 
     fn whose_turn(&self) -> Turn {
         let Some(call) = &self.call else { return Turn::Client };
-        if self.full {
+        if self.is_full() {
             return Turn::Client;
         }
         if self.forward.headed.is_some() {
             return Turn::Responding;
         }
-        match (call.unsent(), self.forward.body.is_given(), &self.expects) {
+        match (call.unsent(), self.forward.body.is_given(), self.side.holds_body()) {
             (1.., _, _) => Turn::Sending,
             (0, true, _) if self.begun => Turn::Responding,
-            (0, true, _) | (0, false, Some(_)) => Turn::FirstByte,
-            (0, false, None) => Turn::Client,
+            (0, true, _) | (0, false, true) => Turn::FirstByte,
+            (0, false, false) => Turn::Client,
         }
     }
 }

@@ -3,9 +3,8 @@
 use std::borrow::Cow;
 
 use keepwarm_http1::{HopByHop, ResponseHead};
-use keepwarm_net::{
-    Call, CallHead, FieldNames, MAX_FORWARDS, Request, Scheme, forwards_left, request_target, response_fields,
-};
+use keepwarm_net::{Call, CallHead, Scheme};
+use keepwarm_serve::{FieldNames, MAX_FORWARDS, Request, forwards_left, request_target, response_fields};
 
 use crate::origin::Origin;
 use crate::stats::{SERVER_TIMING, ServerTiming, Trace};
@@ -67,7 +66,7 @@ impl ForwardOptions<'_> {
         };
         let target = if self.routed { Cow::Owned(request_target(request)) } else { received_target(request) };
         let hop_by_hop = HopByHop::of(&head.fields);
-        let (routed, mounted) = (self.routed, self.routed && request.mount > 0);
+        let (routed, mounted) = (self.routed, self.routed && request.mount() > 0);
         let (trace, traceparent) = (context.trace, context.trace.field());
         let forwards = forwards_left(head);
         let counts = forwards.is_some();
@@ -79,9 +78,9 @@ impl ForwardOptions<'_> {
                 || (counts && name == MAX_FORWARDS)
         };
         let theirs = head.fields.iter().filter(move |(name, _)| !dropped(name));
-        let prefix = request.path().get(..request.mount).filter(|_| mounted).map(|prefix| (PREFIX, prefix));
+        let prefix = request.path().get(..request.mount()).filter(|_| mounted).map(|prefix| (PREFIX, prefix));
         let forwards = forwards.as_ref().map(|left| (MAX_FORWARDS, left.as_bytes()));
-        let via = (self.via || (self.routed && request.passing.via)).then(|| request.via());
+        let via = (self.via || (self.routed && request.passing().via)).then(|| request.via());
         let ours = [Some((Trace::NAME, traceparent.as_slice())), prefix, forwards, via];
         let fields = theirs.chain(request.extra_fields.iter()).chain(ours.into_iter().flatten());
         call.begin(CallHead {
@@ -139,7 +138,7 @@ impl ForwardOptions<'_> {
         let authority = request.head.authority();
         let mut local = Vec::with_capacity(authority.len() + rest.len() + 8);
         if !authority.is_empty() {
-            local.extend_from_slice(request.peer.scheme.as_str().as_bytes());
+            local.extend_from_slice(request.peer().scheme.as_str().as_bytes());
             local.extend_from_slice(b"://");
             local.extend_from_slice(authority);
         }

@@ -7,7 +7,8 @@ use std::task::{Context, Poll};
 
 use keepwarm_http1::Fields;
 use keepwarm_net::{AcquireError, Call, ClientError, Need, ResponsePart};
-use keepwarm_policy::breaker::{self, Outcome};
+use keepwarm_policy::BreakerState;
+use keepwarm_policy::breaker::Outcome;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::Forward;
@@ -126,7 +127,7 @@ fn start<'a>(forward: &mut Forward<'a, '_>, index: usize) -> HedgedAttempt<'a> {
     };
     let Some(entry) = forward.endpoints.endpoints.get(picked.index) else { return HedgedAttempt::None };
     let upstream = forward.upstream;
-    if upstream.breaker() != breaker::State::Closed {
+    if upstream.breaker() != BreakerState::Closed {
         return HedgedAttempt::None;
     }
     let Some(permit) = upstream.gate().try_enter() else { return HedgedAttempt::None };

@@ -10,13 +10,14 @@
 //! * `body`: the request's body, and whether it can be sent again.  `head`: the request's head as it is sent, the response's as it is passed on.
 //! * `clock`: whose turn it is, and how long that may take.  `hedge`: a second attempt beside a slow first one.
 //! * `hops`: a request that has been here too often.
-//! * `refusal`: what Keepwarm answers itself, and how failures are told.
+//! * `failure`: why an attempt failed.  `refusal`: what Keepwarm responds itself, and how failures are logged.
 //!
 //! The client's own task does all of it, on its own thread.
 
 mod attempt;
 mod body;
 mod clock;
+mod failure;
 mod head;
 mod hedge;
 mod hops;
@@ -24,6 +25,7 @@ mod refusal;
 mod upstream_request;
 
 pub(crate) use self::attempt::is_failure;
+pub use self::failure::ERROR_RESPONSES as FAILURES;
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -31,19 +33,19 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use keepwarm_net::{
-    BodyError, CallRecord, CallTimes, Exchange, Gone, Need, Wait, max_forwards, respond_as_final_recipient,
-    respond_with_error,
-};
-use keepwarm_policy::balance::Tried;
+use keepwarm_net::{Need, Wait};
+use keepwarm_policy::balance::FailedMembers;
 use keepwarm_policy::retry::Decision;
+use keepwarm_serve::{
+    BodyError, CallRecord, CallTimes, Exchange, Gone, max_forwards, respond_as_final_recipient,
+};
 use tokio::time::Instant;
 
 use self::body::Body;
 pub(crate) use self::head::{ForwardOptions, HostSource, VIA};
 use crate::gate::Permit;
 use crate::stats::{CompletedCall, ServerTiming, Trace};
-use crate::{EndpointSet, Upstream, UpstreamSettings};
+use crate::{EndpointSet, Upstream, UpstreamSettings, refusals};
 
 /// Carries the call to `upstream`, and its response back.
 pub(crate) async fn forward(
@@ -55,11 +57,9 @@ pub(crate) async fn forward(
         return respond_as_final_recipient(exchange);
     }
     if hops::is_in_a_circle(&exchange.request().head.fields) {
-        let sentence = "The request has passed through Keepwarm 16 times: an upstream leads back to it.";
-        // RFC 5842 §7.2.
-        return respond_with_error(exchange, 508, "loop", sentence, &[]);
+        return refusals::LOOP.respond(exchange);
     }
-    exchange.request_mut().target = Some(Arc::clone(upstream.name()));
+    exchange.request_mut().notes.target = Some(Arc::clone(upstream.name()));
     let mut forward = Forward::new(upstream, options, exchange);
     forward.run().await;
     forward.record();
@@ -97,9 +97,9 @@ struct Forward<'a, 'c> {
     /// The next attempt is on a new connection: one that was kept has failed.
     anew: bool,
     /// Where it has failed, in `endpoints`.
-    tried: Tried,
+    tried: FailedMembers,
     /// Where it was not answered at all.
-    silent: Tried,
+    silent: FailedMembers,
     /// It was tried again, and that was counted.
     retries: u32,
     /// Whether a status is followed by another attempt: known before the attempt has ended.
@@ -126,8 +126,8 @@ impl<'a, 'c> Forward<'a, 'c> {
             headed: None,
             ended: None,
             anew: false,
-            tried: Tried::default(),
-            silent: Tried::default(),
+            tried: FailedMembers::default(),
+            silent: FailedMembers::default(),
             retries: 0,
             decided: None,
             lost_before: false,
@@ -169,7 +169,7 @@ impl<'a, 'c> Forward<'a, 'c> {
 
     /// Reads what the upstream should not have to wait for.
     async fn collect(&mut self) -> Result<(), BodyError> {
-        let whole = self.exchange.request().passing.buffer_request == Some(true);
+        let whole = self.exchange.request().passing().buffer_request == Some(true);
         if self.exchange.awaits_continue() {
             if self.options.forwards_expectation && !whole {
                 return Ok(());
@@ -227,7 +227,7 @@ impl<'a, 'c> Forward<'a, 'c> {
         };
         stats.keep(self.exchange.request_mut());
         refusal::tell_story(&record, self.exchange);
-        self.exchange.request_mut().call = Some(record);
+        self.exchange.request_mut().notes.call = Some(record);
     }
 
     /// What a response of now says about its cost.

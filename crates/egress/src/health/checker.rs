@@ -4,8 +4,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use keepwarm_net::Calls;
-use keepwarm_policy::HealthState;
-use keepwarm_policy::health::{self, Change, warmth};
+use keepwarm_policy::health::{HealthChange, slow_start_factor};
+use keepwarm_policy::{HealthState, HealthThresholds};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
@@ -102,7 +102,7 @@ impl HealthChecker {
         let Some(upstream) = self.upstream.upgrade() else { return };
         match &upstream.settings().health {
             Some(health) => self.health.set_settings(health.thresholds),
-            None => self.health = HealthState::new(health::Settings::default()),
+            None => self.health = HealthState::new(HealthThresholds::default()),
         }
         self.check_at = self.check_at.min(Instant::now() + self.health.next_check(crate::random()));
     }
@@ -113,13 +113,16 @@ impl HealthChecker {
         let change = self.health.handle_check(checked.is_ok());
         let failure = checked.err();
         match change {
-            Some(Change::Down) => {
+            Some(HealthChange::Down) => {
                 tell_down(upstream.name(), self.state(), failure.as_ref());
                 upstream.discovery().look_again();
             }
-            Some(Change::Up) => {
-                tracing::info!(upstream = %upstream.name(), endpoint = %self.state().name(),
-                    "endpoint passes its health checks again");
+            Some(HealthChange::Up) => {
+                tracing::info!(
+                    name: "endpoint_healthy",
+                    upstream = %upstream.name(), endpoint = %self.state().name(),
+                    "endpoint passes its health checks again"
+                );
                 self.warming = settings.slow_start.map(|_| Instant::now());
             }
             None => {}
@@ -132,7 +135,7 @@ impl HealthChecker {
     /// Gives it its share for now. Whether that is all of its weight.
     fn warm_up(&self, window: Option<Duration>) -> bool {
         let since = self.warming.map(Instant::into_std);
-        let share = warmth(since, window.unwrap_or_default(), Instant::now().into_std());
+        let share = slow_start_factor(since, window.unwrap_or_default(), Instant::now().into_std());
         self.state().set_warmth(share);
         share >= 1000
     }
@@ -140,6 +143,6 @@ impl HealthChecker {
 
 fn tell_down(upstream: &str, state: &EndpointState, failure: Option<&CheckFailure>) {
     let Some(CheckFailure { name, sentence }) = failure else { return };
-    tracing::warn!(upstream, endpoint = %state.name(), reason = name,
+    tracing::warn!(name: "endpoint_unhealthy", upstream, endpoint = %state.name(), reason = name,
         "endpoint fails its health checks, and gets no calls while others pass: {sentence}");
 }

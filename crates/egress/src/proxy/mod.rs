@@ -19,9 +19,9 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use keepwarm_http1::{RequestBody, TargetForm};
-use keepwarm_net::{
-    Client, Exchange, Handler, Http1, Outcome, Refusal, Request, Scheme, Tunnel, TunnelEnd, connect_any,
-    respond_with_error, respond_with_refusal,
+use keepwarm_net::{Client, Http1, Scheme, connect_any};
+use keepwarm_serve::{
+    ErrorMessage, Exchange, Handler, Outcome, Refusal, Request, Tunnel, TunnelEnd, respond_with_refusal,
 };
 
 use self::origin_cache::OriginCache;
@@ -30,6 +30,7 @@ use self::rules::ProxyTarget;
 pub use self::rules::{AllowEntry, AllowHost, ProxyRules};
 use crate::forward::{ForwardOptions, HostSource, VIA, forward};
 use crate::origin::Origin;
+use crate::refusals;
 use crate::{CallLog, Upstream};
 
 /// Connecting for a tunnel may take so long.
@@ -89,7 +90,7 @@ impl Proxy {
         };
         let authority = String::from_utf8_lossy(head.authority()).to_ascii_lowercase();
         let Some(origin) = Origin::new(scheme, &authority) else {
-            return refuse(exchange, 400, "bad_authority", "The request target has no valid host and port.");
+            return refuse(exchange, refusals::BAD_AUTHORITY.about(&[]));
         };
         let bare = origin.authority();
         let named = config.upstreams.iter().filter(|(get, _)| *get == bare);
@@ -147,12 +148,7 @@ impl Proxy {
         let authority = String::from_utf8_lossy(exchange.request().head.authority()).to_ascii_lowercase();
         let origin = Origin::new(Scheme::Https, &authority);
         let Some(origin) = origin.filter(|_| exchange.request().head.body == RequestBody::None) else {
-            return refuse(
-                exchange,
-                400,
-                "bad_connect",
-                "CONNECT requires a host and a port, and must not have a body.",
-            );
+            return refuse(exchange, refusals::BAD_CONNECT.about(&[]));
         };
         let target = ProxyTarget { host: origin.host(), port: origin.port(), connect: true };
         let addresses = match self.addresses(&config, target).await {
@@ -164,22 +160,21 @@ impl Proxy {
         let io = match tokio::time::timeout(CONNECT, connect_any(&addresses)).await {
             Ok(Ok((io, _))) => io,
             Ok(Err(error)) => {
-                let sentence = format!("Cannot connect to {authority}: {error}.");
-                return refuse(exchange, 502, "connect_failed", &sentence);
+                return refuse(exchange, refusals::CONNECT_FAILED.about(&[&authority, &error]));
             }
             Err(_) => {
-                let sentence = format!("Cannot connect to {authority} within {CONNECT:?}.");
-                return refuse(exchange, 504, "connect_timeout", &sentence);
+                let limit = format!("{CONNECT:?}");
+                return refuse(exchange, refusals::CONNECT_TIMEOUT.about(&[&authority, &limit]));
             }
         };
         let mut server = Client::<Http1>::new(io);
         if exchange.begin_connected_tunnel(VIA.1).is_err() {
-            return exchange.abort("bad_field_in_answer");
+            return exchange.abort("bad_field_in_response");
         }
         let mut tunnel = Tunnel::of(exchange);
         let end = std::future::poll_fn(|cx| tunnel.poll(cx, exchange, &mut server)).await;
         if let TunnelEnd::Gone(gone) = end {
-            exchange.request_mut().reason.get_or_insert(gone.name());
+            exchange.request_mut().notes.reason.get_or_insert(gone.name());
         }
     }
 }
@@ -237,21 +232,17 @@ enum ProxyError {
 impl ProxyError {
     fn respond(&self, exchange: &mut Exchange<'_>) {
         match self {
-            Self::Denied(host) => {
-                let sentence =
-                    format!("This proxy does not allow {host}: forward_proxy.allow does not list it.");
-                refuse(exchange, 403, "proxy_denied", &sentence);
-            }
-            Self::Unknown(sentence) => refuse(exchange, 502, "host_unknown", &format!("{sentence}.")),
-            Self::Unusable(sentence) => refuse(exchange, 502, "host_unusable", &format!("{sentence}.")),
+            Self::Denied(host) => refuse(exchange, refusals::PROXY_DENIED.about(&[host])),
+            Self::Unknown(sentence) => refuse(exchange, refusals::HOST_UNKNOWN.about(&[sentence])),
+            Self::Unusable(sentence) => refuse(exchange, refusals::HOST_UNUSABLE.about(&[sentence])),
         }
     }
 }
 
 /// An error of ours; after a CONNECT, what follows was meant for the tunnel.
-fn refuse(exchange: &mut Exchange<'_>, status: u16, reason: &'static str, sentence: &str) {
+fn refuse(exchange: &mut Exchange<'_>, message: ErrorMessage<'_>) {
     if exchange.request().head.form == TargetForm::Authority {
         exchange.close_after();
     }
-    respond_with_error(exchange, status, reason, sentence, &[]);
+    message.respond(exchange);
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keepwarm_net::restart_pause;
-use keepwarm_telemetry::panics::caught;
+use keepwarm_telemetry::panics::catch_future;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -68,7 +68,7 @@ impl ResolverDriver {
     pub async fn run(mut self) {
         loop {
             let responding = pin!(self.reply_to_all());
-            match caught(responding).await {
+            match catch_future(responding).await {
                 Ok(()) => return,
                 Err(panic) => panic.report("resolver", None, None),
             }
@@ -132,7 +132,7 @@ fn join(waiters: &mut Vec<oneshot::Sender<ResolvedAddresses>>, waiter: oneshot::
 /// Those who wait hear of its end, however it ends.
 async fn look_up_surely(names: Arc<DnsResolver>, host: Box<str>) -> (Box<str>, ResolvedAddresses) {
     let looking = pin!(look_up(names, host.clone()));
-    caught(looking).await.unwrap_or_else(|panic| {
+    catch_future(looking).await.unwrap_or_else(|panic| {
         panic.report("resolver", None, None);
         (host, Err("lookup failed: a bug in Keepwarm".to_owned()))
     })

@@ -5,10 +5,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_net::{Exchange, Handler, Outcome, Refusal, Request, respond_with_error};
-use keepwarm_policy::gcra::Verdict;
+use keepwarm_policy::gcra::RateLimitDecision;
+use keepwarm_serve::{Exchange, Handler, Outcome, Refusal, Request};
 
 use super::{Decision, RateLimiter, StoreFailure};
+use crate::refusals;
 
 /// Responds with 429 to requests over the limit, and passes the rest to the inner handler.
 pub struct RateLimitHandler {
@@ -48,34 +49,24 @@ impl RateLimiter {
     }
 
     /// RFC 6585 §4, with the fields of draft-ietf-httpapi-ratelimit-headers-10.
-    fn respond_limited(&self, exchange: &mut Exchange<'_>, verdict: &Verdict) {
+    fn respond_limited(&self, exchange: &mut Exchange<'_>, verdict: &RateLimitDecision) {
         let name = self.name();
-        let retry_after = verdict.retry_after_seconds().max(1).to_string();
+        let retry_after = verdict.retry_after_seconds().max(1);
         let (policy, limit) = (self.gcra().policy(name).to_string(), verdict.field(name).to_string());
-        let fields: [(&str, &[u8]); 3] = [
-            ("Retry-After", retry_after.as_bytes()),
-            ("RateLimit-Policy", policy.as_bytes()),
-            ("RateLimit", limit.as_bytes()),
-        ];
-        let detail =
-            format!("Too many requests: rate limit {name} is reached; try again in {retry_after} s.");
-        respond_with_error(exchange, 429, "rate_limited", &detail, &fields);
+        refusals::RATE_LIMITED
+            .about(&[&name, &retry_after])
+            .retry_after(u32::try_from(retry_after).unwrap_or(u32::MAX))
+            .field("RateLimit-Policy", policy.as_bytes())
+            .field("RateLimit", limit.as_bytes())
+            .respond(exchange);
     }
 
     fn respond_store_away(&self, exchange: &mut Exchange<'_>, failure: StoreFailure) {
-        let detail = format!(
-            "Rate limit {} cannot be checked: {}; requests are refused until it can be.",
-            self.name(),
-            failure.sentence()
-        );
-        let retry_after = AWAY.as_secs().to_string();
-        respond_with_error(
-            exchange,
-            503,
-            failure.name(),
-            &detail,
-            &[("Retry-After", retry_after.as_bytes())],
-        );
+        refusals::STORE_FAILED
+            .about(&[&self.name(), &failure.sentence()])
+            .reason(failure.name())
+            .retry_after(AWAY.as_secs() as u32)
+            .respond(exchange);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use keepwarm_net::Request;
+use keepwarm_serve::Request;
 
 /// What of a request tells whose it is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

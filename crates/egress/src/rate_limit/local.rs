@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Mutex;
 
 use keepwarm_policy::Gcra;
-use keepwarm_policy::gcra::{Table, Verdict};
+use keepwarm_policy::gcra::{GcraTable, RateLimitDecision};
 use tokio::time::Instant;
 
 use crate::endpoints::lock;
@@ -17,7 +17,7 @@ const SHARDS: usize = 16;
 /// Tables that share the keys by hash.
 #[derive(Debug)]
 pub(super) struct Tables {
-    shards: Vec<Mutex<Table>>,
+    shards: Vec<Mutex<GcraTable>>,
     hasher: RandomState,
 }
 
@@ -27,7 +27,7 @@ impl Tables {
         let now = Instant::now().into_std();
         let table = |shard: usize| {
             // Another secret than the one that chooses the shard: its keys are to be spread over all of the table.
-            Mutex::new(Table::new(gcra, KEYS / SHARDS, hasher.hash_one((shard, "secret")), now))
+            Mutex::new(GcraTable::new(gcra, KEYS / SHARDS, hasher.hash_one((shard, "secret")), now))
         };
         Self { shards: (0..SHARDS).map(table).collect(), hasher }
     }
@@ -37,11 +37,11 @@ impl Tables {
     }
 
     pub(super) fn displaced(&self) -> u64 {
-        self.shards.iter().map(|shard| lock(shard).displaced()).sum()
+        self.shards.iter().map(|shard| lock(shard).evicted()).sum()
     }
 
     /// One request of a key.
-    pub(super) fn decide(&self, key: &[u8]) -> Verdict {
+    pub(super) fn decide(&self, key: &[u8]) -> RateLimitDecision {
         let number = usize::try_from(self.hasher.hash_one(key) % SHARDS as u64).unwrap_or(0);
         let Some(shard) = self.shards.get(number) else { unreachable!("less than their number") };
         lock(shard).decide(key, Instant::now().into_std())

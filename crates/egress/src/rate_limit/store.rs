@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use keepwarm_net::TlsSettings;
 use keepwarm_policy::Gcra;
-use keepwarm_policy::gcra::Verdict;
+use keepwarm_policy::gcra::RateLimitDecision;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::timeout;
 
@@ -131,7 +131,7 @@ impl Store {
     }
 
     /// Counts one request of a key.
-    pub(super) async fn count(&self, key: Vec<u8>, gcra: &Gcra) -> Result<Verdict, StoreFailure> {
+    pub(super) async fn count(&self, key: Vec<u8>, gcra: &Gcra) -> Result<RateLimitDecision, StoreFailure> {
         if !self.is_up() {
             return Err(self.failure());
         }

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use keepwarm_net::{CallRecord, Outcome, Request, thread_index};
+use keepwarm_net::thread_index;
+use keepwarm_serve::{CallRecord, Outcome, Request};
 use keepwarm_telemetry::stalls::{self, Stall};
 use keepwarm_telemetry::upstreams::FinishedCall;
 use keepwarm_telemetry::{CallAccessRecord, CallFailure, CallPhases, RequestId, counters};
@@ -34,10 +35,10 @@ impl CompletedCall<'_> {
         self.measure();
         self.count_words(request);
         if self.was_not_kept() {
-            request.stalls.insert(Stall::HandshakePerCall);
+            request.notes.stalls.insert(Stall::HandshakePerCall);
         }
         let name = self.upstream.name();
-        request.stalls.iter().for_each(|stall| stalls::note(name, stall));
+        request.notes.stalls.iter().for_each(|stall| stalls::record(name, stall));
         if let Some(log) = &*self.upstream.stats().log.load() {
             self.write(log, request);
         }
@@ -123,8 +124,8 @@ impl CompletedCall<'_> {
                 cause: failed.cause,
                 sentence: &failed.sentence,
             }),
-            reason: request.reason,
-            id: RequestId::new(request.number),
+            reason: request.notes.reason,
+            id: RequestId::new(request.number()),
             app_request_id: request.head.fields.first("x-request-id"),
             trace_id: (record.attempts > 0).then_some(self.trace_id),
         };
@@ -134,7 +135,7 @@ impl CompletedCall<'_> {
 
 /// Counts a call that Keepwarm itself has answered before any endpoint was tried.
 fn count_refusal(upstream: &str, request: &Request) {
-    if let Some(reason) = request.reason {
+    if let Some(reason) = request.notes.reason {
         counters::CALL_REFUSALS.count(upstream, reason);
     }
 }
@@ -160,8 +161,8 @@ impl Upstream {
             attempts: 0,
             hedged: false,
             failures: std::iter::empty(),
-            reason: request.reason,
-            id: RequestId::new(request.number),
+            reason: request.notes.reason,
+            id: RequestId::new(request.number()),
             app_request_id: request.head.fields.first("x-request-id"),
             trace_id: None,
         };

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use keepwarm_net::{Endpoint, PoolState, PoolTotals};
-use keepwarm_policy::breaker;
-use keepwarm_telemetry::upstreams::{self, EndpointTotals, MOST_ENDPOINTS};
+use keepwarm_policy::BreakerState;
+use keepwarm_telemetry::upstreams::{self, ENDPOINTS_MAX, EndpointTotals};
 
 use crate::endpoints::EndpointEntry;
 use crate::{CheckFailure, LastFailure, LookupFailure, Upstream};
@@ -19,7 +19,7 @@ pub struct UpstreamStatus {
     /// Calls that wait for a place among those.
     pub queue: usize,
     /// What its own breaker does.
-    pub breaker: breaker::State,
+    pub breaker: BreakerState,
     /// What has happened to its connections.
     pub totals: PoolTotals,
     /// How many endpoints it has.
@@ -54,7 +54,7 @@ pub struct EndpointStatus {
     /// How much of its weight it bears, in thousandths.
     pub warmth: u32,
     /// What its breaker does.
-    pub breaker: breaker::State,
+    pub breaker: BreakerState,
     /// Calls that are with it.
     pub in_flight: u32,
     /// Its connections.
@@ -74,9 +74,9 @@ impl EndpointStatus {
     pub fn state(&self) -> &'static str {
         match (self.healthy, self.breaker) {
             (false, _) => "down",
-            (true, breaker::State::Closed | breaker::State::HalfOpen) if self.ejected => "ejected",
-            (true, breaker::State::Closed) if self.warmth < 1000 => "warming",
-            (true, breaker::State::Closed) => "up",
+            (true, BreakerState::Closed | BreakerState::HalfOpen) if self.ejected => "ejected",
+            (true, BreakerState::Closed) if self.warmth < 1000 => "warming",
+            (true, BreakerState::Closed) => "up",
             (true, state) => state.name(),
         }
     }
@@ -99,7 +99,7 @@ impl Upstream {
             endpoints: endpoints
                 .endpoints
                 .iter()
-                .take(MOST_ENDPOINTS)
+                .take(ENDPOINTS_MAX)
                 .map(|entry| self.look_at(entry))
                 .collect(),
             lookups: discovery.lookups(),

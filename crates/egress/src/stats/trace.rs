@@ -1,8 +1,8 @@
 //! The trace that a call is part of (W3C Trace Context, level 1).
 
 use keepwarm_http1::Fields;
-use keepwarm_net::Request;
-use keepwarm_telemetry::trace::LEN;
+use keepwarm_serve::Request;
+use keepwarm_telemetry::trace::TRACEPARENT_LEN;
 use keepwarm_telemetry::{RequestId, TraceContext};
 
 const TRACEPARENT: &[u8] = b"traceparent";
@@ -21,12 +21,12 @@ impl Trace {
     pub(crate) fn of(request: &Request) -> Self {
         match named(&request.head.fields) {
             Some(context) => Self { context, begun: false },
-            None => Self { context: TraceContext::of(RequestId::new(request.number)), begun: true },
+            None => Self { context: TraceContext::of(RequestId::new(request.number())), begun: true },
         }
     }
 
     /// The field of one attempt, which gets a name of its own.
-    pub(crate) fn field(&self) -> [u8; LEN] {
+    pub(crate) fn field(&self) -> [u8; TRACEPARENT_LEN] {
         self.context.call(crate::random())
     }
 

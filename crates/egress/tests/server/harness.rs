@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use keepwarm_net::{
-    BindTo, ConnectionLimits, DataPlane, Handler, ListenerContext, OpenConnections, Remote, StopListening,
-    bind, serve, stop_listening,
+use keepwarm_net::{BindTo, DataPlane, Remote, bind};
+use keepwarm_serve::{
+    ConnectionLimits, Handler, ListenerContext, OpenConnections, StopListening, serve, stop_listening,
 };
 
 pub(crate) const BOUND: Duration = Duration::from_secs(30);

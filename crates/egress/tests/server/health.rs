@@ -10,7 +10,7 @@ use keepwarm_egress::{
     UpstreamSettings, run_health_checks,
 };
 use keepwarm_net::{CaSource, ClientTls, Endpoint, Pem, Protocol, Scheme, TlsSettings, TlsVersion};
-use keepwarm_policy::health;
+use keepwarm_policy::HealthThresholds;
 use rustls::ServerConfig;
 
 use crate::harness::{BOUND, Server, status, wait_until};
@@ -63,7 +63,7 @@ fn health() -> HealthSettings {
     HealthSettings {
         probe: Probe::Http { path: "/health?deep".to_owned(), statuses: vec![200..=204, 299..=299] },
         timeout: BOUND,
-        thresholds: health::Settings { interval: Duration::from_millis(20), rise: 2, fall: 2 },
+        thresholds: HealthThresholds { interval: Duration::from_millis(20), rise: 2, fall: 2 },
     }
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use keepwarm_egress::{
     LimitKey, OnStoreFailure, RateLimitHandler, RateLimitSettings, RateLimiter, Store, StoreSettings,
 };
-use keepwarm_net::{Exchange, Handler, Refusal, respond_with_refusal};
 use keepwarm_policy::gcra::Quota;
+use keepwarm_serve::{Exchange, Handler, Refusal, respond_with_refusal};
 
 use crate::harness::{Server, status, wait_until};
 

@@ -29,7 +29,7 @@ fn sums_up_in_any_case() {
 }
 
 #[test]
-fn the_articles_own_fix_is_honoured_silently() {
+fn connection_close_is_honoured_without_a_warning() {
     assert_eq!(scan(&[("Connection", "close")]).unwrap().hop_by_hop, None);
     for (name, value, warned) in [
         ("Connection", "keep-alive", "connection"),
@@ -45,7 +45,7 @@ fn the_articles_own_fix_is_honoured_silently() {
 }
 
 #[test]
-fn what_cannot_be_sent_names_its_field() {
+fn an_unsendable_field_is_named() {
     for (name, value, reason) in [
         ("", "x", BadFieldReason::Name),
         ("a b", "x", BadFieldReason::Name),

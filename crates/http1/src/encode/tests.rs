@@ -37,7 +37,7 @@ fn switching_and_upgrade_required_name_the_protocol() {
     assert_eq!(String::from_utf8(out).unwrap(), expected);
 
     let mut out = Vec::new();
-    let closing = Plan { connection: ConnectionOption::Close, ..plan(426) };
+    let closing = Plan { connection: ConnectionHeader::Close, ..plan(426) };
     encode_response_head(&mut out, 426, &closing, upgrade.into_iter(), None);
     assert!(out.ends_with(b"\r\nConnection: close, upgrade\r\n\r\n"));
 
@@ -48,7 +48,7 @@ fn switching_and_upgrade_required_name_the_protocol() {
 }
 
 #[test]
-fn requests_without_content_say_so_where_it_means_something() {
+fn requests_without_content_have_a_length_where_it_has_a_meaning() {
     for (method, says) in [
         (Method::GET, false),
         (Method::HEAD, false),

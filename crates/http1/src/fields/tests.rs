@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn looking_up() {
+fn lookup() {
     let mut fields = Fields::new();
     assert!(fields.is_empty() && fields.capacity() == 0);
     fields.push(b"Accept", b"a, b");
@@ -23,7 +23,7 @@ fn looking_up() {
 
 /// The bloom bits against the naive way, on names that collide a lot.
 #[test]
-fn repeats_is_what_comparing_every_name_finds() {
+fn repeats_agrees_with_comparing_every_name() {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut repeated = 0;
     for round in 0..2_000 {

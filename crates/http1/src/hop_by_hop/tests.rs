@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn standard_names_and_named_ones() {
+fn standard_and_listed_names() {
     let mut fields = Fields::new();
     fields.push(b"Connection", b"close, X-Secret");
     fields.push(b"connection", b" x-other ,,");
@@ -29,7 +29,7 @@ fn standard_names_and_named_ones() {
 
 /// "Abusing HTTP hop-by-hop request headers": a client that has a proxy drop what a later hop decides by.
 #[test]
-fn connection_cannot_remove_what_others_rely_on() {
+fn connection_cannot_remove_protected_fields() {
     let protected = [
         "host",
         "content-length",
@@ -54,7 +54,7 @@ fn connection_cannot_remove_what_others_rely_on() {
 }
 
 #[test]
-fn without_connection_only_the_standard_ones() {
+fn without_connection_only_standard_names_are_removed() {
     let fields = Fields::new();
     assert!(HopByHop::of(&fields).removes(b"te"));
     assert!(!HopByHop::of(&fields).removes(b"x-secret"));
@@ -126,7 +126,7 @@ fn trailers() {
 }
 
 #[test]
-fn the_usual_options_hide_no_name_that_stands_in_another_line() {
+fn usual_options_do_not_hide_names_in_another_line() {
     let mut fields = Fields::new();
     fields.push(b"connection", b"Keep-Alive");
     assert!(!HopByHop::of(&fields).removes(b"x-secret"));

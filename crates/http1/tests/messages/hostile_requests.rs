@@ -241,7 +241,7 @@ fn folded() {
 }
 
 #[test]
-fn blank_before_the_colon() {
+fn space_before_the_colon() {
     refused_fields(
         "space_before_colon",
         &[b"Transfer-Encoding : chunked", b"Transfer-Encoding\t: chunked", b"Content-Length \t : 5", b"A :b"],
@@ -250,7 +250,7 @@ fn blank_before_the_colon() {
 }
 
 #[test]
-fn names_that_are_none() {
+fn invalid_names() {
     refused_fields(
         "bad_field_name",
         &[

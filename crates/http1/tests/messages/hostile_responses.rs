@@ -1,4 +1,4 @@
-//! `spec/http.md` §5: what an upstream can do wrong about where its response ends. What is mended instead is in the case table.
+//! `spec/http.md` §5: what an upstream can do wrong about where its response ends. What is normalized instead is in the case table.
 
 use http::Method;
 use keepwarm_http1::{Limits, ResponseDecoder, ResponseHead};
@@ -92,7 +92,7 @@ fn chunks() {
 }
 
 #[test]
-fn fields_that_cannot_be_mended() {
+fn fields_that_cannot_be_normalized() {
     refused_fields("bad_field_name", &[b"no colon", b": x", b"a b: c", b"a\x0b: c", b"\xff: c"]);
     refused_fields("bad_field_value", &[b"a: b\0", b"a: \x7f", b"a: b\r\n \x01"]);
     refused_fields("bare_cr", &[b"a: b\rc: d", b"a: b\r", b"a\r: b"]);
@@ -159,9 +159,9 @@ fn responses_to_nothing() {
 }
 
 #[test]
-fn a_switch_nobody_asked_for() {
+fn an_upgrade_without_a_request_for_it() {
     refused(
-        "unasked_upgrade",
+        "unrequested_upgrade",
         &[b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n"],
     );
     // The leave to upgrade is for one request.
@@ -172,12 +172,12 @@ fn a_switch_nobody_asked_for() {
     let error = decoder
         .decode(b"HTTP/1.1 101 x\r\nUpgrade: websocket\r\n\r\n", &mut ResponseHead::default())
         .unwrap_err();
-    assert_eq!((error.name(), error.status()), ("unasked_upgrade", 502));
+    assert_eq!((error.name(), error.status()), ("unrequested_upgrade", 502));
 }
 
 /// RFC 9110 §7.8: a server names what it switches to, and switches to nothing that was not offered.
 #[test]
-fn a_switch_to_something_else() {
+fn an_upgrade_to_another_protocol() {
     let switch = |offered: &[u8], named: &str| {
         let mut decoder = ResponseDecoder::new(Limits::default());
         decoder.begin(&Method::GET);
@@ -192,7 +192,7 @@ fn a_switch_to_something_else() {
         "Upgrade: websocket, other\r\n",
         "Upgrade: websocket/1\r\n",
     ] {
-        assert_eq!(switch(b"websocket, echo", named), Err("unasked_upgrade"), "{named:?}");
+        assert_eq!(switch(b"websocket, echo", named), Err("unrequested_upgrade"), "{named:?}");
     }
     for named in ["Upgrade: WebSocket\r\n", "Upgrade: echo\r\n", "Upgrade: websocket, echo\r\n"] {
         assert!(switch(b"websocket, echo", named).is_ok(), "{named:?}");
@@ -200,7 +200,7 @@ fn a_switch_to_something_else() {
 }
 
 #[test]
-fn breaking_off() {
+fn truncated_responses() {
     refused("closed_without_response", &[b""]);
     refused(
         "truncated",

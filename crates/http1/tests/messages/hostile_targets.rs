@@ -1,6 +1,6 @@
 //! Faulty request lines, targets, hosts and versions (`spec/http.md` §4), and what every fault has: a status, a name, a sentence.
 
-use keepwarm_http1::{Fault, FaultKind, Limits, Listener, Peer};
+use keepwarm_http1::{Fault, FaultKind, Limits, ListenerKind, Peer};
 
 use crate::hostile_requests::refused;
 use crate::trace::{Role, fault};
@@ -106,7 +106,7 @@ fn absolute_targets() {
 }
 
 #[test]
-fn targets_of_no_form() {
+fn targets_without_a_valid_form() {
     let request =
         |method: &[u8], target: &[u8]| [method, b" ", target, b" HTTP/1.1\r\nHost: h\r\n\r\n"].concat();
     for target in [
@@ -152,7 +152,7 @@ fn targets_of_no_form() {
     ] {
         refused("bad_authority", &[&request(b"CONNECT", target)]);
     }
-    let proxy = Role::Server(Listener::ForwardProxy);
+    let proxy = Role::Server(ListenerKind::ForwardProxy);
     let found = fault(&proxy, Limits::default(), &request(b"CONNECT", b"h"));
     assert_eq!(found.as_deref(), Some("bad_authority"));
 }

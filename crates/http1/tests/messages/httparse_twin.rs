@@ -5,7 +5,7 @@
 use keepwarm_http1::{Event, Limits, RequestDecoder, RequestHead};
 
 #[test]
-fn what_we_accept_httparse_reads_alike() {
+fn httparse_agrees_on_accepted_messages() {
     let mut accepted = 0;
     for seed in 0..20_000 {
         let bytes = mutated(seed);

@@ -48,7 +48,7 @@ fn methods() {
 }
 
 #[test]
-fn targets_with_bytes_that_are_to_be_encoded() {
+fn targets_with_unencoded_bytes() {
     let lenient = Limits { raw_targets: true, ..Limits::default() };
     for target in ["/\u{e9}", "/?q=\u{2603}", "http://h/\u{e9}"] {
         let bytes = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -122,7 +122,7 @@ fn limits_of_one_message_are_not_those_of_the_connection() {
 }
 
 #[test]
-fn responses_have_the_same() {
+fn responses_have_the_same_limits() {
     let client = Role::client(&[Method::GET]);
     let found = |bytes: &[u8]| fault(&client, SMALL, bytes);
     assert_eq!(found(b"HTTP/1.1 200 2345678901").as_deref(), Some("request_line_too_long"));
@@ -148,7 +148,7 @@ fn a_head_that_comes_byte_by_byte_is_searched_once() {
 
 /// Of the rest of a body that is here, whole or not: what decoding it would say, without taking it.
 #[test]
-fn whether_a_body_ends_within_what_is_here() {
+fn ends_within_finds_the_end_of_the_body() {
     let bytes: &[u8] = b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5;a\r\nhello\r\n0\r\nA: 1\r\n\r\nGET";
     let mut decoder = RequestDecoder::new(Limits::default());
     let mut head = RequestHead::default();

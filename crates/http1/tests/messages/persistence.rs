@@ -3,7 +3,7 @@
 
 use http::Method;
 use keepwarm_http1::{
-    CHUNK_TAIL, Event, LAST_CHUNK, Limits, Listener, Plan, RequestDecoder, RequestFacts, RequestHead,
+    CHUNK_TAIL, Event, LAST_CHUNK, Limits, ListenerKind, Plan, RequestDecoder, RequestFacts, RequestHead,
     ResponseDecoder, ResponseFacts, ResponseFraming, ResponseHead, ResponseLength, encode_chunk_head,
     encode_response_head, plan,
 };
@@ -174,7 +174,7 @@ fn check_fields(c: &Combination, row: &Row, head: &ResponseHead) {
     let timeout = tells.then_some(75);
     assert_eq!(head.keep_alive_timeout(), timeout, "{c:?}");
     if c.status >= 200 {
-        assert_eq!(head.keeps_connection(), row.keeps, "both sides agree: {c:?}");
+        assert_eq!(head.is_persistent(), row.keeps, "both sides agree: {c:?}");
     }
 }
 
@@ -208,7 +208,7 @@ fn expected_body(c: &Combination, row: &Row) -> &'static [u8] {
 }
 
 fn request(c: &Combination) -> RequestHead {
-    let listener = if c.forward_proxy { Listener::ForwardProxy } else { Listener::Origin };
+    let listener = if c.forward_proxy { ListenerKind::ForwardProxy } else { ListenerKind::Origin };
     let target = if c.method == "CONNECT" { "h:1" } else { "/" };
     let connection = match c.connection {
         "" => String::new(),
@@ -216,8 +216,7 @@ fn request(c: &Combination) -> RequestHead {
     };
     let bytes = format!("{} {target} {}\r\nHost: h\r\n{connection}\r\n", c.method, c.version);
     let mut head = RequestHead::default();
-    let decoded =
-        RequestDecoder::with_listener(Limits::default(), listener).decode(bytes.as_bytes(), &mut head);
+    let decoded = RequestDecoder::with_kind(Limits::default(), listener).decode(bytes.as_bytes(), &mut head);
     assert_eq!(decoded.map(|decoded| decoded.event), Ok(Event::Head), "{c:?}");
     head
 }

@@ -2,7 +2,8 @@
 
 use http::Method;
 use keepwarm_http1::{
-    Limits, Listener, RequestBody, RequestOptions, encode_chunk_head, encode_request_head, encode_trailers,
+    Limits, ListenerKind, RequestBody, RequestOptions, encode_chunk_head, encode_request_head,
+    encode_trailers,
 };
 
 use crate::cases::{Case, check};
@@ -14,7 +15,7 @@ fn every_request_of_the_table() {
     let next_means = trace(&Role::SERVER, Limits::default(), [next.as_slice()]);
     for case in table() {
         let role = case.role.clone();
-        let same_listener = matches!(role, Role::Server(Listener::Origin));
+        let same_listener = matches!(role, Role::Server(ListenerKind::Origin));
         check(&case, same_listener.then_some((next.as_slice(), next_means.as_slice())));
     }
 }
@@ -316,7 +317,7 @@ fn versions_and_connections() -> Vec<Case> {
 }
 
 fn targets() -> Vec<Case> {
-    let proxy = Role::Server(Listener::ForwardProxy);
+    let proxy = Role::Server(ListenerKind::ForwardProxy);
     vec![
         server(
             "absolute form replaces Host",

@@ -1,4 +1,4 @@
-//! The case table, answers.
+//! The case table of responses.
 
 use http::Method;
 use keepwarm_http1::{
@@ -95,7 +95,7 @@ fn planned(version: Version, keep_alive: bool, status: u16, length: ResponseLeng
 }
 
 fn table() -> Vec<Entry> {
-    [framings(), bodiless(), informational(), mended()].into_iter().flatten().collect()
+    [framings(), bodiless(), informational(), normalized()].into_iter().flatten().collect()
 }
 
 fn framings() -> Vec<Entry> {
@@ -324,7 +324,7 @@ fn informational() -> Vec<Entry> {
     ]
 }
 
-fn mended() -> Vec<Entry> {
+fn normalized() -> Vec<Entry> {
     vec![
         respond(
             "folded lines",

@@ -2,14 +2,14 @@
 
 use http::Method;
 use keepwarm_http1::{
-    Decoded, Event, Fault, Fields, Limits, Listener, RequestBody, RequestDecoder, RequestHead, ResponseBody,
-    ResponseDecoder, ResponseHead, Version,
+    Decoded, Event, Fault, Fields, Limits, ListenerKind, RequestBody, RequestDecoder, RequestHead,
+    ResponseBody, ResponseDecoder, ResponseHead, Version,
 };
 
 /// Which decoder reads.
 #[derive(Clone, Debug)]
 pub(crate) enum Role {
-    Server(Listener),
+    Server(ListenerKind),
     /// Requests with these methods were sent, each when the response before it had ended.
     Client {
         asked: Vec<Method>,
@@ -18,7 +18,7 @@ pub(crate) enum Role {
 }
 
 impl Role {
-    pub(crate) const SERVER: Self = Self::Server(Listener::Origin);
+    pub(crate) const SERVER: Self = Self::Server(ListenerKind::Origin);
 
     pub(crate) fn client(asked: &[Method]) -> Self {
         Self::Client { asked: asked.to_vec(), upgrade: false }
@@ -76,7 +76,7 @@ impl Reader {
     fn new(role: &Role, limits: Limits) -> Self {
         let (decoder, asked, upgrade) = match role {
             Role::Server(listener) => (
-                Decoder::Server(Box::new(RequestDecoder::with_listener(limits, *listener)), Box::default()),
+                Decoder::Server(Box::new(RequestDecoder::with_kind(limits, *listener)), Box::default()),
                 vec![],
                 false,
             ),
@@ -219,8 +219,8 @@ fn request_line(head: &RequestHead) -> String {
         RequestBody::Chunked => "chunked".to_owned(),
     };
     let words = [
-        (head.wants.close, "close"),
-        (head.wants.keep_alive, "keep-alive"),
+        (head.connection.close, "close"),
+        (head.connection.keep_alive, "keep-alive"),
         (head.expects_continue, "continue"),
         (head.upgrade, "upgrade"),
         (head.empty_body_declared, "empty"),
@@ -246,11 +246,11 @@ fn status_line(head: &ResponseHead) -> String {
         ResponseBody::UntilClose => "until-close".to_owned(),
     };
     let words = [
-        (head.keeps_connection(), "keeps"),
-        (head.mended.folded, "folded"),
-        (head.mended.space_before_colon, "blank"),
-        (head.mended.bare_lf, "lf"),
-        (head.mended.no_reason_space, "no-reason"),
+        (head.is_persistent(), "keeps"),
+        (head.normalized.folded, "folded"),
+        (head.normalized.space_before_colon, "blank"),
+        (head.normalized.bare_lf, "lf"),
+        (head.normalized.no_reason_space, "no-reason"),
     ];
     let words: String = words.into_iter().filter(|(is, _)| *is).map(|(_, word)| format!(" {word}")).collect();
     format!("{} {} {framing}{words}", head.status.as_u16(), version(head.version))

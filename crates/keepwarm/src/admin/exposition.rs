@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use keepwarm_telemetry::cells::{BOUNDS_US, HistogramTotals};
+use keepwarm_telemetry::per_thread::{BOUNDS_US, HistogramTotals};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::net::IpAddr;
 
 use keepwarm_config::{Bind, Secret};
-use keepwarm_net::Request;
+use keepwarm_serve::Request;
 
 /// Whether a request reads or changes something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,7 +91,7 @@ impl Guard {
         if knows {
             return Ok(());
         }
-        let local = request.peer.local.map(|address| address.ip());
+        let local = request.peer().local.map(|address| address.ip());
         // No browser leaves it out; load balancers that check by HTTP/1.0 do.
         let is_unnamed = authority.is_empty() && fields.first("host").is_none();
         if !is_unnamed && !self.is_own_host(host_of(authority), local) {
@@ -140,7 +140,7 @@ fn is_token(given: &[u8], token: &Secret) -> bool {
     if !scheme.eq_ignore_ascii_case(b"bearer") || given.first() != Some(&b' ') {
         return false;
     }
-    let (given, token) = (given.trim_ascii(), token.reveal().as_bytes());
+    let (given, token) = (given.trim_ascii(), token.expose().as_bytes());
     let differs = given.iter().zip(token).fold(0, |differs, (a, b)| black_box(differs | (a ^ b)));
     given.len() == token.len() && differs == 0
 }

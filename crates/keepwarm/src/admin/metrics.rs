@@ -5,9 +5,9 @@ mod upstreams;
 use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
 
-use keepwarm_telemetry::cells::HistogramTotals;
 use keepwarm_telemetry::counters;
 use keepwarm_telemetry::meters::{CLASSES, ListenerTotals, RouteTotals};
+use keepwarm_telemetry::per_thread::HistogramTotals;
 use keepwarm_workers::supervisor::{Death, Reason, RecycleReason, WorkerState};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
@@ -260,7 +260,7 @@ fn words() -> Vec<Family> {
             "keepwarm_responses_normalized",
             "Responses of servers with a syntax fault in the head that Keepwarm fixed",
             None,
-            rows(&counters::MENDED, "fault"),
+            rows(&counters::NORMALIZED, "fault"),
         ),
         counter(
             "keepwarm_panics",

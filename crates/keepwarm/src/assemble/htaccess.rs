@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use keepwarm_net::Rules;
+use keepwarm_serve::Rules;
 
-/// Folders that are looked into, and how deep they lie: enough for a site, and a moment's work. What lies deeper counts all the same (`keepwarm_net::Guard`).
+/// Folders that are looked into, and how deep they lie: enough for a site, and a moment's work. What lies deeper counts all the same (`keepwarm_serve::Guard`).
 const MAX_FOLDERS: usize = 2_000;
 const MAX_DEPTH: usize = 4;
 /// Lines that are named.
@@ -29,13 +29,20 @@ pub(super) fn tell(app: &str, root: &Path) {
         })
         .collect();
     if !denied.is_empty() {
-        tracing::info!(app, folders = %denied.join(", "), "paths denied by .htaccess files are neither served nor run");
+        tracing::info!(
+            name: "htaccess_denials",
+            app, folders = %denied.join(", "), "paths denied by .htaccess files are neither served nor run"
+        );
     }
     let ignored =
         found.iter().flat_map(|(folder, rules)| rules.ignored.iter().map(move |line| (folder, line)));
     for (folder, (line, text)) in ignored.take(MAX_LINES) {
         let file = folder.join(".htaccess");
-        tracing::warn!(app, file = %file.display(), line, directive = %text, "unsupported line of an .htaccess file ignored; docs/guide/classic-php.md lists what is supported");
+        tracing::warn!(
+            name: "htaccess_line_ignored",
+            app, file = %file.display(), line, directive = %text,
+            "unsupported line of an .htaccess file ignored; docs/guide/classic-php.md lists what is supported"
+        );
     }
 }
 

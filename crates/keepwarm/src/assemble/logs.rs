@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
-use keepwarm_config::{Config, Listen, LogFormat, LogLevel};
+use keepwarm_config::{Config, Listener, LogFormat, LogLevel};
 use keepwarm_edge::AccessLog;
 use keepwarm_egress::CallLog;
 use keepwarm_telemetry::{Format, Output, Sink};
@@ -16,10 +16,11 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 /// Which file cannot, and why.
 pub(crate) fn check_logs(config: &Config) -> Result<(), String> {
     let own = config.server.log.file.as_deref().map(|file| ("server.log".to_owned(), file));
-    let listens = config.listens.iter().map(|listen| (format!("listen.{}", listen.name), &listen.access_log));
+    let listeners =
+        config.listeners.iter().map(|listen| (format!("listen.{}", listen.name), &listen.access_log));
     let upstreams =
         config.upstreams.iter().map(|upstream| (format!("upstream.{}", upstream.name), &upstream.access_log));
-    let logs = listens
+    let logs = listeners
         .chain(upstreams)
         .filter_map(|(section, log)| Some((format!("{section}.access_log"), log.as_ref()?.file.as_deref()?)));
     own.into_iter().chain(logs).try_for_each(|(section, file)| {
@@ -77,7 +78,7 @@ pub(crate) fn start_logging(config: &Config) -> Result<Logging, String> {
     }
 }
 
-pub(super) fn access_log(listen: &Listen) -> Result<Option<AccessLog>, String> {
+pub(super) fn access_log(listen: &Listener) -> Result<Option<AccessLog>, String> {
     let Some(log) = &listen.access_log else { return Ok(None) };
     open_log(log).map(|(sink, format)| Some(AccessLog { sink, format }))
 }
@@ -95,7 +96,7 @@ pub(crate) fn call_log(upstream: &keepwarm_config::Upstream) -> Result<Option<Ca
 ///
 /// # Errors
 /// In words: standard output cannot be written to.
-pub(crate) fn proxy_call_log(listen: &Listen) -> Result<Option<CallLog>, String> {
+pub(crate) fn proxy_call_log(listen: &Listener) -> Result<Option<CallLog>, String> {
     if listen.access_log.is_none() {
         return Ok(None);
     }

@@ -11,7 +11,12 @@ use keepwarm_egress::{
     SourceAddress, UpstreamSettings,
 };
 use keepwarm_net::{PoolSettings, Protocol, Scheme};
-use keepwarm_policy::{BudgetSettings, Timeouts, balance, breaker, health, hedge, outlier, retry};
+use keepwarm_policy::balance::Algorithm;
+use keepwarm_policy::hedge::HedgeDelay;
+use keepwarm_policy::{
+    BalanceSettings, BreakerSettings, HealthThresholds, HedgeSettings, OutlierSettings, RetryBudgetSettings,
+    RetrySettings, Timeouts, retry,
+};
 
 use crate::upstreams::Upstreams;
 
@@ -32,15 +37,15 @@ pub(crate) fn upstream(upstream: &config::Upstream) -> UpstreamSettings {
             idle: timeouts.idle,
             whole: upstream.timeout,
         },
-        retry: retry::Settings {
+        retry: RetrySettings {
             retries: upstream.retries,
             on: retry_on(&upstream.retry_on),
-            ..retry::Settings::default()
+            ..RetrySettings::default()
         },
-        retry_budget: BudgetSettings {
+        retry_budget: RetryBudgetSettings {
             percent: upstream.retry_budget.percent,
             per_second: upstream.retry_budget.per_second,
-            ..BudgetSettings::default()
+            ..RetryBudgetSettings::default()
         },
         breaker: upstream.breaker.as_ref().map(breaker),
         outlier: upstream.outlier.as_ref().map(|rules| outlier(rules, upstream.breaker.is_some())),
@@ -83,7 +88,7 @@ pub(crate) fn proxy_rules(proxy: &config::ForwardProxy, own: Arc<ArcSwap<Vec<Soc
         host: match &target.host {
             config::ProxyHost::Any => AllowHost::Any,
             config::ProxyHost::Name(config::HostPattern::Exact(host)) => AllowHost::Exact(host.clone()),
-            config::ProxyHost::Name(config::HostPattern::Below(suffix)) => AllowHost::Below(suffix.clone()),
+            config::ProxyHost::Name(config::HostPattern::Suffix(suffix)) => AllowHost::Below(suffix.clone()),
             config::ProxyHost::Block(block) => AllowHost::Block(block.address, block.prefix),
         },
         port: target.port,
@@ -156,8 +161,8 @@ fn retry_on(causes: &[config::RetryCause]) -> retry::RetryOn {
     }
 }
 
-fn breaker(breaker: &config::Breaker) -> breaker::Settings {
-    breaker::Settings {
+fn breaker(breaker: &config::Breaker) -> BreakerSettings {
+    BreakerSettings {
         consecutive: breaker.failures.unwrap_or(0),
         success_rate: breaker.success_percent.unwrap_or(0),
         minimum: breaker.min_requests,
@@ -168,7 +173,7 @@ fn breaker(breaker: &config::Breaker) -> breaker::Settings {
     }
 }
 
-fn health(health: &config::Health) -> HealthSettings {
+fn health(health: &config::HealthCheck) -> HealthSettings {
     HealthSettings {
         probe: match &health.probe {
             config::HealthProbe::Tcp => Probe::Connect,
@@ -178,15 +183,15 @@ fn health(health: &config::Health) -> HealthSettings {
             },
         },
         timeout: health.timeout,
-        thresholds: health::Settings { interval: health.interval, rise: health.rise, fall: health.fall },
+        thresholds: HealthThresholds { interval: health.interval, rise: health.rise, fall: health.fall },
     }
 }
 
-fn outlier(outlier: &config::Outlier, has_breaker: bool) -> outlier::Settings {
-    outlier::Settings {
+fn outlier(outlier: &config::OutlierDetection, has_breaker: bool) -> OutlierSettings {
+    OutlierSettings {
         consecutive: outlier.failures.unwrap_or(0),
         // Without a breaker nobody else would leave it alone meanwhile.
-        lasting: if has_breaker { outlier::Settings::default().lasting } else { Duration::ZERO },
+        lasting: if has_breaker { OutlierSettings::default().lasting } else { Duration::ZERO },
         // Rates are compared only where a deviation says what is too low.
         interval: outlier.deviation_permille.map_or(Duration::ZERO, |_| outlier.interval),
         minimum: outlier.min_requests,
@@ -198,27 +203,27 @@ fn outlier(outlier: &config::Outlier, has_breaker: bool) -> outlier::Settings {
     }
 }
 
-fn hedge(hedge: &config::Hedge) -> hedge::Settings {
-    hedge::Settings {
+fn hedge(hedge: &config::Hedge) -> HedgeSettings {
+    HedgeSettings {
         after: match hedge.after {
-            config::HedgeAfter::Delay(delay) => hedge::After::Fixed(delay),
-            config::HedgeAfter::Permille(permille) => hedge::After::Quantile(permille),
+            config::HedgeDelay::Fixed(delay) => HedgeDelay::Fixed(delay),
+            config::HedgeDelay::Permille(permille) => HedgeDelay::Quantile(permille),
         },
         percent: hedge.budget_percent,
-        ..hedge::Settings::default()
+        ..HedgeSettings::default()
     }
 }
 
-fn balance(balance: &config::Balance) -> (balance::Settings, Option<HashKey>) {
+fn balance(balance: &config::Balance) -> (BalanceSettings, Option<HashKey>) {
     let key = |key: &config::HashKey| match key {
         config::HashKey::Header(name) => HashKey::Header(name.clone()),
         config::HashKey::Cookie(name) => HashKey::Cookie(name.clone()),
     };
     let (method, key) = match balance {
-        config::Balance::LeastRequest => (balance::Method::LeastRequest, None),
-        config::Balance::RoundRobin => (balance::Method::RoundRobin, None),
-        config::Balance::RingHash(by) => (balance::Method::RingHash, Some(key(by))),
-        config::Balance::Maglev(by) => (balance::Method::Maglev, Some(key(by))),
+        config::Balance::LeastRequest => (Algorithm::LeastRequest, None),
+        config::Balance::RoundRobin => (Algorithm::RoundRobin, None),
+        config::Balance::RingHash(by) => (Algorithm::RingHash, Some(key(by))),
+        config::Balance::Maglev(by) => (Algorithm::Maglev, Some(key(by))),
     };
-    (balance::Settings { method, ..balance::Settings::default() }, key)
+    (BalanceSettings { method, ..BalanceSettings::default() }, key)
 }

@@ -31,8 +31,8 @@ pub(super) fn warn_of_lowered(config: &Config, limit: usize) {
         && configured > limit as u64
     {
         tracing::warn!(
-            configured,
-            limit,
+            name: "connection_limit_lowered",
+            configured, limit,
             "`server.limits.connections` lowered to what the limit on open files allows; raise that limit (systemd: LimitNOFILE)"
         );
     }
@@ -41,7 +41,7 @@ pub(super) fn warn_of_lowered(config: &Config, limit: usize) {
 /// Whether requests may leave by connections of their own.
 fn passes_on(config: &Config) -> bool {
     let by_app = config.apps.iter().any(|app| matches!(app.kind, Some(AppKind::Http | AppKind::FastCgi)));
-    let proxies = config.listens.iter().any(|listen| listen.forward_proxy.is_some());
+    let proxies = config.listeners.iter().any(|listen| listen.forward_proxy.is_some());
     by_app || proxies || !config.upstreams.is_empty()
 }
 

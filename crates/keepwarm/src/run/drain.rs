@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use keepwarm_net::{OpenConnections, Remote};
+use keepwarm_net::Remote;
+use keepwarm_serve::OpenConnections;
 use tokio::time::Instant;
 
 use super::server::Server;
@@ -43,10 +44,10 @@ impl Server {
         if !matches!(mode, ShutdownMode::HandedOver { .. }) {
             self.service_manager.stopping();
         }
-        tracing::info!(connections = self.listeners.open.count(), ?grace, "stopping");
+        tracing::info!(name: "stopping", connections = self.listeners.open.count(), ?grace, "stopping");
         tokio::select! {
             () = self.drain(mode, end) => {}
-            () = stop_signals.again() => tracing::warn!("stopping at once"),
+            () = stop_signals.again() => tracing::warn!(name: "stopping_at_once", "stopping at once"),
         }
         self.supervisor.stop(Duration::ZERO).await;
         self.listeners.end_doors();
@@ -54,7 +55,7 @@ impl Server {
             file.remove();
         }
         self.admin.stop();
-        tracing::info!("stopped");
+        tracing::info!(name: "stopped", "stopped");
         ExitCode::SUCCESS
     }
 
@@ -89,6 +90,7 @@ impl Server {
         };
         if tokio::time::timeout_at(clients_end, all).await.is_err() {
             tracing::info!(
+                name: "drain_timeout",
                 connections = open.count(),
                 "drain timeout reached; cutting the remaining connections"
             );
@@ -96,13 +98,14 @@ impl Server {
         let left = end.saturating_duration_since(Instant::now());
         let workers = self.supervisor.stop(left.saturating_sub(TERMINATION.min(left / 2)));
         if tokio::time::timeout_at(end, workers).await.is_err() {
-            tracing::info!("drain timeout reached; killing the remaining workers");
+            tracing::info!(name: "drain_timeout", "drain timeout reached; killing the remaining workers");
         }
         self.listeners.doors_draining.store(true, Ordering::Relaxed);
         self.listeners.end_doors();
         let doors = Arc::clone(&self.listeners.doors_open);
         if tokio::time::timeout_at(end, quiet(&doors, idle, &self.view.remotes)).await.is_err() {
             tracing::info!(
+                name: "drain_timeout",
                 connections = doors.count(),
                 "drain timeout reached; cutting the remaining calls through doors"
             );

@@ -91,7 +91,10 @@ impl InheritedSockets {
                     (None, Some(path)) => format!("unix:{}", path.display()),
                     (None, None) => "a socket without a name".to_owned(),
                 };
-                tracing::warn!(%place, "systemd passed a socket that no listener binds");
+                tracing::warn!(
+                    name: "socket_unused",
+                    %place, "systemd passed a socket that no listener binds"
+                );
             }
         }
     }

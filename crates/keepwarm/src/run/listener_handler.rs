@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use keepwarm_config::{AccessLog, Bind, Limits, Listen, Upstream};
+use keepwarm_config::{AccessLog, Bind, Limits, Listener, Upstream};
 use keepwarm_edge::{Edge, Site};
 use keepwarm_egress::{CallLog, Door, Proxy, ProxyRules, Resolver};
-use keepwarm_net::Handler;
+use keepwarm_serve::Handler;
 
 /// The handler of an address.
 pub(super) enum ListenerHandler {
@@ -46,7 +46,7 @@ pub(super) enum ListenerTarget {
 }
 
 impl ListenerSettings {
-    pub(super) fn of_listener(listen: &Listen) -> Self {
+    pub(super) fn of_listener(listen: &Listener) -> Self {
         Self {
             name: listen.name.clone(),
             limits: listen.limits.clone(),

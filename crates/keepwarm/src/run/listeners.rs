@@ -9,7 +9,8 @@ use std::sync::atomic::AtomicBool;
 use arc_swap::ArcSwap;
 use keepwarm_config::{Bind, Config, ForwardProxy, Upstream, door_url};
 use keepwarm_egress::{CallLog, DnsResolver, Resolver};
-use keepwarm_net::{Bound, ConnectionLimits, ListenerContext, OpenConnections, Remote, StopListening};
+use keepwarm_net::{Bound, Remote};
+use keepwarm_serve::{ConnectionLimits, ListenerContext, OpenConnections, StopListening};
 
 use super::connection_limit;
 use super::inherited::{InheritedSockets, SocketOwner};
@@ -114,7 +115,7 @@ impl Listeners {
         targets: RouteTargets<'_>,
     ) -> Result<ListenPlan, String> {
         let mut plan = ListenPlan::new(opened);
-        for listen in &config.listens {
+        for listen in &config.listeners {
             for bind in &listen.bind {
                 let site = assemble::site(config, listen, targets)?;
                 let wanted = match &listen.forward_proxy {
@@ -364,7 +365,7 @@ impl Listeners {
 
     /// The listeners of the configuration, with the addresses they have.
     pub(super) fn by_name(&self, config: &Config) -> Vec<(String, Vec<String>)> {
-        config.listens.iter().map(|listen| (listen.name.clone(), self.shown(&listen.bind))).collect()
+        config.listeners.iter().map(|listen| (listen.name.clone(), self.shown(&listen.bind))).collect()
     }
 
     /// The upstreams that have doors, with the addresses of these.
@@ -410,10 +411,10 @@ fn own<'s>(serving: &'s BTreeMap<Bind, ActiveListener>, config: &Config) -> OwnS
 
 /// All that is to be listened on, and for which section.
 fn binds(config: &Config) -> impl Iterator<Item = (&Bind, String)> {
-    let listens = config.listens.iter().map(|listen| (&listen.bind, format!("listen.{}", listen.name)));
+    let listeners = config.listeners.iter().map(|listen| (&listen.bind, format!("listen.{}", listen.name)));
     let doors =
         config.upstreams.iter().map(|upstream| (&upstream.bind, format!("upstream.{}", upstream.name)));
-    listens.chain(doors).flat_map(|(binds, section)| binds.iter().map(move |bind| (bind, section.clone())))
+    listeners.chain(doors).flat_map(|(binds, section)| binds.iter().map(move |bind| (bind, section.clone())))
 }
 
 /// The doors of the configuration.

@@ -58,7 +58,7 @@ impl PidFile {
         if !self.is_ours()
             && let Err(message) = Self::prepare(&self.0).and_then(PreparedPidFile::put)
         {
-            tracing::warn!("{message}");
+            tracing::warn!(name: "pid_file_failed", "{message}");
         }
     }
 

@@ -28,17 +28,20 @@ impl Server {
     pub(super) async fn reload(&mut self, request: Option<ReloadRequest>) {
         // A log that was moved away is opened anew, whatever becomes of the rest.
         keepwarm_telemetry::reopen_all();
-        tracing::info!("reloading");
+        tracing::info!(name: "reloading", "reloading");
         self.service_manager.reloading();
         let outcome = self.try_reload().await;
         match &outcome {
             Ok(message) => {
-                tracing::info!("{message}");
+                tracing::info!(name: "reloaded", "{message}");
                 self.service_manager.ready("serving");
             }
             Err(ReloadError { message, .. }) => {
                 // What a worker has printed is in the log already.
-                tracing::error!("reload failed; the previous configuration stays active: {message}");
+                tracing::error!(
+                    name: "reload_failed",
+                    "reload failed; the previous configuration stays active: {message}"
+                );
                 self.service_manager.ready("serving; the last reload failed, see the log");
             }
         }
@@ -53,7 +56,7 @@ impl Server {
         let loaded = tokio::task::spawn_blocking(move || source.load().map_err(|report| report.to_string()));
         let (config, warnings) =
             loaded.await.unwrap_or_else(|error| Err(error.to_string())).map_err(ReloadError::from)?;
-        warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+        warnings.iter().for_each(|warning| tracing::warn!(name: "configuration_warning", "{warning}"));
         let tried = match self.make_ready(&config) {
             Ok(next) => match self.supervisor.reload(next.specs.clone()).await {
                 Ok(report) => Ok((next, report)),
@@ -122,7 +125,7 @@ impl Server {
         self.admin.apply(config.admin.as_ref(), admin);
         assemble::set_process_limits(&config.server.limits);
         for key in self.config.restart_keys(&config) {
-            tracing::warn!("{key} has changed and needs a restart");
+            tracing::warn!(name: "restart_needed", "{key} has changed and needs a restart");
         }
         if let Some(watch) = watch {
             self.watch = watch;
@@ -146,7 +149,7 @@ impl Server {
 
     /// The workers that come may be of another kind than those that serve.
     fn prepare(&self, config: &Config) {
-        config.apps.iter().for_each(|app| self.links.prepare(&app.name, assemble::server(app)));
+        config.apps.iter().for_each(|app| self.links.prepare(&app.name, assemble::worker_kind(app)));
     }
 
     /// Replaces the workers of these apps, and of no others; those of an app that does not start go on, and its pages show why.
@@ -161,10 +164,12 @@ impl Server {
             }
             match outcome {
                 Ok(report) => tracing::info!(
+                    name: "workers_replaced",
                     app = %app.name, took_ms = report.took.as_millis(), generation = report.generation,
                     "workers replaced: they run the changed files"
                 ),
                 Err(ReloadError { message, .. }) => tracing::error!(
+                    name: "workers_not_replaced",
                     app = %app.name, "workers not replaced; the previous ones keep serving: {message}"
                 ),
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use keepwarm_config::{App, AppKind, Config};
 use keepwarm_net::{DataPlane, Remote};
-use keepwarm_telemetry::panics::{self, vital};
+use keepwarm_telemetry::panics::{self, abort_on_panic};
 use keepwarm_workers::dispatch::Links;
 use keepwarm_workers::supervisor::{StartFailure, Supervisor};
 use tokio::sync::mpsc;
@@ -53,7 +53,7 @@ pub(super) fn serve(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let status = match runtime {
         // Without the thread that hears signals and decides nothing would end the process in order any more.
-        Ok(runtime) => match vital("the control thread", || {
+        Ok(runtime) => match abort_on_panic("the control thread", || {
             runtime.block_on(run(source, config, takeover.as_ref(), inherited))
         }) {
             Ok(status) => status,
@@ -153,7 +153,10 @@ impl Server {
         match control::listen(self.source.identity(), self.reload_requests.clone(), Arc::clone(&self.view)) {
             Ok(socket) => self.control_socket = Some(socket),
             Err(error) => {
-                tracing::warn!(%error, "`keepwarm reload` cannot find this process; use SIGHUP");
+                tracing::warn!(
+                    name: "control_socket_failed",
+                    %error, "`keepwarm reload` cannot find this process; use SIGHUP"
+                );
             }
         }
     }
@@ -249,7 +252,10 @@ impl Server {
         match upgrade::upgrade(&self.listeners, &self.admin, &self.config, sizes).await {
             Ok(successor) => Some(self.hand_over(&successor)),
             Err(message) => {
-                tracing::error!("upgrade failed; this process keeps serving: {message}");
+                tracing::error!(
+                    name: "upgrade_failed",
+                    "upgrade failed; this process keeps serving: {message}"
+                );
                 if let Some(file) = &self.pid_file {
                     file.restore();
                 }
@@ -264,6 +270,7 @@ impl Server {
         let thread = watchdog::name(thread);
         if std::process::id() == 1 {
             tracing::error!(
+                name: "thread_stuck",
                 thread,
                 "stuck thread does not respond again, and process 1 cannot be replaced; the other threads finish their requests, then \
                 Keepwarm exits with status 1 to be restarted"
@@ -272,6 +279,7 @@ impl Server {
             return Some(ShutdownMode::Graceful);
         }
         tracing::error!(
+            name: "thread_stuck",
             thread,
             "stuck thread does not respond again; a new process takes over, as for SIGUSR2"
         );
@@ -279,7 +287,10 @@ impl Server {
     }
 
     fn hand_over(&mut self, successor: &Successor) -> ShutdownMode {
-        tracing::info!(pid = successor.pid, "upgraded: the new process serves, this one drains");
+        tracing::info!(
+            name: "upgraded",
+            pid = successor.pid, "upgraded: the new process serves, this one drains"
+        );
         self.service_manager.main_process(successor.pid);
         self.forget_files();
         self.control_socket = None;
@@ -299,7 +310,10 @@ impl Server {
             let _ = request.send(Ok(message));
         }
         if asked {
-            tracing::info!(pid = successor, "reload forwarded to the process that serves now");
+            tracing::info!(
+                name: "reload_forwarded",
+                pid = successor, "reload forwarded to the process that serves now"
+            );
             signals::hang_up(successor);
         }
     }

@@ -95,11 +95,15 @@ impl StopSignals {
             match self.first {
                 Some(first) if first.elapsed() >= SAME => return,
                 Some(_) => tracing::info!(
+                    name: "signal_ignored",
                     "signal ignored: it repeats the one that stops Keepwarm; a later one stops at once"
                 ),
                 // Until now another process was the reason.
                 None => {
-                    tracing::info!("already stopping; another signal stops at once");
+                    tracing::info!(
+                        name: "already_stopping",
+                        "already stopping; another signal stops at once"
+                    );
                     self.first = Some(Instant::now());
                 }
             }
@@ -119,7 +123,7 @@ fn reopen_logs(mut asked: Signal) {
     tokio::spawn(async move {
         while asked.recv().await.is_some() {
             keepwarm_telemetry::reopen_all();
-            tracing::info!("log files reopened");
+            tracing::info!(name: "logs_reopened", "log files reopened");
         }
     });
 }

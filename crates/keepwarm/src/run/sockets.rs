@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use keepwarm_config::Bind;
-use keepwarm_net::{BindTo, Bound, ListenerContext, Remote, StopListening};
+use keepwarm_net::{BindTo, Bound, Remote};
+use keepwarm_serve::{ListenerContext, StopListening};
 
 use super::inherited::{InheritedSockets, SocketOwner};
 use super::occupant;
@@ -139,9 +140,9 @@ impl SocketCopies {
     /// Begins to accept.
     pub(crate) fn serve(self, context: &Arc<ListenerContext>) -> Vec<StopListening> {
         let serve = |(remote, socket): (Remote, Bound)| {
-            let (stop, stopped) = keepwarm_net::stop_listening();
+            let (stop, stopped) = keepwarm_serve::stop_listening();
             let context = Arc::clone(context);
-            remote.spawn(move || keepwarm_net::serve(socket, context, stopped));
+            remote.spawn(move || keepwarm_serve::serve(socket, context, stopped));
             stop
         };
         self.0.into_iter().map(serve).collect()

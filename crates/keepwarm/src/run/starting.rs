@@ -184,7 +184,7 @@ impl Server {
         // Not before: it is the other process's as long as that one may still be the service.
         match pid_file.map(PreparedPidFile::put).transpose() {
             Ok(file) => self.pid_file = file,
-            Err(message) if takeover.is_some() => tracing::error!("{message}"),
+            Err(message) if takeover.is_some() => tracing::error!(name: "pid_file_failed", "{message}"),
             Err(message) => return Err(message.into()),
         }
         if let Some(admin) = admin {
@@ -212,8 +212,8 @@ impl Server {
             let program = language::describe_interpreter(app).map(|program| format!(", by {program}"));
             let (title, at_once) = (assemble::title(app), at_once(app));
             let _ = writeln!(out, "  serving   {title} ({about}, {at_once}{})", program.unwrap_or_default());
-            for adopted in &app.adopted {
-                let _ = writeln!(out, "    by {adopted}");
+            for setting in &app.external_settings {
+                let _ = writeln!(out, "    by {setting}");
             }
         }
         for address in self.listeners.addresses() {

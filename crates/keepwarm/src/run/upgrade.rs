@@ -60,7 +60,10 @@ pub(super) async fn upgrade(
             .to_owned());
     }
     let binary = binary()?;
-    tracing::info!(binary = %binary.display(), "upgrading: starting a new process to take over");
+    tracing::info!(
+        name: "upgrading",
+        binary = %binary.display(), "upgrading: starting a new process to take over"
+    );
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
         .map_err(|error| format!("cannot create a socket for the new process: {error}"))?;
     let mut child =

@@ -7,9 +7,8 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use keepwarm_net::Remote;
-use keepwarm_policy::Turns;
-use keepwarm_policy::turns::{Finding, LOOK, STUCK};
-use keepwarm_telemetry::panics::vital_task;
+use keepwarm_policy::watchdog::{self, CHECK_INTERVAL, Finding, STUCK_AFTER};
+use keepwarm_telemetry::panics::abort_on_panic_task;
 use keepwarm_workers::dispatch::Links;
 use tokio::sync::mpsc;
 
@@ -28,7 +27,7 @@ impl Watchdog {
         let (remotes, links, reports) = (remotes.to_vec(), Arc::clone(links), Arc::new(()));
         // A watch that ends unseen is worse than none.
         let watch = watch(remotes, links, sender, Arc::downgrade(&reports));
-        tokio::spawn(vital_task("the watch over threads", watch));
+        tokio::spawn(abort_on_panic_task("the watch over threads", watch));
         Self { given_up, reports }
     }
 
@@ -57,23 +56,26 @@ async fn watch(
     given_up: mpsc::UnboundedSender<usize>,
     reports: Weak<()>,
 ) {
-    let mut turns = Turns::new(remotes.len(), Instant::now());
-    let mut look = tokio::time::interval(LOOK);
+    let mut turns = watchdog::Watchdog::new(remotes.len(), Instant::now());
+    let mut look = tokio::time::interval(CHECK_INTERVAL);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     while !given_up.is_closed() {
         look.tick().await;
-        for finding in turns.handle_look(Instant::now(), remotes.iter().map(Remote::turns)) {
-            let (Finding::Stuck(index) | Finding::GivenUp(index) | Finding::Turns(index, _)) = finding;
+        for finding in turns.handle_check(Instant::now(), remotes.iter().map(Remote::turns)) {
+            let (Finding::Stuck(index) | Finding::Dead(index) | Finding::Recovered(index, _)) = finding;
             let Some(remote) = remotes.get(index) else { continue };
             match finding {
                 Finding::Stuck(_) => {
                     remote.set_stuck(true);
                     report(remote.clone(), Arc::clone(&links), remotes.len(), reports.upgrade());
                 }
-                Finding::GivenUp(_) => drop(given_up.send(index)),
-                Finding::Turns(_, after) => {
+                Finding::Dead(_) => drop(given_up.send(index)),
+                Finding::Recovered(_, after) => {
                     remote.set_stuck(false);
-                    tracing::warn!(thread = %name(index), ?after, "stuck thread responds again");
+                    tracing::warn!(
+                        name: "thread_recovered",
+                        thread = %name(index), ?after, "stuck thread responds again"
+                    );
                 }
             }
         }
@@ -87,12 +89,18 @@ fn report(remote: Remote, links: Arc<Links>, threads: usize, report: Option<Arc<
         let stack = remote.stack();
         let stack = stack.as_deref().unwrap_or("unknown: the thread does not handle signals");
         let others = threads.saturating_sub(1);
-        tracing::error!(thread = %name(remote.index), after = ?STUCK, others, stack,
-            "a bug in Keepwarm: stuck thread; the others serve, and a new process takes over if it does not respond again");
+        tracing::error!(
+            name: "thread_stuck",
+            thread = %name(remote.index), after = ?STUCK_AFTER, others, stack,
+            "a bug in Keepwarm: stuck thread; the others serve, and a new process takes over if it does not respond again"
+        );
         links.abandon(remote.index);
     });
     if let Err(error) = reported {
-        tracing::error!(%error, "stuck thread; cannot start a thread to get its stack");
+        tracing::error!(
+            name: "thread_stack_failed",
+            %error, "stuck thread; cannot start a thread to get its stack"
+        );
     }
 }
 
@@ -104,11 +112,11 @@ pub(super) fn name(index: usize) -> String {
 pub(super) fn end_within(after: Duration) {
     let mode = std::thread::Builder::new().name("keepwarm-end".to_owned()).spawn(move || {
         std::thread::sleep(after);
-        tracing::error!("exit held up by the stuck thread; aborting");
+        tracing::error!(name: "exit_held_up", "exit held up by the stuck thread; aborting");
         keepwarm_telemetry::flush_all(Duration::from_secs(1));
         std::process::abort();
     });
     if let Err(error) = mode {
-        tracing::error!(%error, "exit may be held up by the stuck thread");
+        tracing::error!(name: "exit_held_up", %error, "exit may be held up by the stuck thread");
     }
 }

@@ -45,7 +45,7 @@ fn app(app: &AppStatus, status: &StatusSnapshot) -> Value {
         "name": app.name,
         "about": app.about,
         "failed": app.failed,
-        "server": app.external.as_ref().map(|server| json!({ "address": server.address.to_string(), "away": server.away })),
+        "server": app.external.as_ref().map(|server| json!({ "address": server.address.to_string(), "unreachable": server.away })),
         "generation": counts.map(|counts| counts.generation),
         "workers": { "serving": serving, "target": counts.map(|counts| counts.target) },
         "queue": app.queue,
@@ -85,12 +85,12 @@ fn worker(status: &WorkerStatus) -> Value {
         "requests": worker.requests,
         "restarts": worker.restarts,
         "memory": worker.memory.map(|memory| json!({ "own_bytes": memory.own, "shared_bytes": memory.shared })),
-        "leaving": worker.leaving.map(name),
-        "doing": status.active_requests.iter().map(doing).collect::<Vec<_>>(),
+        "recycle_reason": worker.leaving.map(name),
+        "active_requests": status.active_requests.iter().map(active_request).collect::<Vec<_>>(),
     })
 }
 
-fn doing(request: &ActiveRequest) -> Value {
+fn active_request(request: &ActiveRequest) -> Value {
     json!({
         "request_id": request.summary.id.to_string(),
         "method": request.summary.method.as_str(),

@@ -38,13 +38,13 @@ fn apps(status: &Value) -> Table {
         let target = at(app, "/workers/target").as_u64().unwrap_or(0);
         let failed = at(app, "/failed").as_str();
         let server = at(app, "/server/address").as_str();
-        let away = at(app, "/server/away").as_bool().unwrap_or(false);
-        let colour = match (failed.is_some() || away || (serving == 0 && server.is_none()), serving < target)
-        {
-            (true, _) => Colour::Red,
-            (_, true) => Colour::Yellow,
-            _ => Colour::Green,
-        };
+        let unreachable = at(app, "/server/unreachable").as_bool().unwrap_or(false);
+        let colour =
+            match (failed.is_some() || unreachable || (serving == 0 && server.is_none()), serving < target) {
+                (true, _) => Colour::Red,
+                (_, true) => Colour::Yellow,
+                _ => Colour::Green,
+            };
         let deaths: u64 = at(app, "/deaths")
             .as_object()
             .into_iter()
@@ -54,7 +54,9 @@ fn apps(status: &Value) -> Table {
         let death = at(app, "/last_death");
         let last = match (failed, at(death, "/reason").as_str()) {
             (Some(reason), _) => format!("given up: {reason}"),
-            (None, _) if away => format!("no server accepts connections at {}", server.unwrap_or_default()),
+            (None, _) if unreachable => {
+                format!("no server accepts connections at {}", server.unwrap_or_default())
+            }
             (None, Some(reason)) => {
                 format!(
                     "worker {} {reason}, {} ago",
@@ -86,7 +88,7 @@ fn workers(status: &Value) -> Table {
             "dead" => Colour::Red,
             _ => Colour::Yellow,
         };
-        let state = match at(worker, "/leaving").as_str() {
+        let state = match at(worker, "/recycle_reason").as_str() {
             Some(why) => format!("{state}, leaves ({why})"),
             None => state.to_owned(),
         };
@@ -98,14 +100,14 @@ fn workers(status: &Value) -> Table {
             Cell::plain(words(at(worker, "/requests"))),
             Cell::plain(size(at(worker, "/memory/own_bytes"))),
             Cell::plain(size(at(worker, "/memory/shared_bytes"))),
-            Cell::plain(doing(list(at(worker, "/doing")))),
+            Cell::plain(active_requests(list(at(worker, "/active_requests")))),
         ]);
     }
     table
 }
 
 /// The oldest of its requests, and how many more.
-fn doing(requests: &[Value]) -> String {
+fn active_requests(requests: &[Value]) -> String {
     let Some(first) = requests.first() else { return "-".to_owned() };
     let mut text = format!(
         "{} {} {}",
@@ -291,10 +293,10 @@ mod tests {
                 "last_death": { "worker": 2, "reason": "was killed by signal 9 (SIGKILL)", "seconds_ago": 5.0 }
             }],
             "workers": [
-                { "app": "shop", "number": 1, "pid": 17, "state": "ready", "age_seconds": 70.0, "requests": 119, "leaving": "age",
+                { "app": "shop", "number": 1, "pid": 17, "state": "ready", "age_seconds": 70.0, "requests": 119, "recycle_reason": "age",
                   "memory": { "own_bytes": 11_744_051, "shared_bytes": 1536 },
-                  "doing": [{ "method": "GET", "route": "/x/*\u{1b}", "seconds": 0.5 }, {}] },
-                { "app": "shop", "number": 2, "pid": null, "state": "dead", "requests": 0, "doing": [] }
+                  "active_requests": [{ "method": "GET", "route": "/x/*\u{1b}", "seconds": 0.5 }, {}] },
+                { "app": "shop", "number": 2, "pid": null, "state": "dead", "requests": 0, "active_requests": [] }
             ],
             "upstreams": [
                 { "name": "search", "breaker": "closed", "endpoints": [

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use keepwarm_config::{self as config, Ca, PemFile};
+use keepwarm_config::{self as config, PemFile, TrustRoots};
 use keepwarm_egress::Upstream;
 use keepwarm_net::{CaSource, ClientTls, Pem, TlsSettings, TlsVersion, restarted};
 use tokio::task::JoinHandle;
@@ -30,11 +30,11 @@ fn settings(upstream: &config::Upstream) -> Option<TlsSettings> {
     Some(TlsSettings {
         server_name: tls.server_name.clone(),
         ca: match &tls.ca {
-            Ca::System => CaSource::System,
-            Ca::Only(file) => CaSource::Only(pem(file)),
-            Ca::Also(file) => CaSource::Also(pem(file)),
+            TrustRoots::System => CaSource::System,
+            TrustRoots::File(file) => CaSource::Only(pem(file)),
+            TrustRoots::FileAndSystem(file) => CaSource::Also(pem(file)),
         },
-        identity: tls.identity.as_ref().map(|identity| (pem(&identity.cert), pem(&identity.key))),
+        identity: tls.client_certificate.as_ref().map(|client| (pem(&client.cert), pem(&client.key))),
         min_version: match tls.min_version {
             config::TlsVersion::Tls12 => TlsVersion::Tls12,
             config::TlsVersion::Tls13 => TlsVersion::Tls13,
@@ -45,7 +45,7 @@ fn settings(upstream: &config::Upstream) -> Option<TlsSettings> {
 }
 
 pub(crate) fn pem(file: &PemFile) -> Pem {
-    Pem { file: file.path.clone(), text: file.pem.reveal().as_bytes().to_vec() }
+    Pem { file: file.path.clone(), text: file.pem.expose().as_bytes().to_vec() }
 }
 
 /// Reads the files of an upstream again when they have changed; what is open stays open.
@@ -57,10 +57,12 @@ pub(super) fn watch(
     let tls = tls?;
     let configured = config.tls.as_ref()?;
     let mut files: Vec<PathBuf> = Vec::new();
-    if let Ca::Only(file) | Ca::Also(file) = &configured.ca {
+    if let TrustRoots::File(file) | TrustRoots::FileAndSystem(file) = &configured.ca {
         files.push(file.path.clone());
     }
-    files.extend(configured.identity.iter().flat_map(|it| [it.cert.path.clone(), it.key.path.clone()]));
+    files.extend(
+        configured.client_certificate.iter().flat_map(|it| [it.cert.path.clone(), it.key.path.clone()]),
+    );
     if files.is_empty() {
         return None;
     }
@@ -92,7 +94,10 @@ async fn look_again(
                 Ok(tls) => {
                     upstream.set_tls(Some(Arc::clone(&tls)));
                     used = tls;
-                    tracing::info!(upstream = %upstream.name(), "new connections use the changed certificates");
+                    tracing::info!(
+                        name: "certificates_changed",
+                        upstream = %upstream.name(), "new connections use the changed certificates"
+                    );
                 }
                 Err(error) => tell(upstream, &error.to_string()),
             },
@@ -102,7 +107,10 @@ async fn look_again(
 }
 
 fn tell(upstream: &Upstream, error: &str) {
-    tracing::warn!(upstream = %upstream.name(), "changed certificates not used; the previous ones stay in use: {error}");
+    tracing::warn!(
+        name: "certificates_rejected",
+        upstream = %upstream.name(), "changed certificates not used; the previous ones stay in use: {error}"
+    );
 }
 
 /// When each was changed, and how long it is.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use h2::{Ping, PingPong, client::Connection};
-use keepwarm_telemetry::panics::{catch, caught};
+use keepwarm_telemetry::panics::{catch, catch_future};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::link::Link;
@@ -27,7 +27,7 @@ pub(super) async fn run(connection: Connection<Wire<Link>, Bytes>, link: Arc<Lin
         Driver { connection, link, pool, pings, patience, pinged: None, streams: None, timer: None };
     let driven = {
         let driving = pin!(poll_fn(|cx| driver.poll(cx)));
-        caught(driving).await
+        catch_future(driving).await
     };
     let Driver { connection, link, pool, .. } = driver;
     if let Err(panic) = driven {

@@ -3,15 +3,17 @@
 //! The `h2` crate does not tell what decides whether a request may be sent again: which requests the socket took, and which stream was the last that
 //! a GOAWAY promised to process.
 
-/// The client's connection preface (RFC 9113 §3.4), which is no frame.
-pub(super) const PREFACE: usize = 24;
+/// What a client of HTTP/2 sends first (RFC 9113 §3.4). It is no frame.
+pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// As much of it as can be nothing else: whoever sends this speaks HTTP/2, however it goes on.
+pub const PREFACE_LINE: &[u8] = b"PRI * HTTP/2.0\r\n";
 const HEADER: usize = 9;
 /// Of a payload, what is looked at: GOAWAY's last stream and code.
 const LOOKED_AT: usize = 8;
 
 /// A frame whose header, and so much of its payload as is looked at, has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Passed {
+pub enum Passed {
     /// DATA with as many bytes, padding included.
     Data(usize),
     /// HEADERS of that stream.
@@ -165,7 +167,7 @@ mod tests {
 
     #[test]
     fn frames_are_told_however_their_bytes_are_cut() {
-        let mut bytes = vec![b'x'; PREFACE];
+        let mut bytes = vec![b'x'; PREFACE.len()];
         bytes.extend(frame(SETTINGS, 0, 0, &[0; 12]));
         bytes.extend(frame(SETTINGS, ACK, 0, &[]));
         bytes.extend(frame(HEADERS, 4, 5, &[1; 40]));
@@ -183,7 +185,7 @@ mod tests {
             Passed::WindowUpdate,
         ];
         for size in 1..bytes.len() {
-            let (mut frames, mut seen) = (Frames::after(PREFACE), Vec::new());
+            let (mut frames, mut seen) = (Frames::after(PREFACE.len()), Vec::new());
             for piece in bytes.chunks(size) {
                 frames.feed(piece, |passed| {
                     seen.push(passed);
@@ -192,7 +194,7 @@ mod tests {
             }
             assert_eq!(seen, expected, "cut to {size}");
         }
-        let (mut frames, mut seen, mut rest) = (Frames::after(PREFACE), Vec::new(), bytes.as_slice());
+        let (mut frames, mut seen, mut rest) = (Frames::after(PREFACE.len()), Vec::new(), bytes.as_slice());
         while !rest.is_empty() {
             let passed = frames.feed(rest, |passed| {
                 seen.push(passed);
@@ -205,12 +207,12 @@ mod tests {
 
     #[test]
     fn what_is_not_whole_is_told_from_what_is() {
-        let mut frames = Frames::after(PREFACE);
+        let mut frames = Frames::after(PREFACE.len());
         let mut in_head_after = |bytes: &[u8]| {
             frames.feed(bytes, |_| true);
             frames.is_in_head()
         };
-        assert!(in_head_after(&[b'x'; PREFACE]), "SETTINGS are due");
+        assert!(in_head_after(&[b'x'; PREFACE.len()]), "SETTINGS are due");
         assert!(!in_head_after(&frame(SETTINGS, 0, 0, &[0; 6])));
         let head = frame(HEADERS, 0, 1, &[1; 40]);
         for at in 0..head.len() {

@@ -88,7 +88,7 @@ fn is_ours(name: &[u8], framing: RequestBody) -> bool {
 }
 
 /// Trailers to send: those that may stand there.
-pub(super) fn trailers<'f>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) -> HeaderMap {
+pub fn trailers<'f>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) -> HeaderMap {
     let mut map = HeaderMap::new();
     for (name, value) in fields.filter(|(name, _)| trailer_allowed(&name.to_ascii_lowercase())) {
         if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
@@ -117,7 +117,7 @@ pub(super) fn fill_response(
     fill(&mut head.fields, &parts.headers, Limits::FIELDS, ("too_many_fields", "headers"))?;
     if parts.status.as_u16() == 101 {
         // RFC 9113 §8.6.
-        return Err(fault("unasked_upgrade", "sent 101, which HTTP/2 does not have"));
+        return Err(fault("unrequested_upgrade", "sent 101, which HTTP/2 does not have"));
     }
     if parts.status.is_informational() {
         return Ok(());
@@ -134,7 +134,7 @@ pub(super) fn fill_response(
 }
 
 /// Fills in the trailers of a response: those that may stand there.
-pub(super) fn fill_trailers(fields: &mut Fields, map: &HeaderMap) -> Result<(), ServerFault> {
+pub fn fill_trailers(fields: &mut Fields, map: &HeaderMap) -> Result<(), ServerFault> {
     fill(fields, map, Limits::TRAILER_FIELDS, ("too_many_trailers", "trailers"))?;
     if fields.iter().any(|(name, _)| !trailer_allowed(name)) {
         fields.clear();

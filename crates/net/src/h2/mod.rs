@@ -1,4 +1,4 @@
-//! HTTP/2 (RFC 9113), with the `h2` crate for framing, flow control and HPACK. In this folder the client's role: many calls on one connection; in `server` the server's.
+//! HTTP/2 (RFC 9113), with the `h2` crate for framing, flow control and HPACK. The client's role: many calls on one connection; and what the server's role (`keepwarm-serve`) shares with it.
 //!
 //! [`Http2Pool`] gives [`Http2Call`]s, which have the methods of [`crate::Client`]. Under both, a connection is a task (`driver`) that runs the `h2` crate over our
 //! own socket (`wire`), and a `Link`, which is what the three know of it.
@@ -6,17 +6,18 @@
 mod driver;
 mod error;
 mod frames;
-mod head;
+pub mod head;
 mod link;
 mod pool;
 mod sending;
-mod server;
-mod settings;
+pub mod settings;
 mod stream;
 #[cfg(test)]
 mod tests;
 mod wire;
 
+pub use frames::{PREFACE, PREFACE_LINE, Passed};
 pub use pool::Http2Pool;
-pub(crate) use server::{Begun, PREFACE, PREFACE_LINE, ServerStream, serve};
+pub use sending::Sending;
 pub use stream::Http2Call;
+pub use wire::{Watch, Wire};

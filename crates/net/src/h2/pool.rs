@@ -116,7 +116,7 @@ impl Http2Pool {
     /// How long a connection to an endpoint may lie idle.
     pub(super) fn idle_limit(&self, endpoint: &Endpoint) -> Duration {
         let inner = self.lock();
-        let learnt = inner.keep_alive.get(endpoint).and_then(KeepAlive::keeps);
+        let learnt = inner.keep_alive.get(endpoint).and_then(KeepAlive::keep_for);
         inner.settings.idle_timeout.min(learnt.unwrap_or(Duration::MAX))
     }
 
@@ -148,7 +148,10 @@ impl Http2Pool {
     #[cold]
     fn begin_anew<'p>(&'p self, poisoned: PoisonError<MutexGuard<'p, Inner>>) -> MutexGuard<'p, Inner> {
         let mut inner = poisoned.into_inner();
-        tracing::error!("a bug in Keepwarm broke a pool of HTTP/2 connections; pool reset");
+        tracing::error!(
+            name: "pool_reset",
+            "a bug in Keepwarm broke a pool of HTTP/2 connections; pool reset"
+        );
         for shelf in inner.shelves.values_mut().flatten() {
             shelf.kept.drain(..).for_each(|kept| kept.link.retire());
             (shelf.dialling, shelf.failure) = (false, None);

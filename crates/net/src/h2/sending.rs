@@ -8,21 +8,22 @@ use http::HeaderMap;
 
 /// The body and the trailers of a message.
 #[derive(Debug, Default)]
-pub(super) struct Sending {
+pub struct Sending {
     /// None before it has begun, and once it has ended.
-    pub(super) stream: Option<SendStream<Bytes>>,
+    pub stream: Option<SendStream<Bytes>>,
     /// Bytes of the body that flow control holds back.
-    pub(super) out: BytesMut,
+    pub out: BytesMut,
     /// All of it was given.
-    pub(super) ended: bool,
-    pub(super) trailers: Option<HeaderMap>,
+    pub ended: bool,
+    /// What follows the body.
+    pub trailers: Option<HeaderMap>,
     /// Bytes of the body that are still to be given, where that was announced.
-    pub(super) due: Option<u64>,
+    pub due: Option<u64>,
 }
 
 impl Sending {
     /// Hands what was given to the connection, as far as the peer gives room. Ready when all of it was taken, or nothing more is.
-    pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while !self.out.is_empty() {
             match ready!(self.poll_room(cx)) {
                 0 => self.stop(),
@@ -71,7 +72,7 @@ impl Sending {
     }
 
     /// The peer takes no more of it.
-    pub(super) fn stop(&mut self) {
+    pub fn stop(&mut self) {
         self.stream = None;
         self.out.clear();
     }

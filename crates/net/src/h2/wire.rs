@@ -24,7 +24,7 @@ const LINGER: Duration = Duration::from_secs(2);
 const LINGER_MOST: Duration = Duration::from_secs(30);
 
 /// Who wants to know what passes.
-pub(super) trait Watch {
+pub trait Watch {
     /// Bytes came; none: the end.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ pub(super) trait Watch {
 
 /// What carries an HTTP/2 connection.
 #[derive(Debug)]
-pub(super) struct Wire<W> {
+pub struct Wire<W> {
     transport: Transport,
     read: ReadBuffer,
     large: bool,
@@ -95,15 +95,15 @@ impl Linger {
 impl<W: Watch> Wire<W> {
     /// Of the client's side.
     pub(super) fn client(transport: Transport, watch: Arc<W>) -> Self {
-        let (inbound, outbound) = (Frames::default(), Frames::after(PREFACE));
+        let (inbound, outbound) = (Frames::default(), Frames::after(PREFACE.len()));
         let read = ReadBuffer::default();
         let (large, in_head, lingers, is_server) = (false, true, None, false);
         Self { transport, read, large, inbound, outbound, in_head, lingers, is_server, watch }
     }
 
     /// Of the server's side; `read` has come already.
-    pub(super) fn server(transport: Transport, read: ReadBuffer, watch: Arc<W>) -> Self {
-        let (inbound, outbound) = (Frames::after(PREFACE), Frames::default());
+    pub fn server(transport: Transport, read: ReadBuffer, watch: Arc<W>) -> Self {
+        let (inbound, outbound) = (Frames::after(PREFACE.len()), Frames::default());
         let (large, in_head, lingers, is_server) = (false, true, None, true);
         Self { transport, read, large, inbound, outbound, in_head, lingers, is_server, watch }
     }

@@ -185,7 +185,10 @@ async fn run_spare<C: Codec>(making: Making, permit: Permit<C>) {
     match making.await {
         Ok((transport, times)) => permit.keep(transport, &times),
         Err(error) => {
-            tracing::debug!(endpoint = %permit.endpoint, %error, "cannot make a spare connection");
+            tracing::debug!(
+                name: "spare_connection_failed",
+                endpoint = %permit.endpoint, %error, "cannot make a spare connection"
+            );
             permit.give_up();
         }
     }

@@ -108,7 +108,7 @@ impl<C: Codec> Drop for Lease<C> {
             let now = Instant::now();
             if client.is_without_response() {
                 // Most likely the server closed it while the request was on its way.
-                shelf.keep_alive.handle_lost(idle, now.into_std());
+                shelf.keep_alive.handle_loss(idle, now.into_std());
             } else if client.has_heard() {
                 shelf.handle_responded(None, Some(idle), now);
             }

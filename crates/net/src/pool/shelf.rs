@@ -110,7 +110,7 @@ impl<C> Shelf<C> {
     pub(super) fn take(&mut self, thread: usize, need: Need, now: Instant) -> Option<Idle<C>> {
         let Self { idle, keep_alive, .. } = self;
         if let Some(oldest) = idle.first() {
-            keep_alive.handle_quiet(now.saturating_duration_since(oldest.since));
+            keep_alive.handle_idle(now.saturating_duration_since(oldest.since));
         }
         let local = idle.iter().rposition(|idle| idle.thread == thread);
         let mut at = local.into_iter().chain(idle.len().checked_sub(1));
@@ -280,7 +280,7 @@ impl<C> Shelf<C> {
     /// A request was answered on a connection that had been idle, or (`None`) was new; the response may `state` how many seconds one lives.
     pub(super) fn handle_responded(&mut self, stated: Option<u64>, idle: Option<Duration>, now: Instant) {
         self.warmth.handle_success();
-        self.keep_alive.handle_stated(stated.map(Duration::from_secs));
+        self.keep_alive.handle_header(stated.map(Duration::from_secs));
         if let Some(idle) = idle {
             self.keep_alive.handle_success(idle, now.into_std());
         }

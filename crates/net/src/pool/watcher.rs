@@ -6,7 +6,7 @@ use std::sync::Weak;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use keepwarm_telemetry::panics::caught;
+use keepwarm_telemetry::panics::catch_future;
 use tokio::time::{Instant, Sleep};
 
 use super::dial::spawn_spare;
@@ -34,7 +34,7 @@ pub(super) enum Wake {
 /// Runs as a task of the thread for as long as the pool lives. After a panic the next connection that comes back starts another.
 pub(super) async fn run<C: Codec>(pool: Weak<Pool<C>>, thread: usize) {
     let watching = pin!(watch(pool.clone(), thread));
-    if let Err(panic) = caught(watching).await {
+    if let Err(panic) = catch_future(watching).await {
         panic.report("pool_watcher", None, None);
         if let Some(pool) = pool.upgrade() {
             pool.lock().watchers.remove(&thread);
@@ -125,7 +125,7 @@ impl<C: Codec> Inner<C> {
         for (endpoint, shelf) in &mut self.shelves {
             let (keep_alive, warmth) = (&mut shelf.keep_alive, &mut shelf.warmth);
             let counts = metering.counts(shelf.meter);
-            let limit = settings.idle_timeout.min(keep_alive.keeps().unwrap_or(Duration::MAX));
+            let limit = settings.idle_timeout.min(keep_alive.keep_for().unwrap_or(Duration::MAX));
             let over = shelf.idle.extract_if(.., |idle| {
                 if idle.thread != thread {
                     return false;
@@ -145,7 +145,7 @@ impl<C: Codec> Inner<C> {
                     return true;
                 }
                 if idled >= limit {
-                    keep_alive.handle_kept(idled, now.into_std());
+                    keep_alive.handle_open(idled, now.into_std());
                     return true;
                 }
                 swept.next = swept.next.into_iter().chain(idle.since.checked_add(limit)).min();

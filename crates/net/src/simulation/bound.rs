@@ -1,4 +1,4 @@
-//! Listening sockets of the simulation, with the names of `crate::listener::bound`.
+//! Listening sockets of the simulation, with the names of `crate::bound`.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,7 +13,7 @@ use crate::Endpoint;
 /// A bound, listening socket.
 #[derive(Debug)]
 pub struct Bound {
-    pub(crate) fd: Socket,
+    fd: Socket,
     /// Where, for TCP.
     pub address: Option<SocketAddr>,
     path: Option<PathBuf>,
@@ -56,6 +56,12 @@ pub(super) fn listen(endpoint: Endpoint) -> io::Result<Socket> {
 }
 
 impl Bound {
+    /// The socket itself.
+    #[must_use]
+    pub fn into_socket(self) -> Socket {
+        self.fd
+    }
+
     /// The path of a Unix socket.
     #[must_use]
     pub fn path(&self) -> Option<PathBuf> {

@@ -60,7 +60,7 @@ pub fn put_file(path: PathBuf, bytes: impl Fn() -> Vec<u8> + 'static) {
 }
 
 /// A look for a file, which the caches know or not. `None` is no response of the simulation's.
-pub(crate) fn look_up(folder: &Path, name: &[u8], cached: bool) -> Result<Option<OwnedFd>, Errno> {
+pub fn look_up(folder: &Path, name: &[u8], cached: bool) -> Result<Option<OwnedFd>, Errno> {
     let path = folder.join(OsStr::from_bytes(name));
     let (unknown, file) =
         with(|kernel| (cached && kernel.rng.chance(300), kernel.on_disk.get(&path).cloned()));
@@ -76,13 +76,13 @@ pub(crate) fn look_up(folder: &Path, name: &[u8], cached: bool) -> Result<Option
 
 /// A call that ends later.
 #[derive(Debug)]
-pub(crate) struct Job<T> {
+pub struct Job<T> {
     later: Pin<Box<Sleep>>,
     result: RefCell<Option<io::Result<T>>>,
 }
 
 /// Starts a call.
-pub(crate) fn spawn<T: Send + 'static>(call: impl FnOnce() -> io::Result<T> + Send + 'static) -> Job<T> {
+pub fn spawn<T: Send + 'static>(call: impl FnOnce() -> io::Result<T> + Send + 'static) -> Job<T> {
     let (full, after) = with(|kernel| {
         let chance = kernel.settings.faults.disk_full;
         (kernel.rng.chance(chance), kernel.rng.size(20))

@@ -13,7 +13,7 @@
 //! * [`peer`]: the other end, for scripts.  [`thread`]: several data-plane threads on one.
 
 pub(crate) mod bound;
-pub(crate) mod disk;
+pub mod disk;
 mod events;
 mod file;
 mod kernel;

@@ -492,7 +492,7 @@ impl Kernel {
 }
 
 /// Whether a connection waits to be accepted.
-pub(crate) fn has_waiting(listener: &Socket) -> bool {
+pub fn has_waiting(listener: &Socket) -> bool {
     turn();
     with(|kernel| match kernel.files.get(&listener.file).map(|file| &file.kind) {
         Some(Kind::Listener { queue, .. }) => !queue.is_empty(),
@@ -501,7 +501,7 @@ pub(crate) fn has_waiting(listener: &Socket) -> bool {
 }
 
 /// Accepts one connection.
-pub(crate) fn accept(listener: &Socket) -> io::Result<(Socket, Option<SocketAddr>)> {
+pub fn accept(listener: &Socket) -> io::Result<(Socket, Option<SocketAddr>)> {
     turn();
     with(|kernel| {
         kernel.lack_of_descriptors(Errno::MFILE)?;
@@ -516,7 +516,7 @@ pub(crate) fn accept(listener: &Socket) -> io::Result<(Socket, Option<SocketAddr
 }
 
 /// The address that its client connected to.
-pub(crate) fn local_address(_: &Socket) -> Option<SocketAddr> {
+pub fn local_address(_: &Socket) -> Option<SocketAddr> {
     None
 }
 

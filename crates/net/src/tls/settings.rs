@@ -170,7 +170,10 @@ fn system_roots() -> Result<Arc<RootCertStore>, TlsSetupError> {
     let mut store = RootCertStore::empty();
     // Systems ship authorities that are odd in some way; the rest still counts.
     let (added, ignored) = store.add_parsable_certificates(found.certs);
-    tracing::debug!(added, ignored, errors = found.errors.len(), "read the system's certificate authorities");
+    tracing::debug!(
+        name: "certificate_authorities_read",
+        added, ignored, errors = found.errors.len(), "read the system's certificate authorities"
+    );
     if added == 0 {
         let why = found.errors.first().map_or_else(String::new, |error| format!(" ({error})"));
         let sentence = format!(

@@ -1,30 +1,30 @@
-//! The load of one endpoint: requests in flight, and a moving average of its responses' times that rises at once and falls slowly (Finagle's `PeakEwma`).
+//! The load of one endpoint: requests in flight, and a moving average of its response times that rises at once and falls slowly (Finagle's `PeakEwma`).
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// The average falls to half in 2^33 ns, 8.6 s: near to Finagle's decay of 10 s (to a third), and divided by with a shift.
 const HALF_LIFE: u32 = 33;
-/// Answers that come sooner after the one before teach nothing new, unless they are slower: so not every response writes to memory that all threads read.
+/// A response sooner after the previous one is skipped unless it is slower, so that not every response writes to memory that all threads read.
 const GRAIN: u64 = 100_000;
-/// Fractions of a nanosecond that are kept: with whole ones, small steps would be lost.
+/// Bits for fractions of a nanosecond: small steps would be lost otherwise.
 const FRACTION: u32 = 8;
 /// The longest time that counts, about 70 s.
 const LONGEST: u64 = 1 << 36;
 
 /// Shared by all threads. Two that write at once may lose one response's time, never a count.
 #[derive(Debug)]
-pub struct Load {
+pub struct EndpointLoad {
     outstanding: AtomicU32,
     /// Nanoseconds, with a fraction.
     average: AtomicU64,
-    /// When that was so, in nanoseconds since `origin`.
+    /// Time of the average, in nanoseconds since `origin`.
     stamp: AtomicU64,
     origin: Instant,
 }
 
-impl Load {
-    /// Nothing in flight, nothing known.
+impl EndpointLoad {
+    /// Without requests and samples.
     #[must_use]
     pub fn new(now: Instant) -> Self {
         Self {
@@ -35,17 +35,17 @@ impl Load {
         }
     }
 
-    /// A request is given to it. Each is ended by [`Load::handle_end`].
+    /// A request begins. Call [`EndpointLoad::handle_end`] for each.
     pub fn handle_begin(&self) {
         self.outstanding.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A request is over.
+    /// A request has ended.
     pub fn handle_end(&self) {
         self.outstanding.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// A response began after this time, or (`failed`) none came: a quick failure does not make an endpoint look quick.
+    /// A response began after this time, or (`failed`) none came: a quick failure must not make an endpoint look fast.
     pub fn handle_response(&self, took: Duration, failed: bool, now: Instant) {
         let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).clamp(1, LONGEST) << FRACTION;
         let (average, stamp) = (self.average.load(Ordering::Relaxed), self.stamp.load(Ordering::Relaxed));

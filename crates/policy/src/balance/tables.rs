@@ -1,13 +1,13 @@
-//! What is built once for a set of endpoints, so that a pick is one look. Entries are positions in the list of weights they are built from.
+//! Tables that are built once for a set of endpoints, so that a pick is one lookup. Entries are positions in the list of weights.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::draws::{Draws, mix};
+use crate::rng::{Rng, mix};
 
 /// Draws by weight in constant time (Vose, *A Linear Algorithm for Generating Random Numbers with a Given Distribution*, 1991), in whole numbers.
 #[derive(Debug)]
 pub(super) struct Alias {
-    /// Each column is as high as the sum of weights: up to the border it is itself, above it the other.
+    /// Each column is as high as the sum of weights: up to the border it is the entry itself, above it the other.
     columns: Vec<Column>,
     total: u64,
 }
@@ -48,10 +48,10 @@ impl Alias {
     }
 
     pub(super) fn draw(&self, random: u64) -> usize {
-        let mut draws = Draws::new(random);
-        let at = usize::try_from(draws.below(self.columns.len() as u64)).unwrap_or(0);
+        let mut rng = Rng::new(random);
+        let at = usize::try_from(rng.below(self.columns.len() as u64)).unwrap_or(0);
         match self.columns.get(at) {
-            Some(column) if draws.below(self.total) >= column.border => column.other,
+            Some(column) if rng.below(self.total) >= column.border => column.other,
             _ => at,
         }
     }
@@ -60,7 +60,7 @@ impl Alias {
 /// Smooth weighted round robin, computed once (nginx, `ngx_http_upstream_get_round_robin_peer`: each gains its weight, the one with most is next and pays the sum).
 #[derive(Debug)]
 pub(super) struct Schedule {
-    turns: Vec<usize>,
+    order: Vec<usize>,
     next: AtomicUsize,
 }
 
@@ -71,9 +71,9 @@ impl Schedule {
     pub(super) fn new(weights: &[u32]) -> Self {
         let weights = coarsen(weights);
         let total: i64 = weights.iter().sum();
-        let mut turns = Vec::new();
+        let mut order = Vec::new();
         if weights.iter().all(|weight| *weight == 1) {
-            turns.extend(0..weights.len());
+            order.extend(0..weights.len());
         } else {
             let mut current = vec![0_i64; weights.len()];
             for _ in 0..total {
@@ -85,28 +85,28 @@ impl Schedule {
                     }
                 }
                 let Some((at, _)) = best else { break };
-                turns.push(at);
+                order.push(at);
                 if let Some(current) = current.get_mut(at) {
                     *current -= total;
                 }
             }
         }
-        Self { turns, next: AtomicUsize::new(0) }
+        Self { order, next: AtomicUsize::new(0) }
     }
 
     pub(super) fn next(&self) -> usize {
-        let at = self.next.fetch_add(1, Ordering::Relaxed) % self.turns.len().max(1);
-        self.turns.get(at).copied().unwrap_or(0)
+        let at = self.next.fetch_add(1, Ordering::Relaxed) % self.order.len().max(1);
+        self.order.get(at).copied().unwrap_or(0)
     }
 
-    /// By weight too.
+    /// A random entry, by weight.
     pub(super) fn random(&self, random: u64) -> usize {
-        let at = Draws::new(random).below(self.turns.len() as u64);
-        usize::try_from(at).ok().and_then(|at| self.turns.get(at)).copied().unwrap_or(0)
+        let at = Rng::new(random).below(self.order.len() as u64);
+        usize::try_from(at).ok().and_then(|at| self.order.get(at)).copied().unwrap_or(0)
     }
 }
 
-/// In lowest terms, and small enough for [`STEPS`].
+/// Reduces weights to lowest terms, and to sums small enough for [`STEPS`].
 fn coarsen(weights: &[u32]) -> Vec<i64> {
     let divisor = weights.iter().fold(0, |a, b| gcd(a, *b)).max(1);
     let count = weights.len() as u64;
@@ -135,20 +135,20 @@ pub(super) struct Ring {
 
 /// Points for each unit of weight (ketama has 160): shares differ by about a sixteenth.
 const POINTS: u64 = 256;
-/// Of all points together: 16 MiB.
-const MOST: u64 = 1 << 20;
+/// Limit on all points together: 16 MiB.
+const POINTS_MAX: u64 = 1 << 20;
 
 impl Ring {
     pub(super) fn new(members: &[(u64, u32)]) -> Self {
         let total: u64 = members.iter().map(|(_, weight)| u64::from(*weight)).sum();
-        // By nothing but its own weight, so that an endpoint's points are the same whoever else there is. Above four thousand units of weight all have half as many, and so on: the half
-        // that stays is the same, too.
-        let coarser = (0..u64::BITS).find(|times| (total * POINTS) >> times <= MOST).unwrap_or(0);
+        // Only by its own weight, so that an endpoint's points do not depend on the others. Above four thousand units of weight all have half as many, and so on:
+        // the half that remains is the same, too.
+        let coarser = (0..u64::BITS).find(|times| (total * POINTS) >> times <= POINTS_MAX).unwrap_or(0);
         let mut points = Vec::new();
         for (at, (identity, weight)) in (0_u32..).zip(members) {
             let count = ((u64::from(*weight) * POINTS) >> coarser).max(1);
-            let mut draws = Draws::new(mix(*identity));
-            points.extend((0..count).map(|_| (draws.next(), at)));
+            let mut rng = Rng::new(mix(*identity));
+            points.extend((0..count).map(|_| (rng.next(), at)));
         }
         points.sort_unstable();
         Self { points }
@@ -161,23 +161,23 @@ impl Ring {
     }
 }
 
-/// Maglev's table: each endpoint takes places in an order of its own, in turn, until all are taken.
+/// Maglev's table: each endpoint takes slots in an order of its own, in turn, until all are taken.
 #[derive(Debug)]
 pub(super) struct Maglev {
-    places: Vec<u32>,
+    slots: Vec<u32>,
 }
 
 /// The paper's small size, a prime: with 1 % of it or fewer as endpoints, shares differ by about 1 %.
-pub(super) const PLACES: usize = 65_537;
+pub(super) const TABLE_SIZE: usize = 65_537;
 
 impl Maglev {
     pub(super) fn new(members: &[(u64, u32)]) -> Self {
         const FREE: u32 = u32::MAX;
         let heaviest = members.iter().map(|(_, weight)| u64::from(*weight)).max().unwrap_or(1);
         let mut orders: Vec<Order> = members.iter().map(|(identity, _)| Order::new(*identity)).collect();
-        let mut places = vec![FREE; PLACES];
-        let mut left = if members.is_empty() { 0 } else { PLACES };
-        // The weight that has been given so far: in each round the heaviest takes one place, the others one in as many rounds as they are lighter.
+        let mut slots = vec![FREE; TABLE_SIZE];
+        let mut left = if members.is_empty() { 0 } else { TABLE_SIZE };
+        // Credit of each member: in each round the heaviest takes one slot, a lighter one takes a slot in fewer rounds.
         let mut due = vec![0_u64; members.len()];
         while left > 0 {
             for ((at, (_, weight)), (order, due)) in
@@ -188,10 +188,10 @@ impl Maglev {
                     continue;
                 }
                 *due -= heaviest;
-                // Ends: a round of an order passes every place, and some are free.
-                while let Some(place) = places.get_mut(order.next()) {
-                    if *place == FREE {
-                        *place = at;
+                // Terminates: an order passes every slot, and some are free.
+                while let Some(slot) = slots.get_mut(order.next()) {
+                    if *slot == FREE {
+                        *slot = at;
                         left -= 1;
                         break;
                     }
@@ -201,16 +201,16 @@ impl Maglev {
                 }
             }
         }
-        Self { places }
+        Self { slots }
     }
 
     pub(super) fn at(&self, hash: u64) -> usize {
-        let at = usize::try_from(hash % PLACES as u64).unwrap_or(0);
-        self.places.get(at).map_or(0, |member| *member as usize)
+        let at = usize::try_from(hash % TABLE_SIZE as u64).unwrap_or(0);
+        self.slots.get(at).map_or(0, |member| *member as usize)
     }
 }
 
-/// All places, in an order of one endpoint's own: from some place on, in steps of some length.
+/// A permutation of all slots for one endpoint: a start and a step.
 #[derive(Debug)]
 struct Order {
     at: usize,
@@ -219,17 +219,17 @@ struct Order {
 
 impl Order {
     fn new(identity: u64) -> Self {
-        let mut draws = Draws::new(mix(identity));
-        let places = PLACES as u64;
-        let at = usize::try_from(draws.below(places)).unwrap_or(0);
-        // Any step but 0 meets every place, since their number is a prime.
-        let step = usize::try_from(1 + draws.below(places - 1)).unwrap_or(1);
+        let mut rng = Rng::new(mix(identity));
+        let slots = TABLE_SIZE as u64;
+        let at = usize::try_from(rng.below(slots)).unwrap_or(0);
+        // Any step but 0 meets every slot, since their number is a prime.
+        let step = usize::try_from(1 + rng.below(slots - 1)).unwrap_or(1);
         Self { at, step }
     }
 
     fn next(&mut self) -> usize {
         let at = self.at;
-        self.at = (at + self.step) % PLACES;
+        self.at = (at + self.step) % TABLE_SIZE;
         at
     }
 }

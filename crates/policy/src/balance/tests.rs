@@ -11,9 +11,11 @@ use std::time::Instant;
 
 use super::*;
 
-const METHODS: [Method; 4] = [Method::LeastRequest, Method::RoundRobin, Method::RingHash, Method::Maglev];
-const WELL: View = View { usable: true, outstanding: 0, average: Duration::from_millis(1), warmth: 1000 };
-const DOWN: View = View { usable: false, ..WELL };
+const METHODS: [Algorithm; 4] =
+    [Algorithm::LeastRequest, Algorithm::RoundRobin, Algorithm::RingHash, Algorithm::Maglev];
+const WELL: MemberStatus =
+    MemberStatus { usable: true, outstanding: 0, average: Duration::from_millis(1), slow_start_factor: 1000 };
+const DOWN: MemberStatus = MemberStatus { usable: false, ..WELL };
 
 fn member(identity: u64, weight: u32, priority: u32) -> Member {
     Member { weight, priority, identity: stable(identity) }
@@ -27,16 +29,17 @@ fn equal(count: u64) -> Vec<Member> {
     (0..count).map(|identity| member(identity, 1, 0)).collect()
 }
 
-fn balancer(method: Method, members: &[Member]) -> Balancer {
-    Balancer::new(Settings { method, ..Settings::default() }, members)
+fn balancer(method: Algorithm, members: &[Member]) -> Balancer {
+    Balancer::new(BalanceSettings { method, ..BalanceSettings::default() }, members)
 }
 
 /// How often each is picked, by requests of as many keys.
-fn spread(balancer: &Balancer, count: usize, picks: u64, view: impl Fn(usize) -> View) -> Vec<u64> {
+fn spread(balancer: &Balancer, count: usize, picks: u64, view: impl Fn(usize) -> MemberStatus) -> Vec<u64> {
     let mut picked = vec![0; count];
-    let mut draws = Draws::new(1);
+    let mut rng = Rng::new(1);
     for at in 0..picks {
-        let ask = Ask { hash: Some(stable(at)), tried: &Tried::default(), random: draws.next() };
+        let ask =
+            PickContext { hash: Some(stable(at)), tried: &FailedMembers::default(), random: rng.next() };
         picked[balancer.pick(&view, ask).expect("there are some").index] += 1;
     }
     picked
@@ -52,9 +55,9 @@ fn assert_near(picked: &[u64], shares: &[u64], tolerance: u64, what: impl std::f
 }
 
 #[test]
-fn nobody_is_picked_from_nobody() {
+fn an_empty_set_has_no_pick() {
     for method in METHODS {
-        let ask = Ask { hash: None, tried: &Tried::default(), random: 1 };
+        let ask = PickContext { hash: None, tried: &FailedMembers::default(), random: 1 };
         assert_eq!(balancer(method, &[]).pick(|_| WELL, ask), None);
         assert_eq!(balancer(method, &[member(1, 0, 0)]).pick(|_| WELL, ask), None, "a weight of 0");
         let one = balancer(method, &[member(1, 1, 7)]);
@@ -64,11 +67,11 @@ fn nobody_is_picked_from_nobody() {
 
 /// There is nowhere else to go: whether it starts slowly, is ejected or fails its checks, the only one gets everything.
 #[test]
-fn the_only_endpoint_gets_everything_whatever_is_known_of_it() {
-    for method in [Method::LeastRequest, Method::RoundRobin, Method::RingHash, Method::Maglev] {
+fn the_only_endpoint_gets_everything() {
+    for method in [Algorithm::LeastRequest, Algorithm::RoundRobin, Algorithm::RingHash, Algorithm::Maglev] {
         let balancer = balancer(method, &equal(1));
         for usable in [true, false] {
-            let view = |_| View { usable, warmth: 100, ..WELL };
+            let view = |_| MemberStatus { usable, slow_start_factor: 100, ..WELL };
             assert_eq!(spread(&balancer, 1, 1_000, view), [1_000], "{method:?}");
         }
     }
@@ -87,7 +90,7 @@ fn picks_follow_the_weights() {
 }
 
 #[test]
-fn what_cannot_be_used_is_not_picked_and_its_part_is_shared_by_the_others() {
+fn an_unusable_endpoint_is_not_picked_and_the_others_share_its_load() {
     let members = equal(10);
     let view = |at| if at % 4 == 1 { DOWN } else { WELL };
     for (method, tolerance) in METHODS.into_iter().zip([10, 10, 45, 10]) {
@@ -99,24 +102,23 @@ fn what_cannot_be_used_is_not_picked_and_its_part_is_shared_by_the_others() {
 
 /// Any subset of usable ones, tried ones among them: what is picked is the best that there is.
 #[test]
-fn a_usable_untried_one_is_found_whenever_there_is_one() {
-    let mut draws = Draws::new(9);
+fn a_usable_untried_member_is_found_if_there_is_one() {
+    let mut rng = Rng::new(9);
     for round in 0..1_000 {
         // Maglev's table takes its time to build.
         let method = METHODS[if round % 50 == 0 { 3 } else { round % 3 }];
-        let count = 1 + draws.below(12);
+        let count = 1 + rng.below(12);
         let members: Vec<_> = (0..count)
-            .map(|at| {
-                member(at, u32::try_from(draws.below(3)).unwrap(), u32::try_from(draws.below(3)).unwrap())
-            })
+            .map(|at| member(at, u32::try_from(rng.below(3)).unwrap(), u32::try_from(rng.below(3)).unwrap()))
             .collect();
-        let mask = draws.next() & draws.next();
+        let mask = rng.next() & rng.next();
         let panic = if round % 2 == 0 { 0 } else { 50 };
-        let balancer = Balancer::new(Settings { method, panic, ..Settings::default() }, &members);
+        let balancer =
+            Balancer::new(BalanceSettings { method, panic, ..BalanceSettings::default() }, &members);
         let view = |at: usize| if mask >> at & 1 == 1 { WELL } else { DOWN };
-        let mut tried = Tried::default();
+        let mut tried = FailedMembers::default();
         for _ in 0..4 {
-            let ask = Ask { hash: None, tried: &tried, random: draws.next() };
+            let ask = PickContext { hash: None, tried: &tried, random: rng.next() };
             let picked = balancer.pick(view, ask);
             let candidates: Vec<usize> = (0..members.len()).filter(|at| members[*at].weight > 0).collect();
             let usable = |at: &&usize| view(**at).usable;
@@ -139,13 +141,13 @@ fn a_usable_untried_one_is_found_whenever_there_is_one() {
 }
 
 #[test]
-fn tried_ones_are_taken_again_only_when_there_is_no_other() {
+fn failed_members_are_picked_again_only_if_there_is_no_other() {
     for method in METHODS {
         let balancer = balancer(method, &equal(3));
-        let mut tried = Tried::default();
+        let mut tried = FailedMembers::default();
         let mut order = Vec::new();
         for attempt in 0..3 {
-            let ask = Ask { hash: Some(5), tried: &tried, random: attempt };
+            let ask = PickContext { hash: Some(5), tried: &tried, random: attempt };
             let pick = balancer.pick(|_| WELL, ask).unwrap();
             assert!(!tried.contains(pick.index));
             tried.push(pick.index);
@@ -153,10 +155,10 @@ fn tried_ones_are_taken_again_only_when_there_is_no_other() {
         }
         order.sort_unstable();
         assert_eq!(order, [0, 1, 2]);
-        let ask = Ask { hash: Some(5), tried: &tried, random: 3 };
+        let ask = PickContext { hash: Some(5), tried: &tried, random: 3 };
         assert!(balancer.pick(|_| WELL, ask).is_some());
     }
-    let mut tried = Tried::default();
+    let mut tried = FailedMembers::default();
     (0..20).for_each(|index| tried.push(index));
     assert!(tried.contains(19) && tried.contains(12) && !tried.contains(11));
 }

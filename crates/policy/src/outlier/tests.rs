@@ -1,25 +1,25 @@
 #![expect(clippy::disallowed_methods, reason = "tests need some instant to count from")]
 
 use super::*;
-use crate::draws::Draws;
+use crate::rng::Rng;
 
 struct Bench {
-    records: Vec<Record>,
+    records: Vec<EndpointRecord>,
     outlier: Outlier,
     now: Instant,
 }
 
 impl Bench {
-    fn new(hosts: usize, settings: Settings) -> Self {
+    fn new(hosts: usize, settings: OutlierSettings) -> Self {
         let now = Instant::now();
-        let records = (0..hosts).map(|_| Record::new(now)).collect();
+        let records = (0..hosts).map(|_| EndpointRecord::new(now)).collect();
         Self { records, outlier: Outlier::new(settings, now), now }
     }
 
     fn fail(&mut self, index: usize) -> Option<Ejection> {
         let row = self.records[index].handle_failure(self.now);
-        let records: Vec<&Record> = self.records.iter().collect();
-        self.outlier.handle_row(&records, index, row, self.now, 0)
+        let records: Vec<&EndpointRecord> = self.records.iter().collect();
+        self.outlier.handle_consecutive(&records, index, row, self.now, 0)
     }
 
     /// Failures in a thousand calls of each; then the interval ends.
@@ -31,7 +31,7 @@ impl Bench {
             }
         }
         self.now = self.now.max(self.outlier.due().unwrap());
-        let records: Vec<&Record> = self.records.iter().collect();
+        let records: Vec<&EndpointRecord> = self.records.iter().collect();
         self.outlier.handle_interval(&records, self.now, 0)
     }
 
@@ -41,18 +41,18 @@ impl Bench {
 }
 
 /// Only rates.
-fn rates() -> Settings {
-    Settings { consecutive: 0, ..Settings::default() }
+fn rates() -> OutlierSettings {
+    OutlierSettings { consecutive: 0, ..OutlierSettings::default() }
 }
 
 /// However short a row is.
-fn at_once() -> Settings {
-    Settings { lasting: Duration::ZERO, ..Settings::default() }
+fn at_once() -> OutlierSettings {
+    OutlierSettings { lasting: Duration::ZERO, ..OutlierSettings::default() }
 }
 
 #[test]
-fn a_row_that_is_over_soon_is_no_reason() {
-    let mut bench = Bench::new(2, Settings::default());
+fn a_short_row_of_failures_is_no_reason() {
+    let mut bench = Bench::new(2, OutlierSettings::default());
     for _ in 0..3 {
         assert!((0..50).all(|_| bench.fail(0).is_none()));
         bench.now += Duration::from_secs(4);
@@ -62,7 +62,7 @@ fn a_row_that_is_over_soon_is_no_reason() {
     }
     assert!((0..5).all(|_| bench.fail(0).is_none()), "a row of its own");
     bench.now += Duration::from_secs(5);
-    assert_eq!(bench.fail(0).unwrap().cause, Cause::Consecutive(6));
+    assert_eq!(bench.fail(0).unwrap().cause, EjectionCause::Consecutive(6));
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn failures_in_a_row_eject_for_longer_each_time() {
     for length in [30, 60, 90, 120, 150, 180, 210, 240, 270, 300, 300] {
         assert!((0..4).all(|_| bench.fail(2).is_none()));
         let length = Duration::from_secs(length);
-        assert_eq!(bench.fail(2), Some(Ejection { index: 2, cause: Cause::Consecutive(5), length }));
+        assert_eq!(bench.fail(2), Some(Ejection { index: 2, cause: EjectionCause::Consecutive(5), length }));
         assert_eq!(bench.ejected(), [2]);
         assert_eq!(bench.fail(2), None, "it is already");
         bench.records[2].handle_success();
@@ -81,7 +81,7 @@ fn failures_in_a_row_eject_for_longer_each_time() {
 }
 
 #[test]
-fn a_success_breaks_the_row_and_intervals_without_trouble_shorten_the_next() {
+fn a_success_breaks_the_row_and_quiet_intervals_shorten_the_next_ejection() {
     let mut bench = Bench::new(5, at_once());
     for _ in 0..4 {
         let _ = bench.fail(0);
@@ -113,7 +113,7 @@ fn no_more_than_the_ceiling_are_ejected_and_a_single_endpoint_never() {
 #[test]
 fn the_last_one_is_never_ejected() {
     for hosts in [2, 3, 10] {
-        let mut bench = Bench::new(hosts, Settings { percent: 100, ..at_once() });
+        let mut bench = Bench::new(hosts, OutlierSettings { percent: 100, ..at_once() });
         for index in 0..hosts {
             for _ in 0..20 {
                 let _ = bench.fail(index);
@@ -124,12 +124,12 @@ fn the_last_one_is_never_ejected() {
 }
 
 #[test]
-fn one_that_is_worse_than_the_others_is_ejected_and_equals_are_not() {
+fn a_worse_endpoint_is_ejected_and_equal_ones_are_not() {
     let mut bench = Bench::new(6, rates());
     let ejections = bench.interval(&[10, 12, 9, 11, 300, 10]);
     assert_eq!(ejections.len(), 1);
     assert_eq!(ejections[0].index, 4);
-    assert_eq!(ejections[0].cause, Cause::SuccessRate { rate: 700, mean: 941 });
+    assert_eq!(ejections[0].cause, EjectionCause::SuccessRate { rate: 700, mean: 941 });
     assert_eq!(bench.ejected(), [4]);
     let mut bench = Bench::new(6, rates());
     assert_eq!(bench.interval(&[0, 0, 0, 0, 0, 59]), [], "a few in a hundred are nothing");
@@ -140,20 +140,20 @@ fn one_that_is_worse_than_the_others_is_ejected_and_equals_are_not() {
 }
 
 #[test]
-fn few_calls_or_few_endpoints_say_nothing() {
+fn few_calls_or_few_endpoints_are_not_compared() {
     let mut bench = Bench::new(4, rates());
     assert_eq!(bench.interval(&[0, 0, 0, 900]), [], "four are too few");
-    let mut bench = Bench::new(6, Settings { minimum: 1001, ..rates() });
+    let mut bench = Bench::new(6, OutlierSettings { minimum: 1001, ..rates() });
     assert_eq!(bench.interval(&[0, 0, 0, 0, 0, 900]), []);
-    let mut bench = Bench::new(6, Settings { interval: Duration::ZERO, ..rates() });
-    let records: Vec<&Record> = bench.records.iter().collect();
+    let mut bench = Bench::new(6, OutlierSettings { interval: Duration::ZERO, ..rates() });
+    let records: Vec<&EndpointRecord> = bench.records.iter().collect();
     assert_eq!(bench.outlier.due(), None);
     assert_eq!(bench.outlier.handle_interval(&records, bench.now, 0), []);
 }
 
 #[test]
-fn counts_begin_anew_with_each_interval_and_the_worst_goes_first() {
-    let mut bench = Bench::new(10, Settings { percent: 10, deviations: 1000, ..rates() });
+fn each_interval_starts_new_counts_and_ejects_the_worst_first() {
+    let mut bench = Bench::new(10, OutlierSettings { percent: 10, deviations: 1000, ..rates() });
     let ejections = bench.interval(&[0, 0, 0, 0, 0, 0, 0, 0, 200, 210]);
     assert_eq!(ejections.iter().map(|it| it.index).collect::<Vec<_>>(), [9]);
     bench.now += Duration::from_secs(60);
@@ -178,22 +178,23 @@ fn shorter_times_count_for_one_that_is_ejected() {
 #[test]
 fn random_failures_never_eject_more_than_the_ceiling() {
     for seed in 0..20 {
-        let mut draws = Draws::new(seed);
-        let hosts = 1 + usize::try_from(draws.below(30)).unwrap();
-        let percent = u32::try_from(draws.below(101)).unwrap();
-        let mut bench = Bench::new(hosts, Settings { percent, minimum: 10, ..Settings::default() });
+        let mut rng = Rng::new(seed);
+        let hosts = 1 + usize::try_from(rng.below(30)).unwrap();
+        let percent = u32::try_from(rng.below(101)).unwrap();
+        let mut bench =
+            Bench::new(hosts, OutlierSettings { percent, minimum: 10, ..OutlierSettings::default() });
         let most = (hosts * percent as usize / 100).max(1).min(hosts - 1);
         for _ in 0..3_000 {
-            let index = usize::try_from(draws.below(hosts as u64)).unwrap();
-            match draws.below(2 + index as u64) {
+            let index = usize::try_from(rng.below(hosts as u64)).unwrap();
+            match rng.below(2 + index as u64) {
                 0 => {
                     let _ = bench.fail(index);
                 }
                 _ => bench.records[index].handle_success(),
             }
-            bench.now += Duration::from_millis(draws.below(10));
-            let records: Vec<&Record> = bench.records.iter().collect();
-            bench.outlier.handle_interval(&records, bench.now, draws.next());
+            bench.now += Duration::from_millis(rng.below(10));
+            let records: Vec<&EndpointRecord> = bench.records.iter().collect();
+            bench.outlier.handle_interval(&records, bench.now, rng.next());
             assert!(bench.ejected().len() <= most);
         }
         bench.now += Duration::from_secs(331);

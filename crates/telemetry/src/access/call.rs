@@ -1,4 +1,4 @@
-//! The line of a call to an upstream.
+//! The access-log line of a call to an upstream.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,7 +6,7 @@ use super::{push_member, push_number, push_or_dash, push_seconds};
 use crate::escape::{push_json, push_text};
 use crate::{Format, RequestId, timestamp};
 
-/// What is recorded of a call. Borrows everything; writing it allocates nothing once `out` has grown.
+/// The access-log record of a call. Borrows everything; writing it allocates nothing once `out` has grown.
 #[derive(Debug, Clone)]
 pub struct CallAccessRecord<'a, F> {
     /// When it was over.
@@ -19,7 +19,7 @@ pub struct CallAccessRecord<'a, F> {
     pub method: &'a str,
     /// The target as received.
     pub target: &'a [u8],
-    /// What the caller got; 0: nothing.
+    /// The status of the response to the caller; 0: none.
     pub status: u16,
     /// Bytes of the request's body.
     pub sent: u64,
@@ -27,7 +27,7 @@ pub struct CallAccessRecord<'a, F> {
     pub received: u64,
     /// From the first byte of the call's head to the end of its response.
     pub elapsed: Duration,
-    /// Where that went; none when no endpoint was tried.
+    /// Its phases; none if no endpoint was tried.
     pub phases: Option<CallPhases>,
     /// Whether the connection of the last attempt was kept from another call; none when there was none.
     pub reused: Option<bool>,
@@ -39,7 +39,7 @@ pub struct CallAccessRecord<'a, F> {
     pub hedged: bool,
     /// The attempts that failed, in order.
     pub failures: F,
-    /// Why Keepwarm itself answered or cut it; a stable name.
+    /// Why Keepwarm itself responded or truncated it; a stable name.
     pub reason: Option<&'a str>,
     /// The id of the call.
     pub id: RequestId,
@@ -49,16 +49,16 @@ pub struct CallAccessRecord<'a, F> {
     pub trace_id: Option<[u8; 32]>,
 }
 
-/// Where the time of a call went.
+/// Duration of the phases of a call.
 #[derive(Debug, Clone, Copy)]
 pub struct CallPhases {
-    /// It waited for its turn, or for the attempts that failed.
+    /// Waiting in the queue, and failed attempts.
     pub queue: Duration,
-    /// A connection was sought.
+    /// Getting a connection.
     pub connect: Duration,
-    /// The upstream thought.
+    /// Until the first byte of the response.
     pub first_byte: Duration,
-    /// The rest of the response came.
+    /// The rest of the response.
     pub body: Duration,
 }
 
@@ -81,7 +81,7 @@ pub struct CallFailure<'a> {
     pub endpoint: &'a str,
     /// A stable name of why.
     pub cause: &'a str,
-    /// The same for a person, going on from "upstream".
+    /// The cause as a sentence, after "upstream".
     pub sentence: &'a str,
 }
 

@@ -1,19 +1,19 @@
-//! How bad a line is, where its language or its logger says so.
+//! The level of a line, if its language or its logger determines it.
 
 use tracing::Level;
 
-/// Where a level is looked for: it stands near the beginning of a line.
+/// Bytes at the beginning of a line that are searched for a level.
 const HEAD: usize = 120;
 /// Words that may stand before it: the logger's name, a thread, a month.
 const WORDS_BEFORE: usize = 6;
 
-/// `INFO` where nothing is said. What is less is `INFO` too: what an app prints is never left out of the log.
+/// The level of a line; `INFO` by default. Lower levels are `INFO` too: the output of an app is always logged.
 pub(super) fn of(line: &[u8]) -> Level {
-    told(line).unwrap_or(Level::INFO)
+    find(line).unwrap_or(Level::INFO)
 }
 
-/// `None` where nothing is said.
-pub(super) fn told(line: &[u8]) -> Option<Level> {
+/// The level of a line; `None` if it has none.
+pub(super) fn find(line: &[u8]) -> Option<Level> {
     let plain;
     let line = match line.contains(&ESCAPE) {
         true => {
@@ -214,7 +214,7 @@ fn word(line: &[u8]) -> Option<Level> {
     None
 }
 
-/// `any_case`: where it stands, only a level can.
+/// `any_case`: its position allows only a level.
 fn named(word: &[u8], any_case: bool) -> Option<Level> {
     let capitals;
     let word = match any_case {
@@ -237,10 +237,10 @@ fn named(word: &[u8], any_case: bool) -> Option<Level> {
 /// `shop.py:3: DeprecationWarning: …`, `shop.rb:3: warning: …`, `(node:12) Warning: …`
 fn warning(line: &[u8]) -> Option<Level> {
     let head = line.get(..HEAD * 2).unwrap_or(line);
-    let said = contains(head, b": warning: ")
+    let is_warning = contains(head, b": warning: ")
         || (head.starts_with(b"(node:") && contains(head, b"Warning: "))
         || head.split(|&byte| byte == b' ').skip(1).take(2).any(|word| word.ends_with(b"Warning:"));
-    said.then_some(Level::WARN)
+    is_warning.then_some(Level::WARN)
 }
 
 /// `panic: no such card`, `fatal error: all goroutines are asleep`, and what `net/http` says of a handler.

@@ -6,7 +6,7 @@ fn records(text: &str) -> Vec<(Level, String)> {
     let mut records = RecordAssembler::default();
     let mut each = |level, text: &[u8]| found.push((level, String::from_utf8_lossy(text).into_owned()));
     for line in text.lines() {
-        records.line(line.as_bytes(), &mut each);
+        records.push_line(line.as_bytes(), &mut each);
     }
     records.flush(&mut each);
     found
@@ -109,7 +109,7 @@ fn a_traceback_that_rich_has_drawn_is_one_record() {
 }
 
 #[test]
-fn the_lines_of_an_exceptions_text_are_in_its_record() {
+fn a_multi_line_exception_is_one_record() {
     let trace = "Traceback (most recent call last):\n  File \"shop.py\", line 3, in pay";
     is_one(
         Level::ERROR,
@@ -126,7 +126,7 @@ fn the_lines_of_an_exceptions_text_are_in_its_record() {
 }
 
 #[test]
-fn the_place_that_logging_shows_is_in_its_record() {
+fn the_stack_info_of_logging_is_in_its_record() {
     is_one(
         Level::ERROR,
         "ERROR:root:x\nStack (most recent call last):\n  File \"shop.py\", line 69, in <module>",
@@ -134,7 +134,7 @@ fn the_place_that_logging_shows_is_in_its_record() {
 }
 
 #[test]
-fn the_end_of_python_is_one_record() {
+fn a_fatal_error_of_python_is_one_record() {
     is_one(
         Level::ERROR,
         "Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f39a0474b80 (most recent call first):\n  File \"shop.py\", line 519 in pay\n\nThread 0x00007f39a0474b81 (most recent call first):\n  File \"shop.py\", line 9 in wait\n\nExtension modules: numpy.core (total: 1)",
@@ -142,7 +142,7 @@ fn the_end_of_python_is_one_record() {
 }
 
 #[test]
-fn a_record_whose_lines_are_marked_is_one_whatever_they_are() {
+fn marked_lines_are_one_record_regardless_of_content() {
     let found = records(
         "before\nTraceback (most recent call last):\x1f\nValueError: two\x1f\n\x1f\nlines\x1f\n[INFO] three\n  after",
     );
@@ -245,13 +245,13 @@ fn a_panic_of_go_or_rust_is_one_record() {
 }
 
 #[test]
-fn what_is_indented_belongs_to_the_line_above() {
+fn indented_lines_belong_to_the_line_above() {
     is_one(Level::INFO, "{\n  \"card\": 1\n}");
     assert_eq!(records("one\ntwo\n\nthree").len(), 4, "and an empty line stands for itself");
 }
 
 #[test]
-fn a_level_is_known_where_the_language_says_it() {
+fn levels_of_languages_and_loggers_are_recognized() {
     for (level, line) in [
         (Level::ERROR, "ERROR:root:x"),
         (Level::ERROR, "2026-01-01 00:00:00,123 - shop.cards - ERROR - x"),
@@ -293,7 +293,7 @@ fn a_level_is_known_where_the_language_says_it() {
 }
 
 #[test]
-fn no_byte_is_lost_whatever_comes_and_no_record_grows_without_end() {
+fn no_byte_is_lost_and_records_are_bounded() {
     let parts = [
         "",
         " ",

@@ -27,7 +27,7 @@ fn logged(format: Format, level: Level, colour: bool, act: impl FnOnce()) -> Vec
 }
 
 fn report() {
-    tracing::warn!(status = 1, after = "3.2 s", app = "shop", worker = 2_u64, "the worker {}", "ended");
+    tracing::warn!(name: "worker_ended", status = 1, after = "3.2 s", app = "shop", worker = 2_u64, "the worker {}", "ended");
     tracing::info!(
         empty = "",
         quoted = "say \"hi\" \\",
@@ -57,13 +57,14 @@ fn lines_of_json() {
     let lines = logged(Format::Json, Level::INFO, false, report);
     assert_eq!(
         lines[0],
-        "{\"time\":,\"level\":\"warn\",\"app\":\"shop\",\"worker\":2,\"message\":\"the worker ended\",\
+        "{\"time\":,\"level\":\"warn\",\"event\":\"worker_ended\",\"app\":\"shop\",\"worker\":2,\"message\":\"the worker ended\",\
          \"target\":\"keepwarm_telemetry::log::tests\",\"status\":1,\"after\":\"3.2 s\"}"
     );
     let parsed = lines.iter().map(|line| line.replace("{\"time\":,", "{"));
     let parsed: Vec<serde_json::Value> = parsed.map(|line| serde_json::from_str(&line).unwrap()).collect();
     assert_eq!(parsed.len(), 4);
     assert_eq!(parsed[1]["quoted"], "say \"hi\" \\");
+    assert_eq!(parsed[1]["event"], serde_json::Value::Null, "one without a name");
     assert_eq!(parsed[1]["share"], 0.5);
     assert_eq!(parsed[2]["message"], "a\x1b[31m message\r\n2026-01-01T00:00:00.000Z ERROR forged");
     assert_eq!(parsed[3]["debug"], "Some(\"é\")");
@@ -93,7 +94,7 @@ fn a_value_that_logs_while_it_is_logged_makes_two_lines() {
 }
 
 #[test]
-fn what_an_app_prints_in_several_lines_is_one_record() {
+fn a_multi_line_output_of_an_app_is_one_record() {
     let print = || {
         crate::app_output::log(
             Level::ERROR,

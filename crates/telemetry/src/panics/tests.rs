@@ -9,7 +9,7 @@ fn a_panic_comes_back_with_its_message_its_place_and_its_stack() {
     install();
     let panic = catch(|| -> () { panic!("a {} of ours", "bug") }).unwrap_err();
     assert_eq!(panic.message, "a bug of ours");
-    assert!(panic.place.contains("panics/tests.rs"), "{panic:?}");
+    assert!(panic.location.contains("panics/tests.rs"), "{panic:?}");
     assert!(panic.stack.contains("a_panic_comes_back"), "{panic:?}");
     assert_eq!(catch(|| 5).unwrap(), 5);
     assert!(!CATCHING.get());
@@ -34,10 +34,12 @@ fn a_future_is_dropped_with_everything_it_held_and_its_panic_is_known() {
         .await;
     };
     let mut future = pin!(future);
-    let mut caught = caught(future.as_mut());
+    let mut catch_future = catch_future(future.as_mut());
     let mut cx = Context::from_waker(Waker::noop());
-    assert!(Pin::new(&mut caught).poll(&mut cx).is_pending());
-    let Poll::Ready(Err(panic)) = Pin::new(&mut caught).poll(&mut cx) else { panic!("it did not panic") };
+    assert!(Pin::new(&mut catch_future).poll(&mut cx).is_pending());
+    let Poll::Ready(Err(panic)) = Pin::new(&mut catch_future).poll(&mut cx) else {
+        panic!("it did not panic")
+    };
     assert!(panic.message.contains("second poll"));
     assert_eq!(held.get(), 0);
 }
@@ -45,13 +47,13 @@ fn a_future_is_dropped_with_everything_it_held_and_its_panic_is_known() {
 #[test]
 fn the_stack_is_taken_once_a_minute_for_a_place() {
     let place = "only/here.rs:1:1";
-    assert_eq!((is_due(place), is_due(place)), (true, false));
+    assert_eq!((is_stack_due(place), is_stack_due(place)), (true, false));
 }
 
 #[test]
-fn a_task_is_made_anew_until_it_ends() {
+fn a_task_is_restarted_until_it_ends() {
     let mut made = 0;
-    let task = restarted(
+    let task = restart_on_panic(
         "a test",
         async || {},
         || {

@@ -66,7 +66,7 @@ fn lines_of_every_thread_arrive_each_in_its_order_also_of_threads_that_have_ende
 }
 
 #[test]
-fn a_line_is_written_soon_though_nobody_asks() {
+fn a_line_is_written_soon_without_a_flush() {
     let (mut reader, sink) = to_pipe(Format::Text);
     for text in ["first", "second"] {
         line(&sink, text);
@@ -77,7 +77,7 @@ fn a_line_is_written_soon_though_nobody_asks() {
 }
 
 #[test]
-fn what_waits_when_the_last_user_goes_is_written() {
+fn lines_that_wait_when_the_last_handle_is_dropped_are_written() {
     let (mut reader, sink) = to_pipe(Format::Text);
     line(&sink, "last words");
     drop(sink);
@@ -88,16 +88,16 @@ fn what_waits_when_the_last_user_goes_is_written() {
 }
 
 #[test]
-fn a_blocked_output_blocks_nobody_and_what_was_dropped_is_said() {
+fn a_blocked_output_blocks_no_thread_and_dropped_lines_are_reported() {
     let (mut reader, sink) = to_pipe(Format::Json);
     let text = "x".repeat(1023);
     let before = counters::LOG_LINES_DROPPED.value();
     // Three times what may be held. Would it wait for the output, this would never end: nobody reads.
-    let count = 3 * HELD / 1024;
+    let count = 3 * QUEUE_MAX / 1024;
     (0..count).for_each(|_| line(&sink, &text));
     assert!(!sink.flush(Duration::from_millis(1)), "the output is blocked");
     let held: usize = sink.0.0.lock_queue().held;
-    assert!(held <= HELD, "{held}");
+    assert!(held <= QUEUE_MAX, "{held}");
     let dropped = sink.0.0.dropped.load(Ordering::Relaxed);
     let counted = counters::LOG_LINES_DROPPED.value() - before;
     assert!(
@@ -114,7 +114,7 @@ fn a_blocked_output_blocks_nobody_and_what_was_dropped_is_said() {
         notice["lines"].as_u64().unwrap() as usize
     });
     assert_eq!(lines.len() + lost.sum::<usize>(), count);
-    assert!(lines.len() * 1024 >= HELD - FULL, "{} lines came", lines.len());
+    assert!(lines.len() * 1024 >= QUEUE_MAX - BUFFER_MAX, "{} lines came", lines.len());
     assert!(lines.iter().all(|line| *line == text));
 }
 
@@ -128,7 +128,7 @@ fn an_output_that_is_broken_drops_and_counts() {
 }
 
 #[test]
-fn a_file_that_was_moved_away_is_opened_anew() {
+fn a_file_that_was_moved_away_is_reopened() {
     let (file, moved) = (TempFile::new(), TempFile::new());
     let sink = Sink::open(Output::File(file.path()), Format::Text).unwrap();
     line(&sink, "before");

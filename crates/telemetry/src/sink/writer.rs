@@ -1,4 +1,4 @@
-//! The thread that writes.
+//! The writer thread of a sink.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -6,20 +6,20 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::{FULL, GATHER, Shared, lock};
+use super::{BUFFER_MAX, Shared, WRITE_DELAY, lock};
 use crate::{Format, timestamp};
 
 /// Empty buffers kept.
-const SPARE: usize = 8;
+const SPARE_MAX: usize = 8;
 /// Before an output that is full, and does not block, is tried again.
-const RETRY: Duration = Duration::from_millis(10);
+const RETRY_DELAY: Duration = Duration::from_millis(10);
 
 /// Writes until the sink is closed and empty.
 pub(super) fn run(shared: &Shared, mut file: File) {
     let mut batch = Vec::new();
     loop {
-        let order = wait(shared);
-        if order.reopen {
+        let task = wait(shared);
+        if task.reopen {
             reopen(shared, &mut file);
         }
         collect(shared, &mut batch);
@@ -28,16 +28,16 @@ pub(super) fn run(shared: &Shared, mut file: File) {
             write(shared, &mut file, lines);
         }
         report_dropped(shared, &mut file);
-        put_back(shared, &mut batch, order.serves);
-        if order.close && bytes == 0 {
+        recycle(shared, &mut batch, task.flushes);
+        if task.close && bytes == 0 {
             return;
         }
     }
 }
 
-/// What the writer has to do next.
+/// The next task of the writer.
 struct WriterTask {
-    serves: u64,
+    flushes: u64,
     reopen: bool,
     close: bool,
 }
@@ -54,7 +54,7 @@ fn wait(shared: &Shared) -> WriterTask {
         queue = shared.urgent.wait(queue).unwrap_or_else(PoisonError::into_inner);
     }
     shared.asleep.store(false, Ordering::SeqCst);
-    let until = Instant::now() + GATHER;
+    let until = Instant::now() + WRITE_DELAY;
     while !queue.is_urgent() {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -62,10 +62,14 @@ fn wait(shared: &Shared) -> WriterTask {
         }
         queue = shared.urgent.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0;
     }
-    WriterTask { serves: queue.asked, reopen: std::mem::take(&mut queue.reopen), close: queue.closed }
+    WriterTask {
+        flushes: queue.flushes_requested,
+        reopen: std::mem::take(&mut queue.reopen),
+        close: queue.closed,
+    }
 }
 
-/// Takes everything there is: full buffers first, since the lines of a thread stay in order so.
+/// Takes all buffers: full ones first, so that the lines of a thread stay in order.
 fn collect(shared: &Shared, batch: &mut Vec<Vec<u8>>) {
     let buffers = lock(&shared.threads).clone();
     let mut queue = shared.lock_queue();
@@ -89,12 +93,12 @@ fn collect(shared: &Shared, batch: &mut Vec<Vec<u8>>) {
 }
 
 /// The batch is written: it is held no more, and its buffers can be used again.
-fn put_back(shared: &Shared, batch: &mut Vec<Vec<u8>>, serves: u64) {
+fn recycle(shared: &Shared, batch: &mut Vec<Vec<u8>>, flushes: u64) {
     let mut queue = shared.lock_queue();
     queue.held = queue.full.iter().map(Vec::len).sum();
-    queue.served = serves;
+    queue.flushes_done = flushes;
     for mut lines in batch.drain(..) {
-        if queue.spare.len() < SPARE && lines.capacity() <= 4 * FULL {
+        if queue.spare.len() < SPARE_MAX && lines.capacity() <= 4 * BUFFER_MAX {
             lines.clear();
             queue.spare.push(lines);
         }
@@ -110,7 +114,7 @@ fn write(shared: &Shared, file: &mut File, lines: &[u8]) {
             Ok(count) => rest = rest.get(count..).unwrap_or_default(),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             // A terminal or pipe that somebody else has set to non-blocking.
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(RETRY),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(RETRY_DELAY),
             Err(_) => break,
         }
     }
@@ -120,7 +124,7 @@ fn write(shared: &Shared, file: &mut File, lines: &[u8]) {
     }
 }
 
-/// Says how many lines were dropped; when that cannot be written either, the next time.
+/// Reports the number of dropped lines; if that cannot be written either, the next time.
 fn report_dropped(shared: &Shared, file: &mut File) {
     let dropped = shared.dropped.swap(0, Ordering::Relaxed);
     if dropped == 0 {
@@ -147,6 +151,6 @@ fn reopen(shared: &Shared, file: &mut File) {
     let Some(output) = &shared.output else { return };
     match output.open() {
         Ok(opened) => *file = opened,
-        Err(error) => tracing::warn!(?output, %error, "cannot reopen a log file"),
+        Err(error) => tracing::warn!(name: "log_reopen_failed", ?output, %error, "cannot reopen a log file"),
     }
 }

@@ -69,7 +69,7 @@ faults! {
     /// A record of a request that is not open: an earlier one, one that never was, or 0 (F §3.3).
     WrongRequest, "fastcgi_wrong_request", "the record belongs to another request";
     /// A record while no request is open (F §3.3).
-    Unasked, "fastcgi_unasked", "nothing was asked";
+    Unasked, "fastcgi_unsolicited", "nothing was asked";
     /// A body of the wrong length (F §5.5, §4.2).
     Length, "fastcgi_length", "its content has the wrong length";
     /// STDOUT or STDERR after their end (F §3.3, "stream").

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::Method;
-use keepwarm_net::Request;
+use keepwarm_serve::Request;
 use keepwarm_telemetry::RequestId;
 
 use crate::supervisor::WorkerKey;
@@ -45,8 +45,8 @@ pub struct RequestSummary {
 
 impl RequestSummary {
     pub(super) fn of(request: &Request) -> Self {
-        let (method, route) = (request.head.method.clone(), request.route.clone());
-        Self { id: RequestId::new(request.number), method, route, path: path_number(request.path()) }
+        let (method, route) = (request.head.method.clone(), request.notes.route.clone());
+        Self { id: RequestId::new(request.number()), method, route, path: path_number(request.path()) }
     }
 }
 

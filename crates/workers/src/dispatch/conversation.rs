@@ -21,8 +21,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use keepwarm_net::{
-    BodyError, Exchange, Gone, ResponseBuffer, Socket, UNSENT_ENOUGH, Wait, now, thread_index,
+use keepwarm_net::{Socket, Wait, now, thread_index};
+use keepwarm_serve::{
+    Backend, BodyError, ClientEnd, Exchange, Gone, Part, ResponseBuffer, UNSENT_ENOUGH, poll_pump,
+    respond_with_body_error,
 };
 use keepwarm_telemetry::stalls::Stall;
 use keepwarm_wire::frame::ResetCode;
@@ -31,8 +33,10 @@ use tokio::time::Instant;
 use super::activity::RequestSummary;
 use super::app::{App, ExpectationPermit};
 use super::call::{Call, CallState, Item};
+use super::kind::RequestKind;
 use super::quarantine::QuarantineProbe;
 use super::queue::QueuedRequest;
+use super::refusals::{self, respond_not_submitted};
 use super::relay;
 use super::request::{RequestOptions, encode_request};
 use body::BodySource;
@@ -47,7 +51,7 @@ const GIVEN_AT_MOST: u8 = 3;
 
 /// Serves one request.
 pub(super) async fn hold(app: &Arc<App>, exchange: &mut Exchange<'_>) {
-    exchange.request_mut().target = Some(Arc::clone(&app.name));
+    exchange.request_mut().notes.target = Some(Arc::clone(&app.name));
     if websocket::refuse(app, exchange) {
         return;
     }
@@ -61,7 +65,7 @@ pub(super) async fn hold(app: &Arc<App>, exchange: &mut Exchange<'_>) {
     if !conversation.submit() {
         return;
     }
-    poll_fn(|cx| conversation.poll(cx)).await;
+    poll_fn(|cx| poll_pump(&mut conversation, cx)).await;
     let (hijacked, call) = (conversation.hijacked.take(), Arc::clone(&conversation.call));
     drop(conversation);
     if let Some(socket) = hijacked {
@@ -94,10 +98,8 @@ pub(super) struct Conversation<'a, 'c> {
     /// That it is slow is in the log.
     slow_said: bool,
     response: ResponseBuffer,
-    /// There was no room for what the worker may have said.
-    full: bool,
-    /// The application waits for the client: to take the response, or to send more of its body.
-    client_is_slow: bool,
+    /// The client has not sent what the application may be waiting for.
+    starved: bool,
     /// The worker has said all of its response.
     complete: bool,
     /// When it had.
@@ -116,7 +118,7 @@ pub(super) struct Conversation<'a, 'c> {
 
 impl<'a, 'c> Conversation<'a, 'c> {
     fn new(app: &'a Arc<App>, exchange: &'a mut Exchange<'c>) -> Self {
-        let wanted = exchange.request().passing.buffer_response;
+        let wanted = exchange.request().passing().buffer_response;
         Self {
             app,
             response: ResponseBuffer::new(wanted.unwrap_or(app.is_blocking())),
@@ -132,8 +134,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
             given: 0,
             since: now(),
             slow_said: false,
-            full: false,
-            client_is_slow: false,
+            starved: false,
             complete: false,
             ended: None,
             half_close_said: false,
@@ -165,13 +166,11 @@ impl<'a, 'c> Conversation<'a, 'c> {
         match encode_request(&mut frame, self.exchange.request(), &options) {
             Ok(()) => self.enqueue(frame),
             Err(error) => {
-                tracing::warn!(app = %self.app.name, %error, "cannot encode a request for the wire");
-                response::fail(
-                    self.exchange,
-                    431,
-                    "too_large_for_the_wire",
-                    "The request headers are too large.",
+                tracing::warn!(
+                    name: "request_not_encoded",
+                    app = %self.app.name, %error, "cannot encode a request for the wire"
                 );
+                refusals::TOO_LARGE_FOR_THE_WIRE.respond(self.exchange);
                 false
             }
         }
@@ -183,8 +182,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
         self.half_close_said = false;
         let job = QueuedRequest {
             call: Arc::clone(&self.call),
-            frame,
-            websocket: self.websocket,
+            kind: RequestKind::Wire(frame),
             thread: thread_index(),
             avoid: None,
             since: self.since,
@@ -205,54 +203,13 @@ impl<'a, 'c> Conversation<'a, 'c> {
             }
             Err(overload) => {
                 self.over = true;
-                self.refuse_overload(&overload);
+                respond_not_submitted(self.exchange, &overload);
                 false
             }
         }
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        loop {
-            if self.messages.is_some() {
-                return self.poll_messages(cx);
-            }
-            self.client_is_slow = false;
-            self.poll_items(cx);
-            if self.messages.is_some() {
-                continue;
-            }
-            if self.exchange.over() || self.over {
-                return Poll::Ready(());
-            }
-            self.poll_body(cx);
-            if self.exchange.over() || self.over {
-                return Poll::Ready(());
-            }
-            match self.exchange.poll_flush(cx) {
-                Poll::Ready(Err(gone)) => return self.client_gone(gone),
-                // What the client has taken makes room for more.
-                Poll::Ready(Ok(())) if std::mem::take(&mut self.full) => continue,
-                Poll::Ready(Ok(())) if !self.response.is_empty() && self.poll_kept(cx).is_ready() => continue,
-                Poll::Ready(Ok(())) | Poll::Pending => {}
-            }
-            if let Poll::Ready(gone) = self.exchange.poll_gone(cx) {
-                return self.client_gone(gone);
-            }
-            if self.exchange.is_half_closed() && !self.half_close_said {
-                self.say_half_close();
-            }
-            self.keep_time();
-            if self.exchange.deadlines().poll_passed(Wait::Slow, cx) {
-                self.is_slow();
-            }
-            if self.exchange.deadlines().poll_passed(Wait::Response, cx) && self.time_is_over() {
-                return Poll::Ready(());
-            }
-            return Poll::Pending;
-        }
-    }
-
-    fn client_gone(&mut self, gone: Gone) -> Poll<()> {
+    fn client_gone(&mut self, gone: Gone) {
         if self.exchange.responded() {
             // A stream without an end is answered as far as it can be.
             self.app.handle_response(&self.call.summary);
@@ -260,7 +217,6 @@ impl<'a, 'c> Conversation<'a, 'c> {
         self.exchange.abort(gone.name());
         self.keep_time_of_abandoned();
         self.stop_waiting();
-        Poll::Ready(())
     }
 
     /// The client has closed its writing side: an application that waits for its end is told, now or when a worker gets the request.
@@ -287,12 +243,73 @@ impl<'a, 'c> Conversation<'a, 'c> {
 
     fn refuse_body(&mut self, error: BodyError) {
         self.stop_waiting();
-        match error.refusal() {
-            Some(refusal) if !self.exchange.responded() => {
-                response::fail(self.exchange, refusal.status, refusal.name, &refusal.detail);
+        respond_with_body_error(self.exchange, error);
+    }
+}
+
+impl<'c> Backend<'c> for Conversation<'_, 'c> {
+    type End = ();
+
+    fn client(&mut self) -> (&mut Exchange<'c>, &mut ResponseBuffer) {
+        (&mut *self.exchange, &mut self.response)
+    }
+
+    /// What stands behind a 101 is the WebSocket's.
+    fn poll_switched(&mut self, cx: &mut Context<'_>) -> Option<Poll<()>> {
+        self.messages.is_some().then(|| self.poll_messages(cx))
+    }
+
+    fn poll_part(&mut self, cx: &mut Context<'_>) -> Part<()> {
+        match self.call.poll_item(cx) {
+            Poll::Ready(item) => self.handle_item(item),
+            Poll::Pending => return Part::Waiting,
+        }
+        match (self.messages.is_some(), self.over) {
+            (true, _) => Part::Switched,
+            (false, true) => Part::End(()),
+            (false, false) => Part::Taken,
+        }
+    }
+
+    fn wait_for_room(&mut self, cx: &Context<'_>) {
+        self.call.wake_on_item(cx);
+    }
+
+    fn poll_request(&mut self, cx: &mut Context<'_>) -> Option<()> {
+        self.poll_body(cx);
+        (self.over || self.exchange.over()).then_some(())
+    }
+
+    fn poll_time(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.exchange.is_half_closed() && !self.half_close_said {
+            self.say_half_close();
+        }
+        self.keep_time();
+        if self.exchange.deadlines().poll_passed(Wait::Slow, cx) {
+            self.is_slow();
+        }
+        match self.exchange.deadlines().poll_passed(Wait::Response, cx) && self.time_is_over() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    }
+
+    fn kept_sent(&mut self) {
+        self.log_wrong_length();
+    }
+
+    fn client_ended(&mut self, end: ClientEnd<'_>) {
+        match end {
+            ClientEnd::Over => {}
+            ClientEnd::Gone(gone) => self.client_gone(gone),
+            ClientEnd::KeptLost(error) => {
+                tracing::error!(
+                    name: "response_lost",
+                    app = %self.app.name, id = %response::id(self.exchange), %error,
+                    "response cut: the part that its client had not read is lost"
+                );
+                self.stop_waiting();
             }
-            Some(refusal) => self.exchange.abort(refusal.name),
-            None => self.exchange.abort("client_closed"),
         }
     }
 }
@@ -303,10 +320,10 @@ impl Drop for Conversation<'_, '_> {
         self.stop_waiting();
         let times = self.times();
         let request = self.exchange.request_mut();
-        request.times = Some(times);
-        if request.continued {
+        request.notes.times = Some(times);
+        if request.notes.continued {
             // It takes an interface that knows of no 100: whoever served the app would have had to.
-            request.stalls.insert(Stall::ExpectationIgnored);
+            request.notes.stalls.insert(Stall::ExpectationIgnored);
         }
         self.exchange.deadlines().set(Wait::Slow, None);
         let given = self.call.last_given();

@@ -8,14 +8,14 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use keepwarm_net::{Deadlines, Io, ReadBuffer, Socket, Wait};
-use keepwarm_telemetry::panics::{catch, caught};
+use keepwarm_telemetry::panics::{catch, catch_future};
 use keepwarm_wire::WireFault;
 use keepwarm_wire::frame::{FromWorker, HEADER_LEN, Hello};
 use keepwarm_wire::session::SessionEvent;
 use rustix::io::Errno;
 
 use super::activity::RequestSummary;
-use super::app::{App, WorkerCapabilities, WorkerCapacity};
+use super::app::{App, WorkerCapabilities};
 use super::call::{Call, Item};
 use super::link::{FlushResult, KillCause, Link, OrphanedRequests, PostResponseWork};
 use crate::supervisor::LinkEvent;
@@ -43,7 +43,7 @@ pub(super) async fn drive(link: Arc<Link>, socket: Socket) {
     };
     let served = {
         let serving = pin!(driver.serve());
-        caught(serving).await
+        catch_future(serving).await
     };
     let end = served.unwrap_or_else(|panic| {
         panic.report("worker_link", Some(&link.key.app), None);
@@ -214,9 +214,13 @@ impl Driver {
             .as_ref()
             .and_then(|post_response| post_response.call.as_ref())
             .map(|call| &call.summary);
-        tracing::error!(app = %self.app.name, worker = self.link.key.number, pid = self.link.key.pid,
-            id = summary.map(|summary| tracing::field::display(&summary.id)), route = summary.map(tracing::field::display),
-            limit = ?self.app.policy().request_timeout, "worker still busy after its response");
+        tracing::error!(
+            name: "worker_hung",
+            app = %self.app.name, worker = self.link.key.number, pid = self.link.key.pid,
+            id = summary.map(|summary| tracing::field::display(&summary.id)),
+            route = summary.map(tracing::field::display), limit = ?self.app.policy().request_timeout,
+            "worker still busy after its response"
+        );
         self.link.give_up(summary, "did not finish its work after a response");
     }
 
@@ -225,8 +229,12 @@ impl Driver {
         let reason = match end {
             DisconnectReason::Closed | DisconnectReason::ClosedUnread => "closed its wire".to_owned(),
             DisconnectReason::Fault(fault) => {
-                tracing::error!(app = %self.link.key.app, worker = self.link.key.number, pid = self.link.key.pid,
-                    fault = fault.name(), "{fault}");
+                tracing::error!(
+                    name: "wire_fault",
+                    app = %self.link.key.app, worker = self.link.key.number, pid = self.link.key.pid,
+                    fault = fault.name(),
+                    "{fault}"
+                );
                 let reason = format!("violated the wire protocol: {fault}");
                 self.link.kill(&reason);
                 reason
@@ -331,12 +339,8 @@ fn ready_now(link: &Arc<Link>, app: &Arc<App>, hello: Hello<'_>) {
     let text = |name: &str| String::from_utf8_lossy(hello.about(name).unwrap_or(b"unknown")).into_owned();
     let kind = text("kind");
     link.lock().in_order = hello.streams == 1;
-    link.set_hijacks(hello.hijacks());
-    let slots = WorkerCapacity { streams: hello.streams as usize, ahead: hello.ahead() as usize };
-    app.welcome_worker(
-        link,
-        WorkerCapabilities::new(slots, &kind, &text("language")).hijacking(hello.hijacks()),
-    );
+    link.set_hijacks(hello.capabilities().hijack);
+    app.welcome_worker(link, WorkerCapabilities::of_hello(&hello, &kind, &text("language")));
     link.report(LinkEvent::Ready {
         worker: link.key.clone(),
         adapter: text("adapter"),

@@ -1,11 +1,11 @@
-//! The pages and routes of an app that are refused because they kill its workers: [`keepwarm_policy::vigil::Vigil`], shared by all threads.
+//! The pages and routes of an app that are refused because they kill its workers: [`keepwarm_policy::Quarantine`], shared by all threads.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::Method;
-use keepwarm_policy::vigil::{Admission, Page, Scope, Vigil};
+use keepwarm_policy::quarantine::{self, Admission, Page, Scope};
 use tokio::time::Instant;
 
 use super::activity::RequestSummary;
@@ -23,7 +23,7 @@ pub(super) struct RouteKey {
 pub(super) struct Quarantine {
     /// Something has died lately; without it nobody takes the lock.
     watches: AtomicBool,
-    vigil: Mutex<Vigil<RouteKey>>,
+    policy: Mutex<quarantine::Quarantine<RouteKey>>,
 }
 
 /// A request that is let through to see whether its page or route still kills workers.
@@ -76,7 +76,7 @@ impl Quarantine {
         if !self.watches() {
             return None;
         }
-        self.vigil().refuses(&page(summary), now())
+        self.policy().refusal(&page(summary), now())
     }
 
     /// A request has been answered to its end. `true`: its route was refused until now.
@@ -84,31 +84,31 @@ impl Quarantine {
         if !self.watches() {
             return false;
         }
-        let mut vigil = self.vigil();
-        let opened = vigil.handle_response(&page(summary));
-        self.watches.store(!vigil.is_quiet(), Ordering::Relaxed);
+        let mut policy = self.policy();
+        let opened = policy.handle_response(&page(summary));
+        self.watches.store(!policy.is_empty(), Ordering::Relaxed);
         opened
     }
 
     /// A worker has died of these. Gives what is refused from now on.
     pub(super) fn handle_death(&self, suspects: &[RequestSummary]) -> Vec<(QuarantineScope, Duration)> {
         let pages: Vec<Page<RouteKey>> = suspects.iter().map(page).collect();
-        let mut vigil = self.vigil();
-        let refused = vigil.handle_death(&pages, now());
-        self.watches.store(!vigil.is_quiet(), Ordering::Relaxed);
+        let mut policy = self.policy();
+        let refused = policy.handle_death(&pages, now());
+        self.watches.store(!policy.is_empty(), Ordering::Relaxed);
         refused.into_iter().map(|(scope, time)| (QuarantineScope(scope), time)).collect()
     }
 
     fn admit(&self, summary: &RequestSummary) -> Admission<RouteKey> {
-        let mut vigil = self.vigil();
-        let admission = vigil.admit(&page(summary), now());
-        self.watches.store(!vigil.is_quiet(), Ordering::Relaxed);
+        let mut policy = self.policy();
+        let admission = policy.admit(&page(summary), now());
+        self.watches.store(!policy.is_empty(), Ordering::Relaxed);
         admission
     }
 
     /// Other code runs from now on: what is known of the old says nothing.
     pub(super) fn forget(&self) {
-        *self.vigil() = Vigil::default();
+        *self.policy() = quarantine::Quarantine::default();
         self.watches.store(false, Ordering::Relaxed);
     }
 
@@ -116,8 +116,8 @@ impl Quarantine {
         self.watches.load(Ordering::Relaxed)
     }
 
-    fn vigil(&self) -> MutexGuard<'_, Vigil<RouteKey>> {
-        self.vigil.lock().unwrap_or_else(PoisonError::into_inner)
+    fn policy(&self) -> MutexGuard<'_, quarantine::Quarantine<RouteKey>> {
+        self.policy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -128,7 +128,7 @@ impl QuarantineProbe {
             return Ok(None);
         }
         match app.quarantine.admit(summary) {
-            Admission::Free => Ok(None),
+            Admission::Allowed => Ok(None),
             Admission::Trial(scope) => Ok(Some(Self { app: Arc::clone(app), scope: QuarantineScope(scope) })),
             Admission::Refused(time) => Err(time),
         }
@@ -137,7 +137,7 @@ impl QuarantineProbe {
 
 impl Drop for QuarantineProbe {
     fn drop(&mut self) {
-        self.app.quarantine.vigil().handle_trial_over(&self.scope.0, now());
+        self.app.quarantine.policy().handle_trial_end(&self.scope.0, now());
     }
 }
 

@@ -7,12 +7,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_policy::Pace;
-use keepwarm_policy::scale::{LONG_WAIT, Load};
-use keepwarm_wire::frame::flags;
+use keepwarm_policy::WorkerLatency;
+use keepwarm_policy::scaler::{AppLoad, LONG_WAIT};
+use keepwarm_wire::frame::{flags, frame_flags};
 use tokio::time::Instant;
 
 use super::call::Call;
+use super::kind::{LinkKind, RequestKind};
 use super::link::Link;
 use crate::supervisor::WorkerKey;
 
@@ -27,7 +28,7 @@ pub(super) struct Queue {
     /// Requests that workers hold.
     in_work: usize,
     /// Since the last look.
-    load: Load,
+    load: AppLoad,
     /// Goes up with every request.
     turn: u64,
 }
@@ -40,7 +41,7 @@ struct WorkerEntry {
     slots: usize,
     /// Requests that may wait at the worker, behind those that have a place.
     ahead: usize,
-    pace: Pace,
+    latency: WorkerLatency,
     retired: bool,
     /// It takes nothing more, whoever waits: its worker has said so.
     closed: bool,
@@ -52,9 +53,7 @@ struct WorkerEntry {
 #[derive(Debug)]
 pub(super) struct QueuedRequest {
     pub(super) call: Arc<Call>,
-    /// The REQUEST frame; its stream id is filled in when it is given.
-    pub(super) frame: Vec<u8>,
-    pub(super) websocket: bool,
+    pub(super) kind: RequestKind,
     /// The thread of its client.
     pub(super) thread: usize,
     /// The worker that has failed it, and that gets it again only if there is no other.
@@ -70,7 +69,7 @@ impl Queue {
             taken: 0,
             slots,
             ahead,
-            pace: Pace::default(),
+            latency: WorkerLatency::default(),
             retired: false,
             closed: false,
             turn: 0,
@@ -132,7 +131,7 @@ impl Queue {
     /// another becomes free first.
     fn slot_ahead(&mut self, now: std::time::Instant) -> Option<&mut WorkerEntry> {
         let [entry] = self.entries.as_mut_slice() else { return None };
-        (!entry.retired && entry.taken < entry.slots + entry.ahead && entry.pace.is_quick(now))
+        (!entry.retired && entry.taken < entry.slots + entry.ahead && entry.latency.is_low(now))
             .then_some(entry)
     }
 
@@ -140,7 +139,7 @@ impl Queue {
     pub(super) fn free_slot(&mut self, link: &Arc<Link>) -> Result<Option<QueuedRequest>, WorkerDrained> {
         let Some(entry) = self.entry(link) else { return Ok(None) };
         entry.taken = entry.taken.saturating_sub(1);
-        entry.pace.handle_response(Instant::now().into_std(), entry.taken > 0);
+        entry.latency.handle_response(Instant::now().into_std(), entry.taken > 0);
         let (retired, closed, empty) = (entry.retired, entry.closed, entry.taken == 0);
         self.in_work = self.in_work.saturating_sub(1);
         if !retired {
@@ -195,12 +194,12 @@ impl Queue {
     }
 
     /// What requests have met since this was asked last.
-    pub(super) fn load(&mut self) -> Load {
+    pub(super) fn load(&mut self) -> AppLoad {
         let slots = self.entries.iter().map(|entry| entry.slots).max().unwrap_or(1);
         let needed = self.in_work.div_ceil(slots.max(1));
         let oldest = self.waiting.iter().find(|job| !job.call.is_abandoned());
         let oldest = oldest.map_or(Duration::ZERO, |job| job.since.elapsed());
-        Load { oldest, ..std::mem::replace(&mut self.load, Load { needed, ..Load::default() }) }
+        AppLoad { oldest, ..std::mem::replace(&mut self.load, AppLoad { needed, ..AppLoad::default() }) }
     }
 
     fn next_job(&mut self, thread: usize) -> Option<QueuedRequest> {
@@ -282,15 +281,15 @@ impl Queue {
 impl WorkerEntry {
     /// Among those with as many requests, the lowest is chosen.
     fn rank(&self, thread: usize) -> u64 {
-        match self.link.server {
-            Some(_) => self.turn,
-            None => u64::from(self.link.thread() != thread),
+        match self.link.kind {
+            LinkKind::Wire(_) => u64::from(self.link.thread() != thread),
+            LinkKind::Server(_) | LinkKind::External(_) => self.turn,
         }
     }
 
     fn take(&mut self, now: std::time::Instant) {
         if self.taken == 0 {
-            self.pace.handle_begin(now);
+            self.latency.handle_begin(now);
         }
         self.taken += 1;
     }
@@ -304,9 +303,12 @@ impl QueuedRequest {
     /// Whether it may wait at a worker (`spec/wire.md` §4): it is complete, small, and no WebSocket.
     pub(super) fn may_wait_at_worker(&self) -> bool {
         const SMALL: usize = 16 * 1024;
-        const FLAGS_AT: usize = 5;
-        let whole = self.frame.get(FLAGS_AT).is_some_and(|bits| bits & flags::END != 0);
-        whole && !self.websocket && self.frame.len() <= SMALL
+        match &self.kind {
+            RequestKind::Wire(frame) => {
+                frame_flags(frame) & (flags::END | flags::WEBSOCKET) == flags::END && frame.len() <= SMALL
+            }
+            RequestKind::Server => false,
+        }
     }
 }
 

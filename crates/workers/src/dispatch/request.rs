@@ -1,7 +1,7 @@
 //! A request as a REQUEST frame (`spec/wire.md` §4).
 
 use keepwarm_http1::{HopByHop, RequestBody, Version, percent_decode};
-use keepwarm_net::{EarlyHints, FieldNames, Request};
+use keepwarm_serve::{EarlyHints, FieldNames, Request};
 use keepwarm_wire::encode::{EncodeError, RequestWriter};
 use keepwarm_wire::frame::{Fixed, flags};
 
@@ -42,7 +42,7 @@ pub(super) fn encode_request(
     let navigates =
         || head.fields.first("sec-fetch-mode").is_some_and(|mode| mode.eq_ignore_ascii_case(b"navigate"));
     let hints = head.version >= Version::Http11
-        && match request.passing.early_hints {
+        && match request.passing().early_hints {
             EarlyHints::Auto => navigates(),
             EarlyHints::Always => true,
             EarlyHints::Never => false,
@@ -75,9 +75,9 @@ fn encode_fixed(frame: &mut RequestWriter<'_>, request: &Request, options: &Requ
     let head = &request.head;
     let (mut path_scratch, mut mount_scratch) = (Vec::new(), Vec::new());
     let raw_path = request.path();
-    let (mount, path) = raw_path.split_at_checked(request.mount).unwrap_or((b"", raw_path));
-    let (peer_address, peer_port) = request.peer.client_text();
-    let believed = request.forwarded.as_ref().map(|forwarded| forwarded.client.to_string());
+    let (mount, path) = raw_path.split_at_checked(request.mount()).unwrap_or((b"", raw_path));
+    let (peer_address, peer_port) = request.peer().client_text();
+    let believed = request.notes.forwarded.as_ref().map(|forwarded| forwarded.client.to_string());
     let (client_address, client_port) = match &believed {
         Some(address) => (address.as_str(), "0"),
         None => (peer_address, peer_port),
@@ -107,7 +107,7 @@ fn encode_fixed(frame: &mut RequestWriter<'_>, request: &Request, options: &Requ
 /// RFC 3875 §4.1.14, §4.1.15: as the client calls it; what is not said, from the connection.
 fn named_server(request: &Request) -> (&[u8], &[u8]) {
     let (name, port) = split_authority(request.head.authority());
-    let (address, local_port) = request.peer.local_text();
+    let (address, local_port) = request.peer().local_text();
     let default_port = match request.scheme() {
         keepwarm_net::Scheme::Http => "80",
         keepwarm_net::Scheme::Https => "443",
@@ -121,10 +121,10 @@ fn named_server(request: &Request) -> (&[u8], &[u8]) {
 
 /// ASGI, `server`: where it listens; the path of a Unix socket, without a port.
 fn listening_server(request: &Request) -> (&[u8], &[u8]) {
-    match &request.peer.socket {
+    match &request.peer().socket {
         Some(path) => (path.as_bytes(), b""),
         None => {
-            let (address, port) = request.peer.local_text();
+            let (address, port) = request.peer().local_text();
             (address.as_bytes(), port.as_bytes())
         }
     }

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use keepwarm_telemetry::panics::vital_task;
+use keepwarm_telemetry::panics::abort_on_panic_task;
 use tokio::sync::{mpsc, oneshot};
 
 use self::reload::{PendingReload, ReloadRequest, ReloadScope};
@@ -96,7 +96,7 @@ pub(super) async fn start(
         guardian: GuardianWatch::new(spawner.guardian),
     };
     // Which process is whose is known here and nowhere else.
-    tokio::spawn(vital_task("the supervisor of workers", control.run(inputs, spawner.ended)));
+    tokio::spawn(abort_on_panic_task("the supervisor of workers", control.run(inputs, spawner.ended)));
     Ok(())
 }
 

@@ -50,7 +50,7 @@ impl GuardianWatch {
                 let lived = now().saturating_duration_since(self.started);
                 let wait = self.backoff.handle_end(lived, random());
                 tracing::warn!(
-                    target: "keepwarm::supervisor",
+                    name: "guardian_died", target: "keepwarm::supervisor",
                     wait_ms = wait.as_millis(), "guardian died; starting another"
                 );
                 self.start(wait, orders.clone());
@@ -62,7 +62,7 @@ impl GuardianWatch {
             GuardianEvent::Started(Err(error)) => {
                 let wait = self.backoff.handle_end(Duration::ZERO, random());
                 tracing::error!(
-                    target: "keepwarm::supervisor",
+                    name: "guardian_start_failed", target: "keepwarm::supervisor",
                     %error, wait_ms = wait.as_millis(), "cannot start a guardian; will retry"
                 );
                 self.start(wait, orders.clone());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use keepwarm_net::Socket;
-use keepwarm_policy::scale::Load;
+use keepwarm_policy::scaler::AppLoad;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::Addresses;
@@ -48,7 +48,7 @@ pub trait WorkerLinks: Send + Sync {
     fn promote(&self, apps: &BTreeSet<Arc<str>>, generation: u64);
 
     /// What the requests of an app have met since this was asked last.
-    fn load(&self, app: &str) -> Load;
+    fn load(&self, app: &str) -> AppLoad;
 
     /// `Some`: no worker of this app runs or will be tried before the next reload, for this reason. `None`: it has
     /// workers again.

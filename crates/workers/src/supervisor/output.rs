@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tracing::Level;
 
-use keepwarm_telemetry::app_output::{RecordAssembler, without_marks};
+use keepwarm_telemetry::app_output::{RecordAssembler, strip_record_marks};
 
 /// The longest line in the log, and the most that is read at once. A longer line becomes several.
 const LINE_MAX: usize = 8 * 1024;
@@ -77,7 +77,7 @@ impl Output {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         std::thread::Builder::new().name("worker-output".to_owned()).spawn(move || {
             // Workers whose output nobody reads stand still. A task's panic costs the output of its worker alone, whose pipes are closed.
-            keepwarm_telemetry::panics::vital("the reader of what workers print", || {
+            keepwarm_telemetry::panics::abort_on_panic("the reader of what workers print", || {
                 runtime.block_on(read_all(&mut receiver))
             });
         })?;
@@ -132,7 +132,11 @@ async fn log_errors(
 ) {
     if let Err(error) = reading.await {
         let OutputSource { app, worker, pid } = source;
-        tracing::error!(target: "keepwarm::supervisor", app = %app, worker, pid, stream, %error, "cannot read the output of a worker");
+        tracing::error!(
+            name: "output_read_failed", target: "keepwarm::supervisor",
+            app = %app, worker, pid, stream, %error,
+            "cannot read the output of a worker"
+        );
     }
 }
 
@@ -163,12 +167,12 @@ async fn read(pipe: OwnedFd, source: &OutputSource, boot_output: Option<&BootOut
             }
         };
         let Some(bytes) = bytes.get(..length).filter(|bytes| !bytes.is_empty()) else {
-            lines.finish(|line| records.line(line, tell));
+            lines.finish(|line| records.push_line(line, tell));
             records.flush(tell);
             return Ok(());
         };
         boot_output.inspect(|boot_output| boot_output.handle_bytes(bytes));
-        lines.handle_bytes(bytes, |line| records.line(line, tell));
+        lines.handle_bytes(bytes, |line| records.push_line(line, tell));
         whole_at = (!records.is_empty()).then(|| Instant::now() + WHOLE_AFTER);
         // The others have their turn between two reads.
         tokio::task::yield_now().await;
@@ -250,7 +254,7 @@ impl BootOutput {
     }
 
     fn handle_bytes(&self, bytes: &[u8]) {
-        let bytes = &*without_marks(bytes);
+        let bytes = &*strip_record_marks(bytes);
         let mut state = self.lock();
         state.listeners.retain(|listener| listener.send(bytes.to_vec()).is_ok());
         if state.booting {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use keepwarm_policy::scale::{self, Scaler};
+use keepwarm_policy::{Scaler, ScalerSettings};
 use keepwarm_telemetry::stalls::{self, Stall};
 use rustix::process::{Pid, Signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
@@ -20,6 +20,17 @@ use super::template::{self, Template};
 use super::{
     AppSpec, Death, Exit, LinkEvent, Memory, WorkerKey, WorkerLink, WorkerLinks, WorkerState, reap, stack,
 };
+
+/// Logs what is done with a worker: `log_worker!(running, id, "event_name", "message")`.
+macro_rules! log_worker {
+    ($running:expr, $id:expr, $name:literal, $($message:tt)+) => {
+        tracing::info!(
+            name: $name, target: "keepwarm::supervisor",
+            app = %$running.spec.name, worker = $running.processes.get(&$id).map(|process| process.number),
+            pid = $running.pid($id), generation = $running.generation, $($message)+
+        )
+    };
+}
 
 mod actions;
 mod sampling;
@@ -123,7 +134,7 @@ impl RunningGeneration {
     ) -> Self {
         let machine = Generation::new(&spec, phase, around, now);
         let scaler = spec.scaling.map(|scaling| {
-            let settings = scale::Settings { min: scaling.min, max: scaling.max, idle: scaling.idle };
+            let settings = ScalerSettings { min: scaling.min, max: scaling.max, idle: scaling.idle };
             Scaler::new(settings, machine.target(), now)
         });
         let processes = BTreeMap::new();
@@ -169,7 +180,7 @@ impl RunningGeneration {
                 let told = matches!(self.machine.state(id), WorkerState::Draining | WorkerState::Stopping)
                     || self.machine.left_as_asked(id, &end);
                 if let (true, WorkerEnd::Exited(exit)) = (told, &end) {
-                    self.record(id, &format!("worker stopped: {exit}"));
+                    log_worker!(self, id, "worker_stopped", "worker stopped: {exit}");
                 }
                 self.note_boots(id);
                 self.note_served();
@@ -191,7 +202,7 @@ impl RunningGeneration {
         let link = self.handle(id).and_then(|handle| handle.link.as_ref());
         let requests = link.map_or(0, |link| link.requests().given());
         if *self.machine.phase() == Phase::Serving && self.single_request.handle_end(requests) {
-            stalls::note(&self.spec.name, Stall::BootPerRequest);
+            stalls::record(&self.spec.name, Stall::BootPerRequest);
         }
     }
 
@@ -214,7 +225,7 @@ impl RunningGeneration {
                 process.finish_boot();
                 let took = now.saturating_duration_since(process.started).as_millis();
                 tracing::info!(
-                    target: "keepwarm::supervisor",
+                    name: "worker_ready", target: "keepwarm::supervisor",
                     app = %self.spec.name, worker = process.number, pid, generation = self.generation,
                     adapter, kind, language, streams, boot_ms = took, "worker ready"
                 );
@@ -409,14 +420,6 @@ impl RunningGeneration {
                 }
             }
         }
-    }
-
-    fn record(&self, id: WorkerId, message: &str) {
-        let worker = self.processes.get(&id).map(|process| process.number);
-        tracing::info!(
-            target: "keepwarm::supervisor",
-            app = %self.spec.name, worker, pid = self.pid(id), generation = self.generation, "{message}"
-        );
     }
 
     fn handle(&self, id: WorkerId) -> Option<&ProcessHandle> {

@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_telemetry::panics::vital;
+use keepwarm_telemetry::panics::abort_on_panic;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -167,7 +167,7 @@ pub(super) async fn start(options: Options) -> io::Result<Spawner> {
         let failed = pidfd.is_err();
         if started.send(pidfd).is_ok() && !failed {
             // Its end is the end of every worker, by their parent-death signal.
-            vital("the spawner of workers", || thread.run(&mut receiver));
+            abort_on_panic("the spawner of workers", || thread.run(&mut receiver));
         }
         thread.end_guardian();
         // Nobody waits for the end of a supervisor that was dropped.

@@ -77,7 +77,7 @@ impl Reason for RecycleReason {
             Self::Reload => "reload",
             Self::Scale => "scale",
             Self::Credit => "credit",
-            Self::Requested => "asked",
+            Self::Requested => "requested",
         }
     }
 }

@@ -191,7 +191,7 @@ impl TemplateTask {
                 () = &mut long, if self.quiet.is_some() => self.end_quiet(),
                 line = socket.next() => if let Err(error) = line.and_then(|line| self.handle(line)) {
                     tracing::error!(
-                        target: "keepwarm::supervisor",
+                        name: "template_killed", target: "keepwarm::supervisor",
                         app = %self.source.app, pid = self.source.pid, "killing the template: {error}"
                     );
                     reap::send_signal(self.pid, &self.pidfd, Signal::KILL);
@@ -244,7 +244,10 @@ impl TemplateTask {
         // Why it ended stands in what it printed last.
         let _ = tokio::time::timeout(super::running::LAST_WORDS, last_words).await;
         if self.ready && !queue.is_empty() | !waiting.is_empty() {
-            tracing::warn!(target: "keepwarm::supervisor", app = %self.source.app, "the template {exit}");
+            tracing::warn!(
+                name: "template_lost",
+                target: "keepwarm::supervisor", app = %self.source.app, "the template {exit}"
+            );
         }
         let end = WorkerEnd::Exited(exit);
         if let Some(PendingFork { reply, .. }) = self.in_flight {
@@ -264,8 +267,9 @@ impl TemplateTask {
                 self.boot_output.finish_boot(&self.source);
                 let took = self.started.elapsed().as_millis();
                 tracing::info!(
-                    target: "keepwarm::supervisor",
-                    app = %self.source.app, pid = self.source.pid, generation = self.generation, boot_ms = took,
+                    name: "template_ready", target: "keepwarm::supervisor",
+                    app = %self.source.app, pid = self.source.pid, generation = self.generation,
+                    boot_ms = took,
                     "template ready: the app is loaded, workers fork from it"
                 );
             }

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use keepwarm_policy::scale::Load;
+use keepwarm_policy::scaler::AppLoad;
 use keepwarm_workers::supervisor::{Addresses, LinkEvent, Requests, WorkerKey, WorkerLink, WorkerLinks};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
@@ -30,7 +30,7 @@ pub(crate) struct FakeLinks {
     told: Arc<Mutex<Vec<Told>>>,
     events: OnceLock<UnboundedSender<LinkEvent>>,
     /// What requests are said to meet.
-    load: Mutex<Load>,
+    load: Mutex<AppLoad>,
     /// Workers are said to owe a response.
     silent: Arc<AtomicBool>,
 }
@@ -45,7 +45,7 @@ impl FakeLinks {
         self.events.get().unwrap().send(event).unwrap();
     }
 
-    pub(crate) fn set_load(&self, load: Load) {
+    pub(crate) fn set_load(&self, load: AppLoad) {
         *self.load.lock().unwrap() = load;
     }
 
@@ -138,7 +138,7 @@ impl WorkerLinks for FakeLinks {
 
     fn promote(&self, _apps: &BTreeSet<Arc<str>>, _generation: u64) {}
 
-    fn load(&self, _app: &str) -> Load {
+    fn load(&self, _app: &str) -> AppLoad {
         *self.load.lock().unwrap()
     }
 

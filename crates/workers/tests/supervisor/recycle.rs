@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use keepwarm_policy::scale::{LONG_WAIT, Load};
+use keepwarm_policy::scaler::{AppLoad, LONG_WAIT};
 use keepwarm_workers::supervisor::{
     AppSnapshot, Death, LinkEvent, Reason, RecycleReason, Scaling, WorkerKey, WorkerSnapshot, WorkerState,
 };
@@ -130,13 +130,13 @@ async fn the_number_of_workers_follows_the_load_and_a_reload_keeps_it() {
     spec.scaling = Some(Scaling { min: 1, max: 3, idle: Duration::from_millis(300) });
     let bench = Bench::start_ready(vec![spec.clone()]).await;
     bench.wait_ready("scaled", 1).await;
-    bench.links.set_load(Load { needed: 3, oldest: LONG_WAIT, begun: 1, late: 1 });
+    bench.links.set_load(AppLoad { needed: 3, oldest: LONG_WAIT, begun: 1, late: 1 });
     bench.wait_ready("scaled", 3).await;
     assert_eq!(app(&bench, "scaled").await.target, 3);
     bench.supervisor.reload(vec![spec]).await.unwrap();
     let young = bench.workers("scaled", WorkerState::Ready).await;
     assert_eq!(young.iter().filter(|worker| worker.generation == 2).count(), 3);
-    bench.links.set_load(Load::default());
+    bench.links.set_load(AppLoad::default());
     until("one is left", async || (bench.supervisor.snapshot().await.workers.len() == 1).then_some(())).await;
     assert_eq!(app(&bench, "scaled").await.recycles.of(RecycleReason::Scale), 2);
     bench.stop().await;
@@ -176,7 +176,7 @@ async fn seen<T>(what: &str, mut test: impl AsyncFnMut() -> Option<T>) -> T {
 fn names_are_stable() {
     assert_eq!(
         RecycleReason::ALL.iter().map(|why| why.name()).collect::<Vec<_>>().join(" "),
-        "requests age memory watch reload scale credit asked"
+        "requests age memory watch reload scale credit requested"
     );
     assert_eq!(
         Death::ALL.iter().map(|death| death.name()).collect::<Vec<_>>().join(" "),

@@ -1,84 +1,84 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// `balance`: how an endpoint is chosen among those that take calls.
+/// `balance`: how an endpoint is chosen for a call.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Balance {
-    /// The less busy and faster of two drawn at random.
+    /// The less busy and faster of two endpoints drawn at random.
     #[default]
     LeastRequest,
-    /// One after the other, by their weights.
+    /// One after the other, by weight.
     RoundRobin,
-    /// By a key, on a ring of hashes.
+    /// By a key, on a hash ring.
     RingHash(HashKey),
-    /// By a key, by Maglev's table.
+    /// By a key, with Maglev's lookup table.
     Maglev(HashKey),
 }
 
-/// `hash`: the key that goes to the same endpoint. A call without it goes to one at random.
+/// `hash`: the key whose calls go to the same endpoint. A call without it goes to a random endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum HashKey {
-    /// A field of the request, lower case.
+    /// A header, in lower case.
     Header(String),
-    /// A cookie; its case counts.
+    /// A cookie, whose name is case-sensitive.
     Cookie(String),
 }
 
-/// `[upstream.NAME.health]`: checks of endpoints.
+/// `[upstream.NAME.health]`: active health checks of endpoints.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Health {
-    /// What is asked.
+pub struct HealthCheck {
+    /// The request or connection of a check.
     pub probe: HealthProbe,
-    /// From one check to the next.
+    /// Time from one check to the next.
     pub interval: Duration,
-    /// The time of one check; never above `interval`.
+    /// Time limit of one check, never above `interval`.
     pub timeout: Duration,
-    /// Good checks in a row until an endpoint gets calls again.
+    /// Successful checks in a row before an endpoint gets calls again.
     pub rise: u32,
-    /// Bad ones in a row until it gets none.
+    /// Failed checks in a row before it gets no calls.
     pub fall: u32,
 }
 
-/// What a check asks for.
+/// The kind of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HealthProbe {
-    /// `GET` of this path, with perhaps a query, is answered with one of these statuses; never empty.
+    /// `GET` of this path, optionally with a query; one of these statuses is healthy.
     Http {
-        /// Begins with a slash.
+        /// Path, which begins with a slash.
         path: String,
-        /// Good ones.
+        /// Statuses of a healthy endpoint, never empty.
         statuses: Vec<StatusRange>,
     },
-    /// A connection can be made.
+    /// A TCP connection.
     Tcp,
 }
 
 /// Statuses from `first` to `last`, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StatusRange {
-    /// 200 to 599.
+    /// First status, from 200 to 599.
     pub first: u16,
-    /// Never below `first`.
+    /// Last status, never below `first`.
     pub last: u16,
 }
 
 impl StatusRange {
-    /// Whether `status` is one of them.
+    /// Whether the range contains `status`.
     pub fn contains(self, status: u16) -> bool {
         (self.first..=self.last).contains(&status)
     }
 }
 
-/// `[upstream.NAME.dns]`: how names are looked up.
+/// `[upstream.NAME.dns]`: DNS lookups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dns {
-    /// A response counts for at least so long, whatever it says.
+    /// Minimum time for which a DNS response is used, whatever its time to live.
     pub min_ttl: Duration,
-    /// And for at most so long.
+    /// Maximum time for which a DNS response is used.
     pub max_ttl: Duration,
-    /// The name of SRV records that say hosts and ports, in place of the URL's.
+    /// Name of SRV records, whose hosts and ports replace those of the URL.
     pub srv: Option<String>,
-    /// Servers to ask. Empty: those of the system.
+    /// DNS servers. Empty: those of the system.
     pub resolver: Vec<SocketAddr>,
 }
 

@@ -1,19 +1,19 @@
 use std::time::Duration;
 
-/// `[upstream.NAME.pool]`: connections, those to one endpoint.
+/// `[upstream.NAME.pool]`: connections to one endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UpstreamPool {
-    /// Connections at once, idle and in use; more wait. `None`: no limit but those of `limits`.
+    /// Number of connections, idle and in use; further calls wait. `None`: only `limits` apply.
     pub max: Option<u32>,
-    /// Idle connections that are kept.
+    /// Number of idle connections that are kept.
     pub idle: u32,
-    /// Idle connections that are opened before they are asked for.
+    /// Number of idle connections that are opened in advance.
     pub min_idle: u32,
-    /// A connection is not used again beyond this age.
+    /// Age after which a connection is not used again.
     pub max_age: Duration,
-    /// Nor after so many requests. `None`: no limit.
+    /// Number of requests after which a connection is not used again. `None`: no limit.
     pub max_requests: Option<u32>,
-    /// An idle connection is closed after this time, or earlier where the origin is known to.
+    /// Time after which an idle connection is closed, or earlier if the origin is known to close it earlier.
     pub idle_timeout: Duration,
 }
 
@@ -30,14 +30,14 @@ impl Default for UpstreamPool {
     }
 }
 
-/// `[upstream.NAME.timeouts]`: the phases of one attempt.
+/// `[upstream.NAME.timeouts]`: time limits of the phases of one attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UpstreamTimeouts {
-    /// From the first packet to a connection that can be used, the TLS handshake included.
+    /// Making a connection, including the TLS handshake.
     pub connect: Duration,
-    /// From the end of the request to the first byte of its response. `None`: no limit.
+    /// From the end of the request to the head of its response. `None`: no limit.
     pub first_byte: Option<Duration>,
-    /// Silence in the middle of a request or a response. `None`: no limit.
+    /// Silence of the upstream during a request or a response. `None`: no limit.
     pub idle: Option<Duration>,
 }
 
@@ -48,27 +48,27 @@ impl Default for UpstreamTimeouts {
     }
 }
 
-/// `retry_on`: what a call is tried again for, where that is safe.
+/// `retry_on`: a cause for which a call is retried if that is safe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RetryCause {
     /// No connection could be made.
     Connect,
-    /// The upstream has said that it did not work on it (HTTP/2: REFUSED_STREAM, GOAWAY).
+    /// The upstream reported that it did not process the call (HTTP/2: REFUSED_STREAM, GOAWAY).
     Refused,
-    /// The connection ended before the first byte of a response.
+    /// The connection closed before the first byte of a response.
     Reset,
-    /// `timeouts.first_byte` passed.
+    /// `timeouts.first_byte` was reached.
     FirstByte,
-    /// It was answered with this status: 502, 503 or 504.
+    /// The response had this status: 502, 503 or 504.
     Status(u16),
 }
 
-/// `retry_budget`: what tries may add to the load.
+/// `retry_budget`: the load that retries may add.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryBudget {
-    /// Tries for each hundred calls.
+    /// Retries for each hundred calls.
     pub percent: u32,
-    /// Tries a second that are always allowed.
+    /// Retries per second that are always allowed.
     pub per_second: u32,
 }
 
@@ -78,46 +78,46 @@ impl Default for RetryBudget {
     }
 }
 
-/// `hedge`: a second attempt beside a slow first one; of idempotent calls only.
+/// `hedge`: a second attempt in parallel with a slow first one, for idempotent calls only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hedge {
-    /// When it is made.
-    pub after: HedgeAfter,
+    /// Delay of the second attempt.
+    pub after: HedgeDelay,
     /// Second attempts for each hundred calls.
     pub budget_percent: u32,
 }
 
-/// When a second attempt is made.
+/// The delay of a second attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HedgeAfter {
-    /// After this time.
-    Delay(Duration),
-    /// When the first takes longer than this share of calls did lately, in thousandths: 950 is the 95th percentile.
+pub enum HedgeDelay {
+    /// This time.
+    Fixed(Duration),
+    /// A quantile of recent call times, in thousandths: 950 is the 95th percentile.
     Permille(u32),
 }
 
 impl Default for Hedge {
     fn default() -> Self {
-        Self { after: HedgeAfter::Permille(950), budget_percent: 5 }
+        Self { after: HedgeDelay::Permille(950), budget_percent: 5 }
     }
 }
 
-/// `breaker`: when calls are refused without being tried.
+/// `breaker`: when calls are rejected without an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Breaker {
-    /// Failures in a row. `None`: not for that.
+    /// Failures in a row after which it opens. `None`: off.
     pub failures: Option<u32>,
-    /// Of a hundred calls within `window` fewer than so many go well. `None`: not for that.
+    /// Percentage of successful calls within `window` below which it opens. `None`: off.
     pub success_percent: Option<u32>,
-    /// What counts for `success_percent`.
+    /// Time over which `success_percent` is measured.
     pub window: Duration,
-    /// Calls within `window` before `success_percent` counts.
+    /// Calls within `window` before `success_percent` applies.
     pub min_requests: u32,
-    /// How long calls are refused the first time; each time in a row twice as long.
+    /// Time for which it stays open at first; it doubles each time in a row.
     pub open: Duration,
-    /// How long they are refused at most.
+    /// Maximum time for which it stays open.
     pub max_open: Duration,
-    /// Calls that are tried after that time, the first alone, and that all have to go well.
+    /// Calls that are tried after that time, the first one alone; if all succeed, it closes.
     pub probes: u32,
 }
 
@@ -135,28 +135,29 @@ impl Default for Breaker {
     }
 }
 
-/// `outlier`: when an endpoint is left out because the others do better.
+/// `outlier`: when an endpoint is ejected because the others do better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Outlier {
-    /// Failures in a row. `None`: not for that.
+pub struct OutlierDetection {
+    /// Failures in a row after which it opens. `None`: off.
     pub failures: Option<u32>,
-    /// Success rates are compared so often.
+    /// Time between two comparisons of success rates.
     pub interval: Duration,
-    /// Calls of an endpoint within `interval` before its rate counts.
+    /// Calls of an endpoint within `interval` before its success rate is compared.
     pub min_requests: u32,
-    /// Endpoints with so many calls that it takes before rates are compared.
+    /// Number of endpoints with `min_requests` calls before rates are compared.
     pub min_endpoints: u32,
-    /// How far below the mean a rate must be, in thousandths of the standard deviation. `None`: not for that.
+    /// Distance below the mean success rate at which an endpoint is ejected, in thousandths of the standard
+    /// deviation. `None`: off.
     pub deviation_permille: Option<u32>,
-    /// How long it is left out the first time; each time in a row so much longer.
+    /// Time for which it is ejected at first; it grows by this time with each ejection in a row.
     pub ejection: Duration,
-    /// How long it is left out at most.
+    /// Maximum time for which it is ejected.
     pub max_ejection: Duration,
-    /// Of a hundred endpoints at most so many are left out at once.
+    /// Percentage of the endpoints that may be ejected at once.
     pub max_ejected_percent: u32,
 }
 
-impl Default for Outlier {
+impl Default for OutlierDetection {
     fn default() -> Self {
         Self {
             failures: Some(5),
@@ -171,16 +172,16 @@ impl Default for Outlier {
     }
 }
 
-/// `[upstream.NAME.limits]`: how much may be under way.
+/// `[upstream.NAME.limits]`: limits for concurrent calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UpstreamLimits {
-    /// Connections to all endpoints together, idle and in use. `None`: no limit.
+    /// Number of connections to all endpoints together, idle and in use. `None`: no limit.
     pub connections: Option<u32>,
-    /// Calls in work. `None`: no limit.
+    /// Number of calls in progress. `None`: no limit.
     pub in_flight: Option<u32>,
-    /// Calls that may wait for one of these; more: 503.
+    /// Calls that may wait in the queue; further ones get 503.
     pub queue: u32,
-    /// How long a call may wait; longer: 503.
+    /// Time for which a call may wait in the queue; then it gets 503.
     pub queue_timeout: Duration,
 }
 

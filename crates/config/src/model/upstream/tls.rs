@@ -2,45 +2,46 @@ use std::path::PathBuf;
 
 use crate::model::Secret;
 
-/// How an upstream is reached over TLS.
+/// TLS towards an upstream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamTls {
-    /// The name its certificate must be for, and the SNI: a host name, or an IP address (which has no SNI).
+    /// Name that its certificate must be for, also sent as SNI: a host name, or an IP address (for which there is no
+    /// SNI).
     pub server_name: String,
-    /// Who may have signed its certificate.
-    pub ca: Ca,
-    /// Who we are. `None`: nobody in particular.
-    pub identity: Option<Identity>,
-    /// The lowest version that is spoken.
+    /// Certificate authorities that are trusted.
+    pub ca: TrustRoots,
+    /// Client certificate. `None`: none is sent.
+    pub client_certificate: Option<ClientCertificate>,
+    /// Lowest version that is accepted.
     pub min_version: TlsVersion,
 }
 
-/// `ca` and `ca_system`: who may have signed an upstream's certificate.
+/// `ca` and `ca_system`: certificate authorities that are trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ca {
-    /// Whom the system trusts.
+pub enum TrustRoots {
+    /// Those of the system.
     System,
-    /// Those of the file, and nobody else.
-    Only(PemFile),
-    /// Those of the file, and whom the system trusts.
-    Also(PemFile),
+    /// Those of the file.
+    File(PemFile),
+    /// Those of the file and those of the system.
+    FileAndSystem(PemFile),
 }
 
 /// `cert` and `key`: a client certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
-    /// Certificates, our own first.
+pub struct ClientCertificate {
+    /// The certificate, followed by its chain.
     pub cert: PemFile,
     /// Its private key.
     pub key: PemFile,
 }
 
-/// A file in PEM, as it was when the configuration was read.
+/// A file in PEM with its content when the configuration was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PemFile {
-    /// Where it is: for messages, and to look whether it has changed.
+    /// Its path, for messages and for checks whether it has changed.
     pub path: PathBuf,
-    /// What was in it. It holds a block of the kind it is for; whether that can be used is for TLS to say.
+    /// Its content, with at least one block of the right kind. The TLS library decides whether the block is valid.
     pub pem: Secret,
 }
 

@@ -1,4 +1,4 @@
-//! What the keys of an upstream must be to one another.
+//! Checks of an upstream that involve several keys.
 
 use super::{EndpointDraft, UpstreamDraft};
 use crate::checker::Checker;
@@ -6,27 +6,24 @@ use crate::model::{Bind, EndpointAddress, UpstreamEndpoint};
 use crate::raw::Table;
 use crate::shape::Origin;
 
-/// Keys that say something of TLS.
+/// The keys of TLS.
 const TLS_KEYS: [&str; 6] = ["ca", "ca_system", "cert", "key", "min_tls", "server_name"];
 
 impl UpstreamDraft {
-    /// Endpoints from `url` or `endpoints`, one of which there has to be.
-    pub(super) fn settle_endpoints(&mut self, table: &Table, cx: &mut Checker<'_>) {
+    /// Resolves the endpoints from `url` or `endpoints`, one of which is required.
+    pub(super) fn resolve_endpoints(&mut self, table: &Table, cx: &mut Checker<'_>) {
         let name = cx.name();
         match (table.entry("url"), table.entry("endpoints")) {
             (None, None) => {
-                let problem = cx
-                    .problem(self.span, format!("`{name}` has neither `url` nor `endpoints`"))
-                    .expected("`url`, for example url = \"https://search.internal:9243\", or `endpoints`");
-                cx.push(problem);
+                cx.problem(self.span, format!("`{name}` has neither `url` nor `endpoints`"))
+                    .expected("`url`, for example url = \"https://search.internal:9243\", or `endpoints`")
+                    .report(cx);
             }
             (Some(url), Some(endpoints)) => {
-                let problem = cx
-                    .problem(endpoints.key_span, format!("`{name}` has both `url` and `endpoints`"))
-                    .related(cx.texts.place(url.key_span), "the other one")
+                cx.both(url, endpoints)
                     .expected("one of the two")
-                    .help("`url` is short for one endpoint: put it in the list");
-                cx.push(problem);
+                    .help("`url` is short for one endpoint: put it in the list")
+                    .report(cx);
             }
             (Some(_), None) | (None, Some(_)) => {}
         }
@@ -61,15 +58,14 @@ impl UpstreamDraft {
             return;
         };
         let word = |tls: bool| if tls { "over TLS" } else { "in plaintext" };
-        let problem = cx
-            .problem(other.span, format!("`{}` has endpoints both over TLS and in plaintext", cx.name()))
+        cx.problem(other.span, format!("`{}` has endpoints both over TLS and in plaintext", cx.name()))
             .key("upstream.NAME.endpoints")
-            .related(cx.texts.place(first.span), word(wanted))
+            .related(cx.source_map.location(first.span), word(wanted))
             .expected(
                 "one scheme for all endpoints: what may go to one in plaintext may go to all in plaintext",
             )
-            .help(format!("this one is {}; if both are intended, make two upstreams", word(!wanted)));
-        cx.push(problem);
+            .help(format!("this one is {}; if both are intended, make two upstreams", word(!wanted)))
+            .report(cx);
     }
 
     fn check_addresses(&self, cx: &mut Checker<'_>) {
@@ -82,12 +78,11 @@ impl UpstreamDraft {
             else {
                 continue;
             };
-            let problem = cx
-                .problem(endpoint.span, format!("`{}` has the endpoint `{own}` twice", cx.name()))
+            cx.problem(endpoint.span, format!("`{}` has the endpoint `{own}` twice", cx.name()))
                 .key("upstream.NAME.endpoints")
-                .related(cx.texts.place(earlier.span), "the other one")
-                .help("to give it a larger share of the calls, set its `weight`");
-            cx.push(problem);
+                .related(cx.source_map.location(earlier.span), "the other one")
+                .help("to give it a larger share of the calls, set its `weight`")
+                .report(cx);
         }
     }
 
@@ -96,14 +91,13 @@ impl UpstreamDraft {
         else {
             return;
         };
-        let problem = cx
-            .problem(
-                first.weight_span.unwrap_or(first.span),
-                format!("no endpoint of `{}` gets any calls: the weight of each is 0", cx.name()),
-            )
-            .key("upstream.NAME.endpoints.weight")
-            .expected("a `weight` above 0 for at least one endpoint");
-        cx.push(problem);
+        cx.problem(
+            first.weight_span.unwrap_or(first.span),
+            format!("no endpoint of `{}` gets any calls: the weight of each is 0", cx.name()),
+        )
+        .key("upstream.NAME.endpoints.weight")
+        .expected("a `weight` above 0 for at least one endpoint")
+        .report(cx);
     }
 
     fn check_priorities(&self, cx: &mut Checker<'_>) {
@@ -116,15 +110,14 @@ impl UpstreamDraft {
         let Some(endpoint) = self.endpoints.iter().find(|endpoint| endpoint.priority == found) else {
             return;
         };
-        let problem = cx
-            .problem(
-                endpoint.priority_span.unwrap_or(endpoint.span),
-                format!("`{}` has endpoints of priority {found}, but none of priority {wanted}", cx.name()),
-            )
-            .key("upstream.NAME.endpoints.priority")
-            .expected("priorities from 0 on without gaps; 0 is used first")
-            .help(format!("write priority = {wanted}"));
-        cx.push(problem);
+        cx.problem(
+            endpoint.priority_span.unwrap_or(endpoint.span),
+            format!("`{}` has endpoints of priority {found}, but none of priority {wanted}", cx.name()),
+        )
+        .key("upstream.NAME.endpoints.priority")
+        .expected("priorities from 0 on without gaps; 0 is used first")
+        .help(format!("write priority = {wanted}"))
+        .report(cx);
     }
 
     fn check_srv(&self, table: &Table, cx: &mut Checker<'_>) {
@@ -136,7 +129,7 @@ impl UpstreamDraft {
             _ => None,
         };
         let span = at.or(table.entry("dns").map(|entry| entry.key_span)).unwrap_or(self.span);
-        let (place, what) = match (table.entry("endpoints"), &self.url) {
+        let (other, what) = match (table.entry("endpoints"), &self.url) {
             (Some(endpoints), _) => {
                 (endpoints.key_span, "`dns.srv` and `endpoints`, which exclude each other")
             }
@@ -145,17 +138,15 @@ impl UpstreamDraft {
             }
             _ => return,
         };
-        let problem = cx
-            .problem(span, format!("`{}` has {what}", cx.name()))
+        let expected = "`dns.srv` with a `url` that has a host: SRV records provide hosts, ports, weights and priorities";
+        cx.problem(span, format!("`{}` has {what}", cx.name()))
             .key("upstream.NAME.dns.srv")
-            .related(cx.texts.place(place), "here")
-            .expected(
-                "`dns.srv` with a `url` that has a host: SRV records provide hosts, ports, weights and priorities",
-            );
-        cx.push(problem);
+            .related(cx.source_map.location(other), "here")
+            .expected(expected)
+            .report(cx);
     }
 
-    pub(super) fn refuse_tls_keys(&self, table: &Table, cx: &mut Checker<'_>) {
+    pub(super) fn reject_tls_keys(&self, table: &Table, cx: &mut Checker<'_>) {
         let name = cx.name();
         for key in TLS_KEYS {
             let Some(entry) = table.entry(key) else { continue };
@@ -166,9 +157,9 @@ impl UpstreamDraft {
             let of_url = self.url.as_ref().map(|(_, span)| *span);
             let url = of_url.or(self.endpoints.first().map(|endpoint| endpoint.span));
             if let Some(url) = url {
-                problem = problem.related(cx.texts.place(url), "in plaintext");
+                problem = problem.related(cx.source_map.location(url), "in plaintext");
             }
-            cx.push(problem);
+            problem.report(cx);
         }
     }
 
@@ -176,22 +167,20 @@ impl UpstreamDraft {
         let name = cx.name();
         for (one, other) in [("cert", "key"), ("key", "cert")] {
             let Some(entry) = table.entry(one).filter(|_| table.entry(other).is_none()) else { continue };
-            let problem = cx
-                .problem(entry.key_span, format!("`{name}` has `{one}` without `{other}`"))
+            cx.problem(entry.key_span, format!("`{name}` has `{one}` without `{other}`"))
                 .key(format!("upstream.NAME.{one}"))
-                .expected("both the certificate and its private key");
-            cx.push(problem);
+                .expected("both the certificate and its private key")
+                .report(cx);
         }
         if let Some(entry) = table.entry("ca_system").filter(|_| table.entry("ca").is_none()) {
-            let problem = cx
-                .problem(entry.key_span, format!("`{name}` has `ca_system` without `ca`"))
+            cx.problem(entry.key_span, format!("`{name}` has `ca_system` without `ca`"))
                 .key("upstream.NAME.ca_system")
-                .help("without `ca`, the system's certificate authorities are trusted anyway: leave it out");
-            cx.push(problem);
+                .help("without `ca`, the system's certificate authorities are trusted anyway: leave it out")
+                .report(cx);
         }
     }
 
-    /// A door lets everybody who reaches it act as the app.
+    /// Any client that reaches a door can call the upstream as the app does.
     pub(super) fn check_public(&self, cx: &mut Checker<'_>) {
         if self.upstream.public {
             return;
@@ -202,16 +191,22 @@ impl UpstreamDraft {
                 Bind::Host { port, .. } => *port,
                 Bind::Unix(_) => continue,
             };
-            let problem = cx
-                .problem(*span, format!("`{bind}` can be reached from other machines, and anyone who reaches a door can call `{}` as the app does", cx.name()))
+            let message = format!(
+                "`{bind}` can be reached from other machines, and anyone who reaches a door can call `{}` as the app does",
+                cx.name()
+            );
+            let help = format!(
+                "write bind = \"127.0.0.1:{port}\"; or public = true, if anyone who can reach it may use it"
+            );
+            cx.problem(*span, message)
                 .key("upstream.NAME.bind")
                 .expected("an address of this machine (127.0.0.1, [::1], localhost, unix:), or public = true")
-                .help(format!("write bind = \"127.0.0.1:{port}\"; or public = true, if anyone who can reach it may use it"));
-            cx.push(problem);
+                .help(help)
+                .report(cx);
         }
     }
 
-    /// A call that comes back to its door goes round until a limit stops it.
+    /// A call that comes back to its own door loops until a limit stops it.
     pub(super) fn check_loop(&self, cx: &mut Checker<'_>) {
         let is_own = |origin: &Origin| self.bind.iter().find(|(bind, _)| is_door(&origin.address, bind));
         let of_url = self.url.iter().map(|(origin, span)| (origin, *span));
@@ -219,28 +214,27 @@ impl UpstreamDraft {
             self.endpoints.iter().filter_map(|endpoint| Some((endpoint.origin.as_ref()?, endpoint.span)));
         for (origin, span) in of_url.chain(of_list).filter(|_| self.upstream.dns.srv.is_none()) {
             let Some((bind, door)) = is_own(origin) else { continue };
-            let problem = cx
-                .problem(span, format!("`{}` leads to its own door: a call would loop", cx.name()))
+            cx.problem(span, format!("`{}` leads to its own door: a call would loop", cx.name()))
                 .key("upstream.NAME.url")
-                .related(cx.texts.place(*door), format!("`{bind}`"))
-                .expected("the address of the service in `url`, and another address, for the app, in `bind`");
-            cx.push(problem);
+                .related(cx.source_map.location(*door), format!("`{bind}`"))
+                .expected("the address of the service in `url`, and another address, for the app, in `bind`")
+                .report(cx);
         }
     }
 
-    /// Its name is part of a variable's.
+    /// The name of an upstream is part of the name of its variable.
     pub(super) fn check_name(&self, cx: &mut Checker<'_>) {
         let name = self.upstream.name.as_str();
         if name.starts_with('_') || name.ends_with('_') {
-            let problem = cx
-                .problem(self.span, format!("`{name}` is not a valid name for an upstream: with `_` at the start or end, variables would be ambiguous"))
-                .key("upstream")
-                .help(format!("write [upstream.{}]", name.trim_matches('_')));
-            cx.push(problem);
+            let message = format!(
+                "`{name}` is not a valid name for an upstream: with `_` at the start or end, variables would be ambiguous"
+            );
+            let help = format!("write [upstream.{}]", name.trim_matches('_'));
+            cx.problem(self.span, message).key("upstream").help(help).report(cx);
         }
     }
 
-    /// Numbers that contradict one another, where both are written.
+    /// Numbers that contradict each other.
     pub(super) fn check_numbers(&self, table: &Table, cx: &mut Checker<'_>) {
         let name = cx.name();
         let pool = &self.upstream.pool;
@@ -254,16 +248,15 @@ impl UpstreamDraft {
             let Some(entry) = table.entry(section).filter(|_| wrong) else { continue };
             let crate::raw::Value::Table(inner) = &entry.value.value else { continue };
             let at = inner.entry(low).or(inner.entry(high)).map_or(entry.key_span, |entry| entry.key_span);
-            let problem = cx
-                .problem(at, format!("`{name}.{section}.{low}` is above `{name}.{section}.{high}`"))
+            cx.problem(at, format!("`{name}.{section}.{low}` is above `{name}.{section}.{high}`"))
                 .key(format!("upstream.NAME.{section}.{low}"))
-                .expected(format!("a `{low}` of at most `{high}`"));
-            cx.push(problem);
+                .expected(format!("a `{low}` of at most `{high}`"))
+                .report(cx);
         }
     }
 }
 
-/// Whether a connection to `address` arrives at `bind`, as far as that can be known without looking names up.
+/// Whether a connection to `address` arrives at `bind`, as far as that is known without looking up names.
 fn is_door(address: &EndpointAddress, bind: &Bind) -> bool {
     match (address, bind) {
         (EndpointAddress::Ip(address), Bind::Tcp(bind)) => {
@@ -292,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_arrives_at_a_door() {
+    fn connections_to_a_door_are_recognized() {
         let tcp = |text: &str| Bind::Tcp(text.parse().unwrap());
         let ip = |text: &str| EndpointAddress::Ip(text.parse().unwrap());
         let host = |host: &str, port| Bind::Host { host: host.to_owned(), port };

@@ -1,14 +1,15 @@
 use super::{EndpointDraft, UpstreamDraft};
 use crate::checker::Checker;
+use crate::description::{Describe, Description, KeyInfo};
 use crate::json::Json;
-use crate::key::{Describe, Field, Info, Key, Preset, Reload, Section, Set, Shape};
-use crate::raw::{Directive, Value};
-use crate::shape::{Count, Origin, OriginUrl, looks_like_a_table};
+use crate::key::{DefaultValue, Field, Key, Section, Set, Shape};
+use crate::raw::{Directive, Span, Value};
+use crate::shape::{Count, Origin, OriginUrl, is_table_like};
 
-/// `endpoints`: URLs, or tables of URL, weight and priority.
-pub(super) struct Endpoints;
+/// `endpoints`: URLs, or tables of a URL, a weight and a priority.
+pub(super) struct EndpointList;
 
-/// Far more than anybody lists by hand.
+/// The maximum number of endpoints. Arbitrary: far more than a list written by hand.
 const MOST: usize = 4096;
 
 static ENDPOINT: Section<EndpointDraft> = Section {
@@ -17,51 +18,45 @@ static ENDPOINT: Section<EndpointDraft> = Section {
             name: "url",
             brief: "URL of the endpoint",
             long: "Same format as `url` of the upstream. Either all endpoints use TLS, or none does.",
-            default: Preset::Required,
+            default: DefaultValue::Required,
             right: "url = \"https://search.internal:9243\"",
             wrong: "url = \"search.internal:9243\"",
-            reload: Reload::Live,
-            since: "0.3.0",
-            value: &Set(OriginUrl, |endpoint: &mut EndpointDraft, origin: Origin| {
+            value: &Set(OriginUrl, |endpoint: &mut EndpointDraft, (origin, _): (Origin, Span)| {
                 endpoint.origin = Some(origin)
             }),
+            ..Key::LIVE
         },
         Key {
             name: "weight",
             brief: "Share of the calls, relative to the other endpoints of the same priority",
             long: "An endpoint of weight 0 gets no calls.",
-            default: Preset::Value("1"),
+            default: DefaultValue::Literal("1"),
             right: "weight = 3",
             wrong: "weight = -1",
-            reload: Reload::Live,
-            since: "0.3.0",
-            value: &Set(Count { min: 0, max: 1000 }, |endpoint: &mut EndpointDraft, weight| {
-                endpoint.weight = weight
-            }),
+            value: &Set(Count(0..=1000), |endpoint: &mut EndpointDraft, weight| endpoint.weight = weight),
+            ..Key::LIVE
         },
         Key {
             name: "priority",
             brief: "Priority: 0 is used first, higher numbers for calls that lower ones cannot take",
             long: "If fewer than about 72 % of the endpoints of one priority can be used, the next one takes a share that grows with what is missing. Precedent: Envoy.",
-            default: Preset::Value("0"),
+            default: DefaultValue::Literal("0"),
             right: "priority = 0",
             wrong: "priority = \"backup\"",
-            reload: Reload::Live,
-            since: "0.3.0",
-            value: &Set(Count { min: 0, max: 100 }, |endpoint: &mut EndpointDraft, priority| {
+            value: &Set(Count(0..=100), |endpoint: &mut EndpointDraft, priority| {
                 endpoint.priority = priority
             }),
+            ..Key::LIVE
         },
     ],
 };
 
-impl Field<UpstreamDraft> for Endpoints {
+impl Field<UpstreamDraft> for EndpointList {
     fn set(&self, draft: &mut UpstreamDraft, directive: &Directive, cx: &mut Checker<'_>) {
         let items = cx.items(directive);
         if items.is_empty() || items.len() > MOST {
             let what = if items.is_empty() { "is an empty list" } else { "is too long" };
-            let problem = cx.wrong(directive.span, what);
-            cx.push(problem);
+            cx.wrong(directive.span, what).report(cx);
             return;
         }
         for (index, item) in items.iter().enumerate() {
@@ -87,7 +82,7 @@ fn one(item: &Directive, cx: &mut Checker<'_>) -> Option<EndpointDraft> {
         weight_span: None,
         priority_span: None,
     };
-    if matches!(item.value, Value::Text(_)) && !looks_like_a_table(item) {
+    if matches!(item.value, Value::String(_)) && !is_table_like(item) {
         endpoint.origin = url_alone(item, cx);
         return Some(endpoint);
     }
@@ -96,38 +91,31 @@ fn one(item: &Directive, cx: &mut Checker<'_>) -> Option<EndpointDraft> {
     endpoint.weight_span = table.entry("weight").map(|entry| entry.value.span);
     endpoint.priority_span = table.entry("priority").map(|entry| entry.value.span);
     if table.entry("url").is_none() {
-        let problem = cx
-            .problem(item.span, format!("`{}` has no `url`", cx.name()))
-            .expected("`url`, for example url = \"https://search.internal:9243\"");
-        cx.push(problem);
+        cx.missing(item.span, "url = \"https://search.internal:9243\"").report(cx);
     }
     Some(endpoint)
 }
 
-/// A string is the `url` of a table with nothing else.
+/// A string is the `url` of an endpoint with defaults.
 fn url_alone(item: &Directive, cx: &mut Checker<'_>) -> Option<Origin> {
-    let key = ENDPOINT.keys.iter().find(|key| key.name == "url")?;
+    let key = ENDPOINT.key("url")?;
     cx.enter(key.name, key.name, key.value.describe(), key.right);
     let origin = OriginUrl.read(item, cx);
     cx.leave();
-    origin
+    origin.map(|(origin, _)| origin)
 }
 
-impl Describe for Endpoints {
-    fn expected(&self) -> String {
-        "a list of URLs, or of tables { url, weight, priority }".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "list of URLs or tables".to_owned()
-    }
-
-    fn schema(&self) -> Json {
+impl Describe for EndpointList {
+    fn description(&self) -> Description {
         let one = Json::any(vec![OriginUrl.schema(), ENDPOINT.schema()]);
-        Json::object([("type", Json::text("array")), ("items", one)])
+        Description::new(
+            "a list of URLs, or of tables { url, weight, priority }",
+            "list of URLs or tables",
+            Json::object([("type", Json::text("array")), ("items", one)]),
+        )
     }
 
-    fn children(&self, path: &str) -> Vec<Info> {
+    fn children(&self, path: &str) -> Vec<KeyInfo> {
         ENDPOINT.infos(path)
     }
 }

@@ -167,7 +167,7 @@ async fn read_response(
             }
             return None;
         };
-        if response.is_complete() && head.keeps_connection() && connection.left_over().is_empty() {
+        if response.is_complete() && head.is_persistent() && connection.left_over().is_empty() {
             *open = Some(connection);
         }
         return Some(response);

@@ -164,11 +164,11 @@ async fn again(
 fn announced(response: &Response) -> Option<String> {
     let head = response.head.as_ref()?;
     match response.field("connection") {
-        Some(field) if !head.keeps_connection() => Some(format!("Connection: {field}")),
-        None if !head.keeps_connection() && head.version == Version::Http10 => {
+        Some(field) if !head.is_persistent() => Some(format!("Connection: {field}")),
+        None if !head.is_persistent() && head.version == Version::Http10 => {
             Some("an HTTP/1.0 response without Connection: keep-alive".to_owned())
         }
-        _ if !head.keeps_connection() => Some("a response without a length".to_owned()),
+        _ if !head.is_persistent() => Some("a response without a length".to_owned()),
         _ => None,
     }
 }

@@ -264,8 +264,8 @@ fn first(response: &Response) -> EarlyResponse {
 fn closes(response: &Response) -> bool {
     use keepwarm_http1::{ResponseBody, Version};
     let Some(head) = &response.head else { return true };
-    let old = head.version == Version::Http10 && !head.wants.keep_alive;
-    old || head.wants.close || head.body == ResponseBody::UntilClose
+    let old = head.version == Version::Http10 && !head.connection.keep_alive;
+    old || head.connection.close || head.body == ResponseBody::UntilClose
 }
 
 async fn exchange(context: &ProbeContext, connection: &mut Connection, request: &Request) -> Response {

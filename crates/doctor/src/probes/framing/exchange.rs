@@ -157,7 +157,7 @@ async fn follows(
 }
 
 fn stays(response: &Response) -> bool {
-    response.is_complete() && response.head.as_ref().is_some_and(ResponseHead::keeps_connection)
+    response.is_complete() && response.head.as_ref().is_some_and(ResponseHead::is_persistent)
 }
 
 fn behind(response: Option<&Response>, left: &[u8]) -> usize {

@@ -4,7 +4,7 @@ use crate::server::Server;
 
 pub(crate) fn fix(finding: &str, server: Server) -> Option<&'static str> {
     Some(match finding {
-        "framing.behind_answer" => {
+        "framing.bytes_after_response" => {
             "Send exactly the length in Content-Length, or the sizes of the chunks: look for an application that ends its page with an extra line, or counts characters instead of bytes."
         }
         "framing.split_head" => {

@@ -99,7 +99,7 @@ async fn serve(mut stream: TcpStream, fault: FramingFault) -> Option<()> {
                 }
             }
             Event::Head => {
-                close = head.wants.close || fault == FramingFault::NeverKeeps;
+                close = head.connection.close || fault == FramingFault::NeverKeeps;
                 let leaves = match head.body {
                     RequestBody::None => false,
                     RequestBody::Length(_) => fault == FramingFault::LeavesBody,
@@ -175,7 +175,7 @@ async fn what_is_unusual_is_asked_of_everybody() {
             (FramingFault::None, &[], &[]),
             (FramingFault::NeverKeeps, &[], &[]),
             (FramingFault::Unauthorized, &[], &[]),
-            (FramingFault::BytesBehind, &["framing.behind_answer"], &[]),
+            (FramingFault::BytesBehind, &["framing.bytes_after_response"], &[]),
             (FramingFault::OneRead, &["framing.split_head"], &[]),
             (FramingFault::NamesByCase, &["framing.field_names"], &[]),
             (FramingFault::LeavesBody, &["framing.unwanted_body", "framing.chunked_body"], &[]),
@@ -212,5 +212,5 @@ async fn what_is_malformed_is_asked_on_request_and_a_boundary_that_moves_is_bad(
 
 #[tokio::test]
 async fn a_second_response_that_nobody_asked_for_is_found() {
-    hold(&[(FramingFault::TwoResponses, &["framing.behind_answer"], &[])], true).await;
+    hold(&[(FramingFault::TwoResponses, &["framing.bytes_after_response"], &[])], true).await;
 }

@@ -27,7 +27,7 @@ struct UnusualMessage {
 /// Whether a response to the ordinary request comes as ever, and ends where it says: what all else is measured by.
 pub(super) async fn control(page: &Page<'_>) -> Finding {
     let row = UnusualMessage {
-        id: "framing.behind_answer",
+        id: "framing.bytes_after_response",
         what: "an ordinary request",
         bytes: RawMessage::of(&page.request, page.request.bytes()).then(FollowUp::Watch),
         judge: nothing_behind,

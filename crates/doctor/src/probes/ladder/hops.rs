@@ -76,7 +76,7 @@ fn hop(context: &ProbeContext, measured: Option<IdleTimeout>) -> Hop {
 pub(super) fn promised(response: &Response) -> IdleTimeout {
     match &response.head {
         None => IdleTimeout::Untold,
-        Some(head) if !head.keeps_connection() => IdleTimeout::Never,
+        Some(head) if !head.is_persistent() => IdleTimeout::Never,
         Some(head) => timeout(head).map_or(IdleTimeout::Untold, IdleTimeout::Promised),
     }
 }

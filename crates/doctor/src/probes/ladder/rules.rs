@@ -10,7 +10,7 @@ use crate::server::Server;
 
 pub(super) const HOPS: &str = "ladder.hops";
 pub(super) const IDLE: &str = "ladder.idle";
-pub(super) const RESPONSES: &str = "ladder.answers";
+pub(super) const RESPONSES: &str = "ladder.responses";
 
 /// Fields by which servers in front show themselves.
 const SIGNS: &[&str] = &[

@@ -59,7 +59,7 @@ async fn asked(context: &ProbeContext, request: Request) -> Result<Series, Strin
     let mut series = series(
         context,
         &[request, light(context)],
-        ResponseHead::keeps_connection,
+        ResponseHead::is_persistent,
         patience(context).min(super::PATIENCE),
     )
     .await
@@ -77,7 +77,7 @@ pub(super) fn judge(id: &'static str, with: &str, series: &Series) -> Finding {
     let evidence = format!("{}{with}: {}", series.asked, first.words());
     if series.behind > 0 {
         let evidence = format!("{evidence}, followed by {} bytes of body", series.behind);
-        return match first.head.as_ref().is_some_and(ResponseHead::keeps_connection) {
+        return match first.head.as_ref().is_some_and(ResponseHead::is_persistent) {
             true => Finding::bad(id, evidence).costs(COST),
             // Nobody reads on where the connection ends.
             false => Finding::warning(id, format!("{evidence}, and then the connection ends")).costs(

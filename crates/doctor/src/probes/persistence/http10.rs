@@ -174,7 +174,7 @@ fn not_granted(series: &Series, prompt: Duration, evidence: &str) -> Finding {
 
 /// Whether a client of HTTP/1.0 may take the connection for kept: it says so, and the response's end can be told.
 fn granted(head: &ResponseHead) -> bool {
-    head.wants.keep_alive && !head.wants.close && head.body != ResponseBody::UntilClose
+    head.connection.keep_alive && !head.connection.close && head.body != ResponseBody::UntilClose
 }
 
 /// RFC 9112 §6.1: a server must not send a transfer coding to a client of HTTP/1.0.

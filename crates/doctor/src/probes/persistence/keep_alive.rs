@@ -77,7 +77,7 @@ pub(super) async fn examine(context: &ProbeContext) -> KeepAlive {
 }
 
 async fn asked(context: &ProbeContext, asks: &[crate::client::Request]) -> Result<Series, Failure> {
-    series(context, asks, ResponseHead::keeps_connection, patience(context)).await
+    series(context, asks, ResponseHead::is_persistent, patience(context)).await
 }
 
 /// What opening a connection takes at least: the quickest of three.

@@ -63,7 +63,7 @@ async fn counted(context: &ProbeContext) -> RequestCount {
     while counted.responded < REQUESTS {
         let response = context.exchange_within(&mut connection, &request, within(context)).await;
         counted.ended = match (&response.outcome, &response.head) {
-            (Outcome::Complete, Some(head)) if ResponseHead::keeps_connection(head) => SeriesEnd::No,
+            (Outcome::Complete, Some(head)) if ResponseHead::is_persistent(head) => SeriesEnd::No,
             (Outcome::Complete, _) => SeriesEnd::Announced,
             (Outcome::Closed | Outcome::Reset, None) => SeriesEnd::Unannounced,
             _ => SeriesEnd::Otherwise(response.words()),

@@ -28,9 +28,7 @@ async fn asked(context: &ProbeContext) -> Finding {
     // A server may answer the first and close before it has read the second.
     let _ = connection.send(&[request.bytes(), request.bytes()].concat()).await;
     let first = connection.read_response(within(context)).await;
-    if !first.is_complete()
-        || !first.head.as_ref().is_some_and(keepwarm_http1::ResponseHead::keeps_connection)
-    {
+    if !first.is_complete() || !first.head.as_ref().is_some_and(keepwarm_http1::ResponseHead::is_persistent) {
         return judge(&request.line(), &first, None);
     }
     connection.begin(&request);

@@ -15,8 +15,8 @@ pub(crate) fn series_of(responses: &[(u16, &[(&str, &str)])], state: ConnectionS
     let response = |&(status, fields): &(u16, &[(&str, &str)])| {
         let mut response = Response::for_tests(status, fields);
         if let Some(head) = &mut response.head {
-            head.wants.close = head.fields.has_token("connection", "close");
-            head.wants.keep_alive = head.fields.has_token("connection", "keep-alive");
+            head.connection.close = head.fields.has_token("connection", "close");
+            head.connection.keep_alive = head.fields.has_token("connection", "keep-alive");
         }
         response
     };

@@ -215,7 +215,7 @@ async fn sample(
     let after = connection.facts();
     let head = response.head.as_ref().filter(|_| response.is_complete())?;
     let behind = !connection.left_over().is_empty();
-    let keeps = head.keeps_connection();
+    let keeps = head.is_persistent();
     let more = behind || matches!(connection.read(SETTLE).await, Read::Bytes(_));
     let counted = before.zip(after).map(|(before, after)| {
         let all = after.data_segments_in.wrapping_sub(before.data_segments_in);

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use keepwarm_net::{ClientTls, Dial, Endpoint, TransportStream, restart_pause};
-use keepwarm_policy::backoff::{self, Backoff};
-use keepwarm_telemetry::panics::caught;
+use keepwarm_policy::backoff::{Backoff, BackoffSettings};
+use keepwarm_telemetry::panics::catch_future;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ConnectionAddr, ErrorKind, RedisError, Script, ServerErrorKind};
 use tokio::sync::{mpsc, oneshot};
@@ -74,7 +74,7 @@ impl Driver {
     pub async fn run(mut self) {
         loop {
             let serving = pin!(self.serve_all());
-            match caught(serving).await {
+            match catch_future(serving).await {
                 Ok(()) => return,
                 Err(panic) => panic.report("rate_limit_store", None, None),
             }
@@ -83,7 +83,7 @@ impl Driver {
     }
 
     async fn serve_all(&mut self) {
-        let settings = backoff::Settings { cap: Duration::from_secs(5), ..backoff::Settings::default() };
+        let settings = BackoffSettings { cap: Duration::from_secs(5), ..BackoffSettings::default() };
         let mut backoff = Backoff::new(settings);
         // The first failure is told, and then that it is over.
         let mut told = false;
@@ -93,7 +93,10 @@ impl Driver {
                     let since = Instant::now();
                     self.state.up.store(true, Ordering::Relaxed);
                     if std::mem::take(&mut told) {
-                        tracing::info!(store = self.address, "rate limit store in use again");
+                        tracing::info!(
+                            name: "rate_limit_store_recovered",
+                            store = self.address, "rate limit store in use again"
+                        );
                     }
                     match self.serve(connection).await {
                         Some(failed) => (failed, since.elapsed()),
@@ -105,6 +108,7 @@ impl Driver {
             self.state.trip(failed.failure);
             if !std::mem::replace(&mut told, true) {
                 tracing::warn!(
+                    name: "rate_limit_store_failed",
                     store = self.address,
                     reason = failed.failure.name(),
                     "rate limit store failed; will retry: {}",

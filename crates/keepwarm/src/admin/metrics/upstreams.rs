@@ -2,9 +2,9 @@
 
 use keepwarm_egress::{EndpointStatus, UpstreamStatus};
 use keepwarm_net::PoolTotals;
-use keepwarm_policy::breaker;
-use keepwarm_telemetry::cells::HistogramTotals;
+use keepwarm_policy::BreakerState;
 use keepwarm_telemetry::meters::CLASSES;
+use keepwarm_telemetry::per_thread::HistogramTotals;
 use keepwarm_telemetry::upstreams::{EndpointMeter, EndpointTotals};
 use keepwarm_telemetry::{counters, upstreams};
 use prometheus_client::metrics::MetricType;
@@ -193,7 +193,7 @@ fn breakers(upstreams: &[UpstreamStatus]) -> Vec<Family> {
     let own = upstreams.iter().map(|upstream| (of_endpoint(upstream, ""), upstream.breaker));
     let theirs = of_endpoints(upstreams).map(|(labels, endpoint)| (labels, endpoint.breaker));
     let rows = own.chain(theirs).flat_map(|(labels, now)| {
-        [breaker::State::Closed, breaker::State::Open, breaker::State::HalfOpen]
+        [BreakerState::Closed, BreakerState::Open, BreakerState::HalfOpen]
             .map(|state| with(labels.clone(), ("state", state.name()), (state == now).into()))
     });
     vec![gauge("keepwarm_upstream_breaker", "1: the breaker is in this state", None, rows.collect())]

@@ -2,8 +2,8 @@
 
 use keepwarm_egress::{EndpointStatus, UpstreamStatus};
 use keepwarm_net::PoolTotals;
-use keepwarm_telemetry::cells::HistogramTotals;
 use keepwarm_telemetry::meters::CLASSES;
+use keepwarm_telemetry::per_thread::HistogramTotals;
 use serde_json::{Map, Value, json};
 
 use super::seconds;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use h2::client::{Builder, Connection, SendRequest};
 use keepwarm_http1::Limits;
-use keepwarm_telemetry::panics::caught;
+use keepwarm_telemetry::panics::catch_future;
 
 use super::Http2Pool;
 use super::shelf::Kept;
@@ -63,7 +63,7 @@ async fn dial(pool: Arc<Http2Pool>, endpoint: Endpoint, number: u64, place: Plac
     let thread = thread_index();
     let dialled = {
         let connecting = pin!(connect(&pool, &endpoint, thread, place));
-        caught(connecting).await
+        catch_future(connecting).await
     };
     // Those who wait for it must hear of its end.
     let dialled = dialled.unwrap_or_else(|panic| {

@@ -17,7 +17,7 @@ impl Http2Pool {
         match responded {
             // Where nothing was ever lost or closed there is nothing to take back.
             true => drop(inner.keep_alive.get_mut(endpoint).map(|it| it.handle_success(idle, now))),
-            false => inner.learnt(endpoint).handle_lost(idle, now),
+            false => inner.learnt(endpoint).handle_loss(idle, now),
         }
     }
 

@@ -4,7 +4,6 @@ mod calls;
 mod connections;
 mod faults;
 mod peer;
-mod server;
 mod versions;
 mod waiting;
 

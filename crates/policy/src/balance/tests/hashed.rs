@@ -2,10 +2,15 @@ use super::*;
 
 const KEYS: u64 = 10_000;
 
-fn owners(balancer: &Balancer, members: &[Member], view: impl Fn(usize) -> View) -> HashMap<u64, u64> {
+fn owners(
+    balancer: &Balancer,
+    members: &[Member],
+    view: impl Fn(usize) -> MemberStatus,
+) -> HashMap<u64, u64> {
     (0..KEYS)
         .map(|key| {
-            let ask = Ask { hash: Some(stable(key)), tried: &Tried::default(), random: key * 7 };
+            let ask =
+                PickContext { hash: Some(stable(key)), tried: &FailedMembers::default(), random: key * 7 };
             (key, members[balancer.pick(&view, ask).unwrap().index].identity)
         })
         .collect()
@@ -16,8 +21,8 @@ fn moved(before: &HashMap<u64, u64>, after: &HashMap<u64, u64>) -> usize {
 }
 
 #[test]
-fn a_key_has_one_owner_whatever_the_order_of_the_endpoints() {
-    for method in [Method::RingHash, Method::Maglev] {
+fn the_owner_of_a_key_does_not_depend_on_the_order_of_endpoints() {
+    for method in [Algorithm::RingHash, Algorithm::Maglev] {
         let members = equal(20);
         let mut turned = members.clone();
         turned.rotate_left(7);
@@ -29,7 +34,7 @@ fn a_key_has_one_owner_whatever_the_order_of_the_endpoints() {
 
 #[test]
 fn only_the_keys_of_one_that_cannot_be_used_move_and_they_spread() {
-    for method in [Method::RingHash, Method::Maglev] {
+    for method in [Algorithm::RingHash, Algorithm::Maglev] {
         let members = equal(20);
         let balancer = balancer(method, &members);
         let before = owners(&balancer, &members, |_| WELL);
@@ -53,7 +58,7 @@ fn when_an_endpoint_goes_for_good_few_others_move() {
         for gone in [0, 3, members.len() - 1] {
             let gone = members[gone].identity;
             let rest: Vec<_> = members.iter().copied().filter(|it| it.identity != gone).collect();
-            for (method, others) in [(Method::RingHash, 0), (Method::Maglev, KEYS as usize / 20)] {
+            for (method, others) in [(Algorithm::RingHash, 0), (Algorithm::Maglev, KEYS as usize / 20)] {
                 let before = owners(&balancer(method, &members), &members, |_| WELL);
                 let after = owners(&balancer(method, &rest), &rest, |_| WELL);
                 let own = before.values().filter(|owner| **owner == gone).count();
@@ -67,18 +72,18 @@ fn when_an_endpoint_goes_for_good_few_others_move() {
 #[test]
 fn a_new_endpoint_that_is_cold_gets_its_keys_all_the_same() {
     let members = equal(4);
-    let balancer = balancer(Method::Maglev, &members);
-    let cold = owners(&balancer, &members, |_| View { warmth: 100, ..WELL });
+    let balancer = balancer(Algorithm::Maglev, &members);
+    let cold = owners(&balancer, &members, |_| MemberStatus { slow_start_factor: 100, ..WELL });
     assert_eq!(cold, owners(&balancer, &members, |_| WELL));
 }
 
 #[test]
 fn without_a_key_any_will_do() {
-    for method in [Method::RingHash, Method::Maglev] {
+    for method in [Algorithm::RingHash, Algorithm::Maglev] {
         let balancer = balancer(method, &equal(5));
         let mut picked = [0; 5];
         for random in 0..10_000 {
-            let ask = Ask { hash: None, tried: &Tried::default(), random: random * 31 };
+            let ask = PickContext { hash: None, tried: &FailedMembers::default(), random: random * 31 };
             picked[balancer.pick(|_| WELL, ask).unwrap().index] += 1;
         }
         assert!(picked.iter().all(|times| *times > 1_000), "{picked:?}");

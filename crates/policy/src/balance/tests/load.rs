@@ -3,7 +3,7 @@ use super::*;
 #[test]
 fn it_rises_at_once_and_falls_slowly() {
     let start = Instant::now();
-    let load = Load::new(start);
+    let load = EndpointLoad::new(start);
     assert_eq!(load.average(start), Duration::ZERO);
     load.handle_response(Duration::from_millis(10), false, start);
     assert_eq!(load.average(start), Duration::from_millis(10));
@@ -30,7 +30,7 @@ fn it_rises_at_once_and_falls_slowly() {
 #[test]
 fn it_falls_however_many_responses_come() {
     let start = Instant::now();
-    let (load, mut now) = (Load::new(start), start);
+    let (load, mut now) = (EndpointLoad::new(start), start);
     load.handle_response(Duration::from_millis(1), false, now);
     for _ in 0..600_000 {
         now += Duration::from_micros(100);
@@ -43,7 +43,7 @@ fn it_falls_however_many_responses_come() {
 #[test]
 fn a_quick_failure_does_not_make_it_look_quick() {
     let start = Instant::now();
-    let load = Load::new(start);
+    let load = EndpointLoad::new(start);
     load.handle_response(Duration::from_millis(50), false, start);
     let later = start + Duration::from_secs(1);
     let before = load.average(later);
@@ -55,7 +55,7 @@ fn a_quick_failure_does_not_make_it_look_quick() {
 
 #[test]
 fn requests_in_flight_are_counted_by_all_threads() {
-    let load = Load::new(Instant::now());
+    let load = EndpointLoad::new(Instant::now());
     (0..3).for_each(|_| load.handle_begin());
     load.handle_end();
     assert_eq!(load.outstanding(), 2);

@@ -1,10 +1,11 @@
 //! The request's body on its way to the worker.
 
 use std::future::poll_fn;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use keepwarm_http1::RequestBody;
-use keepwarm_net::{BodyError, BodyProgress, Exchange, Spool, SpoolError};
+use keepwarm_net::{Spool, SpoolError};
+use keepwarm_serve::{BodyError, BodyProgress, Exchange};
 use keepwarm_wire::frame::MAX_BODY;
 
 use super::super::app::App;
@@ -31,6 +32,27 @@ impl BodySource {
             Self::Spool(_, length) => InitialBody::Follows(Some(*length)),
             Self::Client | Self::Sent => InitialBody::Follows(None),
         }
+    }
+
+    /// Takes up to `max` bytes of it.
+    pub(in crate::dispatch) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        app: &App,
+        exchange: &mut Exchange<'_>,
+        (into, max): (&mut Vec<u8>, usize),
+    ) -> Poll<Result<BodyProgress, BodyError>> {
+        let done = match self {
+            Self::Client => {
+                ready!(exchange.poll_body(cx, into, max))? == BodyProgress::Done || exchange.body_done()
+            }
+            Self::Spool(spool, _) => {
+                ready!(spool.poll_read(cx, into, max)).map_err(|error| spill_failed(app, &error))?;
+                spool.is_empty()
+            }
+            Self::Frame(_) | Self::Sent => true,
+        };
+        Poll::Ready(Ok(if done { BodyProgress::Done } else { BodyProgress::More }))
     }
 
     /// Nothing of it comes from the client any more.
@@ -70,7 +92,7 @@ async fn spool_body(app: &App, exchange: &mut Exchange<'_>, begin: &[u8]) -> Res
     let mut block = Vec::with_capacity(MAX_BODY);
     while !exchange.body_done() {
         block.clear();
-        poll_fn(|cx| spool.poll_ready(cx)).await.map_err(|error| spool_failed(app, &error))?;
+        poll_fn(|cx| spool.poll_ready(cx)).await.map_err(|error| spill_failed(app, &error))?;
         poll_fn(|cx| exchange.poll_body(cx, &mut block, MAX_BODY)).await?;
         length += block.len() as u64;
         spool.push(&block);
@@ -78,9 +100,9 @@ async fn spool_body(app: &App, exchange: &mut Exchange<'_>, begin: &[u8]) -> Res
     Ok(BodySource::Spool(spool, length))
 }
 
-pub(in crate::dispatch) fn spool_failed(app: &App, error: &SpoolError) -> BodyError {
+fn spill_failed(app: &App, error: &SpoolError) -> BodyError {
     if let SpoolError::Failed(_) = error {
-        tracing::error!(app = %app.name, %error, "request body lost");
+        tracing::error!(name: "request_body_lost", app = %app.name, %error, "request body lost");
     }
     error.into()
 }
@@ -92,7 +114,7 @@ impl Conversation<'_, '_> {
             self.source = BodySource::Frame(Vec::new());
             return Ok(());
         }
-        let wanted = self.exchange.request().passing.buffer_request;
+        let wanted = self.exchange.request().passing().buffer_request;
         if !wanted.unwrap_or(self.app.is_blocking()) {
             return Ok(());
         }
@@ -108,6 +130,7 @@ impl Conversation<'_, '_> {
 
     /// Sends what there is of the body, as far as the credit goes.
     pub(super) fn poll_body(&mut self, cx: &mut Context<'_>) {
+        self.starved = false;
         if matches!(self.source, BodySource::Frame(_) | BodySource::Sent) || self.complete {
             return;
         }
@@ -119,23 +142,11 @@ impl Conversation<'_, '_> {
                 return;
             }
             block.clear();
-            let read = match &mut self.source {
-                BodySource::Spool(spool, _) => match spool.poll_read(cx, &mut block, credit) {
-                    Poll::Ready(Ok(_)) if spool.is_empty() => Poll::Ready(Ok(BodyProgress::Done)),
-                    Poll::Ready(Ok(_)) => Poll::Ready(Ok(BodyProgress::More)),
-                    Poll::Ready(Err(error)) => Poll::Ready(Err(spool_failed(self.app, &error))),
-                    Poll::Pending => Poll::Pending,
-                },
+            if self.exchange.awaits_continue() && !self.wanted && matches!(self.source, BodySource::Client) {
                 // The client waits for the application's word, and we for the application.
-                BodySource::Client if self.exchange.awaits_continue() && !self.wanted => return,
-                BodySource::Client => match self.exchange.poll_body(cx, &mut block, credit) {
-                    Poll::Ready(Ok(BodyProgress::More)) if self.exchange.body_done() => {
-                        Poll::Ready(Ok(BodyProgress::Done))
-                    }
-                    read => read,
-                },
-                BodySource::Frame(_) | BodySource::Sent => return,
-            };
+                return;
+            }
+            let read = self.source.poll_read(cx, self.app, self.exchange, (&mut block, credit));
             match read {
                 Poll::Ready(Ok(progress)) => {
                     self.body_sent = true;
@@ -146,7 +157,7 @@ impl Conversation<'_, '_> {
                 }
                 Poll::Ready(Err(error)) => return self.refuse_body(error),
                 Poll::Pending => {
-                    self.client_is_slow |= matches!(self.source, BodySource::Client);
+                    self.starved = true;
                     return;
                 }
             }

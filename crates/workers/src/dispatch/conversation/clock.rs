@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_net::{Times, Wait};
+use keepwarm_net::Wait;
+use keepwarm_serve::Times;
 use keepwarm_wire::frame::ResetCode;
 use tokio::time::Instant;
 
 use super::super::link::Link;
-use super::{Conversation, EXPECTED_BODY, response};
+use super::super::refusals;
+use super::{Conversation, EXPECTED_BODY};
 
 /// How long a worker that serves many requests at once may say nothing at all, a PONG included, when one of them has timed out. Beyond it, it is not
 /// that request which hangs, but the worker. The number is arbitrary: far above what a loaded machine needs.
@@ -19,7 +21,8 @@ impl Conversation<'_, '_> {
     pub(super) fn keep_time(&mut self) {
         let deadlines = self.exchange.deadlines();
         let expects = self.expecting.is_some();
-        if self.complete || (self.client_is_slow && !expects) {
+        let waits_for_client = self.response.is_full() || self.starved;
+        if self.complete || (waits_for_client && !expects) {
             deadlines.set(Wait::Response, None);
         } else if !deadlines.is_set(Wait::Response)
             && !deadlines.passed(Wait::Response)
@@ -70,9 +73,12 @@ impl Conversation<'_, '_> {
         }
         self.slow_said = true;
         let summary = &self.call.summary;
-        tracing::warn!(app = %self.app.name, worker = link.key.number, pid = link.key.pid, id = %summary.id,
+        tracing::warn!(
+            name: "slow_request",
+            app = %self.app.name, worker = link.key.number, pid = link.key.pid, id = %summary.id,
             route = %summary, seconds = begun.elapsed().as_secs_f32(),
-            "slow request; its worker prints its stack");
+            "slow request; its worker prints its stack"
+        );
         link.show_stack();
     }
 
@@ -98,8 +104,7 @@ impl Conversation<'_, '_> {
         self.call.abandon();
         if self.expecting.is_some() {
             link.reset(stream, ResetCode::INCOMPLETE, "the body did not arrive in time");
-            let sentence = "The request body did not arrive in time.";
-            response::fail(self.exchange, 408, "body_too_slow", sentence);
+            refusals::BODY_TOO_SLOW.respond(self.exchange);
             return true;
         }
         self.application_is_late(&link, stream, limit);
@@ -114,15 +119,18 @@ impl Conversation<'_, '_> {
             return false;
         }
         self.stop_waiting();
-        let sentence = "The application is busy: no worker became free in time.";
-        response::fail_later(self.exchange, 503, "queue_timeout", sentence, 1);
+        refusals::QUEUE_TIMEOUT.respond(self.exchange);
         true
     }
 
     fn application_is_late(&mut self, link: &Arc<Link>, stream: u32, limit: Duration) {
         let summary = &self.call.summary;
-        tracing::error!(app = %self.app.name, worker = link.key.number, pid = link.key.pid, id = %summary.id,
-            route = %summary, limit = ?limit, "request timed out");
+        tracing::error!(
+            name: "request_timeout",
+            app = %self.app.name, worker = link.key.number, pid = link.key.pid, id = %summary.id,
+            route = %summary, limit = ?limit,
+            "request timed out"
+        );
         link.reset(stream, ResetCode::TIMEOUT, "the request timed out");
         match self.app.is_blocking() {
             // Whatever it is doing, nothing but its end will stop it.
@@ -130,13 +138,7 @@ impl Conversation<'_, '_> {
             // It can let go of one request and keep the others, if it still turns.
             false => self.want_sign_of_life(link),
         }
-        match self.exchange.responded() {
-            true => self.exchange.abort("request_timeout"),
-            false => {
-                let sentence = "The application did not respond in time.";
-                response::fail(self.exchange, 504, "request_timeout", sentence);
-            }
-        }
+        refusals::respond_timed_out(self.exchange);
     }
 
     /// The client has gone, and with it whoever counted the worker's time. One that cannot be told to stop keeps its place until it comes to an end, and need not: it has
@@ -158,8 +160,12 @@ impl Conversation<'_, '_> {
                     return;
                 }
                 if at_work {
-                    tracing::error!(app = %link.key.app, worker = link.key.number, pid = link.key.pid, id = %summary.id,
-                        route = %summary, ?limit, "request timed out after its client had left");
+                    tracing::error!(
+                        name: "request_timeout",
+                        app = %link.key.app, worker = link.key.number, pid = link.key.pid, id = %summary.id,
+                        route = %summary, ?limit,
+                        "request timed out after its client had left"
+                    );
                     return link.give_up(Some(&summary), "had a request that timed out");
                 }
                 left = limit;

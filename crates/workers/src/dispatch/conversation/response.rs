@@ -1,44 +1,15 @@
 //! What the worker says, on its way to the client.
 
-use std::task::{Context, Poll};
-
-use keepwarm_net::{Exchange, Moved, Socket, SpoolError};
+use keepwarm_net::Socket;
+use keepwarm_serve::Exchange;
 use keepwarm_wire::frame::{FromWorker, ResetCode, Response};
 
 use super::super::call::Item;
+use super::super::refusals;
 use super::Conversation;
 
 impl Conversation<'_, '_> {
-    /// Takes what the worker has said, as long as there is room for it. What stands behind a 101 is the WebSocket's.
-    pub(super) fn poll_items(&mut self, cx: &mut Context<'_>) {
-        while !self.over && self.messages.is_none() && !self.exchange.over() && self.has_room(cx) {
-            match self.call.poll_item(cx) {
-                Poll::Ready(item) => self.handle_item(item),
-                Poll::Pending => return,
-            }
-        }
-        if !self.over && !self.exchange.over() {
-            self.call.wake_on_item(cx);
-        }
-    }
-
-    /// Room for one more part of the response.
-    fn has_room(&mut self, cx: &mut Context<'_>) -> bool {
-        let room = match self.response.poll_room(cx, self.exchange) {
-            Ok(room) => room,
-            Err(error) => {
-                self.lose_kept(&error);
-                return false;
-            }
-        };
-        if !room {
-            self.full = self.response.is_empty();
-            self.client_is_slow = true;
-        }
-        room
-    }
-
-    fn handle_item(&mut self, item: Item) {
+    pub(super) fn handle_item(&mut self, item: Item) {
         match item {
             Item::Frame(frame) => self.handle_frame(&frame),
             Item::Data { bytes, over } => self.handle_data(&bytes, over),
@@ -52,8 +23,7 @@ impl Conversation<'_, '_> {
             Item::Quarantined(time) => self.refuse_quarantined(time),
             Item::Refused(reason) => {
                 self.over = true;
-                let sentence = format!("The application is not running: {reason}.");
-                fail_later(self.exchange, 503, "app_failed", &sentence, 10);
+                refusals::APP_FAILED.about(&[&reason]).respond(self.exchange);
             }
             Item::Hijacked(socket) => self.handle_hijacked(socket),
             Item::Goodbye => self.end_stream(),
@@ -67,9 +37,12 @@ impl Conversation<'_, '_> {
         (self.complete, self.over) = (true, true);
         if socket.is_none() {
             self.forget_hijacked();
-            let sentence = "The socket on which the application responds could not be taken over.";
-            tracing::error!(app = %self.app.name, id = %id(self.exchange), "{sentence}");
-            fail(self.exchange, 502, "hijack_failed", sentence);
+            tracing::error!(
+                name: "hijack_failed",
+                app = %self.app.name, id = %id(self.exchange),
+                "the socket of rack.hijack could not be taken over"
+            );
+            refusals::HIJACK_FAILED.respond(self.exchange);
         }
         self.hijacked = socket;
     }
@@ -91,7 +64,11 @@ impl Conversation<'_, '_> {
             link.reset(stream, ResetCode::CANCELLED, "drain timeout reached");
         }
         let (app, id) = (&self.app.name, id(self.exchange));
-        tracing::info!(app = %app, %id, reason = "draining", "response cut: not complete when its worker reached its drain timeout (drain_timeout)");
+        tracing::info!(
+            name: "response_cut",
+            app = %app, %id, reason = "draining",
+            "response cut: not complete when its worker reached its drain timeout (drain_timeout)"
+        );
         self.exchange.abort("draining");
     }
 
@@ -142,14 +119,12 @@ impl Conversation<'_, '_> {
                 }
             }
             Err(bad) => {
-                tracing::error!(app = %self.app.name, id = %id(self.exchange), "{bad}");
-                self.stop_waiting();
-                fail(
-                    self.exchange,
-                    502,
-                    "bad_field",
-                    "The application's response has a header that cannot be sent.",
+                tracing::error!(
+                    name: "response_invalid",
+                    app = %self.app.name, id = %id(self.exchange), "{bad}"
                 );
+                self.stop_waiting();
+                refusals::BAD_FIELD.respond(self.exchange);
             }
         }
     }
@@ -173,55 +148,15 @@ impl Conversation<'_, '_> {
         self.app.handle_response(&self.call.summary);
     }
 
-    fn log_wrong_length(&self) {
-        if let Some(reason @ ("body_too_short" | "body_too_long")) = self.exchange.request().reason {
-            tracing::error!(app = %self.app.name, id = %id(self.exchange), reason,
+    pub(super) fn log_wrong_length(&self) {
+        if let Some(reason @ ("body_too_short" | "body_too_long")) = self.exchange.request().notes.reason {
+            tracing::error!(name: "body_length_wrong", app = %self.app.name, id = %id(self.exchange), reason,
                 "the length of the response body differs from its Content-Length");
         }
     }
-
-    /// Moves what is kept to the client's buffer. Ready: some was, or that was the end.
-    pub(super) fn poll_kept(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        match std::task::ready!(self.response.poll_move(cx, self.exchange)) {
-            Ok(Moved::Some) => {}
-            Ok(Moved::End) => self.log_wrong_length(),
-            Err(error) => self.lose_kept(&error),
-        }
-        Poll::Ready(())
-    }
-
-    /// A part of the response is gone: its client must not take the rest for the whole.
-    fn lose_kept(&mut self, error: &SpoolError) {
-        tracing::error!(app = %self.app.name, id = %id(self.exchange), %error, "response cut: the part that its client had not read is lost");
-        self.stop_waiting();
-        fail(self.exchange, 500, "spool_failed", "The server could not store the response.");
-    }
-}
-
-/// Answers with an error of ours.
-pub(super) fn fail(exchange: &mut Exchange<'_>, status: u16, name: &'static str, sentence: &str) {
-    keepwarm_net::respond_with_error(exchange, status, name, sentence, &[]);
-}
-
-/// Answers with an error of ours that may pass in `seconds`.
-pub(super) fn fail_later(
-    exchange: &mut Exchange<'_>,
-    status: u16,
-    name: &'static str,
-    sentence: &str,
-    seconds: u32,
-) {
-    let seconds = seconds.to_string();
-    keepwarm_net::respond_with_error(
-        exchange,
-        status,
-        name,
-        sentence,
-        &[("Retry-After", seconds.as_bytes())],
-    );
 }
 
 /// The id of a request, for a log record.
 pub(super) fn id(exchange: &Exchange<'_>) -> String {
-    keepwarm_telemetry::RequestId::new(exchange.request().number).to_string()
+    keepwarm_telemetry::RequestId::new(exchange.request().number()).to_string()
 }

@@ -17,8 +17,8 @@ use std::time::Duration;
 use keepwarm_telemetry::counters;
 use keepwarm_wire::frame::ResetCode;
 
-use super::super::app::SubmitError;
-use super::response::{fail, fail_later, id};
+use super::super::refusals::{self, respond_quarantined};
+use super::response::id;
 use super::{Conversation, GIVEN_AT_MOST};
 use crate::supervisor::KillReason;
 
@@ -33,22 +33,25 @@ impl Conversation<'_, '_> {
         self.completed();
         self.over = true;
         if unprocessed && !self.exchange.responded() {
-            let sentence = "No worker accepted the request.";
-            return fail_later(self.exchange, 503, "worker_refused", sentence, 1);
+            return refusals::WORKER_REFUSED.respond(self.exchange);
         }
         self.app.handle_response(&self.call.summary);
         if code == ResetCode::CANCELLED {
             // It was told that its client has closed its side, and gave up: nobody's failure.
             return self.exchange.abort("client_closed");
         }
-        let name = match code {
-            ResetCode::TOO_SHORT => "body_too_short",
-            _ => "app_error",
+        let refusal = match code {
+            ResetCode::TOO_SHORT => &refusals::BODY_TOO_SHORT,
+            _ => &refusals::APP_ERROR,
         };
-        tracing::error!(app = %self.app.name, id = %id(self.exchange), code = code.name(), reason, "the application failed");
+        tracing::error!(
+            name: "app_error",
+            app = %self.app.name, id = %id(self.exchange), code = code.name(), reason,
+            "the application failed"
+        );
         match self.exchange.responded() {
-            true => self.exchange.abort(name),
-            false => fail(self.exchange, 500, name, "The application failed to respond to this request."),
+            true => self.exchange.abort(refusal.reason),
+            false => refusal.respond(self.exchange),
         }
     }
 
@@ -60,26 +63,24 @@ impl Conversation<'_, '_> {
         self.completed();
         self.over = true;
         let responded = self.exchange.responded();
-        let (name, sentence) = match kill_reason {
-            None => ("worker_died", "The process that handled this request died."),
-            Some(KillReason::TimedOut) => (
-                "worker_timed_out",
-                "The process that handled this request was killed because another request hung in it.",
-            ),
-            Some(KillReason::Memory) => (
-                "worker_memory",
-                "The process that handled this request was killed because it used too much memory.",
-            ),
+        let refusal = match kill_reason {
+            None => &refusals::WORKER_DIED,
+            Some(KillReason::TimedOut) => &refusals::WORKER_TIMED_OUT,
+            Some(KillReason::Memory) => &refusals::WORKER_MEMORY,
         };
-        tracing::error!(app = %self.app.name, id = %id(self.exchange), route = %self.call.summary, responded, reason = name,
-            not_given_again = why_not, "worker died with this request");
+        tracing::error!(
+            name: "worker_died_with_request",
+            app = %self.app.name, id = %id(self.exchange), route = %self.call.summary, responded,
+            reason = refusal.reason, not_retried = why_not,
+            "worker died with this request"
+        );
         if responded {
-            return self.exchange.abort(name);
+            return self.exchange.abort(refusal.reason);
         }
         match self.app.quarantine.refuses(&self.call.summary) {
             // Certainly not begun with: it is refused like those that come after it.
             Some(time) if unprocessed => self.refuse_quarantined(time),
-            _ => fail(self.exchange, 502, name, sentence),
+            _ => refusal.respond(self.exchange),
         }
     }
 
@@ -127,8 +128,11 @@ impl Conversation<'_, '_> {
             return self.stop_waiting();
         }
         counters::RETRIES.count(&self.app.name, name);
-        tracing::warn!(app = %self.app.name, id = %id(self.exchange), route = %self.call.summary, why,
-            "request retried on another worker");
+        tracing::warn!(
+            name: "request_retried",
+            app = %self.app.name, id = %id(self.exchange), route = %self.call.summary, why,
+            "request retried on another worker"
+        );
         let frame = self.call.take_frame();
         self.enqueue(frame);
     }
@@ -136,21 +140,6 @@ impl Conversation<'_, '_> {
     /// Its route kills workers.
     pub(super) fn refuse_quarantined(&mut self, time: Duration) {
         self.over = true;
-        let sentence = "Requests like this one have crashed the application, and are refused for now.";
-        let seconds = u32::try_from(time.as_millis().div_ceil(1000)).unwrap_or(u32::MAX);
-        fail_later(self.exchange, 503, "route_quarantined", sentence, seconds.max(1));
-    }
-
-    pub(super) fn refuse_overload(&mut self, overload: &SubmitError) {
-        match overload {
-            SubmitError::QueueFull => {
-                let sentence = "Too many requests are waiting for this application.";
-                fail_later(self.exchange, 503, "queue_full", sentence, 1);
-            }
-            SubmitError::Failed(reason) => {
-                let sentence = format!("The application is not running: {reason}.");
-                fail_later(self.exchange, 503, "app_failed", &sentence, 10);
-            }
-        }
+        respond_quarantined(self.exchange, time);
     }
 }

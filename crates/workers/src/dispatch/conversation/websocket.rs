@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use http::Method;
 use keepwarm_http1::{RequestBody, Version};
-use keepwarm_net::{Exchange, Gone, Message, Wait};
+use keepwarm_net::Wait;
+use keepwarm_serve::{Exchange, Gone, Message};
 use keepwarm_wire::frame::{MAX_BODY, ResetCode, Response, message_cost};
 
 use super::super::app::App;
 use super::super::call::Item;
 use super::super::link::BodyKind;
-use super::response::{fail, id};
+use super::super::refusals;
+use super::response::id;
 use super::{Conversation, UNSENT_ENOUGH};
 
 /// How long the closing handshake may take, from the first close.
@@ -84,7 +86,7 @@ fn has_key(exchange: &Exchange<'_>) -> bool {
 
 /// Refuses an opening that is none, if the app could have taken it (RFC 6455 §4.2.2). `true`: it has been answered.
 pub(super) fn refuse(app: &Arc<App>, exchange: &mut Exchange<'_>) -> bool {
-    if app.is_blocking()
+    if !app.accepts_websockets()
         || !exchange.request().head.upgrade
         || !wants_websocket(exchange)
         || is_opening(exchange)
@@ -92,14 +94,13 @@ pub(super) fn refuse(app: &Arc<App>, exchange: &mut Exchange<'_>) -> bool {
         return false;
     }
     if !has_version_13(exchange) {
-        let sentence = "Only version 13 of WebSocket is supported.";
-        let said: [(&str, &[u8]); 2] = [("Upgrade", b"websocket"), ("Sec-WebSocket-Version", b"13")];
-        keepwarm_net::respond_with_error(exchange, 426, "websocket_version", sentence, &said);
+        let message = refusals::WEBSOCKET_VERSION.about(&[]);
+        message.field("Upgrade", b"websocket").field("Sec-WebSocket-Version", b"13").respond(exchange);
     } else if !has_key(exchange) {
-        fail(exchange, 400, "websocket_key", "The request opens a WebSocket with an invalid key.");
+        refusals::WEBSOCKET_KEY.respond(exchange);
     } else {
         // Its bytes would stand where the first frame is expected.
-        fail(exchange, 400, "websocket_body", "A request that opens a WebSocket must not have a body.");
+        refusals::WEBSOCKET_BODY.respond(exchange);
     }
     true
 }
@@ -127,14 +128,12 @@ pub(super) fn begin(conversation: &mut Conversation<'_, '_>, response: &Response
             conversation.app.handle_response(&conversation.call.summary);
         }
         Err(bad) => {
-            tracing::error!(app = %conversation.app.name, id = %id(conversation.exchange), "{bad}");
-            conversation.stop_waiting();
-            fail(
-                conversation.exchange,
-                502,
-                "bad_field",
-                "The application's response has a header that cannot be sent.",
+            tracing::error!(
+                name: "response_invalid",
+                app = %conversation.app.name, id = %id(conversation.exchange), "{bad}"
             );
+            conversation.stop_waiting();
+            refusals::BAD_FIELD.respond(conversation.exchange);
         }
     }
 }
@@ -202,8 +201,11 @@ impl Conversation<'_, '_> {
     }
 
     fn application_takes_nothing(&mut self) {
-        tracing::error!(app = %self.app.name, id = %id(self.exchange),
-            "the application has not read a WebSocket message for limits.websocket_idle; closing the WebSocket");
+        tracing::error!(
+            name: "websocket_idle",
+            app = %self.app.name, id = %id(self.exchange),
+            "the application has not read a WebSocket message for limits.websocket_idle; closing the WebSocket"
+        );
         self.stop_waiting_for(ResetCode::CANCELLED, "the client's message was not read in time");
         self.close_as_failed();
     }
@@ -224,7 +226,11 @@ impl Conversation<'_, '_> {
                 match may_be_sent(code) {
                     true => self.exchange.send_close(code, &reason),
                     false => {
-                        tracing::error!(app = %self.app.name, id = %id(self.exchange), code, "the application closed a WebSocket with an invalid code");
+                        tracing::error!(
+                            name: "websocket_code_invalid",
+                            app = %self.app.name, id = %id(self.exchange), code,
+                            "the application closed a WebSocket with an invalid code"
+                        );
                         self.exchange.send_close(1011, "");
                     }
                 }
@@ -234,7 +240,10 @@ impl Conversation<'_, '_> {
             }
             Poll::Ready(Item::Goodbye) => self.say_goodbye(),
             Poll::Ready(Item::Reset { .. } | Item::Lost { .. } | Item::Refused(_)) => {
-                tracing::error!(app = %self.app.name, id = %id(self.exchange), "the worker dropped a WebSocket");
+                tracing::error!(
+                    name: "websocket_dropped",
+                    app = %self.app.name, id = %id(self.exchange), "the worker dropped a WebSocket"
+                );
                 self.completed();
                 // RFC 6455 §7.4.1: 1001, going away; 1011, the server met something that it did not expect.
                 match self.exchange.is_draining() {
@@ -275,12 +284,20 @@ impl Conversation<'_, '_> {
             messages.outgoing = 0;
         }
         if long {
-            tracing::error!(app = %self.app.name, id = %id(self.exchange), "a message of the application exceeds limits.websocket_message");
+            tracing::error!(
+                name: "websocket_message_too_large",
+                app = %self.app.name, id = %id(self.exchange),
+                "a message of the application exceeds limits.websocket_message"
+            );
             self.stop_waiting_for(ResetCode::CANCELLED, "the message is too long");
             return self.close_as_failed();
         }
         if !self.exchange.send_part(text, bytes, end) {
-            tracing::error!(app = %self.app.name, id = %id(self.exchange), "a text message of the application is not UTF-8");
+            tracing::error!(
+                name: "websocket_text_invalid",
+                app = %self.app.name, id = %id(self.exchange),
+                "a text message of the application is not UTF-8"
+            );
             self.stop_waiting_for(ResetCode::CANCELLED, "the message is not UTF-8");
             self.close_as_failed();
         }
@@ -349,7 +366,7 @@ impl Conversation<'_, '_> {
 
     /// The client is gone without a close: the worker hears of it as 1006, unless it has got a CLOSE.
     fn socket_lost(&mut self, gone: Gone) -> Poll<()> {
-        self.exchange.request_mut().reason.get_or_insert(gone.name());
+        self.exchange.request_mut().notes.reason.get_or_insert(gone.name());
         let closed =
             self.messages.as_ref().is_some_and(|messages| messages.leaving || messages.client_closed);
         if let Some((link, stream)) = self.call.given().filter(|_| !self.complete && !closed) {

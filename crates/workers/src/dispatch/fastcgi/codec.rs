@@ -1,7 +1,9 @@
 //! FastCGI as a protocol of `net`'s clients and pools.
 
 use http::StatusCode;
-use keepwarm_http1::{ConnectionWish, Decoded, Event, Fields, Mended, ResponseBody, ResponseHead, Version};
+use keepwarm_http1::{
+    ConnectionOptions, Decoded, Event, Fields, Normalizations, ResponseBody, ResponseHead, Version,
+};
 use keepwarm_net::{Codec, ServerFault};
 use keepwarm_wire::fastcgi::encode::{
     ParamsWriter, encode_begin, encode_get_values, encode_stdin, encode_stdin_end,
@@ -14,7 +16,7 @@ use keepwarm_wire::fastcgi::{
 use super::super::relay::ChildGuard;
 use super::params::encode_params;
 use super::script::{Script, ScriptRoot};
-use keepwarm_net::Request;
+use keepwarm_serve::Request;
 
 /// What is kept of the words of one request for the log, in bytes: a script that prints without end has no right to our memory.
 const MAX_WORDS: usize = 64 * 1024;
@@ -124,12 +126,12 @@ impl FastCgi {
         kept.for_each(|(name, value)| head.fields.push(name, value));
         head.body = ResponseBody::UntilClose;
         head.content_length = None;
-        head.wants = ConnectionWish {
+        head.connection = ConnectionOptions {
             close: head.fields.has_token("connection", "close"),
-            ..ConnectionWish::default()
+            ..ConnectionOptions::default()
         };
         let CgiMended { folded, space_before_colon } = self.head.mended();
-        head.mended = Mended { folded, space_before_colon, ..Mended::default() };
+        head.normalized = Normalizations { folded, space_before_colon, ..Normalizations::default() };
         Ok(Some(used))
     }
 

@@ -11,9 +11,11 @@ mod script;
 use std::sync::Arc;
 
 use keepwarm_http1::RequestBody;
-use keepwarm_net::{Client, Exchange, Pool, Request, respond_with_error};
+use keepwarm_net::{Client, Pool};
+use keepwarm_serve::{Exchange, Request};
 
 use super::app::App;
+use super::refusals;
 use super::relay::{self, ChildGuard, Dialect, HeadContext};
 pub(super) use codec::FastCgi;
 pub use script::ScriptRoot;
@@ -28,33 +30,22 @@ pub(super) struct Destination {
 /// Serves one request.
 pub(super) async fn hold(app: &Arc<App>, root: Arc<ScriptRoot>, exchange: &mut Exchange<'_>) {
     let request = exchange.request();
-    let path = request.path().get(request.mount..).unwrap_or_default();
+    let path = request.path().get(request.mount()..).unwrap_or_default();
     match root.resolve(path).await {
         Ok(ScriptLookup::Script(script)) if is_too_long(exchange.request(), &root, &script) => {
-            respond_with_error(
-                exchange,
-                431,
-                "too_large_for_the_wire",
-                "The request headers are too large.",
-                &[],
-            );
+            refusals::TOO_LARGE_FOR_THE_WIRE.respond(exchange);
         }
         Ok(ScriptLookup::Script(script)) => {
             relay::hold::<FastCgi>(app, exchange, Destination { root, script }).await
         }
         Ok(ScriptLookup::NeedsSlash) => redirect_to_folder(exchange),
-        Ok(ScriptLookup::Hidden) => {
-            respond_with_error(exchange, 403, "file_hidden", "Access to this script is not allowed.", &[])
-        }
+        Ok(ScriptLookup::Hidden) => refusals::FILE_HIDDEN.respond(exchange),
         Err(error) => {
-            tracing::error!(app = %app.name, root = %root.path().display(), %error, "cannot look up a script");
-            respond_with_error(
-                exchange,
-                500,
-                "script_failed",
-                "The server could not look up the script.",
-                &[],
+            tracing::error!(
+                name: "script_lookup_failed",
+                app = %app.name, root = %root.path().display(), %error, "cannot look up a script"
             );
+            refusals::SCRIPT_FAILED.respond(exchange);
         }
     }
 }
@@ -80,7 +71,7 @@ fn redirect_to_folder(exchange: &mut Exchange<'_>) {
     let fields: [(&[u8], &[u8]); 1] = [(b"Location", &location)];
     match exchange.head(301, Some(0), false, fields.into_iter()) {
         Ok(_) => exchange.end(),
-        Err(_) => exchange.abort("bad_field_in_answer"),
+        Err(_) => exchange.abort("bad_field_in_response"),
     }
 }
 
@@ -122,7 +113,7 @@ impl Dialect for FastCgi {
 
     /// With their names as the script has written them.
     fn response_fields(client: &Client<Self>) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
-        let kept = keepwarm_net::is_for_client(client.head());
+        let kept = keepwarm_serve::is_for_client(client.head());
         let fields = client.head().fields.iter().zip(client.protocol().names());
         fields.filter(move |((lower, _), _)| kept(lower)).map(|((_, value), name)| (name, value))
     }

@@ -3,7 +3,8 @@
 use std::os::unix::ffi::OsStrExt;
 
 use keepwarm_http1::{HopByHop, Version, percent_decode};
-use keepwarm_net::{FieldNames, Request, Scheme};
+use keepwarm_net::Scheme;
+use keepwarm_serve::{FieldNames, Request};
 use keepwarm_wire::encode::EncodeError;
 use keepwarm_wire::fastcgi::encode::ParamsWriter;
 use keepwarm_wire::fastcgi::record::MAX_CONTENT;
@@ -41,7 +42,7 @@ pub(super) fn encode_params(
 fn encode_script(params: &mut ParamsWriter<'_>, request: &Request, root: &ScriptRoot, script: &Script) {
     let folder = root.path().as_os_str().as_bytes();
     let mut scratch = Vec::new();
-    let mount = request.path().get(..request.mount).unwrap_or_default();
+    let mount = request.path().get(..request.mount()).unwrap_or_default();
     // `/blog/index.php`, behind the route's prefix.
     let name: [&[u8]; 3] = [percent_decode(mount, &mut scratch), b"/", &script.name];
     let [before, slash, file] = name;
@@ -97,8 +98,8 @@ fn encode_request(params: &mut ParamsWriter<'_>, request: &Request, script: &Scr
 
 /// Who talks to whom.
 fn encode_ends(params: &mut ParamsWriter<'_>, request: &Request) {
-    let (peer_address, peer_port) = request.peer.client_text();
-    let believed = request.forwarded.as_ref().map(|forwarded| forwarded.client.to_string());
+    let (peer_address, peer_port) = request.peer().client_text();
+    let believed = request.notes.forwarded.as_ref().map(|forwarded| forwarded.client.to_string());
     let (client, client_port) = match &believed {
         Some(address) => (address.as_str(), "0"),
         None => (peer_address, peer_port),
@@ -107,7 +108,7 @@ fn encode_ends(params: &mut ParamsWriter<'_>, request: &Request) {
     params.pair(b"REMOTE_PORT", client_port.as_bytes());
 
     let (name, port) = split_authority(request.head.authority());
-    let (address, local_port) = request.peer.local_text();
+    let (address, local_port) = request.peer().local_text();
     params.pair(b"SERVER_ADDR", address.as_bytes());
     let name = match (name.is_empty(), address.is_empty()) {
         (false, _) => name,

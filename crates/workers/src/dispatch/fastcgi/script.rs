@@ -7,7 +7,7 @@
 //!
 //! Before all that come the rewrites of `.htaccess` files that lead to scripts ([`Guard::rewrite`]).
 //!
-//! Files are looked up as [`keepwarm_net::Folder`] does: no link and no `..` leads out of the root. What was found is believed for a moment (`path_cache`).
+//! Files are looked up as [`keepwarm_serve::Folder`] does: no link and no `..` leads out of the root. What was found is believed for a moment (`path_cache`).
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -17,7 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use keepwarm_http1::percent_decode;
-use keepwarm_net::{Folder, Found, Guard, RewrittenQuery, file_name, now};
+use keepwarm_net::now;
+use keepwarm_serve::{Folder, Found, Guard, RewrittenQuery, file_name};
 
 use super::path_cache::PathCache;
 
@@ -163,7 +164,11 @@ impl ScriptRoot {
             let link = self.path().join(std::ffi::OsStr::from_bytes(name));
             let leads_to = link.canonicalize().unwrap_or_default();
             let (script, leads_to) = (link.display(), leads_to.display());
-            tracing::warn!(%script, %leads_to, "script not run: a link leads out of the site; copy its target into the site, or set another directory with `entry` (logged once)");
+            tracing::warn!(
+                name: "script_outside_site",
+                %script, %leads_to,
+                "script not run: a link leads out of the site; copy its target into the site, or set another directory with `entry` (logged once)"
+            );
         }
     }
 }

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keepwarm_net::{AcquireError, ClientError};
+use keepwarm_serve::poll_pump;
 
 use super::super::conversation::body::BodySource;
 use super::super::link::Link;
+use super::super::refusals;
 use super::child::Child;
 use super::server::SlotGuard;
 use super::worker_request::WorkerRequest;
@@ -27,12 +29,12 @@ impl<C: Dialect> Relay<'_, '_, C> {
         if let Some(result) = self.beware(&slot).await {
             return result;
         }
-        let Some(endpoint) = link.server.as_ref().and_then(|server| server.endpoint()) else {
+        let Some(endpoint) = link.kind.server().map(|server| &server.endpoint) else {
             // A worker of a kind that the app had before the last reload.
-            self.fail_later(503, "app_changed", "The application is being replaced.", 1);
+            refusals::APP_CHANGED.respond(self.exchange);
             return AttemptResult::Over;
         };
-        let external = link.server.as_ref().filter(|server| server.is_external());
+        let external = link.kind.external();
         match self.connect(&link, endpoint, self.need(external.is_none())).await {
             Ok(lease) => {
                 if let Some(server) = external {
@@ -40,13 +42,12 @@ impl<C: Dialect> Relay<'_, '_, C> {
                 }
                 let mut worker_request = WorkerRequest::new(self, slot, lease);
                 worker_request.begin();
-                poll_fn(|cx| worker_request.poll(cx)).await
+                poll_fn(|cx| poll_pump(&mut worker_request, cx)).await
             }
             Err(error) if let Some(server) = external => {
                 drop(slot);
                 server.is_away(self.app, &error);
-                let sentence = format!("The application's server at {endpoint} accepts no connections.");
-                self.fail_later(503, "not_connected", &sentence, 1);
+                refusals::SERVER_NOT_CONNECTED.about(&[&endpoint]).respond(self.exchange);
                 AttemptResult::Over
             }
             Err(error) => {
@@ -73,8 +74,11 @@ impl<C: Dialect> Relay<'_, '_, C> {
     }
 
     fn not_connected(&mut self, link: &Arc<Link>, error: &AcquireError) -> AttemptResult {
-        tracing::warn!(app = %self.app.name, worker = link.key.number, pid = link.key.pid, id = %self.id(), %error,
-            "worker accepts no connection");
+        tracing::warn!(
+            name: "worker_refuses_connections",
+            app = %self.app.name, worker = link.key.number, pid = link.key.pid, id = %self.id(), %error,
+            "worker accepts no connection"
+        );
         if error.is_refused() {
             self.given = self.given.saturating_sub(1).max(1);
             link.refuses(format!("accepts no connection: {error}"));
@@ -82,7 +86,7 @@ impl<C: Dialect> Relay<'_, '_, C> {
         if self.given < GIVEN_AT_MOST && self.is_untouched() {
             return AttemptResult::Again("not_connected");
         }
-        self.fail(502, "not_connected", "The application accepts no connections.");
+        refusals::NOT_CONNECTED.respond(self.exchange);
         AttemptResult::Over
     }
 
@@ -124,20 +128,22 @@ impl<C: Dialect> Relay<'_, '_, C> {
     pub(super) fn response_failed(&mut self, error: &ClientError, slot: &SlotGuard) {
         // What has not left yet need not be cut.
         let responded = self.exchange.responded() && !self.exchange.take_back();
-        tracing::error!(app = %self.app.name, worker = slot.link.key.number, pid = slot.link.key.pid, id = %self.id(),
-            responded, reason = error.name(), "{error}");
+        tracing::error!(
+            name: "request_failed",
+            app = %self.app.name, worker = slot.link.key.number, pid = slot.link.key.pid, id = %self.id(),
+            responded, reason = error.name(),
+            "{error}"
+        );
         match responded {
             // The client has it whole: nothing is left to be cut.
             true if self.exchange.is_given() => return self.exchange.end(),
             true => return self.exchange.abort(error.name()),
             false => {}
         }
-        let sentence = match error {
-            ClientError::NoResponse(_) => "The application closed the connection without a response.",
-            ClientError::Fault(_) | ClientError::NotProcessed(_) => {
-                "The application's response is invalid and cannot be passed on."
-            }
+        let refusal = match error {
+            ClientError::NoResponse(_) => &refusals::CLOSED_WITHOUT_RESPONSE,
+            ClientError::Fault(_) | ClientError::NotProcessed(_) => &refusals::BAD_RESPONSE,
         };
-        self.fail(502, error.name(), sentence);
+        refusal.about(&[]).reason(error.name()).respond(self.exchange);
     }
 }

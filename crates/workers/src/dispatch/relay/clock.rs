@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use keepwarm_net::Wait;
 
+use super::super::refusals;
 use super::child::Child;
 use super::worker_request::WorkerRequest;
 use super::{AttemptResult, Dialect};
@@ -12,7 +13,7 @@ impl<C: Dialect> WorkerRequest<'_, '_, '_, C> {
     /// The app's time stands still while it waits for its client.
     pub(super) fn keep_time(&self) {
         let deadlines = self.relay.exchange.deadlines();
-        if self.full || self.starved || self.complete || !self.relay.response.is_empty() {
+        if self.relay.response.is_full() || self.starved || self.complete {
             deadlines.set(Wait::Response, None);
         } else if !deadlines.is_set(Wait::Response) && !deadlines.passed(Wait::Response) {
             deadlines.set_after(Wait::Response, self.relay.request_timeout());
@@ -43,8 +44,13 @@ impl<C: Dialect> WorkerRequest<'_, '_, '_, C> {
         let process = self.child().map(|child| child.pid);
         if let Some(slot) = &self.slot {
             let key = &slot.link.key;
-            tracing::warn!(app = %self.relay.app.name, worker = key.number, pid = key.pid, process, id = %self.relay.id(),
-                route = %self.relay.call.summary, seconds = begun.elapsed().as_secs_f32(), "slow request");
+            tracing::warn!(
+                name: "slow_request",
+                app = %self.relay.app.name, worker = key.number, pid = key.pid, process,
+                id = %self.relay.id(), route = %self.relay.call.summary,
+                seconds = begun.elapsed().as_secs_f32(),
+                "slow request"
+            );
         }
     }
 
@@ -58,14 +64,14 @@ impl<C: Dialect> WorkerRequest<'_, '_, '_, C> {
         let child = self.child();
         if let Some(slot) = &self.slot {
             let key = &slot.link.key;
-            tracing::error!(app = %self.relay.app.name, worker = key.number, pid = key.pid, id = %self.relay.id(),
-                ?limit, "request timed out");
+            tracing::error!(
+                name: "request_timeout",
+                app = %self.relay.app.name, worker = key.number, pid = key.pid, id = %self.relay.id(), ?limit,
+                "request timed out"
+            );
             slot.link.suspect(&self.relay.call.summary, child.as_ref());
         }
-        match self.relay.exchange.responded() {
-            true => self.relay.exchange.abort("request_timeout"),
-            false => self.relay.fail(504, "request_timeout", "The application did not respond in time."),
-        }
+        refusals::respond_timed_out(self.relay.exchange);
         AttemptResult::Over
     }
 }

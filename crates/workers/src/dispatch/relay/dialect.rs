@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use keepwarm_http1::RequestBody;
-use keepwarm_net::{Client, Codec, Pool, Request};
+use keepwarm_net::{Client, Codec, Pool};
+use keepwarm_serve::Request;
 
 use super::super::app::App;
 use super::child::ChildGuard;
@@ -42,7 +43,7 @@ pub(in crate::dispatch) trait Dialect: Codec + Sized {
 
     /// The fields of a response that are its client's.
     fn response_fields(client: &Client<Self>) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
-        keepwarm_net::response_fields(client.head())
+        keepwarm_serve::response_fields(client.head())
     }
 
     /// The path that is to be answered for in place of this response, whose head has come (RFC 3875 §6.2.2).

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use keepwarm_net::{Lease, ResponsePart, SpoolError, UNSENT_ENOUGH};
+use keepwarm_net::{Lease, ResponsePart, SpoolError};
+use keepwarm_serve::UNSENT_ENOUGH;
 use keepwarm_telemetry::app_output::{self, RecordAssembler};
 use tracing::Level;
 
@@ -54,7 +55,7 @@ pub(super) fn tell(worker: &WorkerKey, words: &[u8]) {
         }
     };
     for line in words.split(|&byte| byte == b'\n') {
-        records.line(line.strip_suffix(b"\r").unwrap_or(line), log);
+        records.push_line(line.strip_suffix(b"\r").unwrap_or(line), log);
     }
     records.flush(log);
 }

@@ -4,12 +4,14 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 
-use keepwarm_net::{Client, ClientError, Exchange, Http1, Io, Lease, Socket};
+use keepwarm_net::{Client, ClientError, Http1, Io, Lease, Socket};
+use keepwarm_serve::{Exchange, poll_pump};
 
 use super::super::app::App;
 use super::super::call::Call;
 use super::super::conversation::body::BodySource;
 use super::super::link::Link;
+use super::super::refusals;
 use super::worker_request::WorkerRequest;
 use super::{Dialect, Relay};
 
@@ -27,7 +29,7 @@ pub(in crate::dispatch) async fn hold_hijacked(
     relay.source = BodySource::Frame(Vec::new());
     let mut worker_request = WorkerRequest::hijacked(&mut relay, Lease::alone(Client::new(Io::new(socket))));
     worker_request.begin();
-    poll_fn(|cx| worker_request.poll(cx)).await;
+    poll_fn(|cx| poll_pump(&mut worker_request, cx)).await;
 }
 
 /// Tells the worker, until it is dropped, when the time of the hijacked request is over.
@@ -46,16 +48,15 @@ impl<C: Dialect> Relay<'_, '_, C> {
     /// The application that responds by itself did not, or not to the end.
     pub(super) fn hijacker_failed(&mut self, error: &ClientError) {
         let responded = self.exchange.responded() && !self.exchange.take_back();
-        tracing::error!(app = %self.app.name, id = %self.id(), responded, reason = error.name(),
-            "request failed on a connection that the application had taken over (rack.hijack): {error}");
+        tracing::error!(
+            name: "request_failed",
+            app = %self.app.name, id = %self.id(), responded, reason = error.name(),
+            "request failed on a connection that the application had taken over (rack.hijack): {error}"
+        );
         match responded {
             true if self.exchange.is_given() => self.exchange.end(),
             true => self.exchange.abort(error.name()),
-            false => self.fail(
-                502,
-                error.name(),
-                "The application did not respond on the connection that it had taken over.",
-            ),
+            false => refusals::HIJACKER_FAILED.about(&[]).reason(error.name()).respond(self.exchange),
         }
     }
 }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use keepwarm_http1::{HopByHop, RequestOptions};
-use keepwarm_net::{
-    Exchange, FieldNames, Http1, MAX_FORWARDS, Pool, Request, RequestLine, forwards_left, max_forwards,
-    request_target, respond_as_final_recipient,
+use keepwarm_net::{Http1, Pool, RequestLine};
+use keepwarm_serve::{
+    Exchange, FieldNames, MAX_FORWARDS, Request, forwards_left, max_forwards, request_target,
+    respond_as_final_recipient,
 };
 
 use super::super::app::App;
@@ -14,7 +15,7 @@ use super::{Dialect, HeadContext, hold};
 /// Serves one request, unless it goes no further than here.
 pub(in crate::dispatch) async fn hold_http(app: &Arc<App>, exchange: &mut Exchange<'_>) {
     if max_forwards(&exchange.request().head) == Some(0) {
-        exchange.request_mut().target = Some(Arc::clone(&app.name));
+        exchange.request_mut().notes.target = Some(Arc::clone(&app.name));
         return respond_as_final_recipient(exchange);
     }
     hold::<Http1>(app, exchange, ()).await;
@@ -38,7 +39,7 @@ impl Dialect for Http1 {
             authority => authority,
         };
         let hop_by_hop = HopByHop::of(&head.fields);
-        let mounted = request.mount > 0;
+        let mounted = request.mount() > 0;
         let forwards = forwards_left(head);
         let counts = forwards.is_some();
         let dropped = move |name: &[u8]| {
@@ -48,7 +49,7 @@ impl Dialect for Http1 {
                 || (counts && name == MAX_FORWARDS)
         };
         let theirs = head.fields.iter().filter(move |(name, _)| !dropped(name));
-        let prefix = request.path().get(..request.mount).filter(|_| mounted).map(|prefix| (PREFIX, prefix));
+        let prefix = request.path().get(..request.mount()).filter(|_| mounted).map(|prefix| (PREFIX, prefix));
         let options = RequestOptions {
             keep_alive: true,
             expect_continue: context.expects,
@@ -57,7 +58,7 @@ impl Dialect for Http1 {
         };
         let line = RequestLine { method: &head.method, target: &target, authority };
         let forwards = forwards.as_ref().map(|left| (MAX_FORWARDS, left.as_bytes()));
-        let via = request.passing.via.then(|| request.via());
+        let via = request.passing().via.then(|| request.via());
         let fields = theirs.chain(request.extra_fields.iter()).chain(prefix).chain(forwards).chain(via);
         self.encode_head(out, line, fields, context.framing, options);
     }

@@ -35,11 +35,11 @@ use std::task::{Poll, ready};
 use std::time::Duration;
 
 use keepwarm_http1::{Fields, RequestBody};
-use keepwarm_net::{
-    BodyError, Client, ClientError, Endpoint, Exchange, Http1, Need, Pool, PoolSettings, ResponseBuffer,
-    ResponsePart, Times, is_read_first, read_first,
+use keepwarm_net::{Client, ClientError, Endpoint, Http1, Need, Pool, PoolSettings, ResponsePart};
+use keepwarm_policy::ExpectSupport;
+use keepwarm_serve::{
+    BodyError, Exchange, ResponseBuffer, Times, is_read_first, read_first, respond_with_body_error,
 };
-use keepwarm_policy::Expectation;
 use tokio::time::Instant;
 
 use super::activity::RequestSummary;
@@ -49,6 +49,7 @@ use super::conversation::body::{BodySource, read_whole};
 use super::fastcgi::{FastCgi, ScriptRoot};
 use super::link::Link;
 use super::quarantine::QuarantineProbe;
+use super::refusals::respond_quarantined;
 pub(super) use child::ChildGuard;
 pub use child::ChildPolicy;
 pub(super) use dialect::{Dialect, HeadContext};
@@ -57,7 +58,7 @@ pub use external::ExternalServerStatus;
 pub(super) use health::attend_to_end;
 pub(super) use hijack::hold_hijacked;
 pub(super) use http::hold_http;
-pub(super) use server::{Server, ServerLink};
+pub(super) use server::{Server, ServerLink, ServerProcess};
 use worker_request::BLOCK;
 
 /// How the workers of an app are spoken to that are servers by themselves.
@@ -69,8 +70,6 @@ pub struct ServerPolicy {
     pub concurrency: usize,
     /// The path that is asked for to see whether one is well; `None`: any response to any question will do.
     pub health: Option<String>,
-    /// Where it listens, if it runs already and is nobody's worker.
-    pub address: Option<Endpoint>,
     /// How its processes are treated, if it keeps some of its own: php-fpm, at a Unix socket.
     pub children: Option<ChildPolicy>,
     /// A script may go on behind its response, and leave the end of its request unread for as long (see `child`). Only at a Unix socket.
@@ -91,7 +90,7 @@ pub enum Protocol {
 pub(super) struct Servers {
     pub(super) http: Arc<Pool<Http1>>,
     pub(super) fastcgi: Arc<Pool<FastCgi>>,
-    expectation: Mutex<Expectation>,
+    expectation: Mutex<ExpectSupport>,
     /// It was said that answers had to be mended.
     told_mended: AtomicBool,
 }
@@ -137,7 +136,7 @@ impl Servers {
         self.fastcgi.forget(endpoint);
     }
 
-    fn expectation(&self) -> MutexGuard<'_, Expectation> {
+    fn expectation(&self) -> MutexGuard<'_, ExpectSupport> {
         lock(&self.expectation)
     }
 }
@@ -148,16 +147,16 @@ pub(super) async fn hold<C: Dialect>(
     exchange: &mut Exchange<'_>,
     destination: C::Destination,
 ) {
-    exchange.request_mut().target = Some(Arc::clone(&app.name));
+    exchange.request_mut().notes.target = Some(Arc::clone(&app.name));
     let mut relay = Relay::<C>::new(app, exchange, destination);
     if let Some(time) = app.quarantine.refuses(&relay.call.summary) {
-        return relay.refuse_quarantined(time);
+        return respond_quarantined(relay.exchange, time);
     }
     if !relay.wait_until_wanted().await {
         return;
     }
     if let Err(error) = relay.collect().await {
-        return relay.refuse_body(error);
+        return respond_with_body_error(relay.exchange, error);
     }
     while let Some(slot) = relay.wait_for_slot().await {
         match relay.attempt(slot).await {
@@ -207,7 +206,7 @@ struct Relay<'a, 'c, C: Dialect> {
 
 impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
     fn new(app: &'a Arc<App>, exchange: &'a mut Exchange<'c>, destination: C::Destination) -> Self {
-        let wanted = exchange.request().passing.buffer_response;
+        let wanted = exchange.request().passing().buffer_response;
         Self {
             app,
             call: Call::new(RequestSummary::of(exchange.request())),
@@ -245,7 +244,7 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
         let request = self.exchange.request();
         // What is to be told its length before has to be measured.
         let unmeasured = C::BLOCKING && request.head.body == RequestBody::Chunked;
-        request.passing.buffer_request.unwrap_or(C::BLOCKING) || unmeasured
+        request.passing().buffer_request.unwrap_or(C::BLOCKING) || unmeasured
     }
 
     /// Reads what a worker should not have to wait for.
@@ -260,7 +259,7 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
             return Ok(());
         }
         // Who works on one request at a time is not to wait for a client either.
-        let alone = || self.app.policy().server.as_ref().is_some_and(|server| server.concurrency == 1);
+        let alone = || self.app.policy().kind.server().is_some_and(|server| server.concurrency == 1);
         if whole || (first && alone()) {
             self.source = read_whole(self.app, self.exchange).await?;
         } else if first {
@@ -307,32 +306,13 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
         }
     }
 
-    fn refuse_body(&mut self, error: BodyError) {
-        match error.refusal() {
-            Some(refusal) if !self.exchange.responded() => {
-                self.fail(refusal.status, refusal.name, &refusal.detail);
-            }
-            Some(refusal) => self.exchange.abort(refusal.name),
-            None => self.exchange.abort("client_closed"),
-        }
-    }
-
-    /// Answers with an error of ours, or cuts what was begun.
-    fn fail(&mut self, status: u16, name: &'static str, sentence: &str) {
-        keepwarm_net::respond_with_error(self.exchange, status, name, sentence, &[]);
-    }
-
-    /// The same with one that may pass in `seconds`.
-    fn fail_later(&mut self, status: u16, name: &'static str, sentence: &str, seconds: u32) {
-        let seconds = seconds.to_string();
-        let fields: [(&str, &[u8]); 1] = [("Retry-After", seconds.as_bytes())];
-        keepwarm_net::respond_with_error(self.exchange, status, name, sentence, &fields);
-    }
-
     fn tell_again(&self, why: &'static str) {
         keepwarm_telemetry::counters::RETRIES.count(&self.app.name, why);
-        tracing::warn!(app = %self.app.name, id = %self.id(), route = %self.call.summary, why,
-            "request retried");
+        tracing::warn!(
+            name: "request_retried",
+            app = %self.app.name, id = %self.id(), route = %self.call.summary, why,
+            "request retried"
+        );
     }
 
     /// Where the time went, for those who count it.
@@ -344,7 +324,7 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
 
     /// The id of the request, for a log record.
     fn id(&self) -> String {
-        keepwarm_telemetry::RequestId::new(self.exchange.request().number).to_string()
+        keepwarm_telemetry::RequestId::new(self.exchange.request().number()).to_string()
     }
 
     /// The app's time for one request.

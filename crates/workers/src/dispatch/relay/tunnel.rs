@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll};
 
-use keepwarm_net::TunnelEnd;
+use keepwarm_serve::TunnelEnd;
 
 use super::super::call::Item;
 use super::worker_request::WorkerRequest;
@@ -14,16 +14,14 @@ impl<C: Dialect> WorkerRequest<'_, '_, '_, C> {
         while let Poll::Ready(item) = self.relay.call.poll_item(cx) {
             // It can be said in no protocol that is not known.
             if matches!(item, Item::Goodbye) {
-                self.relay.exchange.request_mut().reason.get_or_insert("drained");
+                self.relay.exchange.request_mut().notes.reason.get_or_insert("drained");
                 return Poll::Ready(AttemptResult::Over);
             }
         }
-        let (Some(tunnel), Some(lease)) = (&mut self.tunnel, &mut self.lease) else {
-            return Poll::Ready(AttemptResult::Over);
-        };
-        match std::task::ready!(tunnel.poll(cx, self.relay.exchange, &mut **lease)) {
+        let Some(lease) = &mut self.lease else { return Poll::Ready(AttemptResult::Over) };
+        Poll::Ready(match std::task::ready!(self.side.poll_tunnel(cx, self.relay.exchange, &mut **lease)) {
             TunnelEnd::Gone(gone) => self.client_gone(gone),
-            TunnelEnd::Over | TunnelEnd::Idle => Poll::Ready(AttemptResult::Over),
-        }
+            TunnelEnd::Over | TunnelEnd::Idle => AttemptResult::Over,
+        })
     }
 }

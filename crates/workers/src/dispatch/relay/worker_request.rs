@@ -1,23 +1,22 @@
-//! The two messages between a client and a server: each way as fast as the other side takes it, both at once.
+//! One request at one server: what it is given, what it responds, and how that ends.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
-use keepwarm_http1::{Fields, ResponseHead};
-use keepwarm_net::{
-    BodyError, BodyProgress, ClientError, EarlyHints, Exchange, Gone, Lease, Moved, ResponsePart, SpoolError,
-    Tunnel, UNSENT_ENOUGH, Wait, offered_protocols, pass_informational,
+use keepwarm_http1::ResponseHead;
+use keepwarm_net::{ClientError, Lease, Wait};
+use keepwarm_serve::{
+    Backend, BodyError, BodyProgress, ClientEnd, EarlyHints, Exchange, Gone, HeldBody, Part, ResponseBuffer,
+    ServerPart, ServerSide, UNSENT_ENOUGH, offered_protocols, pass_informational, respond_with_body_error,
 };
 use keepwarm_telemetry::counters;
 use keepwarm_telemetry::stalls::Stall;
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
 use super::super::app::App;
-use super::super::conversation::body::{BodySource, spool_failed};
+use super::super::conversation::body::BodySource;
+use super::super::refusals;
 use super::child::blame_if_dead;
 use super::server::SlotGuard;
 use super::{AttemptResult, Dialect, HeadContext, Relay, none};
@@ -25,40 +24,18 @@ use super::{behind, discard};
 
 /// Moved at a time.
 pub(super) const BLOCK: usize = 64 * 1024;
-/// How long a server may consider an expectation (`spec/http.md` §2).
-const EXPECT: Duration = Duration::from_millis(250);
-
-/// One request at one worker: moves both messages.
+/// One request at one worker.
 pub(super) struct WorkerRequest<'t, 'a, 'c, C: Dialect> {
     pub(super) relay: &'t mut Relay<'a, 'c, C>,
     /// None once the server has done its part, and for an application that responds by itself.
     pub(super) slot: Option<SlotGuard>,
     pub(super) lease: Option<Lease<C>>,
-    /// The body is held back: the time the server has to say that it wants it.
-    expects: Option<Pin<Box<Sleep>>>,
-    /// Rare, and so in a box: the future of a request is to fit what an allocator keeps at hand (glibc: 1,032 bytes).
-    trailers: Option<Box<Fields>>,
+    pub(super) side: ServerSide,
     /// The server has said all of its response.
     pub(super) complete: bool,
-    /// There was no room for what the server may have said.
-    pub(super) full: bool,
     /// The client has not sent what the server may be waiting for.
     pub(super) starved: bool,
     block: Vec<u8>,
-    pub(super) tunnel: Option<Tunnel>,
-}
-
-/// What one part of the response led to.
-enum Step {
-    Moved,
-    /// Something came that is no progress, however often it comes.
-    Still,
-    Waiting,
-    Failed(ClientError),
-    /// The response was replaced by one of ours, or cut.
-    Refused,
-    /// The response is a file, or that of another path: somebody else gives it.
-    Handed,
 }
 
 impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
@@ -72,13 +49,10 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
             relay,
             slot: None,
             lease: Some(lease),
-            expects: None,
-            trailers: None,
+            side: ServerSide::default(),
             complete: false,
-            full: false,
             starved: false,
             block: Vec::new(),
-            tunnel: None,
         }
     }
 
@@ -92,7 +66,7 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
         let expects = asks && !relay.app.servers.expectation().is_ignored(Instant::now().into_std());
         if asks && !expects {
             // Known to be ignored: answered for the server, at once.
-            relay.exchange.request_mut().stalls.insert(Stall::ExpectationIgnored);
+            relay.exchange.request_mut().notes.stalls.insert(Stall::ExpectationIgnored);
         }
         let upgrade = offered_protocols(relay.exchange);
         let context = HeadContext {
@@ -110,166 +84,74 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
             BodySource::Client => lease.send(&relay.begun),
             BodySource::Spool(..) | BodySource::Sent => {}
         }
-        self.expects = expects.then(|| Box::pin(tokio::time::sleep(EXPECT)));
+        if expects {
+            self.side.hold_body();
+        }
         self.server_works();
         if let Some(slow) = self.relay.app.policy().slow_log {
             self.relay.exchange.deadlines().set_after(Wait::Slow, slow);
         }
     }
 
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<AttemptResult> {
-        loop {
-            if self.tunnel.is_some() {
-                return self.poll_tunnel(cx);
-            }
-            if let Some(verdict) = self.poll_response(cx) {
-                return Poll::Ready(verdict);
-            }
-            if self.tunnel.is_some() {
-                continue;
-            }
-            if self.relay.exchange.over() {
-                return Poll::Ready(AttemptResult::Over);
-            }
-            if let Err(error) = self.poll_request(cx) {
-                self.relay.refuse_body(error);
-                return Poll::Ready(AttemptResult::Over);
-            }
-            match self.relay.exchange.poll_flush(cx) {
-                Poll::Ready(Err(gone)) => return self.client_gone(gone),
-                // What the client has taken makes room for more.
-                Poll::Ready(Ok(())) if std::mem::take(&mut self.full) => continue,
-                Poll::Ready(Ok(())) if !self.relay.response.is_empty() => match self.poll_kept(cx) {
-                    Poll::Ready(Ok(())) => continue,
-                    Poll::Ready(Err(error)) => return Poll::Ready(self.lose_kept(&error)),
-                    Poll::Pending => {}
-                },
-                Poll::Ready(Ok(())) | Poll::Pending => {}
-            }
-            if let Poll::Ready(gone) = self.relay.exchange.poll_gone(cx) {
-                return self.client_gone(gone);
-            }
-            self.keep_time();
-            if self.relay.exchange.deadlines().poll_passed(Wait::Slow, cx) {
-                self.is_slow();
-            }
-            if self.relay.exchange.deadlines().poll_passed(Wait::Response, cx) {
-                return Poll::Ready(self.time_is_over());
-            }
-            return Poll::Pending;
-        }
-    }
-
-    /// From the server.
-    fn poll_response(&mut self, cx: &mut Context<'_>) -> Option<AttemptResult> {
-        while !self.complete {
-            match self.has_room(cx) {
-                Ok(true) => {}
-                Ok(false) => return None,
-                Err(error) => return Some(self.lose_kept(&error)),
-            }
-            match self.poll_part(cx) {
-                Step::Moved => {
-                    self.server_works();
-                    if self.tunnel.is_some() {
-                        return None;
-                    }
-                }
-                Step::Still => {}
-                Step::Waiting => return None,
-                Step::Refused => return Some(AttemptResult::Over),
-                Step::Handed => {
-                    self.leave_running();
-                    return Some(AttemptResult::Over);
-                }
-                Step::Failed(error) => return Some(self.failed(&error)),
-            }
-        }
-        None
-    }
-
-    /// Room for one more part of the response.
-    fn has_room(&mut self, cx: &mut Context<'_>) -> Result<bool, SpoolError> {
-        let relay = &mut *self.relay;
-        let room = relay.response.poll_room(cx, relay.exchange)?;
-        self.full = !room && relay.response.is_empty();
-        Ok(room)
-    }
-
-    fn poll_part(&mut self, cx: &mut Context<'_>) -> Step {
-        let Some(lease) = &mut self.lease else { return Step::Waiting };
-        let relay = &mut *self.relay;
-        match lease.poll_response(cx) {
-            Poll::Pending => return Step::Waiting,
-            Poll::Ready(Err(error)) => return Step::Failed(error),
-            Poll::Ready(Ok(ResponsePart::Informational(head))) => {
-                if head.status.as_u16() == 100 {
-                    self.handle_continue();
-                } else {
-                    inform(relay.exchange, head);
-                }
-                return Step::Still;
-            }
-            Poll::Ready(Ok(ResponsePart::Head(_))) => return self.handle_head(),
-            Poll::Ready(Ok(ResponsePart::Data(bytes))) => relay.response.data(relay.exchange, bytes),
-            Poll::Ready(Ok(ResponsePart::Trailers(fields))) => self.trailers = Some(Box::new(fields.clone())),
-            Poll::Ready(Ok(ResponsePart::End)) => self.handle_end(),
-        }
-        Step::Moved
-    }
-
     /// `100 Continue`: the server wants the body. It is passed on to a client that waits for it; nobody else sees it.
     fn handle_continue(&mut self) {
-        if self.expects.take().is_some() {
+        if self.side.release_body() {
             self.relay.app.servers.expectation().handle_honoured();
         }
         self.relay.exchange.want_body();
     }
 
-    fn handle_head(&mut self) -> Step {
-        if self.expects.is_some() {
+    fn handle_head(&mut self) -> Part<AttemptResult> {
+        if self.side.holds_body() {
             // It answers without having asked for the body: that is a response to the expectation too.
             self.relay.app.servers.expectation().handle_honoured();
         }
-        let Some(lease) = &mut self.lease else { return Step::Waiting };
+        let Some(lease) = &mut self.lease else { return Part::Waiting };
         let relay = &mut *self.relay;
-        if let Some(server) = self.slot.as_ref().and_then(|slot| slot.link.server.as_ref()) {
+        if let Some(server) = self.slot.as_ref().and_then(|slot| slot.link.kind.process()) {
             server.handle_response();
         }
         // A body that is still to come would be that other request's. Then it is the client that is sent there.
         if relay.exchange.body_done()
             && let Some(local) = lease.codec().local_redirect()
         {
-            relay.exchange.request_mut().redirected = Some(local);
-            return Step::Handed;
+            relay.exchange.request_mut().notes.redirected = Some(local);
+            return self.hand_over();
         }
         let head = lease.head();
         tell_mended(relay.app, head);
         if lease.head_came_in_pieces() {
-            relay.exchange.request_mut().stalls.insert(Stall::HeadInPieces);
+            relay.exchange.request_mut().notes.stalls.insert(Stall::HeadInPieces);
         }
         let status = head.status.as_u16();
-        let begun = match status {
-            101 => Tunnel::switch(relay.exchange, head, None).map(|tunnel| self.tunnel = Some(tunnel)),
+        let handed = match status {
+            101 => self.side.switch(relay.exchange, head, None).map(|()| false),
             _ => {
                 // A script that wants its client to go; a server's connection is its own business.
-                let close = C::BLOCKING && head.wants.close;
+                let close = C::BLOCKING && head.connection.close;
                 let fields = C::response_fields(lease);
                 match relay.exchange.hand_file(status, fields.clone()) {
-                    Ok(true) => return Step::Handed,
-                    Ok(false) => relay.exchange.head(status, None, close, fields).map(drop),
-                    Err(bad) => Err(bad),
+                    Ok(false) => relay.exchange.head(status, None, close, fields).map(|_| false),
+                    handed => handed,
                 }
             }
         };
-        match begun {
-            Ok(()) => Step::Moved,
+        match handed {
+            Ok(true) => self.hand_over(),
+            Ok(false) if status == 101 => Part::Switched,
+            Ok(false) => Part::Taken,
             Err(bad) => {
-                tracing::error!(app = %relay.app.name, id = %relay.id(), "{bad}");
-                relay.fail(502, "bad_field", "The application's response has a header that cannot be sent.");
-                Step::Refused
+                tracing::error!(name: "response_invalid", app = %relay.app.name, id = %relay.id(), "{bad}");
+                refusals::BAD_FIELD.respond(relay.exchange);
+                Part::End(AttemptResult::Over)
             }
         }
+    }
+
+    /// The response is a file, or that of another path: somebody else gives it.
+    fn hand_over(&mut self) -> Part<AttemptResult> {
+        self.leave_running();
+        Part::End(AttemptResult::Over)
     }
 
     /// The server is free, though its client may not have it all.
@@ -283,15 +165,18 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
         self.relay.ended = Some(Instant::now());
         self.relay.exchange.deadlines().set(Wait::Slow, None);
         self.relay.app.handle_response(&self.relay.call.summary);
-        let trailers = self.trailers.take().unwrap_or_default();
-        if self.relay.response.end(self.relay.exchange, trailers.iter()) {
+        if self.side.end(self.relay.exchange, &mut self.relay.response) {
             self.log_wrong_length();
         }
     }
 
     fn log_wrong_length(&self) {
-        if self.relay.exchange.request().reason == Some("body_too_short") {
-            tracing::error!(app = %self.relay.app.name, id = %self.relay.id(), "the response body is shorter than announced");
+        if self.relay.exchange.request().notes.reason == Some("body_too_short") {
+            tracing::error!(
+                name: "body_length_wrong",
+                app = %self.relay.app.name, id = %self.relay.id(),
+                "the response body is shorter than announced"
+            );
         }
     }
 
@@ -313,60 +198,30 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
         }
     }
 
-    /// Moves what is kept to the client's buffer. Ready: some was, or that was the end.
-    fn poll_kept(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SpoolError>> {
-        if std::task::ready!(self.relay.response.poll_move(cx, self.relay.exchange))? == Moved::End {
-            self.log_wrong_length();
-        }
-        Poll::Ready(Ok(()))
-    }
-
-    /// A part of the response is gone: its client must not take the rest for the whole.
-    fn lose_kept(&mut self, error: &SpoolError) -> AttemptResult {
-        tracing::error!(app = %self.relay.app.name, id = %self.relay.id(), %error, "response cut: the part that its client had not read is lost");
-        self.relay.fail(500, "spool_failed", "The server could not store the response.");
-        self.leave_running();
-        AttemptResult::Over
-    }
-
-    /// To the server.
-    fn poll_request(&mut self, cx: &mut Context<'_>) -> Result<(), BodyError> {
-        self.starved = false;
-        loop {
-            let more = self.poll_block(cx)?;
-            let Some(lease) = &mut self.lease else { return Ok(()) };
-            if lease.poll_flush(cx).is_pending() || !more {
-                return Ok(());
-            }
-        }
-    }
-
     /// Takes a part of the body from where it is. `false`: there is none now.
     fn poll_block(&mut self, cx: &mut Context<'_>) -> Result<bool, BodyError> {
-        if !self.poll_expectation(cx) {
-            return Ok(false);
+        match self.side.poll_held_body(cx, self.relay.exchange) {
+            HeldBody::Held => return Ok(false),
+            HeldBody::Ignored => {
+                self.relay.app.servers.expectation().handle_ignored(Instant::now().into_std());
+            }
+            HeldBody::Released => {}
         }
         let (relay, Some(lease)) = (&mut *self.relay, &mut self.lease) else { return Ok(false) };
         if lease.unsent() >= UNSENT_ENOUGH {
             return Ok(true);
         }
         self.block.clear();
+        let from_client = matches!(relay.source, BodySource::Client);
         let read = match &mut relay.source {
             BodySource::Frame(_) | BodySource::Sent => return Ok(false),
-            BodySource::Client => relay.exchange.poll_body(cx, &mut self.block, BLOCK),
-            BodySource::Spool(spool, _) => match spool.poll_read(cx, &mut self.block, BLOCK) {
-                Poll::Ready(Ok(_)) if spool.is_empty() => Poll::Ready(Ok(BodyProgress::Done)),
-                Poll::Ready(Ok(_)) => Poll::Ready(Ok(BodyProgress::More)),
-                Poll::Ready(Err(error)) => Poll::Ready(Err(spool_failed(relay.app, &error))),
-                Poll::Pending => Poll::Pending,
-            },
+            source => source.poll_read(cx, relay.app, relay.exchange, (&mut self.block, BLOCK)),
         };
         let Poll::Ready(progress) = read else {
             self.starved = true;
             return Ok(false);
         };
-        let from_client = matches!(relay.source, BodySource::Client);
-        let done = progress? == BodyProgress::Done || (from_client && relay.exchange.body_done());
+        let done = progress? == BodyProgress::Done;
         relay.body_used = true;
         lease.send(&self.block);
         if done {
@@ -379,21 +234,6 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
         Ok(true)
     }
 
-    /// Whether the body may go out: the server wants it, the client does not wait for that, or the time is over.
-    fn poll_expectation(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(timer) = &mut self.expects else { return true };
-        if self.relay.exchange.poll_body_begun(cx).is_pending() {
-            if timer.as_mut().poll(cx).is_pending() {
-                return false;
-            }
-            self.relay.exchange.request_mut().stalls.insert(Stall::ExpectationIgnored);
-            self.relay.app.servers.expectation().handle_ignored(Instant::now().into_std());
-        }
-        self.expects = None;
-        self.relay.exchange.want_body();
-        true
-    }
-
     fn failed(&mut self, error: &ClientError) -> AttemptResult {
         self.tell_words();
         let Some(mut lease) = self.lease.take() else { return AttemptResult::Over };
@@ -401,7 +241,7 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
             self.relay.hijacker_failed(error);
             return AttemptResult::Over;
         };
-        if let Some(server) = &slot.link.server {
+        if let Some(server) = slot.link.kind.process() {
             server.note_lost(self.relay.call.summary.clone());
         }
         let child = lease.codec().child_guard().map(|line| Arc::clone(line.child()));
@@ -419,10 +259,101 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
     }
 
     /// The connection to the server is closed with it: that is how HTTP/1 says so. A script that nobody can call off is left to end.
-    pub(super) fn client_gone(&mut self, gone: Gone) -> Poll<AttemptResult> {
+    pub(super) fn client_gone(&mut self, gone: Gone) -> AttemptResult {
         self.relay.exchange.abort(gone.name());
         self.leave_running();
-        Poll::Ready(AttemptResult::Over)
+        AttemptResult::Over
+    }
+}
+
+impl<'c, C: Dialect> Backend<'c> for WorkerRequest<'_, '_, 'c, C> {
+    type End = AttemptResult;
+
+    fn client(&mut self) -> (&mut Exchange<'c>, &mut ResponseBuffer) {
+        (&mut *self.relay.exchange, &mut self.relay.response)
+    }
+
+    fn poll_switched(&mut self, cx: &mut Context<'_>) -> Option<Poll<AttemptResult>> {
+        self.side.is_switched().then(|| self.poll_tunnel(cx))
+    }
+
+    fn poll_part(&mut self, cx: &mut Context<'_>) -> Part<AttemptResult> {
+        let Some(lease) = &mut self.lease else { return Part::Waiting };
+        let relay = &mut *self.relay;
+        match self.side.poll_part(cx, &mut **lease, relay.exchange, &mut relay.response) {
+            ServerPart::Waiting => return Part::Waiting,
+            ServerPart::Failed(error) => return Part::End(self.failed(&error)),
+            // Neither is progress, however often it comes.
+            ServerPart::Continue => {
+                self.handle_continue();
+                return Part::Taken;
+            }
+            ServerPart::Informational => {
+                inform(relay.exchange, lease.head());
+                return Part::Taken;
+            }
+            ServerPart::Data(0) => return Part::Taken,
+            ServerPart::Head => {
+                let part = self.handle_head();
+                if let Part::Taken = part {
+                    self.server_works();
+                }
+                return part;
+            }
+            ServerPart::Data(_) | ServerPart::Trailers => {}
+            ServerPart::End => self.handle_end(),
+        }
+        self.server_works();
+        Part::Taken
+    }
+
+    fn poll_request(&mut self, cx: &mut Context<'_>) -> Option<AttemptResult> {
+        self.starved = false;
+        loop {
+            match self.poll_block(cx) {
+                Err(error) => {
+                    respond_with_body_error(self.relay.exchange, error);
+                    return Some(AttemptResult::Over);
+                }
+                Ok(more) => {
+                    let lease = self.lease.as_mut()?;
+                    if lease.poll_flush(cx).is_pending() || !more {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+
+    fn poll_time(&mut self, cx: &mut Context<'_>) -> Poll<AttemptResult> {
+        self.keep_time();
+        if self.relay.exchange.deadlines().poll_passed(Wait::Slow, cx) {
+            self.is_slow();
+        }
+        match self.relay.exchange.deadlines().poll_passed(Wait::Response, cx) {
+            true => Poll::Ready(self.time_is_over()),
+            false => Poll::Pending,
+        }
+    }
+
+    fn kept_sent(&mut self) {
+        self.log_wrong_length();
+    }
+
+    fn client_ended(&mut self, end: ClientEnd<'_>) -> AttemptResult {
+        match end {
+            ClientEnd::Over => {}
+            ClientEnd::Gone(gone) => return self.client_gone(gone),
+            ClientEnd::KeptLost(error) => {
+                tracing::error!(
+                    name: "response_lost",
+                    app = %self.relay.app.name, id = %self.relay.id(), %error,
+                    "response cut: the part that its client had not read is lost"
+                );
+                self.leave_running();
+            }
+        }
+        AttemptResult::Over
     }
 }
 
@@ -432,7 +363,7 @@ fn inform(exchange: &mut Exchange<'_>, head: &ResponseHead) {
     if status == 103 {
         let request = exchange.request();
         let mode = request.head.fields.first("sec-fetch-mode").unwrap_or_default();
-        let wanted = match request.passing.early_hints {
+        let wanted = match request.passing().early_hints {
             EarlyHints::Auto => mode.eq_ignore_ascii_case(b"navigate"),
             EarlyHints::Always => true,
             EarlyHints::Never => false,
@@ -444,17 +375,17 @@ fn inform(exchange: &mut Exchange<'_>, head: &ResponseHead) {
     pass_informational(exchange, head, None);
 }
 
-/// Faults of syntax that were mended: counted, and told once per app.
+/// Counts normalized faults of syntax, and logs them once per app.
 fn tell_mended(app: &App, head: &ResponseHead) {
-    if !head.mended.any() {
+    if !head.normalized.any() {
         return;
     }
-    let found: Vec<_> = head.mended.names().collect();
+    let found: Vec<_> = head.normalized.names().collect();
     for fault in &found {
-        counters::MENDED.count(&app.name, fault);
+        counters::NORMALIZED.count(&app.name, fault);
     }
     if !app.servers.told_mended.swap(true, Ordering::Relaxed) {
-        tracing::warn!(app = %app.name, mended = found.join(", "),
+        tracing::warn!(name: "response_normalized", app = %app.name, normalized = found.join(", "),
             "fixed syntax faults in the application's responses (logged once)");
     }
 }

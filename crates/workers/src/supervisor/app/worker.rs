@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use keepwarm_policy::backoff::{Backoff, Settings};
+use keepwarm_policy::backoff::{Backoff, BackoffSettings};
 
 use super::loss::AWAY_MAX;
 use super::{
@@ -86,7 +86,7 @@ impl WorkerSlot {
         Self {
             number,
             backoff: Backoff::default(),
-            service: Backoff::new(Settings { cap: AWAY_MAX, ..Settings::default() }),
+            service: Backoff::new(BackoffSettings { cap: AWAY_MAX, ..BackoffSettings::default() }),
             strikes: 0,
             starts: 0,
             spawn_at: Some(now),

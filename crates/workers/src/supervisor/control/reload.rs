@@ -116,7 +116,7 @@ impl Control {
         let report =
             ReloadReport { generation, apps, removed, took: now.saturating_duration_since(requested_at) };
         tracing::info!(
-            target: "keepwarm::supervisor",
+            name: "generation_replaced", target: "keepwarm::supervisor",
             generation, took_ms = report.took.as_millis(), "reloaded: new workers serve, old ones drain"
         );
         let _ = reply.send(Ok(report));

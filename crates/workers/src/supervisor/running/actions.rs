@@ -12,25 +12,27 @@ impl RunningGeneration {
             Action::Spawn { id, number, quiet } => self.spawn(id, number, quiet, context, now),
             Action::Recycle { id, why, detail } => {
                 let reason = why.name();
-                self.record(id, &format!("replacing worker ({reason}): {detail}"));
+                log_worker!(self, id, "worker_replacing", "replacing worker ({reason}): {detail}");
             }
             Action::NoRoom { id, own, available } => {
                 let number = self.processes.get(&id).map(|process| process.number);
                 tracing::warn!(
-                    target: "keepwarm::supervisor",
-                    app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation, own, available,
+                    name: "worker_not_replaced", target: "keepwarm::supervisor",
+                    app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation,
+                    own, available,
                     "worker not replaced: it holds more than max_memory, but there is no memory for a replacement"
                 );
             }
             Action::Keep { id, number, reason } => {
                 tracing::error!(
-                    target: "keepwarm::supervisor",
-                    app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation, reason,
+                    name: "worker_not_replaced", target: "keepwarm::supervisor",
+                    app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation,
+                    reason,
                     "worker not replaced; will retry: its replacement {reason}, like those before it"
                 );
             }
             Action::Retire { id } => {
-                self.record(id, "draining worker: it takes no more requests");
+                log_worker!(self, id, "worker_draining", "draining worker: it takes no more requests");
                 self.set_spares(id, true);
                 if let Some(link) = self.handle(id).and_then(|handle| handle.link.clone()) {
                     link.retire();
@@ -39,22 +41,24 @@ impl RunningGeneration {
             Action::Signal { id, signal, why } => self.stop(id, signal, &why, context),
             Action::Restart { id, number, reason, wait } => {
                 tracing::warn!(
-                    target: "keepwarm::supervisor",
-                    app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation, reason,
-                    wait_ms = wait.as_millis(), "worker {reason}; starting another"
+                    name: "worker_lost", target: "keepwarm::supervisor",
+                    app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation,
+                    reason, wait_ms = wait.as_millis(),
+                    "worker {reason}; starting another"
                 );
             }
             Action::Lost { id, number, reason } => {
                 tracing::warn!(
-                    target: "keepwarm::supervisor",
-                    app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation, reason,
+                    name: "worker_lost", target: "keepwarm::supervisor",
+                    app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation,
+                    reason,
                     "worker {reason}; another serves in its place"
                 );
             }
             Action::SlowBoot { id, number } => {
                 let pid = self.pid(id);
                 tracing::warn!(
-                    target: "keepwarm::supervisor",
+                    name: "worker_slow_to_load", target: "keepwarm::supervisor",
                     app = %self.spec.name, worker = number, pid, generation = self.generation,
                     boot_timeout = ?self.spec.boot_timeout,
                     "worker still loading after {SLOW_BOOT:?}; its stack follows if its adapter can print it"
@@ -66,8 +70,9 @@ impl RunningGeneration {
             }
             Action::GiveUpSlot { id, number, reason } => {
                 tracing::error!(
-                    target: "keepwarm::supervisor",
-                    app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation, reason,
+                    name: "worker_given_up", target: "keepwarm::supervisor",
+                    app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation,
+                    reason,
                     "worker {reason}; gave up on its slot until the next reload, the app keeps running with the others"
                 );
             }
@@ -77,8 +82,9 @@ impl RunningGeneration {
             }
             Action::GiveUp { id, number, reason, exit, trial: false } => {
                 tracing::error!(
-                    target: "keepwarm::supervisor",
-                    app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation, reason,
+                    name: "app_given_up", target: "keepwarm::supervisor",
+                    app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation,
+                    reason,
                     "worker {reason}; the app failed to start and is not retried before a reload (at startup, Keepwarm exits if no app starts)"
                 );
                 return self.given_up(id, number, reason, exit);
@@ -89,7 +95,7 @@ impl RunningGeneration {
 
     fn stop(&mut self, id: WorkerId, signal: StopSignal, why: &str, context: &Context) {
         self.expect_kill(id);
-        self.record(id, &format!("worker {why}: sending {}", signal.name()));
+        log_worker!(self, id, "worker_signalled", "worker {why}: sending {}", signal.name());
         match signal {
             StopSignal::Quit => self.see_stack(id, context),
             StopSignal::Term => {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use keepwarm_policy::scale::Load;
+use keepwarm_policy::scaler::AppLoad;
 
 use super::{Context, RunningGeneration, WorkerProcess};
 use crate::supervisor::app::{Phase, WorkerId, mib};
@@ -91,7 +91,7 @@ impl RunningGeneration {
             let what = if gently { "replaced after its request" } else { "killed" };
             let (worker, pid) = (self.processes.get(&id).map(|process| process.number), self.pid(id));
             tracing::warn!(
-                target: "keepwarm::supervisor",
+                name: "memory_limit", target: "keepwarm::supervisor",
                 app = %self.spec.name, worker, pid, process, generation = self.generation,
                 "process {what}: it holds {held}, above {key} ({limit})"
             );
@@ -126,7 +126,7 @@ impl RunningGeneration {
     }
 
     /// Has more or fewer workers, as the app's requests need them.
-    pub(in crate::supervisor) fn scale(&mut self, load: Load, available: Option<u64>, now: Instant) {
+    pub(in crate::supervisor) fn scale(&mut self, load: AppLoad, available: Option<u64>, now: Instant) {
         let largest = self.largest();
         let (has, starting) = (self.machine.target(), self.machine.is_starting());
         let Some(scaler) = &mut self.scaler else { return };
@@ -134,7 +134,7 @@ impl RunningGeneration {
         if target > has && available.is_some_and(|available| available < largest) {
             if !std::mem::replace(&mut self.told_no_room, true) {
                 tracing::warn!(
-                    target: "keepwarm::supervisor",
+                    name: "scale_up_prevented", target: "keepwarm::supervisor",
                     app = %self.spec.name, generation = self.generation, largest, available,
                     "requests wait, but there is no memory for another worker"
                 );
@@ -162,7 +162,7 @@ impl RunningGeneration {
             self.resize(target, "requested by a signal", now);
         } else {
             tracing::info!(
-                target: "keepwarm::supervisor",
+                name: "scale_limit_reached", target: "keepwarm::supervisor",
                 app = %self.spec.name, workers = has, "worker count unchanged: limit reached"
             );
         }
@@ -171,8 +171,9 @@ impl RunningGeneration {
     fn resize(&mut self, target: usize, why: &str, now: Instant) {
         let before = self.machine.target();
         tracing::info!(
-            target: "keepwarm::supervisor",
-            app = %self.spec.name, generation = self.generation, before, workers = target, "changing the number of workers: {why}"
+            name: "scaled", target: "keepwarm::supervisor",
+            app = %self.spec.name, generation = self.generation, before, workers = target,
+            "changing the number of workers: {why}"
         );
         self.machine.set_target(target, now);
     }

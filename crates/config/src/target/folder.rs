@@ -1,0 +1,80 @@
+//! The application of a folder, as in `keepwarm run .`: by the files that are usual in each language.
+//!
+//! A Python application is found by its adapter, which can import modules; here it only has to be known that there may be one.
+
+use crate::report::Problem;
+use crate::sources::{PathKind, Sources};
+
+/// Ruby's, in every framework on Rack.
+const RACKUP: &str = "config.ru";
+/// PHP's front controllers. What is below `public` comes first: the files around it are not for visitors.
+const FRONT_CONTROLLERS: [&str; 2] = ["public/index.php", "index.php"];
+/// Those of Python, without their ending (`_FILES` of `adapters/python/src/keepwarm/usual.py`).
+const MODULES: [&str; 8] = ["wsgi", "asgi", "manage", "app", "main", "application", "api", "server"];
+
+/// The entry in a folder, and the folder itself as the app's directory. `None`: the target is no folder, or a Python application in one.
+///
+/// # Errors
+/// The folder has applications of several languages, or of none.
+pub(super) fn entry_in(sources: &dyn Sources, target: &str) -> Result<Option<&'static str>, Box<Problem>> {
+    if !is_folder(sources, target) {
+        return Ok(None);
+    }
+    let folder = target.trim_end_matches('/');
+    let is_file = |name: &str| sources.path_kind(&format!("{folder}/{name}")) == PathKind::File;
+    let ruby = Some(RACKUP).filter(|name| is_file(name));
+    let php = FRONT_CONTROLLERS.into_iter().find(|name| is_file(name));
+    let python = python(sources, folder);
+    match (ruby, php, &python) {
+        (Some(entry), None, None) | (None, Some(entry), None) => Ok(Some(entry)),
+        (None, None, Some(_)) => Ok(None),
+        (None, None, None) if has_package(sources, folder) => Ok(None),
+        (None, None, None) => Err(Box::new(nothing(folder))),
+        _ => Err(Box::new(several(folder, ruby, php, python.as_deref()))),
+    }
+}
+
+/// A path, or a name that no Python module has.
+fn is_folder(sources: &dyn Sources, target: &str) -> bool {
+    let is_module = || {
+        [".py", "/__init__.py"]
+            .iter()
+            .any(|end| sources.path_kind(&format!("{target}{end}")) == PathKind::File)
+    };
+    let is_path = target.contains('/') || matches!(target, "." | "..");
+    sources.path_kind(target.trim_end_matches('/')) == PathKind::Directory && (is_path || !is_module())
+}
+
+/// What looks like a Python application: a usual module, or a package of such a name; the folder itself, if it is a package.
+fn python(sources: &dyn Sources, folder: &str) -> Option<String> {
+    let modules = MODULES.iter().flat_map(|name| [format!("{name}.py"), format!("{name}/__init__.py")]);
+    let mut files = modules.chain(["__init__.py".to_owned()]);
+    files.find(|name| sources.path_kind(&format!("{folder}/{name}")) == PathKind::File)
+}
+
+/// Whether there is a package of any name, which may be or contain a Python application.
+fn has_package(sources: &dyn Sources, folder: &str) -> bool {
+    let entries = sources.glob(&format!("{folder}/*")).unwrap_or_default();
+    entries.iter().any(|entry| sources.path_kind(&format!("{entry}/__init__.py")) == PathKind::File)
+}
+
+fn several(folder: &str, ruby: Option<&str>, php: Option<&str>, python: Option<&str>) -> Problem {
+    let found: Vec<(&str, &str)> = [(ruby, "Ruby"), (php, "PHP"), (python, "Python")]
+        .into_iter()
+        .filter_map(|(file, language)| Some((file?, language)))
+        .collect();
+    let shown: Vec<String> = found.iter().map(|(file, language)| format!("{file} ({language})")).collect();
+    let first = found.first().map_or("", |(file, _)| file);
+    let example = if folder == "." { first.to_owned() } else { format!("{folder}/{first}") };
+    Problem::new(format!("the directory `{folder}` has several applications: {}", shown.join(", ")))
+        .expected(format!("one of them by name, for example `keepwarm run {example}`"))
+}
+
+fn nothing(folder: &str) -> Problem {
+    let modules: Vec<String> = MODULES.iter().map(|name| format!("{name}.py")).collect();
+    Problem::new(format!("the directory `{folder}` has no application")).expected(format!(
+        "{RACKUP} (Ruby), {} (PHP), or {} or a package (Python)",
+        FRONT_CONTROLLERS.join(" or "),
+        modules.join(", ")
+    ))
+}

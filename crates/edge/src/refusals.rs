@@ -1,0 +1,49 @@
+//! The errors that a listener responds with itself.
+
+keepwarm_serve::error_responses! {
+    /// No route of the listener matches the host and the path.
+    NO_ROUTE = 404 "no_route", "Nothing was found at this host and path.";
+
+    /// Routes match the host and the path, with other methods: `Allow` lists those.
+    METHOD_NOT_ALLOWED = 405 "method_not_allowed", "This method is not supported at this path.";
+
+    /// The route's `allow` or `deny` excludes the client's address.
+    ADDRESS_DENIED = 403 "address_denied", "Access from your address is not allowed.";
+
+    /// The app named another path in place of its response (RFC 3875 §6.2.2), more than ten times in a row or an invalid one; the log has it.
+    LOCAL_REDIRECT = 502 "local_redirect", "The application returned a local redirect that cannot be followed.";
+
+    /// The target of a `redirect` contains `{host}`, and the HTTP/1.0 request has none.
+    REDIRECT_WITHOUT_HOST = 400 "redirect_without_host",
+        "The redirect at this path requires a request with a host name.";
+
+    /// A header of a `redirect` or `respond` is invalid. This is a bug: the configuration should have been rejected.
+    BAD_FIELD_CONFIGURED = 500 "bad_field_in_response", "The server is misconfigured: {}.";
+
+    /// There is no file of this name in the folder of the route.
+    NO_FILE = 404 "no_file", "There is no such file.";
+
+    /// The system does not allow Keepwarm's user to read the file.
+    FILE_DENIED = 403 "file_denied", "The server is not allowed to read this file.";
+
+    /// The name is one that is never served: of dot files, backups, sources, or denied by an `.htaccess` (see `docs/guide/files.md`).
+    FILE_HIDDEN = 403 "file_hidden", "Access to this file is not allowed.";
+
+    /// The file could not be opened, and exists: the log has the system's error.
+    FILE_FAILED = 500 "file_failed", "The server could not read the file.";
+
+    /// A file was requested with a method other than `GET` and `HEAD`.
+    FILE_METHOD = 405 "method_not_allowed", "Only GET and HEAD are supported for a file.";
+
+    /// `If-Match` or `If-Unmodified-Since` does not hold for the file (RFC 9110 §13.1).
+    PRECONDITION_FAILED = 412 "precondition_failed", "The file does not meet the conditions of the request.";
+
+    /// All ranges of the request lie after the end of the file (RFC 9110 §14.2).
+    RANGE_NOT_SATISFIABLE = 416 "range_not_satisfiable", "The requested range is outside of the file.";
+
+    /// The app named a file with `X-Accel-Redirect` or `X-Sendfile`, and set a header that cannot be sent with it.
+    BAD_FIELD = 502 "bad_field", "The response has a header that cannot be sent.";
+
+    /// The app named a file with `X-Accel-Redirect` or `X-Sendfile` that does not exist or is not below a declared folder; the log has it.
+    HANDED_FILE = 502 "sendfile_failed", "The application named a file that cannot be sent.";
+}

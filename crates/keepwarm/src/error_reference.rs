@@ -1,0 +1,144 @@
+//! The reference of the error responses: `docs/reference/errors.md`, and `keepwarm explain REASON`.
+
+use keepwarm_http1::{FaultKind, PathFault};
+use keepwarm_serve::ErrorResponse;
+
+/// Who responds, what stands before each sentence, and the table.
+type Section = (&'static str, &'static str, &'static [&'static ErrorResponse]);
+
+const SECTIONS: [Section; 5] = [
+    ("Every address", "", keepwarm_serve::ERROR_RESPONSES),
+    ("Listeners, routes and files", "", keepwarm_edge::ERROR_RESPONSES),
+    ("Apps", "", keepwarm_workers::dispatch::ERROR_RESPONSES),
+    ("Upstreams, doors, the forward proxy and rate limits", "", keepwarm_egress::ERROR_RESPONSES),
+    ("Calls to an endpoint of an upstream", "Upstream {} ", keepwarm_egress::FAILURES),
+];
+
+const HEAD: &str = "# Error responses
+
+Generated from the definitions in the code by `make docs`; `keepwarm explain REASON` prints an entry.
+
+These are the responses that Keepwarm makes itself. Each has a reason: it is in the body of the response, in the log, in
+the access log and in `keepwarm_refusals_total`. `{}` stands for a detail of the case. Once a part of the response has
+been sent, the connection is cut instead, with the same reason. [Requests](../operate/requests.md) and
+[calls to upstreams](../operate/upstream-failures.md) that fail are described in the guide for operators.
+";
+
+const FAULTS: &str = "
+## Requests and responses with invalid syntax
+
+The status is that of the response to the client that sent such a request, and the connection is closed. An app's server
+or an upstream that sends a response with the same fault is the cause of a 502. [TLS
+faults](../guide/encrypted-upstreams.md) have reasons of their own.
+
+| reason | status | the client, the app's server or the upstream |
+|---|---|---|
+";
+
+/// The page.
+pub(crate) fn markdown() -> String {
+    let mut page = HEAD.to_owned();
+    for (title, subject, table) in SECTIONS {
+        page.push_str(&format!(
+            "\n## {title}\n\n| reason | status | response | when, and what to do |\n|---|---|---|---|\n"
+        ));
+        for error in sorted(table) {
+            let ErrorResponse { status, reason, .. } = error;
+            page.push_str(&format!(
+                "| `{reason}` | {status} | {subject}{} | {} |\n",
+                error.sentence,
+                help(error)
+            ));
+        }
+    }
+    page.push_str(FAULTS);
+    for (status, reason, sentence) in faults() {
+        page.push_str(&format!("| `{reason}` | {status} | {sentence} |\n"));
+    }
+    page
+}
+
+/// The error responses of a reason, as plain text.
+pub(crate) fn explain(reason: &str) -> Option<String> {
+    let mut text = String::new();
+    for (title, subject, table) in SECTIONS {
+        for error in table.iter().filter(|error| error.reason == reason) {
+            text.push_str(&format!("{reason}: status {} ({title})\n", error.status));
+            text.push_str(&format!("  response: {subject}{}\n  when:     {}\n", error.sentence, help(error)));
+        }
+    }
+    for (status, name, sentence) in faults() {
+        if name == reason {
+            let of_server = "502 when the app's server or an upstream";
+            text.push_str(&format!(
+                "{reason}: status {status} when the client {sentence}, {of_server} did\n"
+            ));
+        }
+    }
+    Some(text).filter(|text| !text.is_empty())
+}
+
+/// Status, reason, and what was done wrong.
+fn faults() -> impl Iterator<Item = (u16, &'static str, String)> {
+    let kinds = FaultKind::ALL.iter().map(|kind| {
+        let (status, reason, sentence) = kind.facts();
+        (status, reason, sentence.to_owned())
+    });
+    let paths = PathFault::ALL.iter().map(|fault| {
+        let sentence = fault.to_string();
+        (fault.status(), fault.name(), sentence.trim_start_matches("the client ").to_owned())
+    });
+    kinds.chain(paths)
+}
+
+fn sorted(table: &'static [&'static ErrorResponse]) -> Vec<&'static ErrorResponse> {
+    let mut table = table.to_vec();
+    table.sort_by_key(|error| (error.reason, error.status));
+    table
+}
+
+/// What an operator has to know, with the client's time to wait.
+fn help(error: &ErrorResponse) -> String {
+    let retry = error.retry_after.map_or_else(String::new, |seconds| format!(" `Retry-After: {seconds}`."));
+    format!("{}{retry}", error.help.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn the_committed_page_is_fresh() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/errors.md");
+        let committed = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(committed == markdown(), "docs/reference/errors.md is out of date: `make docs` writes it");
+    }
+
+    #[test]
+    fn each_error_is_complete() {
+        for (title, _, table) in SECTIONS {
+            for error in table {
+                let ErrorResponse { status, reason, sentence, .. } = error;
+                assert!((400..600).contains(status), "{title}: {reason}");
+                assert!(help(error).ends_with('.'), "{title}: {reason}: {}", error.help);
+                assert!(
+                    reason.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_')),
+                    "{reason}"
+                );
+                assert!(!sentence.contains('|') && !error.help.contains('|'), "{title}: {reason}");
+                let is_failure = title.starts_with("Calls to an endpoint");
+                assert!(is_failure || sentence.ends_with('.'), "{title}: {reason}: {sentence}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_reason_is_explained_wherever_it_occurs() {
+        let text = explain("queue_full").unwrap();
+        assert!(text.contains("(Apps)") && text.contains("(Calls to an endpoint of an upstream)"), "{text}");
+        assert!(explain("bare_lf").unwrap().starts_with("bare_lf: status 400 when the client"));
+        assert_eq!(explain("no_such_reason"), None);
+    }
+}

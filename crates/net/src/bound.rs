@@ -1,0 +1,162 @@
+//! Listening sockets: bound, or taken over from somebody else.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+
+use socket2::{Domain, Protocol, SockFilter, SockRef, Socket, Type};
+
+/// A bound, listening socket.
+#[derive(Debug)]
+pub struct Bound {
+    fd: OwnedFd,
+    /// Where, for TCP: with the real port when 0 was asked for.
+    pub address: Option<SocketAddr>,
+}
+
+impl Bound {
+    /// A socket that somebody else has bound: the process before this one, or the service manager.
+    ///
+    /// # Errors
+    /// It is not a listening stream socket.
+    pub fn adopt(fd: OwnedFd) -> io::Result<Self> {
+        let socket = SockRef::from(&fd);
+        if !socket.is_listener()? || socket.r#type()? != Type::STREAM {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a listening stream socket"));
+        }
+        socket.set_nonblocking(true)?;
+        socket.set_cloexec(true)?;
+        let address = socket.local_addr()?.as_socket();
+        if address.is_some() {
+            socket.set_tcp_nodelay(true)?;
+        }
+        Ok(Self { fd, address })
+    }
+
+    /// The socket itself.
+    #[must_use]
+    pub fn into_socket(self) -> OwnedFd {
+        self.fd
+    }
+
+    /// The path of a Unix socket that has one.
+    pub fn path(&self) -> Option<std::path::PathBuf> {
+        SockRef::from(&self.fd).local_addr().ok()?.as_pathname().map(Path::to_path_buf)
+    }
+
+    /// Another descriptor of the same socket.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { fd: self.fd.try_clone()?, address: self.address })
+    }
+
+    /// From now on clients that would connect are ignored: their first packet is dropped, so that they try again and then learn that nobody
+    /// listens. Closing the socket instead would reset those that are connected and not yet accepted.
+    pub fn refuse_new(&self) {
+        // Classic BPF on a TCP segment: byte 13 holds the flags, 0x02 is SYN. A listening socket sees no segment of accepted connections.
+        const LOAD_BYTE: u16 = 0x30;
+        const JUMP_IF_SET: u16 = 0x45;
+        const RETURN: u16 = 0x06;
+        let drop_syn = [
+            SockFilter::new(LOAD_BYTE, 0, 0, 13),
+            SockFilter::new(JUMP_IF_SET, 0, 1, 0x02),
+            SockFilter::new(RETURN, 0, 0, 0),
+            SockFilter::new(RETURN, 0, 0, u32::MAX),
+        ];
+        if self.address.is_some() {
+            let _ = SockRef::from(&self.fd).attach_filter(&drop_syn);
+        }
+    }
+}
+
+impl AsFd for Bound {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Connections waiting to be accepted; the kernel bounds it by `net.core.somaxconn`.
+const BACKLOG: i32 = 4096;
+
+/// Where to listen.
+#[derive(Debug, Clone, Copy)]
+pub enum BindTo<'a> {
+    /// A TCP address.
+    Tcp(SocketAddr),
+    /// The path of a Unix socket.
+    Unix(&'a Path),
+}
+
+/// Binds and listens.
+///
+/// # Errors
+/// What the system says; `AddrInUse` also for a Unix socket that somebody serves.
+pub fn bind(to: BindTo<'_>) -> io::Result<Bound> {
+    match to {
+        BindTo::Tcp(address) => bind_tcp(address, &[]),
+        BindTo::Unix(path) => bind_unix(path),
+    }
+}
+
+/// Binds and listens on an address that includes those of sockets of this process, or is included in one: connections go to the narrower.
+///
+/// # Errors
+/// As those of [`bind`].
+pub fn bind_beside(address: SocketAddr, own: &[&Bound]) -> io::Result<Bound> {
+    // `SO_REUSEPORT` for this moment only: it is not to let in others of the same user.
+    let share = |on: bool| own.iter().try_for_each(|bound| SockRef::from(&bound.fd).set_reuse_port(on));
+    let bound = share(true).and_then(|()| bind_tcp(address, own));
+    let _ = share(false);
+    bound
+}
+
+fn bind_tcp(address: SocketAddr, own: &[&Bound]) -> io::Result<Bound> {
+    let socket =
+        Socket::new(Domain::for_address(address), Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    // Accepted sockets inherit it: one system call less for each.
+    socket.set_tcp_nodelay(true)?;
+    if address.is_ipv6() {
+        // `[::]` beside `0.0.0.0` is two listeners, wherever `net.ipv6.bindv6only` stands.
+        socket.set_only_v6(true)?;
+    }
+    if !own.is_empty() {
+        socket.set_reuse_port(true)?;
+    }
+    socket.bind(&address.into())?;
+    // Which looks for others on the address once more.
+    socket.listen(BACKLOG)?;
+    if !own.is_empty() {
+        socket.set_reuse_port(false)?;
+    }
+    let address = socket.local_addr()?.as_socket();
+    Ok(Bound { fd: socket.into(), address })
+}
+
+fn bind_unix(path: &Path) -> io::Result<Bound> {
+    match UnixListener::bind(path) {
+        Ok(listener) => Ok(unix_bound(listener)?),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            // A socket that a dead process left behind refuses; one that is served does not.
+            match UnixStream::connect(path) {
+                Err(refused) if refused.kind() == io::ErrorKind::ConnectionRefused => {
+                    std::fs::remove_file(path)?;
+                    Ok(unix_bound(UnixListener::bind(path)?)?)
+                }
+                _ => Err(error),
+            }
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn unix_bound(listener: UnixListener) -> io::Result<Bound> {
+    listener.set_nonblocking(true)?;
+    // The standard library listens with a backlog of its own; listening again only changes that.
+    rustix::net::listen(&listener, BACKLOG)?;
+    Ok(Bound { fd: listener.into(), address: None })
+}

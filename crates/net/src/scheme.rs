@@ -1,0 +1,20 @@
+//! What a connection speaks: HTTP unencrypted, or over TLS.
+
+/// `http` or `https`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scheme {
+    /// In clear.
+    Http,
+    /// Over TLS.
+    Https,
+}
+
+impl Scheme {
+    /// The scheme's name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Errors that Keepwarm itself answers: short, in the client's format, with an id that is also in the log.
+
+mod format;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::io::Write;
+
+use http::{Method, StatusCode};
+use keepwarm_http1::RequestHead;
+use keepwarm_telemetry::{RequestId, counters, escape};
+
+use self::format::Format;
+pub use self::table::{ErrorMessage, ErrorResponse};
+use crate::{BodyError, Exchange, Refusal};
+
+/// Answers a request with an error, whole: `status`, its reason phrase, the sentence `detail` and the request's id, as JSON (the members of RFC 9457),
+/// HTML or text by the client's `Accept`. `reason` is the stable name of why, for the log, the counter and the access record; `fields` go into the head.
+///
+/// Counts and logs the error, once. When a response has begun already it cannot be taken back: the connection is cut instead.
+pub fn respond_with_error(
+    exchange: &mut Exchange<'_>,
+    status: u16,
+    reason: &'static str,
+    detail: &str,
+    fields: &[(&str, &[u8])],
+) {
+    respond(exchange, (status, reason, detail), None, fields);
+}
+
+/// Answers a request of a person who develops the app with what the app has `printed`, as a page of HTML.
+pub fn respond_with_printed(exchange: &mut Exchange<'_>, response: &'static ErrorResponse, printed: &str) {
+    respond(exchange, (response.status, response.reason, response.sentence), Some(printed), &[]);
+}
+
+/// Whether a person in front of a browser has asked for a page: it is no script, image or call (<https://www.w3.org/TR/fetch-metadata/>), and HTML is wanted most.
+pub fn wants_page(head: &RequestHead) -> bool {
+    let is_document = |dest: &[u8]| matches!(dest, b"document" | b"iframe" | b"frame");
+    (head.method == Method::GET || head.method == Method::HEAD)
+        && head.fields.all("sec-fetch-dest").all(is_document)
+        && Format::accepted(head.fields.all("accept")) == Format::Html
+}
+
+fn respond(
+    exchange: &mut Exchange<'_>,
+    (status, reason, detail): (u16, &'static str, &str),
+    printed: Option<&str>,
+    fields: &[(&str, &[u8])],
+) {
+    note(exchange, status, reason, detail);
+    if exchange.responded() {
+        exchange.abort(reason);
+        return;
+    }
+    exchange.request_mut().notes.reason = Some(reason);
+    let request = exchange.request();
+    let format = match printed {
+        Some(_) => Format::Html,
+        None => Format::accepted(request.head.fields.all("accept")),
+    };
+    let body = render(format, (status, reason, detail), printed, RequestId::new(request.number));
+    let ours: [(&[u8], &[u8]); 2] =
+        [(b"Content-Type", format.content_type()), (b"Cache-Control", b"no-store")];
+    let theirs = fields.iter().map(|(name, value)| (name.as_bytes(), *value));
+    let length = Some(body.len() as u64);
+    if exchange.head(status, length, false, ours.into_iter().chain(theirs)).is_err() {
+        // A field of the caller's, or of the route's edits, is no field: the error itself matters more.
+        exchange.request_mut().notes.routed.response_edits = None;
+        if exchange.head(status, length, false, ours.into_iter()).is_err() {
+            exchange.abort(reason);
+            return;
+        }
+    }
+    exchange.data(&body);
+    exchange.end();
+}
+
+/// Answers what is no request, or came too slowly (see [`crate::Handler::refuse`]).
+pub fn respond_with_refusal(exchange: &mut Exchange<'_>, refusal: &Refusal) {
+    respond_with_error(exchange, refusal.status, refusal.name, &sentence(&refusal.detail), &[]);
+}
+
+/// Answers a request whose body will not be complete, or cuts what was begun of its response.
+pub fn respond_with_body_error(exchange: &mut Exchange<'_>, error: BodyError) {
+    match error.refusal() {
+        Some(refusal) if !exchange.responded() => {
+            respond_with_error(exchange, refusal.status, refusal.name, &refusal.detail, &[]);
+        }
+        Some(refusal) => exchange.abort(refusal.name),
+        None => exchange.abort("client_closed"),
+    }
+}
+
+/// The text of a fault as a sentence.
+fn sentence(fault: &str) -> String {
+    let mut chars = fault.trim_end_matches('.').chars();
+    chars.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), chars.as_str()))
+}
+
+/// One line in the log and one more in the counter: 5xx are for a person to look at, 4xx are the client's.
+fn note(exchange: &Exchange<'_>, status: u16, reason: &'static str, detail: &str) {
+    let request = exchange.request();
+    counters::REFUSALS.count(request.notes.meter.map_or("", |meter| &meter.app), reason);
+    let id = RequestId::new(request.number);
+    let app = request.notes.target.as_deref();
+    let client = request.client_address().map(tracing::field::display);
+    if status >= 500 {
+        tracing::warn!(name: "error_response", app, status, reason, client, %id, "{detail}");
+    } else {
+        tracing::info!(name: "error_response", app, status, reason, client, %id, "{detail}");
+    }
+}
+
+/// `printed` is for HTML only.
+fn render(
+    format: Format,
+    (status, reason, detail): (u16, &str, &str),
+    printed: Option<&str>,
+    id: RequestId,
+) -> Vec<u8> {
+    let title = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
+    let title = title.unwrap_or("Error");
+    // Writing into memory cannot fail: hence the results that are not looked at.
+    let mut out = Vec::with_capacity(512);
+    match format {
+        Format::Text => {
+            let _ = writeln!(out, "{status} {title}");
+            escape::push_readable(&mut out, detail);
+            let _ = writeln!(out, "\nRequest id: {id}");
+        }
+        Format::Json | Format::ProblemJson => {
+            let _ = write!(out, "{{\"status\":{status},\"title\":\"{title}\",\"detail\":\"");
+            escape::push_json(&mut out, detail.as_bytes());
+            let _ = writeln!(out, "\",\"reason\":\"{reason}\",\"request_id\":\"{id}\"}}");
+        }
+        Format::Html => {
+            let _ = write!(
+                out,
+                "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{status} {title}</title>\n\
+                 <h1>{status} {title}</h1>\n<p>"
+            );
+            push_html(&mut out, detail);
+            out.extend_from_slice(b"</p>\n");
+            if let Some(printed) = printed {
+                out.extend_from_slice(b"<pre>");
+                push_html(&mut out, printed);
+                out.extend_from_slice(b"</pre>\n");
+            }
+            let _ = writeln!(out, "<p>Request id: <code>{id}</code></p>\n</html>");
+        }
+    }
+    out
+}
+
+fn push_html(out: &mut Vec<u8>, text: &str) {
+    for byte in text.bytes() {
+        match byte {
+            b'&' => out.extend_from_slice(b"&amp;"),
+            b'<' => out.extend_from_slice(b"&lt;"),
+            b'>' => out.extend_from_slice(b"&gt;"),
+            b'"' => out.extend_from_slice(b"&quot;"),
+            _ => out.push(byte),
+        }
+    }
+}

@@ -1,0 +1,508 @@
+//! One request and the means to answer it.
+
+use std::fmt::Display;
+use std::task::{Context, Poll, Waker};
+
+use http::Method;
+use keepwarm_http1::{AppFields, BadField, Fault, PathFault, ResponseLength};
+use keepwarm_net::{Deadlines, SpoolError};
+use tokio::time::Instant;
+
+use crate::h1;
+use crate::h1::{Message, WebSocketLimits};
+use crate::h2::ServerStream;
+use crate::{ConnectionLimits, ErrorResponse, Request, refusals};
+
+/// One request and the means to answer it, whatever version of HTTP it came by.
+///
+/// Order of calls: any number of [`informational`](Self::informational), one [`head`](Self::head), any number of
+/// [`data`](Self::data), one [`end`](Self::end) or [`end_with_trailers`](Self::end_with_trailers). What was given is
+/// written by [`poll_flush`](Self::poll_flush), which a handler calls when it has nothing more *now*: everything that is there at that
+/// time leaves in one write. The body is read by [`poll_body`](Self::poll_body) at any time, also while answering.
+#[derive(Debug)]
+pub struct Exchange<'c> {
+    carrier: Carrier<'c>,
+}
+
+/// What it came by.
+#[derive(Debug)]
+enum Carrier<'c> {
+    Http1(&'c mut h1::Stream),
+    Http2(&'c mut ServerStream),
+}
+
+/// Both have the same methods.
+macro_rules! on {
+    ($exchange:ident, $stream:ident => $call:expr) => {
+        match &$exchange.carrier {
+            Carrier::Http1($stream) => $call,
+            Carrier::Http2($stream) => $call,
+        }
+    };
+    (mut $exchange:ident, $stream:ident => $call:expr) => {{
+        keepwarm_net::turn();
+        match &mut $exchange.carrier {
+            Carrier::Http1($stream) => $call,
+            Carrier::Http2($stream) => $call,
+        }
+    }};
+}
+
+impl<'c> Exchange<'c> {
+    pub(crate) fn http1(stream: &'c mut h1::Stream) -> Self {
+        Self { carrier: Carrier::Http1(stream) }
+    }
+
+    pub(crate) fn http2(stream: &'c mut ServerStream) -> Self {
+        Self { carrier: Carrier::Http2(stream) }
+    }
+}
+
+impl Exchange<'_> {
+    /// The request.
+    pub fn request(&self) -> &Request {
+        on!(self, stream => &stream.request)
+    }
+
+    /// The request, to note a route's findings in it.
+    pub fn request_mut(&mut self) -> &mut Request {
+        on!(mut self, stream => &mut stream.request)
+    }
+
+    /// What clients of this listener may do.
+    pub fn limits(&self) -> &ConnectionLimits {
+        on!(self, stream => stream.limits())
+    }
+
+    /// Whether the process is about to end.
+    pub fn is_draining(&self) -> bool {
+        on!(self, stream => stream.is_draining())
+    }
+
+    /// The deadlines of this connection's task; [`keepwarm_net::Wait::Response`] belongs to the handler.
+    pub fn deadlines(&self) -> Deadlines {
+        on!(self, stream => stream.deadlines.clone())
+    }
+
+    /// Whether the request is `HEAD`.
+    pub fn is_head(&self) -> bool {
+        on!(self, stream => stream.request.head.method == Method::HEAD)
+    }
+
+    /// Bounds the body: beyond `limit` bytes [`Self::poll_body`] gives [`BodyError::TooLarge`]. A declared length above it is the
+    /// edge's to refuse before anything is read.
+    pub fn limit_body(&mut self, limit: Option<u64>) {
+        on!(mut self, stream => stream.state.body_limit = limit)
+    }
+
+    /// The connection ends with the response, whatever the request said: what follows on it is not to be trusted, or not wanted.
+    pub fn close_after(&mut self) {
+        on!(mut self, stream => stream.state.refused = true)
+    }
+
+    /// A client that shuts its writing side counts as gone on this route.
+    pub fn abort_on_half_close(&mut self, yes: bool) {
+        on!(mut self, stream => stream.state.half_close_is_gone = yes)
+    }
+
+    /// Appends bytes of the request's body to `into`: whatever is here, `max` at most, at least one, or that was the end ([`Self::body_done`]). Asks for the
+    /// body first ([`Self::want_body`]).
+    pub fn poll_body(
+        &mut self,
+        cx: &mut Context<'_>,
+        into: &mut Vec<u8>,
+        max: usize,
+    ) -> Poll<Result<BodyProgress, BodyError>> {
+        on!(mut self, stream => stream.poll_body(cx, into, max))
+    }
+
+    /// Nobody waits for more of the body now: the time until the next [`Self::poll_body`] is not the client's.
+    pub fn pause_body(&mut self) {
+        on!(mut self, stream => stream.pause_body());
+    }
+
+    /// Says that the body is wanted: a client that waits for `100 Continue`, and has sent nothing yet, gets it with the next flush.
+    pub fn want_body(&mut self) {
+        on!(mut self, stream => stream.want_body())
+    }
+
+    /// Whether the client still waits for `100 Continue` before it sends its body.
+    pub fn awaits_continue(&self) -> bool {
+        on!(self, stream => stream.awaits_continue())
+    }
+
+    /// Waits for a first byte of the body without asking for it. Ready also when none will come: [`Self::poll_body`] tells.
+    pub fn poll_body_begun(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        on!(mut self, stream => stream.poll_body_begun(cx))
+    }
+
+    /// Whether the body has been read to its end (there being none counts).
+    pub fn body_done(&self) -> bool {
+        on!(self, stream => stream.state.body_done)
+    }
+
+    /// Whether more of the body can be had without waiting for the client.
+    pub fn body_buffered(&self) -> bool {
+        on!(self, stream => stream.body_buffered())
+    }
+
+    /// The trailers of the request, once the body is done.
+    pub fn trailers(&self) -> &keepwarm_http1::Fields {
+        on!(self, stream => stream.trailers())
+    }
+
+    /// Waits until the client has gone: a reset, or a failed write before.
+    pub fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Gone> {
+        on!(mut self, stream => stream.poll_gone(cx))
+    }
+
+    /// Whether the client has closed its writing side behind the request, as far as [`Self::poll_gone`] has seen: it may have gone, and it may still read.
+    pub fn is_half_closed(&self) -> bool {
+        match &self.carrier {
+            Carrier::Http1(stream) => stream.is_half_closed(),
+            // Every request of HTTP/2 ends its side of the stream; a client that goes resets it.
+            Carrier::Http2(_) => false,
+        }
+    }
+
+    /// Aborts if the client has gone, by what is known now: for who is about to begin anew on its behalf. Registers nobody; who then waits polls
+    /// [`Self::poll_gone`].
+    pub fn abort_if_gone(&mut self) -> bool {
+        let gone = self.poll_gone(&mut Context::from_waker(Waker::noop()));
+        if let Poll::Ready(gone) = gone {
+            self.abort(gone.name());
+        }
+        gone.is_ready()
+    }
+
+    /// An informational response (1xx, not 101): dropped towards HTTP/1.0 and after the head.
+    pub fn informational<'a>(&mut self, status: u16, fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
+        on!(mut self, stream => stream.informational(status, fields))
+    }
+
+    /// The head of the response. `length`: the body's length when it is known beyond what a `Content-Length` among the fields says.
+    /// `close`: end the connection after this response. Gives what the fields say about the connection, which is not passed on.
+    ///
+    /// # Errors
+    /// A field that is no field, or two lengths: nothing has been written, and another head may follow.
+    pub fn head<'a>(
+        &mut self,
+        status: u16,
+        length: Option<u64>,
+        close: bool,
+        fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    ) -> Result<AppFields, BadField> {
+        // The route's edits; put back, for a head that follows this one (see [`Self::take_back`]).
+        let Some(edits) = self.request_mut().notes.routed.response_edits.take() else {
+            return on!(mut self, stream => stream.begin_response(status, length, close, fields));
+        };
+        let edited = edits.apply(fields);
+        let begun = on!(mut self, stream => stream.begin_response(status, length, close, edited));
+        self.request_mut().notes.routed.response_edits = Some(edits);
+        begun
+    }
+
+    /// The head of an upstream's response: as [`Self::head`], but a length it gives with 304 is that of the 200 it stands for (RFC 9110 §8.6), and is passed on.
+    ///
+    /// # Errors
+    /// As [`Self::head`].
+    pub fn pass_head<'a>(
+        &mut self,
+        status: u16,
+        fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    ) -> Result<AppFields, BadField> {
+        on!(mut self, stream => stream.state.from_upstream = true);
+        self.head(status, None, false, fields)
+    }
+
+    /// Bytes of the body. What is beyond the announced length, or of a response without a body, is dropped.
+    pub fn data(&mut self, bytes: &[u8]) {
+        on!(mut self, stream => stream.data(bytes))
+    }
+
+    /// The response is complete. One that is shorter than announced is cut instead.
+    pub fn end(&mut self) {
+        on!(mut self, stream => stream.end())
+    }
+
+    /// The response is complete, with trailers where the client takes them.
+    pub fn end_with_trailers<'a>(&mut self, fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
+        on!(mut self, stream => stream.end_with_trailers(fields))
+    }
+
+    /// The response cannot be completed: the connection is cut so that the client sees it.
+    pub fn abort(&mut self, reason: &'static str) {
+        on!(mut self, stream => stream.abort(reason))
+    }
+
+    /// Takes a response back of which nothing has been written yet, so that another can be given. `false`: there is none, or it cannot be.
+    pub fn take_back(&mut self) -> bool {
+        on!(mut self, stream => stream.take_back())
+    }
+
+    /// Whether all that the response announced has been given, and only its end is missing: there is nothing left to hold back.
+    pub fn is_given(&self) -> bool {
+        on!(self, stream => stream.is_given())
+    }
+
+    /// Whether a head was given.
+    pub fn responded(&self) -> bool {
+        on!(self, stream => stream.responded())
+    }
+
+    /// Whether the response is over, complete or cut.
+    pub fn over(&self) -> bool {
+        on!(self, stream => stream.over())
+    }
+
+    /// Bytes given and not yet taken by the socket.
+    pub fn unsent(&self) -> usize {
+        on!(self, stream => stream.unsent())
+    }
+
+    /// Writes what was given. Ready when the socket has it all. A response whose head is here and whose body is due at
+    /// once may be held for up to 2 ms, so that both leave together.
+    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
+        on!(mut self, stream => stream.poll_flush(cx))
+    }
+
+    /// Accepts a WebSocket opening (checked by the caller) with `101` and these fields.
+    ///
+    /// # Errors
+    /// A field that is no field.
+    pub fn accept_websocket<'a>(
+        &mut self,
+        fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+        limits: WebSocketLimits,
+    ) -> Result<(), BadField> {
+        match &mut self.carrier {
+            Carrier::Http1(stream) => stream.accept_websocket(fields, limits),
+            Carrier::Http2(_) => Err(no_switch()),
+        }
+    }
+
+    /// The next part of a message of an accepted WebSocket. After [`Message::Close`] or an error there is none.
+    pub fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Result<Message, Gone>> {
+        match &mut self.carrier {
+            Carrier::Http1(stream) => stream.poll_message(cx),
+            Carrier::Http2(_) => Poll::Ready(Err(Gone::Closed)),
+        }
+    }
+
+    /// Sends the next part of a message on an accepted WebSocket; [`Self::poll_flush`] writes it. `false`: it is said to be text, and is not UTF-8; only a
+    /// close may follow.
+    #[must_use]
+    pub fn send_part(&mut self, text: bool, bytes: &[u8], end: bool) -> bool {
+        match &mut self.carrier {
+            Carrier::Http1(stream) => stream.send_part(text, bytes, end),
+            Carrier::Http2(_) => true,
+        }
+    }
+
+    /// Closes an accepted WebSocket, once; [`Self::poll_flush`] writes it.
+    pub fn send_close(&mut self, code: u16, reason: &str) {
+        match &mut self.carrier {
+            Carrier::Http1(stream) => stream.send_close(code, reason),
+            Carrier::Http2(_) => {}
+        }
+    }
+
+    /// Whether so much was compressed for this WebSocket that other connections are to have their turn. If so, its task has been woken for its next.
+    pub fn websocket_turn_is_over(&mut self, cx: &Context<'_>) -> bool {
+        match &mut self.carrier {
+            Carrier::Http1(stream) => stream.websocket_turn_is_over(cx),
+            Carrier::Http2(_) => false,
+        }
+    }
+
+    /// Switches to `protocol` with `101` and these fields: from now on bytes are passed, until both sides have ended. Only for a request whose
+    /// body is done, and that asked for it.
+    ///
+    /// # Errors
+    /// A field that is no field.
+    pub fn begin_tunnel(&mut self, protocol: &[u8], fields: &keepwarm_http1::Fields) -> Result<(), BadField> {
+        match &mut self.carrier {
+            Carrier::Http1(stream) => stream.begin_tunnel(protocol, fields),
+            Carrier::Http2(_) => Err(no_switch()),
+        }
+    }
+
+    /// Answers `CONNECT` with 200 and `Via`: from now on bytes are passed, as after [`Self::begin_tunnel`].
+    ///
+    /// # Errors
+    /// `via` is no value.
+    pub fn begin_connected_tunnel(&mut self, via: &[u8]) -> Result<(), BadField> {
+        match &mut self.carrier {
+            Carrier::Http1(stream) => stream.begin_connected_tunnel(via),
+            Carrier::Http2(_) => Err(no_switch()),
+        }
+    }
+
+    /// Appends the client's bytes of a tunnel to `into`: `Ok(0)` is its end.
+    pub fn poll_tunnel(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<usize, Gone>> {
+        match &mut self.carrier {
+            Carrier::Http1(stream) => stream.poll_tunnel(cx, into),
+            Carrier::Http2(_) => Poll::Ready(Err(Gone::Closed)),
+        }
+    }
+
+    /// Bytes to the client of a tunnel; [`Self::poll_flush`] writes them.
+    pub fn send_tunnel(&mut self, bytes: &[u8]) {
+        match &mut self.carrier {
+            Carrier::Http1(stream) => stream.send_tunnel(bytes),
+            Carrier::Http2(_) => {}
+        }
+    }
+
+    /// When the first byte of the request was read.
+    pub fn received(&self) -> Instant {
+        on!(self, stream => stream.request.received)
+    }
+}
+
+/// HTTP/2 has no `Upgrade` (RFC 9113 §8.6): no request of it offers to switch.
+fn no_switch() -> BadField {
+    BadField { name: "upgrade".to_owned(), reason: keepwarm_http1::BadFieldReason::Name }
+}
+
+/// What is known of the length of a response's body: `stated` among its fields, `given` beside them. The same for every version of HTTP.
+pub(crate) fn response_length(
+    stated: Option<u64>,
+    given: Option<u64>,
+    bodiless: bool,
+    from_upstream: bool,
+) -> ResponseLength {
+    match stated.or(given.filter(|_| !bodiless)) {
+        Some(length) if from_upstream => ResponseLength::Upstream(length),
+        Some(length) => ResponseLength::Known(length),
+        None if bodiless => ResponseLength::Absent,
+        None => ResponseLength::Unknown,
+    }
+}
+
+/// How far the request's body has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyProgress {
+    /// Bytes were appended; there may be more.
+    More,
+    /// That was the end of it.
+    Done,
+}
+
+/// Why the body of a request will not be complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyError {
+    /// The client has gone.
+    Gone(Gone),
+    /// It is framed wrongly.
+    Fault(Fault),
+    /// It exceeds the route's limit.
+    TooLarge {
+        /// The limit.
+        limit: u64,
+    },
+    /// It comes too slowly.
+    TooSlow,
+    /// It was to be read whole, and the file it was to wait in failed.
+    NotKept,
+    /// It was to be read whole, and spools hold all they may (`server.limits.spill`).
+    NoRoom,
+}
+
+impl BodyError {
+    /// What to respond with; `None` when nobody is there to read it.
+    pub fn refusal(&self) -> Option<Refusal> {
+        match self {
+            Self::Gone(_) => None,
+            Self::Fault(fault) => Some(fault.into()),
+            Self::TooLarge { limit } => Some(Refusal::body_too_large(*limit)),
+            Self::TooSlow => Some(Refusal::of(&refusals::BODY_TOO_SLOW, &[])),
+            Self::NotKept => Some(Refusal::of(&refusals::BODY_NOT_KEPT, &[])),
+            Self::NoRoom => Some(Refusal::of(&refusals::SPILL_FULL, &[])),
+        }
+    }
+}
+
+impl From<&SpoolError> for BodyError {
+    fn from(error: &SpoolError) -> Self {
+        match error {
+            SpoolError::Failed(_) => Self::NotKept,
+            SpoolError::Full => Self::NoRoom,
+        }
+    }
+}
+
+/// A request that is answered with an error by Keepwarm itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The status.
+    pub status: u16,
+    /// A stable name, for counters and logs.
+    pub name: &'static str,
+    /// A sentence for people.
+    pub detail: String,
+}
+
+impl Refusal {
+    /// One of a table, with the details of a case.
+    #[must_use]
+    pub fn of(response: &'static ErrorResponse, details: &[&dyn Display]) -> Self {
+        let detail = response.about(details).sentence().to_owned();
+        Self { status: response.status, name: response.reason, detail }
+    }
+
+    /// A body above the limit of `limit` bytes (RFC 9110 §15.5.14), with the keys that set it.
+    #[must_use]
+    pub fn body_too_large(limit: u64) -> Self {
+        let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+        let exact = units.iter().find(|(_, bytes)| limit >= *bytes && limit.is_multiple_of(*bytes));
+        let limit = exact
+            .map_or_else(|| format!("{limit} bytes"), |(unit, bytes)| format!("{} {unit}", limit / bytes));
+        Self::of(&refusals::BODY_TOO_LARGE, &[&limit])
+    }
+}
+
+impl From<&Fault> for Refusal {
+    fn from(fault: &Fault) -> Self {
+        Self { status: fault.status(), name: fault.name(), detail: fault.to_string() }
+    }
+}
+
+impl From<&PathFault> for Refusal {
+    fn from(fault: &PathFault) -> Self {
+        Self { status: fault.status(), name: fault.name(), detail: fault.to_string() }
+    }
+}
+
+/// How a client was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gone {
+    /// It reset the connection, or a write failed.
+    Reset,
+    /// It shut its writing side before its request was whole, or on a route where that means that it left.
+    Closed,
+    /// It took its response too slowly.
+    TooSlow,
+}
+
+impl Gone {
+    /// A stable name, for counters and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Reset => "client_reset",
+            Self::Closed => "client_closed",
+            Self::TooSlow => "client_too_slow",
+        }
+    }
+}
+
+/// How an exchange ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// The response was written whole.
+    Complete,
+    /// It was cut, by us.
+    Cut,
+    /// The client left before it was written.
+    Gone(Gone),
+}

@@ -1,0 +1,216 @@
+//! Files beneath a folder, named by clients: opened so that no name leads out of it, and read without ever holding up a data-plane thread.
+//!
+//! * **Out of it leads nothing.** The kernel resolves the name beneath the folder (`openat2`, `RESOLVE_BENEATH`): not `..`, not an absolute link, not a link
+//!   that points out, and not one that is exchanged meanwhile. Links that stay inside are followed. What a distribution's package has put in its places is the
+//!   exception (`package`).
+//! * **No disk holds up a thread.** What the kernel knows already is opened and read at once (`RESOLVE_CACHED`, `RWF_NOWAIT`); anything else is left to the
+//!   runtime's blocking threads.
+//! * The folder itself is looked up for each file, so that a deploy can exchange it by moving a link.
+
+mod guard;
+mod htaccess;
+mod name;
+mod package;
+mod rewrite;
+
+use std::fs::{File, Metadata};
+use std::io::{self, IoSliceMut};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use keepwarm_net::disk;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use rustix::io::{Errno, ReadWriteFlags};
+
+pub use guard::Guard;
+pub use htaccess::Rules;
+pub use name::file_name;
+pub use rewrite::RewrittenQuery;
+
+/// How often a name is tried that others are just moving. This number is arbitrary.
+const TRIES: u32 = 4;
+
+/// A pipe without a writer would hold up the open; a file does not mind the flag.
+const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+
+/// A folder whose files requests can name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Folder {
+    path: PathBuf,
+    /// Where links may lead besides.
+    places: Vec<PathBuf>,
+}
+
+/// What a name beneath a folder leads to.
+#[derive(Debug)]
+pub enum Found {
+    /// A file that can be read.
+    File(OpenFile),
+    /// A folder.
+    Folder,
+    /// Nothing, or something that is no file.
+    Nothing,
+    /// What a link names that leads out of the folder.
+    Outside,
+    /// Something that may not be read.
+    Denied,
+}
+
+/// A file, open for reading.
+#[derive(Debug, Clone)]
+pub struct OpenFile {
+    file: Arc<File>,
+    /// Size and times at the moment it was opened.
+    pub about: Box<Metadata>,
+}
+
+/// Whether a thread may be held up by a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    /// No: only what is in the kernel's caches.
+    Cached,
+    /// Yes: a thread of the blocking pool.
+    Disk,
+}
+
+impl Patience {
+    fn resolve(self) -> ResolveFlags {
+        match self {
+            Self::Cached => ResolveFlags::CACHED,
+            Self::Disk => ResolveFlags::empty(),
+        }
+    }
+}
+
+impl Folder {
+    /// The folder at this path, which may come into being later.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        let path = path.into();
+        Self { places: package::places(&path, Path::new("/")), path }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What `name` (relative, see [`file_name`]) leads to. Empty: the folder itself.
+    ///
+    /// # Errors
+    /// The system has no descriptors or no memory left, or the disk fails.
+    pub async fn open(&self, name: &[u8]) -> io::Result<Found> {
+        match self.look(name, Patience::Cached) {
+            Err(Errno::AGAIN | Errno::INVAL) => {}
+            other => return sort(other),
+        }
+        let (folder, name) = (self.clone(), name.to_vec());
+        disk::spawn(move || sort(folder.look(&name, Patience::Disk))).await
+    }
+
+    fn look(&self, name: &[u8], patience: Patience) -> Result<OwnedFd, Errno> {
+        match look(&self.path, name, patience) {
+            Err(Errno::XDEV) if !self.places.is_empty() => {
+                package::look(&self.path, name, &self.places, patience.resolve())
+            }
+            other => other,
+        }
+    }
+}
+
+impl OpenFile {
+    /// Its length, in bytes.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.about.len()
+    }
+
+    /// Whether it was changed last when the other was, or later.
+    #[must_use]
+    pub fn is_as_new_as(&self, other: &Self) -> bool {
+        matches!((self.about.modified(), other.about.modified()), (Ok(own), Ok(others)) if own >= others)
+    }
+
+    /// Whether it has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Replaces `into` by the bytes from `at` on, `max` at most; empty at the end of the file.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub async fn read(&self, into: &mut Vec<u8>, at: u64, max: usize) -> io::Result<()> {
+        into.clear();
+        into.resize(max, 0);
+        let cached =
+            rustix::io::preadv2(&*self.file, &mut [IoSliceMut::new(into)], at, ReadWriteFlags::NOWAIT);
+        if let Ok(got) = cached {
+            into.truncate(got);
+            return Ok(());
+        }
+        let (file, mut block) = (Arc::clone(&self.file), std::mem::take(into));
+        *into = disk::spawn(move || {
+            let got = rustix::io::retry_on_intr(|| rustix::io::pread(&*file, &mut *block, at))?;
+            block.truncate(got);
+            Ok(block)
+        })
+        .await?;
+        Ok(())
+    }
+}
+
+fn look(folder: &Path, name: &[u8], patience: Patience) -> Result<OwnedFd, Errno> {
+    #[cfg(feature = "simulation")]
+    if let Some(found) = keepwarm_net::simulation::disk::look_up(folder, name, patience == Patience::Cached)?
+    {
+        return Ok(found);
+    }
+    let flags = patience.resolve();
+    let root = open(CWD, folder, OFlags::PATH | OFlags::DIRECTORY, flags)?;
+    let name: &[u8] = if name.is_empty() { b"." } else { name };
+    open(root, name, READ, flags | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)
+}
+
+fn open<P: rustix::path::Arg + Copy>(
+    at: impl std::os::fd::AsFd,
+    name: P,
+    flags: OFlags,
+    resolve: ResolveFlags,
+) -> Result<OwnedFd, Errno> {
+    let mut tries = 0;
+    loop {
+        let opened = rustix::fs::openat2(&at, name, flags | OFlags::CLOEXEC, Mode::empty(), resolve);
+        match opened {
+            Err(Errno::INTR) => {}
+            // A rename beside the name while it was resolved: the kernel cannot say that it stayed inside.
+            Err(Errno::AGAIN) if !resolve.contains(ResolveFlags::CACHED) && tries < TRIES => tries += 1,
+            other => return other,
+        }
+    }
+}
+
+fn sort(looked: Result<OwnedFd, Errno>) -> io::Result<Found> {
+    let file = match looked {
+        Ok(fd) => File::from(fd),
+        Err(Errno::ACCESS | Errno::PERM) => return Ok(Found::Denied),
+        Err(Errno::XDEV) => return Ok(Found::Outside),
+        Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO | Errno::NOSYS)) => {
+            return Err(error.into());
+        }
+        // Not there, not a folder on the way, too many links, too long a name, a socket.
+        Err(_) => return Ok(Found::Nothing),
+    };
+    let about = file.metadata()?;
+    Ok(match about.file_type() {
+        kind if kind.is_file() => Found::File(OpenFile { file: Arc::new(file), about: Box::new(about) }),
+        kind if kind.is_dir() => Found::Folder,
+        _ => Found::Nothing,
+    })
+}
+
+#[cfg(test)]
+mod tests;

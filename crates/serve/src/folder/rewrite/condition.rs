@@ -1,0 +1,84 @@
+//! `RewriteCond`: what must hold for a rule to be used.
+
+use regex_lite::Regex;
+
+use super::template::{Piece, Scope, pieces};
+use super::{Site, expression, texts};
+
+#[derive(Debug)]
+pub(in crate::folder) struct Condition {
+    subject: Vec<Piece>,
+    test: Test,
+    negated: bool,
+    pub(super) or_next: bool,
+}
+
+#[derive(Debug)]
+enum Test {
+    File,
+    Folder,
+    /// Never: links are followed.
+    Link,
+    Matches(Regex),
+    Is(String),
+}
+
+impl Condition {
+    /// `None`: it is one that nobody can judge here.
+    pub(in crate::folder) fn parse(words: &[String]) -> Option<Self> {
+        let [subject, test, rest @ ..] = words else { return None };
+        let flags = rest.first().map_or("", String::as_str).trim_matches(['[', ']']).to_ascii_lowercase();
+        let (mut or_next, mut ignores_case) = (false, false);
+        for flag in flags.split(',').map(str::trim) {
+            match flag {
+                "or" | "ornext" => or_next = true,
+                "nc" | "nocase" => ignores_case = true,
+                "" | "nv" | "novary" => {}
+                _ => return None,
+            }
+        }
+        let subject = pieces(subject, true).ok()?;
+        let (negated, test) = match test.strip_prefix('!') {
+            Some(test) => (true, test),
+            None => (false, test.as_str()),
+        };
+        let test = match test {
+            "-f" | "-s" | "-F" => Test::File,
+            "-d" => Test::Folder,
+            "-l" | "-L" | "-h" => Test::Link,
+            _ if test.starts_with(['-', '<', '>']) => return None,
+            _ => match test.strip_prefix('=') {
+                Some(text) => Test::Is(text.trim_matches('"').to_owned()),
+                None => Test::Matches(expression(test, ignores_case).ok()?),
+            },
+        };
+        Some(Self { subject, test, negated, or_next })
+    }
+
+    pub(super) async fn holds(
+        &self,
+        site: &impl Site,
+        scope: &Scope<'_>,
+        caught: &mut Vec<String>,
+    ) -> std::io::Result<bool> {
+        let subject = scope.expand(&self.subject, caught, None);
+        let of_site =
+            |text: &str| text.strip_prefix(site.root()).map(|name| name.trim_start_matches('/').to_owned());
+        let holds = match &self.test {
+            Test::File | Test::Folder => match of_site(&subject) {
+                Some(name) => site.is(&name, matches!(self.test, Test::Folder)).await?,
+                None => false,
+            },
+            Test::Link => false,
+            Test::Is(text) => subject == *text,
+            Test::Matches(regex) => match regex.captures(&subject) {
+                Some(found) => {
+                    *caught = texts(&found);
+                    true
+                }
+                None => false,
+            },
+        };
+        Ok(holds != self.negated)
+    }
+}

@@ -1,0 +1,140 @@
+//! What a target, or the subject of a condition, is made of, and the text that it becomes.
+
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) path: Vec<Piece>,
+    pub(super) query: Option<Vec<Piece>>,
+}
+
+/// A part of a target, or of what a condition tests.
+#[derive(Debug, PartialEq)]
+pub(super) enum Piece {
+    Text(String),
+    /// `$1`: what the rule's pattern has caught.
+    Caught(usize),
+    /// `%1`: what the last condition's has.
+    CaughtByCondition(usize),
+    Filename,
+    Root,
+    Uri,
+}
+
+impl Target {
+    pub(super) fn parse(text: &str) -> Result<Self, ()> {
+        let (path, query) = match text.split_once('?') {
+            Some((path, query)) => (path, Some(pieces(query, false)?)),
+            None => (text, None),
+        };
+        Ok(Self { path: pieces(path, false)?, query })
+    }
+}
+
+/// What the pieces of a target stand for.
+pub(super) struct Scope<'s> {
+    pub(super) root: &'s str,
+    /// Of the pass: what `REQUEST_URI` says, without its slash.
+    pub(super) uri: &'s str,
+    /// At this rule.
+    pub(super) name: &'s str,
+    pub(super) caught: &'s [String],
+}
+
+impl Scope<'_> {
+    pub(super) fn expand(
+        &self,
+        pieces: &[Piece],
+        by_condition: &[String],
+        encode: Option<fn(&str) -> String>,
+    ) -> String {
+        let mut text = String::new();
+        for piece in pieces {
+            let from = match piece {
+                // The administrator's, and as it is to be.
+                Piece::Text(piece) => {
+                    text.push_str(piece);
+                    continue;
+                }
+                Piece::Caught(number) => self.caught.get(*number).cloned().unwrap_or_default(),
+                Piece::CaughtByCondition(number) => by_condition.get(*number).cloned().unwrap_or_default(),
+                Piece::Filename => format!("{}/{}", self.root, self.name),
+                Piece::Root => self.root.to_owned(),
+                Piece::Uri => format!("/{}", self.uri),
+            };
+            match encode {
+                Some(encode) => text.push_str(&encode(&from)),
+                None => text.push_str(&from),
+            }
+        }
+        text
+    }
+}
+
+/// `Err`: it names a variable that is not known here. `files`: those that say where a file lies are.
+pub(super) fn pieces(text: &str, files: bool) -> Result<Vec<Piece>, ()> {
+    let mut pieces = Vec::new();
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let digit =
+            rest.as_bytes().get(1).filter(|byte| byte.is_ascii_digit()).map(|byte| usize::from(byte - b'0'));
+        let (piece, length) = match (first, digit) {
+            ('$', Some(digit)) => (Piece::Caught(digit), 2),
+            ('%', Some(digit)) => (Piece::CaughtByCondition(digit), 2),
+            ('%', None) if rest.starts_with("%{") => {
+                let end = rest.find('}').ok_or(())?;
+                let piece = match rest.get(2..end).unwrap_or_default().to_ascii_uppercase().as_str() {
+                    "REQUEST_FILENAME" | "SCRIPT_FILENAME" if files => Piece::Filename,
+                    "DOCUMENT_ROOT" if files => Piece::Root,
+                    "REQUEST_URI" => Piece::Uri,
+                    _ => return Err(()),
+                };
+                (piece, end + 1)
+            }
+            ('\\', _) => {
+                let next = rest.chars().nth(1).unwrap_or('\\');
+                (Piece::Text(next.to_string()), 1 + next.len_utf8())
+            }
+            _ => (Piece::Text(first.to_string()), first.len_utf8()),
+        };
+        match piece {
+            Piece::Text(piece) => plain.push_str(&piece),
+            piece => {
+                if !plain.is_empty() {
+                    pieces.push(Piece::Text(std::mem::take(&mut plain)));
+                }
+                pieces.push(piece);
+            }
+        }
+        rest = rest.get(length..).unwrap_or_default();
+    }
+    if !plain.is_empty() {
+        pieces.push(Piece::Text(plain));
+    }
+    Ok(pieces)
+}
+
+/// What a path has in an argument: as nginx encodes what a `rewrite` has caught.
+pub(super) fn args(text: &str) -> String {
+    encode(text, |byte| byte <= b' ' || byte >= 0x7f || b"#%&+?".contains(&byte))
+}
+
+/// A name as the path of a request.
+pub(in crate::folder) fn path_of(name: &str) -> Vec<u8> {
+    encode(&format!("/{name}"), |byte| {
+        !(byte.is_ascii_alphanumeric() || b"/-._~!$&'()*+,;=:@".contains(&byte))
+    })
+    .into_bytes()
+}
+
+fn encode(text: &str, wants: impl Fn(u8) -> bool) -> String {
+    use std::fmt::Write;
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match wants(byte) {
+            // No write to a string fails.
+            true => drop(write!(encoded, "%{byte:02X}")),
+            false => encoded.push(char::from(byte)),
+        }
+    }
+    encoded
+}

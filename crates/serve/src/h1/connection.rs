@@ -1,0 +1,428 @@
+//! The life of a server-role connection: idle, head, exchange, and again, or the end.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use keepwarm_http1::Event;
+use keepwarm_net::h2::{PREFACE, PREFACE_LINE};
+use keepwarm_net::{Idleness, Io, Wait, now};
+use keepwarm_telemetry::RequestId;
+use keepwarm_telemetry::panics::{Panic, catch_future};
+use tokio::time::Instant;
+
+use super::request_body::HEAD_READ;
+use super::response::DRAIN_BODY;
+use super::stream::{ResponseState, State, Stream};
+use crate::h2;
+use crate::refusals::{HEAD_TIMEOUT, PANICKED};
+use crate::{Exchange, Fate, Gone, Handler, ListenerContext, Outcome, Peer, Refusal};
+
+/// A closing connection is read this long, and this much, for what its client was still sending: closed at once, the kernel would
+/// answer those bytes with a reset, which can destroy our last response on its way (RFC 9112 §9.6).
+const LINGER: Duration = Duration::from_secs(2);
+/// Bytes in one read of those that are dropped.
+const LINGER_READ: usize = 64 * 1024;
+
+/// Serves one connection to its end, or to a panic: that costs this connection, and the request it had gets 500 where nothing of a response
+/// has left. One `catch_unwind` for all of it: what it costs while nothing panics are two stores for each poll of the task.
+pub(crate) async fn serve(io: Io, peer: Peer, context: Arc<ListenerContext>) {
+    let mut stream = Stream::new(io, peer, context);
+    let served = {
+        let requests = pin!(stream.serve_requests());
+        catch_future(requests).await
+    };
+    match served {
+        Ok(End::Over) => stream.rest(now()),
+        Ok(End::Http2) => {
+            let connection = pin!(h2::serve(stream.into_http2()));
+            if let Err(panic) = catch_future(connection).await {
+                panic.report("connection", None, None);
+            }
+        }
+        Err(panic) => {
+            let last = pin!(stream.respond_to_panic(&panic));
+            if let Err(second) = catch_future(last).await {
+                second.report("connection", None, None);
+            }
+        }
+    }
+}
+
+/// How the HTTP/1 of a connection ends.
+enum End {
+    Over,
+    /// The client speaks HTTP/2.
+    Http2,
+}
+
+/// Counts a request that is under way.
+pub(crate) struct Busy(Arc<ListenerContext>);
+
+impl Busy {
+    pub(crate) fn new(context: &Arc<ListenerContext>) -> Self {
+        context.open.begin_request();
+        Self(Arc::clone(context))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.open.end_request(self.0.draining.load(Ordering::Relaxed));
+    }
+}
+
+/// What comes next on a connection.
+enum Next {
+    Request,
+    /// Answer this and close.
+    Refused(Refusal),
+    /// The client speaks HTTP/2.
+    Http2,
+    /// A part of a head; the client has left.
+    BrokenOff(Gone),
+    /// Nothing; close.
+    Over,
+}
+
+/// How a connection begins.
+#[derive(PartialEq, Eq)]
+enum Preface {
+    /// Not as one of HTTP/2.
+    None,
+    /// As one of HTTP/2, as far as it has come.
+    Part,
+    /// Whole, or known to be wrong.
+    Whole,
+}
+
+#[derive(PartialEq, Eq)]
+enum After {
+    Keep,
+    Close,
+}
+
+impl Stream {
+    async fn serve_requests(&mut self) -> End {
+        loop {
+            let next = self.next_request().await;
+            let handler = Arc::clone(&self.context.handler);
+            let _busy = Busy::new(&self.context);
+            match next {
+                Next::Request => {
+                    self.under_way = true;
+                    handler.handle(&mut Exchange::http1(self)).await;
+                }
+                Next::Refused(refusal) => self.refuse(&*handler, &refusal),
+                Next::BrokenOff(gone) => {
+                    self.record_broken_head(&*handler, gone);
+                    return End::Over;
+                }
+                Next::Http2 => return End::Http2,
+                Next::Over => return End::Over,
+            }
+            if self.finish(&*handler).await == After::Close {
+                return End::Over;
+            }
+        }
+    }
+
+    /// Reports a panic, and answers the request it happened in: 500 where nothing of a response has left, else it is cut. The connection ends in any case,
+    /// and its buffers, which may be in any state, go to no other.
+    async fn respond_to_panic(&mut self, panic: &Panic) {
+        if !self.under_way {
+            return panic.report("connection", None, None);
+        }
+        let request = &self.request;
+        panic.report("request", request.notes.target.as_deref(), Some(RequestId::new(request.number)));
+        let handler = Arc::clone(&self.context.handler);
+        let _busy = Busy::new(&self.context);
+        self.request.notes.routed.response_edits = None;
+        self.take_back();
+        match self.state.response {
+            // What is there of a head, if anything is, was being written when it panicked.
+            ResponseState::None if self.storage.out.is_untouched() => {
+                self.storage.out.clear();
+                self.state.refused = true;
+                PANICKED.respond(&mut Exchange::http1(self));
+            }
+            _ => self.abort(PANICKED.reason),
+        }
+        self.finish(&*handler).await;
+    }
+
+    async fn next_request(&mut self) -> Next {
+        loop {
+            let quiet = !self.awake || self.storage.read.is_empty();
+            if quiet && !poll_fn(|cx| self.poll_first_bytes(cx)).await {
+                return Next::Over;
+            }
+            self.request.received = Instant::now();
+            let until = self.request.received.checked_add(self.context.limits.head_timeout);
+            self.deadlines.set(Wait::Read, until);
+            let next = poll_fn(|cx| self.poll_head(cx)).await;
+            self.deadlines.set(Wait::Read, None);
+            match next {
+                Some(next) => return next,
+                None => self.rest(Instant::now()),
+            }
+        }
+    }
+
+    /// Waits, without a buffer, for a connection to say something. `false`: it is over.
+    fn poll_first_bytes(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        loop {
+            // A new connection has usually said something already.
+            if self.awake || self.io.is_fresh() {
+                self.wake();
+                match self.poll_fill(cx, HEAD_READ) {
+                    Poll::Ready(got) => return Poll::Ready(got.is_ok_and(|got| got > 0)),
+                    Poll::Pending => self.rest(Instant::now()),
+                }
+            }
+            match self.io.poll_readable(cx) {
+                Poll::Ready(Ok(())) => self.wake(),
+                Poll::Ready(Err(_)) => return Poll::Ready(false),
+                Poll::Pending if self.must_leave(cx) => return Poll::Ready(false),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    /// Whether a connection that says nothing has to end: its idle time is over, or it is asked to leave. Who has sent something by then is served: the socket itself
+    /// is asked, since the reactor may not have told yet. What crosses our FIN is lost, as with every close (RFC 9112 §9.6); shutting our side first
+    /// would not save it, since nothing could be written any more.
+    fn must_leave(&mut self, cx: &Context<'_>) -> bool {
+        let late = self.deadlines.poll_passed(Wait::Read, cx);
+        let evicted = self.activity.poll_leave(cx);
+        if !self.deadlines.is_set(Wait::Read) {
+            self.deadlines.set_after(Wait::Read, self.context.limits.idle);
+        }
+        if !(late || evicted) || self.io.look() == Idleness::Noisy {
+            return false;
+        }
+        if evicted && !self.is_draining() {
+            self.cells.evicted.add(1);
+        }
+        true
+    }
+
+    /// `None`: nothing but an empty line has come, as old clients send one behind a body (RFC 9112 §2.2). No head has begun, and none is late.
+    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Option<Next>> {
+        loop {
+            let preface = self.preface();
+            if preface == Preface::Whole {
+                return Poll::Ready(Some(Next::Http2));
+            }
+            // Half of a preface is half of a request line of HTTP/1, too.
+            let unread = match preface {
+                Preface::None => self.storage.read.unread(),
+                Preface::Part | Preface::Whole => &[],
+            };
+            match self.decoder.decode(unread, &mut self.request.head) {
+                Ok(decoded) => {
+                    self.storage.read.consume(decoded.consumed);
+                    match decoded.event {
+                        Event::Head => {
+                            self.begin();
+                            if self.state.body_done {
+                                // The end of a message without a body is said without further bytes.
+                                let end = self.decoder.decode(&[], &mut self.request.head);
+                                debug_assert!(end.is_ok_and(|decoded| decoded.event == Event::End));
+                            }
+                            return Poll::Ready(Some(Next::Request));
+                        }
+                        Event::NeedMore if decoded.consumed > 0 && self.storage.read.is_empty() => {
+                            return Poll::Ready(None);
+                        }
+                        Event::NeedMore => {}
+                        // None of these comes before a head; a decoder that says so has nothing to serve.
+                        Event::Data { .. } | Event::Trailers | Event::End | Event::Informational => {
+                            return Poll::Ready(Some(Next::Over));
+                        }
+                    }
+                }
+                Err(fault) => return Poll::Ready(Some(Next::Refused((&fault).into()))),
+            }
+            match self.poll_fill(cx, HEAD_READ) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Some(self.left_in_head(Gone::Closed))),
+                Poll::Ready(Err(_)) => return Poll::Ready(Some(self.left_in_head(Gone::Reset))),
+                Poll::Ready(Ok(_)) => {}
+                Poll::Pending if self.deadlines.poll_passed(Wait::Read, cx) => {
+                    if preface == Preface::Part && self.storage.read.unread().starts_with(PREFACE_LINE) {
+                        return Poll::Ready(Some(Next::Http2));
+                    }
+                    return Poll::Ready(Some(Next::Refused(Refusal::of(&HEAD_TIMEOUT, &[]))));
+                }
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    /// Whether a new connection begins as one of HTTP/2 (RFC 9113 §3.4), where that is spoken.
+    fn preface(&self) -> Preface {
+        let unread = self.storage.read.unread();
+        match unread.get(..PREFACE.len()) {
+            _ if !self.context.limits.http2 || self.served > 0 || unread.is_empty() => Preface::None,
+            Some(begin) if begin == PREFACE => Preface::Whole,
+            None if PREFACE.starts_with(unread) => Preface::Part,
+            // It goes on wrongly: an error of HTTP/2, not a request of HTTP/1.
+            _ if unread.starts_with(PREFACE_LINE) => Preface::Whole,
+            Some(_) | None => Preface::None,
+        }
+    }
+
+    /// The connection, with what has been read of it.
+    fn into_http2(self) -> h2::Begun {
+        self.deadlines.set(Wait::Read, None);
+        h2::Begun {
+            io: self.io,
+            read: self.storage.read,
+            peer: self.request.peer,
+            context: self.context,
+            cells: self.cells,
+            activity: self.activity,
+            opened: self.opened,
+        }
+    }
+
+    fn left_in_head(&self, gone: Gone) -> Next {
+        match self.storage.read.is_empty() {
+            true => Next::Over,
+            false => Next::BrokenOff(gone),
+        }
+    }
+
+    /// Nobody is left to respond, but who looks for a request that got no response finds it.
+    fn record_broken_head(&mut self, handler: &dyn Handler, gone: Gone) {
+        // What is there is the head of the request before it, or half of one.
+        self.request.head = keepwarm_http1::RequestHead::default();
+        self.begin();
+        self.request.notes.reason = Some("head_incomplete");
+        let elapsed = self.request.received.elapsed();
+        handler
+            .finished(&self.request, &Outcome { status: 0, body_bytes: 0, fate: Fate::Gone(gone), elapsed });
+    }
+
+    /// Answers what is no request.
+    fn refuse(&mut self, handler: &dyn Handler, refusal: &Refusal) {
+        // What did not decode left the head of the request before it, or half of one: neither is this request's, and were it HEAD, its refusal
+        // would be empty.
+        self.request.head = keepwarm_http1::RequestHead::default();
+        self.begin();
+        self.state.refused = true;
+        // Where its body would end is unknown, and so is whether it has one.
+        self.state.body_done = true;
+        handler.refuse(&mut Exchange::http1(self), refusal);
+    }
+
+    /// Brings an exchange to its end: writes what is left, and decides what becomes of the connection.
+    async fn finish(&mut self, handler: &dyn Handler) -> After {
+        if !self.over() && self.state.websocket.is_none() && !self.state.tunnel {
+            self.abort("handler_gave_up");
+        }
+        // A reset also takes what the client has not read yet of the responses before (RFC 9112 §9.6): a client may send its next request first.
+        let resets = matches!(self.state.response, ResponseState::Cut)
+            && !(self.served > 0 && self.state.shows_cut && self.broken.is_none());
+        let flushed = match self.state.response {
+            ResponseState::Cut if resets => {
+                self.io.reset_on_close();
+                Ok(())
+            }
+            _ => poll_fn(|cx| self.poll_flush(cx)).await,
+        };
+        let fate = match (&self.state.response, flushed) {
+            (_, Err(gone)) => Fate::Gone(gone),
+            (ResponseState::Cut, Ok(())) => self.broken.map_or(Fate::Cut, Fate::Gone),
+            (_, Ok(())) => Fate::Complete,
+        };
+        let outcome = Outcome {
+            status: self.state.status,
+            body_bytes: self.state.body_sent,
+            fate,
+            elapsed: self.request.received.elapsed(),
+        };
+        self.under_way = false;
+        handler.finished(&self.request, &outcome);
+        if fate != Fate::Complete {
+            match fate {
+                Fate::Gone(Gone::TooSlow) => self.io.reset_on_close(),
+                Fate::Cut if !resets => self.linger().await,
+                _ => {}
+            }
+            return After::Close;
+        }
+        self.served += 1;
+        if self.state.websocket.as_ref().is_some_and(|socket| socket.may_bring_more()) {
+            self.linger().await;
+            return After::Close;
+        }
+        let ResponseState::Ended { keep } = self.state.response else {
+            return After::Close;
+        };
+        if keep && self.drain_body().await {
+            self.continue_or_rest();
+            return After::Keep;
+        }
+        if self.state.refused
+            || !self.state.body_done
+            || !self.storage.read.is_empty()
+            || self.more_may_come()
+        {
+            self.linger().await;
+        }
+        After::Close
+    }
+
+    /// Whether the client, which would have kept the connection, may have sent its next request before it hears of the end. Closing on top of that would
+    /// reset the connection, and take this response with it (RFC 9112 §9.6).
+    fn more_may_come(&self) -> bool {
+        self.state.websocket.is_none() && !self.state.tunnel && self.state.facts.wants_persistence()
+    }
+
+    fn continue_or_rest(&mut self) {
+        self.state = State::new(self.state.facts, &self.context.limits);
+        if self.storage.read.is_empty() {
+            let now = Instant::now();
+            self.rest(now);
+            self.deadlines.set(Wait::Read, now.checked_add(self.context.limits.idle));
+        }
+    }
+
+    /// Reads the rest of a body that the response did not wait for. `false`: it did not come, and the connection is of no further use.
+    async fn drain_body(&mut self) -> bool {
+        if self.state.body_done {
+            return true;
+        }
+        self.state.body_limit = Some(self.state.body_received + DRAIN_BODY);
+        let mut discard = Vec::new();
+        while !self.state.body_done {
+            discard.clear();
+            if poll_fn(|cx| self.poll_body(cx, &mut discard, HEAD_READ)).await.is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Shuts the writing side and reads what the client still sends, for as long as the response may need to arrive (RFC 9112 §9.6): of a long body more than
+    /// any number of bytes may be on its way.
+    async fn linger(&mut self) {
+        self.io.shutdown_write();
+        self.deadlines.set_after(Wait::Read, LINGER);
+        loop {
+            self.storage.read.reset(usize::MAX);
+            let got = poll_fn(|cx| match self.deadlines.poll_passed(Wait::Read, cx) {
+                true => Poll::Ready(0),
+                false => self.poll_fill(cx, LINGER_READ).map(|got| got.unwrap_or(0)),
+            })
+            .await;
+            if got == 0 {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! HTTP/1.x connections, server's role.
+//!
+//! [`connection`] is the life of one connection; [`Stream`] is the connection while a request is being read and
+//! answered.
+
+mod connection;
+mod request_body;
+mod response;
+mod storage;
+mod stream;
+#[cfg(test)]
+pub(crate) mod tests;
+mod tunnel;
+mod websocket;
+
+pub(crate) use connection::{Busy, serve};
+pub(crate) use stream::Stream;
+pub use websocket::{Message, WebSocketLimits};

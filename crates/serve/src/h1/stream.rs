@@ -1,0 +1,237 @@
+//! A connection and, while there is one, the request it carries.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use keepwarm_http1::{Fields, ListenerKind, Plan, RequestDecoder, RequestFacts};
+use keepwarm_net::{Deadlines, Io, now, thread_index};
+use keepwarm_policy::MinRate;
+use keepwarm_telemetry::meters::ListenerCells;
+use tokio::time::Instant;
+
+use super::storage::Storage;
+use super::websocket::Socket;
+use crate::listener::Activity;
+use crate::{ListenerContext, Peer, Request};
+
+/// A server-role connection. What concerns one request is in [`State`], replaced for each.
+pub(crate) struct Stream {
+    pub(super) io: Io,
+    pub(crate) deadlines: Deadlines,
+    pub(super) activity: Activity,
+    pub(super) context: Arc<ListenerContext>,
+    /// This thread's counts of the listener.
+    pub(super) cells: &'static ListenerCells,
+    pub(crate) decoder: RequestDecoder,
+    /// Empty while the connection is idle.
+    pub(crate) storage: Storage,
+    pub(crate) request: Request,
+    pub(crate) state: State,
+    pub(super) opened: Instant,
+    /// Requests answered.
+    pub(super) served: u64,
+    /// A request was given to the handler, and not yet finished.
+    pub(super) under_way: bool,
+    /// Whether there are buffers.
+    pub(super) awake: bool,
+    /// The client has shut its writing side.
+    pub(super) read_closed: bool,
+    /// The transport is unusable.
+    pub(super) broken: Option<crate::Gone>,
+}
+
+/// One exchange.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(super) facts: RequestFacts,
+    pub(crate) body_done: bool,
+    pub(super) body_received: u64,
+    pub(crate) body_limit: Option<u64>,
+    pub(super) body_failed: bool,
+    pub(super) body_rate: MinRate,
+    pub(super) awaits_continue: bool,
+    pub(crate) half_close_is_gone: bool,
+    pub(super) response: ResponseState,
+    pub(super) status: u16,
+    pub(super) body_sent: u64,
+    /// Where its head is in the buffer, behind informational ones.
+    pub(super) head_at: usize,
+    pub(super) drain_rate: MinRate,
+    /// The timer of a held head; made when one is held.
+    pub(super) hold: Option<std::pin::Pin<Box<tokio::time::Sleep>>>,
+    /// A refusal must be seen by the client although it may still be sending.
+    pub(crate) refused: bool,
+    pub(super) websocket: Option<Box<Socket>>,
+    /// What is answered is an upstream's.
+    pub(crate) from_upstream: bool,
+    /// Bytes are passed, of a protocol that is not ours.
+    pub(super) tunnel: bool,
+    /// The response that is cut shows by its framing that it is not whole.
+    pub(super) shows_cut: bool,
+}
+
+/// How far the response has come.
+#[derive(Debug)]
+pub(super) enum ResponseState {
+    /// No head yet.
+    None,
+    /// HTTP/1.0 with keep-alive and a body of unknown length: the head waits until the length is known or the body is a stream
+    /// (`spec/http.md` §1). The body so far is in [`keepwarm_net::Out::body`], unframed.
+    Held(Box<Held>),
+    /// The head is written or in the buffer.
+    Begun {
+        plan: Plan,
+        /// Of a body with a length: what is still to come.
+        remaining: u64,
+        /// Whether a byte of the body, or the head, has been written.
+        flushed: bool,
+    },
+    /// Complete.
+    Ended { keep: bool },
+    /// Never to be completed.
+    Cut,
+    /// Turned into a WebSocket, or a tunnel.
+    Switched,
+}
+
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) status: u16,
+    pub(super) fields: Fields,
+    pub(super) has_date: bool,
+}
+
+impl State {
+    pub(super) fn new(facts: RequestFacts, limits: &crate::ConnectionLimits) -> Self {
+        Self {
+            facts,
+            body_done: false,
+            body_received: 0,
+            body_limit: None,
+            body_failed: false,
+            body_rate: MinRate::new(limits.body_rate, limits.body_grace),
+            awaits_continue: false,
+            half_close_is_gone: false,
+            response: ResponseState::None,
+            status: 0,
+            body_sent: 0,
+            head_at: 0,
+            drain_rate: MinRate::new(limits.drain_rate, limits.body_grace),
+            hold: None,
+            refused: false,
+            websocket: None,
+            from_upstream: false,
+            tunnel: false,
+            shows_cut: false,
+        }
+    }
+}
+
+impl Stream {
+    pub(super) fn new(io: Io, peer: Peer, context: Arc<ListenerContext>) -> Self {
+        let listener = match context.handler.is_forward_proxy() {
+            true => ListenerKind::ForwardProxy,
+            false => ListenerKind::Origin,
+        };
+        let decoder = RequestDecoder::with_kind(context.limits.syntax, listener);
+        let request = Request::new(Rc::new(peer));
+        let state = State::new(RequestFacts::of(&request.head), &context.limits);
+        Self {
+            io,
+            deadlines: Deadlines::new(),
+            activity: context.open.track(),
+            decoder,
+            storage: Storage::default(),
+            request,
+            state,
+            opened: now(),
+            served: 0,
+            under_way: false,
+            awake: false,
+            read_closed: false,
+            broken: None,
+            cells: context.meter.of(thread_index()),
+            context,
+        }
+    }
+
+    /// Takes warm buffers for a request that begins.
+    pub(super) fn wake(&mut self) {
+        if !self.awake {
+            self.storage = Storage::take();
+            std::mem::swap(&mut self.request.head, &mut self.storage.head);
+            self.awake = true;
+            self.activity.set_busy();
+        }
+    }
+
+    /// Gives the buffers back: from `now` on nothing is going on.
+    pub(super) fn rest(&mut self, now: Instant) {
+        if self.awake {
+            std::mem::swap(&mut self.request.head, &mut self.storage.head);
+            std::mem::take(&mut self.storage).give();
+            self.awake = false;
+            self.activity.set_idle(now, self.served > 0);
+        }
+    }
+
+    /// A head has been decoded: an exchange begins.
+    pub(super) fn begin(&mut self) {
+        self.request.restart(self.context.next_request_number());
+        self.state = State::new(RequestFacts::of(&self.request.head), &self.context.limits);
+        self.state.awaits_continue = self.request.head.expects_continue;
+        self.state.body_done = self.request.head.body == keepwarm_http1::RequestBody::None;
+    }
+
+    /// Whether the connection must end after the response whose head is written now.
+    pub(super) fn must_close(&self) -> bool {
+        let limits = &self.context.limits;
+        self.is_draining()
+            // Requests that it has sent ahead of its end are answered.
+            || (self.read_closed && self.storage.read.is_empty())
+            || self.served + 1 >= limits.requests
+            || self.opened + limits.age <= now()
+            || self.state.refused
+            || self.state.body_failed
+            || self.context.open.takes_turn(self.opened)
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.context.draining.load(Ordering::Relaxed)
+    }
+
+    /// Of the request, once its body is done.
+    pub(crate) fn trailers(&self) -> &Fields {
+        self.decoder.trailers()
+    }
+
+    pub(crate) fn body_buffered(&self) -> bool {
+        !self.storage.read.is_empty()
+    }
+
+    pub(crate) fn unsent(&self) -> usize {
+        self.storage.out.len()
+    }
+
+    pub(crate) fn limits(&self) -> &crate::ConnectionLimits {
+        &self.context.limits
+    }
+
+    pub(crate) fn responded(&self) -> bool {
+        !matches!(self.state.response, ResponseState::None)
+    }
+
+    pub(crate) fn over(&self) -> bool {
+        matches!(self.state.response, ResponseState::Ended { .. } | ResponseState::Cut)
+    }
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stream")
+            .field("served", &self.served)
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,162 @@
+//! Reading a request's body, and learning that its client has gone.
+
+use std::task::{Context, Poll, ready};
+
+use http::Response;
+use keepwarm_net::h2::head;
+use keepwarm_net::{Wait, now};
+
+use super::stream::{ResponseState, ServerStream};
+use crate::{BodyError, BodyProgress, Gone};
+
+impl ServerStream {
+    pub(crate) fn poll_body(
+        &mut self,
+        cx: &mut Context<'_>,
+        into: &mut Vec<u8>,
+        max: usize,
+    ) -> Poll<Result<BodyProgress, BodyError>> {
+        let before = into.len();
+        // Of a caller without room nobody could say whether it is to come again or to wait.
+        let end = before + max.max(1);
+        loop {
+            let room = end.saturating_sub(into.len());
+            if !self.unread.is_empty() && room > 0 {
+                let piece = self.unread.split_to(room.min(self.unread.len()));
+                into.extend_from_slice(&piece);
+                // Room for the client to send as much again: what is not read holds it back.
+                let _ = self.body.flow_control().release_capacity(piece.len());
+            }
+            let got = into.len() > before;
+            if !self.unread.is_empty() || room == 0 {
+                return Poll::Ready(Ok(BodyProgress::More));
+            }
+            if self.state.body_done {
+                return Poll::Ready(Ok(if got { BodyProgress::More } else { BodyProgress::Done }));
+            }
+            if let Some(error) = self.state.body_error {
+                return Poll::Ready(Err(error));
+            }
+            match self.poll_more(cx) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) => {
+                    self.state.body_error = Some(error);
+                    return Poll::Ready(Err(error));
+                }
+                Poll::Pending if got => return Poll::Ready(Ok(BodyProgress::More)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    /// Waits for the client's next bytes, or the end, and says so to one that waits for us.
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
+        if self.awaits_continue() {
+            // It may have sent something all the same: then nobody waits, and no 100 is due (RFC 9110 §10.1.1). What this read finds is not found twice.
+            if let Poll::Ready(got) = self.poll_data(cx) {
+                return Poll::Ready(got);
+            }
+            self.want_body();
+        }
+        match self.poll_data(cx) {
+            Poll::Ready(got) => Poll::Ready(got),
+            Poll::Pending => {
+                let slow_at = self.state.body_rate.handle_wait(now().into_std());
+                if self.deadlines.poll_passed(Wait::Read, cx) {
+                    return Poll::Ready(Err(BodyError::TooSlow));
+                }
+                self.deadlines.set(Wait::Read, slow_at.map(Into::into));
+                Poll::Pending
+            }
+        }
+    }
+
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
+        while self.unread.is_empty() && !self.state.body_done {
+            match ready!(self.body.poll_data(cx)) {
+                Some(Ok(data)) => {
+                    self.state.body_received += data.len() as u64;
+                    if let Some(limit) = self.state.body_limit
+                        && self.state.body_received > limit
+                    {
+                        return Poll::Ready(Err(BodyError::TooLarge { limit }));
+                    }
+                    self.state.body_rate.handle_progress(now().into_std(), data.len());
+                    // What may follow is that nobody reads for a while: the time of the next wait is not this one's.
+                    self.deadlines.set(Wait::Read, None);
+                    self.unread = data;
+                }
+                // A body of another length than announced is one of the reasons (RFC 9113 §8.1.1): it is never whole.
+                Some(Err(_)) => return Poll::Ready(Err(BodyError::Gone(self.lost(Gone::Reset)))),
+                None => {
+                    let Ok(trailers) = ready!(self.body.poll_trailers(cx)) else {
+                        return Poll::Ready(Err(BodyError::Gone(self.lost(Gone::Reset))));
+                    };
+                    if let Some(map) = trailers
+                        && head::fill_trailers(&mut self.trailers, &map).is_err()
+                    {
+                        self.trailers.clear();
+                    }
+                    self.state.body_done = true;
+                    self.deadlines.set(Wait::Read, None);
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    pub(crate) fn pause_body(&mut self) {
+        self.state.body_rate.handle_progress(now().into_std(), 0);
+        self.deadlines.set(Wait::Read, None);
+    }
+
+    pub(super) fn lost(&mut self, gone: Gone) -> Gone {
+        *self.broken.get_or_insert(gone)
+    }
+
+    pub(crate) fn want_body(&mut self) {
+        // RFC 9110 §10.1.1: not needed once body bytes came; and never after the final response began.
+        if self.awaits_continue() && self.state.response == ResponseState::None {
+            let mut head = Response::new(());
+            *head.status_mut() = http::StatusCode::CONTINUE;
+            self.request.notes.continued = self.respond.send_informational(head).is_ok();
+        }
+        self.state.awaits_continue = false;
+    }
+
+    pub(crate) fn awaits_continue(&self) -> bool {
+        let untouched =
+            self.state.body_received == 0 && !self.state.body_done && self.state.body_error.is_none();
+        self.state.awaits_continue && untouched
+    }
+
+    pub(crate) fn poll_body_begun(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.awaits_continue() {
+            return Poll::Ready(());
+        }
+        // An end or an error is met again by the read of the body.
+        self.poll_data(cx).map(|got| self.state.body_error = got.err())
+    }
+
+    pub(crate) fn body_buffered(&self) -> bool {
+        !self.unread.is_empty()
+    }
+
+    pub(crate) fn trailers(&self) -> &keepwarm_http1::Fields {
+        &self.trailers
+    }
+
+    /// RST_STREAM, or the end of the connection.
+    pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Gone> {
+        if let Some(gone) = self.broken {
+            return Poll::Ready(gone);
+        }
+        let whole = self.responded() && self.head.is_none();
+        let reset = match &mut self.sending.stream {
+            Some(stream) => stream.poll_reset(cx),
+            None if whole => return Poll::Pending,
+            None => self.respond.poll_reset(cx),
+        };
+        reset.map(|_| self.lost(Gone::Reset))
+    }
+}

@@ -1,0 +1,346 @@
+//! The life of a connection.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::server::{Builder, Connection, SendResponse};
+use h2::{Reason, RecvStream};
+use keepwarm_http1::Limits;
+use keepwarm_net::h2::{PREFACE, Passed, Watch, Wire, settings};
+use keepwarm_net::{Deadlines, Io, ReadBuffer, Wait, now};
+use keepwarm_telemetry::meters::ListenerCells;
+use keepwarm_telemetry::panics::catch_future;
+use tokio::time::Instant;
+
+use super::guard::{Guard, Misuse};
+use super::stream::ServerStream;
+use crate::h1::Busy;
+use crate::listener::Activity;
+use crate::{ListenerContext, Peer, Refusal};
+
+/// How often a connection looks whether its time has come: nothing wakes it for that.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long a connection that says goodbye may take once nothing is under way.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// What a client whose preface is none still sends is read up to so much.
+const LINGER_BYTES: usize = 16 * 1024;
+
+/// A connection whose client has begun to speak HTTP/2.
+pub(crate) struct Begun {
+    pub(crate) io: Io,
+    /// What has come, the preface first.
+    pub(crate) read: ReadBuffer,
+    pub(crate) peer: Rc<Peer>,
+    pub(crate) context: Arc<ListenerContext>,
+    pub(crate) cells: &'static ListenerCells,
+    pub(crate) activity: Activity,
+    pub(crate) opened: Instant,
+}
+
+/// Serves a connection to its end.
+pub(crate) async fn serve(begun: Begun) {
+    let Begun { io, read, peer, context, cells, activity, opened } = begun;
+    if !read.unread().starts_with(PREFACE) {
+        return refuse(io).await;
+    }
+    let watched = Arc::new(Watched::new(cells));
+    let handshake = Builder::new()
+        .initial_window_size(settings::BODY_WINDOW)
+        .initial_connection_window_size(settings::BODY_WINDOW * settings::STREAMS as u32)
+        .max_concurrent_streams(settings::STREAMS as u32)
+        .max_header_list_size(Limits::HEADER_BLOCK as u32)
+        .max_send_buffer_size(settings::SEND_BUFFER)
+        .handshake(Wire::server(io.into(), read, Arc::clone(&watched)));
+    let Ok(Ok(connection)) = tokio::time::timeout(context.limits.head_timeout, handshake).await else {
+        return;
+    };
+    let deadlines = Deadlines::new();
+    let mut serving = Serving {
+        connection,
+        watched,
+        peer,
+        context,
+        deadlines,
+        activity,
+        cells,
+        opened,
+        open: Rc::new(Cell::new(0)),
+        served: 0,
+        leaving: None,
+    };
+    poll_fn(|cx| serving.poll(cx)).await;
+}
+
+/// Ends a connection whose preface is none: a connection error (RFC 9113 §3.4), said in the version that its client speaks. Our own preface comes first.
+async fn refuse(mut io: Io) {
+    /// SETTINGS without any; GOAWAY, of no stream, PROTOCOL_ERROR.
+    const REFUSAL: [u8; 26] = [0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+    if io.write(&[IoSlice::new(&REFUSAL)]).is_err() {
+        return;
+    }
+    io.shutdown_write();
+    // A close on top of what the client still sends would be a reset, and take the frames with it.
+    let mut discard = Vec::with_capacity(LINGER_BYTES);
+    let rest = async {
+        while discard.len() < LINGER_BYTES
+            && poll_fn(|cx| io.poll_read(cx, &mut discard)).await.is_ok_and(|got| got > 0)
+        {}
+    };
+    let _ = tokio::time::timeout(GOODBYE, rest).await;
+}
+
+struct Serving {
+    connection: Connection<Wire<Watched>, Bytes>,
+    watched: Arc<Watched>,
+    peer: Rc<Peer>,
+    context: Arc<ListenerContext>,
+    deadlines: Deadlines,
+    activity: Activity,
+    cells: &'static ListenerCells,
+    opened: Instant,
+    /// Requests under way.
+    open: Rc<Cell<usize>>,
+    served: u64,
+    /// GOAWAY was sent; then, or the last time that a request was still under way.
+    leaving: Option<Instant>,
+}
+
+impl Serving {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            match self.connection.poll_accept(cx) {
+                Poll::Ready(Some(Ok((request, respond)))) => self.begin(request, respond),
+                Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(()),
+                Poll::Pending if self.watched.take_misuse() => {
+                    self.connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+                    self.leaving.get_or_insert_with(now);
+                }
+                Poll::Pending => match self.look(cx) {
+                    Look::Later => return Poll::Pending,
+                    Look::Again => {}
+                    Look::Over => return Poll::Ready(()),
+                },
+            }
+        }
+    }
+
+    fn begin(&mut self, request: http::Request<RecvStream>, respond: SendResponse<Bytes>) {
+        self.served += 1;
+        self.activity.set_busy();
+        // The time of the next idleness is not this one's.
+        self.deadlines.set(Wait::Read, None);
+        let (peer, context) = (Rc::clone(&self.peer), Arc::clone(&self.context));
+        let hints = Arc::clone(&self.watched.hints);
+        let (stream, refusal) = ServerStream::new(request, respond, peer, context, hints);
+        let open = Open::new(&self.open);
+        keepwarm_net::spawn_local(async move {
+            let _open = open;
+            // In a box, for what the runtime copies of a task.
+            Box::pin(serve_stream(stream, refusal)).await;
+        });
+    }
+
+    /// Whether the connection's time has come; every [`LOOK`].
+    fn look(&mut self, cx: &mut Context<'_>) -> Look {
+        if self.deadlines.poll_passed(Wait::Read, cx) && self.open.get() == 0 {
+            // Its idle time is over.
+            self.deadlines.set(Wait::Read, None);
+            return self.leave();
+        }
+        if self.activity.poll_leave(cx) && self.leaving.is_none() {
+            // One of many that lie idle, while there are too many, or no more are to be.
+            self.cells.evicted.add(u64::from(!self.context.draining.load(Ordering::Relaxed)));
+            return self.leave();
+        }
+        if !self.deadlines.poll_passed(Wait::Slow, cx) {
+            if !self.deadlines.is_set(Wait::Slow) {
+                self.deadlines.set_after(Wait::Slow, LOOK);
+            }
+            return Look::Later;
+        }
+        self.deadlines.set_after(Wait::Slow, LOOK);
+        let (limits, idle) = (&self.context.limits, self.open.get() == 0);
+        let late = |since: Instant, limit| now().saturating_duration_since(since) >= limit;
+        if self.watched.blocked_since().is_some_and(|since| late(since, limits.write_timeout)) {
+            return Look::Over;
+        }
+        // A whole head, from its first byte: as in HTTP/1. Until it is whole, no other frame can come.
+        if self.watched.in_head_since().is_some_and(|since| late(since, limits.head_timeout)) {
+            self.watched.judge(Err("http2_head_timeout"));
+        }
+        if let Some(since) = self.leaving {
+            if !idle {
+                self.leaving = Some(now());
+            }
+            return if idle && late(since, GOODBYE) { Look::Over } else { Look::Again };
+        }
+        if self.context.draining.load(Ordering::Relaxed)
+            || self.served >= limits.requests
+            || late(self.opened, limits.age)
+            || self.context.open.takes_turn(self.opened)
+        {
+            return self.leave();
+        }
+        match idle {
+            true if !self.deadlines.is_set(Wait::Read) => {
+                self.deadlines.set_after(Wait::Read, limits.idle);
+                self.activity.set_idle(now(), self.served > 0);
+            }
+            true => {}
+            false => self.deadlines.set(Wait::Read, None),
+        }
+        Look::Again
+    }
+
+    /// GOAWAY, twice (RFC 9113 §6.8): requests that are on their way are still answered.
+    fn leave(&mut self) -> Look {
+        if self.leaving.is_none() {
+            self.leaving = Some(now());
+            self.connection.graceful_shutdown();
+        }
+        Look::Again
+    }
+}
+
+enum Look {
+    Later,
+    /// Something has changed.
+    Again,
+    Over,
+}
+
+/// Serves one request. A panic costs that request alone: 500 where nothing of a response was handed over, else RST_STREAM.
+async fn serve_stream(mut stream: ServerStream, refusal: Option<Refusal>) {
+    let handler = Arc::clone(&stream.context.handler);
+    let _busy = Busy::new(&stream.context);
+    let responded = {
+        let responding = pin!(stream.respond(&*handler, refusal));
+        catch_future(responding).await
+    };
+    let Err(panic) = responded else { return };
+    let last = pin!(stream.respond_to_panic(&*handler, &panic));
+    if let Err(second) = catch_future(last).await {
+        second.report("request", None, None);
+    }
+}
+
+/// Counts a request under way on its connection.
+struct Open(Rc<Cell<usize>>);
+
+impl Open {
+    fn new(count: &Rc<Cell<usize>>) -> Self {
+        count.set(count.get() + 1);
+        Self(Rc::clone(count))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+/// What passes over a connection.
+struct Watched {
+    cells: &'static ListenerCells,
+    guard: Mutex<Guard>,
+    misuse: OnceLock<Misuse>,
+    told: Mutex<bool>,
+    /// Since when the client takes nothing.
+    blocked: Mutex<Option<Instant>>,
+    /// Since when it is in the middle of a head, or of its preface.
+    in_head: Mutex<Option<Instant>>,
+    /// Informational responses that the socket has not taken.
+    hints: Arc<AtomicUsize>,
+}
+
+impl Watched {
+    fn new(cells: &'static ListenerCells) -> Self {
+        Self {
+            cells,
+            guard: Mutex::new(Guard::new(now())),
+            misuse: OnceLock::new(),
+            told: Mutex::new(false),
+            blocked: Mutex::new(None),
+            in_head: Mutex::new(Some(now())),
+            hints: Arc::default(),
+        }
+    }
+
+    /// Whether the client was found to misuse the connection; once.
+    fn take_misuse(&self) -> bool {
+        let Some(misuse) = self.misuse.get() else { return false };
+        let told = std::mem::replace(&mut *self.told.lock().unwrap_or_else(PoisonError::into_inner), true);
+        if !told {
+            tracing::warn!(
+                name: "http2_misuse",
+                reason = misuse, "client misuses HTTP/2; closing its connection"
+            );
+        }
+        !told
+    }
+
+    fn blocked_since(&self) -> Option<Instant> {
+        *self.blocked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn in_head_since(&self) -> Option<Instant> {
+        *self.in_head.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn judge(&self, verdict: Result<(), Misuse>) -> bool {
+        if let Err(misuse) = verdict {
+            let _ = self.misuse.set(misuse);
+        }
+        self.misuse.get().is_none()
+    }
+}
+
+impl Watch for Watched {
+    fn handle_read(&self, bytes: &[u8]) -> io::Result<()> {
+        self.cells.received.add(bytes.len() as u64);
+        Ok(())
+    }
+
+    fn handle_received(&self, passed: Passed) -> bool {
+        let mut guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
+        self.judge(guard.handle_received(passed, now()))
+    }
+
+    fn handle_sent(&self, passed: Passed) {
+        if let Passed::Headers(_) = passed {
+            // It may be another head: then one more of them may wait, of the few there may be.
+            let _ =
+                self.hints.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1));
+        }
+        let mut guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
+        self.judge(guard.handle_sent(passed));
+    }
+
+    fn handle_in_head(&self, in_head: bool) {
+        *self.in_head.lock().unwrap_or_else(PoisonError::into_inner) = in_head.then(now);
+    }
+
+    /// Nothing more of a client that misuses it.
+    fn holds_back(&self) -> bool {
+        self.misuse.get().is_some()
+    }
+
+    fn handle_written(&self, count: usize) {
+        self.cells.sent.add(count as u64);
+        let mut blocked = self.blocked.lock().unwrap_or_else(PoisonError::into_inner);
+        match count {
+            0 => drop(blocked.get_or_insert_with(now)),
+            _ => *blocked = None,
+        }
+    }
+}

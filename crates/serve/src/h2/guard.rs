@@ -1,0 +1,150 @@
+//! Bounds what a client may make us do for nothing: frames that cost us work and bring no request further. The `h2` crate bounds some of it itself (streams at once, the size of heads, empty DATA).
+//!
+//! Sans-IO: frames and `now` in, a verdict out.
+
+use std::time::Duration;
+
+use keepwarm_net::h2::Passed;
+use tokio::time::Instant;
+
+/// Resets of a client in [`WINDOW`]: each cost us the begin of a request ("rapid reset", CVE-2023-44487). Envoy and nghttp2 have limits of the same kind.
+const RESETS: u32 = 100;
+/// From this many requests on, no more than half of them may have been called off.
+const SHARE_FROM: u64 = 500;
+/// Resets that a client makes us send ("made you reset", CVE-2025-8671), on one connection.
+const OUR_RESETS: u32 = 500;
+/// CONTINUATION frames of one head (CVE-2024-27316): 32 KiB fit in three.
+const CONTINUATIONS: u32 = 8;
+/// PING, SETTINGS, empty DATA and WINDOW_UPDATE in [`WINDOW`] while no request comes any further (CVE-2019-9512, -9515, -9518).
+const CHATTER: u32 = 100;
+/// PRIORITY and frames of unknown types, likewise. They cost only their reading, and browsers send some for each open stream at once.
+const IGNORED: u32 = 1000;
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// Counts the frames of one connection.
+#[derive(Debug)]
+pub(super) struct Guard {
+    since: Instant,
+    resets: u32,
+    chatter: u32,
+    ignored: u32,
+    requests: u64,
+    resets_ever: u64,
+    our_resets: u32,
+    continuations: u32,
+}
+
+/// Why a connection is ended: a stable name.
+pub(super) type Misuse = &'static str;
+
+impl Guard {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            since: now,
+            resets: 0,
+            chatter: 0,
+            ignored: 0,
+            requests: 0,
+            resets_ever: 0,
+            our_resets: 0,
+            continuations: 0,
+        }
+    }
+
+    /// A frame of the client.
+    pub(super) fn handle_received(&mut self, passed: Passed, now: Instant) -> Result<(), Misuse> {
+        if now.saturating_duration_since(self.since) >= WINDOW {
+            (self.since, self.resets, self.chatter, self.ignored) = (now, 0, 0, 0);
+        }
+        match passed {
+            Passed::Headers(_) => {
+                self.requests += 1;
+                (self.continuations, self.chatter, self.ignored) = (0, 0, 0);
+            }
+            Passed::Data(1..) => (self.chatter, self.ignored) = (0, 0),
+            Passed::Continuation => self.continuations += 1,
+            Passed::Reset => {
+                self.resets += 1;
+                self.resets_ever += 1;
+            }
+            Passed::Data(0) | Passed::Ping | Passed::Settings | Passed::WindowUpdate => self.chatter += 1,
+            Passed::GoAway { .. } | Passed::Other => self.ignored += 1,
+        }
+        let share = self.requests >= SHARE_FROM && self.resets_ever * 2 > self.requests;
+        match () {
+            () if self.continuations > CONTINUATIONS => Err("http2_continuations"),
+            () if self.resets > RESETS || share => Err("http2_resets"),
+            () if self.chatter > CHATTER || self.ignored > IGNORED => Err("http2_chatter"),
+            () => Ok(()),
+        }
+    }
+
+    /// A frame of ours.
+    pub(super) fn handle_sent(&mut self, passed: Passed) -> Result<(), Misuse> {
+        match passed {
+            // The client takes a response: its WINDOW_UPDATEs are no chatter.
+            Passed::Data(1..) | Passed::Headers(_) => (self.chatter, self.ignored) = (0, 0),
+            Passed::Reset => self.our_resets += 1,
+            _ => {}
+        }
+        if self.our_resets > OUR_RESETS { Err("http2_made_resets") } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many times the frames can be repeated, each round `apart`, before the connection is ended, and why.
+    fn allowed(frames: &[Passed], apart: Duration) -> Option<(u32, Misuse)> {
+        let mut now = Instant::now();
+        let mut guard = Guard::new(now);
+        for round in 0..2000 {
+            for frame in frames {
+                if let Err(misuse) = guard.handle_received(*frame, now) {
+                    return Some((round, misuse));
+                }
+            }
+            now += apart;
+        }
+        None
+    }
+
+    const SLOWLY: Duration = Duration::from_millis(200);
+
+    #[test]
+    fn each_kind_of_misuse_has_its_limit() {
+        let at_once = |frames: &[Passed]| allowed(frames, Duration::ZERO);
+        assert_eq!(at_once(&[Passed::Headers(1), Passed::Reset]), Some((100, "http2_resets")));
+        assert_eq!(at_once(&[Passed::Ping]), Some((100, "http2_chatter")));
+        assert_eq!(at_once(&[Passed::Settings, Passed::Data(0)]), Some((50, "http2_chatter")));
+        assert_eq!(at_once(&[Passed::Continuation]), Some((8, "http2_continuations")));
+        assert_eq!(at_once(&[Passed::Other]), Some((1000, "http2_chatter")));
+    }
+
+    #[test]
+    fn ordinary_clients_are_left_alone() {
+        assert_eq!(allowed(&[Passed::Headers(1), Passed::Ping, Passed::WindowUpdate], Duration::ZERO), None);
+        assert_eq!(allowed(&[Passed::Ping, Passed::WindowUpdate], SLOWLY), None);
+        assert_eq!(allowed(&[Passed::Headers(1), Passed::Headers(1), Passed::Reset], SLOWLY), None);
+        assert_eq!(allowed(&[Passed::Data(9), Passed::Data(0)], Duration::ZERO), None);
+    }
+
+    #[test]
+    fn more_than_half_called_off_is_too_much_however_slowly() {
+        let frames =
+            [Passed::Headers(1), Passed::Headers(1), Passed::Headers(1), Passed::Reset, Passed::Reset];
+        assert_eq!(allowed(&frames, SLOWLY).map(|(_, misuse)| misuse), Some("http2_resets"));
+    }
+
+    #[test]
+    fn what_the_client_is_sent_makes_its_window_updates_worth_while() {
+        let now = Instant::now();
+        let mut guard = Guard::new(now);
+        for _ in 0..1000 {
+            guard.handle_received(Passed::WindowUpdate, now).unwrap();
+            guard.handle_sent(Passed::Data(1000)).unwrap();
+        }
+        assert!((0..501).any(|_| guard.handle_sent(Passed::Reset).is_err()));
+    }
+}

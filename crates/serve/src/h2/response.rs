@@ -1,0 +1,250 @@
+//! Writing a response.
+
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+
+use h2::Reason;
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use keepwarm_http1::{
+    AppFields, BadField, BadFieldReason, Plan, ResponseFacts, ResponseFraming, plan, scan_app_fields,
+};
+use keepwarm_net::h2::{Sending, head};
+use keepwarm_net::{Wait, http_date, now};
+
+use super::stream::{ResponseState, ServerStream};
+use crate::Gone;
+use crate::exchange::response_length;
+
+/// Informational responses that a connection keeps for a client that does not take them; more are dropped. As many as one of ours to a server takes.
+const HINTS: usize = 64;
+
+impl ServerStream {
+    pub(crate) fn informational<'a>(
+        &mut self,
+        status: u16,
+        fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    ) {
+        let Ok(status) = StatusCode::from_u16(status) else { return };
+        if self.state.response != ResponseState::None || self.broken.is_some() {
+            return;
+        }
+        // Flow control is for DATA only: without a bound, a client that reads nothing would have all of them kept for it.
+        if self.hints.load(Ordering::Relaxed) >= HINTS {
+            return;
+        }
+        let mut informational = Response::new(());
+        *informational.status_mut() = status;
+        if fill(informational.headers_mut(), fields).is_ok() {
+            // A stream that has ended shows by its reset.
+            if self.respond.send_informational(informational).is_ok() {
+                self.hints.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Begins the response.
+    pub(crate) fn begin_response<'a>(
+        &mut self,
+        status: u16,
+        length: Option<u64>,
+        _close: bool,
+        fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    ) -> Result<AppFields, BadField> {
+        let app = scan_app_fields(fields.clone())?;
+        if self.state.response != ResponseState::None {
+            return Ok(app);
+        }
+        let bodiless = self.state.facts.is_head || matches!(status, 204 | 304);
+        let length = response_length(app.content_length, length, bodiless, self.state.from_upstream);
+        // The same rules of who has a body and a length; what they say about the connection is HTTP/1's.
+        let facts = ResponseFacts {
+            status,
+            length,
+            close: false,
+            first_on_connection: false,
+            idle_timeout_secs: 0,
+            trailers: false,
+        };
+        let decided = plan(self.state.facts, facts);
+        let mut response = Response::new(());
+        *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        fill(response.headers_mut(), fields)?;
+        self.frame(&mut response, &decided, app.has_date);
+        self.head = Some(response);
+        self.state.status = status;
+        // RFC 9110 §6.5.1: trailers only for a client that said it takes them.
+        let trailers = self.request.head.fields.has_token("te", "trailers");
+        // Unlike HTTP/1, a length of zero leaves room for them.
+        let empty = decided.framing == ResponseFraming::Length(0) && !bodiless && status != 205;
+        self.state.response =
+            ResponseState::Begun { send_body: decided.send_body || (empty && trailers), trailers };
+        Ok(app)
+    }
+
+    fn frame(&mut self, response: &mut Response<()>, decided: &Plan, has_date: bool) {
+        let map = response.headers_mut();
+        self.sending.due = match decided.framing {
+            ResponseFraming::Length(length) => {
+                map.insert(header::CONTENT_LENGTH, length.into());
+                Some(length)
+            }
+            ResponseFraming::Chunked | ResponseFraming::UntilClose | ResponseFraming::None => None,
+        };
+        if !has_date && let Ok(date) = HeaderValue::from_bytes(&http_date()) {
+            map.insert(header::DATE, date);
+        }
+    }
+
+    pub(crate) fn data(&mut self, bytes: &[u8]) {
+        let ResponseState::Begun { send_body: true, .. } = self.state.response else { return };
+        let mut fits = bytes.len();
+        if let Some(due) = &mut self.sending.due {
+            fits = usize::try_from(*due).unwrap_or(usize::MAX).min(fits);
+            *due -= fits as u64;
+            if fits < bytes.len() {
+                self.request.notes.reason.get_or_insert("body_too_long");
+            }
+        }
+        if self.broken.is_none() {
+            self.sending.out.extend_from_slice(bytes.get(..fits).unwrap_or_default());
+            self.state.body_sent += fits as u64;
+        }
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.end_with_trailers(std::iter::empty());
+    }
+
+    pub(crate) fn end_with_trailers<'a>(&mut self, fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
+        let ResponseState::Begun { send_body, trailers } = self.state.response else { return };
+        if send_body && self.sending.due.is_some_and(|due| due > 0) {
+            self.abort("body_too_short");
+            return;
+        }
+        if send_body && trailers {
+            self.sending.trailers = Some(head::trailers(fields)).filter(|map| !map.is_empty());
+        }
+        self.sending.ended = true;
+        self.state.response = ResponseState::Ended;
+    }
+
+    /// Nothing of it has been handed over: as if it had not been given.
+    pub(crate) fn take_back(&mut self) -> bool {
+        if !matches!(self.state.response, ResponseState::Begun { .. }) || self.head.take().is_none() {
+            return false;
+        }
+        self.sending = Sending::default();
+        self.state.response = ResponseState::None;
+        (self.state.status, self.state.body_sent, self.state.from_upstream) = (0, 0, false);
+        self.request.notes.reason = None;
+        true
+    }
+
+    pub(crate) fn is_given(&self) -> bool {
+        let ResponseState::Begun { send_body, .. } = self.state.response else { return false };
+        !send_body || self.sending.due == Some(0)
+    }
+
+    /// RST_STREAM: what has been sent is not the whole response.
+    pub(crate) fn abort(&mut self, reason: &'static str) {
+        if !self.over() {
+            self.request.notes.reason.get_or_insert(reason);
+            self.state.response = ResponseState::Cut;
+            self.reset(Reason::INTERNAL_ERROR);
+        }
+    }
+
+    pub(super) fn reset(&mut self, reason: Reason) {
+        match self.sending.stream.take() {
+            Some(mut stream) => stream.send_reset(reason),
+            None => self.respond.send_reset(reason),
+        }
+        self.sending.stop();
+    }
+
+    /// Bytes given and not yet taken by the connection.
+    pub(crate) fn unsent(&self) -> usize {
+        self.sending.out.len()
+    }
+
+    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
+        if let Some(gone) = self.broken {
+            return Poll::Ready(Err(gone));
+        }
+        if let Err(gone) = self.hand_over_head() {
+            return Poll::Ready(Err(gone));
+        }
+        let before = self.sending.out.len();
+        let flushed = self.sending.poll_flush(cx);
+        let taken = before.saturating_sub(self.sending.out.len());
+        if taken > 0 {
+            self.state.drain_rate.handle_progress(now().into_std(), taken);
+            self.deadlines.set(Wait::Write, None);
+        }
+        match flushed {
+            Poll::Ready(()) if before > 0 && self.sending.stream.is_none() && !self.sending.ended => {
+                Poll::Ready(Err(self.lost(Gone::Reset)))
+            }
+            Poll::Ready(()) => Poll::Ready(Ok(())),
+            Poll::Pending if self.deadlines.poll_passed(Wait::Write, cx) => {
+                Poll::Ready(Err(self.lost(Gone::TooSlow)))
+            }
+            Poll::Pending => {
+                self.set_write_deadline();
+                Poll::Pending
+            }
+        }
+    }
+
+    /// The head goes with END_STREAM when nothing follows it: gRPC tells a response of trailers only by that.
+    fn hand_over_head(&mut self) -> Result<(), Gone> {
+        let Some(head) = self.head.take() else { return Ok(()) };
+        let sending = &self.sending;
+        let bodiless = matches!(self.state.response, ResponseState::Begun { send_body: false, .. });
+        let ends = bodiless || (sending.ended && sending.out.is_empty() && sending.trailers.is_none());
+        match self.respond.send_response(head, ends) {
+            Ok(stream) => {
+                self.sending.stream = (!ends).then_some(stream);
+                Ok(())
+            }
+            Err(_) => Err(self.lost(Gone::Reset)),
+        }
+    }
+
+    fn set_write_deadline(&mut self) {
+        let now = now();
+        let stalled = now.checked_add(self.context.limits.write_timeout);
+        let slow: Option<tokio::time::Instant> =
+            self.state.drain_rate.handle_wait(now.into_std()).map(Into::into);
+        // A deadline that is set stays: it was counted from the last progress.
+        if !self.deadlines.is_set(Wait::Write) {
+            self.deadlines.set(Wait::Write, stalled.into_iter().chain(slow).min());
+        }
+    }
+}
+
+/// The fields of a response less those that HTTP/2 says otherwise (RFC 9113 §8.2.2), and the length, which is ours.
+fn fill<'a>(
+    map: &mut http::HeaderMap,
+    fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+) -> Result<(), BadField> {
+    for (name, value) in fields {
+        let bad = |reason| BadField { name: name.escape_ascii().to_string(), reason };
+        let lower = HeaderName::from_bytes(name).map_err(|_| bad(BadFieldReason::Name))?;
+        let steers = matches!(
+            lower.as_str(),
+            "connection"
+                | "keep-alive"
+                | "proxy-connection"
+                | "transfer-encoding"
+                | "upgrade"
+                | "te"
+                | "content-length"
+        );
+        if !steers {
+            let value = HeaderValue::from_bytes(value).map_err(|_| bad(BadFieldReason::Value))?;
+            map.try_append(lower, value).map_err(|_| bad(BadFieldReason::Name))?;
+        }
+    }
+    Ok(())
+}

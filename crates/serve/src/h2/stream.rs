@@ -1,0 +1,235 @@
+//! One request, and what it is answered with.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use h2::RecvStream;
+use h2::server::SendResponse;
+use http::Response;
+use keepwarm_http1::{Fields, Http2Head, RequestBody, RequestFacts};
+use keepwarm_net::Deadlines;
+use keepwarm_net::h2::Sending;
+use keepwarm_policy::MinRate;
+use keepwarm_telemetry::RequestId;
+use keepwarm_telemetry::panics::Panic;
+use tokio::time::Instant;
+
+use crate::refusals::PANICKED;
+use crate::{
+    BodyError, ConnectionLimits, Exchange, Fate, Gone, Handler, ListenerContext, Outcome, Peer, Refusal,
+    Request,
+};
+
+/// One request on a connection: what `h1::Stream` is for HTTP/1.1, with the same methods.
+pub(crate) struct ServerStream {
+    pub(crate) request: Request,
+    pub(crate) deadlines: Deadlines,
+    pub(crate) state: State,
+    pub(super) context: Arc<ListenerContext>,
+    pub(super) respond: SendResponse<Bytes>,
+    pub(super) body: RecvStream,
+    /// Of the body, what has come and was not read.
+    pub(super) unread: Bytes,
+    pub(super) trailers: Fields,
+    /// The head of the response, until it is known whether anything follows it.
+    pub(super) head: Option<Response<()>>,
+    pub(super) sending: Sending,
+    /// Informational responses of the connection that its socket has not taken.
+    pub(super) hints: Arc<AtomicUsize>,
+    /// The client has gone, or the stream.
+    pub(super) broken: Option<Gone>,
+    /// The handler was told the outcome.
+    finished: bool,
+}
+
+/// How far both messages have come.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(super) facts: RequestFacts,
+    pub(crate) body_done: bool,
+    pub(super) body_received: u64,
+    pub(crate) body_limit: Option<u64>,
+    /// Why the body will never be whole: every further read of it meets that again.
+    pub(super) body_error: Option<BodyError>,
+    pub(super) body_rate: MinRate,
+    pub(super) awaits_continue: bool,
+    /// Says nothing here: the end of a request is all that a client can shut.
+    pub(crate) half_close_is_gone: bool,
+    pub(super) response: ResponseState,
+    pub(super) status: u16,
+    pub(super) body_sent: u64,
+    pub(super) drain_rate: MinRate,
+    /// The connection has other requests: nothing of it ends with this one.
+    pub(crate) refused: bool,
+    /// What is answered is an upstream's.
+    pub(crate) from_upstream: bool,
+}
+
+impl State {
+    /// Of a request that has come; `ended`: without a body.
+    fn of(request: &Request, ended: bool, limits: &ConnectionLimits) -> Self {
+        Self {
+            facts: RequestFacts::of(&request.head),
+            body_done: ended,
+            body_received: 0,
+            body_limit: None,
+            body_error: None,
+            body_rate: MinRate::new(limits.body_rate, limits.body_grace),
+            awaits_continue: request.head.expects_continue,
+            half_close_is_gone: false,
+            response: ResponseState::None,
+            status: 0,
+            body_sent: 0,
+            drain_rate: MinRate::new(limits.drain_rate, limits.body_grace),
+            refused: false,
+            from_upstream: false,
+        }
+    }
+}
+
+/// How far the response has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ResponseState {
+    /// No head yet.
+    None,
+    /// The head was given.
+    Begun {
+        /// Whether a body follows it.
+        send_body: bool,
+        /// The client takes trailers.
+        trailers: bool,
+    },
+    /// Complete.
+    Ended,
+    /// Never to be completed.
+    Cut,
+}
+
+impl ServerStream {
+    /// Of a request that has come. Why it is to be refused, where it is none.
+    pub(super) fn new(
+        request: http::Request<RecvStream>,
+        respond: SendResponse<Bytes>,
+        peer: Rc<Peer>,
+        context: Arc<ListenerContext>,
+        hints: Arc<AtomicUsize>,
+    ) -> (Self, Option<Refusal>) {
+        let mut ours = Request::new(peer);
+        ours.http2 = true;
+        ours.received = Instant::now();
+        ours.number = context.next_request_number();
+        let (parts, body) = request.into_parts();
+        let ended = body.is_end_stream();
+        let limits = &context.limits;
+        let filled = ours.head.fill_http2(Http2Head {
+            method: &parts.method,
+            authority: parts.uri.authority().map(|authority| authority.as_str().as_bytes()),
+            path: parts.uri.path_and_query().map_or(b"", |path| path.as_str().as_bytes()),
+            fields: parts.headers.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes())),
+            most_fields: limits.syntax.fields,
+            raw_target: limits.syntax.raw_targets,
+            ended,
+        });
+        let refusal = filled.err().map(|fault| {
+            // Half of a head is not this request's, and were it HEAD, its refusal would be empty.
+            ours.head = keepwarm_http1::RequestHead::default();
+            (&fault).into()
+        });
+        let state = State::of(&ours, ended, limits);
+        debug_assert!(!ended || ours.head.body == RequestBody::None);
+        let stream = Self {
+            request: ours,
+            deadlines: Deadlines::new(),
+            state,
+            context,
+            respond,
+            body,
+            unread: Bytes::new(),
+            trailers: Fields::new(),
+            head: None,
+            sending: Sending::default(),
+            hints,
+            broken: None,
+            finished: false,
+        };
+        (stream, refusal)
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.context.draining.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn limits(&self) -> &ConnectionLimits {
+        &self.context.limits
+    }
+
+    pub(crate) fn responded(&self) -> bool {
+        self.state.response != ResponseState::None
+    }
+
+    pub(crate) fn over(&self) -> bool {
+        matches!(self.state.response, ResponseState::Ended | ResponseState::Cut)
+    }
+
+    pub(super) async fn respond(&mut self, handler: &dyn Handler, refusal: Option<Refusal>) {
+        match refusal {
+            None => handler.handle(&mut Exchange::http2(self)).await,
+            Some(refusal) => handler.refuse(&mut Exchange::http2(self), &refusal),
+        }
+        self.finish(handler).await;
+    }
+
+    /// Reports a panic, and answers the request it happened in, if it can be answered still.
+    pub(super) async fn respond_to_panic(&mut self, handler: &dyn Handler, panic: &Panic) {
+        let request = &self.request;
+        panic.report("request", request.notes.target.as_deref(), Some(RequestId::new(request.number)));
+        if self.finished {
+            return;
+        }
+        self.request.notes.routed.response_edits = None;
+        self.take_back();
+        match self.state.response {
+            ResponseState::None => {
+                self.head = None;
+                PANICKED.respond(&mut Exchange::http2(self));
+            }
+            _ => self.abort(PANICKED.reason),
+        }
+        self.finish(handler).await;
+    }
+
+    /// Brings the exchange to its end: hands over what is left of the response.
+    async fn finish(&mut self, handler: &dyn Handler) {
+        if !self.over() {
+            self.abort("handler_gave_up");
+        }
+        let flushed = match self.state.response {
+            ResponseState::Cut => self.broken.map_or(Ok(()), Err),
+            _ => std::future::poll_fn(|cx| self.poll_flush(cx)).await,
+        };
+        let fate = match (self.state.response, flushed) {
+            (_, Err(gone)) => Fate::Gone(gone),
+            (ResponseState::Cut, Ok(())) => Fate::Cut,
+            (_, Ok(())) => Fate::Complete,
+        };
+        let outcome = Outcome {
+            status: self.state.status,
+            body_bytes: self.state.body_sent,
+            fate,
+            elapsed: self.request.received.elapsed(),
+        };
+        self.finished = true;
+        handler.finished(&self.request, &outcome);
+        if let Fate::Gone(Gone::TooSlow) = fate {
+            self.reset(h2::Reason::CANCEL);
+        }
+    }
+}
+
+impl std::fmt::Debug for ServerStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServerStream").field("state", &self.state).finish_non_exhaustive()
+    }
+}

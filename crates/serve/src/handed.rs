@@ -1,0 +1,76 @@
+//! A response whose body is a file: the app names it, the edge sends it.
+
+use keepwarm_http1::{BadField, scan_app_fields};
+
+use crate::Exchange;
+
+/// A file that an app named in place of a body.
+#[derive(Debug)]
+pub struct HandedFile {
+    /// Which.
+    pub name: HandedName,
+    /// The status of the app's response.
+    pub status: u16,
+    /// Its fields, with their names as the app wrote them, those apart that would be about its own body.
+    pub fields: Vec<HandedField>,
+}
+
+/// A name and its value.
+pub type HandedField = (Box<[u8]>, Box<[u8]>);
+
+/// How an app names a file.
+#[derive(Debug, PartialEq, Eq)]
+pub enum HandedName {
+    /// `X-Accel-Redirect`: a path of its own kind, encoded as in a URI.
+    Path(Vec<u8>),
+    /// `X-Sendfile`: a path of the file system.
+    File(Vec<u8>),
+}
+
+impl Exchange<'_> {
+    /// Notes that the response's body is a file, when its fields name one and the route has the app's word for it. `true`: the response is the edge's now, and
+    /// whatever the app sends as a body is dropped.
+    ///
+    /// # Errors
+    /// A field that is no field.
+    pub fn hand_file<'a>(
+        &mut self,
+        status: u16,
+        fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    ) -> Result<bool, BadField> {
+        if !self.request().notes.routed.may_hand_files || self.responded() {
+            return Ok(false);
+        }
+        let named = |name: &str| {
+            let mut found = fields.clone().filter(|(found, _)| found.eq_ignore_ascii_case(name.as_bytes()));
+            found.next().map(|(_, value)| value.to_vec())
+        };
+        let name = match (named("x-accel-redirect"), named("x-sendfile")) {
+            (Some(mut path), _) => {
+                path.truncate(path.iter().position(|&byte| byte == b'?').unwrap_or(path.len()));
+                HandedName::Path(path)
+            }
+            (None, Some(file)) => HandedName::File(file),
+            (None, None) => return Ok(false),
+        };
+        scan_app_fields(fields.clone())?;
+        let kept = fields
+            .filter(|(name, _)| !OF_THE_BODY.iter().any(|of| name.eq_ignore_ascii_case(of.as_bytes())))
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect();
+        self.request_mut().notes.routed.handed = Some(Box::new(HandedFile { name, status, fields: kept }));
+        Ok(true)
+    }
+}
+
+/// What was said of a body that is not sent, or what only the edge can say of the file.
+const OF_THE_BODY: [&str; 8] = [
+    "x-accel-redirect",
+    "x-sendfile",
+    "content-length",
+    "transfer-encoding",
+    "content-range",
+    "accept-ranges",
+    "etag",
+    "last-modified",
+];

@@ -1,0 +1,354 @@
+//! What answers requests, and what it is told about them.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use keepwarm_http1::{Fields, RequestHead, Version, cgi_safe_name};
+use keepwarm_net::Scheme;
+use keepwarm_telemetry::counters;
+use keepwarm_telemetry::meters::RouteMeter;
+use keepwarm_telemetry::stalls::StallSet;
+use tokio::time::Instant;
+
+use crate::{CallRecord, Exchange, Fate, FieldEdits, HandedFile, Refusal};
+
+/// Answers requests. Shared by every connection of every thread; a call runs on the connection's own thread.
+pub trait Handler: Send + Sync {
+    /// Answers one request. When the future ends without [`Exchange::end`] the client's connection is cut.
+    fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+    /// Answers what is no request, or came too slowly: writes a short response, whole and at once. The connection ends after it. The request's head is
+    /// the empty default.
+    fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal);
+
+    /// Whether clients use it as a forward proxy: then `CONNECT` is passed to it, and clients of HTTP/1.0 are never kept (RFC 9112 §9.3).
+    fn is_forward_proxy(&self) -> bool {
+        false
+    }
+
+    /// Called once when a request's response has been written or its connection was lost.
+    fn finished(&self, _request: &Request, _outcome: &Outcome) {}
+}
+
+/// A request as far as it has come: its head, who asked where, and what was noted about it on its way.
+#[derive(Debug)]
+pub struct Request {
+    /// The head as decoded.
+    pub head: RequestHead,
+    /// Fields the edge adds for the app, which replace every received one of those names (see [`Request::drops_field`]).
+    pub extra_fields: Fields,
+    /// What was noted about it.
+    pub notes: Notes,
+    /// The two ends of the connection.
+    pub(crate) peer: Rc<Peer>,
+    /// Whether it came in HTTP/2.
+    pub(crate) http2: bool,
+    /// When the first byte of the head was read.
+    pub(crate) received: Instant,
+    /// Counts the requests of this process.
+    pub(crate) number: u64,
+}
+
+/// What is noted about a request on its way. The next request of the connection begins without.
+#[derive(Debug, Default)]
+pub struct Notes {
+    /// What holds on its route.
+    pub routed: Routed,
+    /// What the front door believes about a client behind a trusted proxy.
+    pub forwarded: Option<Box<Forwarded>>,
+    /// Whether the peer is a trusted proxy: what it says about the client is believed.
+    pub trusted_peer: bool,
+    /// The path and query that a CGI script named in place of its response (RFC 3875 §6.2.2): the edge responds as if they had been asked for.
+    pub redirected: Option<Vec<u8>>,
+    /// What the client asked for, where it was such a path that was answered.
+    pub asked: Option<Box<(http::Method, Vec<u8>)>>,
+    /// Set by whoever responds, for the access log: the app or the kind of route.
+    pub target: Option<Arc<str>>,
+    /// The pattern of its route, as configured; none before it has one.
+    pub route: Option<Arc<str>>,
+    /// What counts it; none before it has a route.
+    pub meter: Option<&'static RouteMeter>,
+    /// `100 Continue` was sent.
+    pub continued: bool,
+    /// Stalls that were removed on the way.
+    pub stalls: StallSet,
+    /// Set by an app's handler: where the time went.
+    pub times: Option<Times>,
+    /// Set when it was carried to an upstream: what became of that.
+    pub call: Option<Box<CallRecord>>,
+    /// Set by whoever refuses, cuts or retries: a stable name of why.
+    pub reason: Option<&'static str>,
+    /// A field was dropped because of its name: that has been counted.
+    dropped_names: Cell<bool>,
+}
+
+/// What holds for a request on its route. Another route, after a local redirect, begins without.
+#[derive(Debug, Default)]
+pub struct Routed {
+    /// The normalised path, when it is not the received one (see [`Request::path`]).
+    path: Option<Vec<u8>>,
+    /// How many bytes of [`Request::path`] were stripped as the prefix of a route.
+    pub mount: usize,
+    /// Changes the route makes to the head of the response.
+    pub response_edits: Option<Arc<FieldEdits>>,
+    /// How the route wants the bodies to be passed on.
+    pub passing: Passing,
+    /// The app may name a file as its response ([`Exchange::hand_file`]).
+    pub may_hand_files: bool,
+    /// The file it named.
+    pub handed: Option<Box<HandedFile>>,
+}
+
+/// Where the time of a request went, as far as an app had it. What is left of the whole is writing the rest of its response.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Times {
+    /// Its body was read, as far as that comes before the app is called; and its head.
+    pub read: Duration,
+    /// It waited for a worker.
+    pub queue: Duration,
+    /// A worker had it: until the app's response was complete, or it was given up.
+    pub app: Duration,
+}
+
+impl Times {
+    /// Of a request that was received, began to wait for a worker, was begun by it, and had its response complete.
+    pub fn between(received: Instant, waited: Instant, begun: Instant, ended: Instant) -> Self {
+        Self {
+            read: waited.saturating_duration_since(received),
+            queue: begun.saturating_duration_since(waited),
+            app: ended.saturating_duration_since(begun),
+        }
+    }
+}
+
+/// How a route wants messages to be passed between a client and an app.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Passing {
+    /// Whether the request's body is read before the app or upstream is called; `None`: as the kind of app wants it.
+    pub buffer_request: Option<bool>,
+    /// Whether a response is taken from the app or upstream faster than the client takes it; `None`: as the kind of app wants it.
+    pub buffer_response: Option<bool>,
+    /// Which clients get `103 Early Hints`.
+    pub early_hints: EarlyHints,
+    /// Whoever is spoken to in HTTP gets fields of every name: see [`Request::drops_field`].
+    pub any_names: bool,
+    /// Whoever is spoken to in HTTP gets `Via` (RFC 9110 §7.6.3).
+    pub via: bool,
+}
+
+/// What becomes of the names of fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldNames {
+    /// Variables of CGI (`HTTP_…`).
+    Cgi,
+    /// They stay what they are.
+    Http,
+}
+
+/// Which clients get `103 Early Hints` of an app.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum EarlyHints {
+    /// Those that say that they navigate (RFC 8297 §3: others may take it for the response).
+    #[default]
+    Auto,
+    /// All of HTTP/1.1.
+    Always,
+    /// None.
+    Never,
+}
+
+/// The client as a trusted proxy names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Forwarded {
+    /// The client's address.
+    pub client: std::net::IpAddr,
+    /// The scheme the client used.
+    pub scheme: Scheme,
+}
+
+impl Request {
+    /// Whether a browser says that a page of another origin had it sent (Fetch Metadata, `Sec-Fetch-Site`). Unlike `Origin` it comes with every request that a page causes,
+    /// also a GET for an image or a script; clients that are no browsers do not send it.
+    pub fn is_cross_origin(&self) -> bool {
+        let own =
+            |site: &[u8]| site.eq_ignore_ascii_case(b"same-origin") || site.eq_ignore_ascii_case(b"none");
+        self.head.fields.all("sec-fetch-site").any(|site| !own(site))
+    }
+
+    pub(crate) fn new(peer: Rc<Peer>) -> Self {
+        Self {
+            head: RequestHead::default(),
+            extra_fields: Fields::new(),
+            notes: Notes::default(),
+            peer,
+            http2: false,
+            received: Instant::now(),
+            number: 0,
+        }
+    }
+
+    /// Makes the storage ready for the next request of the connection.
+    pub(crate) fn restart(&mut self, number: u64) {
+        self.extra_fields.clear();
+        self.notes = Notes::default();
+        self.number = number;
+    }
+
+    /// Makes it a request for another path of the same site (see [`Notes::redirected`]), which no route has been found for yet.
+    pub fn redirect(&mut self, local: &[u8]) {
+        let asked = || Box::new((self.head.method.clone(), self.head.target().to_vec()));
+        self.notes.asked = Some(self.notes.asked.take().unwrap_or_else(asked));
+        self.head.redirect(local);
+        self.extra_fields.clear();
+        self.notes.routed = Routed::default();
+    }
+
+    /// The two ends of the connection.
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// Whether it came in HTTP/2, though its head is told as one of HTTP/1.1.
+    pub fn is_http2(&self) -> bool {
+        self.http2
+    }
+
+    /// Counts the requests of this process: the front of a request id.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// How many bytes of [`Request::path`] were stripped as the prefix of a route.
+    pub fn mount(&self) -> usize {
+        self.notes.routed.mount
+    }
+
+    /// How the route wants the bodies to be passed on.
+    pub fn passing(&self) -> Passing {
+        self.notes.routed.passing
+    }
+
+    /// The path that routes match and that is forwarded: RFC 3986 §6.2.2, `%2F` and `//` untouched.
+    pub fn path(&self) -> &[u8] {
+        self.notes.routed.path.as_deref().unwrap_or_else(|| self.head.path())
+    }
+
+    /// Replaces [`Request::path`] by its normalised form.
+    pub fn set_path(&mut self, path: Vec<u8>) {
+        self.notes.routed.path = Some(path);
+    }
+
+    /// The client's address: the one a trusted proxy names, else the peer's. `None` on a Unix socket.
+    pub fn client_address(&self) -> Option<std::net::IpAddr> {
+        match &self.notes.forwarded {
+            Some(forwarded) => Some(forwarded.client),
+            None => self.peer.client.map(|client| client.ip().to_canonical()),
+        }
+    }
+
+    /// Whether a received field is kept from the app.
+    ///
+    /// One whose name becomes, or may become further on, the variable of another name (`spec/http.md` §4, "Names"). And one that says who the client is, and need
+    /// not be true: every such field of a peer that is no trusted proxy; of a trusted one those that were judged, and that [`Request::extra_fields`] may hold in
+    /// their place.
+    pub fn drops_field(&self, lower_name: &[u8], names: FieldNames) -> bool {
+        let any_name = names == FieldNames::Http && self.passing().any_names && lower_name != b"proxy";
+        if !cgi_safe_name(lower_name) && !any_name {
+            if !self.notes.dropped_names.replace(true) {
+                counters::UNSAFE_NAMES.add(1);
+            }
+            return true;
+        }
+        match lower_name {
+            b"forwarded" | b"x-forwarded-for" | b"x-forwarded-proto" | b"x-forwarded-host" => true,
+            b"x-real-ip" | b"true-client-ip" | b"cf-connecting-ip" => !self.notes.trusted_peer,
+            _ => !self.notes.trusted_peer && lower_name.starts_with(b"x-forwarded-"),
+        }
+    }
+
+    /// `Via`, of whoever passes the request on: the version it was received in (RFC 9110 §7.6.3).
+    pub fn via(&self) -> (&'static [u8], &'static [u8]) {
+        let value: &[u8] = match self.head.version {
+            _ if self.http2 => b"2.0 keepwarm",
+            Version::Http10 => b"1.0 keepwarm",
+            Version::Http11 => b"1.1 keepwarm",
+        };
+        (b"via", value)
+    }
+
+    /// The scheme the client used.
+    pub fn scheme(&self) -> Scheme {
+        self.notes.forwarded.as_ref().map_or(self.peer.scheme, |forwarded| forwarded.scheme)
+    }
+}
+
+/// What was sent, for logs and counters.
+#[derive(Debug, Clone, Copy)]
+pub struct Outcome {
+    /// The status; 0 when none was sent.
+    pub status: u16,
+    /// Body bytes handed to the socket.
+    pub body_bytes: u64,
+    /// How it ended.
+    pub fate: Fate,
+    /// From the first byte of the head to the last byte of the response taken by the socket.
+    pub elapsed: Duration,
+}
+
+/// Our end of a connection.
+#[derive(Debug, Clone)]
+pub enum Local {
+    /// An address of this machine.
+    Tcp(SocketAddr),
+    /// The path of a Unix socket that has one.
+    Unix(Option<Arc<str>>),
+}
+
+/// The two ends of a connection.
+#[derive(Debug)]
+pub struct Peer {
+    /// The client's address; none on a Unix socket.
+    pub client: Option<SocketAddr>,
+    /// The address that the client connected to; none on a Unix socket.
+    pub local: Option<SocketAddr>,
+    /// The path of the Unix socket that the client connected to.
+    pub socket: Option<Arc<str>>,
+    /// What the connection speaks.
+    pub scheme: Scheme,
+    client_text: OnceLock<(String, String)>,
+    local_text: OnceLock<(String, String)>,
+}
+
+impl Peer {
+    /// Names the two ends.
+    pub fn new(client: Option<SocketAddr>, local: Local, scheme: Scheme) -> Self {
+        let (local, socket) = match local {
+            Local::Tcp(address) => (Some(address), None),
+            Local::Unix(path) => (None, path),
+        };
+        Self { client, local, socket, scheme, client_text: OnceLock::new(), local_text: OnceLock::new() }
+    }
+
+    /// The client's address and port as text, formatted once a connection; empty on a Unix socket.
+    pub fn client_text(&self) -> (&str, &str) {
+        text_of(self.client, &self.client_text)
+    }
+
+    /// The same of our end.
+    pub fn local_text(&self) -> (&str, &str) {
+        text_of(self.local, &self.local_text)
+    }
+}
+
+fn text_of(end: Option<SocketAddr>, text: &OnceLock<(String, String)>) -> (&str, &str) {
+    let (address, port) = text.get_or_init(|| match end {
+        Some(end) => (end.ip().to_canonical().to_string(), end.port().to_string()),
+        None => (String::new(), String::new()),
+    });
+    (address, port)
+}

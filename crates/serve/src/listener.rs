@@ -1,0 +1,348 @@
+//! Accepting from listening sockets, and what a client may do on a connection.
+
+mod activity;
+mod open;
+
+use std::cell::Cell;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use keepwarm_http1::Limits;
+use keepwarm_net::{
+    Bound, Io, Scheme, Socket, Watch, accept, has_waiting, local_address, thread_index, watch as watch_socket,
+};
+use keepwarm_telemetry::meters::ListenerMeter;
+use tokio::io::Interest;
+use tokio::sync::watch;
+
+pub(crate) use self::activity::Activity;
+pub use self::open::OpenConnections;
+use crate::{Handler, Local, Peer, WebSocketLimits, h1};
+
+/// What connections of a listener share.
+pub struct ListenerContext {
+    /// Answers their requests.
+    pub handler: Arc<dyn Handler>,
+    /// Bounds what clients may do.
+    pub limits: ConnectionLimits,
+    /// The process is about to end: connections end with their next response.
+    pub draining: Arc<AtomicBool>,
+    /// How many connections the process has.
+    pub open: Arc<OpenConnections>,
+    /// What counts them.
+    pub meter: &'static ListenerMeter,
+}
+
+/// What a client may do on a connection (`spec/http.md` §8, which gives the defaults).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ConnectionLimits {
+    /// Sizes of heads, trailers and chunk extensions.
+    pub syntax: Limits,
+    /// For a whole head from its first byte. Bounds slow heads ("slowloris").
+    pub head_timeout: Duration,
+    /// Least average rate of a body, in bytes a second; 0: none.
+    pub body_rate: u32,
+    /// Waited for a peer in all before a rate counts.
+    pub body_grace: Duration,
+    /// Least average rate at which a client takes its response, in bytes a second; 0: none.
+    pub drain_rate: u32,
+    /// Without a request.
+    pub idle: Duration,
+    /// Requests on a connection.
+    pub requests: u64,
+    /// Age of a connection at which its next response is the last.
+    pub age: Duration,
+    /// Without a byte taken by a client that is being answered.
+    pub write_timeout: Duration,
+    /// Connections of one client address; 0: no limit.
+    pub per_client: usize,
+    /// Bytes of a response held for a slow client before its app has to wait.
+    pub response_buffer: u64,
+    /// Of WebSockets.
+    pub websocket: WebSocketLimits,
+    /// Whether HTTP/2 is spoken with clients that begin with it.
+    pub http2: bool,
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> Self {
+        Self {
+            syntax: Limits::default(),
+            head_timeout: Duration::from_secs(10),
+            body_rate: 500,
+            body_grace: Duration::from_secs(5),
+            drain_rate: 500,
+            idle: Duration::from_secs(75),
+            requests: 10_000,
+            age: Duration::from_secs(3600),
+            write_timeout: Duration::from_secs(30),
+            per_client: 0,
+            response_buffer: 1 << 30,
+            websocket: WebSocketLimits::default(),
+            http2: false,
+        }
+    }
+}
+
+impl ListenerContext {
+    pub(crate) fn next_request_number(&self) -> u64 {
+        REQUESTS.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+static REQUESTS: AtomicU64 = AtomicU64::new(1);
+
+/// A way to end one [`serve`].
+#[derive(Debug)]
+pub struct StopListening(watch::Sender<Stop>);
+
+/// What [`StopListening`] says, for [`serve`].
+#[derive(Debug)]
+pub struct StopSignal(watch::Receiver<Stop>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    NotYet,
+    HandOver,
+    AcceptRest,
+}
+
+/// A pair: one end for who stops, one for who serves.
+pub fn stop_listening() -> (StopListening, StopSignal) {
+    let (sender, receiver) = watch::channel(Stop::NotYet);
+    (StopListening(sender), StopSignal(receiver))
+}
+
+impl StopListening {
+    /// Stop at once: somebody else accepts from this socket.
+    pub fn hand_over(&self) {
+        self.0.send_replace(Stop::HandOver);
+    }
+
+    /// Accept what has connected before, then stop (see [`Bound::refuse_new`]).
+    pub fn accept_rest(&self) {
+        self.0.send_replace(Stop::AcceptRest);
+    }
+}
+
+/// Before something is tried again that the system has refused.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Without a new connection for this long, those that had connected before are all accepted.
+const REST: Duration = Duration::from_millis(50);
+
+/// Accepts on this thread until it is told to stop. All threads share one socket: with `SO_REUSEPORT` each would have a
+/// queue of its own, which a busy thread leaves waiting and a closed one resets.
+pub async fn serve(bound: Bound, context: Arc<ListenerContext>, mut stop: StopSignal) {
+    let local = match bound.address {
+        Some(address) => Local::Tcp(address),
+        None => Local::Unix(bound.path().and_then(|path| path.to_str().map(Into::into))),
+    };
+    let listener = Listener {
+        socket: watch_listening(bound.into_socket()).await,
+        local,
+        context,
+        burst: Burst::default(),
+    };
+    tokio::select! {
+        // Nothing of the listener is in a state that a panic could break.
+        () = keepwarm_net::restarted("accept", || listener.accept_all()) => {}
+        stopped = stop.0.wait_for(|stop| *stop != Stop::NotYet) => {
+            if !stopped.is_ok_and(|stop| *stop == Stop::AcceptRest) {
+                return;
+            }
+        }
+    }
+    while tokio::time::timeout(REST, listener.wait_for_client()).await.is_ok() {
+        listener.accept_within_limit().await;
+    }
+}
+
+/// A listening socket that is not watched serves nobody: without memory for that only time helps.
+async fn watch_listening(mut socket: Socket) -> Watch {
+    loop {
+        match watch_socket(socket, Interest::READABLE) {
+            Ok(watch) => return watch,
+            Err((back, error)) => {
+                tracing::error!(
+                    name: "listener_failed",
+                    %error, "cannot watch a listening socket; will retry"
+                );
+                socket = back;
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+struct Listener {
+    socket: Watch,
+    local: Local,
+    context: Arc<ListenerContext>,
+    burst: Burst,
+}
+
+/// Clients that were accepted one after another, none of whom had to be waited for. A burst is expected to be as long as the one before: until then nobody
+/// looks whether another waits.
+#[derive(Debug, Default)]
+struct Burst {
+    accepted: Cell<u32>,
+    before: Cell<u32>,
+}
+
+impl Burst {
+    fn note_accepted(&self) {
+        self.accepted.set(self.accepted.get().saturating_add(1));
+    }
+
+    fn expects_another(&self) -> bool {
+        (1..self.before.get()).contains(&self.accepted.get())
+    }
+
+    fn expect_no_more(&self) {
+        self.before.set(self.accepted.get());
+    }
+
+    /// Nobody waits.
+    fn end(&self) {
+        self.before.set(self.accepted.take());
+    }
+}
+
+impl Listener {
+    async fn accept_all(&self) {
+        loop {
+            self.wait_for_client().await;
+            self.accept_within_limit().await;
+            // The tasks of those that were accepted have their turn, too.
+            tokio::task::coop::consume_budget().await;
+        }
+    }
+
+    /// Waits until a connection could be accepted. An accept that finds none, as the last of a burst would, and each of the threads that came too late,
+    /// takes nine times as long as this look: Linux makes the new socket before it looks for a connection.
+    async fn wait_for_client(&self) {
+        loop {
+            match self.socket.readable().await {
+                Ok(_) if self.burst.expects_another() || has_waiting(self.socket.get_ref()) => return,
+                Ok(mut guard) => {
+                    guard.clear_ready();
+                    self.burst.end();
+                }
+                Err(error) => self.recover(&error).await,
+            }
+        }
+    }
+
+    /// Accepts one that waits, if it still does once there is room for it. Until then the kernel keeps it, with what it has sent.
+    async fn accept_within_limit(&self) {
+        let open = &self.context.open;
+        let mut waited = false;
+        while open.is_full() {
+            if !has_waiting(self.socket.get_ref()) {
+                self.burst.expect_no_more();
+                return;
+            }
+            if !std::mem::replace(&mut waited, true) {
+                open.note_full(&self.context.meter.name);
+                self.context.meter.of(thread_index()).waited.add(1);
+            }
+            open.make_room(|| !open.is_full()).await;
+        }
+        match accept(self.socket.get_ref()) {
+            Ok((fd, client)) => {
+                self.burst.note_accepted();
+                begin(fd, client, &self.local, &self.context);
+            }
+            Err(error) => {
+                self.burst.expect_no_more();
+                self.recover(&error).await;
+            }
+        }
+    }
+
+    /// After an accept that failed. Without descriptors or memory only the end of another connection helps.
+    async fn recover(&self, error: &io::Error) {
+        if concerns_one_connection(error) {
+            return;
+        }
+        if LAST_WARNING.get().is_none_or(|at| at.elapsed() > Duration::from_secs(10)) {
+            LAST_WARNING.set(Some(tokio::time::Instant::now()));
+            tracing::warn!(
+                name: "accept_failed",
+                %error, listener = &*self.context.meter.name,
+                "cannot accept connections; they wait, will retry; raise the limit on open files (systemd: LimitNOFILE), \
+                 or lower `server.limits.connections`"
+            );
+        }
+        let count = self.context.open.count();
+        self.context.open.make_room(|| self.context.open.count() < count).await;
+    }
+}
+
+/// Whether an error of an accept is no matter of the listening socket or of this process: another thread was faster, the client has left, or its network is gone, which
+/// Linux reports here (accept(2)).
+fn concerns_one_connection(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    const SUCH: [Errno; 12] = [
+        Errno::AGAIN,
+        Errno::INTR,
+        Errno::CONNABORTED,
+        Errno::PERM,
+        Errno::PROTO,
+        Errno::NOPROTOOPT,
+        Errno::NETDOWN,
+        Errno::NETUNREACH,
+        Errno::HOSTDOWN,
+        Errno::HOSTUNREACH,
+        Errno::NONET,
+        Errno::OPNOTSUPP,
+    ];
+    Errno::from_io_error(error).is_some_and(|errno| SUCH.contains(&errno))
+}
+
+fn begin(fd: Socket, client: Option<SocketAddr>, local: &Local, context: &Arc<ListenerContext>) {
+    let cells = context.meter.of(thread_index());
+    let client_address = client.map(|client| client.ip());
+    let limit = context.limits.per_client;
+    let Some(place) = context.open.enter(client_address, limit, cells) else {
+        if let Some(client) = client_address {
+            context.open.note_refused(client, limit, &context.meter.name);
+        }
+        return;
+    };
+    #[cfg(test)]
+    assert!(!PANIC_ON_ACCEPT.take(), "as the test wants it");
+    let (local, context) = (local_of(&fd, local), Arc::clone(context));
+    keepwarm_net::spawn_local(async move {
+        let _place = place;
+        // In a box: the runtime copies a task's future several times, and this is one of kilobytes.
+        Box::pin(h1::serve(Io::new(fd), Peer::new(client, local, Scheme::Http), context)).await;
+    });
+}
+
+/// Of a listener on all addresses, the one that this client connected to.
+fn local_of(fd: &Socket, listener: &Local) -> Local {
+    match listener {
+        Local::Tcp(address) if address.ip().is_unspecified() => {
+            Local::Tcp(local_address(fd).unwrap_or(*address))
+        }
+        local => local.clone(),
+    }
+}
+
+thread_local! {
+    static LAST_WARNING: Cell<Option<tokio::time::Instant>> = const { Cell::new(None) };
+}
+
+#[cfg(test)]
+thread_local! {
+    static PANIC_ON_ACCEPT: Cell<bool> = const { Cell::new(false) };
+}
+
+#[cfg(test)]
+mod panics;
+#[cfg(test)]
+mod tests;

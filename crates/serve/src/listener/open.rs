@@ -1,0 +1,232 @@
+//! How many connections are open, in all and of one client.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use keepwarm_net::{now, thread_index};
+use keepwarm_telemetry::meters::ListenerCells;
+use keepwarm_telemetry::per_thread::PerThread;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::activity::{Activities, Activity, Eviction, RETRY};
+
+/// A connection that has had this long gives its slot up with its next response while others wait for one: so they take turns, and
+/// nobody reconnects for every request.
+const TURN: Duration = Duration::from_secs(1);
+/// The limit is said to be reached again when it was not for this long.
+const QUIET: Duration = Duration::from_secs(60);
+/// How often it is asked which threads are stuck.
+const STUCK_LOOK: Duration = Duration::from_millis(500);
+
+/// Counts the connections of the process against a limit.
+#[derive(Debug)]
+pub struct OpenConnections {
+    count: AtomicUsize,
+    /// The same, of each data-plane thread.
+    by_thread: PerThread<AtomicUsize>,
+    /// Those of each thread that are reading or answering a request.
+    busy: PerThread<AtomicUsize>,
+    limit: AtomicUsize,
+    closed: Notify,
+    by_client: Mutex<HashMap<IpAddr, usize>>,
+    activities: Activities,
+    /// A connection waits to be accepted, and none is idle: one response is to be its connection's last.
+    wanted: AtomicBool,
+    /// When a connection last had to wait for one of the others to end.
+    full_at: Mutex<Option<Instant>>,
+    /// When a client was last refused for having too many.
+    refused_at: Mutex<Option<Instant>>,
+}
+
+impl OpenConnections {
+    /// At most `limit` connections at once.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            count: AtomicUsize::new(0),
+            by_thread: PerThread::new(),
+            busy: PerThread::new(),
+            limit: AtomicUsize::new(limit),
+            closed: Notify::new(),
+            by_client: Mutex::default(),
+            activities: Activities::default(),
+            wanted: AtomicBool::new(false),
+            full_at: Mutex::default(),
+            refused_at: Mutex::default(),
+        }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Waits until there is none.
+    pub async fn none(&self) {
+        self.until(|| self.count() == 0).await;
+    }
+
+    /// Waits until there is none but those of threads that do not turn any more, which nobody can end.
+    pub async fn none_that_can_end(&self, is_stuck: impl Fn(usize) -> bool) {
+        self.none_of_others(&self.by_thread, is_stuck).await;
+    }
+
+    /// Waits, while the process drains, until none has a request but those of threads that do not turn any more.
+    pub async fn none_busy(&self, is_stuck: impl Fn(usize) -> bool) {
+        self.none_of_others(&self.busy, is_stuck).await;
+    }
+
+    async fn none_of_others(&self, counts: &PerThread<AtomicUsize>, is_stuck: impl Fn(usize) -> bool) {
+        let of_others = || {
+            let others = counts.iter().enumerate().filter(|(thread, _)| !is_stuck(*thread));
+            others.map(|(_, count)| count.load(Ordering::Relaxed)).sum::<usize>()
+        };
+        // A thread may be found stuck meanwhile, which no connection tells.
+        while tokio::time::timeout(STUCK_LOOK, self.until(|| of_others() == 0)).await.is_err() {}
+    }
+
+    pub(super) async fn until(&self, reached: impl Fn() -> bool) {
+        loop {
+            let mut changed = std::pin::pin!(self.closed.notified());
+            // Before the look, or a change between the two would be missed.
+            changed.as_mut().enable();
+            if reached() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Follows what a connection of this thread does.
+    pub(crate) fn track(&self) -> Activity {
+        self.activities.add(thread_index())
+    }
+
+    /// Asks every connection to leave that has been idle for this long; one with bytes unread is not idle.
+    pub fn close_idle(&self, idle_for: Duration) {
+        self.activities.close_idle(idle_for);
+    }
+
+    /// Changes the limit; connections above it are not ended for that.
+    pub fn set_limit(&self, limit: usize) {
+        self.limit.store(limit, Ordering::Relaxed);
+        self.closed.notify_waiters();
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.count() >= self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Has a connection end, so that another can be accepted: the longest idle one, or else one of those that have had their turn, with its next response.
+    /// Waits until one has, or it is time to ask again.
+    pub(super) async fn make_room(&self, has_room: impl Fn() -> bool) {
+        if self.activities.evict() == Eviction::NobodyIdle {
+            self.wanted.store(true, Ordering::Relaxed);
+        }
+        let _ = tokio::time::timeout(RETRY, self.until(has_room)).await;
+        self.wanted.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether a connection that was opened then has to end with the response that begins now, for another that waits.
+    pub(crate) fn takes_turn(&self, opened: Instant) -> bool {
+        self.wanted.load(Ordering::Relaxed)
+            && opened + TURN <= now()
+            && self.wanted.swap(false, Ordering::Relaxed)
+    }
+
+    /// A connection has to wait for another to end. Says so, once for as long as it goes on.
+    pub(super) fn note_full(&self, listener: &str) {
+        if begins(&self.full_at) {
+            tracing::warn!(
+                name: "connection_limit_reached",
+                listener, limit = self.limit.load(Ordering::Relaxed),
+                "connection limit reached; new connections wait until others close; raise `server.limits.connections`, \
+                 and the limit on open files (systemd: LimitNOFILE) with it"
+            );
+        }
+    }
+
+    /// A client was refused. Says so, once for as long as it goes on: a client that has too many tries on.
+    pub(super) fn note_refused(&self, client: IpAddr, limit: usize, listener: &str) {
+        if begins(&self.refused_at) {
+            tracing::warn!(
+                name: "connections_refused",
+                listener, %client, limit,
+                "connections refused: this client has `limits.connections_per_client` open; logged once for all clients until none was refused for \
+                 {QUIET:?}, keepwarm_connections_refused_total counts them"
+            );
+        }
+    }
+
+    pub(crate) fn begin_request(&self) {
+        self.busy.of(thread_index()).fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn end_request(&self, draining: bool) {
+        self.busy.of(thread_index()).fetch_sub(1, Ordering::Relaxed);
+        if draining {
+            self.closed.notify_waiters();
+        }
+    }
+
+    /// Counts one more of this client, if that is within its limit.
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        client: Option<IpAddr>,
+        per_client: usize,
+        cells: &'static ListenerCells,
+    ) -> Option<Place> {
+        let client = client.filter(|_| per_client > 0);
+        if let Some(client) = client {
+            let mut by_client = self.by_client.lock().unwrap_or_else(PoisonError::into_inner);
+            let count = by_client.entry(client).or_default();
+            if *count >= per_client {
+                cells.refused.add(1);
+                return None;
+            }
+            *count += 1;
+        }
+        let thread = thread_index();
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.by_thread.of(thread).fetch_add(1, Ordering::Relaxed);
+        cells.accepted.add(1);
+        Some(Place { open: Arc::clone(self), thread, client, cells })
+    }
+}
+
+/// Whether it has not happened for a while, now that it does.
+fn begins(last: &Mutex<Option<Instant>>) -> bool {
+    let now = Instant::now();
+    let before = last.lock().unwrap_or_else(PoisonError::into_inner).replace(now);
+    before.is_none_or(|at| now.saturating_duration_since(at) > QUIET)
+}
+
+/// A counted connection; leaves the count when dropped.
+pub(super) struct Place {
+    open: Arc<OpenConnections>,
+    /// It never moves to another.
+    thread: usize,
+    client: Option<IpAddr>,
+    cells: &'static ListenerCells,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(client) = self.client {
+            let mut by_client = self.open.by_client.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(count) = by_client.get_mut(&client) {
+                *count -= 1;
+                if *count == 0 {
+                    by_client.remove(&client);
+                }
+            }
+        }
+        self.cells.closed.add(1);
+        self.open.by_thread.of(self.thread).fetch_sub(1, Ordering::Relaxed);
+        self.open.count.fetch_sub(1, Ordering::Relaxed);
+        self.open.closed.notify_waiters();
+    }
+}

@@ -1,0 +1,149 @@
+//! Who ends a connection that is idle, and when.
+
+use std::pin::Pin;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+use super::*;
+use crate::{Exchange, Refusal};
+
+struct Pong;
+
+impl Handler for Pong {
+    fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
+        Box::pin(async move {
+            exchange.head(200, Some(4), false, std::iter::empty()).unwrap();
+            exchange.data(b"pong");
+            exchange.end();
+        })
+    }
+
+    fn refuse(&self, exchange: &mut Exchange<'_>, _: &Refusal) {
+        exchange.abort("refused");
+    }
+}
+
+struct Served {
+    client: UnixStream,
+    context: Arc<ListenerContext>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+fn serve_one() -> Served {
+    let (client, server) = std::os::unix::net::UnixStream::pair().unwrap();
+    client.set_nonblocking(true).unwrap();
+    server.set_nonblocking(true).unwrap();
+    let context = Arc::new(ListenerContext {
+        handler: Arc::new(Pong),
+        limits: ConnectionLimits::default(),
+        draining: Arc::default(),
+        open: Arc::new(OpenConnections::new(1)),
+        meter: keepwarm_telemetry::meters::unlisted(),
+    });
+    tokio::task::spawn_local(keepwarm_net::run_ticker());
+    let serve =
+        h1::serve(Io::new(server.into()), Peer::new(None, Local::Unix(None), Scheme::Http), context.clone());
+    let task = tokio::task::spawn_local(serve);
+    Served { client: UnixStream::from_std(client).unwrap(), context, task }
+}
+
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+impl Served {
+    async fn ask(&mut self) {
+        self.client.write_all(REQUEST).await.unwrap();
+        self.response().await;
+    }
+
+    async fn response(&mut self) {
+        let mut text = String::new();
+        while !text.ends_with("pong") {
+            let mut block = [0; 512];
+            let got = self.client.read(&mut block).await.unwrap();
+            assert!(got > 0, "the connection ended: {text}");
+            text += std::str::from_utf8(&block[..got]).unwrap();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_came_before_the_idle_time_was_over_is_answered() {
+    let run = async {
+        let mut served = serve_one();
+        served.ask().await;
+        let mut ticks = 0;
+        while ticks < 20 {
+            // In the socket before the deadline is looked at, and known to the reactor only after it.
+            tokio::time::advance(Duration::from_millis(74_950)).await;
+            served.client.try_write(REQUEST).unwrap();
+            tokio::time::advance(Duration::from_millis(200)).await;
+            served.response().await;
+            ticks += 1;
+        }
+        served.task.abort();
+    };
+    tokio::task::LocalSet::new().run_until(run).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_connection_makes_room_unless_it_has_sent_something() {
+    let run = async {
+        let mut served = serve_one();
+        served.ask().await;
+        let open = Arc::clone(&served.context.open);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        served.client.try_write(REQUEST).unwrap();
+        open.make_room(|| false).await;
+        served.response().await;
+        open.make_room(|| false).await;
+        assert!(!served.task.is_finished(), "it has just been used");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        open.make_room(|| false).await;
+        assert_eq!(served.client.read(&mut [0; 1]).await.unwrap(), 0);
+        served.task.await.unwrap();
+    };
+    tokio::task::LocalSet::new().run_until(run).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_somebody_waits_a_connection_that_had_its_turn_ends_with_its_response() {
+    let run = async {
+        let mut served = serve_one();
+        let open = Arc::clone(&served.context.open);
+        let wants = tokio::task::spawn_local(async move {
+            while open.count() == 0 {
+                open.make_room(|| false).await
+            }
+        });
+        served.ask().await;
+        served.ask().await;
+        let turn = tokio::time::Instant::now() + Duration::from_secs(1);
+        while tokio::time::Instant::now() < turn {
+            served.ask().await;
+            tokio::time::sleep(Duration::from_millis(90)).await;
+        }
+        served.client.write_all(REQUEST).await.unwrap();
+        let mut text = String::new();
+        served.client.read_to_string(&mut text).await.unwrap();
+        assert!(text.contains("\r\nConnection: close\r\n") && text.ends_with("pong"), "{text}");
+        wants.abort();
+    };
+    tokio::task::LocalSet::new().run_until(run).await;
+}
+
+#[test]
+fn an_error_of_one_connection_is_none_of_the_listening_socket() {
+    use rustix::io::Errno;
+    for (errno, one) in [
+        (Errno::CONNABORTED, true),
+        (Errno::AGAIN, true),
+        (Errno::HOSTUNREACH, true),
+        (Errno::MFILE, false),
+        (Errno::NFILE, false),
+        (Errno::NOBUFS, false),
+        (Errno::NOMEM, false),
+    ] {
+        assert_eq!(concerns_one_connection(&errno.into()), one, "{errno:?}");
+    }
+}

@@ -1,0 +1,275 @@
+//! What passes between a client of ours and a server of ours, whoever stands between them: fields, informational responses, tunnels.
+
+use std::future::Future;
+use std::io;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use keepwarm_http1::{BadField, Fields, HopByHop, RequestBody, ResponseHead};
+use keepwarm_net::{Client, ClientError, Codec, ResponsePart, Wait};
+
+use crate::{BodyError, Exchange, Gone, Request};
+
+/// Bytes on their way to one side beyond which the other has to wait.
+pub const UNSENT_ENOUGH: usize = 128 * 1024;
+/// A declared body up to this is waited for, and for so long.
+const READ_FIRST: u64 = 16 * 1024;
+const READ_FIRST_WAIT: Duration = Duration::from_millis(2);
+
+/// The protocols that a client offers to switch to, as a list. None with a body: what follows it would be the other protocol's, or not.
+pub fn offered_protocols(exchange: &Exchange<'_>) -> Vec<u8> {
+    let request = exchange.request();
+    if !request.head.upgrade || !exchange.body_done() {
+        return Vec::new();
+    }
+    request.head.upgrade_protocols().collect::<Vec<_>>().join(b", ".as_slice())
+}
+
+/// Path and query as they are passed on: normalised, without the prefix that the route stripped.
+pub fn request_target(request: &Request) -> Vec<u8> {
+    let path = request.path().get(request.mount()..).unwrap_or_default();
+    let query = request.head.query();
+    let mut target = Vec::with_capacity(path.len() + query.map_or(0, <[u8]>::len) + 2);
+    if !path.starts_with(b"/") && path != b"*" {
+        target.push(b'/');
+    }
+    target.extend_from_slice(path);
+    if let Some(query) = query {
+        target.push(b'?');
+        target.extend_from_slice(query);
+    }
+    target
+}
+
+/// The fields of a server's response that are its client's.
+pub fn response_fields(head: &ResponseHead) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+    let kept = is_for_client(head);
+    head.fields.iter().filter(move |(name, _)| kept(name))
+}
+
+/// Whether a field of a server's response is its client's, by its name in lower case.
+pub fn is_for_client(head: &ResponseHead) -> impl Fn(&[u8]) -> bool + Clone {
+    let hop_by_hop = HopByHop::of(&head.fields);
+    // RFC 9110 §15.5.22: 426 MUST say which protocol.
+    let says_protocol = head.status.as_u16() == 426;
+    move |name: &[u8]| !hop_by_hop.removes(name) || (says_protocol && name == b"upgrade")
+}
+
+/// Whether a request's body is so small that it is waited for before anybody is called: then it leaves with the head, in one write, and can be sent again.
+pub fn is_read_first(request: &Request) -> bool {
+    let small = matches!(request.head.body, RequestBody::Length(length) if length <= READ_FIRST);
+    small && request.passing().buffer_request != Some(false)
+}
+
+/// Waits for all of such a body. A client that sends on only when it hears of the server is not held up: what has come by then is passed on, and the rest as it comes.
+///
+/// # Errors
+/// Those of `whole`.
+pub async fn read_first(whole: impl Future<Output = Result<(), BodyError>>) -> Result<(), BodyError> {
+    tokio::time::timeout(READ_FIRST_WAIT, whole).await.unwrap_or(Ok(()))
+}
+
+/// Passes a 1xx response on, with `more` fields.
+pub fn pass_informational<'a>(
+    exchange: &mut Exchange<'_>,
+    head: &'a ResponseHead,
+    more: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
+) {
+    exchange.informational(head.status.as_u16(), response_fields(head).chain(more));
+}
+
+/// A connection to a server that has one request: its response, and the tunnel that it may become.
+pub trait FarEnd {
+    /// The next part of the response. After [`ResponsePart::End`] and after an error there is none.
+    ///
+    /// # Errors
+    /// No response will come, or not all of it.
+    fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Result<ResponsePart<'_>, ClientError>>;
+
+    /// Bytes of the tunnel. `Ok(&[])` is its end.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    fn poll_tunnel(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>>;
+
+    /// Bytes into the tunnel; [`Self::poll_flush`] writes them.
+    fn send_tunnel(&mut self, bytes: &[u8]);
+
+    /// Bytes given and not yet taken.
+    fn unsent(&self) -> usize;
+
+    /// Writes what was given.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<()>;
+
+    /// Sends the end of what goes in.
+    fn shutdown_write(&mut self);
+}
+
+impl<C: Codec> FarEnd for Client<C> {
+    fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Result<ResponsePart<'_>, ClientError>> {
+        Self::poll_response(self, cx)
+    }
+
+    fn poll_tunnel(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+        Self::poll_tunnel(self, cx)
+    }
+
+    fn send_tunnel(&mut self, bytes: &[u8]) {
+        Self::send_tunnel(self, bytes);
+    }
+
+    fn unsent(&self) -> usize {
+        Self::unsent(self)
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        Self::poll_flush(self, cx)
+    }
+
+    fn shutdown_write(&mut self) {
+        Self::shutdown_write(self);
+    }
+}
+
+/// A connection that has become another protocol's: bytes both ways, until both sides have ended or nothing has moved for long.
+#[derive(Debug)]
+pub struct Tunnel {
+    client_ended: bool,
+    server_ended: bool,
+    /// The server was told of the client's end.
+    told: bool,
+    idle: Duration,
+    block: Vec<u8>,
+}
+
+/// How a tunnel ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TunnelEnd {
+    /// The server has, and its client has all of it; or both have.
+    Over,
+    /// The client was lost.
+    Gone(Gone),
+    /// Nothing moved for too long.
+    Idle,
+}
+
+impl Tunnel {
+    /// Its server has switched (`101`) to a protocol that the client offered: the client is told, with `more` fields.
+    ///
+    /// # Errors
+    /// A field that is no field.
+    pub fn switch<'a>(
+        exchange: &mut Exchange<'_>,
+        head: &'a ResponseHead,
+        more: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
+    ) -> Result<Self, BadField> {
+        let mut fields = Fields::new();
+        response_fields(head).chain(more).for_each(|(name, value)| fields.push(name, value));
+        let protocol = head.fields.first("upgrade").unwrap_or(b"websocket");
+        exchange.begin_tunnel(protocol, &fields)?;
+        Ok(Self::of(exchange))
+    }
+
+    /// Of a client that was told already.
+    pub fn of(exchange: &Exchange<'_>) -> Self {
+        let idle = exchange.limits().websocket.idle;
+        exchange.deadlines().set_after(Wait::Response, idle);
+        Self { client_ended: false, server_ended: false, told: false, idle, block: Vec::new() }
+    }
+
+    /// Moves what can be moved. Ready when there is nothing more to come.
+    pub fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: &mut Exchange<'_>,
+        server: &mut impl FarEnd,
+    ) -> Poll<TunnelEnd> {
+        loop {
+            let down = self.poll_downwards(cx, exchange, server);
+            let up = self.poll_upwards(cx, exchange, server);
+            let flushed = match exchange.poll_flush(cx) {
+                Poll::Ready(Err(gone)) => return Poll::Ready(TunnelEnd::Gone(gone)),
+                flushed => flushed.is_ready(),
+            };
+            if self.server_ended && flushed {
+                return Poll::Ready(TunnelEnd::Over);
+            }
+            if down == Flow::Moved || up == Flow::Moved {
+                exchange.deadlines().set_after(Wait::Response, self.idle);
+                continue;
+            }
+            // Room that the writes made: where it was missing nothing was read, and so nothing there wakes us.
+            if (down == Flow::Full && exchange.unsent() < UNSENT_ENOUGH)
+                || (up == Flow::Full && server.unsent() < UNSENT_ENOUGH)
+            {
+                continue;
+            }
+            if exchange.deadlines().poll_passed(Wait::Response, cx) {
+                exchange.request_mut().notes.reason.get_or_insert("tunnel_idle");
+                return Poll::Ready(TunnelEnd::Idle);
+            }
+            return Poll::Pending;
+        }
+    }
+
+    /// From the server to the client; the caller writes it.
+    fn poll_downwards(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: &mut Exchange<'_>,
+        server: &mut impl FarEnd,
+    ) -> Flow {
+        if self.server_ended {
+            return Flow::Waiting;
+        }
+        if exchange.unsent() >= UNSENT_ENOUGH {
+            return Flow::Full;
+        }
+        match server.poll_tunnel(cx) {
+            Poll::Ready(Ok(bytes)) if !bytes.is_empty() => exchange.send_tunnel(bytes),
+            Poll::Ready(_) => self.server_ended = true,
+            Poll::Pending => return Flow::Waiting,
+        }
+        Flow::Moved
+    }
+
+    /// From the client to the server.
+    fn poll_upwards(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: &mut Exchange<'_>,
+        server: &mut impl FarEnd,
+    ) -> Flow {
+        let mut flow = Flow::Waiting;
+        if !self.client_ended && server.unsent() >= UNSENT_ENOUGH {
+            flow = Flow::Full;
+        } else if !self.client_ended {
+            self.block.clear();
+            if let Poll::Ready(got) = exchange.poll_tunnel(cx, &mut self.block) {
+                flow = Flow::Moved;
+                match got {
+                    Ok(1..) => server.send_tunnel(&self.block),
+                    Ok(0) | Err(_) => self.client_ended = true,
+                }
+            }
+        }
+        if server.poll_flush(cx).is_ready() && self.client_ended && !self.told {
+            self.told = true;
+            server.shutdown_write();
+            // Under TLS that is something to be written, too: nobody else would wake us when there is room for it.
+            let _ = server.poll_flush(cx);
+        }
+        flow
+    }
+}
+
+/// What became of one turn in one direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flow {
+    /// Something came.
+    Moved,
+    /// Nothing was read: what came before has to leave first.
+    Full,
+    /// Nothing has come, or nothing will.
+    Waiting,
+}
