@@ -56,11 +56,11 @@ class Connection:
         """A REQUEST has come. Raises `Fault` where none may (§4)."""
         number = stream.number
         if number <= self.last_stream or len(self.streams) >= self.most:
-            raise self._untimely_request(number)
+            raise self.untimely_request(number)
         self.last_stream = number
         self.streams[number] = stream
 
-    def _untimely_request(self, number):
+    def untimely_request(self, number):
         if number <= self.last_stream:
             return Fault("stream_order", f"stream {number} after stream {self.last_stream}")
         if self.leaving:

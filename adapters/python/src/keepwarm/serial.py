@@ -15,7 +15,7 @@ _MOST_AT_ONCE = 32 * MAX_CHUNK  # of a body, in one call
 
 
 class Serial(BlockingConnection):
-    """The order of calls: `read_welcome`, `say_hello`, then for each request `open`, any of the sending ones and `wait`; at its end `current` is None again.
+    """The order of calls: `read_welcome`, `say_hello`, then for each request any of the sending ones and `wait`; at its end `current` is None again.
 
     Whoever calls `wait`, `poll`, `send_data` or `consumed` has closed the gate for signal handlers.
     `idle`: blocked, or about to block, in the read for a next request.
@@ -40,13 +40,6 @@ class Serial(BlockingConnection):
     def streams(self):
         """What every connection has: here of one or none, so that none need be kept up for each request."""
         return {} if self.current is None else {self.current.number: self.current}
-
-    def open(self, response):
-        """As every connection's; Keepwarm's limit is that of `waiting`."""
-        if response.number <= self.last_stream:
-            raise self._untimely_request(response.number)
-        self.last_stream = response.number
-        self.current = response
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
@@ -304,7 +297,10 @@ class Worker(Service):
     def _request(self, flags, number, strings, body):
         connection = self.connection
         response = Response(connection, number, flags, strings[0] == "HEAD")
-        connection.open(response)
+        if number <= connection.last_stream:
+            raise connection.untimely_request(number)
+        connection.last_stream = number
+        connection.current = response  # what `open` does for the others, without a call
         self.serve(flags, response, strings, body)
         connection.current = None
         if response.held:
