@@ -13,7 +13,7 @@ use keepwarm_edge::{Edge, Route, SendFiles, Site, Target};
 use keepwarm_net::simulation::{self, Faults, Rng, Settings};
 use keepwarm_net::{Endpoint, SyntaxLimits};
 use keepwarm_serve::{ConnectionLimits, OpenConnections, Passing, StopListening};
-use keepwarm_workers::dispatch::{App, AppPolicy, Links, Protocol, ScriptRoot, ServerPolicy};
+use keepwarm_workers::dispatch::{App, AppPolicy, Links, Protocol, ScriptRoot, ServerPolicy, WorkerKind};
 
 use crate::client::{self, BodyPlan, ClientPlan, Disconnect, RequestPlan};
 use crate::door::{self, tunnel_at_the_end};
@@ -205,14 +205,16 @@ impl Relay {
             Kind::FastCgi | Kind::Standing => Protocol::FastCgi(Arc::new(root())),
         };
         let health = (self.kind == Kind::Http && self.unix).then(|| "/health".to_owned());
-        let address = (self.kind == Kind::Standing).then(|| self.endpoint(0));
         let server = ServerPolicy {
             protocol,
             concurrency: self.concurrency,
             health,
-            address,
             children: None,
             works_behind: false,
+        };
+        let kind = match self.kind {
+            Kind::Http | Kind::FastCgi => WorkerKind::Server(server),
+            Kind::Standing => WorkerKind::External(self.endpoint(0), server),
         };
         AppPolicy {
             queue: 1000,
@@ -220,7 +222,7 @@ impl Relay {
             request_timeout: time,
             slow_log: None,
             workers: self.workers,
-            server: Some(server),
+            kind,
         }
     }
 

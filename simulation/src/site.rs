@@ -13,7 +13,7 @@ use keepwarm_edge::{Edge, Route, Site, Target};
 use keepwarm_net::simulation::{self, Peer};
 use keepwarm_net::{BindTo, Remote, bind};
 use keepwarm_serve::{ConnectionLimits, Frontend, ListenerContext, OpenConnections, StopListening};
-use keepwarm_workers::dispatch::{App, AppHandler, AppPolicy, Links};
+use keepwarm_workers::dispatch::{App, AppHandler, AppPolicy, Links, WorkerKind};
 use keepwarm_workers::supervisor::{LinkEvent, WorkerKey, WorkerLinks};
 use tokio::sync::Notify;
 
@@ -107,7 +107,7 @@ pub(crate) fn policy(workers: usize) -> AppPolicy {
         request_timeout: time,
         slow_log: None,
         workers,
-        server: None,
+        kind: WorkerKind::Wire,
     }
 }
 

@@ -223,11 +223,15 @@ impl Worker {
                     connection_credit: 256 * 1024,
                     about: Default::default(),
                 };
-                let kind: &[u8] = if self.plan.blocking { b"wsgi" } else { b"asgi" };
+                let [first, second]: [&[u8]; 2] = if self.plan.blocking {
+                    [b"blocking", b"cgi_names"]
+                } else {
+                    [b"websocket", b"half_close"]
+                };
                 let ahead = self.plan.ahead.to_string();
-                let about: [(&[u8], &[u8]); 3] =
-                    [(b"adapter", b"simulated"), (b"kind", kind), (b"ahead", ahead.as_bytes())];
-                let about = about.into_iter().take(if self.plan.streams == 1 { 3 } else { 2 });
+                let about: [(&[u8], &[u8]); 4] =
+                    [(b"adapter", b"simulated"), (first, b"1"), (second, b"1"), (b"ahead", ahead.as_bytes())];
+                let about = about.into_iter().take(if self.plan.streams == 1 { 4 } else { 3 });
                 self.say(|out| encode_hello(out, &hello, about).expect("a hello"));
             }
             ToWorker::Request(request) => {

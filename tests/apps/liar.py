@@ -26,7 +26,9 @@ def response(stream, status=200, fields=(), body=b"", flags=END):
 
 def hello(streams, version=1):
     kind = sys.argv[2].encode() if len(sys.argv) > 2 else b"wsgi"
-    pairs = block(b"adapter", b"liar/1", b"kind", kind, b"language", b"lies")
+    capabilities = (b"websocket", b"half_close") if kind == b"asgi" else (b"blocking", b"cgi_names")
+    said = (string for name in capabilities for string in (name, b"1"))
+    pairs = block(b"adapter", b"liar/1", b"kind", kind, b"language", b"lies", *said)
     return frame(HELLO, 0, struct.pack(">HIII", version, streams, 1 << 20, 1 << 20) + pairs)
 
 

@@ -95,7 +95,9 @@ final class Main
         Log::quietly(Temporary::sweep(...));
         self::withoutAutoloader();
         self::$worker->settle();
-        $connection->sayHello(['adapter', 'php/' . self::VERSION, 'kind', 'php', 'language', 'PHP ' . \PHP_VERSION]);
+        $connection->sayHello([
+            'adapter', 'php/' . self::VERSION, 'kind', 'php', 'language', 'PHP ' . \PHP_VERSION, 'blocking', '1', 'cgi_names', '1',
+        ]);
         $status = self::$worker->serveForever();
         self::$worker = null;
         Log::quietly(Temporary::end(...));

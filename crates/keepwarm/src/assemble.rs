@@ -17,7 +17,7 @@ use keepwarm_edge::{
 };
 use keepwarm_egress::{RateLimitHandler, UpstreamRoute};
 use keepwarm_serve::{ConnectionLimits, EarlyHints, FieldEdits, Handler, Passing, WebSocketLimits};
-use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links, Protocol, ServerPolicy};
+use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links, Protocol, ServerPolicy, WorkerKind};
 use keepwarm_workers::supervisor::{
     AppSpec, Credentials, Limit, ProcessSettings, Recycling, Scaling, WorkerInterface,
 };
@@ -74,9 +74,9 @@ pub(crate) fn spec(app: &App, doors: &DoorVariables) -> io::Result<AppSpec> {
         directory: app.directory.clone(),
         env,
         process: process(app, user),
-        interface: match server(app) {
-            Some(_) => WorkerInterface::Server,
-            None => WorkerInterface::Wire,
+        interface: match worker_kind(app) {
+            WorkerKind::Wire => WorkerInterface::Wire,
+            WorkerKind::Server(_) | WorkerKind::External(..) => WorkerInterface::Server,
         },
         ends_at_quit: children.is_some(),
         children,
@@ -180,25 +180,25 @@ pub(crate) fn policy(app: &App) -> AppPolicy {
         request_timeout: app.request_timeout,
         slow_log: app.slow_log,
         workers: workers(app),
-        server: server(app),
+        kind: worker_kind(app),
     }
 }
 
-/// How the workers of an app are spoken to that are servers by themselves.
-pub(crate) fn server(app: &App) -> Option<ServerPolicy> {
-    if app.kind == Some(AppKind::FastCgi) {
-        return fastcgi::policy(app, most(app));
-    }
+/// How the workers of an app are spoken to.
+pub(crate) fn worker_kind(app: &App) -> WorkerKind {
     /// An event loop takes many; what bounds it is the memory of that many requests.
     const CONCURRENCY: usize = 1000;
-    (app.kind == Some(AppKind::Http)).then(|| ServerPolicy {
-        protocol: Protocol::Http,
-        concurrency: app.concurrency.map_or(CONCURRENCY, |count| count as usize),
-        health: app.health.clone(),
-        address: None,
-        children: None,
-        works_behind: false,
-    })
+    match app.kind {
+        Some(AppKind::FastCgi) => fastcgi::worker_kind(app, most(app)),
+        Some(AppKind::Http) => WorkerKind::Server(ServerPolicy {
+            protocol: Protocol::Http,
+            concurrency: app.concurrency.map_or(CONCURRENCY, |count| count as usize),
+            health: app.health.clone(),
+            children: None,
+            works_behind: false,
+        }),
+        Some(AppKind::Wsgi | AppKind::Asgi | AppKind::Php | AppKind::Rack) | None => WorkerKind::Wire,
+    }
 }
 
 /// Sets what is not of one listener.

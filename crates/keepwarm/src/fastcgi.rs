@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use keepwarm_config::{App, AppKind, Bind, Program};
 use keepwarm_net::Endpoint;
-use keepwarm_workers::dispatch::{ChildPolicy, Protocol, ScriptRoot, ServerPolicy};
+use keepwarm_workers::dispatch::{ChildPolicy, Protocol, ScriptRoot, ServerPolicy, WorkerKind};
 use keepwarm_workers::supervisor::ChildLimits;
 
 use crate::adapter::Adapter;
@@ -110,10 +110,14 @@ pub(crate) fn has_processes_of_its_own(app: &App) -> bool {
     app.kind == Some(AppKind::FastCgi) && app.address.is_none() && is_fpm(&interpreter(app))
 }
 
-/// How they are spoken to. `None`: the entry is no file of the file system, which was told before.
-pub(crate) fn policy(app: &App, requests: usize) -> Option<ServerPolicy> {
-    let Program::Entry(entry) = &app.program else { return None };
-    let root = ScriptRoot::of_entry(&app.directory.join(entry)).ok()?;
+/// How they are spoken to.
+pub(crate) fn worker_kind(app: &App, requests: usize) -> WorkerKind {
+    let root = match &app.program {
+        Program::Entry(entry) => ScriptRoot::of_entry(&app.directory.join(entry)).ok(),
+        _ => None,
+    };
+    // The entry is no file of the file system, which was told before.
+    let Some(root) = root else { return WorkerKind::Wire };
     let address = app.address.as_ref().and_then(endpoint);
     let is_fpm = has_processes_of_its_own(app);
     let children = is_fpm.then(|| ChildPolicy {
@@ -121,14 +125,17 @@ pub(crate) fn policy(app: &App, requests: usize) -> Option<ServerPolicy> {
         max_age: app.max_age,
         idle: scaling(app).map(|scaling| scaling.idle),
     });
-    Some(ServerPolicy {
+    let server = ServerPolicy {
         protocol: Protocol::FastCgi(Arc::new(root)),
         concurrency: if address.is_some() || is_fpm { requests } else { 1 },
         health: None,
         works_behind: is_fpm || matches!(address, Some(Endpoint::Unix(_))),
-        address,
         children,
-    })
+    };
+    match address {
+        Some(address) => WorkerKind::External(address, server),
+        None => WorkerKind::Server(server),
+    }
 }
 
 /// Of a server that runs already. The configuration has refused names.

@@ -13,6 +13,7 @@
 //! An adapter knows where its record ends, and ends each line but the last with byte 0x1F (spec/wire.md §1).
 
 mod level;
+mod lines;
 
 use std::borrow::Cow;
 
@@ -101,7 +102,7 @@ impl RecordAssembler {
             if is_continuation && room && self.kind.is_some() {
                 let first = self.text.split(|&byte| byte == b'\n').next().unwrap_or_default();
                 let names_error =
-                    is_traceback(line) || level::is_python_group(line) || line.starts_with(b"\tfrom ");
+                    lines::is_traceback(line) || level::is_python_group(line) || line.starts_with(b"\tfrom ");
                 if names_error && level::find(first).is_none() {
                     self.level = Level::ERROR;
                 }
@@ -168,46 +169,48 @@ impl RecordAssembler {
         match kind {
             RecordKind::Traceback => Some(RecordKind::Exception),
             RecordKind::RustPanic => Some(RecordKind::Line),
-            RecordKind::Goroutine if is_go_call(line) => Some(RecordKind::Goroutine),
+            RecordKind::Goroutine if lines::is_go_call(line) => Some(RecordKind::Goroutine),
             RecordKind::GoPanic if line.starts_with(b"goroutine ") => Some(RecordKind::Goroutine),
             RecordKind::GoPanic if line.starts_with(b"[signal ") => Some(RecordKind::GoPanic),
-            RecordKind::PhpException if line.starts_with(b"Stack trace:") || is_php_call(line) => {
+            RecordKind::PhpException if line.starts_with(b"Stack trace:") || lines::is_php_call(line) => {
                 Some(RecordKind::PhpException)
             }
-            RecordKind::PhpMessage if names_php_place(line) => Some(RecordKind::PhpException),
+            RecordKind::PhpMessage if lines::names_php_place(line) => Some(RecordKind::PhpException),
             RecordKind::PhpMessage => Some(RecordKind::PhpMessage),
-            RecordKind::ChainedException => is_traceback(line).then_some(RecordKind::Traceback),
-            RecordKind::Exception if is_stack(line) || self.continues_exception(line) => {
+            RecordKind::ChainedException => lines::is_traceback(line).then_some(RecordKind::Traceback),
+            RecordKind::Exception if lines::is_stack(line) || self.continues_exception(line) => {
                 Some(RecordKind::Exception)
             }
             RecordKind::Line | RecordKind::AsyncioContext
-                if is_context(line) && self.expects_asyncio_context() =>
+                if lines::is_context(line) && self.expects_asyncio_context() =>
             {
                 self.level = Level::ERROR;
                 Some(RecordKind::AsyncioContext)
             }
-            RecordKind::AsyncioContext if is_traceback(line) => Some(RecordKind::Traceback),
-            RecordKind::RichTraceback if is_box(line) => Some(RecordKind::RichTraceback),
-            RecordKind::RichTraceback if is_box_end(self.last()) => Some(RecordKind::Exception),
+            RecordKind::AsyncioContext if lines::is_traceback(line) => Some(RecordKind::Traceback),
+            RecordKind::RichTraceback if lines::is_box(line) => Some(RecordKind::RichTraceback),
+            RecordKind::RichTraceback if lines::is_box_end(self.last()) => Some(RecordKind::Exception),
             RecordKind::Line if self.expects_traceback() && level::is_boxed_traceback(line) => {
                 self.level = Level::ERROR;
                 Some(RecordKind::RichTraceback)
             }
-            RecordKind::Line if is_stack(line) && !self.text.contains(&b'\n') => Some(RecordKind::Line),
-            RecordKind::PythonFatal if is_thread(line) => Some(RecordKind::PythonFatal),
+            RecordKind::Line if lines::is_stack(line) && !self.text.contains(&b'\n') => {
+                Some(RecordKind::Line)
+            }
+            RecordKind::PythonFatal if lines::is_thread(line) => Some(RecordKind::PythonFatal),
             RecordKind::Logger if !level::is_logger(line) => Some(RecordKind::Logger),
             RecordKind::Line
-                if self.expects_traceback() && (is_traceback(line) || line == b"Stack trace:") =>
+                if self.expects_traceback() && (lines::is_traceback(line) || line == b"Stack trace:") =>
             {
                 self.level = Level::ERROR;
-                Some(if is_traceback(line) { RecordKind::Traceback } else { RecordKind::PhpException })
+                Some(if lines::is_traceback(line) { RecordKind::Traceback } else { RecordKind::PhpException })
             }
             RecordKind::Line | RecordKind::NodeError
-                if is_closing_bracket(line) && self.text.contains(&b'\n') =>
+                if lines::is_closing_bracket(line) && self.text.contains(&b'\n') =>
             {
                 Some(kind)
             }
-            RecordKind::Line if self.level == Level::ERROR && is_note(line) => Some(RecordKind::Line),
+            RecordKind::Line if self.level == Level::ERROR && lines::is_note(line) => Some(RecordKind::Line),
             _ => None,
         }
     }
@@ -236,7 +239,7 @@ impl RecordAssembler {
             [b"[SQL: ", b"[parameters: ", b"[generated in ", b"(Background on this error at: "];
         let mut fields = 0;
         let errors = self.text.rsplit(|&byte| byte == b'\n').find_map(|line| {
-            let errors = validation_errors(line);
+            let errors = lines::validation_errors(line);
             fields += usize::from(errors.is_none() && !line.starts_with(b" "));
             errors
         });
@@ -268,13 +271,13 @@ impl RecordAssembler {
 impl RecordKind {
     fn of(line: &[u8]) -> Self {
         match line {
-            _ if is_traceback(line) || level::is_python_place(line) => Self::Traceback,
+            _ if lines::is_traceback(line) || level::is_python_place(line) => Self::Traceback,
             _ if level::is_python_group(line) => Self::Exception,
             _ if level::is_boxed_traceback(line) => Self::RichTraceback,
             _ if line.starts_with(level::FATAL) => Self::PythonFatal,
             _ if level::is_go_panic(line) => Self::GoPanic,
             _ if level::is_rust_panic(line) => Self::RustPanic,
-            _ if level::is_php_fatal(line) && level::is_uncaught(line) && !names_php_place(line) => {
+            _ if level::is_php_fatal(line) && level::is_uncaught(line) && !lines::names_php_place(line) => {
                 Self::PhpMessage
             }
             _ if level::is_php_fatal(line) => Self::PhpException,
@@ -305,7 +308,7 @@ impl RecordKind {
             Self::Traceback if line.starts_with(b" ") || line.starts_with(b"> File ") => Self::Traceback,
             Self::Traceback => Self::Exception,
             Self::PythonFatal => Self::PythonFatal,
-            Self::PhpMessage if names_php_place(line) => Self::PhpException,
+            Self::PhpMessage if lines::names_php_place(line) => Self::PhpException,
             Self::PhpMessage => Self::PhpMessage,
             Self::PhpException => Self::PhpException,
             Self::GoPanic | Self::Goroutine => Self::Goroutine,
@@ -318,8 +321,8 @@ impl RecordKind {
                 line.starts_with(b"During handling of the above exception")
                     || line.starts_with(b"The above exception was")
             }
-            Self::ChainedException => is_traceback(line) || level::is_python_group(line),
-            Self::PythonFatal => is_thread(line),
+            Self::ChainedException => lines::is_traceback(line) || level::is_python_group(line),
+            Self::PythonFatal => lines::is_thread(line),
             Self::PhpException => line.starts_with(b"Next "),
             Self::GoPanic | Self::Goroutine => line.starts_with(b"goroutine "),
             Self::NodeError => line.starts_with(b"Node.js v"),
@@ -336,92 +339,6 @@ pub fn strip_record_marks(bytes: &[u8]) -> Cow<'_, [u8]> {
         true => bytes.iter().copied().filter(|&byte| byte != CONTINUATION_MARK).collect::<Vec<_>>().into(),
         false => bytes.into(),
     }
-}
-
-fn is_traceback(line: &[u8]) -> bool {
-    line.starts_with(b"Traceback (most recent call last)")
-}
-
-/// Of Python's `logging`, where it was told to show where it was called.
-fn is_stack(line: &[u8]) -> bool {
-    line.starts_with(b"Stack (most recent call last)")
-}
-
-/// `future: <Task finished name='Task-2' …>`
-fn is_context(line: &[u8]) -> bool {
-    const KEYS: [&[u8]; 13] = [
-        b"future",
-        b"task",
-        b"handle",
-        b"protocol",
-        b"transport",
-        b"socket",
-        b"asyncgen",
-        b"source_traceback",
-        b"handle_traceback",
-        b"client_session",
-        b"connector",
-        b"connections",
-        b"client_connection",
-    ];
-    let key = line.iter().position(|&byte| byte == b':').and_then(|at| line.get(..at));
-    key.is_some_and(|key| KEYS.contains(&key))
-}
-
-/// How many fields follow `pydantic_core._pydantic_core.ValidationError: 2 validation errors for Card`.
-fn validation_errors(line: &[u8]) -> Option<usize> {
-    let at = line.windows(VALIDATION_ERRORS.len()).position(|part| part == VALIDATION_ERRORS)?;
-    let number = line.get(..at)?.rsplit(|&byte| byte == b' ').next()?;
-    str::from_utf8(number).ok()?.parse().ok()
-}
-
-const VALIDATION_ERRORS: &[u8] = b" validation error";
-
-fn is_box(line: &[u8]) -> bool {
-    ["╭", "│", "╰"].iter().any(|edge| line.starts_with(edge.as_bytes()))
-}
-
-fn is_box_end(line: &[u8]) -> bool {
-    line.starts_with("╰".as_bytes())
-}
-
-/// What Python prints of each thread when it dies.
-fn is_thread(line: &[u8]) -> bool {
-    const PHRASES: [&[u8]; 5] = [
-        b"Current thread",
-        b"Thread 0x",
-        b"Python runtime state: ",
-        b"Extension modules: ",
-        b"<no Python frame>",
-    ];
-    PHRASES.iter().any(|phrase| line.starts_with(phrase))
-}
-
-/// `no such card in /srv/shop.php:3`
-fn names_php_place(line: &[u8]) -> bool {
-    let digits = line.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
-    let place = line.get(..line.len() - digits).and_then(|place| place.strip_suffix(b":"));
-    digits > 0 && place.is_some_and(|place| place.windows(4).any(|part| part == b" in "))
-}
-
-/// `#0 shop.php(3): pay()`
-fn is_php_call(line: &[u8]) -> bool {
-    line.strip_prefix(b"#").and_then(|rest| rest.first()).is_some_and(u8::is_ascii_digit)
-}
-
-/// `main.pay(...)`, `created by main.main in goroutine 1`
-fn is_go_call(line: &[u8]) -> bool {
-    line.ends_with(b")") || line.starts_with(b"created by ") || line.starts_with(b"goroutine ")
-}
-
-/// The end of something whose inside was indented.
-fn is_closing_bracket(line: &[u8]) -> bool {
-    line.iter().all(|byte| b"}])>,;".contains(byte))
-}
-
-/// What Rust says below a panic.
-fn is_note(line: &[u8]) -> bool {
-    line.starts_with(b"note: ") || line.starts_with(b"stack backtrace:")
 }
 
 /// Writes a record of a worker (its app, number and process) to the log.

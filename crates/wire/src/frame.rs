@@ -1,13 +1,15 @@
 //! What a frame is: types, flags, limits, and decoding that borrows (`spec/wire.md` §2).
 
 mod from_worker;
+mod patch;
 mod reader;
 mod strings;
 #[cfg(test)]
 mod tests;
 mod to_worker;
 
-pub use from_worker::{FromWorker, Hello, Response};
+pub use from_worker::{Capabilities, FromWorker, Hello, Response};
+pub use patch::{clear_frame_flags, frame_flags, set_frame_stream};
 pub use strings::{Pairs, StringIter, Strings};
 pub use to_worker::{Fixed, Request, ToWorker, Welcome};
 

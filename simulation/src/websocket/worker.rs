@@ -172,7 +172,7 @@ impl Worker {
                     connection_credit: self.plan.connection_credit,
                     about: Default::default(),
                 };
-                let about: [(&[u8], &[u8]); 2] = [(b"adapter", b"simulated"), (b"kind", b"asgi")];
+                let about: [(&[u8], &[u8]); 2] = [(b"adapter", b"simulated"), (b"websocket", b"1")];
                 self.say(|out| encode_hello(out, &hello, about).expect("a hello"));
             }
             ToWorker::Request(request) => {

@@ -21,9 +21,15 @@ def frames():
     yield good("welcome with an empty value", K, welcome(about=[["app", ""]]))
     yield good("welcome with several versions", K, welcome(versions=(1, 3)))
     yield good("welcome with the most credit", K, welcome(2**31 - 1, 2**31 - 1))
-    yield good("hello of a blocking worker", W, hello())
+    yield good("hello of a blocking worker", W, hello(
+        about=[["adapter", "python/0.1.0"], ["kind", "wsgi"], ["language", "CPython 3.11.7"], ["blocking", "1"],
+               ["cgi_names", "1"], ["ahead", "3"]]))
     yield good("hello of a worker of many streams", W, hello(
-        1000, 262144, 1048576, [["adapter", "python/0.1.0"], ["kind", "asgi"], ["language", "CPython 3.13.1"]]))
+        1000, 262144, 1048576, [["adapter", "python/0.1.0"], ["kind", "asgi"], ["language", "CPython 3.13.1"],
+                                ["websocket", "1"], ["half_close", "1"]]))
+    yield good("hello of a worker that hijacks", W, hello(
+        16, about=[["adapter", "ruby/0.1.0"], ["kind", "rack"], ["language", "ruby 3.4.1"], ["blocking", "1"],
+                   ["cgi_names", "1"], ["hijack", "1"]]))
     yield good("hello with nothing about it", W, hello(about=[]))
     yield good("hello with the most of everything", W, hello(65535, 2**31 - 1, 2**31 - 1, version=65535))
 

@@ -61,7 +61,7 @@ def _runner(kind):
         return _run_wsgi
     from keepwarm import asgi  # asyncio costs memory and time that a WSGI worker need not pay
 
-    return lambda sock, application, options, leaks: asgi.run(sock, application, options, identity("asgi"))
+    return lambda sock, application, options, leaks: asgi.run(sock, application, options, identity("asgi", "half_close"))
 
 
 def _after_fork():
@@ -74,10 +74,11 @@ def _after_fork():
     return True
 
 
-def identity(kind):
-    """What a worker says about itself in HELLO (spec/wire.md §3)."""
+def identity(kind, *capabilities):
+    """What a worker says about itself and what it can do, in HELLO (spec/wire.md §3)."""
     language = f"{platform.python_implementation()} {platform.python_version()}"
-    return [("adapter", f"python/{__version__}"), ("kind", kind), ("language", language)]
+    about = [("adapter", f"python/{__version__}"), ("kind", kind), ("language", language)]
+    return about + [(capability, "1") for capability in capabilities]
 
 
 def _load(name):
@@ -114,7 +115,7 @@ def _run_wsgi(sock, application, options, leaks):
     process.settle_memory()
     signals.gate.close()
     try:
-        connection.say_hello(threads, identity("wsgi"))
+        connection.say_hello(threads, identity("wsgi", "blocking", "cgi_names"))
         return worker.serve_forever()
     finally:
         signals.gate.closed = False

@@ -235,6 +235,9 @@ class Connection(asyncio.BufferedProtocol):
     def say_hello(self, pairs):
         """Tells Keepwarm that the application is ready."""
         self.greeted = True
+        if self.limit > 1:
+            # The only place of a worker would be taken for as long as one is open.
+            pairs = [*pairs, ("websocket", "1")]
         self.write(wire.hello(self.limit, STREAM_CREDIT, CONNECTION_CREDIT, pairs))
 
     def ask_to_drain(self):

@@ -79,9 +79,12 @@ module Keepwarm
       )
     end
 
-    # What a worker says about itself in HELLO (spec/wire.md §3).
+    # What a worker says about itself and what it can do, in HELLO (spec/wire.md §3).
     def identity
-      { "adapter" => "ruby/#{VERSION}", "kind" => "rack", "language" => "#{RUBY_ENGINE} #{RUBY_VERSION}", "hijack" => "1" }
+      {
+        "adapter" => "ruby/#{VERSION}", "kind" => "rack", "language" => "#{RUBY_ENGINE} #{RUBY_VERSION}",
+        "blocking" => "1", "cgi_names" => "1", "hijack" => "1"
+      }
     end
   end
 end

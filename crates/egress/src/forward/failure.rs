@@ -59,7 +59,7 @@ keepwarm_serve::error_responses! {
     /// The upstream closed an HTTP/2 connection that had other calls, and the request is not safe to repeat.
     CLOSED_IN_USE = 502 "closed_idle", "closed a connection in use";
 
-    /// The upstream closed the connection before it responded.
+    /// The upstream closed the connection before it responded. Where TLS 1.3 was the cause (the server learns of a client certificate after the handshake), the reason is that of the TLS fault.
     CLOSED_WITHOUT_RESPONSE = 502 "closed_without_response",
         "closed the connection without a response{}";
 
@@ -177,7 +177,8 @@ impl AttemptFailure {
             }
             (ClientError::NoResponse(lost), None) => {
                 let how = lost.as_ref().map_or_else(String::new, |error| format!(" ({error})"));
-                Self { sent, ..Self::of(FailureCause::Reset, &CLOSED_WITHOUT_RESPONSE, &[&how]) }
+                let name = error.name();
+                Self { sent, name, ..Self::of(FailureCause::Reset, &CLOSED_WITHOUT_RESPONSE, &[&how]) }
             }
             (ClientError::NotProcessed(fault), _) => Self {
                 name: fault.name,

@@ -149,7 +149,7 @@ impl Server {
 
     /// The workers that come may be of another kind than those that serve.
     fn prepare(&self, config: &Config) {
-        config.apps.iter().for_each(|app| self.links.prepare(&app.name, assemble::server(app)));
+        config.apps.iter().for_each(|app| self.links.prepare(&app.name, assemble::worker_kind(app)));
     }
 
     /// Replaces the workers of these apps, and of no others; those of an app that does not start go on, and its pages show why.

@@ -239,6 +239,21 @@ impl<'a> FromWorker<'a> {
     }
 }
 
+/// What a worker can do, by its HELLO (spec §3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Capabilities {
+    /// A request holds up the worker, or a thread of it. A worker that takes one request at a time does not have to say so.
+    pub blocking: bool,
+    /// Its interface knows fields by CGI-style names (RFC 3875).
+    pub cgi_names: bool,
+    /// It can accept a WebSocket (spec §7).
+    pub websocket: bool,
+    /// Its interface can report a client that sends no more: HALF_CLOSE (spec §5).
+    pub half_close: bool,
+    /// It may send HIJACK (spec §5).
+    pub hijack: bool,
+}
+
 impl<'a> Hello<'a> {
     /// How many requests may wait behind the one that a worker of one stream works on: `ahead`, at most 16 (spec §3).
     pub fn ahead(&self) -> u32 {
@@ -250,9 +265,16 @@ impl<'a> Hello<'a> {
         said.filter(|ahead| *ahead <= MOST).unwrap_or(0)
     }
 
-    /// Whether it may send HIJACK (spec §5).
-    pub fn hijacks(&self) -> bool {
-        self.about("hijack") == Some(b"1")
+    /// What it can do.
+    pub fn capabilities(&self) -> Capabilities {
+        let has = |name| self.about(name) == Some(b"1");
+        Capabilities {
+            blocking: self.streams == 1 || has("blocking"),
+            cgi_names: has("cgi_names"),
+            websocket: has("websocket"),
+            half_close: has("half_close"),
+            hijack: has("hijack"),
+        }
     }
 
     /// The value of this name among the words about the worker: `adapter`, `kind`, `language`.

@@ -155,3 +155,30 @@ fn hello_tells_about_the_worker() {
     assert_eq!(hello.about("kind"), Some(&b"php"[..]));
     assert_eq!(hello.about("language"), None);
 }
+
+#[test]
+fn hello_tells_what_the_worker_can_do() {
+    let none = Capabilities::default();
+    let blocking = Capabilities { blocking: true, ..none };
+    for (streams, name, value, capabilities) in [
+        (2, "kind", "rack", none),
+        (1, "kind", "asgi", blocking),
+        (2, "blocking", "1", blocking),
+        (2, "cgi_names", "1", Capabilities { cgi_names: true, ..none }),
+        (2, "websocket", "1", Capabilities { websocket: true, ..none }),
+        (2, "half_close", "1", Capabilities { half_close: true, ..none }),
+        (2, "hijack", "1", Capabilities { hijack: true, ..none }),
+        // As it has always been for `hijack`: another value means nothing.
+        (2, "hijack", "0", none),
+        (2, "blocking", "", none),
+        (1, "blocking", "0", blocking),
+    ] {
+        let credit = MIN_INITIAL_CREDIT;
+        let about = Strings::default();
+        let hello = Hello { version: 1, streams, stream_credit: credit, connection_credit: credit, about };
+        let mut bytes = Vec::new();
+        crate::encode::encode_hello(&mut bytes, &hello, [(name.as_bytes(), value.as_bytes())]).unwrap();
+        let Ok(Some((FromWorker::Hello(hello), _))) = FromWorker::decode(&bytes) else { panic!() };
+        assert_eq!(hello.capabilities(), capabilities, "{streams} streams, {name}={value}");
+    }
+}

@@ -16,16 +16,18 @@ use super::activity::{RequestSummary, WorkerActivity};
 use super::call::{Call, Item};
 use super::conversation;
 use super::fastcgi;
+use super::kind::WorkerKind;
 use super::link::Link;
 use super::quarantine::Quarantine;
 use super::queue::{Queue, QueuedRequest};
 use super::refusals;
 use super::relay::{self, ExternalServer, ExternalServerStatus, Protocol, ServerPolicy, Servers};
+use crate::supervisor::WorkerLink;
 
 mod workers;
 
 use self::workers::PendingWorker;
-pub(super) use self::workers::{WorkerCapabilities, WorkerCapacity};
+pub(super) use self::workers::WorkerCapabilities;
 
 /// The generation that takes requests as soon as it is ready.
 const FIRST_GENERATION: u64 = 1;
@@ -43,8 +45,8 @@ pub struct AppPolicy {
     pub slow_log: Option<Duration>,
     /// How many worker processes the app has.
     pub workers: usize,
-    /// The workers are servers by themselves; `None`: they speak our wire.
-    pub server: Option<ServerPolicy>,
+    /// How its workers are spoken to.
+    pub kind: WorkerKind,
 }
 
 #[cfg(test)]
@@ -58,7 +60,7 @@ impl AppPolicy {
             request_timeout: time,
             slow_log: None,
             workers: 1,
-            server: None,
+            kind: WorkerKind::Wire,
         }
     }
 }
@@ -77,6 +79,10 @@ pub struct App {
     streams: AtomicUsize,
     /// The workers build CGI-style names from fields.
     cgi_names: AtomicBool,
+    /// Their interface has WebSockets.
+    websockets: AtomicBool,
+    /// Their interface has a word for a client that sends no more.
+    half_close: AtomicBool,
     /// Their application may answer a request by itself, and so take a WebSocket.
     hijacks: AtomicBool,
     /// It was said that its servers listen on all interfaces.
@@ -89,12 +95,12 @@ pub struct App {
     unstarted: Mutex<Arc<str>>,
     /// The connections to workers that are servers by themselves, and what is known of those.
     pub(super) servers: Servers,
-    /// How workers that are being started for a reload are to be spoken to, if they are servers.
-    next_server: Mutex<Option<Option<ServerPolicy>>>,
+    /// The kind of the workers that are being started for a reload.
+    next_kind: Mutex<Option<WorkerKind>>,
     /// What its workers say about themselves.
     description: Mutex<Option<String>>,
     /// In place of workers: a server that runs already.
-    external: Mutex<Option<ExternalServer>>,
+    external: Mutex<Option<Arc<Link>>>,
 }
 
 /// The queue of an app, its workers and its failure, under one lock.
@@ -113,7 +119,7 @@ impl App {
     /// An app without workers.
     pub fn new(name: &str, policy: AppPolicy) -> Arc<Self> {
         let servers = Servers::default();
-        servers.set_policy(policy.server.as_ref());
+        servers.set_policy(policy.kind.server());
         Arc::new(Self {
             name: name.into(),
             policy: ArcSwap::from_pointee(policy),
@@ -128,6 +134,8 @@ impl App {
             blocking: AtomicBool::new(true),
             streams: AtomicUsize::new(1),
             cgi_names: AtomicBool::new(true),
+            websockets: AtomicBool::new(false),
+            half_close: AtomicBool::new(false),
             hijacks: AtomicBool::new(false),
             said_open: AtomicBool::new(false),
             expecting: AtomicUsize::new(0),
@@ -135,41 +143,50 @@ impl App {
             is_unstarted: AtomicBool::new(false),
             unstarted: Mutex::new("".into()),
             servers,
-            next_server: Mutex::default(),
+            next_kind: Mutex::default(),
             description: Mutex::default(),
             external: Mutex::default(),
         })
     }
 
-    /// Gives its requests to the server that the policy names, if that runs already, and to no other such one.
-    pub(super) fn stand(self: &Arc<Self>, remote: &Remote) {
+    /// Gives its requests to the external server that the policy names, and to no other.
+    pub(super) fn attach_external(self: &Arc<Self>, remote: &Remote) {
         let policy = self.policy();
-        let named = policy.server.as_ref().and_then(|server| Some((server.address.as_ref()?, server)));
-        let slots = named.map_or(1, |(_, server)| server.concurrency);
-        let mut external = self.external.lock().unwrap_or_else(PoisonError::into_inner);
-        if external.as_ref().is_some_and(|external| external.is(named.map(|(at, _)| at), slots)) {
-            return;
+        let wanted = match &policy.kind {
+            WorkerKind::External(endpoint, server) => Some((endpoint, server)),
+            WorkerKind::Wire | WorkerKind::Server(_) => None,
+        };
+        let mut external = self.external_link();
+        let attached = external.as_ref().and_then(|link| link.kind.external());
+        match (attached, wanted) {
+            (None, None) => return,
+            (Some(attached), Some((endpoint, server))) if attached.is(endpoint, server) => return,
+            _ => {}
         }
         // The new one first: at every moment somebody takes requests.
-        let new = named.map(|(endpoint, server)| ExternalServer::begin(self, endpoint, server, remote));
+        let new = wanted.map(|(endpoint, server)| ExternalServer::attach(self, endpoint, server, remote));
         let old = std::mem::replace(&mut *external, new);
         drop(external);
         if let Some(old) = old {
-            old.end();
+            old.retire();
         }
     }
 
-    /// Gives requests to no server that runs already.
-    pub(super) fn leave_standing(&self) {
-        let old = self.external.lock().unwrap_or_else(PoisonError::into_inner).take();
+    /// Gives requests to no external server. Those that it has are answered.
+    pub(super) fn detach_external(&self) {
+        let old = self.external_link().take();
         if let Some(old) = old {
-            old.end();
+            old.retire();
         }
     }
 
     /// Its server, if it has one that runs already in place of workers.
     pub fn external(&self) -> Option<ExternalServerStatus> {
-        Some(self.external.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.state())
+        Some(self.external_link().as_ref()?.kind.external()?.status())
+    }
+
+    fn external_link(&self) -> MutexGuard<'_, Option<Arc<Link>>> {
+        self.external.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How requests are treated.
@@ -178,7 +195,7 @@ impl App {
     }
 
     pub(super) fn set_policy(&self, policy: AppPolicy) {
-        self.servers.set_policy(policy.server.as_ref());
+        self.servers.set_policy(policy.kind.server());
         self.policy.store(Arc::new(policy));
     }
 
@@ -187,9 +204,9 @@ impl App {
         self.state().queue.load()
     }
 
-    /// How workers that are started from now on are spoken to; those that serve, from when the others take their place.
-    pub(super) fn prepare(&self, server: Option<ServerPolicy>) {
-        *self.next_server() = Some(server);
+    /// The kind of workers that are started from now on; of those that serve, from when the others take their place.
+    pub(super) fn prepare(&self, kind: WorkerKind) {
+        *self.next_kind() = Some(kind);
     }
 
     /// In development: what the app has printed when its changed files did not start, for the pages that a person asks for; or (`None`) they do start.
@@ -210,13 +227,16 @@ impl App {
         true
     }
 
-    /// How the workers that were started last are spoken to.
+    /// How the workers that were started last are spoken to, if they are servers.
     pub(super) fn server_policy(&self) -> Option<ServerPolicy> {
-        self.next_server().clone().unwrap_or_else(|| self.policy().server.clone())
+        match &*self.next_kind() {
+            Some(kind) => kind.server().cloned(),
+            None => self.policy().kind.server().cloned(),
+        }
     }
 
-    fn next_server(&self) -> MutexGuard<'_, Option<Option<ServerPolicy>>> {
-        self.next_server.lock().unwrap_or_else(PoisonError::into_inner)
+    fn next_kind(&self) -> MutexGuard<'_, Option<WorkerKind>> {
+        self.next_kind.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Requests waiting for a worker.
@@ -245,14 +265,19 @@ impl App {
         self.blocking.load(Ordering::Relaxed)
     }
 
-    /// Whether a WebSocket's opening is told its workers.
-    pub(super) fn takes_websockets(&self) -> bool {
-        !self.is_blocking() || self.hijacks.load(Ordering::Relaxed)
+    /// Whether its workers accept WebSockets.
+    pub(super) fn accepts_websockets(&self) -> bool {
+        self.websockets.load(Ordering::Relaxed)
     }
 
-    /// Whether its interface has a word for a client that sends no more: ASGI's has.
+    /// Whether a WebSocket's opening is told its workers: their application may also take it as a tunnel.
+    pub(super) fn takes_websockets(&self) -> bool {
+        self.accepts_websockets() || self.hijacks.load(Ordering::Relaxed)
+    }
+
+    /// Whether its interface has a word for a client that sends no more.
     pub(super) fn hears_half_close(&self) -> bool {
-        !self.builds_cgi_names()
+        self.half_close.load(Ordering::Relaxed)
     }
 
     pub(super) fn builds_cgi_names(&self) -> bool {
@@ -413,8 +438,7 @@ impl Handler for AppHandler {
         if self.0.is_unstarted.load(Ordering::Acquire) && self.0.show_unstarted(exchange) {
             return Box::pin(std::future::ready(()));
         }
-        let server = self.0.policy().server.as_ref().map(|server| server.protocol.clone());
-        match server {
+        match self.0.policy().kind.protocol().cloned() {
             None => Box::pin(conversation::hold(&self.0, exchange)),
             Some(Protocol::Http) => Box::pin(relay::hold_http(&self.0, exchange)),
             Some(Protocol::FastCgi(root)) => Box::pin(fastcgi::hold(&self.0, root, exchange)),

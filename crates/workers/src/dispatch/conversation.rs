@@ -33,6 +33,7 @@ use tokio::time::Instant;
 use super::activity::RequestSummary;
 use super::app::{App, ExpectationPermit};
 use super::call::{Call, CallState, Item};
+use super::kind::RequestKind;
 use super::quarantine::QuarantineProbe;
 use super::queue::QueuedRequest;
 use super::refusals::{self, respond_not_submitted};
@@ -181,8 +182,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
         self.half_close_said = false;
         let job = QueuedRequest {
             call: Arc::clone(&self.call),
-            frame,
-            websocket: self.websocket,
+            kind: RequestKind::Wire(frame),
             thread: thread_index(),
             avoid: None,
             since: self.since,

@@ -15,7 +15,7 @@ use keepwarm_wire::session::SessionEvent;
 use rustix::io::Errno;
 
 use super::activity::RequestSummary;
-use super::app::{App, WorkerCapabilities, WorkerCapacity};
+use super::app::{App, WorkerCapabilities};
 use super::call::{Call, Item};
 use super::link::{FlushResult, KillCause, Link, OrphanedRequests, PostResponseWork};
 use crate::supervisor::LinkEvent;
@@ -339,12 +339,8 @@ fn ready_now(link: &Arc<Link>, app: &Arc<App>, hello: Hello<'_>) {
     let text = |name: &str| String::from_utf8_lossy(hello.about(name).unwrap_or(b"unknown")).into_owned();
     let kind = text("kind");
     link.lock().in_order = hello.streams == 1;
-    link.set_hijacks(hello.hijacks());
-    let slots = WorkerCapacity { streams: hello.streams as usize, ahead: hello.ahead() as usize };
-    app.welcome_worker(
-        link,
-        WorkerCapabilities::new(slots, &kind, &text("language")).hijacking(hello.hijacks()),
-    );
+    link.set_hijacks(hello.capabilities().hijack);
+    app.welcome_worker(link, WorkerCapabilities::of_hello(&hello, &kind, &text("language")));
     link.report(LinkEvent::Ready {
         worker: link.key.clone(),
         adapter: text("adapter"),

@@ -13,14 +13,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
 
-use keepwarm_net::{Remote, Socket};
+use keepwarm_net::Remote;
 use keepwarm_wire::session::{Session, SessionConfig};
 use tokio::sync::mpsc::{self, UnboundedSender};
 
 use super::activity::WorkerActivity;
 use super::app::App;
 use super::call::Call;
-use super::relay::Server;
+use super::kind::LinkKind;
 use crate::supervisor::{LinkEvent, Requests, WorkerKey};
 pub(super) use death::{KillCause, OrphanedRequests};
 pub(super) use stream::BodyKind;
@@ -37,10 +37,7 @@ pub(super) struct Link {
     pub(super) key: WorkerKey,
     pub(super) app: Weak<App>,
     remote: Remote,
-    /// For writing; the driver reads from a duplicate. None of a server.
-    socket: Option<Socket>,
-    /// A worker that listens by itself: whoever has a place there speaks to it.
-    pub(super) server: Option<Server>,
+    pub(super) kind: LinkKind,
     events: UnboundedSender<LinkEvent>,
     requests: Requests,
     /// Its thread has had its turn since the worker was last asked for a sign of life.
@@ -99,8 +96,7 @@ impl Link {
         key: WorkerKey,
         app: &Arc<App>,
         remote: Remote,
-        socket: Option<Socket>,
-        server: Option<Server>,
+        kind: LinkKind,
         events: UnboundedSender<LinkEvent>,
     ) -> Self {
         let inner = LinkInner {
@@ -125,8 +121,7 @@ impl Link {
             key,
             app: Arc::downgrade(app),
             remote,
-            socket,
-            server,
+            kind,
             events,
             requests: Requests::default(),
             hijacks: AtomicBool::new(false),

@@ -10,8 +10,9 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::activity::WorkerActivity;
 use super::app::{App, AppPolicy};
 use super::driver;
+use super::kind::{LinkKind, WorkerKind};
 use super::link::Link;
-use super::relay::{self, Server, ServerLink, ServerPolicy};
+use super::relay::{self, ServerLink, ServerProcess};
 use crate::supervisor::{Addresses, LinkEvent, Requests, WorkerKey, WorkerLink, WorkerLinks};
 
 /// The apps of the process by name, and the threads that read from their workers.
@@ -45,7 +46,7 @@ impl Links {
         };
         drop(apps);
         if let Some(remote) = self.remotes.first() {
-            app.stand(remote);
+            app.attach_external(remote);
         }
         app
     }
@@ -62,15 +63,15 @@ impl Links {
         let mut former = self.former();
         former.retain(|app| app.strong_count() > 0);
         for app in gone {
-            app.leave_standing();
+            app.detach_external();
             former.push(Arc::downgrade(&app));
         }
     }
 
-    /// Workers of this app that are started from now on, for a reload, are spoken to like this.
-    pub fn prepare(&self, name: &str, server: Option<ServerPolicy>) {
+    /// Workers of this app that are started from now on, for a reload, are of this kind.
+    pub fn prepare(&self, name: &str, kind: WorkerKind) {
         if let Some(app) = self.app(name) {
-            app.prepare(server);
+            app.prepare(kind);
         }
     }
 
@@ -96,7 +97,7 @@ impl Links {
         let apps: Vec<Arc<App>> = self.apps().values().cloned().collect();
         let links = apps.iter().flat_map(|app| app.links());
         // Servers are spoken to by each client's own thread.
-        let read = links.filter(|link| link.thread() == thread && link.server.is_none());
+        let read = links.filter(|link| link.thread() == thread && matches!(link.kind, LinkKind::Wire(_)));
         read.for_each(|link| link.abandon());
     }
 
@@ -126,7 +127,7 @@ impl WorkerLinks for Links {
         let Ok(reader) = socket.try_clone() else {
             return lost(worker, "has no descriptor for its wire", &events);
         };
-        let link = Arc::new(Link::new(worker, &app, remote.clone(), Some(socket), None, events));
+        let link = Arc::new(Link::new(worker, &app, remote.clone(), LinkKind::Wire(socket), events));
         let driven = Arc::clone(&link);
         remote.spawn(move || driver::drive(driven, reader));
         link
@@ -141,8 +142,8 @@ impl WorkerLinks for Links {
         let (Some(app), Some(remote)) = (self.app(&worker.app), self.remote_for(worker.number)) else {
             return lost(worker, "belongs to an unknown app", &events);
         };
-        let server = Some(Server::new(addresses));
-        let link = Arc::new(Link::new(worker, &app, remote.clone(), None, server, events));
+        let kind = LinkKind::Server(ServerProcess::new(addresses));
+        let link = Arc::new(Link::new(worker, &app, remote.clone(), kind, events));
         let attended = Arc::clone(&link);
         remote.spawn(move || relay::attend_to_end(attended));
         Arc::new(ServerLink(link))

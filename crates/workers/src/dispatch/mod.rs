@@ -1,6 +1,7 @@
 //! Requests to workers: who gets which, and the talk with them over the wire.
 //!
 //! * [`App`]: an app's workers and the requests that wait for them; [`AppHandler`] is what a route ends in.
+//! * `kind`: workers that speak our wire, and those that are servers.
 //! * `queue`: which worker gets which request.  `link`: writing to a worker.  `driver`: reading from it.
 //! * `quarantine`: which routes are refused because they kill workers.  `activity`: what each worker is doing.
 //! * `conversation`: one request, on its client's task.  `call`: what that and the driver share.
@@ -18,6 +19,7 @@ mod conversation;
 mod driver;
 mod fastcgi;
 mod health;
+mod kind;
 mod link;
 mod links;
 mod quarantine;
@@ -32,6 +34,7 @@ pub use activity::{ActiveRequest, RequestSummary, WorkerActivity};
 pub use app::{App, AppHandler, AppPolicy};
 pub use fastcgi::ScriptRoot;
 pub use health::AppHealth;
+pub use kind::WorkerKind;
 pub use links::Links;
 pub use refusals::ERROR_RESPONSES;
 pub use relay::{ChildPolicy, ExternalServerStatus, Protocol, ServerPolicy};

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use keepwarm_policy::WorkerLatency;
 use keepwarm_policy::scaler::{AppLoad, LONG_WAIT};
-use keepwarm_wire::frame::flags;
+use keepwarm_wire::frame::{flags, frame_flags};
 use tokio::time::Instant;
 
 use super::call::Call;
+use super::kind::{LinkKind, RequestKind};
 use super::link::Link;
 use crate::supervisor::WorkerKey;
 
@@ -52,9 +53,7 @@ struct WorkerEntry {
 #[derive(Debug)]
 pub(super) struct QueuedRequest {
     pub(super) call: Arc<Call>,
-    /// The REQUEST frame; its stream id is filled in when it is given.
-    pub(super) frame: Vec<u8>,
-    pub(super) websocket: bool,
+    pub(super) kind: RequestKind,
     /// The thread of its client.
     pub(super) thread: usize,
     /// The worker that has failed it, and that gets it again only if there is no other.
@@ -282,9 +281,9 @@ impl Queue {
 impl WorkerEntry {
     /// Among those with as many requests, the lowest is chosen.
     fn rank(&self, thread: usize) -> u64 {
-        match self.link.server {
-            Some(_) => self.turn,
-            None => u64::from(self.link.thread() != thread),
+        match self.link.kind {
+            LinkKind::Wire(_) => u64::from(self.link.thread() != thread),
+            LinkKind::Server(_) | LinkKind::External(_) => self.turn,
         }
     }
 
@@ -304,9 +303,12 @@ impl QueuedRequest {
     /// Whether it may wait at a worker (`spec/wire.md` §4): it is complete, small, and no WebSocket.
     pub(super) fn may_wait_at_worker(&self) -> bool {
         const SMALL: usize = 16 * 1024;
-        const FLAGS_AT: usize = 5;
-        let whole = self.frame.get(FLAGS_AT).is_some_and(|bits| bits & flags::END != 0);
-        whole && !self.websocket && self.frame.len() <= SMALL
+        match &self.kind {
+            RequestKind::Wire(frame) => {
+                frame_flags(frame) & (flags::END | flags::WEBSOCKET) == flags::END && frame.len() <= SMALL
+            }
+            RequestKind::Server => false,
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the tests of dispatch share.
 
 use keepwarm_wire::encode::encode_hello;
-use keepwarm_wire::frame::{Hello, Strings};
+use keepwarm_wire::frame::{FrameHeader, FrameType, Hello, Strings};
 
 /// HELLO of a worker that takes so many requests at once.
 pub(super) fn hello(streams: u32, summary: &[(&str, &str)]) -> Vec<u8> {
@@ -10,5 +10,13 @@ pub(super) fn hello(streams: u32, summary: &[(&str, &str)]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let summary = summary.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
     encode_hello(&mut bytes, &said, summary).unwrap();
+    bytes
+}
+
+/// A REQUEST with these flags, of so many bytes that nobody reads.
+pub(super) fn request(flags: u8, length: usize) -> Vec<u8> {
+    let header = FrameHeader { length: length as u32, frame_type: FrameType::Request, flags, stream: 1 };
+    let mut bytes = header.to_bytes().to_vec();
+    bytes.resize(bytes.len() + length, 0);
     bytes
 }

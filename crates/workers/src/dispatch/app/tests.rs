@@ -1,17 +1,19 @@
 //! An app and its workers without sockets: a test is the supervisor, the clients and the workers.
 
+use std::os::unix::net::UnixStream;
 use std::task::{Context, Poll, Waker};
 
 use keepwarm_net::DataPlane;
 use keepwarm_telemetry::RequestId;
 use keepwarm_wire::encode::{ResponseWriter, encode_drain};
-use keepwarm_wire::frame::{FromWorker, HEADER_LEN, flags};
+use keepwarm_wire::frame::{FromWorker, flags, frame_flags};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::Instant;
 
 use super::*;
 use crate::dispatch::driver::hear;
-use crate::dispatch::tests::hello;
+use crate::dispatch::kind::{LinkKind, RequestKind};
+use crate::dispatch::tests::{hello, request};
 use crate::supervisor::{LinkEvent, WorkerKey, WorkerLink};
 
 mod random;
@@ -46,7 +48,9 @@ impl Bench {
         self.next_pid += 1;
         let key = WorkerKey { app: "shop".into(), number: pid, generation, pid };
         let remote = self.remotes[pid as usize % self.remotes.len()].clone();
-        Arc::new(Link::new(key, &self.app, remote, None, None, self.sender.clone()))
+        // Nobody reads at the other end: what is written is lost.
+        let (ours, _) = UnixStream::pair().unwrap();
+        Arc::new(Link::new(key, &self.app, remote, LinkKind::Wire(ours.into()), self.sender.clone()))
     }
 
     /// It says HELLO: it takes so many requests at once.
@@ -60,7 +64,12 @@ impl Bench {
 
     /// So many requests may wait there behind the one it works on.
     fn hello_with(&self, link: &Arc<Link>, streams: u32, kind: &str, ahead: &str) {
-        hear(link, &self.app, &hello(streams, &[("kind", kind), ("ahead", ahead)]));
+        let [first, second] = match kind {
+            "asgi" => ["websocket", "half_close"],
+            _ => ["blocking", "cgi_names"],
+        };
+        let about = [("kind", kind), (first, "1"), (second, "1"), ("ahead", ahead)];
+        hear(link, &self.app, &hello(streams, &about));
     }
 
     /// A worker that is ready.
@@ -73,7 +82,7 @@ impl Bench {
     /// A request of a client. `Err`: it was refused.
     fn request(&self) -> Result<Arc<Call>, SubmitError> {
         let call = new_call();
-        self.submit(&call, vec![0; HEADER_LEN + 100], 0, false)?;
+        self.submit(&call, request(0, 100), 0, false)?;
         Ok(call)
     }
 
@@ -85,7 +94,13 @@ impl Bench {
         again: bool,
     ) -> Result<(), SubmitError> {
         let call = Arc::clone(call);
-        let job = QueuedRequest { call, frame, websocket: false, thread, avoid: None, since: Instant::now() };
+        let job = QueuedRequest {
+            call,
+            kind: RequestKind::Wire(frame),
+            thread,
+            avoid: None,
+            since: Instant::now(),
+        };
         self.app.submit(job, again)
     }
 
@@ -229,12 +244,10 @@ fn an_opening_that_waits_for_the_first_worker_is_a_websocket_where_that_is_asgi(
         let mut bench = Bench::new();
         let link = bench.adopt(1);
         let call = new_call();
-        let mut frame = vec![0; HEADER_LEN + 100];
-        frame[5] = flags::END | flags::WEBSOCKET;
+        let frame = request(flags::END | flags::WEBSOCKET, 100);
         let job = QueuedRequest {
             call: Arc::clone(&call),
-            frame,
-            websocket: true,
+            kind: RequestKind::Wire(frame),
             thread: 0,
             avoid: None,
             since: Instant::now(),
@@ -248,6 +261,6 @@ fn an_opening_that_waits_for_the_first_worker_is_a_websocket_where_that_is_asgi(
         let (response, _) = FromWorker::decode(&bytes).unwrap().unwrap();
         assert_eq!(link.lock().session.handle_frame(response).is_ok(), accepts, "{kind}");
         let frame = call.take_frame();
-        assert_eq!(frame[5] & flags::WEBSOCKET != 0, accepts, "{kind}");
+        assert_eq!(frame_flags(&frame) & flags::WEBSOCKET != 0, accepts, "{kind}");
     }
 }

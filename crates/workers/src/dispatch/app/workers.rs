@@ -3,6 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
+use keepwarm_wire::frame::{Capabilities, Hello};
+
 use super::super::link::Link;
 use super::super::queue::WorkerDrained;
 use super::{App, AppPolicy, AppState};
@@ -36,10 +38,13 @@ impl App {
         let PendingWorker { link, capabilities } = worker;
         let WorkerCapacity { streams, ahead } = capabilities.slots;
         *self.description.lock().unwrap_or_else(PoisonError::into_inner) = Some(capabilities.description);
-        self.blocking.store(capabilities.blocking, Ordering::Relaxed);
         self.streams.store(streams, Ordering::Relaxed);
-        self.cgi_names.store(capabilities.cgi_names, Ordering::Relaxed);
-        self.hijacks.store(capabilities.hijacks, Ordering::Relaxed);
+        let Capabilities { blocking, cgi_names, websocket, half_close, hijack } = capabilities.wire;
+        self.blocking.store(blocking, Ordering::Relaxed);
+        self.cgi_names.store(cgi_names, Ordering::Relaxed);
+        self.websockets.store(websocket, Ordering::Relaxed);
+        self.half_close.store(half_close, Ordering::Relaxed);
+        self.hijacks.store(hijack, Ordering::Relaxed);
         state.failed = None;
         state.queue.enter(link, streams, ahead);
     }
@@ -47,8 +52,8 @@ impl App {
     /// Workers up to this generation take requests.
     pub(in crate::dispatch) fn promote(&self, generation: u64) {
         self.quarantine.forget();
-        if let Some(server) = self.next_server().take() {
-            let policy = AppPolicy { server, ..AppPolicy::clone(&self.policy()) };
+        if let Some(kind) = self.next_kind().take() {
+            let policy = AppPolicy { kind, ..AppPolicy::clone(&self.policy()) };
             self.policy.store(Arc::new(policy));
         }
         let mut state = self.state();
@@ -121,42 +126,46 @@ impl AppState {
     }
 }
 
-/// The capabilities that a worker announces in HELLO.
+/// What a worker is and can do.
 #[derive(Debug, Clone)]
 pub(in crate::dispatch) struct WorkerCapabilities {
     slots: WorkerCapacity,
     /// Kind and language, as a person reads them.
     description: String,
-    blocking: bool,
-    cgi_names: bool,
-    hijacks: bool,
+    wire: Capabilities,
 }
 
 impl WorkerCapabilities {
-    pub(in crate::dispatch) fn new(slots: WorkerCapacity, kind: &str, language: &str) -> Self {
-        // `rack` is a word, the others are letters.
-        let shown = if kind == "rack" { "Rack".to_owned() } else { kind.to_uppercase() };
+    /// By its HELLO, with the `kind` and the `language` that it names.
+    pub(in crate::dispatch) fn of_hello(hello: &Hello<'_>, kind: &str, language: &str) -> Self {
         Self {
-            slots,
-            description: format!("{shown}, {language}"),
-            // Several at once may also be several threads.
-            blocking: slots.streams == 1 || matches!(kind, "wsgi" | "rack" | "php"),
-            cgi_names: kind != "asgi",
-            hijacks: false,
+            slots: WorkerCapacity { streams: hello.streams as usize, ahead: hello.ahead() as usize },
+            description: description(kind, language),
+            wire: hello.capabilities(),
         }
     }
 
-    /// Its application may answer a request by itself.
-    pub(in crate::dispatch) fn hijacking(self, hijacks: bool) -> Self {
-        Self { hijacks, ..self }
+    /// Of a server that takes so many requests at once.
+    pub(in crate::dispatch) fn of_server(streams: usize, kind: &str, language: &str) -> Self {
+        Self {
+            slots: WorkerCapacity { streams, ahead: 0 },
+            description: description(kind, language),
+            wire: Capabilities { blocking: streams == 1, cgi_names: true, ..Capabilities::default() },
+        }
     }
+}
+
+fn description(kind: &str, language: &str) -> String {
+    // `rack` is a word, the others are letters.
+    let shown = if kind == "rack" { "Rack".to_owned() } else { kind.to_uppercase() };
+    format!("{shown}, {language}")
 }
 
 /// How many requests a worker takes at once.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::dispatch) struct WorkerCapacity {
+struct WorkerCapacity {
     /// Requests it works on.
-    pub(in crate::dispatch) streams: usize,
+    streams: usize,
     /// Requests that may wait behind them.
-    pub(in crate::dispatch) ahead: usize,
+    ahead: usize,
 }

@@ -2,73 +2,71 @@
 
 use std::sync::Arc;
 
-use keepwarm_wire::frame::{HEADER_LEN, ResetCode, flags};
+use keepwarm_net::Socket;
+use keepwarm_wire::frame::{ResetCode, clear_frame_flags, flags, frame_flags, set_frame_stream};
 
 use super::Link;
-use crate::dispatch::call::Item;
+use crate::dispatch::call::{Call, Item};
+use crate::dispatch::kind::{LinkKind, RequestKind};
 use crate::dispatch::queue::QueuedRequest;
 use crate::supervisor::LinkEvent;
 
-/// Where a frame's stream id stands.
-const STREAM_AT: std::ops::Range<usize> = 6..HEADER_LEN;
-/// Where its flags stand.
-const FLAGS_AT: usize = 5;
-
 impl Link {
-    /// Sends a request, for which the caller has taken a place.
-    pub(in crate::dispatch) fn give(self: &Arc<Self>, mut job: QueuedRequest) {
-        match (&self.server, job.frame.is_empty()) {
-            (Some(_), true) => return self.offer(&job.call),
-            (None, false) => {}
+    /// Gives it a request, for which the caller has taken a place.
+    pub(in crate::dispatch) fn give(self: &Arc<Self>, request: QueuedRequest) {
+        let QueuedRequest { call, kind, .. } = request;
+        match (&self.kind, kind) {
+            (LinkKind::Wire(socket), RequestKind::Wire(frame)) => self.send(socket, call, frame),
+            (LinkKind::Server(_) | LinkKind::External(_), RequestKind::Server) => self.offer(&call),
             // The last reload has made another kind of app of it.
-            (Some(_), false) | (None, true) => return self.refuse(&job.call),
+            (LinkKind::Wire(_), RequestKind::Server)
+            | (LinkKind::Server(_) | LinkKind::External(_), RequestKind::Wire(_)) => self.refuse(&call),
         }
-        if job.websocket && self.app.upgrade().is_none_or(|app| !app.takes_websockets()) {
+    }
+
+    /// Sends a REQUEST.
+    fn send(self: &Arc<Self>, socket: &Socket, call: Arc<Call>, mut frame: Vec<u8>) {
+        let mut websocket = frame_flags(&frame) & flags::WEBSOCKET != 0;
+        if websocket && self.app.upgrade().is_none_or(|app| !app.takes_websockets()) {
             // It gets the opening as the plain request that it also is.
-            job.websocket = false;
-            if let Some(bits) = job.frame.get_mut(FLAGS_AT) {
-                *bits &= !flags::WEBSOCKET;
-            }
+            websocket = false;
+            clear_frame_flags(&mut frame, flags::WEBSOCKET);
         }
         let mut inner = self.lock();
-        let stream = match job.websocket {
+        let stream = match websocket {
             true => inner.session.open_websocket(),
             false => inner.session.open(),
         };
         let Some(stream) = stream.filter(|_| !inner.dead) else {
             let dead = inner.dead;
             drop(inner);
-            job.call.keep_frame(job.frame);
-            job.call.put(Item::Lost { unprocessed: true, kill_reason: None });
+            call.keep_frame(frame);
+            call.put(Item::Lost { unprocessed: true, kill_reason: None });
             if !dead {
                 self.take_no_more();
             }
             return;
         };
-        if let Some(id) = job.frame.get_mut(STREAM_AT) {
-            id.copy_from_slice(&stream.to_be_bytes());
-        }
-        if !job.call.give_to(self, stream) {
+        set_frame_stream(&mut frame, stream);
+        if !call.give_to(self, stream) {
             // Its client left between the queue and here. The place is taken: it is free when the worker has let go of the stream.
-            let mut frames = job.frame;
-            inner.session.reset(stream, ResetCode::CANCELLED, "the client has gone", &mut frames);
-            inner.write(&self.socket, &frames);
+            inner.session.reset(stream, ResetCode::CANCELLED, "the client has gone", &mut frame);
+            inner.write(Some(socket), &frame);
             return;
         }
         if !inner.in_order || (inner.session.open_streams() == 1 && inner.post_response.is_none()) {
-            job.call.begin_work();
+            call.begin_work();
         }
         inner.taken += 1;
-        inner.calls.insert(stream, Arc::clone(&job.call));
-        inner.write(&self.socket, &job.frame);
+        inner.calls.insert(stream, Arc::clone(&call));
+        inner.write(Some(socket), &frame);
         inner.last_written = Some(stream);
         drop(inner);
-        let has_more = job.frame.get(FLAGS_AT).is_some_and(|bits| bits & flags::END == 0);
-        if has_more || job.call.is_half_closed() {
+        if frame_flags(&frame) & flags::END == 0 || call.is_half_closed() {
             // It may have waited in the queue; the rest of its body can come now, or the word that its client sends no more.
-            job.call.wake();
+            call.wake();
         }
-        job.call.keep_frame(job.frame);
+        call.keep_frame(frame);
         if self.requests.count() {
             self.report(LinkEvent::RequestsReached { worker: self.key.clone() });
         }

@@ -17,7 +17,7 @@ impl Link {
         let heard = inner.heard;
         // One that is under way serves as well.
         let asked = inner.session.ping(heard.to_be_bytes(), &mut frame);
-        inner.write(&self.socket, &frame);
+        inner.write(self.kind.socket(), &frame);
         asked
     }
 
@@ -44,12 +44,12 @@ impl Link {
         }
         inner.pong_waiters.retain(|waiting| !waiting.is_closed());
         inner.pong_waiters.push(responded);
-        if let Some(server) = &self.server {
-            return server.look.notify_one();
+        if let Some(process) = self.kind.process() {
+            return process.look.notify_one();
         }
         // One that is under way already answers for both.
         if inner.session.ping(PAYLOAD, &mut frame) {
-            inner.write(&self.socket, &frame);
+            inner.write(self.kind.socket(), &frame);
         }
     }
 

@@ -39,7 +39,7 @@ impl Link {
         let mut inner = self.lock();
         let cost = if kind == BodyKind::Data { bytes.len() } else { message_cost(bytes.len()) };
         inner.session.spent(stream, cost);
-        inner.write(&self.socket, &frame);
+        inner.write(self.kind.socket(), &frame);
     }
 
     /// Sends the trailers of a request.
@@ -54,14 +54,14 @@ impl Link {
             frame.clear();
             let _ = encode_data(&mut frame, stream, &[], true);
         }
-        self.lock().write(&self.socket, &frame);
+        self.lock().write(self.kind.socket(), &frame);
     }
 
     /// Closes a WebSocket.
     pub(in crate::dispatch) fn send_close(&self, stream: u32, code: u16, reason: &str) {
         let mut frame = Vec::new();
         if encode_close(&mut frame, stream, code, reason).is_ok() {
-            self.lock().write(&self.socket, &frame);
+            self.lock().write(self.kind.socket(), &frame);
         }
     }
 
@@ -82,7 +82,7 @@ impl Link {
         let mut frame = Vec::new();
         let mut inner = self.lock();
         inner.session.release(stream, bytes, &mut frame);
-        inner.write(&self.socket, &frame);
+        inner.write(self.kind.socket(), &frame);
     }
 
     /// The client has closed its writing side.
@@ -90,7 +90,7 @@ impl Link {
         let mut frame = Vec::new();
         let mut inner = self.lock();
         inner.session.half_close(stream, &mut frame);
-        inner.write(&self.socket, &frame);
+        inner.write(self.kind.socket(), &frame);
     }
 
     /// Nobody waits for this response any more.
@@ -99,6 +99,6 @@ impl Link {
         let mut inner = self.lock();
         inner.calls.remove(&stream);
         inner.session.reset(stream, code, reason, &mut frame);
-        inner.write(&self.socket, &frame);
+        inner.write(self.kind.socket(), &frame);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::Link;
 use crate::dispatch::call::{Call, Item};
+use crate::dispatch::kind::LinkKind;
 use crate::supervisor::{KillReason, LinkEvent, Requests, WorkerLink};
 
 impl WorkerLink for Link {
@@ -53,26 +54,31 @@ impl WorkerLink for Link {
 impl Link {
     /// Sends DRAIN: the worker finishes and exits. A server is ended by the supervisor.
     pub(in crate::dispatch) fn drain(&self) {
-        if let Some(server) = &self.server {
-            let app = self.app.upgrade();
-            server.forget(app.as_ref());
-            if let Some(app) = app.filter(|_| server.is_external()) {
-                // No process ends with it.
-                app.remove_before_kill(self);
+        match &self.kind {
+            LinkKind::Wire(socket) => {
+                let mut frame = Vec::new();
+                let mut inner = self.lock();
+                inner.session.drain(&mut frame);
+                return inner.write(Some(socket), &frame);
             }
-            return self.report(LinkEvent::Drained { worker: self.key.clone() });
+            LinkKind::Server(_) => self.forget_connections(),
+            LinkKind::External(_) => {
+                self.forget_connections();
+                // No process ends with it.
+                if let Some(app) = self.app.upgrade() {
+                    app.remove_before_kill(self);
+                }
+            }
         }
-        let mut frame = Vec::new();
-        let mut inner = self.lock();
-        inner.session.drain(&mut frame);
-        inner.write(&self.socket, &frame);
+        self.report(LinkEvent::Drained { worker: self.key.clone() });
     }
 
     /// Whether it has said HELLO, or answered for the first time.
     fn is_ready(&self) -> bool {
-        match &self.server {
-            Some(server) => server.endpoint().is_some(),
-            None => self.lock().session.is_ready(),
+        match &self.kind {
+            LinkKind::Wire(_) => self.lock().session.is_ready(),
+            LinkKind::Server(process) => process.server().is_some(),
+            LinkKind::External(_) => true,
         }
     }
 

@@ -18,11 +18,12 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::Instant;
 
 use super::super::activity::RequestSummary;
-use super::super::app::{AppPolicy, WorkerCapabilities, WorkerCapacity};
+use super::super::app::{AppPolicy, WorkerCapabilities};
 use super::super::call::Item;
 use super::super::driver::drive;
+use super::super::kind::RequestKind;
 use super::super::queue::QueuedRequest;
-use super::super::tests::hello;
+use super::super::tests::{hello, request};
 use super::ping::LISTEN;
 use super::*;
 use crate::supervisor::{KillReason, WorkerLink};
@@ -45,7 +46,7 @@ impl Bench {
         let plane = DataPlane::start(1).unwrap();
         let key = WorkerKey { app: "shop".into(), number: 1, generation: 1, pid: 1 };
         let link =
-            Arc::new(Link::new(key, &app, plane.remotes()[0].clone(), Some(ours.into()), None, sender));
+            Arc::new(Link::new(key, &app, plane.remotes()[0].clone(), LinkKind::Wire(ours.into()), sender));
         let bytes = hello(streams, &[]);
         let (hello, _) = FromWorker::decode(&bytes).unwrap().unwrap();
         let mut inner = link.lock();
@@ -60,11 +61,10 @@ impl Bench {
         let summary =
             RequestSummary { id: RequestId::new(1), method: Method::GET, route: Some("/*".into()), path: 0 };
         let call = Call::new(summary);
-        let frame = vec![0; HEADER_LEN + length];
+        let frame = request(0, length);
         let job = QueuedRequest {
             call: Arc::clone(&call),
-            frame,
-            websocket: false,
+            kind: RequestKind::Wire(frame),
             thread: 0,
             avoid: None,
             since: Instant::now(),
@@ -204,7 +204,7 @@ fn the_rest_of_a_request_reaches_a_worker_where_no_descriptor_is_free() {
         return;
     }
     let mut bench = Bench::new(1);
-    let (link, socket) = (Arc::clone(&bench.link), bench.link.socket.as_ref().unwrap().try_clone().unwrap());
+    let (link, socket) = (Arc::clone(&bench.link), bench.link.kind.socket().unwrap().try_clone().unwrap());
     let remote = bench.plane.as_ref().unwrap().remotes()[0].clone();
     remote.spawn(move || drive(link, socket));
     assert_ne!(bench.worker.read(&mut [0; 4096]).unwrap(), 0, "WELCOME");
@@ -270,16 +270,12 @@ fn a_panic_in_the_middle_of_a_change_has_the_worker_replaced() {
 fn a_panic_in_the_middle_of_a_change_of_the_queue_begins_the_app_anew() {
     let mut bench = Bench::new(1);
     let app = Arc::clone(&bench._app);
-    app.welcome_worker(
-        &bench.link,
-        WorkerCapabilities::new(WorkerCapacity { streams: 0, ahead: 0 }, "wsgi", "CPython"),
-    );
+    app.welcome_worker(&bench.link, WorkerCapabilities::of_server(0, "wsgi", "CPython"));
     let summary = RequestSummary { id: RequestId::new(2), method: Method::GET, route: None, path: 0 };
     let call = Call::new(summary);
     let job = QueuedRequest {
         call: Arc::clone(&call),
-        frame: vec![0; HEADER_LEN],
-        websocket: false,
+        kind: RequestKind::Wire(request(0, 0)),
         thread: 0,
         avoid: None,
         since: Instant::now(),

@@ -22,7 +22,7 @@ pub(in crate::dispatch) enum FlushResult {
 impl Link {
     /// Writes frames that the driver has made.
     pub(in crate::dispatch) fn write(&self, frames: &[u8]) {
-        self.lock().write(&self.socket, frames);
+        self.lock().write(self.kind.socket(), frames);
     }
 
     /// Writes what was left. From now on, and not a moment later, `driver` is woken when something is left again.
@@ -30,7 +30,7 @@ impl Link {
         let mut inner = self.lock();
         let rest = std::mem::take(&mut inner.unsent);
         inner.driver = None;
-        inner.write(&self.socket, &rest);
+        inner.write(self.kind.socket(), &rest);
         inner.driver = Some(driver.clone());
         let left = match (inner.unsent.is_empty(), inner.short_of_memory) {
             (true, _) => FlushResult::Nothing,
@@ -49,8 +49,8 @@ impl Link {
 
 impl LinkInner {
     /// One write; what the socket does not take waits for the driver.
-    pub(super) fn write(&mut self, socket: &Option<Socket>, bytes: &[u8]) {
-        let Some(socket) = socket.as_ref().filter(|_| !bytes.is_empty() && !self.dead) else { return };
+    pub(super) fn write(&mut self, socket: Option<&Socket>, bytes: &[u8]) {
+        let Some(socket) = socket.filter(|_| !bytes.is_empty() && !self.dead) else { return };
         self.last_written = None;
         if !self.unsent.is_empty() {
             self.unsent.extend_from_slice(bytes);

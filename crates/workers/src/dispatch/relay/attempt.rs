@@ -29,12 +29,12 @@ impl<C: Dialect> Relay<'_, '_, C> {
         if let Some(result) = self.beware(&slot).await {
             return result;
         }
-        let Some(endpoint) = link.server.as_ref().and_then(|server| server.endpoint()) else {
+        let Some(endpoint) = link.kind.server().map(|server| &server.endpoint) else {
             // A worker of a kind that the app had before the last reload.
             refusals::APP_CHANGED.respond(self.exchange);
             return AttemptResult::Over;
         };
-        let external = link.server.as_ref().filter(|server| server.is_external());
+        let external = link.kind.external();
         match self.connect(&link, endpoint, self.need(external.is_none())).await {
             Ok(lease) => {
                 if let Some(server) = external {

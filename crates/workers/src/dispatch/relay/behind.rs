@@ -23,7 +23,7 @@ pub(super) fn finish<C: Dialect>(
     slot: SlotGuard,
     (limit, summary): (Duration, &RequestSummary),
 ) {
-    let behind = slot.link.server.as_ref().is_some_and(|server| server.works_behind());
+    let behind = slot.link.kind.server().is_some_and(|server| server.works_behind());
     if !behind || lease.unread() == 0 {
         return give_back(lease, slot);
     }

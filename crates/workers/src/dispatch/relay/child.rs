@@ -201,11 +201,11 @@ impl<C: Dialect> Relay<'_, '_, C> {
         endpoint: &Endpoint,
         need: Need,
     ) -> Result<Lease<C>, AcquireError> {
-        let policy = link.server.as_ref().and_then(|server| Some((server, server.child_policy()?)));
+        let policy = link.kind.server().and_then(|server| Some((server, server.child_policy()?)));
         let Some((server, policy)) = policy else { return C::pool(self.app).acquire(endpoint, need).await };
         let mut failure = None;
         // Each that leaves is met at most once: there are no more than places.
-        let most = self.app.policy().server.as_ref().map_or(1, |server| server.concurrency);
+        let most = self.app.policy().kind.server().map_or(1, |server| server.concurrency);
         for _ in 0..u32::try_from(most).unwrap_or(u32::MAX).saturating_add(TRIES) {
             let mut lease = C::pool(self.app).acquire(endpoint, need).await?;
             if lease.codec().child_guard().is_none() {

@@ -4,18 +4,19 @@
 //! nobody listens there the response is 503 at once, and the first connection that is taken is the end of that.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use keepwarm_net::{AcquireError, Endpoint, Remote};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::super::app::{App, WorkerCapabilities, WorkerCapacity};
+use super::super::app::{App, WorkerCapabilities};
+use super::super::kind::LinkKind;
 use super::super::link::Link;
 use super::ServerPolicy;
 use super::server::Server;
-use crate::supervisor::{WorkerKey, WorkerLink};
+use crate::supervisor::WorkerKey;
 
 /// Between two looks whether somebody listens again. Only the log and `keepwarm status` wait for it.
 const LOOK: Duration = Duration::from_millis(250);
@@ -34,102 +35,94 @@ pub struct ExternalServerStatus {
 /// A server that Keepwarm does not start, such as a running php-fpm.
 #[derive(Debug)]
 pub(in crate::dispatch) struct ExternalServer {
-    endpoint: Endpoint,
+    pub(in crate::dispatch) server: Server,
     slots: usize,
-    link: Arc<Link>,
+    /// Nobody listens there, since it was last tried.
+    away: AtomicBool,
+    /// It was tried without a request.
+    looked: AtomicBool,
 }
 
 impl ExternalServer {
-    /// Gives the app's requests to the server at `endpoint`, so many at once.
-    pub(in crate::dispatch) fn begin(
+    /// Gives the app's requests to the server at `endpoint`.
+    pub(in crate::dispatch) fn attach(
         app: &Arc<App>,
         endpoint: &Endpoint,
         policy: &ServerPolicy,
         remote: &Remote,
-    ) -> Self {
+    ) -> Arc<Link> {
         // The generation and the process of no worker, and the key of nobody else: the same server may be left and named again.
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let key = WorkerKey { app: Arc::clone(&app.name), number, generation: 0, pid: 0 };
         // Nobody supervises it.
         let (events, _) = mpsc::unbounded_channel();
-        let server = Server::external(endpoint.clone());
-        server.settle(policy);
-        let link = Arc::new(Link::new(key, app, remote.clone(), None, Some(server), events));
-        let slots = policy.concurrency.max(1);
+        let slots = slots(policy);
+        let external = Self {
+            server: Server::new(endpoint.clone(), policy),
+            slots,
+            away: AtomicBool::new(false),
+            looked: AtomicBool::new(false),
+        };
+        let link = Arc::new(Link::new(key, app, remote.clone(), LinkKind::External(external), events));
         let language = format!("a server at {endpoint}");
-        app.welcome_worker(
-            &link,
-            WorkerCapabilities::new(WorkerCapacity { streams: slots, ahead: 0 }, "fastcgi", &language),
-        );
+        app.welcome_worker(&link, WorkerCapabilities::of_server(slots, "fastcgi", &language));
         let looking = Arc::downgrade(&link);
         remote.spawn(move || async move {
             while let Some(link) = looking.upgrade() {
-                let Some(app) = link.app.upgrade() else { return };
-                look(&link, &app).await;
+                let (Some(app), Some(external)) = (link.app.upgrade(), link.kind.external()) else { return };
+                external.look(&app).await;
                 drop((link, app));
                 tokio::time::sleep(LOOK).await;
             }
         });
-        Self { endpoint: endpoint.clone(), slots, link }
+        link
     }
 
-    /// Whether it is this one.
-    pub(in crate::dispatch) fn is(&self, endpoint: Option<&Endpoint>, slots: usize) -> bool {
-        Some(&self.endpoint) == endpoint && self.slots == slots.max(1)
-    }
-
-    /// It gets no more requests; those that it has are answered.
-    pub(in crate::dispatch) fn end(self) {
-        self.link.retire();
+    /// Whether it is the one at this endpoint, with the slots of this policy.
+    pub(in crate::dispatch) fn is(&self, endpoint: &Endpoint, policy: &ServerPolicy) -> bool {
+        self.server.endpoint == *endpoint && self.slots == slots(policy)
     }
 
     /// What is known of it.
-    pub(in crate::dispatch) fn state(&self) -> ExternalServerStatus {
-        let away = self.link.server.as_ref().is_some_and(|server| server.away.load(Ordering::Relaxed));
-        ExternalServerStatus { address: self.endpoint.clone(), away }
+    pub(in crate::dispatch) fn status(&self) -> ExternalServerStatus {
+        let away = self.away.load(Ordering::Relaxed);
+        ExternalServerStatus { address: self.server.endpoint.clone(), away }
     }
-}
 
-/// While it is away, and once in the beginning, it is tried without a request.
-async fn look(link: &Link, app: &App) {
-    let Some(server) = &link.server else { return };
-    let Some(endpoint) = server.endpoint().filter(|_| server.is_unknown()) else { return };
-    // Nothing is asked: a server whose processes all have a connection of ours hears no other.
-    match timeout(PATIENCE, endpoint.connect()).await {
-        Ok(Ok(_)) => server.is_there(app),
-        Ok(Err(error)) => server.is_away(app, &AcquireError::Connect(error)),
-        Err(_) => server.is_away(app, &AcquireError::Timeout),
-    }
-}
-
-impl Server {
-    /// Whether it might be there or not.
-    fn is_unknown(&self) -> bool {
-        !self.looked.swap(true, Ordering::Relaxed) || self.away.load(Ordering::Relaxed)
+    /// While it is away, and once in the beginning, it is tried without a request.
+    async fn look(&self, app: &App) {
+        if self.looked.swap(true, Ordering::Relaxed) && !self.away.load(Ordering::Relaxed) {
+            return;
+        }
+        // Nothing is asked: a server whose processes all have a connection of ours hears no other.
+        match timeout(PATIENCE, self.server.endpoint.connect()).await {
+            Ok(Ok(_)) => self.is_there(app),
+            Ok(Err(error)) => self.is_away(app, &AcquireError::Connect(error)),
+            Err(_) => self.is_away(app, &AcquireError::Timeout),
+        }
     }
 
     /// It has taken a connection.
     pub(super) fn is_there(&self, app: &App) {
-        if self.away.load(Ordering::Relaxed)
-            && self.away.swap(false, Ordering::Relaxed)
-            && let Some(endpoint) = self.endpoint()
-        {
+        if self.away.load(Ordering::Relaxed) && self.away.swap(false, Ordering::Relaxed) {
             tracing::info!(
                 name: "app_server_recovered",
-                app = %app.name, %endpoint, "the app's server accepts connections again"
+                app = %app.name, endpoint = %self.server.endpoint, "the app's server accepts connections again"
             );
         }
     }
 
     /// It has taken none. Said once, until it does again.
     pub(super) fn is_away(&self, app: &App, error: &AcquireError) {
-        if !error.is_local()
-            && !self.away.swap(true, Ordering::Relaxed)
-            && let Some(endpoint) = self.endpoint()
-        {
-            tracing::error!(name: "app_server_unreachable", app = %app.name, %endpoint, %error,
+        if !error.is_local() && !self.away.swap(true, Ordering::Relaxed) {
+            tracing::error!(name: "app_server_unreachable", app = %app.name, endpoint = %self.server.endpoint, %error,
                 "the app's server accepts no connections; its requests get 503 until it does");
         }
     }
+}
+
+/// The requests that it is given at once.
+fn slots(policy: &ServerPolicy) -> usize {
+    policy.concurrency.max(1)
 }

@@ -16,11 +16,12 @@ use keepwarm_telemetry::panics::catch_future;
 use tokio::time::{Instant, timeout};
 
 use super::super::activity::RequestSummary;
-use super::super::app::{App, WorkerCapabilities, WorkerCapacity};
+use super::super::app::{App, WorkerCapabilities};
 use super::super::fastcgi;
+use super::super::kind::LinkKind;
 use super::super::link::Link;
 use super::child::Child;
-use super::server::Server;
+use super::server::{Server, ServerProcess};
 use super::{Protocol, ServerPolicy, lock};
 use crate::supervisor::LinkEvent;
 
@@ -44,11 +45,10 @@ pub(in crate::dispatch) async fn attend_to_end(link: Arc<Link>) {
 }
 
 async fn attend(link: Arc<Link>) {
-    let (Some(app), Some(server)) = (link.app.upgrade(), &link.server) else { return };
-    let Some(endpoint) = boot(&link, &app, server).await else { return };
+    let (Some(app), Some(process)) = (link.app.upgrade(), link.kind.process()) else { return };
+    let Some(endpoint) = boot(&link, &app, process).await else { return };
     let Some(policy) = app.server_policy() else { return };
-    server.settle(&policy);
-    server.found_at(endpoint.clone());
+    process.set_server(Server::new(endpoint.clone(), &policy));
     let language = match &endpoint {
         Endpoint::Tcp(address) => format!("a server at port {}", address.port()),
         Endpoint::Unix(_) => format!("a server at {endpoint}"),
@@ -57,8 +57,8 @@ async fn attend(link: Arc<Link>) {
         Protocol::Http => "http",
         Protocol::FastCgi(_) => "fastcgi",
     };
-    let slots = WorkerCapacity { streams: policy.concurrency.max(1), ahead: 0 };
-    app.welcome_worker(&link, WorkerCapabilities::new(slots, kind, "its own server"));
+    let slots = policy.concurrency.max(1);
+    app.welcome_worker(&link, WorkerCapabilities::of_server(slots, kind, "its own server"));
     if let Endpoint::Tcp(address) = &endpoint {
         warn_if_open(&link, &app, *address);
     }
@@ -69,7 +69,7 @@ async fn attend(link: Arc<Link>) {
         language,
         streams: u32::try_from(policy.concurrency).unwrap_or(u32::MAX),
     });
-    watch(&link, &app, server, &endpoint).await;
+    watch(&link, &app, process, &endpoint).await;
 }
 
 /// Says once for an app that its server listens on all interfaces: others on the network reach it past Keepwarm, with its limits, and are believed what they
@@ -96,8 +96,8 @@ fn listens_everywhere(address: SocketAddr) -> bool {
 }
 
 /// Asks at both addresses until there is a response. `None`: it has gone.
-async fn boot(link: &Link, app: &App, server: &Server) -> Option<Endpoint> {
-    let addresses = server.addresses.as_ref()?;
+async fn boot(link: &Link, app: &App, process: &ServerProcess) -> Option<Endpoint> {
+    let addresses = &process.addresses;
     let slots = [Endpoint::Unix(addresses.unix.clone()), Endpoint::Tcp(addresses.tcp)];
     let (mut pause, begun) = (FIRST_PAUSE, Instant::now());
     let mut hinted = false;
@@ -120,28 +120,28 @@ async fn boot(link: &Link, app: &App, server: &Server) -> Option<Endpoint> {
             );
         }
         // Its end is noticed at once.
-        let _ = timeout(pause, server.look.notified()).await;
+        let _ = timeout(pause, process.look.notified()).await;
         pause = (pause * 2).min(LAST_PAUSE);
     }
     None
 }
 
 /// Asks when somebody wants to know: the supervisor, while it has nothing to do, or whoever waited too long for a response.
-async fn watch(link: &Arc<Link>, app: &App, server: &Server, endpoint: &Endpoint) {
+async fn watch(link: &Arc<Link>, app: &App, process: &ServerProcess, endpoint: &Endpoint) {
     loop {
-        server.look.notified().await;
+        process.look.notified().await;
         if link.lock().dead {
             return;
         }
-        let suspected = lock(&server.suspected).take();
+        let suspected = lock(&process.suspected).take();
         let Some(policy) = app.server_policy() else { return };
         if matches!(policy.protocol, Protocol::FastCgi(_)) && link.is_at_work() {
             // It hears nobody before it has answered its request, and then it has answered.
-            server.owes_response.store(false, Ordering::Relaxed);
+            process.owes_response.store(false, Ordering::Relaxed);
             continue;
         }
         // A response to any other request is one to this question too: a page that hangs says nothing of the others.
-        server.owes_response.store(true, Ordering::Relaxed);
+        process.owes_response.store(true, Ordering::Relaxed);
         let asked = match policy.protocol {
             // Without a path of its own the question would be a page, which may be slow or fail: it is asked only for a reason.
             Protocol::Http if suspected.is_none() && policy.health.is_none() => {
@@ -154,10 +154,12 @@ async fn watch(link: &Arc<Link>, app: &App, server: &Server, endpoint: &Endpoint
         };
         match asked {
             Ok(()) => {
-                server.owes_response.store(false, Ordering::Relaxed);
+                process.owes_response.store(false, Ordering::Relaxed);
                 link.ponged();
             }
-            Err(Some(why)) if why == SILENT && !server.owes_response.load(Ordering::Relaxed) => link.ponged(),
+            Err(Some(why)) if why == SILENT && !process.owes_response.load(Ordering::Relaxed) => {
+                link.ponged()
+            }
             Err(why) => {
                 let why = why.unwrap_or_else(|| "it accepts no connection".to_owned());
                 tracing::warn!(
@@ -170,8 +172,8 @@ async fn watch(link: &Arc<Link>, app: &App, server: &Server, endpoint: &Endpoint
                 }
                 // As long as it owes a response, it is asked for it.
                 tokio::time::sleep(AGAIN).await;
-                if server.owes_response.load(Ordering::Relaxed) {
-                    server.look.notify_one();
+                if process.owes_response.load(Ordering::Relaxed) {
+                    process.look.notify_one();
                 }
             }
         }
@@ -195,15 +197,18 @@ impl Link {
             }
             return;
         }
-        let policy = self.app.upgrade().and_then(|app| app.policy().server.clone());
-        match (&self.server, policy) {
+        let policy = self.app.upgrade().and_then(|app| app.policy().kind.server().cloned());
+        match (&self.kind, policy) {
             // It is not ours to end.
-            (Some(server), _) if server.is_external() => {}
+            (LinkKind::External(_), _) => {}
             // It ends scripts that take too long by itself.
-            (Some(_), Some(ServerPolicy { protocol: Protocol::FastCgi(_), concurrency: 2.., .. })) => {}
-            (Some(server), Some(ServerPolicy { concurrency: 2.., .. })) => {
-                *lock(&server.suspected) = Some(culprit.clone());
-                server.look.notify_one();
+            (
+                LinkKind::Server(_),
+                Some(ServerPolicy { protocol: Protocol::FastCgi(_), concurrency: 2.., .. }),
+            ) => {}
+            (LinkKind::Server(process), Some(ServerPolicy { concurrency: 2.., .. })) => {
+                *lock(&process.suspected) = Some(culprit.clone());
+                process.look.notify_one();
             }
             _ => self.give_up(Some(culprit), "had a request that timed out"),
         }

@@ -58,7 +58,7 @@ pub use external::ExternalServerStatus;
 pub(super) use health::attend_to_end;
 pub(super) use hijack::hold_hijacked;
 pub(super) use http::hold_http;
-pub(super) use server::{Server, ServerLink};
+pub(super) use server::{Server, ServerLink, ServerProcess};
 use worker_request::BLOCK;
 
 /// How the workers of an app are spoken to that are servers by themselves.
@@ -70,8 +70,6 @@ pub struct ServerPolicy {
     pub concurrency: usize,
     /// The path that is asked for to see whether one is well; `None`: any response to any question will do.
     pub health: Option<String>,
-    /// Where it listens, if it runs already and is nobody's worker.
-    pub address: Option<Endpoint>,
     /// How its processes are treated, if it keeps some of its own: php-fpm, at a Unix socket.
     pub children: Option<ChildPolicy>,
     /// A script may go on behind its response, and leave the end of its request unread for as long (see `child`). Only at a Unix socket.
@@ -261,7 +259,7 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
             return Ok(());
         }
         // Who works on one request at a time is not to wait for a client either.
-        let alone = || self.app.policy().server.as_ref().is_some_and(|server| server.concurrency == 1);
+        let alone = || self.app.policy().kind.server().is_some_and(|server| server.concurrency == 1);
         if whole || (first && alone()) {
             self.source = read_whole(self.app, self.exchange).await?;
         } else if first {

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::super::activity::RequestSummary;
 use super::super::app::App;
 use super::super::call::{Call, Item};
+use super::super::kind::RequestKind;
 use super::super::link::{KillCause, Link, OrphanedRequests};
 use super::super::quarantine::QuarantineProbe;
 use super::super::queue::QueuedRequest;
@@ -22,13 +23,55 @@ use super::child::{Child, ChildPolicy};
 use super::{Dialect, Relay, ServerPolicy, lock};
 use crate::supervisor::{Addresses, KillReason, LinkEvent, Requests, WorkerLink};
 
-/// A worker that listens by itself.
+/// A server that is known to respond, or is configured.
 #[derive(Debug)]
 pub(in crate::dispatch) struct Server {
-    /// Those that it was told; none of one that runs already.
-    pub(super) addresses: Option<Addresses>,
-    /// Where it responds, once it does.
-    endpoint: OnceLock<Endpoint>,
+    /// Where it responds.
+    pub(super) endpoint: Endpoint,
+    /// Its policy when it was started.
+    policy: PolicyAtStart,
+    /// Processes of its own that have shown themselves, by their ids.
+    pub(super) children: Mutex<BTreeMap<u32, Arc<Child>>>,
+}
+
+/// What a server is beyond its protocol: of [`ServerPolicy`], for as long as it lives.
+#[derive(Debug, Clone, Copy)]
+struct PolicyAtStart {
+    children: Option<ChildPolicy>,
+    works_behind: bool,
+}
+
+impl Server {
+    pub(super) fn new(endpoint: Endpoint, policy: &ServerPolicy) -> Self {
+        let ServerPolicy { children, works_behind, .. } = *policy;
+        Self { endpoint, policy: PolicyAtStart { children, works_behind }, children: Mutex::default() }
+    }
+
+    /// How its processes are treated, if it keeps some of its own.
+    pub(super) fn child_policy(&self) -> Option<ChildPolicy> {
+        self.policy.children
+    }
+
+    /// Whether its scripts may go on behind their responses.
+    pub(super) fn works_behind(&self) -> bool {
+        self.policy.works_behind
+    }
+
+    /// Nothing will be asked of it any more: kept connections are closed.
+    pub(super) fn forget(&self, app: Option<&Arc<App>>) {
+        if let Some(app) = app {
+            app.servers.forget(&self.endpoint);
+        }
+    }
+}
+
+/// A worker that listens by itself.
+#[derive(Debug)]
+pub(in crate::dispatch) struct ServerProcess {
+    /// Those that it was told.
+    pub(super) addresses: Addresses,
+    /// Set once it responds.
+    server: OnceLock<Server>,
     /// Something asks for a look at its health, or it has gone.
     pub(in crate::dispatch) look: Notify,
     /// It was asked, and has answered nothing since.
@@ -37,68 +80,32 @@ pub(in crate::dispatch) struct Server {
     pub(super) suspected: Mutex<Option<RequestSummary>>,
     /// The requests that were lost with their connections, until it is known whether their process has died.
     lost: Mutex<Vec<(Instant, RequestSummary)>>,
-    /// What its policy was when it was started.
-    traits: OnceLock<ServerTraits>,
-    /// Processes of its own that have shown themselves, by their ids.
-    pub(super) children: Mutex<BTreeMap<u32, Arc<Child>>>,
-    /// Nobody listens there, since it was last tried. Only of one that runs already.
-    pub(super) away: AtomicBool,
-    /// It was tried without a request.
-    pub(super) looked: AtomicBool,
-}
-
-/// What a server is beyond its protocol: of [`ServerPolicy`], for as long as it lives.
-#[derive(Debug, Clone, Copy)]
-struct ServerTraits {
-    children: Option<ChildPolicy>,
-    works_behind: bool,
 }
 
 /// A connection that was lost so long before its process was reaped has nothing to do with that.
 const LOST_WITH_IT: Duration = Duration::from_secs(2);
 
-impl Server {
+impl ServerProcess {
     pub(in crate::dispatch) fn new(addresses: Addresses) -> Self {
-        Self { addresses: Some(addresses), ..Self::nowhere() }
-    }
-
-    /// One that runs already, at this address.
-    pub(super) fn external(endpoint: Endpoint) -> Self {
-        let server = Self::nowhere();
-        server.found_at(endpoint);
-        server
-    }
-
-    fn nowhere() -> Self {
         Self {
-            addresses: None,
-            endpoint: OnceLock::new(),
+            addresses,
+            server: OnceLock::new(),
             look: Notify::new(),
             owes_response: AtomicBool::new(false),
             suspected: Mutex::default(),
             lost: Mutex::default(),
-            traits: OnceLock::new(),
-            children: Mutex::default(),
-            away: AtomicBool::new(false),
-            looked: AtomicBool::new(false),
         }
     }
 
-    /// It was started under this policy.
-    pub(super) fn settle(&self, policy: &ServerPolicy) {
-        let ServerPolicy { children, works_behind, .. } = *policy;
-        // It is settled once.
-        let _ = self.traits.set(ServerTraits { children, works_behind });
+    /// It responds.
+    pub(super) fn set_server(&self, server: Server) {
+        // It is found once.
+        let _ = self.server.set(server);
     }
 
-    /// How its processes are treated, if it keeps some of its own.
-    pub(super) fn child_policy(&self) -> Option<ChildPolicy> {
-        self.traits.get()?.children
-    }
-
-    /// Whether its scripts may go on behind their responses.
-    pub(super) fn works_behind(&self) -> bool {
-        self.traits.get().is_some_and(|traits| traits.works_behind)
+    /// What is known of it once it responds.
+    pub(in crate::dispatch) fn server(&self) -> Option<&Server> {
+        self.server.get()
     }
 
     /// It has begun to respond to a request: whatever it was asked for its health, it is there.
@@ -106,15 +113,6 @@ impl Server {
         if self.owes_response.load(Ordering::Relaxed) {
             self.owes_response.store(false, Ordering::Relaxed);
         }
-    }
-
-    /// Whether it is nobody's worker.
-    pub(in crate::dispatch) fn is_external(&self) -> bool {
-        self.addresses.is_none()
-    }
-
-    pub(in crate::dispatch) fn endpoint(&self) -> Option<&Endpoint> {
-        self.endpoint.get()
     }
 
     /// A request was lost with its connection; perhaps its process has died of it.
@@ -131,18 +129,6 @@ impl Server {
             (now.saturating_duration_since(at) < LOST_WITH_IT).then_some(summary)
         };
         lock(&self.lost).drain(..).filter_map(recent).collect()
-    }
-
-    pub(super) fn found_at(&self, endpoint: Endpoint) {
-        // It is found once.
-        let _ = self.endpoint.set(endpoint);
-    }
-
-    /// Nothing will be asked of it any more: kept connections are closed.
-    pub(in crate::dispatch) fn forget(&self, app: Option<&Arc<App>>) {
-        if let (Some(app), Some(endpoint)) = (app, self.endpoint()) {
-            app.servers.forget(endpoint);
-        }
     }
 }
 
@@ -164,15 +150,15 @@ impl WorkerLink for ServerLink {
 
     /// Its health is asked for.
     fn ping(&self) {
-        let Some(server) = &self.0.server else { return };
-        if self.0.is_idle() && !server.owes_response.swap(true, Ordering::Relaxed) {
-            server.look.notify_one();
+        let Some(process) = self.0.kind.process() else { return };
+        if self.0.is_idle() && !process.owes_response.swap(true, Ordering::Relaxed) {
+            process.look.notify_one();
         }
     }
 
     fn is_silent(&self) -> bool {
-        let owes = self.0.server.as_ref().is_some_and(|server| server.owes_response.load(Ordering::Relaxed));
-        owes && self.0.is_idle()
+        let process = self.0.kind.process();
+        process.is_some_and(|process| process.owes_response.load(Ordering::Relaxed)) && self.0.is_idle()
     }
 
     fn requests(&self) -> &Requests {
@@ -181,7 +167,7 @@ impl WorkerLink for ServerLink {
 
     fn end_child(&self, pid: u32, gently: bool) -> bool {
         let app = self.0.app.upgrade();
-        self.0.server.as_ref().is_some_and(|server| server.end_child(pid, gently, app.as_ref()))
+        self.0.kind.server().is_some_and(|server| server.end_child(pid, gently, app.as_ref()))
     }
 }
 
@@ -241,16 +227,22 @@ impl Link {
         }
     }
 
+    /// Nothing will be asked of it any more: kept connections are closed.
+    pub(in crate::dispatch) fn forget_connections(&self) {
+        if let Some(server) = self.kind.server() {
+            server.forget(self.app.upgrade().as_ref());
+        }
+    }
+
     /// It takes no requests any more; those it has find out by themselves.
     fn leave(self: &Arc<Self>) -> OrphanedRequests {
-        let app = self.app.upgrade();
-        if let Some(app) = &app {
+        if let Some(app) = self.app.upgrade() {
             app.remove(self);
         }
         let orphans = self.die(false);
-        if let Some(server) = &self.server {
-            server.forget(app.as_ref());
-            server.look.notify_one();
+        self.forget_connections();
+        if let Some(process) = self.kind.process() {
+            process.look.notify_one();
         }
         orphans
     }
@@ -258,8 +250,8 @@ impl Link {
     /// Its process has ended: the requests that were lost with it may be to blame.
     fn bury(self: &Arc<Self>) {
         let OrphanedRequests { calls, kill_cause, .. } = self.leave();
-        let (Some(app), Some(server)) = (self.app.upgrade(), &self.server) else { return };
-        let mut suspects = server.take_lost();
+        let (Some(app), Some(process)) = (self.app.upgrade(), self.kind.process()) else { return };
+        let mut suspects = process.take_lost();
         match kill_cause {
             Some(KillCause { culprit: Some(culprit), .. }) => suspects = vec![culprit],
             _ => suspects.extend(calls.iter().map(|(_, call)| call.summary.clone())),
@@ -357,8 +349,7 @@ impl<C: Dialect> Relay<'_, '_, C> {
         }
         let job = QueuedRequest {
             call: Arc::clone(&self.call),
-            frame: Vec::new(),
-            websocket: false,
+            kind: RequestKind::Server,
             thread: thread_index(),
             avoid: self.failed_at.clone(),
             since: self.since,

@@ -108,7 +108,7 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
         }
         let Some(lease) = &mut self.lease else { return Part::Waiting };
         let relay = &mut *self.relay;
-        if let Some(server) = self.slot.as_ref().and_then(|slot| slot.link.server.as_ref()) {
+        if let Some(server) = self.slot.as_ref().and_then(|slot| slot.link.kind.process()) {
             server.handle_response();
         }
         // A body that is still to come would be that other request's. Then it is the client that is sent there.
@@ -241,7 +241,7 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
             self.relay.hijacker_failed(error);
             return AttemptResult::Over;
         };
-        if let Some(server) = &slot.link.server {
+        if let Some(server) = slot.link.kind.process() {
             server.note_lost(self.relay.call.summary.clone());
         }
         let child = lease.codec().child_guard().map(|line| Arc::clone(line.child()));

@@ -123,9 +123,8 @@ impl World {
 
     fn request(&mut self) {
         let call = new_call();
-        let mut frame = vec![0; HEADER_LEN + 100];
         // Whole: it may wait at a worker.
-        frame[5] = if self.next(3) > 0 { flags::END } else { 0 };
+        let frame = request(if self.next(3) > 0 { flags::END } else { 0 }, 100);
         let thread = self.next(2);
         let outcome = self.bench.submit(&call, frame, thread, false).err().map(|_| "refused");
         self.clients.push(Client { call, outcome, at: None });
