@@ -9,7 +9,7 @@ import unittest
 from unittest import mock
 
 from keepwarm import threaded, wire
-from keepwarm.asgi_connection import CONNECTION_CREDIT, STREAM_CREDIT, Connection
+from keepwarm.asgi_connection import CONNECTION_CREDIT, STREAM_CREDIT, Asyncio
 from keepwarm.asgi_websocket import WebSocketStream
 from tests.driver import END, PATIENCE, TYPES, WEBSOCKET, block, pack
 
@@ -97,7 +97,7 @@ class AsgiWorld:
     async def run(self):
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda loop, context: None)  # the applications fail on purpose
-        self.connection = connection = Connection(loop, self.application, WebSocketStream)
+        self.connection = connection = Asyncio(loop, self.application, WebSocketStream)
         connection.connection_made(Transport(self.ledger))
         connection.data_received(pack("WELCOME", payload=WELCOME))
         connection.say_hello([])
@@ -240,8 +240,9 @@ class Threads(unittest.TestCase):
         whole = threaded._CONNECTION_CREDIT
         mine, theirs = socket.socketpair()
         mine.settimeout(PATIENCE)
-        connection = threaded.Connection(theirs, 2)
+        connection = threaded.Threaded(theirs, 2)
         connection.credit = connection.first_credit = 1 << 20
+        connection.say_hello([])
         pool = threaded.Pool(connection, application, {}, NoLeaks())
         for worker in pool.workers:
             threading.Thread(target=worker.run, daemon=True).start()

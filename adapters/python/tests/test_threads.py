@@ -11,7 +11,6 @@ import unittest
 from unittest import mock
 
 from keepwarm import threaded as adapter, wire
-from keepwarm.signals import elsewhere
 from keepwarm.wsgi_response import Response
 from tests import test_wsgi
 from tests.driver import EXPECT, PATIENCE, Worker, pack
@@ -209,18 +208,17 @@ class ClientsThatLeave(unittest.TestCase):
         mine, theirs = socket.socketpair()
         self.addCleanup(mine.close)
         self.addCleanup(theirs.close)
-        connection = adapter.Connection(mine, 1)
+        connection = adapter.Threaded(mine, 1)
         connection.credit = connection.first_credit = 1 << 20
-        stream = adapter.Stream(connection, 1)
+        answer = Response(connection, 1, wire.END, head_only=False)
         send = connection.send
 
         def heard_at_the_end(data):
             send(data)
             if data[5] & wire.END:
-                stream.lose()
+                answer.on_reset(wire.CANCELLED)
 
         connection.send = heard_at_the_end
-        answer = Response(stream, 1, head_only=False, gate=elsewhere)
         answer.start_response("200 OK", [("content-length", "6")])
         answer.deliver(iter([b"abc", b"def"]))
         frames, kinds = theirs.recv(4096), []

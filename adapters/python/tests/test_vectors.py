@@ -221,11 +221,11 @@ class Sessions(unittest.TestCase):
     async def play(self, steps):
         script = Script()
         script.started = []
-        connection = asgi_connection.Connection(asyncio.get_running_loop(), script, WebSocketStream)
+        connection = asgi_connection.Asyncio(asyncio.get_running_loop(), script, WebSocketStream)
         transport = Transport()
         connection.connection_made(transport)
         faults = []
-        connection._fail = lambda fault: faults.append(fault.name)  # the name, instead of a line in the log
+        connection.fail = lambda fault: faults.append(fault.name)  # the name, instead of a line in the log
         opened = {}
         for step in steps:
             frame = step["frame"]

@@ -56,7 +56,7 @@ def main(arguments=None):
 
 def _runner(kind):
     if kind == target.WSGI:
-        from keepwarm import blocking, threaded, wsgi  # noqa: F401
+        from keepwarm import serial, threaded  # noqa: F401
 
         return _run_wsgi
     from keepwarm import asgi  # asyncio costs memory and time that a WSGI worker need not pay
@@ -97,10 +97,10 @@ def _load(name):
 
 
 def _run_wsgi(sock, application, options, leaks):
-    from keepwarm import blocking, threaded, wsgi
+    from keepwarm import serial, threaded
 
     threads = options.threads
-    connection = blocking.Connection(sock) if threads == 1 else threaded.Connection(sock, threads)
+    connection = serial.Serial(sock) if threads == 1 else threaded.Threaded(sock, threads)
     process.keep_from_children(sock.fileno(), connection)
     try:
         pairs = connection.read_welcome()
@@ -109,13 +109,13 @@ def _run_wsgi(sock, application, options, leaks):
     except Fault as fault:
         connection.fail(fault)
         return 1
-    worker = (wsgi.Worker if threads == 1 else threaded.Pool)(connection, application, pairs, leaks)
+    worker = (serial.Worker if threads == 1 else threaded.Pool)(connection, application, pairs, leaks)
     process.on_terminate(connection.ask_to_drain)
     leaks.settle()
     process.settle_memory()
     signals.gate.close()
     try:
-        connection.say_hello(threads, identity("wsgi", "blocking", "cgi_names"))
+        connection.say_hello(identity("wsgi", "blocking", "cgi_names"))
         return worker.serve_forever()
     finally:
         signals.gate.closed = False

@@ -6,7 +6,7 @@ import signal
 import sys
 
 from keepwarm import log, process, stacks, usual
-from keepwarm.asgi_connection import Connection
+from keepwarm.asgi_connection import Asyncio
 from keepwarm.asgi_lifespan import Lifespan
 from keepwarm.errors import LoadError
 from keepwarm.asgi_websocket import WebSocketStream
@@ -35,7 +35,7 @@ def run(sock, application, options, pairs):
 
 
 async def _serve(loop, sock, application, options, pairs):
-    connection = Connection(loop, application, WebSocketStream, options.streams or _STREAMS)
+    connection = Asyncio(loop, application, WebSocketStream, options.streams or _STREAMS)
     process.keep_from_children(sock.fileno(), connection)
     await loop.create_unix_connection(lambda: connection, sock=sock)
     if await connection.welcome is None:

@@ -1,47 +1,39 @@
-"""The wire for a worker that serves many requests at once, on an asyncio loop."""
+"""The strategy of a worker that serves many requests at once, on an asyncio loop."""
 
 import asyncio
-import os
 import sys
 from collections import deque
 
-from keepwarm import log, wire
-from keepwarm.allowance import Allowance, added
+from keepwarm import wire
 from keepwarm.asgi_http import HttpStream
+from keepwarm.connection import Connection
 from keepwarm.errors import Fault
-from keepwarm.wire import HEAD, MAX_CHUNK, MAX_PAYLOAD, REQUEST
+from keepwarm.wire import HEAD, MAX_CHUNK, MAX_PAYLOAD, REQUEST, REQUEST_FLAGS
 
 STREAM_CREDIT = 131_072  # bytes of one request's body that may wait in this process
 READ_SIZE = 65_536  # bytes read at once
 CONNECTION_CREDIT = 2_097_152  # and of all of them; spec/wire.md §3 asks for 65,536 at least
 
 
-class Connection(asyncio.BufferedProtocol):
-    """Takes frames apart, gives each to its stream, and writes what the streams say.
+class Asyncio(Connection, asyncio.BufferedProtocol):
+    """Takes frames apart, and writes what the streams say, together.
 
     `streams` are those that Keepwarm waits for; `running` those whose application has not returned, which may be later.
     `finished` is done when the worker may leave: drained, lost, or at fault.
     """
 
     def __init__(self, loop, application, new_websocket, limit=1_000):
+        super().__init__(limit, STREAM_CREDIT, CONNECTION_CREDIT)
         self.loop = loop
         self.application = application
         self.new_websocket = new_websocket
-        self.limit = limit
-        self.stream_credit = STREAM_CREDIT
         self.state = {}
         self.streams = {}
         self.running = set()
         self.welcome = loop.create_future()
         self.finished = loop.create_future()
         self.wire_end = loop.create_future()
-        self.draining = self.drain_asked = self.lost = self.faulty = self.forked = False
-        self.exit_status = 0
         self.transport = None
-        self.first_credit = self.credit = 0  # what this worker may send
-        self.allowance = Allowance(CONNECTION_CREDIT)
-        self.greeted = False
-        self.last_stream = 0
         self._read = memoryview(bytearray(READ_SIZE))
         self._buffer = b""
         self._out = []
@@ -71,7 +63,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._buffer = self._take(data)
         except Fault as fault:
-            self._fail(fault)
+            self.fail(fault)
         self._reading = False
         if self._out:
             self._flush()
@@ -82,12 +74,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error):
         """Keepwarm has gone: every client with it."""
-        self.lost = True
         self.wire_end.set_result(None)
         if not self.welcome.done():
             self.welcome.set_result(None)
-        for stream in list(self.streams.values()):
-            stream.on_reset(wire.CANCELLED)
+        self.lose()
         self.streams.clear()
         self.resume_writing()
         self._wake_all()
@@ -108,12 +98,6 @@ class Connection(asyncio.BufferedProtocol):
         """This is a child: the wire is not its own, and neither is the loop with the other requests."""
         self.forked = self.lost = True
 
-    def leave_child(self, status):
-        """Ends a child that came back from the application."""
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
-
     # -- receiving ----------------------------------------------------------------------------------------------------
 
     def _take(self, data):
@@ -122,104 +106,45 @@ class Connection(asyncio.BufferedProtocol):
         while size - start >= 10:
             length, kind, flags, stream = HEAD.unpack_from(data, start)
             end = start + 10 + length
-            if kind != REQUEST or length > MAX_PAYLOAD or length < 14 or flags > 0x3F or flags & 0x11 == wire.WEBSOCKET or not stream:
+            if kind != REQUEST or length > MAX_PAYLOAD or length < 14 or flags not in REQUEST_FLAGS or not stream:
                 wire.check_head(length, kind, flags, stream)
             if end > size:
                 break
             if kind == REQUEST:
-                self._request(flags, stream, *wire.request_parts(data, start + 10, end))
+                _, strings, body = wire.request_parts(data, start + 10, end)
+                self._request(flags, stream, strings, body)
             else:
                 self._frame(kind, flags, stream, data[start + 10 : end])
             start = end
         return data[start:] if start else data
 
-    def _request(self, flags, number, content_length, strings, body):
-        if number <= self.last_stream:
-            raise Fault("stream_order", f"stream {number} after stream {self.last_stream}")
-        if len(self.streams) >= self.limit or self.draining or not self.greeted:
-            self._untimely_request()
-        self.last_stream = number
+    def _request(self, flags, number, strings, body):
         new = self.new_websocket if flags & wire.WEBSOCKET else HttpStream
         stream = new(self, number, flags, strings, body)
-        self.streams[number] = stream
+        self.open(stream)
         self.running.add(stream)
         stream.task = self._start(stream.run())
 
-    def _untimely_request(self):
-        if not self.greeted:
-            raise Fault("before_hello", "a REQUEST before HELLO")
-        if self.draining:
-            raise Fault("after_drain", "a REQUEST after DRAIN")
-        raise Fault("stream_limit", f"more than {self.limit} streams")
-
     def _frame(self, kind, flags, number, payload):
-        if number > self.last_stream:
-            raise Fault("unknown_stream", f"a frame for stream {number}, which was never opened")
-        if not self.welcome.done() and kind != wire.WELCOME:
-            raise Fault("before_welcome", f"a frame of type 0x{kind:02x} before WELCOME")
-        if number:
-            self._stream_frame(kind, flags, self.streams.get(number), payload)
-        elif kind == wire.CREDIT:
-            self.credit = added(self.credit, wire.decode_credit(payload))
-            self._wake_next()
-        elif kind == wire.PING:
-            self.write(wire.frame(wire.PONG, 0, 0, payload))
-        elif kind == wire.DRAIN:
-            self.draining = True
+        if not self.first_credit:
+            self.welcome.set_result(self.take_welcome(kind, payload))
+            return
+        said = self.handle(kind, flags, number, payload)
+        if said:
+            self.send(said)
+        if kind == wire.DRAIN:
             self._leave_if_done()
-        else:
-            self._on_welcome(payload)
+        elif kind == wire.CREDIT and not number:
+            self._wake_next()
 
-    def _stream_frame(self, kind, flags, stream, payload):
-        """A frame for a stream; one for a stream that is over (None) is ignored (§5)."""
-        if kind in (wire.DATA, wire.TEXT, wire.BINARY):
-            cost = len(payload) if kind == wire.DATA else wire.message_cost(len(payload))
-            self.allowance.spend(cost)
-            if stream is None:
-                self._pay(cost)
-            else:
-                stream.held += cost
-                stream.on_data(kind, payload, flags & wire.END)
-        elif kind == wire.CREDIT:
-            amount = wire.decode_credit(payload)
-            if stream is not None:
-                stream.credit = added(stream.credit, amount)
-                stream.wake_senders()
-        elif kind == wire.RESET:
-            code, _ = wire.decode_reason(payload)
-            if stream is not None:
-                stream.on_reset(code)
-                if code == wire.TIMEOUT:
-                    stream.give_up()
-        elif kind == wire.TRAILERS:
-            wire.decode_trailers(payload)  # ASGI has no message for them
-            if stream is not None:
-                stream.on_data(wire.DATA, b"", True)
-        elif kind == wire.HALF_CLOSE:
-            if stream is not None:
-                stream.on_half_close()
-        else:
-            code, reason = wire.decode_reason(payload)
-            if stream is not None:
-                stream.on_close(code, reason)
-
-    def _on_welcome(self, payload):
-        if self.welcome.done():
-            raise Fault("second_welcome", "a second WELCOME")
-        self.first_credit, self.credit, about = wire.read_welcome(payload)
-        self.welcome.set_result(about)
-
-    def _fail(self, fault):
-        """Ends the connection (§2). Keepwarm replaces this worker."""
-        log.error(f"fault on the wire: {fault}")
-        self.faulty = True
-        self.exit_status = 1
+    def close(self):
+        """Ends the wire."""
         self.transport.abort()
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
-    def write(self, frame):
-        """Sends a whole frame, together with the others of this turn of the loop."""
+    def send(self, frame):
+        """Sends whole frames, together with the others of this turn of the loop."""
         out = self._out
         if not out and not self._reading:
             self.loop.call_soon(self._flush)
@@ -233,35 +158,33 @@ class Connection(asyncio.BufferedProtocol):
                 self.transport.write(out[0] if len(out) == 1 else b"".join(out))
 
     def say_hello(self, pairs):
-        """Tells Keepwarm that the application is ready."""
-        self.greeted = True
         if self.limit > 1:
             # The only place of a worker would be taken for as long as one is open.
             pairs = [*pairs, ("websocket", "1")]
-        self.write(wire.hello(self.limit, STREAM_CREDIT, CONNECTION_CREDIT, pairs))
+        super().say_hello(pairs)
 
     def ask_to_drain(self):
         """Asks Keepwarm for no more requests, once (§8)."""
-        if not self.drain_asked and not self.draining:
-            self.drain_asked = True
-            self.write(wire.frame(wire.DRAIN, 0, 0))
+        said = self.drain()
+        if said:
+            self.send(said)
 
     def over(self, stream):
         """The stream has ended for Keepwarm."""
-        self.streams.pop(stream.number, None)
-        if stream.held:
-            self.settle(stream)
+        said = self.forget(stream)
+        if said:
+            self.send(said)
 
     def returned(self, stream):
         """The application has let go of the stream."""
         if self.forked:
             self.leave_child(0)
         self.running.discard(stream)
-        if self.draining or self.lost:
+        if self.leaving or self.lost:
             self._leave_if_done()
 
     def _leave_if_done(self):
-        if not self.finished.done() and not self.running and (self.draining or self.lost):
+        if not self.finished.done() and not self.running and (self.leaving or self.lost):
             self.finished.set_result(None)
 
     # -- credit -------------------------------------------------------------------------------------------------------
@@ -276,11 +199,11 @@ class Connection(asyncio.BufferedProtocol):
         stream.credit -= cost
         self.credit -= cost
         if size <= MAX_CHUNK:
-            self.write(HEAD.pack(size, kind, wire.END, stream.number) + body)
+            self.send(HEAD.pack(size, kind, wire.END, stream.number) + body)
             return
         for start in range(0, size, MAX_CHUNK):
             part = body[start : start + MAX_CHUNK]
-            self.write(wire.frame(kind, wire.END if start + MAX_CHUNK >= size else 0, stream.number, bytes(part)))
+            self.send(wire.frame(kind, wire.END if start + MAX_CHUNK >= size else 0, stream.number, bytes(part)))
 
     async def send_data(self, stream, kind, body, end):
         """Sends `body` under credit, a frame at a time, in turn with other streams; END on the last frame if `end`. Stops where the stream ends."""
@@ -289,21 +212,18 @@ class Connection(asyncio.BufferedProtocol):
         its_turn = not self._credit_waiters
         more = start < size or least > 1
         while more:
-            room = min(stream.credit, self.credit, MAX_CHUNK)
-            if room < least or not its_turn or self._writable is not None:
+            room = self.take_credit(stream, min(size - start, MAX_CHUNK), least) if its_turn and self._writable is None else None
+            if room is None:
                 await self._turn(stream, least)
                 if stream.gone or stream.over:
                     return
                 its_turn = True
                 continue
             part = body[start : start + room]
-            start += len(part)
-            cost = max(len(part), least)
-            stream.credit -= cost
-            self.credit -= cost
+            start += room
             more = start < size
             flags = wire.END if end and not more else 0
-            self.write(HEAD.pack(len(part), kind, flags, stream.number) + bytes(part))
+            self.send(HEAD.pack(room, kind, flags, stream.number) + bytes(part))
             its_turn = not self._credit_waiters
             self._wake_next()
         if self._writable is not None:
@@ -347,25 +267,10 @@ class Connection(asyncio.BufferedProtocol):
                 waiter.set_result(None)
 
     def consumed(self, stream, size, more=True):
-        """What cost so much has left this process; `more`: Keepwarm will need the stream's credit. Nothing, once the stream is settled."""
-        if not stream.held:
-            return
-        stream.held -= size
-        self._pay(size)
-        back = stream.allowance.pay(size) if more else 0
-        if back:
-            self.write(wire.credit(stream.number, back))
-
-    def settle(self, stream):
-        """Nothing more comes on this stream: the connection gets back what it has not been given for it, read or not (§6)."""
-        held, stream.held = stream.held, 0
-        self._pay(held)
-
-    def _pay(self, size):
-        """Gives the connection its credit back, in steps."""
-        back = self.allowance.pay(size)
-        if back:
-            self.write(wire.credit(0, back))
+        """What cost so much has left this process; `more`: Keepwarm will need the stream's credit."""
+        said = self.released(stream, size, more)
+        if said:
+            self.send(said)
 
 
 def starter(loop):

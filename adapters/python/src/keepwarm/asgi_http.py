@@ -6,7 +6,8 @@ import os
 
 from keepwarm import asgi_scope, fields, log, stacks, wire
 from keepwarm.allowance import Allowance
-from keepwarm.errors import ClientDisconnected, Fault
+from keepwarm.connection import Stream
+from keepwarm.errors import ClientDisconnected, exit_status
 from keepwarm.wire import END, MAX_CHUNK, RESPONSE, RESPONSE_HEAD
 
 # Where the response is: nothing yet, its start is known (and held until the body begins), its body has begun, only
@@ -17,16 +18,15 @@ _SOCKET_CLOSED = "WebSocketDisconnect"
 _FRAMEWORKS_OWN = frozenset(("ClientDisconnect", _SOCKET_CLOSED))  # Starlette's
 
 
-class HttpStream:
+class HttpStream(Stream):
     """`run` calls the application; `receive` and `send` are what it gets.
 
     `gone`: nobody waits for the response. `over`: the stream has ended for Keepwarm (spec/wire.md §5).
     """
 
     __slots__ = (
-        "connection", "number", "flags", "strings", "task", "stage", "gone", "over", "bodiless", "parts", "body_ended",
-        "body_given", "wanted", "free", "allowance", "receiver", "credit", "senders", "code", "count", "text",
-        "length", "response_flags", "trailers", "trailer_fields", "sent", "held", "half_closed", "told", "__weakref__",
+        "flags", "strings", "task", "stage", "over", "bodiless", "body_given", "wanted", "free", "receiver", "senders", "code", "count", "text",
+        "length", "response_flags", "trailers", "trailer_fields", "sent", "half_closed", "told", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, connection, number, flags, strings, body):
@@ -40,7 +40,7 @@ class HttpStream:
         self.gone = self.over = self.body_given = self.half_closed = self.told = False
         self.wanted = not flags & wire.EXPECT
         self.bodiless = strings[0] == b"HEAD"
-        self.held = 0  # what the connection is to get back for frames of this stream
+        self.held = 0
         self.free = len(body)  # bytes that came with the REQUEST, which are not under credit (§6)
         self.allowance = Allowance(connection.stream_credit) if not self.body_ended or flags & wire.WEBSOCKET else None
         self.receiver = self.task = None
@@ -78,7 +78,7 @@ class HttpStream:
                 return {"type": "http.disconnect"}
             if not self.wanted:
                 self.wanted = True
-                self.connection.write(wire.frame(wire.WANT, 0, self.number))
+                self.connection.send(wire.frame(wire.WANT, 0, self.number))
             await self._wait()
 
     async def send(self, message):
@@ -113,32 +113,31 @@ class HttpStream:
     # -- the body of the request --------------------------------------------------------------------------------------
 
     def on_data(self, kind, payload, end):
-        """DATA has come, or the end of the body."""
-        if kind != wire.DATA:
-            raise Fault("not_websocket", "a message on a stream that is no WebSocket")
-        if self.body_ended:
-            raise Fault("body_over", "more of a body that had ended")
-        if payload:
-            self.allowance.spend(len(payload))
-            self.parts.append(payload)
-        self.body_ended = end
+        super().on_data(kind, payload, end)
         self._wake_receiver()
 
-    def on_reset(self, code):
-        """Nobody waits for the response any more."""
-        self.gone = self.body_ended = True
-        self.parts = []
-        self.connection.settle(self)
-        self._wake_receiver()
+    def on_credit(self, amount):
+        super().on_credit(amount)
         self.wake_senders()
 
+    def on_reset(self, code):
+        """Nobody waits for the response any more. Once its time is over, the others of this worker go on."""
+        super().on_reset(code)
+        said = self.connection.settle(self)
+        if said:
+            self.connection.send(said)
+        self._wake_receiver()
+        self.wake_senders()
+        if code == wire.TIMEOUT:
+            self.give_up()
+
     def on_half_close(self):
-        """The client sends no more: whoever waits for its end is told, and what is still sent may reach it (§5)."""
+        """Whoever waits for the client's end is told, and what is still sent may reach it (§5)."""
         self.half_closed = True
         self._wake_receiver()
 
     def give_up(self):
-        """The request's time is over: shows where the application stands, and cancels it. The others of this worker go on."""
+        """Shows where the application stands, and cancels it."""
         if not self.task.done():
             strings = self.strings
             stacks.write(self.task, f"{strings[0].decode()} {strings[4].decode('latin-1')} timed out; it is cancelled here")
@@ -147,10 +146,6 @@ class HttpStream:
             if not begun:  # it never will: `run` cannot see to the end
                 self._reset(wire.CANCELLED, "")
                 self.connection.returned(self)
-
-    def on_close(self, code, reason):
-        """Only a WebSocket is closed like this."""
-        raise Fault("not_websocket", "a CLOSE on a stream that is no WebSocket")
 
     def _next_part(self):
         parts = self.parts
@@ -210,7 +205,7 @@ class HttpStream:
         except TypeError:
             raise _no_bytes(body) from None
         self._end()  # only now: whatever fails before can still be answered with 500
-        self.connection.write(
+        self.connection.send(
             RESPONSE_HEAD.pack(8 + len(rest), RESPONSE, END | self.response_flags, self.number, self.code, self.count, len(text))
             + rest
         )
@@ -268,11 +263,11 @@ class HttpStream:
         if view:
             await self.connection.send_data(self, wire.DATA, view, end)
         elif end:
-            self.connection.write(wire.frame(wire.DATA, END, self.number))
+            self.connection.send(wire.frame(wire.DATA, END, self.number))
 
     def _first(self, body, flags):
         self.stage = BODY
-        self.connection.write(
+        self.connection.send(
             wire.response(self.number, flags | self.response_flags, self.code, self.count, self.text, bytes(body))
         )
 
@@ -281,7 +276,7 @@ class HttpStream:
         if message.get("more_trailers", False):
             return
         count, text, _, _ = fields.bytes_block(self.trailer_fields)
-        self.connection.write(wire.trailers(self.number, count, text))
+        self.connection.send(wire.trailers(self.number, count, text))
         self._end()
 
     async def _path(self, path):
@@ -307,7 +302,7 @@ class HttpStream:
     def _early_hint(self, links):
         if self.flags & wire.EARLY_HINTS:
             count, text, _, _ = fields.bytes_block([(b"link", bytes(link)) for link in links])
-            self.connection.write(wire.inform(self.number, 103, count, text))
+            self.connection.send(wire.inform(self.number, 103, count, text))
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -326,7 +321,7 @@ class HttpStream:
 
     def _reset(self, code, reason):
         if not self.over:
-            self.connection.write(wire.reset(self.number, code, reason))
+            self.connection.send(wire.reset(self.number, code, reason))
         self._end()
 
     def _too_short(self):
@@ -368,12 +363,6 @@ def tells_of_the_client(error):
     if isinstance(group, tuple) and group:  # BaseExceptionGroup, and its namesakes before Python 3.11
         return all(map(tells_of_the_client, group))
     return isinstance(error, (ClientDisconnected, asyncio.CancelledError)) or type(error).__name__ in _FRAMEWORKS_OWN
-
-
-def exit_status(error):
-    """The status with which Python leaves after a SystemExit or a KeyboardInterrupt."""
-    code = getattr(error, "code", 1)
-    return 0 if code is None else code if isinstance(code, int) else 1
 
 
 def _no_bytes(body):

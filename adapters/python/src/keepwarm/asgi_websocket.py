@@ -130,12 +130,12 @@ class WebSocketStream(HttpStream):
             headers.append((b"sec-websocket-protocol", subprotocol.encode("latin-1")))
         count, text, _, _ = fields.bytes_block(headers)
         self.open = True
-        self.connection.write(wire.response(self.number, 0, 101, count, text))
+        self.connection.send(wire.response(self.number, 0, 101, count, text))
 
     def _refuse(self):
         """Closed before it was accepted: the opening gets 403 (ASGI WebSocket, Close)."""
         self.farewell = {"type": "websocket.disconnect", "code": _LOST, "reason": ""}
-        self.connection.write(wire.response(self.number, wire.END, 403, 0, b""))
+        self.connection.send(wire.response(self.number, wire.END, 403, 0, b""))
         self._end()
 
     async def _send_message(self, message):
@@ -171,7 +171,7 @@ class WebSocketStream(HttpStream):
         self.open = False
         if self.farewell is None:
             self.farewell = {"type": "websocket.disconnect", "code": code, "reason": reason}
-        self.connection.write(wire.close(self.number, code, reason))
+        self.connection.send(wire.close(self.number, code, reason))
         self._end()
 
     # -- the end ------------------------------------------------------------------------------------------------------

@@ -1,12 +1,13 @@
 """The WSGI environment of a request (PEP 3333, RFC 3875 §4.1)."""
 
-import io
 import os
 import stat
 import sys
+from io import BytesIO
 from wsgiref.util import FileWrapper as _FileWrapper
 
 from keepwarm import wire
+from keepwarm.wire import EXPECT, REPEATS
 
 # Where the fixed strings of a REQUEST go, in their order (spec/wire.md §4). REQUEST_URI gets its query added.
 FIXED_KEYS = (
@@ -22,6 +23,7 @@ FIXED_KEYS = (
     "REMOTE_ADDR",
     "REMOTE_PORT",
 )
+_UNUSUAL = EXPECT | REPEATS
 _MAX_REMEMBERED = 1_024  # names; clients choose them, so they must not fill the memory
 
 
@@ -51,7 +53,7 @@ class FileWrapper(_FileWrapper):
 
 def _is_at_hand(filelike):
     """Whether reading it waits for nobody: a file, or memory."""
-    if isinstance(filelike, io.BytesIO):
+    if isinstance(filelike, BytesIO):
         return True
     try:
         return stat.S_ISREG(os.fstat(filelike.fileno()).st_mode)
@@ -80,11 +82,12 @@ def base(software, multithread, multiprocess):
     return environ
 
 
-def fill(environ, strings, flags):
-    """Puts a REQUEST's strings (latin-1 text) into a copy of the base."""
+def of_request(base, flags, strings):
+    """A REQUEST's strings (latin-1 text) in a copy of the base."""
+    environ = base.copy()
     environ.update(zip(FIXED_KEYS, strings))
-    if flags & wire.REPEATS:
-        _add_repeated(environ, strings)
+    if flags & _UNUSUAL:
+        _add_unusual(environ, flags, strings)
     else:
         environ.update(zip(map(_key_of, strings[11::2]), strings[12::2]))
     if strings[5]:
@@ -92,15 +95,22 @@ def fill(environ, strings, flags):
     if not strings[7] or not strings[8]:  # PEP 3333: never empty
         environ["SERVER_NAME"] = strings[7] or "localhost"
         environ["SERVER_PORT"] = strings[8] or ("443" if strings[2] == "https" else "80")
-    if flags & wire.EXPECT:
+    return environ
+
+
+def add_length(environ, body):
+    """Of a body that is all here and was chunked: RFC 3875 §4.1.2 wants it all the same."""
+    if "CONTENT_LENGTH" not in environ:
+        environ["CONTENT_LENGTH"] = str(len(body))
+
+
+def _add_unusual(environ, flags, strings):
+    if flags & REPEATS:
+        _add_repeated(environ, strings)
+    else:
+        environ.update(zip(map(_key_of, strings[11::2]), strings[12::2]))
+    if flags & EXPECT:
         environ["HTTP_EXPECT"] = "100-continue"
-
-
-def whole_body(environ, body):
-    """`wsgi.input` of a body that is all here."""
-    if body and "CONTENT_LENGTH" not in environ:
-        environ["CONTENT_LENGTH"] = str(len(body))  # it was chunked: RFC 3875 §4.1.2 wants the length all the same
-    environ["wsgi.input"] = io.BytesIO(body)
 
 
 def _add_repeated(environ, strings):

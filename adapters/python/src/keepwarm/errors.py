@@ -1,6 +1,12 @@
 """What can end a request or a worker, each with whose doing it is."""
 
 
+def exit_status(error):
+    """The status with which Python leaves after a SystemExit or a KeyboardInterrupt."""
+    code = getattr(error, "code", 1)
+    return 0 if code is None else code if isinstance(code, int) else 1
+
+
 class ClientDisconnected(OSError):
     """The client has gone: nobody waits for this response, or the rest of the body will not come.
 

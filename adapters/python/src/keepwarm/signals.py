@@ -59,7 +59,9 @@ class Gate:
         """As `pass_through`, while no request is in work: what a handler raises is a record in the log, unless it is to end the process."""
         self.idle = True
         try:
-            self.open()
+            self.closed = False
+            if self.waiting:
+                self.open()
             if until is not None:
                 until()
         finally:

@@ -23,6 +23,8 @@ END = 0x01
 EXPECT, REPEATS, EARLY_HINTS, WEBSOCKET, TRAILERS_OK = 0x02, 0x04, 0x08, 0x10, 0x20  # REQUEST
 CLOSE_AFTER = 0x02  # RESPONSE
 
+REQUEST_FLAGS = frozenset(flags for flags in range(0x40) if flags & (WEBSOCKET | END) != WEBSOCKET)  # a WebSocket comes with END (§7)
+
 # Reset codes (§5).
 CANCELLED, TIMEOUT, APP_ERROR, TOO_SHORT, INCOMPLETE, REFUSED = 1, 2, 3, 4, 5, 6
 
@@ -73,7 +75,7 @@ def check_head(length, kind, flags, stream):
         name = "direction" if kind in _ONLY_FROM_WORKER else "unknown_type"
         raise Fault(name, f"a frame of type 0x{kind:02x}, which Keepwarm never sends")
     allowed, on_stream, least, most = rule
-    if flags & ~allowed or (kind == REQUEST and flags & (WEBSOCKET | END) == WEBSOCKET):
+    if flags & ~allowed or (kind == REQUEST and flags not in REQUEST_FLAGS):
         raise Fault("flags", f"flags 0x{flags:02x} on a frame of type 0x{kind:02x}")
     if on_stream is not None and on_stream != (stream != 0):
         raise Fault("stream_id", f"a frame of type 0x{kind:02x} on stream {stream}")

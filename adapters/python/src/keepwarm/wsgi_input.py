@@ -13,7 +13,6 @@ class Body(io.RawIOBase):
         super().__init__()
         self.connection = connection
         self.response = response
-        self.stream = connection.stream
         self.expects = expects
         self.part = memoryview(first)
         self.free = len(first)  # bytes that came with the REQUEST, which are not under credit (§6)
@@ -28,17 +27,17 @@ class Body(io.RawIOBase):
     def send_continue(self):
         """`environ['keepwarm.send_continue']()`: asks for the body now, before anything reads it; once."""
         if self.expects and not self.response.over:
-            gate = self.response.gate
+            gate = self.connection.gate
             before = gate.close()
             try:
                 self.expects = False
-                self.connection.send(wire.frame(wire.WANT, 0, self.stream))
+                self.connection.send(wire.frame(wire.WANT, 0, self.response.number))
             finally:
                 gate.restore(before)
 
     def readinto(self, target):
         """The next bytes of the body into `target`; 0 at its end."""
-        gate = self.response.gate
+        gate = self.connection.gate
         before = gate.close()
         try:
             part = self.part or self._next_part()
@@ -48,24 +47,22 @@ class Body(io.RawIOBase):
             if self.free:
                 self.free -= size
             elif size:
-                self.connection.consumed(size)
+                self.connection.consumed(self.response, size)
             return size
         finally:
             gate.restore(before)
 
     def _next_part(self):
-        connection = self.connection
-        if connection.stream != self.stream or self.response.over:
+        response = self.response
+        if response.over:
             raise ValueError("wsgi.input is read after the response is complete")
         while True:
-            ended = connection.body_ended  # asked first: in a worker with threads, another adds to the body
-            while connection.body:
-                part = connection.body.pop(0)
-                if part:
-                    return memoryview(part)
-            if connection.body_lost:
+            ended = response.body_ended  # asked first: in a worker with threads, another adds to the body
+            if response.parts:
+                return memoryview(response.parts.pop(0))
+            if response.gone:
                 raise ClientDisconnected("the client went away before its body was complete")
             if ended:
                 return memoryview(b"")
             self.send_continue()
-            connection.wait()
+            self.connection.wait(response)

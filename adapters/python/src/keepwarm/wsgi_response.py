@@ -1,6 +1,8 @@
 """The response of a WSGI application on its way to the wire (PEP 3333)."""
 
 from keepwarm import fields, log, wire
+from keepwarm.allowance import Allowance
+from keepwarm.connection import Stream
 from keepwarm.wire import END, MAX_CHUNK, RESPONSE, RESPONSE_HEAD
 
 _MAX_REMEMBERED = 256  # status lines
@@ -26,34 +28,32 @@ class _Statuses(dict):
 _code_of = _Statuses().__getitem__
 
 
-class Response:
-    """The response to one request. What the application keeps of it is of no use for another request's: behind its end it raises.
+class Response(Stream):
+    """A request on the wire, and the response to it. What the application keeps of it is of no use for another request's: behind its end it raises.
 
-    The application calls `start_response` (and `write`), then comes `deliver`, or `abort` when it fails, then `end`.
-    `text` is None until `start_response`, which sets what is known of the response. `begun`: its fields have left. `over`: the stream has ended. `stream` is 0 behind `end`.
+    The application calls `start_response` (and `write`), then comes `deliver`, or `abort` when it fails.
+    `text` is None until `start_response`, which sets what is known of the response. `begun`: its fields have left. `over`: the stream has ended. `ended`: the request is over.
     """
 
-    __slots__ = (
-        "connection", "stream", "head_only", "bodiless", "code", "count", "text", "length", "flags", "begun", "over", "sent", "gate",
-    )  # fmt: skip
+    __slots__ = ("head_only", "bodiless", "code", "count", "text", "length", "flags", "begun", "over", "ended", "sent")
 
-    def __init__(self, connection, stream, head_only, gate):
-        """`head_only`: its method is HEAD, so that no body goes out. `gate`: of the thread that serves it."""
+    def __init__(self, connection, number, flags, head_only):
+        """`head_only`: its method is HEAD, so that no body goes out."""
         self.connection = connection
-        self.stream = stream
+        self.number = number
         self.head_only = head_only
-        self.gate = gate
         self.text = None
-        self.begun = self.over = False
-
-    def end(self):
-        """The request is over."""
-        self.stream = 0
-        self.over = True
+        self.begun = self.over = self.ended = self.gone = False
+        self.credit = connection.first_credit
+        self.held = 0
+        self.body_ended = flags & END
+        if not self.body_ended:
+            self.parts = []  # payloads of DATA that the application has not read
+            self.allowance = Allowance(connection.stream_credit)
 
     def start_response(self, status, headers, exc_info=None):
         """PEP 3333's `start_response`. What is wrong with its arguments is raised here, in the application."""
-        if self.text is not None or not self.stream:
+        if self.text is not None or self.ended:
             self._check_restart(exc_info)
         self.code = code = _code_of(status)
         self.count, text, self.length, close = fields.text_block(headers)
@@ -63,7 +63,7 @@ class Response:
         return self.write
 
     def _check_restart(self, exc_info):
-        if not self.stream:
+        if self.ended:
             raise _late("start_response()")
         if not exc_info:
             raise AssertionError("start_response is called a second time without exc_info")
@@ -78,15 +78,23 @@ class Response:
         kind = type(result)
         if (kind is list or kind is tuple) and not self.begun:
             # Every block is here already, so that joining them holds nothing back.
-            self._whole(result[0] if len(result) == 1 else b"".join(result))
+            body = result[0] if len(result) == 1 else b"".join(result)
+            if self.text is not None and self.length == len(body) and not self.bodiless:
+                self._first(body, END)
+            else:
+                self._whole(body)
             return
-        put, gate = self._put, self.gate
-        gate.open()
+        put, gate = self._put, self.connection.gate
+        gate.closed = False
+        if gate.waiting:
+            gate.open()
         for block in result:
             gate.closed = True
             if block and not put(block):
                 break
-            gate.open()
+            gate.closed = False
+            if gate.waiting:
+                gate.open()
         gate.closed = True
         if not self.over:
             self._finish()
@@ -95,24 +103,25 @@ class Response:
         """Ends the stream without a complete response: 500 if its fields have not left, a cut connection otherwise."""
         if not self.over:
             self.over = True
-            self.connection.send(wire.reset(self.stream, code, reason))
+            self.connection.send(wire.reset(self.number, code, reason))
 
     def write(self, data):
         """PEP 3333's `write`."""
-        if not self.stream:
+        if self.ended:
             raise _late("write()")
         if data:
-            before = self.gate.close()
+            gate = self.connection.gate
+            before = gate.close()
             try:
                 self._put(data)
             finally:
-                self.gate.restore(before)
+                gate.restore(before)
 
     def early_hints(self, headers):
         """`environ['keepwarm.early_hints'](headers)` of a client that would understand it: sends `103 Early Hints`."""
         if not self.begun and not self.over:
             count, text, _, _ = fields.text_block(headers)
-            self.connection.send(wire.inform(self.stream, 103, count, text))
+            self.connection.send(wire.inform(self.number, 103, count, text))
 
     def _whole(self, body):
         """A body that is all here."""
@@ -150,7 +159,7 @@ class Response:
         else:
             self._first(memoryview(block)[:length], END)
             self._too_long()
-        return not self.connection.gone
+        return not self.gone
 
     def _first(self, body, end):
         """The response's fields, and the beginning of its body or all of it."""
@@ -165,18 +174,18 @@ class Response:
             self.over = end != 0
             self.sent = size
             self.connection.send(
-                RESPONSE_HEAD.pack(8 + len(rest), RESPONSE, end | self.flags, self.stream, self.code, self.count, len(text)) + rest
+                RESPONSE_HEAD.pack(8 + len(rest), RESPONSE, end | self.flags, self.number, self.code, self.count, len(text)) + rest
             )
             return
         view = _view(body)
         self.begun = True
         self.sent = size
-        self.connection.send(wire.response(self.stream, self.flags, self.code, self.count, text, view[:MAX_CHUNK]))
+        self.connection.send(wire.response(self.number, self.flags, self.code, self.count, text, view[:MAX_CHUNK]))
         self._data(view[MAX_CHUNK:], end)
 
     def _next(self, block):
         if self.over:
-            if not (self.bodiless or self.connection.gone):
+            if not (self.bodiless or self.gone):
                 self._too_long()
             return False
         self.connection.poll()
@@ -194,14 +203,14 @@ class Response:
         return not self.over or end != 0
 
     def _data(self, view, end):
-        if self.connection.gone or not self.connection.send_data(self.stream, view, end):
+        if self.gone or not self.connection.send_data(self, view, end):
             self.abort(wire.CANCELLED, "")
         elif end:
             self.over = True
 
     def _finish(self):
         """The application has no more blocks."""
-        if self.connection.gone:
+        if self.gone:
             self.abort(wire.CANCELLED, "")
         elif not self.begun:
             if self.text is None:
@@ -214,7 +223,7 @@ class Response:
             self._too_short(self.sent)
         else:
             self.over = True
-            self.connection.send(wire.frame(wire.DATA, END, self.stream))
+            self.connection.send(wire.frame(wire.DATA, END, self.number))
 
     def _too_short(self, sent):
         reason = f"the body ended after {sent} of the {self.length} bytes that Content-Length promised"
