@@ -12,7 +12,7 @@ use keepwarm_egress::{
 };
 use keepwarm_net::simulation::{self, Faults, PeerListener, Rng, Settings};
 use keepwarm_net::{Endpoint, Protocol, Scheme};
-use keepwarm_serve::{ConnectionLimits, Handler, Passing, StopListening};
+use keepwarm_serve::{ConnectionLimits, Frontend, Passing, StopListening};
 
 use crate::client::{self, BodyPlan, ClientPlan, Disconnect, RequestPlan};
 use crate::front::{self, Expected, id};
@@ -217,7 +217,7 @@ impl Scenario for Door {
 }
 
 impl Door {
-    fn handler(&self, upstream: &Arc<Upstream>) -> Arc<dyn Handler> {
+    fn handler(&self, upstream: &Arc<Upstream>) -> Arc<dyn Frontend> {
         let Some((buffer_request, buffer_response)) = self.route else {
             return Arc::new(DoorHandler::new(Arc::clone(upstream), None));
         };

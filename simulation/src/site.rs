@@ -12,7 +12,7 @@ use std::time::Duration;
 use keepwarm_edge::{Edge, Route, Site, Target};
 use keepwarm_net::simulation::{self, Peer};
 use keepwarm_net::{BindTo, Remote, bind};
-use keepwarm_serve::{ConnectionLimits, Handler, ListenerContext, OpenConnections, StopListening};
+use keepwarm_serve::{ConnectionLimits, Frontend, ListenerContext, OpenConnections, StopListening};
 use keepwarm_workers::dispatch::{App, AppHandler, AppPolicy, Links, WorkerKind};
 use keepwarm_workers::supervisor::{LinkEvent, WorkerKey, WorkerLinks};
 use tokio::sync::Notify;
@@ -60,7 +60,7 @@ pub(crate) fn route(app: &Arc<App>) -> Route {
 pub(crate) fn listen(
     remotes: &[Remote],
     address: &str,
-    handler: Arc<dyn Handler>,
+    handler: Arc<dyn Frontend>,
     limits: ConnectionLimits,
     most: usize,
 ) -> (Arc<OpenConnections>, Vec<StopListening>) {

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use arc_swap::ArcSwap;
 use keepwarm_http1::{RequestBody, normalize_path};
 use keepwarm_serve::{
-    Exchange, Handler, Outcome, Refusal, Request, refuse_misdirected, respond_with_head_refusal,
+    Exchange, Frontend, Handler, Outcome, Refusal, Request, refuse_misdirected, respond_with_head_refusal,
     respond_with_refusal,
 };
 
@@ -46,7 +46,9 @@ impl Handler for Edge {
             Some(app) => Box::pin(self.respond(app, exchange)),
         }
     }
+}
 
+impl Frontend for Edge {
     fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
         respond_with_refusal(exchange, refusal);
     }

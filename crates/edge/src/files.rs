@@ -22,7 +22,7 @@ use std::sync::Arc;
 use self::precompressed::{BROTLI, GZIP};
 use crate::refusals;
 use http::Method;
-use keepwarm_serve::{Exchange, Folder, Found, Guard, Handler, OpenFile, Refusal, file_name};
+use keepwarm_serve::{Exchange, Folder, Found, Guard, Handler, OpenFile, file_name};
 
 pub use send_files::SendFiles;
 
@@ -196,10 +196,6 @@ impl Handler for Files {
             }
         })
     }
-
-    fn refuse(&self, _exchange: &mut Exchange<'_>, _refusal: &Refusal) {
-        // What is no request has no route: the edge answers it.
-    }
 }
 
 impl TryFiles {
@@ -218,10 +214,6 @@ impl Handler for TryFiles {
             }
             self.app.handle(exchange).await;
         })
-    }
-
-    fn refuse(&self, _exchange: &mut Exchange<'_>, _refusal: &Refusal) {
-        // As above.
     }
 }
 

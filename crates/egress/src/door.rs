@@ -7,8 +7,8 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use keepwarm_http1::normalize_path;
 use keepwarm_serve::{
-    ALLOW, Exchange, Handler, Outcome, Refusal, Request, refuse_misdirected, respond_as_final_recipient,
-    respond_with_head_refusal, respond_with_refusal,
+    ALLOW, Exchange, Frontend, Handler, Outcome, Refusal, Request, refuse_misdirected,
+    respond_as_final_recipient, respond_with_head_refusal, respond_with_refusal,
 };
 
 use crate::forward::{ForwardOptions, HostSource, forward};
@@ -67,7 +67,9 @@ impl Handler for Door {
             forward(&upstream, options, exchange).await;
         })
     }
+}
 
+impl Frontend for Door {
     fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
         respond_with_refusal(exchange, refusal);
     }
@@ -139,9 +141,5 @@ impl Handler for UpstreamRoute {
             };
             forward(&self.upstream, options, exchange).await;
         })
-    }
-
-    fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
-        respond_with_refusal(exchange, refusal);
     }
 }

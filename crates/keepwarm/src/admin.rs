@@ -23,8 +23,8 @@ use http::Method;
 use keepwarm_config::{Admin as Settings, Bind};
 use keepwarm_net::{Bound, DataPlane};
 use keepwarm_serve::{
-    ConnectionLimits, Exchange, Handler, ListenerContext, OpenConnections, Refusal, Request, StopListening,
-    respond_with_error,
+    ConnectionLimits, Exchange, Frontend, Handler, ListenerContext, OpenConnections, Refusal, Request,
+    StopListening, respond_with_error,
 };
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
@@ -237,7 +237,9 @@ impl Handler for AdminHandler {
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         Box::pin(async move { self.respond(exchange.request()).await.write(exchange) })
     }
+}
 
+impl Frontend for AdminHandler {
     fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
         respond_with_error(exchange, refusal.status, refusal.name, &refusal.detail, &[]);
     }

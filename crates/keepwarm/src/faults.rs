@@ -6,10 +6,10 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use keepwarm_serve::{Exchange, Handler, Outcome, Refusal, Request};
+use keepwarm_serve::{Exchange, Frontend, Handler, Outcome, Refusal, Request};
 
 /// A handler, with faults in front of it.
-pub(crate) struct FaultyHandler(pub(crate) Arc<dyn Handler>);
+pub(crate) struct FaultyHandler(pub(crate) Arc<dyn Frontend>);
 
 impl Handler for FaultyHandler {
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
@@ -19,7 +19,9 @@ impl Handler for FaultyHandler {
             Some(fault) => Box::pin(fail(exchange, fault)),
         }
     }
+}
 
+impl Frontend for FaultyHandler {
     fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
         self.0.refuse(exchange, refusal);
     }

@@ -76,7 +76,7 @@ fn respond(
     exchange.end();
 }
 
-/// Answers what is no request, or came too slowly (see [`crate::Handler::refuse`]).
+/// Answers what is no request, or came too slowly (see [`crate::Frontend::refuse`]).
 pub fn respond_with_refusal(exchange: &mut Exchange<'_>, refusal: &Refusal) {
     respond_with_error(exchange, refusal.status, refusal.name, &sentence(&refusal.detail), &[]);
 }

@@ -17,12 +17,15 @@ use tokio::time::Instant;
 
 use crate::{CallRecord, Exchange, Fate, FieldEdits, HandedFile, Refusal};
 
-/// Answers requests. Shared by every connection of every thread; a call runs on the connection's own thread.
+/// Responds to requests. Shared by every connection of every thread; a call runs on the connection's own thread.
 pub trait Handler: Send + Sync {
-    /// Answers one request. When the future ends without [`Exchange::end`] the client's connection is cut.
+    /// Responds to one request. When the future ends without [`Exchange::end`] the client's connection is cut.
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
+}
 
-    /// Answers what is no request, or came too slowly: writes a short response, whole and at once. The connection ends after it. The request's head is
+/// What a listener serves: a handler of every request, which also refuses what is no request, and records what was sent.
+pub trait Frontend: Handler {
+    /// Responds to what is no request, or came too slowly: writes a short response, whole and at once. The connection ends after it. The request's head is
     /// the empty default.
     fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal);
 

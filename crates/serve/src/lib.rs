@@ -32,7 +32,8 @@ pub use folder::{Folder, Found, Guard, OpenFile, RewrittenQuery, Rules, file_nam
 pub use h1::{Message, WebSocketLimits};
 pub use handed::{HandedField, HandedFile, HandedName};
 pub use handler::{
-    EarlyHints, FieldNames, Forwarded, Handler, Local, Notes, Outcome, Passing, Peer, Request, Routed, Times,
+    EarlyHints, FieldNames, Forwarded, Frontend, Handler, Local, Notes, Outcome, Passing, Peer, Request,
+    Routed, Times,
 };
 pub use listener::{
     ConnectionLimits, ListenerContext, OpenConnections, StopListening, StopSignal, serve, stop_listening,

@@ -20,12 +20,12 @@ use tokio::sync::watch;
 
 pub(crate) use self::activity::Activity;
 pub use self::open::OpenConnections;
-use crate::{Handler, Local, Peer, WebSocketLimits, h1};
+use crate::{Frontend, Local, Peer, WebSocketLimits, h1};
 
 /// What connections of a listener share.
 pub struct ListenerContext {
     /// Answers their requests.
-    pub handler: Arc<dyn Handler>,
+    pub handler: Arc<dyn Frontend>,
     /// Bounds what clients may do.
     pub limits: ConnectionLimits,
     /// The process is about to end: connections end with their next response.

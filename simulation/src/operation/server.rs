@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use keepwarm_edge::{Edge, PathPattern, Site};
 use keepwarm_net::{Bound, Remote};
-use keepwarm_serve::{ConnectionLimits, Handler, ListenerContext, OpenConnections, StopListening};
+use keepwarm_serve::{ConnectionLimits, Frontend, ListenerContext, OpenConnections, StopListening};
 use keepwarm_workers::dispatch::Links;
 use keepwarm_workers::supervisor::{AppSpec, Options, Supervisor, WorkerLinks};
 use tokio::time::Instant;
@@ -66,7 +66,7 @@ impl Server {
         let edge = Arc::new(Edge::new(site(&links)));
         let (open, draining) = (Arc::new(OpenConnections::new(100)), Arc::new(AtomicBool::new(false)));
         let context = Arc::new(ListenerContext {
-            handler: Arc::clone(&edge) as Arc<dyn Handler>,
+            handler: Arc::clone(&edge) as Arc<dyn Frontend>,
             limits: match world.clean {
                 true => ConnectionLimits { body_rate: 0, drain_rate: 0, ..ConnectionLimits::default() },
                 false => ConnectionLimits::default(),

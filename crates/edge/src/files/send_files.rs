@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use keepwarm_serve::{Exchange, Folder, Found, HandedFile, HandedName, Handler, Refusal, file_name};
+use keepwarm_serve::{Exchange, Folder, Found, HandedFile, HandedName, Handler, file_name};
 
 use super::send::FileResponse;
 use super::{fail, types};
@@ -90,9 +90,5 @@ impl Handler for SendFiles {
                 self.send(exchange, *handed).await;
             }
         })
-    }
-
-    fn refuse(&self, _exchange: &mut Exchange<'_>, _refusal: &Refusal) {
-        // What is no request has no route: the edge answers it.
     }
 }

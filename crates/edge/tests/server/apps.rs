@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use keepwarm_edge::{Route, Site, Target};
-use keepwarm_serve::{BodyProgress, Exchange, FieldEdits, FieldNames, Handler, Refusal, respond_with_error};
+use keepwarm_serve::{BodyProgress, Exchange, FieldEdits, FieldNames, Handler, respond_with_error};
 
 use crate::harness::{Server, at, block, body, status_of};
 
@@ -34,10 +34,6 @@ impl Handler for Mirror {
             exchange.data(told.as_bytes());
             exchange.end();
         })
-    }
-
-    fn refuse(&self, _exchange: &mut Exchange<'_>, _refusal: &Refusal) {
-        unreachable!("the edge refuses");
     }
 }
 

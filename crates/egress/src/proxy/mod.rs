@@ -21,7 +21,8 @@ use arc_swap::ArcSwap;
 use keepwarm_http1::{RequestBody, TargetForm};
 use keepwarm_net::{Client, Http1, Scheme, connect_any};
 use keepwarm_serve::{
-    ErrorMessage, Exchange, Handler, Outcome, Refusal, Request, Tunnel, TunnelEnd, respond_with_refusal,
+    ErrorMessage, Exchange, Frontend, Handler, Outcome, Refusal, Request, Tunnel, TunnelEnd,
+    respond_with_refusal,
 };
 
 use self::origin_cache::OriginCache;
@@ -39,7 +40,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// The handler of a listener that is a forward proxy.
 pub struct Proxy {
     /// Answers what is asked of the listener itself.
-    inner: Arc<dyn Handler>,
+    inner: Arc<dyn Frontend>,
     resolver: Resolver,
     config: ArcSwap<ProxyConfig>,
 }
@@ -57,7 +58,7 @@ impl Proxy {
     /// A proxy in front of `inner`. `upstreams`: by authority, without the port where that is the scheme's own. `log`: where calls to what is none of them are recorded.
     #[must_use]
     pub fn new(
-        inner: Arc<dyn Handler>,
+        inner: Arc<dyn Frontend>,
         resolver: Resolver,
         rules: ProxyRules,
         upstreams: Vec<(String, Arc<Upstream>)>,
@@ -188,7 +189,9 @@ impl Handler for Proxy {
             _ => self.inner.handle(exchange),
         }
     }
+}
 
+impl Frontend for Proxy {
     fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
         respond_with_refusal(exchange, refusal);
     }

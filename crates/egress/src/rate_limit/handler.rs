@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keepwarm_policy::gcra::RateLimitDecision;
-use keepwarm_serve::{Exchange, Handler, Outcome, Refusal, Request};
+use keepwarm_serve::{Exchange, Handler};
 
 use super::{Decision, RateLimiter, StoreFailure};
 use crate::refusals;
@@ -83,14 +83,6 @@ impl Handler for RateLimitHandler {
                 }
             }),
         }
-    }
-
-    fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
-        self.inner.refuse(exchange, refusal);
-    }
-
-    fn finished(&self, request: &Request, outcome: &Outcome) {
-        self.inner.finished(request, outcome);
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use keepwarm_net::{BindTo, DataPlane, Remote, bind};
 use keepwarm_serve::{
-    ConnectionLimits, Handler, ListenerContext, OpenConnections, StopListening, serve, stop_listening,
+    ConnectionLimits, Frontend, ListenerContext, OpenConnections, StopListening, serve, stop_listening,
 };
 
 pub(crate) const BOUND: Duration = Duration::from_secs(30);
@@ -22,7 +22,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn start(handler: Arc<dyn Handler>) -> Self {
+    pub(crate) fn start(handler: Arc<dyn Frontend>) -> Self {
         let context = Arc::new(ListenerContext {
             handler,
             limits: ConnectionLimits::default(),

@@ -9,7 +9,7 @@ use keepwarm_egress::{
     LimitKey, OnStoreFailure, RateLimitHandler, RateLimitSettings, RateLimiter, Store, StoreSettings,
 };
 use keepwarm_policy::gcra::Quota;
-use keepwarm_serve::{Exchange, Handler, Refusal, respond_with_refusal};
+use keepwarm_serve::{Exchange, Frontend, Handler, Refusal, respond_with_refusal};
 
 use crate::harness::{Server, status, wait_until};
 
@@ -65,7 +65,8 @@ impl Keepwarm {
         let quota = Quota { count: limit.burst, period: limit.period, burst: limit.burst };
         let settings = RateLimitSettings { quota, key: limit.key, on_store_failure: limit.on_store_failure };
         let limiter = RateLimiter::new(limit.name, settings, store.clone());
-        let server = Server::start(Arc::new(RateLimitHandler::new(Arc::new(Hello), Arc::clone(&limiter))));
+        let server =
+            Server::start(Arc::new(Limited(RateLimitHandler::new(Arc::new(Hello), Arc::clone(&limiter)))));
         let it = Self { limiter, store, server };
         if it.store.is_some() {
             it.wait_for_store(true);
@@ -97,6 +98,21 @@ impl Keepwarm {
     }
 }
 
+/// A listener of its own for the limited handler.
+struct Limited(RateLimitHandler);
+
+impl Handler for Limited {
+    fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
+        self.0.handle(exchange)
+    }
+}
+
+impl Frontend for Limited {
+    fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
+        respond_with_refusal(exchange, refusal);
+    }
+}
+
 struct Hello;
 
 impl Handler for Hello {
@@ -106,9 +122,5 @@ impl Handler for Hello {
             exchange.data(b"ok");
             exchange.end();
         })
-    }
-
-    fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
-        respond_with_refusal(exchange, refusal);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use keepwarm_config::{AccessLog, Bind, Limits, Listener, Upstream};
 use keepwarm_edge::{Edge, Site};
 use keepwarm_egress::{CallLog, Door, Proxy, ProxyRules, Resolver};
-use keepwarm_serve::Handler;
+use keepwarm_serve::Frontend;
 
 /// The handler of an address.
 pub(super) enum ListenerHandler {
@@ -111,7 +111,7 @@ impl ListenerHandler {
         }
     }
 
-    pub(super) fn handler(&self) -> Arc<dyn Handler> {
+    pub(super) fn handler(&self) -> Arc<dyn Frontend> {
         match self {
             Self::Edge(edge) => Arc::clone(edge) as _,
             Self::Proxy(proxy, _) => Arc::clone(proxy) as _,

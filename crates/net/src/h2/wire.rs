@@ -37,7 +37,7 @@ pub trait Watch {
     /// A frame of ours, or its front, was taken.
     fn handle_sent(&self, passed: Passed);
 
-    /// The peer is in the middle of a head, or of another frame but DATA ([`Frames::is_in_head`]); or is so no more.
+    /// The peer is in the middle of a head, or of another frame but DATA (`Frames::is_in_head`); or is so no more.
     fn handle_in_head(&self, _in_head: bool) {}
 
     /// Whether nothing passes to the `h2` crate for now. Whoever ends that wakes the connection's task.

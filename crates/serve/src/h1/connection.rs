@@ -19,7 +19,7 @@ use super::response::DRAIN_BODY;
 use super::stream::{ResponseState, State, Stream};
 use crate::h2;
 use crate::refusals::{HEAD_TIMEOUT, PANICKED};
-use crate::{Exchange, Fate, Gone, Handler, ListenerContext, Outcome, Peer, Refusal};
+use crate::{Exchange, Fate, Frontend, Gone, ListenerContext, Outcome, Peer, Refusal};
 
 /// A closing connection is read this long, and this much, for what its client was still sending: closed at once, the kernel would
 /// answer those bytes with a reset, which can destroy our last response on its way (RFC 9112 §9.6).
@@ -297,7 +297,7 @@ impl Stream {
     }
 
     /// Nobody is left to respond, but who looks for a request that got no response finds it.
-    fn record_broken_head(&mut self, handler: &dyn Handler, gone: Gone) {
+    fn record_broken_head(&mut self, handler: &dyn Frontend, gone: Gone) {
         // What is there is the head of the request before it, or half of one.
         self.request.head = keepwarm_http1::RequestHead::default();
         self.begin();
@@ -308,7 +308,7 @@ impl Stream {
     }
 
     /// Answers what is no request.
-    fn refuse(&mut self, handler: &dyn Handler, refusal: &Refusal) {
+    fn refuse(&mut self, handler: &dyn Frontend, refusal: &Refusal) {
         // What did not decode left the head of the request before it, or half of one: neither is this request's, and were it HEAD, its refusal
         // would be empty.
         self.request.head = keepwarm_http1::RequestHead::default();
@@ -320,7 +320,7 @@ impl Stream {
     }
 
     /// Brings an exchange to its end: writes what is left, and decides what becomes of the connection.
-    async fn finish(&mut self, handler: &dyn Handler) -> After {
+    async fn finish(&mut self, handler: &dyn Frontend) -> After {
         if !self.over() && self.state.websocket.is_none() && !self.state.tunnel {
             self.abort("handler_gave_up");
         }

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::refusals::PANICKED;
 use crate::{
-    BodyError, ConnectionLimits, Exchange, Fate, Gone, Handler, ListenerContext, Outcome, Peer, Refusal,
+    BodyError, ConnectionLimits, Exchange, Fate, Frontend, Gone, ListenerContext, Outcome, Peer, Refusal,
     Request,
 };
 
@@ -173,7 +173,7 @@ impl ServerStream {
         matches!(self.state.response, ResponseState::Ended | ResponseState::Cut)
     }
 
-    pub(super) async fn respond(&mut self, handler: &dyn Handler, refusal: Option<Refusal>) {
+    pub(super) async fn respond(&mut self, handler: &dyn Frontend, refusal: Option<Refusal>) {
         match refusal {
             None => handler.handle(&mut Exchange::http2(self)).await,
             Some(refusal) => handler.refuse(&mut Exchange::http2(self), &refusal),
@@ -182,7 +182,7 @@ impl ServerStream {
     }
 
     /// Reports a panic, and answers the request it happened in, if it can be answered still.
-    pub(super) async fn respond_to_panic(&mut self, handler: &dyn Handler, panic: &Panic) {
+    pub(super) async fn respond_to_panic(&mut self, handler: &dyn Frontend, panic: &Panic) {
         let request = &self.request;
         panic.report("request", request.notes.target.as_deref(), Some(RequestId::new(request.number)));
         if self.finished {
@@ -201,7 +201,7 @@ impl ServerStream {
     }
 
     /// Brings the exchange to its end: hands over what is left of the response.
-    async fn finish(&mut self, handler: &dyn Handler) {
+    async fn finish(&mut self, handler: &dyn Frontend) {
         if !self.over() {
             self.abort("handler_gave_up");
         }

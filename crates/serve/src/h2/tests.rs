@@ -20,8 +20,8 @@ use tokio::net::TcpStream;
 use tokio::task::LocalSet;
 
 use crate::{
-    BodyProgress, ConnectionLimits, Exchange, Fate, Handler, ListenerContext, OpenConnections, Outcome,
-    Refusal,
+    BodyProgress, ConnectionLimits, Exchange, Fate, Frontend, Handler, ListenerContext, OpenConnections,
+    Outcome, Refusal,
 };
 
 const BOUND: Duration = Duration::from_secs(30);
@@ -97,7 +97,9 @@ impl Handler for App {
             }
         })
     }
+}
 
+impl Frontend for App {
     fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
         exchange.head(refusal.status, Some(0), true, std::iter::empty()).unwrap();
         exchange.end();
@@ -168,7 +170,7 @@ fn listening(limits: ConnectionLimits) -> Listening {
     let app = Arc::new(App::default());
     let (draining, open) = (Arc::new(AtomicBool::new(false)), Arc::new(OpenConnections::new(1000)));
     let context = Arc::new(ListenerContext {
-        handler: Arc::clone(&app) as Arc<dyn Handler>,
+        handler: Arc::clone(&app) as Arc<dyn Frontend>,
         limits: ConnectionLimits { http2: true, ..limits },
         draining: Arc::clone(&draining),
         open: Arc::clone(&open),

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::task::LocalSet;
 
 use super::*;
-use crate::{Exchange, Fate, Outcome, Refusal, Request};
+use crate::{Exchange, Fate, Handler, Outcome, Refusal, Request};
 
 /// Panics where the path says.
 #[derive(Default)]
@@ -44,7 +44,9 @@ impl Handler for Faulty {
             exchange.end();
         })
     }
+}
 
+impl Frontend for Faulty {
     fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
         crate::respond_with_refusal(exchange, refusal);
     }
@@ -66,7 +68,7 @@ fn listening() -> Listening {
     let app = Arc::new(Faulty::default());
     let open = Arc::new(OpenConnections::new(100));
     let context = Arc::new(ListenerContext {
-        handler: Arc::clone(&app) as Arc<dyn Handler>,
+        handler: Arc::clone(&app) as Arc<dyn Frontend>,
         limits: ConnectionLimits { http2: true, ..ConnectionLimits::default() },
         draining: Arc::default(),
         open: Arc::clone(&open),

@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
 use super::*;
-use crate::{Exchange, Refusal};
+use crate::{Exchange, Handler, Refusal};
 
 struct Pong;
 
@@ -18,7 +18,9 @@ impl Handler for Pong {
             exchange.end();
         })
     }
+}
 
+impl Frontend for Pong {
     fn refuse(&self, exchange: &mut Exchange<'_>, _: &Refusal) {
         exchange.abort("refused");
     }

@@ -10,7 +10,7 @@ use arc_swap::{ArcSwap, Guard};
 use keepwarm_net::Remote;
 use keepwarm_policy::RetryBudget;
 use keepwarm_policy::scaler::AppLoad;
-use keepwarm_serve::{Exchange, Handler, Refusal};
+use keepwarm_serve::{Exchange, Handler};
 
 use super::activity::{RequestSummary, WorkerActivity};
 use super::call::{Call, Item};
@@ -443,10 +443,6 @@ impl Handler for AppHandler {
             Some(Protocol::Http) => Box::pin(relay::hold_http(&self.0, exchange)),
             Some(Protocol::FastCgi(root)) => Box::pin(fastcgi::hold(&self.0, root, exchange)),
         }
-    }
-
-    fn refuse(&self, _exchange: &mut Exchange<'_>, _refusal: &Refusal) {
-        // What is no request has no route: the edge answers it.
     }
 }
 

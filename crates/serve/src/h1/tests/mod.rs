@@ -20,7 +20,9 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::task::LocalSet;
 
-use crate::{ConnectionLimits, Exchange, Handler, ListenerContext, Local, OpenConnections, Peer, Refusal};
+use crate::{
+    ConnectionLimits, Exchange, Frontend, Handler, ListenerContext, Local, OpenConnections, Peer, Refusal,
+};
 
 const BOUND: Duration = Duration::from_secs(10);
 
@@ -42,7 +44,9 @@ impl<A: Act> Handler for Acting<A> {
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         self.0.act(exchange)
     }
+}
 
+impl<A: Act> Frontend for Acting<A> {
     fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
         exchange.head(refusal.status, Some(0), true, std::iter::empty()).unwrap();
         exchange.end();
