@@ -110,7 +110,7 @@ class Peer:
     version: list
     # What it serves, as its command line names it.
     target: str = ""
-    # What the doctor calls it when it recognises it.
+    # What the doctor calls it when it recognizes it.
     known: str = ""
 
 

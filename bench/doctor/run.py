@@ -3,7 +3,7 @@
 
     scripts/doctor-matrix [--only NAME]... [--page FILE] [--json FILE]
 
-Ends with status 1 when the doctor and the other look disagree anywhere, when a server is not recognised, or when something was found that explained.py does not explain.
+Ends with status 1 when the doctor and the other look disagree anywhere, when a server is not recognized, or when something was found that explained.py does not explain.
 """
 
 import argparse
@@ -80,7 +80,7 @@ def disagreements(one):
     faults = [f"{what}? {seen} - {said}" for what, seen, said, same in one.compared if not same]
     known = one.peer.known or "unrecognized server"
     if one.report["server"] != known:
-        faults.append(f"recognised as {one.report['server']}, not as {known}")
+        faults.append(f"recognized as {one.report['server']}, not as {known}")
     for finding in page.worse(one.report) + page.worse(one.intrusive):
         if not explained.why(finding["id"], one.peer.name):
             faults.append(f"not explained: {finding['verdict']} {finding['id']}: {finding['evidence']}")

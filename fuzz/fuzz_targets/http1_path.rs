@@ -1,4 +1,4 @@
-//! Property: a normalised path normalises to itself, has no dot segment, means the same bytes less those, and never climbs above its root.
+//! Property: a normalized path normalizes to itself, has no dot segment, means the same bytes less those, and never climbs above its root.
 #![no_main]
 
 use keepwarm_http1::{normalize_path, percent_decode};
@@ -11,7 +11,7 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!(normal.first(), Some(&b'/'));
     assert!(normal.split(|&b| b == b'/').all(|segment| segment != b"." && segment != b".."));
     assert_eq!(normalize_path(normal, &mut second), Ok(normal));
-    // Without dot segments, normalising changes no byte that the path means.
+    // Without dot segments, normalizing changes no byte that the path means.
     if !raw.split(|&b| b == b'/').any(|segment| matches!(percent_decode(segment, &mut third), b"." | b"..")) {
         let (mut before, mut after) = (Vec::new(), Vec::new());
         assert_eq!(percent_decode(&raw, &mut before), percent_decode(normal, &mut after));

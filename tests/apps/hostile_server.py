@@ -1,6 +1,6 @@
-"""An HTTP server that does everything wrong, for the tests: a thread for each connection, a behaviour for each path.
+"""An HTTP server that does everything wrong, for the tests: a thread for each connection, a behavior for each path.
 
-It never sends `100 Continue`, and keeps every connection open that its behaviour does not close.
+It never sends `100 Continue`, and keeps every connection open that its behavior does not close.
 """
 
 import os
@@ -26,7 +26,7 @@ def serve(connection):
     try:
         with connection, connection.makefile("rb") as reader:
             while request := read_request(reader):
-                if BEHAVIOURS.get(request[0], hello)(connection, *request) == "close":
+                if BEHAVIORS.get(request[0], hello)(connection, *request) == "close":
                     return
     except OSError:
         pass
@@ -55,19 +55,19 @@ def hello(connection, *_):
 def say(*parts):
     """Sends each part in a segment of its own, as far as the kernel allows."""
 
-    def behaviour(connection, *_):
+    def behavior(connection, *_):
         for part in parts:
             connection.sendall(part)
 
-    return behaviour
+    return behavior
 
 
 def say_and_close(*parts):
-    def behaviour(connection, *request):
+    def behavior(connection, *request):
         say(*parts)(connection, *request)
         return "close"
 
-    return behaviour
+    return behavior
 
 
 def echo_body(connection, _path, _method, _fields, body):
@@ -96,7 +96,7 @@ def leave(*_):
     os._exit(3)
 
 
-BEHAVIOURS = {
+BEHAVIORS = {
     "/bytes": say(*(bytes([byte]) for byte in HELLO)),
     "/chunk-bytes": say(*(bytes([b]) for b in b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n")),
     "/body": echo_body,

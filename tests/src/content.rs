@@ -1,4 +1,4 @@
-//! What is sent to applications, and how it is recognised.
+//! What is sent to applications, and how it is recognized.
 
 use std::process::Command;
 use std::time::Duration;

@@ -234,7 +234,7 @@ fn on_a_terminal(url: &str, no_color: &str) -> String {
 }
 
 #[test]
-fn a_terminal_shows_progress_and_colours() {
+fn a_terminal_shows_progress_and_colors() {
     let (_origin, url) = sound();
     let seen = on_a_terminal(&url, "");
     assert!(seen.contains("\r\x1b[2K") && seen.contains("1/1 persistence"), "{seen:?}");

@@ -106,12 +106,12 @@ fn nothing_is_listened_on() {
     let (listen, bind, origin) = (address(&taken), address(&door), address(&called));
     let config = format!(
         "[listen.main]\nbind = \"{listen}\"\n[[listen.main.route]]\napp = \"shop\"\n\
-         [app.shop]\nentry = \"shop:app\"\nkind = \"wsgi\"\nenv = {{ COLOUR = \"green\" }}\n\
+         [app.shop]\nentry = \"shop:app\"\nkind = \"wsgi\"\nenv = {{ COLOR = \"green\" }}\n\
          [upstream.search]\nurl = \"http://{origin}\"\nbind = \"{bind}\"\npool = {{ min_idle = 1 }}\nhealth = {{ path = \"/\" }}\n"
     );
     let app = format!(
         "{PRINT_PID}assert os.environ['KEEPWARM_UPSTREAM_SEARCH'] == 'http://{bind}'\n\
-         assert os.environ['COLOUR'] == 'green'\n{RESPONSE}"
+         assert os.environ['COLOR'] == 'green'\n{RESPONSE}"
     );
     let output = boot("addresses", &[("keepwarm.toml", &config), ("shop.py", &app)]);
     let (out, err) = texts(&output);

@@ -10,7 +10,7 @@ const LONG: Duration = Duration::from_secs(60);
 
 /// As DokuWiki and others write it, for Apache 2.2 and 2.4.
 const DENIED: &str = "<IfModule mod_authz_core.c>\n    Require all denied\n</IfModule>\n<IfModule !mod_authz_core.c>\n    Order allow,deny\n    Deny from all\n</IfModule>\n";
-/// As WordPress has it, and something that is not honoured in its fourth line.
+/// As WordPress has it, and something that is not honored in its fourth line.
 const FRONT: &str = "RewriteEngine On\nRewriteRule ^index\\.php$ - [L]\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule ^feed/(.*) /rss/$1 [R=301]\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule . /index.php [L]\n\
                      <FilesMatch \"\\.(sql|ini)$\">\nRequire all denied\n</FilesMatch>\n";
 

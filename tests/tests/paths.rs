@@ -1,12 +1,12 @@
-//! Normalisation of paths, and routes by host, path and method: what a route matched is what the application sees.
+//! Normalization of paths, and routes by host, path and method: what a route matched is what the application sees.
 
 use std::sync::OnceLock;
 
 use keepwarm_tests::shared::{asgi, wsgi};
 use keepwarm_tests::{Server, get};
 
-/// What is asked for, the normalised path that is forwarded, and that path decoded (RFC 3986 §6.2.2).
-const NORMALISED: &[(&str, &str, &str)] = &[
+/// What is asked for, the normalized path that is forwarded, and that path decoded (RFC 3986 §6.2.2).
+const NORMALIZED: &[(&str, &str, &str)] = &[
     ("/any/x", "/any/x", "/any/x"),
     ("/any/", "/any/", "/any/"),
     ("/any/%7Euser", "/any/~user", "/any/~user"),
@@ -49,9 +49,9 @@ const NORMALISED: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn paths_are_normalised_once_and_forwarded_so() {
+fn paths_are_normalized_once_and_forwarded_so() {
     let mut faults = Vec::new();
-    for (asked, raw, decoded) in NORMALISED {
+    for (asked, raw, decoded) in NORMALIZED {
         let seen = asgi().ask(get(asked)).json();
         if seen["raw_path"] != *raw || seen["path"] != *decoded {
             faults.push(format!("asgi {asked}: {} {}, not {raw} {decoded}", seen["raw_path"], seen["path"]));
@@ -184,7 +184,7 @@ fn no_spelling_of_a_path_gets_around_a_route() {
     ] {
         assert_eq!(at(path), (403, "admin".into()), "{path}");
     }
-    // What does not begin with /admin/ when normalised is not it, and what is forwarded cannot become it.
+    // What does not begin with /admin/ when normalized is not it, and what is forwarded cannot become it.
     for path in
         ["/admin", "/Admin/x", "//admin/x", "/admin%2Fx", "/xadmin/x", "/x%2F..%2Fadmin/x", "/admin/../x"]
     {

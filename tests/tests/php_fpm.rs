@@ -246,11 +246,11 @@ fn a_slow_request_is_named_with_its_process() {
 fn the_keys_of_a_process_hold_for_each_of_its_processes() {
     let about = (
         "about.php",
-        "echo json_encode(['umask' => umask(), 'env' => getenv('COLOUR'), 'file' => getenv('SHAPE'), 'memory' => ini_get('memory_limit'), 'files' => posix_getrlimit()['soft openfiles']]);",
+        "echo json_encode(['umask' => umask(), 'env' => getenv('COLOR'), 'file' => getenv('SHAPE'), 'memory' => ini_get('memory_limit'), 'files' => posix_getrlimit()['soft openfiles']]);",
     );
     let keys = "umask = \"027\"\nenv_file = \"@DIR@/env\"\noptions = [\"-d\", \"memory_limit=77M\"]\nlimits = { files = 300 }";
     let config = config(&php_fpm(), 1).replace("workers = 1", &format!("workers = 1\n{keys}"));
-    let config = config.replace("GENERATION = \"1\"", "COLOUR = \"red\"");
+    let config = config.replace("GENERATION = \"1\"", "COLOR = \"red\"");
     let server = Server::start_with(&config, |command| {
         let folder = command.get_current_dir().expect("a folder");
         for name in ["site", "vault"] {

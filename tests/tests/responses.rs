@@ -172,7 +172,7 @@ fn the_access_log_in_text() {
     for part in ["GET", "200", "127.0.0.1", "HTTP/1.1"] {
         assert!(line.contains(part), "no {part} in {line}");
     }
-    assert!(!line.contains('\u{1b}'), "no colour in a record");
+    assert!(!line.contains('\u{1b}'), "no color in a record");
 }
 
 #[test]

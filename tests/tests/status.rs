@@ -51,7 +51,7 @@ fn wait_for(server: &Server, what: &str, wanted: impl Fn(&Value) -> bool) -> Val
 }
 
 #[test]
-fn the_table_shows_apps_workers_and_listeners_without_colours() {
+fn the_table_shows_apps_workers_and_listeners_without_colors() {
     let server = start(2);
     let mut client = server.client();
     client.ask(get("/pong"));
@@ -235,7 +235,7 @@ fn watched(server: &Server, key: &str, no_color: &str) -> String {
 }
 
 #[test]
-fn a_terminal_gets_colours_a_cleared_screen_and_an_end_by_key() {
+fn a_terminal_gets_colors_a_cleared_screen_and_an_end_by_key() {
     let server = start(1);
     for key in ["q", "\x03"] {
         let seen = watched(&server, key, "");

@@ -221,7 +221,7 @@ class Answers(Shared):
         self.assertEqual(log.count("field Connection"), 1)
         self.assertEqual(self.get("/hop").fields, [("X-Kept", "1"), ("Content-Type", "text/html; charset=UTF-8")])
 
-    def test_close_is_honoured(self):
+    def test_close_is_honored(self):
         self.assertTrue(self.get("/close").close_after)
         self.assertFalse(self.get("/").close_after)
 

@@ -183,7 +183,7 @@ class Answers(Shared):
             self.assertGreater(order.count(streams[0]), 1)
             self.assertGreater(order.count(streams[1]), 1)
 
-    def test_hop_by_hop_fields_are_not_forwarded_and_close_is_honoured(self):
+    def test_hop_by_hop_fields_are_not_forwarded_and_close_is_honored(self):
         answer = self.get("/hop-by-hop")
         self.assertEqual((answer.fields, answer.close_after), ([("x-kept", "1")], True))
         self.assertIn("transfer-encoding", self.worker.log())

@@ -249,8 +249,8 @@ class Failures(unittest.TestCase):
 
 
 class Lifespan(unittest.TestCase):
-    def start(self, behaviour, *options, hello=True):
-        return Worker("lifespan_app", *options, env={"BEHAVIOUR": behaviour}, hello=hello)
+    def start(self, behavior, *options, hello=True):
+        return Worker("lifespan_app", *options, env={"BEHAVIOR": behavior}, hello=hello)
 
     def test_an_application_without_lifespan(self):
         with self.start("returns") as worker:
@@ -292,13 +292,13 @@ class Lifespan(unittest.TestCase):
             self.assertTrue(worker.log().startswith("keepwarm: error: the application called sys.exit(7) in its start-up\nTraceback"), worker.log())
 
     def test_one_that_must_take_part_and_does_not(self):
-        for behaviour, said in (("raises", "ZeroDivisionError"), ("raises-in-it", "OSError: no disk"), ("returns", 'lifespan = "on"')):
-            with self.start(behaviour, "--lifespan", "on", hello=False) as worker:
+        for behavior, said in (("raises", "ZeroDivisionError"), ("raises-in-it", "OSError: no disk"), ("returns", 'lifespan = "on"')):
+            with self.start(behavior, "--lifespan", "on", hello=False) as worker:
                 self.assertIsNone(worker.read())
                 self.assertEqual(worker.process.wait(driver.PATIENCE), 1)
                 self.assertTrue(worker.log().startswith("keepwarm: error: the application does not take part"), worker.log())
                 self.assertIn(said, worker.log())
-                self.assertEqual(worker.log().count("Traceback"), {"raises": 1, "raises-in-it": 2, "returns": 0}[behaviour])
+                self.assertEqual(worker.log().count("Traceback"), {"raises": 1, "raises-in-it": 2, "returns": 0}[behavior])
 
     def test_start_up_that_fails(self):
         with self.start("fails", hello=False) as worker:
@@ -307,8 +307,8 @@ class Lifespan(unittest.TestCase):
             self.assertEqual(worker.log(), "keepwarm: error: the application's start-up failed: no database\n")
 
     def test_start_up_that_fails_with_an_exception_is_one_record_with_its_cause(self):
-        for behaviour in ("fails-and-raises", "fails-and-raises-with-nothing-said"):  # as Starlette does, and Litestar
-            with self.start(behaviour, hello=False) as worker:
+        for behavior in ("fails-and-raises", "fails-and-raises-with-nothing-said"):  # as Starlette does, and Litestar
+            with self.start(behavior, hello=False) as worker:
                 self.assertIsNone(worker.read())
                 self.assertEqual(worker.process.wait(driver.PATIENCE), 1)
                 self.check_record(worker, "keepwarm: error: the application's start-up failed", "no database")
@@ -321,8 +321,8 @@ class Lifespan(unittest.TestCase):
             self.check_record(worker, "keepwarm: error: the application's start-up failed\x1f", "no database")
 
     def test_shut_down_that_fails_is_logged(self):
-        for behaviour, said in (("fails-late", "no goodbye"), ("raises-late", "ZeroDivisionError")):
-            with self.start(behaviour) as worker:
+        for behavior, said in (("fails-late", "no goodbye"), ("raises-late", "ZeroDivisionError")):
+            with self.start(behavior) as worker:
                 self.assertEqual(worker.drain(), 0)
                 self.assertIn(said, worker.log())
 

@@ -218,7 +218,7 @@ class Answers(Shared):
             self.assertEqual(self.get("/file").body, file.read())
         self.assertEqual(self.get("/buffered-file").body, b"x" * 20_000)
 
-    def test_hop_by_hop_fields_are_not_forwarded_and_close_is_honoured(self):
+    def test_hop_by_hop_fields_are_not_forwarded_and_close_is_honored(self):
         with Worker("wsgi_app") as worker:
             answers = []
             log = worker.log_of(lambda: answers.extend(worker.get("/hop-by-hop") for _ in range(2)))

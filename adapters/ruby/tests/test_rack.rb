@@ -307,7 +307,7 @@ class AnswersTest < SharedWorker
     assert_closed "hijack"
   end
 
-  def test_hop_by_hop_fields_are_not_forwarded_and_close_is_honoured
+  def test_hop_by_hop_fields_are_not_forwarded_and_close_is_honored
     Worker.with("app.rb") do |worker|
       answers = []
       log = worker.log_of { 2.times { answers << worker.get("/hop-by-hop") << worker.get("/close") } }

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// All problems of a configuration, in the order of the sources.
 ///
-/// `Display` is plain text; [`Report::coloured`] adds ANSI colours.
+/// `Display` is plain text; [`Report::colored`] adds ANSI colors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     problems: Vec<Problem>,
@@ -65,15 +65,15 @@ impl Report {
         &self.problems
     }
 
-    /// The report with ANSI colours when `yes`.
-    pub fn coloured(&self, yes: bool) -> impl fmt::Display + '_ {
+    /// The report with ANSI colors when `yes`.
+    pub fn colored(&self, yes: bool) -> impl fmt::Display + '_ {
         ProblemDisplay { problems: &self.problems, kind: "error", style: Style::new(yes) }
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.coloured(false).fmt(f)
+        self.colored(false).fmt(f)
     }
 }
 
@@ -89,8 +89,8 @@ impl Warning {
         &self.problem
     }
 
-    /// The warning with ANSI colours when `yes`.
-    pub fn coloured(&self, yes: bool) -> impl fmt::Display + '_ {
+    /// The warning with ANSI colors when `yes`.
+    pub fn colored(&self, yes: bool) -> impl fmt::Display + '_ {
         ProblemDisplay {
             problems: std::slice::from_ref(&self.problem),
             kind: "warning",
@@ -101,7 +101,7 @@ impl Warning {
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.coloured(false).fmt(f)
+        self.colored(false).fmt(f)
     }
 }
 

@@ -37,7 +37,7 @@ pub struct Finding {
     pub evidence: String,
     /// What it costs, in figures, if it costs anything.
     pub cost: Option<String>,
-    /// What to do about it; the examination adds it, by the server it recognised.
+    /// What to do about it; the examination adds it, by the server it recognized.
     pub fix: Option<String>,
 }
 

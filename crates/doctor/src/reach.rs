@@ -165,7 +165,7 @@ async fn visit(
             addresses,
             server: settings
                 .server
-                .or_else(|| first.head.as_ref().map(Server::recognise))
+                .or_else(|| first.head.as_ref().map(Server::recognize))
                 .unwrap_or(Server::Unknown),
             first,
             budget: Arc::clone(budget),

@@ -56,7 +56,7 @@ const PRODUCTS: &[(&str, Server)] = &[
 impl Server {
     /// From the fields of a response to an ordinary request of HTTP/1.1.
     #[must_use]
-    pub fn recognise(head: &ResponseHead) -> Self {
+    pub fn recognize(head: &ResponseHead) -> Self {
         let fields: Vec<(String, String)> =
             head.fields.iter().map(|(name, value)| (lower(name), lower(value))).collect();
         match fields.iter().find(|(name, _)| name == "server") {
@@ -179,7 +179,7 @@ mod tests {
         ];
         for (fields, server) in cases {
             let head = crate::client::Response::for_tests(200, fields).head.unwrap_or_default();
-            assert_eq!(Server::recognise(&head), *server, "{fields:?}");
+            assert_eq!(Server::recognize(&head), *server, "{fields:?}");
         }
     }
 }

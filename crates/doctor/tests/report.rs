@@ -152,14 +152,14 @@ fn a_report_can_be_pasted_into_a_ticket() {
 }
 
 #[test]
-fn colours_change_nothing_else() {
-    let painted = text(&ill(), Style { colours: true, all: true });
+fn colors_change_nothing_else() {
+    let painted = text(&ill(), Style { colors: true, all: true });
     assert!(painted.contains("\x1b[31mBAD\x1b[0m"), "{painted}");
     let mut bare = painted;
     for code in [0, 31, 32, 33, 36] {
         bare = bare.replace(&format!("\x1b[{code}m"), "");
     }
-    assert_eq!(bare, text(&ill(), Style { colours: false, all: true }));
+    assert_eq!(bare, text(&ill(), Style { colors: false, all: true }));
 }
 
 #[test]

@@ -184,7 +184,7 @@ impl Site {
     }
 }
 
-/// Normalises the path. `false`: it cannot be, and that was the response.
+/// Normalizes the path. `false`: it cannot be, and that was the response.
 fn normalize(exchange: &mut Exchange<'_>) -> bool {
     let mut changed = Vec::new();
     let fault = normalize_path(exchange.request().head.path(), &mut changed).err();

@@ -27,7 +27,7 @@ impl HostPattern {
     }
 }
 
-/// `path` of a route, compared byte by byte with the request's normalised path.
+/// `path` of a route, compared byte by byte with the request's normalized path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PathPattern {
     /// Every path.
@@ -40,7 +40,7 @@ pub enum PathPattern {
 }
 
 impl PathPattern {
-    /// Whether a normalised path fits.
+    /// Whether a normalized path fits.
     #[must_use]
     pub fn matches(&self, path: &[u8]) -> bool {
         match self {
@@ -50,7 +50,7 @@ impl PathPattern {
         }
     }
 
-    /// Whether a normalised path is the prefix itself, without its slash: `/assets` of `/assets/*`.
+    /// Whether a normalized path is the prefix itself, without its slash: `/assets` of `/assets/*`.
     #[must_use]
     pub fn is_mount(&self, path: &[u8]) -> bool {
         match self {

@@ -75,7 +75,7 @@ pub enum LocationPiece {
     Text(String),
     /// The request's host, with its port when it has one.
     Host,
-    /// The request's path, normalised, with its first slash; without the prefix where the route strips it.
+    /// The request's path, normalized, with its first slash; without the prefix where the route strips it.
     Path,
     /// `?` and the query as received, or nothing when there is none.
     Query,

@@ -16,7 +16,7 @@ use crate::{Files, FixedResponse, Redirect};
 pub struct Route {
     /// Hosts it takes. Empty: all, and requests that name none.
     pub hosts: Vec<HostPattern>,
-    /// Normalised paths it takes.
+    /// Normalized paths it takes.
     pub path: PathPattern,
     /// Methods it takes; `GET` brings `HEAD` with it. Empty: all.
     pub methods: Vec<Method>,

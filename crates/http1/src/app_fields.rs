@@ -11,7 +11,7 @@ use crate::head_summary::add_length;
 pub struct AppFields {
     /// Its `Content-Length`.
     pub content_length: Option<u64>,
-    /// `Connection: close`: honoured by closing.
+    /// `Connection: close`: honored by closing.
     pub close: bool,
     /// There is a `Date`, so that none is added.
     pub has_date: bool,

@@ -86,7 +86,7 @@ pub fn percent_decode<'a>(path: &'a [u8], scratch: &'a mut Vec<u8>) -> &'a [u8] 
     scratch
 }
 
-/// Whether normalising would change nothing; finds the faults on the way.
+/// Whether normalizing would change nothing; finds the faults on the way.
 fn is_normal(raw: &[u8]) -> Result<bool, PathFault> {
     let mut normal = true;
     let mut rest = raw;

@@ -16,7 +16,7 @@ use tokio::runtime::Runtime;
 use self::options::CheckTarget;
 use self::progress::Progress;
 use crate::cli::{Check, FailOn};
-use crate::{complain, print, wants_colours};
+use crate::{complain, print, wants_colors};
 
 /// Exit statuses of its own; the table for operators is in `docs/operate/`.
 mod status {
@@ -96,7 +96,7 @@ fn machine(examinations: &[Examination], always_array: bool) -> Value {
 }
 
 fn human(examinations: &[Examination], verbose: bool) -> String {
-    let style = Style { colours: std::io::stdout().is_terminal() && wants_colours(), all: verbose };
+    let style = Style { colors: std::io::stdout().is_terminal() && wants_colors(), all: verbose };
     let texts: Vec<String> = examinations.iter().map(|examination| text(examination, style)).collect();
     match texts.as_slice() {
         [only] => only.clone(),

@@ -102,12 +102,12 @@ pub(crate) fn print_error(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
-/// Whether standard error takes colours: a terminal, and no wish against them (`NO_COLOR`).
-pub(crate) fn colours() -> bool {
-    std::io::stderr().is_terminal() && wants_colours()
+/// Whether standard error takes colors: a terminal, and no wish against them (`NO_COLOR`).
+pub(crate) fn colors() -> bool {
+    std::io::stderr().is_terminal() && wants_colors()
 }
 
-/// Whether nobody has wished against colours.
-pub(crate) fn wants_colours() -> bool {
+/// Whether nobody has wished against colors.
+pub(crate) fn wants_colors() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

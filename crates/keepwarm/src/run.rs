@@ -29,7 +29,7 @@ use self::inherited::InheritedSockets;
 use self::takeover::Takeover;
 use crate::control::Identity;
 use crate::sources::SystemSources;
-use crate::{assemble, cli, colours, complain, dry_run, exit, language, puma, upstreams};
+use crate::{assemble, cli, colors, complain, dry_run, exit, language, puma, upstreams};
 
 /// The configuration file that is looked for.
 const DEFAULT_FILE: &str = "keepwarm.toml";
@@ -62,7 +62,7 @@ pub(crate) fn run(options: &cli::Run) -> ExitCode {
             config
         }
         Err(report) => {
-            crate::print_error(&report.coloured(colours()).to_string());
+            crate::print_error(&report.colored(colors()).to_string());
             if let Some(takeover) = &takeover {
                 takeover.fail(&report.to_string());
             }

@@ -1,4 +1,4 @@
-//! Whether a server honours `Expect: 100-continue`.
+//! Whether a server honors `Expect: 100-continue`.
 //!
 //! A client that sends an expectation waits before it sends its body. A forwarded expectation lets the server decide; but many servers ignore it, and then
 //! client and server wait until one of them times out. So each server has a short time to react, and a server that let it pass a few times in a row gets no
@@ -20,7 +20,7 @@ pub struct ExpectSupport {
 
 impl ExpectSupport {
     /// It reacted to an expectation: with `100`, or with its final response.
-    pub fn handle_honoured(&mut self) {
+    pub fn handle_honored(&mut self) {
         *self = Self::default();
     }
 
@@ -52,7 +52,7 @@ mod tests {
         support.handle_ignored(now);
         assert!(support.is_ignored(now));
         assert!(!support.is_ignored(now + FORGET_AFTER));
-        support.handle_honoured();
+        support.handle_honored();
         assert!(!support.is_ignored(now));
     }
 }

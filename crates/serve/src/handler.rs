@@ -93,7 +93,7 @@ pub struct Notes {
 /// What holds for a request on its route. Another route, after a local redirect, begins without.
 #[derive(Debug, Default)]
 pub struct Routed {
-    /// The normalised path, when it is not the received one (see [`Request::path`]).
+    /// The normalized path, when it is not the received one (see [`Request::path`]).
     path: Option<Vec<u8>>,
     /// How many bytes of [`Request::path`] were stripped as the prefix of a route.
     pub mount: usize,
@@ -241,7 +241,7 @@ impl Request {
         self.notes.routed.path.as_deref().unwrap_or_else(|| self.head.path())
     }
 
-    /// Replaces [`Request::path`] by its normalised form.
+    /// Replaces [`Request::path`] by its normalized form.
     pub fn set_path(&mut self, path: Vec<u8>) {
         self.notes.routed.path = Some(path);
     }

@@ -25,7 +25,7 @@ pub fn offered_protocols(exchange: &Exchange<'_>) -> Vec<u8> {
     request.head.upgrade_protocols().collect::<Vec<_>>().join(b", ".as_slice())
 }
 
-/// Path and query as they are passed on: normalised, without the prefix that the route stripped.
+/// Path and query as they are passed on: normalized, without the prefix that the route stripped.
 pub fn request_target(request: &Request) -> Vec<u8> {
     let path = request.path().get(request.mount()..).unwrap_or_default();
     let query = request.head.query();

@@ -21,7 +21,7 @@ use crate::{Format, Output, Sink, app_output, timestamp};
 
 /// Sends the events of the process, at `level` and above, to `output`. Once in a process. Returns the sink, for [`Sink::flush`] and [`Sink::reopen`].
 ///
-/// Levels are coloured in text on a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
+/// Levels are colored in text on a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
 ///
 /// # Errors
 /// The output cannot be opened, or there is a log already.
@@ -33,8 +33,7 @@ pub fn init(format: Format, level: Level, output: Output) -> io::Result<Sink> {
     };
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let sink = Sink::open(output, format)?;
-    let log =
-        LogSubscriber { sink: sink.clone(), format, level: level.into(), colour: terminal && !no_color };
+    let log = LogSubscriber { sink: sink.clone(), format, level: level.into(), color: terminal && !no_color };
     tracing::subscriber::set_global_default(log).map_err(io::Error::other)?;
     Ok(sink)
 }
@@ -44,7 +43,7 @@ struct LogSubscriber {
     sink: Sink,
     format: Format,
     level: LevelFilter,
-    colour: bool,
+    color: bool,
 }
 
 impl Subscriber for LogSubscriber {
@@ -86,7 +85,7 @@ impl LogSubscriber {
             Format::Text => {
                 out.extend_from_slice(&time);
                 out.push(b' ');
-                push_level(out, level, self.colour);
+                push_level(out, level, self.color);
                 out.extend_from_slice(&line.front);
                 out.push(b' ');
                 out.extend_from_slice(&line.message);
@@ -137,18 +136,18 @@ fn level_name(level: Level) -> &'static [u8] {
     }
 }
 
-fn push_level(out: &mut Vec<u8>, level: Level, colour: bool) {
+fn push_level(out: &mut Vec<u8>, level: Level, color: bool) {
     let code: &[u8] = match level {
         Level::ERROR => b"\x1b[31m",
         Level::WARN => b"\x1b[33m",
         Level::INFO => b"\x1b[32m",
         _ => b"\x1b[2m",
     };
-    if colour {
+    if color {
         out.extend_from_slice(code);
     }
     out.extend_from_slice(level_name(level));
-    if colour {
+    if color {
         out.extend_from_slice(b"\x1b[0m");
     }
 }

@@ -17,7 +17,7 @@ def frames():
                                          ["content-length", "5"]]}
     yield good("welcome", K, welcome())
     yield good("welcome with nothing about it", K, welcome(about=[]))
-    yield good("welcome with a name nobody knows", K, welcome(about=[["app", "shop"], ["colour", "green"]]))
+    yield good("welcome with a name nobody knows", K, welcome(about=[["app", "shop"], ["color", "green"]]))
     yield good("welcome with an empty value", K, welcome(about=[["app", ""]]))
     yield good("welcome with several versions", K, welcome(versions=(1, 3)))
     yield good("welcome with the most credit", K, welcome(2**31 - 1, 2**31 - 1))

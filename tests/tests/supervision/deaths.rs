@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use keepwarm_tests::load::{Load, Outcome, tally};
 use keepwarm_tests::process::{self, alive, wait_until};
-use keepwarm_tests::{Failure, Server, get};
+use keepwarm_tests::{Failure, Server, get, process_mark};
 use rustix::process::Signal;
 
 use crate::{LONG, all_responded_once, config, count_file, counts, start, wsgi};
@@ -225,4 +225,21 @@ fn a_request_that_hangs_is_over_in_time_though_its_client_has_left() {
         assert_eq!(server.client().patient(LONG).ask(get("/pong")).text(), "pong");
     }
     server.wait_for_log("request timed out after its client had left", LONG);
+}
+
+/// What counts the time of the request that its client left must not keep the connection to the worker.
+#[test]
+fn a_worker_that_dies_with_a_request_whose_client_has_left_leaves_nothing_open() {
+    let server = wsgi(1, "request_timeout = \"10m\"");
+    let sockets = || process_mark::descriptors(server.pid()).get("socket").copied();
+    let before = sockets();
+    let worker = server.workers()[0];
+    let mut client = server.client();
+    client.send(get("/count?id=left&ms=60000"));
+    wait_until("the worker has it", LONG, || counts(&server).contains_key("left"));
+    client.reset();
+    server.wait_for_log("client_reset", LONG);
+    process::signal(worker, Signal::KILL);
+    assert_eq!(server.client().patient(LONG).ask(get("/pong")).text(), "pong");
+    wait_until("as many sockets are open as before", LONG, || sockets() == before);
 }

@@ -1,11 +1,11 @@
-"""An ASGI application whose start-up and shut-down do what BEHAVIOUR says."""
+"""An ASGI application whose start-up and shut-down do what BEHAVIOR says."""
 
 import asyncio
 import json
 import os
 import traceback
 
-BEHAVIOUR = os.environ["BEHAVIOUR"]
+BEHAVIOR = os.environ["BEHAVIOR"]
 
 
 async def application(scope, receive, send):
@@ -25,40 +25,40 @@ def fail(text):
 
 
 async def lifespan(scope, receive, send):
-    if BEHAVIOUR == "raises":
+    if BEHAVIOR == "raises":
         raise ZeroDivisionError("no lifespan here")
-    if BEHAVIOUR == "raises-early":
+    if BEHAVIOR == "raises-early":
         fail("no settings")
-    if BEHAVIOUR == "returns":
+    if BEHAVIOR == "returns":
         return
     await receive()
-    if BEHAVIOUR == "raises-in-it":
+    if BEHAVIOR == "raises-in-it":
         fail("in the start-up")
-    if BEHAVIOUR.startswith("fails-") and BEHAVIOUR != "fails-late":
+    if BEHAVIOR.startswith("fails-") and BEHAVIOR != "fails-late":
         try:
             fail("no database")
         except ZeroDivisionError:
-            text = "" if BEHAVIOUR.endswith("nothing-said") else traceback.format_exc()
+            text = "" if BEHAVIOR.endswith("nothing-said") else traceback.format_exc()
             await send({"type": "lifespan.startup.failed", "message": text})
-            if "raises" in BEHAVIOUR:
+            if "raises" in BEHAVIOR:
                 raise
             return
-    if BEHAVIOUR == "exits":
+    if BEHAVIOR == "exits":
         raise SystemExit(7)
-    if BEHAVIOUR == "fails":
+    if BEHAVIOR == "fails":
         await send({"type": "lifespan.startup.failed", "message": "no database"})
         return
-    if BEHAVIOUR == "hangs":
+    if BEHAVIOR == "hangs":
         await asyncio.Event().wait()
-    if BEHAVIOUR == "state":
+    if BEHAVIOR == "state":
         scope["state"]["key"] = "value"
     await send({"type": "lifespan.startup.complete"})
-    if BEHAVIOUR == "raises-between":
+    if BEHAVIOR == "raises-between":
         raise ZeroDivisionError("between")
     await receive()
-    if BEHAVIOUR == "fails-late":
+    if BEHAVIOR == "fails-late":
         await send({"type": "lifespan.shutdown.failed", "message": "no goodbye"})
         return
-    if BEHAVIOUR == "raises-late":
+    if BEHAVIOR == "raises-late":
         raise ZeroDivisionError("late")
     await send({"type": "lifespan.shutdown.complete"})

@@ -51,7 +51,7 @@ module Keepwarm
       return block.b if @state == :plain
 
       input = @held << block.b
-      recognise(input) if @state == :unknown
+      recognize(input) if @state == :unknown
       return "".b if @state == :unknown
       return input if @state == :plain
 
@@ -78,7 +78,7 @@ module Keepwarm
 
     private
 
-    def recognise(input)
+    def recognize(input)
       if input.match?(BEGINS)
         @state = :head
       elsif !input.match?(MAY_BEGIN)

@@ -102,7 +102,7 @@ fn path(text: &str) -> Result<PathPattern, ValueError> {
     if body.contains('*') {
         return Err(ValueError::new(format!("is `{text}`: `*` is allowed only at the end, after a slash")));
     }
-    let normal = normalised(body)?;
+    let normal = normalized(body)?;
     if normal != body {
         let shown = if open { format!("{normal}/*") } else { normal.clone() };
         let error =
@@ -118,7 +118,7 @@ fn path(text: &str) -> Result<PathPattern, ValueError> {
 
 /// The path in the form in which requests are routed: unreserved octets decoded, other escapes in upper case, bytes
 /// that are not allowed in a path escaped, dot segments removed.
-fn normalised(path: &str) -> Result<String, ValueError> {
+fn normalized(path: &str) -> Result<String, ValueError> {
     let mut out = String::with_capacity(path.len());
     let mut bytes = path.bytes();
     while let Some(byte) = bytes.next() {

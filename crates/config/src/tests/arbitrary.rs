@@ -92,7 +92,7 @@ fn broken_files_are_reported_and_never_panic() {
             Ok((_, warnings)) => warnings.iter().map(ToString::to_string).collect(),
             Err(report) => {
                 assert!(!report.problems().is_empty(), "an empty report");
-                report.coloured(true).to_string()
+                report.colored(true).to_string()
             }
         });
         assert!(outcome.is_ok(), "KEEPWARM_SEED={seed}, round {round}:\n{text}");

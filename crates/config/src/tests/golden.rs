@@ -114,15 +114,15 @@ fn bad_files_get_these_reports() {
 }
 
 #[test]
-fn coloured_reports_say_the_same() {
+fn colored_reports_say_the_same() {
     let wrong = wrong_values().into_iter().map(|(info, text)| (info.path, text));
     for (name, text) in configurations("bad").into_iter().chain(wrong) {
         let report = load(&MemorySources::of(&text), ROOT).expect_err("a bad file");
-        let mut coloured = report.coloured(true).to_string();
-        assert!(coloured.contains("\x1b[1;31m"), "{name}");
+        let mut colored = report.colored(true).to_string();
+        assert!(colored.contains("\x1b[1;31m"), "{name}");
         for sequence in ["\x1b[1m", "\x1b[1;31m", "\x1b[1;34m", "\x1b[0m"] {
-            coloured = coloured.replace(sequence, "");
+            colored = colored.replace(sequence, "");
         }
-        assert_eq!(coloured, report.to_string(), "{name}");
+        assert_eq!(colored, report.to_string(), "{name}");
     }
 }

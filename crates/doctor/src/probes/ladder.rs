@@ -10,7 +10,7 @@
 //!   front of it keeps its own to it. The time-outs that two servers grant to *their clients* need no order between them.
 //!
 //! What can be seen: how long each server grants to its clients, promised by `Keep-Alive: timeout` or measured (`--slow`), here from the place of the server in front.
-//! What cannot: how long the server in front keeps its own connections. Its defaults are known where it is recognised; else what it grants to its
+//! What cannot: how long the server in front keeps its own connections. Its defaults are known where it is recognized; else what it grants to its
 //! clients stands in, for many load balancers have one idle time-out for both sides.
 
 mod hops;

@@ -1,4 +1,4 @@
-//! What reports for people look like: a gutter of labels, wrapped text, colours where they are wanted.
+//! What reports for people look like: a gutter of labels, wrapped text, colors where they are wanted.
 
 use crate::finding::Verdict;
 
@@ -8,20 +8,20 @@ pub(super) const GUTTER: usize = 18;
 /// Columns of a line: what tickets and mails show without wrapping once more.
 const WIDTH: usize = 100;
 
-/// Whether the report has colours.
+/// Whether the report has colors.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Colours(pub(super) bool);
+pub(super) struct Colors(pub(super) bool);
 
-impl Colours {
-    /// These words in the verdict's colour.
+impl Colors {
+    /// These words in the verdict's color.
     pub(super) fn verdict(self, verdict: Verdict, words: &str) -> String {
-        let colour = match verdict {
+        let color = match verdict {
             Verdict::Good => 32,
             Verdict::Unknown => 36,
             Verdict::Warning => 33,
             Verdict::Bad => 31,
         };
-        if self.0 { format!("\x1b[{colour}m{words}\x1b[0m") } else { words.to_owned() }
+        if self.0 { format!("\x1b[{color}m{words}\x1b[0m") } else { words.to_owned() }
     }
 }
 

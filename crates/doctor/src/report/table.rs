@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::layout::{Colours, GUTTER};
+use super::layout::{Colors, GUTTER};
 use super::text::{Style, identity};
 use crate::examine::{Examination, ProbeResult};
 use crate::finding::Verdict;
@@ -16,7 +16,7 @@ const COLUMNS: usize = 4;
 /// A row for each probe, a column for each URL, which are numbered; the numbers are explained below.
 #[must_use]
 pub fn table(examinations: &[Examination], style: Style) -> String {
-    let paint = Colours(style.colours);
+    let paint = Colors(style.colors);
     let ids = ids(examinations);
     let mut out = String::new();
     for (block, some) in examinations.chunks(COLUMNS).enumerate() {
@@ -38,7 +38,7 @@ pub fn table(examinations: &[Examination], style: Style) -> String {
     out
 }
 
-fn cell(out: &mut String, examination: &Examination, id: &str, paint: Colours) {
+fn cell(out: &mut String, examination: &Examination, id: &str, paint: Colors) {
     let verdict = examination.results.iter().find(|result| result.id == id).map(ProbeResult::verdict);
     let name = verdict.map_or("-", Verdict::name);
     let shown = verdict.map_or_else(|| name.to_owned(), |verdict| paint.verdict(verdict, name));

@@ -2,15 +2,15 @@
 
 use std::fmt::Write as _;
 
-use super::layout::{Colours, GUTTER, LabelledText, clean};
+use super::layout::{Colors, GUTTER, LabelledText, clean};
 use crate::examine::{Examination, ProbeResult};
 use crate::finding::{Finding, Verdict};
 
 /// How the report looks.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Style {
-    /// With colours.
-    pub colours: bool,
+    /// With colors.
+    pub colors: bool,
     /// With every finding, the good ones too.
     pub all: bool,
 }
@@ -18,7 +18,7 @@ pub struct Style {
 /// One examination: what was examined, a paragraph for each probe, and the sum.
 #[must_use]
 pub fn text(examination: &Examination, style: Style) -> String {
-    let paint = Colours(style.colours);
+    let paint = Colors(style.colors);
     let mut out = heading(examination);
     for result in &examination.results {
         out.push('\n');
@@ -45,7 +45,7 @@ pub(super) fn identity(examination: &Examination) -> String {
     clean(&format!("{label}{}   {server}", examination.target))
 }
 
-fn probe(out: &mut String, result: &ProbeResult, style: Style, paint: Colours) {
+fn probe(out: &mut String, result: &ProbeResult, style: Style, paint: Colors) {
     let verdict = result.verdict();
     let name = paint.verdict(verdict, &loudly(verdict));
     let _ = writeln!(out, "{:GUTTER$}{name} ({})", result.id, result.title);
@@ -60,7 +60,7 @@ fn probe(out: &mut String, result: &ProbeResult, style: Style, paint: Colours) {
     rest(out, result, &told);
 }
 
-fn tell(out: &mut String, finding: &Finding, style: Style, paint: Colours) {
+fn tell(out: &mut String, finding: &Finding, style: Style, paint: Colors) {
     // Of what is good nobody looks the id up, unless they look at everything.
     let evidence = match finding.verdict {
         Verdict::Good if !style.all => finding.evidence.clone(),
@@ -93,7 +93,7 @@ fn rest(out: &mut String, result: &ProbeResult, told: &[&Finding]) {
 }
 
 /// The sum, in one line.
-fn summary(examination: &Examination, paint: Colours) -> String {
+fn summary(examination: &Examination, paint: Colors) -> String {
     let mut parts = Vec::new();
     for (verdict, one, many) in [
         (Verdict::Bad, "bad", "bad"),
@@ -121,7 +121,7 @@ fn counted(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// So that it is seen without colours, too.
+/// So that it is seen without colors, too.
 fn loudly(verdict: Verdict) -> String {
     match verdict {
         Verdict::Bad | Verdict::Warning => verdict.name().to_uppercase(),

@@ -61,7 +61,7 @@ fn leaf(name: &str, until: i32) -> CertificateParams {
 
 /// How a TLS server differs from a good one.
 #[derive(Clone, Copy)]
-struct TlsBehaviour {
+struct TlsBehavior {
     versions: &'static [&'static SupportedProtocolVersion],
     closes: bool,
     tickets: usize,
@@ -69,20 +69,16 @@ struct TlsBehaviour {
     asks: bool,
 }
 
-const GOOD: TlsBehaviour = TlsBehaviour { versions: ALL_VERSIONS, closes: false, tickets: 2, asks: false };
+const GOOD: TlsBehavior = TlsBehavior { versions: ALL_VERSIONS, closes: false, tickets: 2, asks: false };
 
 /// Serves with these certificates.
-async fn serve_tls(
-    chain: Vec<CertificateDer<'static>>,
-    key: &KeyPair,
-    behaviour: TlsBehaviour,
-) -> SocketAddr {
+async fn serve_tls(chain: Vec<CertificateDer<'static>>, key: &KeyPair, behavior: TlsBehavior) -> SocketAddr {
     let key = PrivatePkcs8KeyDer::from(key.serialize_der());
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-        .with_protocol_versions(behaviour.versions)
+        .with_protocol_versions(behavior.versions)
         .unwrap();
-    let builder = match behaviour.asks {
+    let builder = match behavior.asks {
         true => {
             let mut roots = RootCertStore::empty();
             roots.add(Authority::new("Clients", None).der()).unwrap();
@@ -92,8 +88,8 @@ async fn serve_tls(
         false => builder.with_no_client_auth(),
     };
     let mut config = builder.with_single_cert(chain, key.into()).unwrap();
-    config.send_tls13_tickets = behaviour.tickets;
-    if behaviour.tickets == 0 {
+    config.send_tls13_tickets = behavior.tickets;
+    if behavior.tickets == 0 {
         config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
     }
     let config = Arc::new(config);
@@ -101,7 +97,7 @@ async fn serve_tls(
         let config = Arc::clone(&config);
         async move {
             let connection = ServerConnection::new(config).map_err(std::io::Error::other)?;
-            let well = GoodServer { closes: behaviour.closes, ..GoodServer::default() };
+            let well = GoodServer { closes: behavior.closes, ..GoodServer::default() };
             behave(StreamOwned::new(connection, blocking(stream)), well);
             Ok(())
         }
@@ -150,8 +146,8 @@ async fn a_good_server_is_good() {
 async fn an_origin_that_allows_no_reuse() {
     let root = Authority::new("Root", None);
     let (certificate, key) = root.sign("shop.example", 2099);
-    let behaviour = TlsBehaviour { closes: true, ..GOOD };
-    let it = examine(serve_tls(vec![certificate], &key, behaviour).await, &believing(&root)).await;
+    let behavior = TlsBehavior { closes: true, ..GOOD };
+    let it = examine(serve_tls(vec![certificate], &key, behavior).await, &believing(&root)).await;
     let finding = found(&it, "connect.reuse", Verdict::Bad, "Connection: close");
     assert!(
         finding.cost.as_ref().is_some_and(|cost| cost.contains("of certificates and keys")),
@@ -165,9 +161,8 @@ async fn an_old_version_and_sessions_that_cannot_be_resumed_are_warnings() {
     let root = Authority::new("Root", None);
     let (certificate, key) = root.sign("shop.example", 2099);
     static OLD: [&SupportedProtocolVersion; 1] = [&rustls::version::TLS12];
-    let behaviour = TlsBehaviour { versions: &OLD, tickets: 0, ..GOOD };
-    let it =
-        examine(serve_tls(vec![certificate, root.der()], &key, behaviour).await, &believing(&root)).await;
+    let behavior = TlsBehavior { versions: &OLD, tickets: 0, ..GOOD };
+    let it = examine(serve_tls(vec![certificate, root.der()], &key, behavior).await, &believing(&root)).await;
     found(&it, "connect.tls", Verdict::Warning, "TLS 1.3 alone is refused");
     found(&it, "connect.resumption", Verdict::Warning, "none of 3");
     found(&it, "connect.chain", Verdict::Warning, "including the root (CN=Root)");
@@ -227,8 +222,8 @@ async fn a_certificate_that_is_believed_by_itself() {
 async fn a_server_that_wants_a_client_certificate() {
     let root = Authority::new("Root", None);
     let (certificate, key) = root.sign("shop.example", 2099);
-    let behaviour = TlsBehaviour { asks: true, ..GOOD };
-    let it = examine(serve_tls(vec![certificate], &key, behaviour).await, &believing(&root)).await;
+    let behavior = TlsBehavior { asks: true, ..GOOD };
+    let it = examine(serve_tls(vec![certificate], &key, behavior).await, &believing(&root)).await;
     found(&it, "reach.tls", Verdict::Bad, "the server requires a client certificate");
 }
 

@@ -14,7 +14,7 @@ use crate::stats::{SERVER_TIMING, ServerTiming, Trace};
 pub(crate) struct ForwardOptions<'m> {
     /// What goes as `Host`.
     pub(crate) host: HostSource<'m>,
-    /// The path goes as a route has normalised it, instead of as it came; and fields say who the client is.
+    /// The path goes as a route has normalized it, instead of as it came; and fields say who the client is.
     pub(crate) routed: bool,
     /// `Via` is added to answers; to requests, too, and there also where a route has it so.
     pub(crate) via: bool,

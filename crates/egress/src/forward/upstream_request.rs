@@ -172,7 +172,7 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
     /// `100 Continue`: the upstream wants the body. It is passed on to a client that waits for it; nobody else sees it.
     fn handle_continue(&mut self) {
         if self.side.release_body() {
-            self.attempt.state().expectation().handle_honoured();
+            self.attempt.state().expectation().handle_honored();
         }
         self.forward.exchange.want_body();
     }
@@ -180,7 +180,7 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
     fn handle_head(&mut self) -> Part<AttemptEnd> {
         if self.side.holds_body() {
             // It answers without having asked for the body: that is a response to the expectation too.
-            self.attempt.state().expectation().handle_honoured();
+            self.attempt.state().expectation().handle_honored();
         }
         let now = Instant::now();
         let took = now.saturating_duration_since(self.forward.connected.unwrap_or(now));

@@ -29,7 +29,7 @@ fn sums_up_in_any_case() {
 }
 
 #[test]
-fn connection_close_is_honoured_without_a_warning() {
+fn connection_close_is_honored_without_a_warning() {
     assert_eq!(scan(&[("Connection", "close")]).unwrap().hop_by_hop, None);
     for (name, value, warned) in [
         ("Connection", "keep-alive", "connection"),

@@ -56,8 +56,8 @@ fn show(status: &Value, json: bool, more: bool) -> std::io::Result<()> {
         (true, true) => writeln!(out, "{status}")?,
         (true, false) => writeln!(out, "{status:#}")?,
         (false, _) => {
-            let colours = out.is_terminal() && crate::wants_colours();
-            out.write_all(table::text(status, colours).as_bytes())?;
+            let colors = out.is_terminal() && crate::wants_colors();
+            out.write_all(table::text(status, colors).as_bytes())?;
             if more && !out.is_terminal() {
                 writeln!(out)?;
             }

@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// The whole of it, with or without colours.
-pub(crate) fn text(status: &Value, colours: bool) -> String {
-    let paint = Paint(colours);
+/// The whole of it, with or without colors.
+pub(crate) fn text(status: &Value, colors: bool) -> String {
+    let paint = Paint(colors);
     let mut out = heading(status, &paint);
     out.push_str(&apps(status).text(&paint));
     out.push_str(&workers(status).text(&paint));
@@ -19,8 +19,8 @@ pub(crate) fn text(status: &Value, colours: bool) -> String {
 
 fn heading(status: &Value, paint: &Paint) -> String {
     let ready = match at(status, "/ready").as_bool() {
-        Some(true) => paint.with(Colour::Green, "ready"),
-        _ => paint.with(Colour::Yellow, "not ready"),
+        Some(true) => paint.with(Color::Green, "ready"),
+        _ => paint.with(Color::Yellow, "not ready"),
     };
     format!(
         "keepwarm {}   process {}   up {}   generation {}   {ready}\n",
@@ -39,11 +39,11 @@ fn apps(status: &Value) -> Table {
         let failed = at(app, "/failed").as_str();
         let server = at(app, "/server/address").as_str();
         let unreachable = at(app, "/server/unreachable").as_bool().unwrap_or(false);
-        let colour =
+        let color =
             match (failed.is_some() || unreachable || (serving == 0 && server.is_none()), serving < target) {
-                (true, _) => Colour::Red,
-                (_, true) => Colour::Yellow,
-                _ => Colour::Green,
+                (true, _) => Color::Red,
+                (_, true) => Color::Yellow,
+                _ => Color::Green,
             };
         let deaths: u64 = at(app, "/deaths")
             .as_object()
@@ -68,7 +68,7 @@ fn apps(status: &Value) -> Table {
         };
         table.row([
             Cell::plain(words(at(app, "/name"))),
-            Cell::of(colour, if server.is_some() { "-".to_owned() } else { format!("{serving}/{target}") }),
+            Cell::of(color, if server.is_some() { "-".to_owned() } else { format!("{serving}/{target}") }),
             Cell::plain(words(at(app, "/queue"))),
             Cell::plain(words(at(app, "/requests/total"))),
             Cell::plain(words(at(app, "/requests/5xx"))),
@@ -83,10 +83,10 @@ fn workers(status: &Value) -> Table {
     let mut table = Table::new(&["WORKER", "PID", "STATE", "AGE", "REQUESTS", "OWN", "SHARED", "DOING"]);
     for worker in list(at(status, "/workers")) {
         let state = at(worker, "/state").as_str().unwrap_or("-");
-        let colour = match state {
-            "ready" => Colour::Green,
-            "dead" => Colour::Red,
-            _ => Colour::Yellow,
+        let color = match state {
+            "ready" => Color::Green,
+            "dead" => Color::Red,
+            _ => Color::Yellow,
         };
         let state = match at(worker, "/recycle_reason").as_str() {
             Some(why) => format!("{state}, leaves ({why})"),
@@ -95,7 +95,7 @@ fn workers(status: &Value) -> Table {
         table.row([
             Cell::plain(format!("{}/{}", words(at(worker, "/app")), words(at(worker, "/number")))),
             Cell::plain(words(at(worker, "/pid"))),
-            Cell::of(colour, state),
+            Cell::of(color, state),
             Cell::plain(time(at(worker, "/age_seconds"))),
             Cell::plain(words(at(worker, "/requests"))),
             Cell::plain(size(at(worker, "/memory/own_bytes"))),
@@ -144,22 +144,22 @@ struct Table {
 
 struct Cell {
     text: String,
-    colour: Option<Colour>,
+    color: Option<Color>,
 }
 
 impl Cell {
     fn plain(text: String) -> Self {
-        Self { text, colour: None }
+        Self { text, color: None }
     }
 
-    fn of(colour: Colour, text: String) -> Self {
-        Self { text, colour: Some(colour) }
+    fn of(color: Color, text: String) -> Self {
+        Self { text, color: Some(color) }
     }
 }
 
 impl Table {
     fn new(names: &[&str]) -> Self {
-        Self { rows: vec![names.iter().map(|name| Cell::of(Colour::Dim, (*name).to_owned())).collect()] }
+        Self { rows: vec![names.iter().map(|name| Cell::of(Color::Dim, (*name).to_owned())).collect()] }
     }
 
     fn row<const N: usize>(&mut self, cells: [Cell; N]) {
@@ -181,7 +181,7 @@ impl Table {
             let mut line = String::new();
             for (cell, width) in row.iter().zip(&widths) {
                 line.push_str(
-                    &cell.colour.map_or_else(|| cell.text.clone(), |colour| paint.with(colour, &cell.text)),
+                    &cell.color.map_or_else(|| cell.text.clone(), |color| paint.with(color, &cell.text)),
                 );
                 line.push_str(&" ".repeat(width - cell.text.chars().count() + 3));
             }
@@ -193,7 +193,7 @@ impl Table {
 }
 
 #[derive(Clone, Copy)]
-enum Colour {
+enum Color {
     Dim,
     Green,
     Yellow,
@@ -203,12 +203,12 @@ enum Colour {
 struct Paint(bool);
 
 impl Paint {
-    fn with(&self, colour: Colour, text: &str) -> String {
-        let code = match colour {
-            Colour::Dim => 2,
-            Colour::Green => 32,
-            Colour::Yellow => 33,
-            Colour::Red => 31,
+    fn with(&self, color: Color, text: &str) -> String {
+        let code = match color {
+            Color::Dim => 2,
+            Color::Green => 32,
+            Color::Yellow => 33,
+            Color::Red => 31,
         };
         if self.0 { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
@@ -329,11 +329,11 @@ LISTENER   OPEN   ACCEPTED   IN     OUT       ADDRESS
 main       1      9          10 B   2.0 KiB   http://127.0.0.1:80, unix:/x
 ";
         assert_eq!(text(&status, false), expected);
-        let coloured = text(&status, true);
-        assert!(coloured.contains("\x1b[32mready") && coloured.contains("\x1b[31mdead\x1b[0m"));
+        let colored = text(&status, true);
+        assert!(colored.contains("\x1b[32mready") && colored.contains("\x1b[31mdead\x1b[0m"));
         let plain = ["\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[0m"]
             .iter()
-            .fold(coloured, |text, code| text.replace(code, ""));
+            .fold(colored, |text, code| text.replace(code, ""));
         assert_eq!(plain, expected);
     }
 

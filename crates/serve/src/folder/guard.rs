@@ -75,7 +75,7 @@ impl Guard {
         Ok(file.or(folder).unwrap_or(false))
     }
 
-    /// Where the rewrites of `.htaccess` files lead a normalised path: another path, and the query that its script gets. `None`: nowhere else.
+    /// Where the rewrites of `.htaccess` files lead a normalized path: another path, and the query that its script gets. `None`: nowhere else.
     ///
     /// # Errors
     /// Those of [`Folder::open`].

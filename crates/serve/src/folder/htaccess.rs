@@ -1,6 +1,6 @@
 //! What an `.htaccess` of Apache denies: the part of the format that sites use to keep their own files from clients.
 //!
-//! Honoured, as Apache 2.4 has it: `Require all`, `Order`, `Deny from`, `Allow from`, `<Files>`, `<FilesMatch>`, and `RewriteRule` with `[F]` or `[G]` that has no
+//! Honored, as Apache 2.4 has it: `Require all`, `Order`, `Deny from`, `Allow from`, `<Files>`, `<FilesMatch>`, and `RewriteRule` with `[F]` or `[G]` that has no
 //! condition. What limits access to some (`Require ip`, `Allow from 192.0.2.1`, a password) denies it to all: nobody is let in whom Apache would not have let
 //! in. `RedirectMatch` with 403, 404 or 410 is such a denial, too. Rewrites that lead to scripts are `rewrite`'s. All else is named, with its line ([`Rules::ignored`]).
 
@@ -21,7 +21,7 @@ pub struct Rules {
     forbidden_addresses: Vec<Pattern>,
     /// `RewriteEngine On`, and what follows.
     rewriting: Option<Rewriting>,
-    /// Lines that deny, limit or rewrite, and are not honoured: their numbers, and what stands there.
+    /// Lines that deny, limit or rewrite, and are not honored: their numbers, and what stands there.
     pub ignored: Vec<(usize, String)>,
 }
 
@@ -228,7 +228,7 @@ impl Reader {
         }
     }
 
-    /// `Err`: it is not honoured.
+    /// `Err`: it is not honored.
     fn rewrite(&mut self, words: &[String]) -> Result<(), ()> {
         let conditions = std::mem::take(&mut self.conditions);
         let flags = words.get(2).map_or("", String::as_str).trim_matches(['[', ']']).to_ascii_lowercase();
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_honoured_is_named_with_its_line() {
+    fn what_is_not_honored_is_named_with_its_line() {
         let text = "RewriteEngine On\n\nRewriteRule ^old/(.*) /new/$1 [R=301,L]\nRequire ip 192.0.2.1\n<Limit POST>\nDeny from all\n</Limit>\nphp_value a b\nRewriteRule ^ index.php [L]";
         let ignored: Vec<_> = Rules::parse(text).ignored.into_iter().map(|(line, _)| line).collect();
         assert_eq!(ignored, [3, 4, 5, 8]);

@@ -2,7 +2,7 @@
 
 use keepwarm_http1::percent_decode;
 
-/// The name of the file that a normalised path stands for, relative to a folder: without its first slash, decoded. `None`: no file is ever named so.
+/// The name of the file that a normalized path stands for, relative to a folder: without its first slash, decoded. `None`: no file is ever named so.
 ///
 /// * A segment that begins with a dot is no file's: `.git`, `.env`, `.htpasswd`. `/.well-known/` is the exception (RFC 8615).
 /// * `%2F` is part of a segment, and no file has a slash in its name. NUL ends names.

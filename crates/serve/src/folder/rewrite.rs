@@ -92,7 +92,7 @@ impl Rewriting {
         self.base = Some(format!("{}/", base.trim_end_matches('/')));
     }
 
-    /// Takes a `RewriteRule`. `Err`: it is not honoured.
+    /// Takes a `RewriteRule`. `Err`: it is not honored.
     pub(super) fn take(&mut self, words: &[String], conditions: Option<Vec<Condition>>) -> Result<(), ()> {
         let [pattern, target, rest @ ..] = words else { return Ok(()) };
         let flags = Flags::parse(rest.first().map_or("", String::as_str))?;
@@ -186,7 +186,7 @@ impl Rule {
 }
 
 impl Flags {
-    /// `Err`: one that is not honoured.
+    /// `Err`: one that is not honored.
     fn parse(text: &str) -> Result<Self, ()> {
         let mut flags = Self::default();
         for flag in text.trim_matches(['[', ']']).split(',').map(|flag| flag.trim().to_ascii_lowercase()) {

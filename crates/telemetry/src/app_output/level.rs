@@ -17,7 +17,7 @@ pub(super) fn find(line: &[u8]) -> Option<Level> {
     let plain;
     let line = match line.contains(&ESCAPE) {
         true => {
-            plain = without_colours(line);
+            plain = without_colors(line);
             &plain
         }
         false => line,
@@ -40,8 +40,8 @@ pub(super) fn find(line: &[u8]) -> Option<Level> {
 
 const ESCAPE: u8 = 0x1b;
 
-/// Loggers colour the level: `ESC [ 31 m`.
-fn without_colours(line: &[u8]) -> Vec<u8> {
+/// Loggers color the level: `ESC [ 31 m`.
+fn without_colors(line: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(line.len());
     let mut rest = line;
     while let Some(at) = rest.iter().position(|&byte| byte == ESCAPE) {

@@ -4,10 +4,10 @@ use super::*;
 use crate::sink::tests::TempFile;
 
 /// The lines that `act` logs, without their times.
-fn logged(format: Format, level: Level, colour: bool, act: impl FnOnce()) -> Vec<String> {
+fn logged(format: Format, level: Level, color: bool, act: impl FnOnce()) -> Vec<String> {
     let file = TempFile::new();
     let sink = Sink::open(Output::File(file.path()), format).unwrap();
-    let log = LogSubscriber { sink: sink.clone(), format, level: level.into(), colour };
+    let log = LogSubscriber { sink: sink.clone(), format, level: level.into(), color };
     tracing::subscriber::with_default(log, act);
     assert!(sink.flush(Duration::from_secs(10)));
     let time = match format {
@@ -71,7 +71,7 @@ fn lines_of_json() {
 }
 
 #[test]
-fn a_level_takes_those_above_it_and_a_terminal_gets_colours() {
+fn a_level_takes_those_above_it_and_a_terminal_gets_colors() {
     let lines = logged(Format::Text, Level::DEBUG, true, report);
     assert_eq!(lines.len(), 5);
     assert_eq!(lines[4], "\x1b[2mDEBUG\x1b[0m not at this level");

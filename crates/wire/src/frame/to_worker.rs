@@ -127,7 +127,7 @@ pub struct Fixed<'a> {
     pub scheme: &'a [u8],
     /// The path below the script name, percent-decoded; begins with `/` or is empty.
     pub path: &'a [u8],
-    /// The whole normalised path as it was routed, percent-encoded, or `*`.
+    /// The whole normalized path as it was routed, percent-encoded, or `*`.
     pub raw_path: &'a [u8],
     /// The query, without `?`.
     pub query: &'a [u8],

@@ -133,7 +133,7 @@ fn the_rest_of_the_verdicts() {
 
 /// What the server of a test does about the expectation.
 #[derive(Clone, Copy, PartialEq)]
-enum ExpectBehaviour {
+enum ExpectBehavior {
     Responses,
     RespondsOld,
     RespondsTwice,
@@ -144,7 +144,7 @@ enum ExpectBehaviour {
     ClosesUnsaid,
 }
 
-async fn habit(mut peer: ScriptedConnection, habit: ExpectBehaviour) -> Option<()> {
+async fn habit(mut peer: ScriptedConnection, habit: ExpectBehavior) -> Option<()> {
     loop {
         let head = peer.head().await?;
         let old = head.lines().next()?.ends_with("HTTP/1.0");
@@ -156,21 +156,21 @@ async fn habit(mut peer: ScriptedConnection, habit: ExpectBehaviour) -> Option<(
         }
         if expects && has_body {
             match habit {
-                ExpectBehaviour::RespondsOld => peer.say("HTTP/1.1 100 Continue\r\n\r\n").await,
-                ExpectBehaviour::Responses if !old => peer.say("HTTP/1.1 100 Continue\r\n\r\n").await,
-                ExpectBehaviour::RespondsTwice if !old => {
+                ExpectBehavior::RespondsOld => peer.say("HTTP/1.1 100 Continue\r\n\r\n").await,
+                ExpectBehavior::Responses if !old => peer.say("HTTP/1.1 100 Continue\r\n\r\n").await,
+                ExpectBehavior::RespondsTwice if !old => {
                     peer.say("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n").await;
                 }
-                ExpectBehaviour::DecidesAndMisreads if !old => {
+                ExpectBehavior::DecidesAndMisreads if !old => {
                     peer.ok().await;
                     continue;
                 }
-                ExpectBehaviour::Decides => peer.ok().await,
-                ExpectBehaviour::ClosesUnsaid => {
+                ExpectBehavior::Decides => peer.ok().await,
+                ExpectBehavior::ClosesUnsaid => {
                     peer.ok().await;
                     return None;
                 }
-                ExpectBehaviour::Refuses => {
+                ExpectBehavior::Refuses => {
                     peer.say("HTTP/1.1 417 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await;
                     return None;
                 }
@@ -178,7 +178,7 @@ async fn habit(mut peer: ScriptedConnection, habit: ExpectBehaviour) -> Option<(
             }
         }
         peer.body(&head).await?;
-        if !(expects && has_body && habit == ExpectBehaviour::Decides) {
+        if !(expects && has_body && habit == ExpectBehavior::Decides) {
             peer.ok().await;
         }
         if old {
@@ -194,14 +194,14 @@ async fn what_servers_do_about_the_expectation_is_found() {
         worse.map(|finding| (finding.id, finding.verdict)).collect()
     };
     let all = [
-        (ExpectBehaviour::Responses, vec![]),
-        (ExpectBehaviour::RespondsOld, vec![("expect.http10", Verdict::Bad)]),
-        (ExpectBehaviour::RespondsTwice, vec![("expect.once", Verdict::Bad)]),
-        (ExpectBehaviour::Ignores, vec![("expect.continue", Verdict::Bad)]),
-        (ExpectBehaviour::Decides, vec![]),
-        (ExpectBehaviour::DecidesAndMisreads, vec![("expect.unread", Verdict::Bad)]),
-        (ExpectBehaviour::Refuses, vec![("expect.continue", Verdict::Warning)]),
-        (ExpectBehaviour::ClosesUnsaid, vec![("expect.unread", Verdict::Warning)]),
+        (ExpectBehavior::Responses, vec![]),
+        (ExpectBehavior::RespondsOld, vec![("expect.http10", Verdict::Bad)]),
+        (ExpectBehavior::RespondsTwice, vec![("expect.once", Verdict::Bad)]),
+        (ExpectBehavior::Ignores, vec![("expect.continue", Verdict::Bad)]),
+        (ExpectBehavior::Decides, vec![]),
+        (ExpectBehavior::DecidesAndMisreads, vec![("expect.unread", Verdict::Bad)]),
+        (ExpectBehavior::Refuses, vec![("expect.continue", Verdict::Warning)]),
+        (ExpectBehavior::ClosesUnsaid, vec![("expect.unread", Verdict::Warning)]),
     ];
     let mut examinations = Vec::new();
     for (one, expected) in all {

@@ -125,7 +125,7 @@ fn what_a_hop_passes() {
 
 /// What the server of a test sends.
 #[derive(Clone, Copy, PartialEq)]
-enum InformationalBehaviour {
+enum InformationalBehavior {
     Plain,
     Rich,
     RichToAll,
@@ -134,39 +134,39 @@ enum InformationalBehaviour {
     LosesTrailer,
 }
 
-async fn habit(mut peer: ScriptedConnection, habit: InformationalBehaviour) -> Option<()> {
+async fn habit(mut peer: ScriptedConnection, habit: InformationalBehavior) -> Option<()> {
     const CHUNKED: &str =
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Digest\r\n\r\n2\r\nok\r\n";
     loop {
         let head = peer.head().await?;
         let old = head.lines().next()?.ends_with("HTTP/1.0");
-        if matches!(habit, InformationalBehaviour::Rich | InformationalBehaviour::RichToAll)
-            && (!old || habit == InformationalBehaviour::RichToAll)
+        if matches!(habit, InformationalBehavior::Rich | InformationalBehavior::RichToAll)
+            && (!old || habit == InformationalBehavior::RichToAll)
         {
             peer.say("HTTP/1.1 103 Early Hints\r\nLink: </a>; rel=preload\r\n\r\n").await;
             peer.say("HTTP/1.1 103 Early Hints\r\nLink: </b>; rel=preload\r\n\r\n").await;
         }
         match habit {
-            InformationalBehaviour::Upgrades if head.contains("Upgrade") => {
+            InformationalBehavior::Upgrades if head.contains("Upgrade") => {
                 peer.say("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n")
                     .await;
             }
             _ if old => peer.ok().await,
-            InformationalBehaviour::Rich | InformationalBehaviour::RichToAll => {
+            InformationalBehavior::Rich | InformationalBehavior::RichToAll => {
                 peer.say(&format!("{CHUNKED}0\r\nX-Digest: 1\r\n\r\n")).await
             }
-            InformationalBehaviour::BadTrailer => {
+            InformationalBehavior::BadTrailer => {
                 peer.say(&format!("{CHUNKED}0\r\nX-Digest: 1\r\nHost: x\r\n\r\n")).await
             }
-            InformationalBehaviour::LosesTrailer => peer.say(&format!("{CHUNKED}0\r\n\r\n")).await,
+            InformationalBehavior::LosesTrailer => peer.say(&format!("{CHUNKED}0\r\n\r\n")).await,
             _ => peer.ok().await,
         }
     }
 }
 
 async fn told(
-    front: InformationalBehaviour,
-    behind: Option<InformationalBehaviour>,
+    front: InformationalBehavior,
+    behind: Option<InformationalBehavior>,
 ) -> Vec<(&'static str, Verdict)> {
     let mut via = Vec::new();
     if let Some(behind) = behind {
@@ -185,13 +185,13 @@ async fn what_servers_send_is_found() {
     let (http10, upgrade) = (("informational.http10", Good), ("informational.upgrade", Good));
     let (hints, trailers) = (("informational.early_hints", Good), ("informational.trailers", Good));
     for (habit, expected) in [
-        (InformationalBehaviour::Plain, vec![http10, upgrade]),
-        (InformationalBehaviour::Rich, vec![hints, trailers, http10, upgrade]),
-        (InformationalBehaviour::RichToAll, vec![hints, trailers, ("informational.http10", Bad), upgrade]),
-        (InformationalBehaviour::Upgrades, vec![http10, ("informational.upgrade", Bad)]),
-        (InformationalBehaviour::BadTrailer, vec![("informational.trailers", Bad), http10, upgrade]),
+        (InformationalBehavior::Plain, vec![http10, upgrade]),
+        (InformationalBehavior::Rich, vec![hints, trailers, http10, upgrade]),
+        (InformationalBehavior::RichToAll, vec![hints, trailers, ("informational.http10", Bad), upgrade]),
+        (InformationalBehavior::Upgrades, vec![http10, ("informational.upgrade", Bad)]),
+        (InformationalBehavior::BadTrailer, vec![("informational.trailers", Bad), http10, upgrade]),
         (
-            InformationalBehaviour::LosesTrailer,
+            InformationalBehavior::LosesTrailer,
             vec![("informational.lost_trailers", Warning), http10, upgrade],
         ),
     ] {
@@ -204,18 +204,18 @@ async fn a_hop_is_compared_with_what_is_behind_it() {
     use Verdict::{Good, Warning};
     let last = |told: Vec<(&'static str, Verdict)>| told.into_iter().skip(2).collect::<Vec<_>>();
     assert_eq!(
-        last(told(InformationalBehaviour::Plain, Some(InformationalBehaviour::Rich)).await),
+        last(told(InformationalBehavior::Plain, Some(InformationalBehavior::Rich)).await),
         [("informational.via_hints", Warning), ("informational.via_trailers", Warning)]
     );
     assert_eq!(
-        last(last(told(InformationalBehaviour::Rich, Some(InformationalBehaviour::Rich)).await)),
+        last(last(told(InformationalBehavior::Rich, Some(InformationalBehavior::Rich)).await)),
         [("informational.via_hints", Good), ("informational.via_trailers", Good)]
     );
 }
 
 #[tokio::test]
 async fn a_server_behind_that_is_not_there_is_told() {
-    let target = scripted::serve(|peer| habit(peer, InformationalBehaviour::Plain)).await;
+    let target = scripted::serve(|peer| habit(peer, InformationalBehavior::Plain)).await;
     let nobody = crate::Target::parse("http://127.0.0.1:1/").expect("a URL");
     let settings = Settings { via: vec![nobody], ..Settings::default() };
     let findings = examine(&scripted::context_of(&target, settings).await).await;

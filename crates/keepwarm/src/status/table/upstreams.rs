@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Cell, Colour, Table, at, list, time, words};
+use super::{Cell, Color, Table, at, list, time, words};
 
 pub(super) fn table(status: &Value) -> Table {
     let mut table = Table::new(&[
@@ -27,7 +27,7 @@ pub(super) fn table(status: &Value) -> Table {
         if endpoints.is_empty() {
             let why = words(at(upstream, "/lookup_failure"));
             let dash = || Cell::plain("-".to_owned());
-            let state = Cell::of(Colour::Red, "no endpoint".to_owned());
+            let state = Cell::of(Color::Red, "no endpoint".to_owned());
             let rest = [dash(), dash(), dash(), dash(), dash(), dash(), dash()];
             let [calls, failed, flight, reused, open, p50, p99] = rest;
             let cells = [
@@ -56,10 +56,10 @@ fn endpoint_row(name: &str, upstream: &Value, endpoint: &Value) -> [Cell; 11] {
         Some(breaker) if breaker != "closed" && own == "up" => breaker,
         _ => own,
     };
-    let colour = match state {
-        "up" => Colour::Green,
-        "down" | "open" | "ejected" => Colour::Red,
-        _ => Colour::Yellow,
+    let color = match state {
+        "up" => Color::Green,
+        "down" | "open" | "ejected" => Color::Red,
+        _ => Color::Yellow,
     };
     let count = |path| at(endpoint, path).as_u64();
     let reused = match (count("/reused"), count("/dialled")) {
@@ -80,7 +80,7 @@ fn endpoint_row(name: &str, upstream: &Value, endpoint: &Value) -> [Cell; 11] {
     [
         Cell::plain(name.to_owned()),
         Cell::plain(words(at(endpoint, "/name"))),
-        Cell::of(colour, state.to_owned()),
+        Cell::of(color, state.to_owned()),
         Cell::plain(words(at(endpoint, "/calls/total"))),
         Cell::plain(words(at(endpoint, "/calls/5xx"))),
         Cell::plain(words(at(endpoint, "/in_flight"))),

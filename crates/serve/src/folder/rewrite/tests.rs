@@ -132,7 +132,7 @@ fn what_never_stays_as_it_is_ends() {
 }
 
 #[test]
-fn what_is_not_honoured() {
+fn what_is_not_honored() {
     for line in [
         "RewriteRule ^a x.php [R=301,L]",
         "RewriteRule ^a https://example.com/x.php [L]",

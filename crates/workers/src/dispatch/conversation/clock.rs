@@ -152,13 +152,13 @@ impl Conversation<'_, '_> {
         let begun = self.call.in_work_since();
         let mut left = begun.map_or(limit, |begun| limit.saturating_sub(begun.elapsed()));
         let summary = self.call.summary.clone();
+        let link = Arc::downgrade(&link);
         keepwarm_net::spawn_local(async move {
             loop {
-                let at_work = link.is_at_work_on(stream);
+                // Not held meanwhile: the link of a worker that dies keeps a descriptor.
+                let Some(at_work) = link.upgrade().map(|link| link.is_at_work_on(stream)) else { return };
                 tokio::time::sleep(left).await;
-                if !link.is_held(stream) {
-                    return;
-                }
+                let Some(link) = link.upgrade().filter(|link| link.is_held(stream)) else { return };
                 if at_work {
                     tracing::error!(
                         name: "request_timeout",

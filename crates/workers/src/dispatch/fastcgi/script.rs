@@ -105,7 +105,7 @@ impl ScriptRoot {
         self.folder.path().join(std::ffi::OsStr::from_bytes(&self.entry))
     }
 
-    /// What answers a normalised path, without the prefix of its route.
+    /// What answers a normalized path, without the prefix of its route.
     pub(super) async fn resolve(&self, path: &[u8]) -> io::Result<ScriptLookup> {
         if let Some(resolved) = self.path_cache.find(path, now()) {
             return Ok(resolved);

@@ -96,7 +96,7 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
     /// `100 Continue`: the server wants the body. It is passed on to a client that waits for it; nobody else sees it.
     fn handle_continue(&mut self) {
         if self.side.release_body() {
-            self.relay.app.servers.expectation().handle_honoured();
+            self.relay.app.servers.expectation().handle_honored();
         }
         self.relay.exchange.want_body();
     }
@@ -104,7 +104,7 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
     fn handle_head(&mut self) -> Part<AttemptResult> {
         if self.side.holds_body() {
             // It answers without having asked for the body: that is a response to the expectation too.
-            self.relay.app.servers.expectation().handle_honoured();
+            self.relay.app.servers.expectation().handle_honored();
         }
         let Some(lease) = &mut self.lease else { return Part::Waiting };
         let relay = &mut *self.relay;
