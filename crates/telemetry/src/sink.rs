@@ -62,14 +62,15 @@ impl Sink {
     /// The file cannot be opened, or the system gives no thread.
     pub fn open(output: Output, format: Format) -> io::Result<Self> {
         let mut all = all();
-        all.retain(|sink| sink.strong_count() > 0);
-        let same = all.iter().filter_map(Weak::upgrade).find(|sink| sink.0.output.as_ref() == Some(&output));
+        all.retain(|sink| sink.shared.strong_count() > 0);
+        let handles = all.iter().filter_map(|sink| sink.handle.upgrade());
+        let same = handles.into_iter().find(|handle| handle.0.output.as_ref() == Some(&output));
         if let Some(handle) = same {
             return Ok(Self(handle));
         }
         let file = output.open()?;
         let sink = Self::start(Some(output), file, format)?;
-        all.push(Arc::downgrade(&sink.0));
+        all.push(OpenSink::of(&sink));
         Ok(sink)
     }
 
@@ -129,23 +130,35 @@ impl Sink {
 /// takes the lines in the end, while a pipe may never be read. `false` when some of it was not taken.
 pub fn flush_all(wait: Duration) -> bool {
     let now = Instant::now();
-    let sinks: Vec<_> = all().iter().filter_map(Weak::upgrade).collect();
+    // Also those whose last handle is gone: their writers may still be at work.
+    let sinks: Vec<_> = all().iter().filter_map(|sink| sink.shared.upgrade()).collect();
     // All flushes are requested before the first wait, so that a blocked sink does not delay the others.
-    let ticket: Vec<_> = sinks.iter().map(|sink| sink.0.request_flush()).collect();
+    let tickets: Vec<_> = sinks.iter().map(|sink| sink.request_flush()).collect();
     let until =
-        |sink: &Handle| now + if matches!(sink.0.output, Some(Output::File(_))) { wait * 5 } else { wait };
-    sinks.iter().zip(ticket).filter(|(sink, ticket)| !sink.0.wait_for_flush(*ticket, until(sink))).count()
-        == 0
+        |sink: &Shared| now + if matches!(sink.output, Some(Output::File(_))) { wait * 5 } else { wait };
+    sinks.iter().zip(tickets).filter(|(sink, ticket)| !sink.wait_for_flush(*ticket, until(sink))).count() == 0
 }
 
 /// Reopens every file ([`Sink::reopen`]).
 pub fn reopen_all() {
-    let sinks: Vec<_> = all().iter().filter_map(Weak::upgrade).collect();
+    let sinks: Vec<_> = all().iter().filter_map(|sink| sink.handle.upgrade()).collect();
     sinks.into_iter().for_each(|sink| Sink(sink).reopen());
 }
 
-fn all() -> MutexGuard<'static, Vec<Weak<Handle>>> {
-    static ALL: Mutex<Vec<Weak<Handle>>> = Mutex::new(Vec::new());
+/// A sink that was opened: its handle, and what its writer holds for as long as it runs.
+struct OpenSink {
+    handle: Weak<Handle>,
+    shared: Weak<Shared>,
+}
+
+impl OpenSink {
+    fn of(sink: &Sink) -> Self {
+        Self { handle: Arc::downgrade(&sink.0), shared: Arc::downgrade(&sink.0.0) }
+    }
+}
+
+fn all() -> MutexGuard<'static, Vec<OpenSink>> {
+    static ALL: Mutex<Vec<OpenSink>> = Mutex::new(Vec::new());
     lock(&ALL)
 }
 
@@ -254,6 +267,12 @@ impl Shared {
             queue = self.written.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         true
+    }
+
+    /// The writer has written everything, and ends.
+    fn end(&self) {
+        self.lock_queue().flushes_done = u64::MAX;
+        self.written.notify_all();
     }
 
     fn new_buffer(&self) -> Arc<Buffer> {

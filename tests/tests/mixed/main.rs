@@ -159,7 +159,7 @@ impl<'a> Site<'a> {
     /// Ends it, and waits until nothing of it is left.
     fn end(&self) {
         self.server.signal(Signal::TERM);
-        self.server.wait_for_exit(LONG);
+        assert!(self.server.wait_for_exit(LONG).success(), "{}", self.server.log());
         wait_until("all processes are gone", LONG, || self.mark.processes().is_empty());
         let files = process_mark::files(&self.server.folder().join("tmp"));
         assert!(files.is_empty(), "temporary files are left: {files:?}");

@@ -1,4 +1,4 @@
-use std::io::{PipeReader, Read};
+use std::io::{BufRead, PipeReader, Read};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicU32;
 
@@ -85,6 +85,22 @@ fn lines_that_wait_when_the_last_handle_is_dropped_are_written() {
     // Ends when the writer, its thread done, has closed the pipe.
     reader.read_to_string(&mut all).unwrap();
     assert_eq!(all, "last words\n");
+}
+
+/// An access log ends with its listeners, before the process does.
+#[test]
+fn lines_of_a_sink_without_handles_are_waited_for_at_the_end_of_the_process() {
+    let (reader, sink) = to_pipe(Format::Text);
+    all().push(OpenSink::of(&sink));
+    // More than a pipe holds.
+    for _ in 0..300 {
+        line(&sink, &"x".repeat(1000));
+    }
+    drop(sink);
+    assert!(!flush_all(Duration::from_millis(20)), "nobody has read them");
+    let lines = std::thread::spawn(move || io::BufReader::new(reader).lines().count());
+    assert!(flush_all(Duration::from_secs(10)));
+    assert_eq!(lines.join().unwrap(), 300);
 }
 
 #[test]

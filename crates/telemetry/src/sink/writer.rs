@@ -30,7 +30,7 @@ pub(super) fn run(shared: &Shared, mut file: File) {
         report_dropped(shared, &mut file);
         recycle(shared, &mut batch, task.flushes);
         if task.close && bytes == 0 {
-            return;
+            return shared.end();
         }
     }
 }
