@@ -25,8 +25,9 @@ pub(super) fn told(error: h2::Error, link: &Link, known: Known) -> ClientError {
     if let Some(fault) = link.fault() {
         return ClientError::Fault(fault.clone());
     }
-    let unprocessed = known.stream == 0 || link.excludes(known.stream);
-    if unprocessed && !known.heard {
+    // Where the `h2` crate ended the connection because of what it received, a GOAWAY may be part of that.
+    let excluded = link.excludes(known.stream) && !error.is_library();
+    if (known.stream == 0 || excluded) && !known.heard {
         return ClientError::NotProcessed(fault("goaway", "accepts no further requests on this connection"));
     }
     let reason = error.reason();

@@ -118,7 +118,8 @@ impl Frames {
             WINDOW_UPDATE => Passed::WindowUpdate,
             CONTINUATION => Passed::Continuation,
             SETTINGS if self.flags() & ACK == 0 => Passed::Settings,
-            GOAWAY => Passed::GoAway {
+            // One that is malformed is an error of the connection, and tells of no stream (RFC 9113 §6.8).
+            GOAWAY if self.length() >= LOOKED_AT && stream == 0 && !self.in_block => Passed::GoAway {
                 last: u32::from_be_bytes([l0 & 0x7f, l1, l2, l3]),
                 code: u32::from_be_bytes([c0, c1, c2, c3]),
             },
@@ -230,15 +231,17 @@ mod tests {
     }
 
     #[test]
-    fn a_goaway_that_is_too_short_is_still_one_frame() {
-        let mut bytes = frame(GOAWAY, 0, 0, &[1, 2]);
-        bytes.extend(frame(HEADERS, 0, 1, &[]));
-        let (mut frames, mut seen) = (Frames::default(), Vec::new());
-        frames.feed(&bytes, |passed| {
-            seen.push(passed);
-            true
-        });
-        assert_eq!(seen.len(), 2);
-        assert_eq!(seen.last(), Some(&Passed::Headers(1)));
+    fn a_malformed_goaway_is_one_frame_and_promises_nothing() {
+        let [short, on_a_stream] = [frame(GOAWAY, 0, 0, &[0; 7]), frame(GOAWAY, 0, 1, &[0; 8])];
+        for bytes in [&frame(GOAWAY, 0, 0, &[]), &short, &on_a_stream] {
+            let bytes = [bytes.as_slice(), &frame(HEADERS, 0, 1, &[]), &frame(GOAWAY, 0, 0, &[0; 8])].concat();
+            let (mut frames, mut seen) = (Frames::default(), Vec::new());
+            frames.feed(&bytes, |passed| {
+                seen.push(passed);
+                true
+            });
+            // The second comes before the head is whole.
+            assert_eq!(seen, [Passed::Other, Passed::Headers(1), Passed::Other]);
+        }
     }
 }

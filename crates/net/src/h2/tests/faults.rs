@@ -66,6 +66,42 @@ async fn goaway_lets_what_is_below_it_finish_and_gives_the_rest_back() {
     .await;
 }
 
+/// A frame of GOAWAY that the RFC has treated as an error of the connection (RFC 9113 §4.2, §6.8, §6.10) promises nothing.
+#[tokio::test]
+async fn a_malformed_goaway_does_not_say_that_a_request_was_not_processed() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        static LONG: [u8; 16_385] = [0; 16_385];
+        let malformed: [(bool, u32, &[u8]); 6] = [
+            (false, 0, &[]),
+            (false, 0, &[0; 4]),
+            (false, 0, &[0; 7]),
+            (false, 1, &[0; 8]),
+            (false, 0, &LONG),
+            (true, 0, &[0; 8]),
+        ];
+        let server = tokio::task::spawn_local(async move {
+            for (in_head, goaway_stream, payload) in malformed {
+                let mut peer = Peer::accept(&listener, &[]).await;
+                let stream = peer.request().await;
+                if in_head {
+                    peer.write(HEADERS, 0, stream, OK).await;
+                }
+                peer.write(GOAWAY, 0, goaway_stream, payload).await;
+                while peer.read().await.is_some() {}
+            }
+        });
+        for (in_head, stream, payload) in malformed {
+            let error = ask(&pool(), &endpoint).await.unwrap_err();
+            let size = payload.len();
+            assert!(!unprocessed(&error), "{size} bytes, stream {stream}, in a head: {in_head}: {error:?}");
+            assert_eq!(error.name(), "http2_fault");
+        }
+        server.await.unwrap();
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_connection_that_breaks_leaves_it_open_what_was_processed() {
     run(async {
