@@ -34,6 +34,7 @@ mod worker;
 use std::process::ExitCode;
 
 use clap::Parser;
+use keepwarm_net::simulation::Totals;
 
 use crate::run::{Scenario, play};
 
@@ -62,6 +63,9 @@ struct Options {
     /// Keep going after a failure, up to this many
     #[arg(long, default_value_t = 1)]
     failures: usize,
+    /// Play each seed twice: one that takes another course the second time cannot be replayed, and fails
+    #[arg(long)]
+    twice: bool,
     /// Do not make failing plans small
     #[arg(long)]
     whole: bool,
@@ -89,16 +93,19 @@ fn main() -> ExitCode {
     }
 }
 
-/// One seed of a scenario, and the smallest plan that fails like it.
-fn examine<S: Scenario>(seed: u64, options: &Options) -> Option<String> {
+/// One seed of a scenario: what its world came to, or the smallest plan that fails like it.
+fn examine<S: Scenario>(seed: u64, options: &Options) -> Result<Totals, String> {
     let plan = S::generate(seed);
     if options.seed.is_some() {
         println!("{plan:#?}");
     }
-    let failure = play(seed, &plan).err()?;
+    let failure = match play(seed, &plan) {
+        Ok(totals) => return Ok(totals),
+        Err(failure) => failure,
+    };
     let (plan, failure) = match options.whole {
         true => (plan, failure),
         false => shrink::shrink(seed, plan, failure),
     };
-    Some(format!("{failure}\n{plan:?}"))
+    Err(format!("{failure}\n{plan:?}"))
 }

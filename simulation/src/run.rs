@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use keepwarm_net::simulation::{self, Reactor, Settings};
+use keepwarm_net::simulation::{self, Reactor, Settings, Totals};
 use tokio::runtime::{Builder, LocalOptions};
 
 use crate::{Options, door, examine, front, http2, memory, operation, relay, upstream, watchdog, websocket};
@@ -38,7 +38,7 @@ pub(crate) trait Scenario: Clone + Debug + Send + 'static {
 /// A scenario by its name.
 pub(crate) struct World {
     pub(crate) name: &'static str,
-    examine: fn(u64, &Options) -> Option<String>,
+    examine: fn(u64, &Options) -> Result<Totals, String>,
 }
 
 /// Every one there is.
@@ -69,8 +69,8 @@ pub(crate) fn catch_panics() {
     }));
 }
 
-/// Plays one plan. The failure is one sentence.
-pub(crate) fn play<S: Scenario>(seed: u64, plan: &S) -> Result<(), String> {
+/// Plays one plan, and gives what its world came to. The failure is one sentence.
+pub(crate) fn play<S: Scenario>(seed: u64, plan: &S) -> Result<Totals, String> {
     PANIC.take();
     watchdog::begin(seed);
     simulation::reset(seed, plan.settings());
@@ -81,15 +81,15 @@ pub(crate) fn play<S: Scenario>(seed: u64, plan: &S) -> Result<(), String> {
     if let Some(panic) = PANIC.take() {
         return Err(panic);
     }
-    result.map_err(|_| "a panic that nobody saw".to_owned())??;
+    let totals = result.map_err(|_| "a panic that nobody saw".to_owned())??;
     let peak = usize::try_from(memory::in_use().1 - before).unwrap_or(0);
     if peak > plan.memory() {
         return Err(format!("memory: {peak} bytes at most, {} are allowed", plan.memory()));
     }
-    Ok(())
+    Ok(totals)
 }
 
-fn played<S: Scenario>(plan: Rc<S>) -> Result<(), String> {
+fn played<S: Scenario>(plan: Rc<S>) -> Result<Totals, String> {
     let runtime = Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -107,10 +107,36 @@ fn played<S: Scenario>(plan: Rc<S>) -> Result<(), String> {
         }
         let all = tokio::task::spawn_local(plan.play());
         match tokio::time::timeout(bound, all).await {
-            Ok(over) => over.map_err(|error| error.to_string()),
+            // Taken before the runtime drops the tasks that are left, in an order of its own.
+            Ok(over) => over.map(|()| simulation::totals()).map_err(|error| error.to_string()),
             Err(_) => Err(format!("stall: not over after {bound:?}\n{}", simulation::describe())),
         }
     })
+}
+
+/// A thread for each world: nothing of one stays in a thread-local for the next.
+fn on_threads_of_its_own(
+    world: &World,
+    seed: u64,
+    options: &Options,
+    progress: &'static watchdog::Progress,
+) -> Result<(), String> {
+    let examine = || {
+        let examined = std::thread::scope(|scope| {
+            scope
+                .spawn(|| {
+                    progress.listen();
+                    (world.examine)(seed, options)
+                })
+                .join()
+        });
+        examined.unwrap_or_else(|_| Err("the runner itself panicked".to_owned()))
+    };
+    let totals = examine()?;
+    match options.twice.then(examine).transpose()? {
+        Some(again) if again != totals => Err(format!("replay: first {totals:?}, then {again:?}")),
+        _ => Ok(()),
+    }
 }
 
 /// Runs what the options ask for: of each world the seeds from the first on, in turn. Gives the number of failures.
@@ -135,18 +161,7 @@ pub(crate) fn run_all(options: &Options, worlds: &[&World]) -> usize {
                         break;
                     }
                     let (world, seed) = (worlds[(number % each) as usize], first + number / each);
-                    // A thread for each: nothing of one world stays in a thread-local for the next.
-                    let failed = std::thread::scope(|scope| {
-                        scope
-                            .spawn(|| {
-                                progress.listen();
-                                (world.examine)(seed, options)
-                            })
-                            .join()
-                    });
-                    if let Some(failure) =
-                        failed.unwrap_or_else(|_| Some("the runner itself panicked".to_owned()))
-                    {
+                    if let Err(failure) = on_threads_of_its_own(world, seed, options, progress) {
                         println!("seed {seed} of world {}: {failure}\n", world.name);
                         if let Ok(mut all) = failures.lock() {
                             all.push(format!("--world {} --seed {seed}", world.name));

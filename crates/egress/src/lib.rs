@@ -19,9 +19,6 @@ mod settings;
 mod stats;
 mod upstream;
 
-use std::cell::Cell;
-use std::hash::{BuildHasher, RandomState};
-
 pub use discovery::{Discovery, DiscoveryStatus, DnsResolver, LookupFailure};
 pub use door::{Door, UpstreamRoute};
 pub use endpoints::{DiscoveredEndpoint, EndpointEntry, EndpointSet, EndpointState};
@@ -38,8 +35,15 @@ pub use settings::{CallLimits, DnsSettings, HashKey, Source, SourceAddress, Upst
 pub use stats::{CallLog, EndpointStatus, LastFailure, UpstreamStatus};
 pub use upstream::Upstream;
 
+#[cfg(feature = "simulation")]
+pub(crate) use keepwarm_net::simulation::random;
+
 /// Randomness for decisions: not for secrets.
+#[cfg(not(feature = "simulation"))]
 pub(crate) fn random() -> u64 {
+    use std::cell::Cell;
+    use std::hash::{BuildHasher, RandomState};
+
     thread_local! {
         static TURN: Cell<u64> = Cell::new(RandomState::new().hash_one(0));
     }

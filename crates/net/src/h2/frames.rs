@@ -234,7 +234,8 @@ mod tests {
     fn a_malformed_goaway_is_one_frame_and_promises_nothing() {
         let [short, on_a_stream] = [frame(GOAWAY, 0, 0, &[0; 7]), frame(GOAWAY, 0, 1, &[0; 8])];
         for bytes in [&frame(GOAWAY, 0, 0, &[]), &short, &on_a_stream] {
-            let bytes = [bytes.as_slice(), &frame(HEADERS, 0, 1, &[]), &frame(GOAWAY, 0, 0, &[0; 8])].concat();
+            let bytes =
+                [bytes.as_slice(), &frame(HEADERS, 0, 1, &[]), &frame(GOAWAY, 0, 0, &[0; 8])].concat();
             let (mut frames, mut seen) = (Frames::default(), Vec::new());
             frames.feed(&bytes, |passed| {
                 seen.push(passed);

@@ -22,6 +22,8 @@ const SPIN: u64 = 20_000;
 
 pub(super) struct Kernel {
     pub(super) rng: Rng,
+    /// What the code under test decides by.
+    choices: Rng,
     pub(super) settings: Settings,
     pub(super) files: BTreeMap<u64, File>,
     pub(super) watches: BTreeMap<u64, Registration>,
@@ -46,6 +48,7 @@ thread_local! {
 pub fn reset(seed: u64, settings: Settings) {
     let kernel = Kernel {
         rng: Rng::new(seed ^ 0x6b65_7270_7761_726d),
+        choices: Rng::new(!seed),
         settings,
         files: BTreeMap::new(),
         watches: BTreeMap::new(),
@@ -73,6 +76,11 @@ pub fn settings(change: impl FnOnce(&mut Settings)) {
 /// The reactor of this thread's world refuses the next registrations of Unix sockets (`ENOSPC`), so many.
 pub fn refuse_watches(count: u32) {
     with(|kernel| kernel.refuses = count);
+}
+
+/// Randomness for the code under test: the same in each run of a seed.
+pub fn random() -> u64 {
+    with(|kernel| kernel.choices.next())
 }
 
 /// What this thread's world has come to.
