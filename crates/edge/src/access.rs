@@ -60,7 +60,7 @@ pub(crate) fn measure(request: &Request, outcome: &Outcome) {
     let finished = FinishedRequest { status: outcome.status, elapsed: outcome.elapsed, phases };
     let meter = request.notes.meter.unwrap_or_else(|| *UNROUTED);
     meter.count(thread_index(), &finished);
-    // Only what an app has answered says anything about the app.
+    // Only a response of the app says anything about the app.
     if !request.notes.stalls.is_empty() && request.notes.times.is_some() && request.notes.reason.is_none() {
         request.notes.stalls.iter().for_each(|stall| stalls::record(&meter.app, stall));
     }

@@ -160,7 +160,7 @@ impl Files {
         chosen
     }
 
-    /// `None`: it could not be looked for, and that was answered.
+    /// `None`: the lookup failed, and an error response was sent.
     async fn open(&self, name: &[u8], exchange: &mut Exchange<'_>) -> Option<Found> {
         match self.folder.open(name).await {
             Ok(found) => Some(found),
@@ -199,7 +199,7 @@ impl Handler for Files {
 }
 
 impl TryFiles {
-    /// Serves the files of `files`, and has `app` answer everything else.
+    /// Serves the files of `files`, and passes everything else to `app`.
     #[must_use]
     pub fn new(files: Files, app: Arc<dyn Handler>) -> Self {
         Self { files, app }

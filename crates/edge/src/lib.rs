@@ -1,4 +1,4 @@
-//! The front door: which request goes where, under which limits, and what Keepwarm answers itself.
+//! The front door: which request goes where, under which limits, and which responses Keepwarm makes itself.
 //!
 //! An [`Edge`] is the [`keepwarm_serve::Handler`] of one listener. What it does is a [`Site`]: routes, trusted proxies, access log. A new site can take
 //! the old one's place at any time, and holds from the next request on, on kept connections too.

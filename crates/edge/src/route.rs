@@ -44,11 +44,11 @@ pub struct Route {
 
 /// Where a route ends.
 pub enum Target {
-    /// Another handler answers.
+    /// Another handler.
     App {
         /// Its name, in the access log.
         name: Arc<str>,
-        /// Who answers. Options of the route that concern it alone (buffering, early hints) are its own: make one for each route.
+        /// The handler. It has the options of the route that only it uses (buffering, early hints): make one per route.
         handler: Arc<dyn Handler>,
     },
     /// The files of a folder.

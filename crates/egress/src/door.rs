@@ -82,7 +82,7 @@ impl Frontend for Door {
     }
 }
 
-/// What a door answers itself (`spec/http.md` §2, §4).
+/// What a door responds itself (`spec/http.md` §2, §4).
 fn refused(exchange: &mut Exchange<'_>, names: Option<&[String]>) -> bool {
     let request = exchange.request();
     if let Some(refusal) = request.head.refusal {

@@ -105,7 +105,7 @@ impl EndpointSet {
         Self { endpoints, balancer, is_single }
     }
 
-    /// The endpoint for a call. `silent`: where it was not answered at all, and goes again only when there is nobody else, well or not.
+    /// The endpoint for a call. `silent`: endpoints that gave no response at all; they are chosen again only if there is no other, healthy or not.
     pub(crate) fn pick(
         &self,
         hash: Option<u64>,

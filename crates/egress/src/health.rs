@@ -44,7 +44,7 @@ pub struct HealthSettings {
 pub enum Probe {
     /// Whether a connection can be made, and encrypted where the upstream's are.
     Connect,
-    /// Whether a `GET` of this path is answered with one of these statuses.
+    /// Whether a `GET` of this path gets one of these statuses.
     Http {
         /// Begins with a slash; with a query, perhaps.
         path: String,

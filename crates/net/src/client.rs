@@ -138,7 +138,7 @@ impl<C: Codec> Client<C> {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // It may have answered before it closed: the read tells.
+                // It may have responded before it closed: the next read shows that.
                 Err(error) => self.stop_writing(&error),
             }
         }

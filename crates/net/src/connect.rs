@@ -73,7 +73,7 @@ impl Dial<'_> {
 pub enum AcquireError {
     /// The system's error.
     Connect(io::Error),
-    /// The server did not answer the connect in time.
+    /// The server did not accept the connection in time.
     Timeout,
     /// There is a connection, and no encrypted one.
     Tls(TlsError),

@@ -24,7 +24,7 @@ pub enum Endpoint {
 const FULL: Duration = Duration::from_millis(2);
 
 impl Endpoint {
-    /// Connects. Bound it by a time-out: a TCP server that is overwhelmed answers nothing.
+    /// Connects. Put a timeout around it: an overloaded TCP server may never accept.
     ///
     /// # Errors
     /// The system's; [`io::ErrorKind::ConnectionRefused`] or [`io::ErrorKind::NotFound`] when nobody listens.

@@ -31,7 +31,7 @@ impl Default for HealthThresholds {
 /// A change to be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HealthChange {
-    /// It answers again.
+    /// It responds again.
     Up,
     /// It does not.
     Down,

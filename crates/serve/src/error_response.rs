@@ -1,4 +1,4 @@
-//! Errors that Keepwarm itself answers: short, in the client's format, with an id that is also in the log.
+//! Error responses of Keepwarm itself: short, in the client's format, with an id that is also in the log.
 
 mod format;
 mod table;

@@ -1,4 +1,4 @@
-//! One request and the means to answer it.
+//! One request and the means to respond to it.
 
 use std::fmt::Display;
 use std::task::{Context, Poll, Waker};
@@ -13,12 +13,12 @@ use crate::h1::{Message, WebSocketLimits};
 use crate::h2::ServerStream;
 use crate::{ConnectionLimits, ErrorResponse, Request, refusals};
 
-/// One request and the means to answer it, whatever version of HTTP it came by.
+/// One request and the means to respond to it, for every version of HTTP.
 ///
 /// Order of calls: any number of [`informational`](Self::informational), one [`head`](Self::head), any number of
 /// [`data`](Self::data), one [`end`](Self::end) or [`end_with_trailers`](Self::end_with_trailers). What was given is
 /// written by [`poll_flush`](Self::poll_flush), which a handler calls when it has nothing more *now*: everything that is there at that
-/// time leaves in one write. The body is read by [`poll_body`](Self::poll_body) at any time, also while answering.
+/// time leaves in one write. The body is read by [`poll_body`](Self::poll_body) at any time, also while the response is sent.
 #[derive(Debug)]
 pub struct Exchange<'c> {
     carrier: Carrier<'c>,
@@ -432,7 +432,7 @@ impl From<&SpoolError> for BodyError {
     }
 }
 
-/// A request that is answered with an error by Keepwarm itself.
+/// A request that gets an error response from Keepwarm itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     /// The status.

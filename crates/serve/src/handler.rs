@@ -1,4 +1,4 @@
-//! What answers requests, and what it is told about them.
+//! What handles requests, and what it is told about them.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -68,7 +68,7 @@ pub struct Notes {
     pub trusted_peer: bool,
     /// The path and query that a CGI script named in place of its response (RFC 3875 §6.2.2): the edge responds as if they had been asked for.
     pub redirected: Option<Vec<u8>>,
-    /// What the client asked for, where it was such a path that was answered.
+    /// What the client requested, where the path of `redirected` was served instead.
     pub asked: Option<Box<(http::Method, Vec<u8>)>>,
     /// Set by whoever responds, for the access log: the app or the kind of route.
     pub target: Option<Arc<str>>,

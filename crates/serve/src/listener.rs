@@ -55,7 +55,7 @@ pub struct ConnectionLimits {
     pub requests: u64,
     /// Age of a connection at which its next response is the last.
     pub age: Duration,
-    /// Without a byte taken by a client that is being answered.
+    /// How long a client may take no byte of its response.
     pub write_timeout: Duration,
     /// Connections of one client address; 0: no limit.
     pub per_client: usize,

@@ -136,6 +136,6 @@ kinds! {
     CreditSpent, "credit_spent", "more was sent than there was credit for", Some("bytes");
     /// Credit that adds up to more than 2^31-1 (spec §6).
     CreditOverflow, "credit_overflow", "the credit adds up to more than 2^31-1", Some("credit");
-    /// A PONG that answers no PING, or with other bytes (spec §8).
+    /// A PONG without a PING, or with other bytes than its PING (spec §8).
     Pong, "pong", "it answers no PING that was sent", None;
 }

@@ -71,7 +71,7 @@ pub struct Session {
     send: u32,
     /// What the worker may send on the connection.
     receive: Window,
-    /// The PING that is not answered yet.
+    /// The PING whose PONG has not come yet.
     ping: Option<[u8; 8]>,
     drain_sent: bool,
     drain_received: bool,

@@ -16,7 +16,7 @@ pub(crate) struct ForwardOptions<'m> {
     pub(crate) host: HostSource<'m>,
     /// The path goes as a route has normalized it, instead of as it came; and fields say who the client is.
     pub(crate) routed: bool,
-    /// `Via` is added to answers; to requests, too, and there also where a route has it so.
+    /// `Via` is added to requests and responses. Without this, a route may still have it added to requests.
     pub(crate) via: bool,
     /// Redirects to the upstream's own origin come back here.
     pub(crate) returns_redirects: bool,

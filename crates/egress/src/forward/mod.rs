@@ -68,7 +68,7 @@ pub(crate) async fn forward(
 /// Whether an attempt ends the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AttemptResult {
-    /// The call is answered, or nobody waits for it.
+    /// The call has its response, or nobody waits for it.
     Over,
     /// It goes on with another attempt.
     Again,
@@ -98,7 +98,7 @@ struct Forward<'a, 'c> {
     anew: bool,
     /// Where it has failed, in `endpoints`.
     tried: FailedMembers,
-    /// Where it was not answered at all.
+    /// Endpoints that gave no response at all.
     silent: FailedMembers,
     /// It was tried again, and that was counted.
     retries: u32,

@@ -104,7 +104,7 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
         let asks = forward.exchange.awaits_continue();
         let expects = asks && !self.attempt.state().expectation().is_ignored(Instant::now().into_std());
         if asks && !expects {
-            // Known to be ignored: answered for the upstream, at once.
+            // The upstream is known to ignore it: `100 Continue` is sent for it at once.
             forward.exchange.request_mut().notes.stalls.insert(Stall::ExpectationIgnored);
         }
         let upgrade = offered_protocols(forward.exchange);
@@ -179,7 +179,7 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
 
     fn handle_head(&mut self) -> Part<AttemptEnd> {
         if self.side.holds_body() {
-            // It answers without having asked for the body: that is a response to the expectation too.
+            // It responds without having asked for the body: that settles the expectation, too.
             self.attempt.state().expectation().handle_honored();
         }
         let now = Instant::now();

@@ -29,7 +29,7 @@ impl RateLimitHandler {
 }
 
 impl RateLimiter {
-    /// Counts a request, and answers it if it may not go on.
+    /// Counts a request, and rejects it if it is over the limit.
     pub(crate) async fn refuses(&self, exchange: &mut Exchange<'_>) -> bool {
         let decision = match self.check_now(exchange.request()) {
             Some(decision) => decision,

@@ -6,7 +6,7 @@
 //! # A store that is ill
 //!
 //! Nobody's request is to wait for a time-out again and again. The first failure takes the store out: from then on nobody asks. Its driver then connects anew and asks for a key of its own, after
-//! 100 ms, then less and less often up to every 5 s; when that is answered in time the store is back. One that fails soon after it came back is left alone for longer each time.
+//! 100 ms, then less and less often up to every 5 s; when that gets a reply in time, the store is back. One that fails soon after it came back is left alone for longer each time.
 //! What is under way is bounded, and ends with the time-out.
 
 mod driver;
@@ -88,7 +88,7 @@ pub enum StoreFailure {
     Unreachable,
     /// It did not respond in time.
     Timeout,
-    /// It answered with an error.
+    /// It replied with an error.
     Refused,
     /// Too many questions are under way.
     Busy,
@@ -124,7 +124,7 @@ impl Store {
         StoreFailure::numbered(self.state.failure.load(Ordering::Relaxed))
     }
 
-    /// Questions so far, and how many of them were not answered.
+    /// Queries so far, and how many of them got no reply.
     #[must_use]
     pub fn counts(&self) -> (u64, u64) {
         (self.state.asked.load(Ordering::Relaxed), self.state.failed.load(Ordering::Relaxed))

@@ -133,7 +133,7 @@ impl CompletedCall<'_> {
     }
 }
 
-/// Counts a call that Keepwarm itself has answered before any endpoint was tried.
+/// Counts a call that got Keepwarm's own response before any endpoint was tried.
 fn count_refusal(upstream: &str, request: &Request) {
     if let Some(reason) = request.notes.reason {
         counters::CALL_REFUSALS.count(upstream, reason);

@@ -159,7 +159,7 @@ mod tests {
         (socket, address)
     }
 
-    /// An address that answers nothing: the queue of those who wait to be accepted is full. Keep what is given.
+    /// An address that does not respond: its accept queue is full. Keep the returned value alive.
     async fn silent() -> (socket2::Socket, Vec<Io>, SocketAddr) {
         let (socket, address) = refusing();
         socket.listen(0).unwrap();

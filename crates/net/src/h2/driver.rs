@@ -49,7 +49,7 @@ struct Driver {
     link: Arc<Link>,
     pool: Weak<Http2Pool>,
     pings: Option<PingPong>,
-    /// How long a server that has become silent may take to answer a ping, and a new one to say its first word: as long as connecting may take.
+    /// How long a silent server may take to acknowledge a PING, and a new one to send its first frame: the connect timeout.
     patience: Duration,
     /// A ping is on its way: since when, and the reads up to then.
     pinged: Option<(Instant, u64)>,

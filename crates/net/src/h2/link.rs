@@ -65,7 +65,7 @@ pub(super) struct Link {
     expected: AtomicBool,
     /// A call was given up without a word of the server: is it still there?
     doubted: AtomicBool,
-    /// It does not even answer a ping.
+    /// It does not even acknowledge a PING.
     silent: AtomicBool,
     /// No further call is given to it.
     retired: AtomicBool,

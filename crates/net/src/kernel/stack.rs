@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 const SIGNAL: libc::c_int = libc::SIGURG;
 /// Frames that are taken at most.
 const MOST: usize = 128;
-/// How long a thread may take to respond. It answers at once, unless the kernel holds it.
+/// How long a thread may take to respond. It responds at once, unless it is blocked in the kernel.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The thread that is asked; 0: none.
 static ASKED: AtomicI32 = AtomicI32::new(0);
-/// Its response, and how much of it there is; `usize::MAX`: it has not answered.
+/// Its response, and how much of it there is; `usize::MAX`: none yet.
 static ADDRESSES: [AtomicUsize; MOST] = [const { AtomicUsize::new(0) }; MOST];
 static COUNT: AtomicUsize = AtomicUsize::new(usize::MAX);
 
@@ -26,7 +26,7 @@ pub(crate) fn thread_id() -> i32 {
     unsafe { libc::gettid() }
 }
 
-/// The addresses of the calls that a thread of this process is in, innermost first. Waits for half a second at most; `None`: the thread has not answered.
+/// The addresses of the calls that a thread of this process is in, innermost first. Waits for half a second at most; `None`: the thread did not respond.
 pub(crate) fn stack_of(thread: i32) -> Option<Vec<usize>> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     static PREPARED: Once = Once::new();

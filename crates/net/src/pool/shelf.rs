@@ -277,7 +277,7 @@ impl<C> Shelf<C> {
         }
     }
 
-    /// A request was answered on a connection that had been idle, or (`None`) was new; the response may `state` how many seconds one lives.
+    /// A request got its response on a connection that had been idle, or (`None`) was new. The response may `state` for how many seconds a connection is kept.
     pub(super) fn handle_responded(&mut self, stated: Option<u64>, idle: Option<Duration>, now: Instant) {
         self.warmth.handle_success();
         self.keep_alive.handle_header(stated.map(Duration::from_secs));

@@ -30,7 +30,7 @@ struct Seen {
     responded: AtomicUsize,
 }
 
-/// A server on a thread of its own. One in `closes` answers is its connection's last: said so, or not said, or not even given.
+/// A server on its own thread. One in `closes` responses is the last of its connection: announced, not announced, or not sent at all.
 fn serve(closes: u64) -> (Endpoint, Arc<Seen>) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();

@@ -323,7 +323,7 @@ async fn a_request_that_is_lost_bounds_the_idle_time() {
             let (mut stream, _) = listener.accept().await.unwrap();
             read_head(&mut stream).await;
             stream.write_all(HELLO.as_bytes()).await.unwrap();
-            // The second is answered by a reset, for its bytes are not read.
+            // The second causes a reset, because its bytes are not read.
             stream.peek(&mut [0]).await.unwrap();
         });
         let mut lease = pool.acquire(&endpoint, Need::Any).await.unwrap();
@@ -600,7 +600,7 @@ mod client {
         .await;
     }
 
-    /// A server that refuses a body without reading it, and closes, has answered.
+    /// A server that rejects a body without reading it, and closes, has responded.
     #[tokio::test]
     async fn a_response_that_came_before_the_request_was_written_is_read() {
         run(async {

@@ -130,7 +130,7 @@ impl Stream {
         }
     }
 
-    /// Reports a panic, and answers the request it happened in: 500 where nothing of a response has left, else it is cut. The connection ends in any case,
+    /// Reports a panic, and ends the request in which it happened: with 500 if no byte of a response has left, else the response is cut. The connection ends in any case,
     /// and its buffers, which may be in any state, go to no other.
     async fn respond_to_panic(&mut self, panic: &Panic) {
         if !self.under_way {

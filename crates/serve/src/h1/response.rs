@@ -76,7 +76,7 @@ impl Stream {
         Ok(app)
     }
 
-    /// A client of HTTP/1.0 whose connection ends, although whoever answers did not say so.
+    /// An HTTP/1.0 client whose connection ends, although the handler did not announce it.
     fn note_close(&mut self, decided: &Plan, asked: bool) {
         if !decided.keep && !asked && self.request.head.version == Version::Http10 {
             self.request.notes.stalls.insert(Stall::CloseAdded);

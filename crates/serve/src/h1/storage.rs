@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use keepwarm_http1::RequestHead;
 use keepwarm_net::{Out, ReadBuffer};
 
-/// The storage that reading and answering need.
+/// The buffers that reading a request and writing its response need.
 #[derive(Debug, Default)]
 pub(crate) struct Storage {
     pub(crate) read: ReadBuffer,

@@ -29,7 +29,7 @@ pub(crate) struct Stream {
     pub(crate) request: Request,
     pub(crate) state: State,
     pub(super) opened: Instant,
-    /// Requests answered.
+    /// Requests that have their response.
     pub(super) served: u64,
     /// A request was given to the handler, and not yet finished.
     pub(super) under_way: bool,
@@ -63,7 +63,7 @@ pub(crate) struct State {
     /// A refusal must be seen by the client although it may still be sending.
     pub(crate) refused: bool,
     pub(super) websocket: Option<Box<Socket>>,
-    /// What is answered is an upstream's.
+    /// The response is an upstream's.
     pub(crate) from_upstream: bool,
     /// Bytes are passed, of a protocol that is not ours.
     pub(super) tunnel: bool,
@@ -188,7 +188,7 @@ impl Stream {
     pub(super) fn must_close(&self) -> bool {
         let limits = &self.context.limits;
         self.is_draining()
-            // Requests that it has sent ahead of its end are answered.
+            // Requests that it sent before it closed its side still get a response.
             || (self.read_closed && self.storage.read.is_empty())
             || self.served + 1 >= limits.requests
             || self.opened + limits.age <= now()

@@ -201,7 +201,7 @@ impl Serving {
         Look::Again
     }
 
-    /// GOAWAY, twice (RFC 9113 §6.8): requests that are on their way are still answered.
+    /// GOAWAY, twice (RFC 9113 §6.8): requests already sent still get a response.
     fn leave(&mut self) -> Look {
         if self.leaving.is_none() {
             self.leaving = Some(now());

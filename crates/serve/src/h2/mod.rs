@@ -1,4 +1,4 @@
-//! HTTP/2, server's role: each request of a connection is a task of its own, answered by the same handlers as those of HTTP/1.1.
+//! HTTP/2, server role: each request of a connection is its own task, served by the same handlers as HTTP/1.1.
 //!
 //! `connection` is the life of a connection, `ServerStream` one request on it, and `guard` bounds what a client may make us do for nothing.
 

@@ -1,4 +1,4 @@
-//! One request, and what it is answered with.
+//! One request and its response.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ pub(crate) struct State {
     pub(super) drain_rate: MinRate,
     /// The connection has other requests: nothing of it ends with this one.
     pub(crate) refused: bool,
-    /// What is answered is an upstream's.
+    /// The response is an upstream's.
     pub(crate) from_upstream: bool,
 }
 
@@ -181,7 +181,7 @@ impl ServerStream {
         self.finish(handler).await;
     }
 
-    /// Reports a panic, and answers the request it happened in, if it can be answered still.
+    /// Reports a panic, and sends an error response for the request in which it happened, if none has begun.
     pub(super) async fn respond_to_panic(&mut self, handler: &dyn Frontend, panic: &Panic) {
         let request = &self.request;
         panic.report("request", request.notes.target.as_deref(), Some(RequestId::new(request.number)));

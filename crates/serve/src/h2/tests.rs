@@ -533,7 +533,7 @@ async fn nonsense_behind_the_preface_ends_the_connection_and_no_other() {
             }
             let _ = stream.write_all(&bytes).await;
             let _ = stream.shutdown().await;
-            // It is answered with GOAWAY, or not at all; it ends.
+            // It gets GOAWAY or nothing, and it ends.
             let _ = stream.read_to_end(&mut Vec::new()).await;
             assert_eq!(get(&mut other, "/").await.unwrap().status, 200);
         }

@@ -28,7 +28,7 @@ pub struct OpenConnections {
     count: AtomicUsize,
     /// The same, of each data-plane thread.
     by_thread: PerThread<AtomicUsize>,
-    /// Those of each thread that are reading or answering a request.
+    /// Connections of each thread that have a request in progress.
     busy: PerThread<AtomicUsize>,
     limit: AtomicUsize,
     closed: Notify,

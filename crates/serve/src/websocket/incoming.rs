@@ -17,7 +17,7 @@ use super::{PART, WebSocketFault};
 pub(crate) enum Step {
     /// The next bytes of a message, nearly always all of it; only the last part (`end`) may be empty.
     Part { text: bool, bytes: Vec<u8>, end: bool },
-    /// To be answered with this payload.
+    /// To be sent back with this payload (a PONG).
     Ping(Vec<u8>),
     /// Says nothing.
     Pong,

@@ -1,4 +1,4 @@
-//! The heads of requests and answers.
+//! The heads of requests and responses.
 
 use super::EncodeError;
 use super::block::Block;

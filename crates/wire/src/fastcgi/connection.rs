@@ -75,7 +75,7 @@ pub enum Event {
         /// Whether the server took the request at all.
         protocol: ProtocolStatus,
     },
-    /// The question was answered (F §4.1): the server is alive. A server that does not know the question counts.
+    /// The query got a reply (F §4.1): the server is alive, even if it does not know the query.
     Values,
 }
 

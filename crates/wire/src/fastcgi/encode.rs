@@ -4,7 +4,7 @@ use crate::encode::EncodeError;
 
 use super::record::{FIXED_BODY, HEADER_LEN, MAX_CONTENT, NO_REQUEST, RecordHeader, RecordType};
 
-/// The role of a program that answers requests (F §6.2).
+/// The role of a program that responds to requests (F §6.2).
 const RESPONDER: u16 = 1;
 /// The server keeps the connection (F §5.1).
 const KEEP_CONN: u8 = 1;

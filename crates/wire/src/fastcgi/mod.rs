@@ -1,4 +1,4 @@
-//! FastCGI 1.0, the side of the web server: requests out, answers in; and the heads of CGI answers (RFC 3875).
+//! FastCGI 1.0, web server side: requests out, responses in; and the heads of CGI responses (RFC 3875).
 //!
 //! Sans-IO, as the rest of this crate. One connection carries one request at a time ([`Connection`]): no server for PHP takes more. Each request of
 //! a connection has an id of its own, so that a record of an earlier one can never be taken for one of a later.

@@ -135,7 +135,7 @@ fn a_stream_does_not_go_on_after_its_end() {
     }
 }
 
-/// The bug that would give one client another's answer.
+/// The bug that would give one client another client's response.
 #[test]
 fn records_of_an_earlier_request_are_never_taken_for_the_next_ones() {
     let mut connection = asked();

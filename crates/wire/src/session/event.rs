@@ -48,7 +48,7 @@ pub enum SessionEvent<'a> {
         code: ResetCode,
         /// For the log.
         reason: &'a str,
-        /// RESPONSE had come: the client's connection must be cut. Otherwise an error can be answered.
+        /// RESPONSE had come: the client's connection must be cut. Otherwise an error response can be sent.
         responded: bool,
         /// The worker says that it had not begun (REFUSED), and nothing it sent before says otherwise: another worker
         /// may get the request.
@@ -91,7 +91,7 @@ pub enum SessionEvent<'a> {
         /// The stream; 0 is the connection.
         stream: u32,
     },
-    /// The PING is answered.
+    /// The PONG for our PING.
     Pong {
         /// Its bytes.
         payload: [u8; 8],

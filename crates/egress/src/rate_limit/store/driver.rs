@@ -70,7 +70,7 @@ impl Driver {
         })
     }
 
-    /// Connects, answers questions, and connects again when the store has failed; until the store is dropped.
+    /// Connects, runs queries, and reconnects when the store has failed, until the store is dropped.
     pub async fn run(mut self) {
         loop {
             let serving = pin!(self.serve_all());
@@ -121,7 +121,7 @@ impl Driver {
         }
     }
 
-    /// A connection on which a question was answered in time.
+    /// A connection on which a query got its reply in time.
     async fn connect(&self) -> Result<MultiplexedConnection, StoreError> {
         let limit = self.timeout.max(CONNECT);
         let config = AsyncConnectionConfig::new()

@@ -10,7 +10,7 @@ use crate::h2::link::Link;
 use crate::pool::Seeks;
 
 impl Http2Pool {
-    /// A call on a connection that had been idle was answered, or lost without a word.
+    /// A call on a connection that had been idle got its response, or was lost without one.
     pub(in crate::h2) fn handle_proof(&self, endpoint: &Endpoint, idle: Duration, responded: bool) {
         let now = Instant::now().into_std();
         let mut inner = self.lock();

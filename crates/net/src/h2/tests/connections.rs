@@ -23,7 +23,7 @@ fn gated(
     }
 }
 
-/// A server that takes so many at once, and answers as its gate lets them through; the connections that were made to it.
+/// A server that accepts this many streams at once and responds when its gate opens. Gives the connections that were made to it.
 pub(super) fn serve_gated(
     listener: TcpListener,
     streams: u32,

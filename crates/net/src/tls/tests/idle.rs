@@ -7,7 +7,7 @@ use super::kit::{Server, Stream};
 use super::*;
 use crate::pool::tests::until;
 
-/// A server that answers one request, and then does what it is told, one thing for each connection.
+/// A server that responds to one request per connection, and then does what its script says.
 fn server_that(
     authority: &Authority,
     version: &[&'static rustls::SupportedProtocolVersion],

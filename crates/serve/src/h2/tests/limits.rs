@@ -53,7 +53,7 @@ async fn a_body_that_is_too_large_is_413_and_never_an_empty_one() {
     .await;
 }
 
-/// Whoever pipelines faster than it is answered has its turn, and no more.
+/// A client that sends requests faster than it reads responses gets its share, and no more.
 #[tokio::test]
 async fn a_client_that_pipelines_does_not_hold_the_thread() {
     run(async {
