@@ -89,7 +89,7 @@ impl ProbeContext {
         connection
     }
 
-    /// Whether the server, which did answer once, says nothing any more.
+    /// Whether the server, which did respond once, no longer does.
     pub(crate) fn is_gone(&self) -> bool {
         self.silences.load(Ordering::Relaxed) >= GONE
     }

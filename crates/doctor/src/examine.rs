@@ -151,7 +151,7 @@ fn reach_result(finding: Finding, took: Duration) -> ProbeResult {
     ProbeResult { id, title, findings: vec![finding], took }
 }
 
-/// It answered at first, so that there was something to examine.
+/// It responded at first, so there was something to examine.
 fn gone(context: &ProbeContext) -> Finding {
     let mut finding = Finding::bad(
         "reach.gone",

@@ -122,7 +122,7 @@ fn process(app: &App, user: Option<&Account>) -> ProcessSettings {
     }
 }
 
-/// What a request may take, an idle worker may take to answer that it is there: an app may have work of its own between two requests.
+/// An idle worker may take as long to reply to a PING as a request may take: an app may have work of its own between two requests.
 fn hang_timeout(app: &App) -> Duration {
     app.request_timeout.max(LEAST_HANG)
 }

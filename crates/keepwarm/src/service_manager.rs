@@ -55,7 +55,7 @@ impl ServiceManager {
                     });
                 }
                 drop(turned);
-                // Ends when every thread has answered; a thread that does not turn keeps its sender, and no sign of life goes out.
+                // Ends when every thread has replied. A stuck thread keeps its sender, so the watchdog is not told that all is well.
                 while turns.recv().await.is_some() {}
                 send("WATCHDOG=1\n");
                 tokio::time::sleep(interval).await;

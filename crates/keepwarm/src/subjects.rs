@@ -23,7 +23,7 @@ pub(crate) struct OwnTarget {
     pub(crate) ca: Option<String>,
     /// The files of the client certificate and its key.
     pub(crate) identity: Option<(String, String)>,
-    /// Whether Keepwarm itself answers there, whatever stands in `Server`.
+    /// Whether Keepwarm itself responds there, whatever `Server` says.
     pub(crate) is_ours: bool,
     /// Why it cannot be examined.
     pub(crate) skipped: Option<String>,

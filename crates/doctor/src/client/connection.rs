@@ -60,7 +60,7 @@ pub struct ConnectTimes {
 /// How what comes is acknowledged, on this side.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Acks {
-    /// As the system likes: at once on a new connection, delayed on one that asks and is answered in turns.
+    /// The system's default: at once on a new connection, delayed where requests and responses alternate.
     #[default]
     AsUsual,
     /// Delayed, in the hope of bytes to send it with: what every client does on a kept connection (RFC 9293 §3.8.6.3).

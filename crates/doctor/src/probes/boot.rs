@@ -3,14 +3,14 @@
 //! A framework that is loaded, run once and thrown away pays for its start with every response: 12.5 ms of which 11 went into booting in one profile of Symfony,
 //! 3.65 ms against 0.48 ms from a worker that stayed.
 //!
-//! How it tells: a boot is a price on *every* answer that the application makes, also on those that take no work: an error, `OPTIONS`. So the page, its head, a path
+//! How it tells: a boot delays *every* response that the application makes, also on those that take no work: an error, `OPTIONS`. So the page, its head, a path
 //! that cannot exist, `OPTIONS` and `/robots.txt` are asked for in turns, on a kept connection where there is one, and the least time of each counts, less a round
-//! trip: what no response is ever faster than. Of these some may be answered in front of the application; they show what a response costs without it.
+//! trip: what no response is ever faster than. Some of these may be served in front of the application; they show what a response costs without it.
 //!
 //! * All are fast: nothing boots.
 //! * The page is slow, and so is an error or `OPTIONS`: booting (or the same work for every path, which costs as much).
 //! * The page is slow, and an error that the application made is fast: the page's own work.
-//! * Only the page is slow, and nobody knows who made the fast answers: a time that is the same again and again is suspicious, any other proves nothing.
+//! * Only the page is slow, and it is not known who made the fast responses: a time that is the same again and again is suspicious, any other proves nothing.
 //!
 //! A slow page is never bad by itself; nor is a server far away, one that throttles, or one behind a cache in another city.
 

@@ -37,12 +37,12 @@ pub(super) async fn examine(context: &ProbeContext) -> Vec<Finding> {
     findings
 }
 
-/// Whether the request without the expectation is answered now.
+/// Whether the request without the expectation gets its response now.
 async fn still_responds(context: &ProbeContext) -> bool {
     ask::plain(context).await.is_ok_and(|plain| plain.status.is_some())
 }
 
-/// The expectation with the body held back. What is not good is asked again, for one slow moment is no verdict; but not what was never answered: that
+/// The expectation with the body held back. What is not good is asked again, for one slow moment is no verdict; but not what never got a response: that
 /// may hold a worker of the server, and another would be held.
 async fn held(context: &ProbeContext, plain: &ask::PlainExchange) -> Vec<Finding> {
     let mut best: Option<Vec<Finding>> = None;
@@ -97,7 +97,7 @@ async fn http10(context: &ProbeContext) -> Finding {
     rules::http10(&asked, without.as_ref())
 }
 
-/// What is not good is asked again, and stands only if the request is answered without the expectation.
+/// What is not good is asked again, and stands only if the request gets its response without the expectation.
 async fn confirmed(
     context: &ProbeContext,
     plain: &ask::PlainExchange,

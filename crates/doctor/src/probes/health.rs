@@ -1,7 +1,7 @@
 //! `health`: health checks of load balancers.
 //!
 //! A balancer takes a server out by a request of its own, which is unlike a browser's: HTTP/1.0 without `Host`, `OPTIONS`, the name of a cluster or an
-//! address as `Host`, one second of patience. A server that is well and answers such a check by an error, late or in pieces is marked down. In 2011 HAProxy
+//! address as `Host`, one second of patience. A healthy server that responds to such a check with an error, late or in pieces is marked down. In 2011 HAProxy
 //! read the response once, and of a response written field by field it saw the first line alone. (RFC 9110 §3.1 and RFC 9112 §3.2: HTTP/1.0 needs no `Host`.)
 
 mod checkers;
@@ -46,7 +46,7 @@ pub(super) async fn examine(context: &ProbeContext) -> Vec<Finding> {
     findings
 }
 
-/// A check, and the status it got; one that is not good is made again before anything is said. Nothing if the server answers nobody now.
+/// A check, and the status it got; one that is not good is made again before anything is said. Nothing if the server responds to nobody now.
 async fn judged(
     context: &ProbeContext,
     checker: Checker,
@@ -65,7 +65,7 @@ async fn judged(
     }
 }
 
-/// Whether an ordinary request is answered now, in the time a check has.
+/// Whether an ordinary request gets its response now, within the timeout of a check.
 async fn still_responds(context: &ProbeContext) -> bool {
     let Ok(mut connection) = context.connect().await else { return false };
     let request = context.ordinary_request();

@@ -3,8 +3,8 @@
 //! Two kinds, with opposite rules.
 //!
 //! * *Waiting for a response*: the outer server waits longer than the inner. Otherwise the inner works on for nobody, and its own error, which knows the reason,
-//!   is never seen. It shows only on a resource that runs into a time-out: the outer responds with 504 while the inner, asked directly, answers later.
-//! * *Keeping an idle connection*: between two servers, the side that sends requests must drop an idle connection before the side that answers does. A server
+//!   is never seen. It shows only on a resource that runs into a time-out: the outer responds with 504 while the inner, asked directly, responds later.
+//! * *Keeping an idle connection*: between two servers, the side that sends requests must drop an idle connection before the side that responds does. A server
 //!   that closes one at the moment when a request is on its way leaves the sender without knowing whether it was processed, so that it may not be sent again
 //!   unless it is idempotent (RFC 9110 §9.2.2, RFC 9112 §9.3.1, §9.5); the client gets a 502. So each server keeps idle connections *longer* than the one in
 //!   front of it keeps its own to it. The time-outs that two servers grant to *their clients* need no order between them.

@@ -37,7 +37,7 @@ impl MockResponse {
     }
 }
 
-/// A server that answers each request line so, with Nagle's algorithm or without. It ends with the test's runtime.
+/// A server that responds to each request line this way, with Nagle's algorithm or without. It ends with the test's runtime.
 pub(super) async fn serve<F>(nagle: bool, reply: F) -> Target
 where
     F: Fn(&str) -> MockResponse + Send + Sync + 'static,

@@ -59,7 +59,7 @@ impl Server {
         ExitCode::SUCCESS
     }
 
-    /// Lets what is under way end, in this order: new connections are refused, requests answered with `Connection: close`, streams and
+    /// Lets what is under way end, in this order: new connections are refused, responses get `Connection: close`, streams and
     /// WebSockets told goodbye, workers drained; and last the doors, which workers call to their end.
     async fn drain(&mut self, mode: ShutdownMode, end: Instant) {
         match &mode {

@@ -1,4 +1,4 @@
-//! Who answers on an address: a listener's routes, those behind a forward proxy, or a door.
+//! What serves an address: a listener's routes, those behind a forward proxy, or a door.
 
 use std::sync::Arc;
 

@@ -118,7 +118,7 @@ impl Server {
         takeover: Option<&Takeover>,
         signals: &mut Signals,
     ) -> Result<bool, StartError> {
-        // A start that takes long can be looked at; beside another process that one answers until it has gone.
+        // A start that takes long can be looked at; beside another process, that one responds until it has gone.
         if takeover.is_none()
             && let Some(opened) = admin.take()
         {

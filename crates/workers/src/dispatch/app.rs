@@ -83,7 +83,7 @@ pub struct App {
     websockets: AtomicBool,
     /// Their interface has a word for a client that sends no more.
     half_close: AtomicBool,
-    /// Their application may answer a request by itself, and so take a WebSocket.
+    /// Their application may take over the connection of a request, and so a WebSocket.
     hijacks: AtomicBool,
     /// It was said that its servers listen on all interfaces.
     pub(super) said_open: AtomicBool,
@@ -172,7 +172,7 @@ impl App {
         }
     }
 
-    /// Gives requests to no external server. Those that it has are answered.
+    /// Gives no further requests to the external server. Those that it has get their responses.
     pub(super) fn detach_external(&self) {
         let old = self.external_link().take();
         if let Some(old) = old {
@@ -215,7 +215,7 @@ impl App {
         self.is_unstarted.store(printed.is_some(), Ordering::Release);
     }
 
-    /// Whether the request was answered by what its developer has to see.
+    /// Whether the request got the page that tells its developer what is wrong.
     #[cold]
     fn show_unstarted(&self, exchange: &mut Exchange<'_>) -> bool {
         if !keepwarm_serve::wants_page(&exchange.request().head) {
@@ -301,7 +301,7 @@ impl App {
         }
     }
 
-    /// A request has been answered to its end.
+    /// The response to a request has ended.
     pub(super) fn handle_response(&self, summary: &RequestSummary) {
         if self.quarantine.handle_response(summary) {
             tracing::info!(
@@ -311,7 +311,7 @@ impl App {
         }
     }
 
-    /// The end is near: streams that have begun are ended, WebSockets closed with 1001. Requests that are not answered yet go on.
+    /// The end is near: streams that have begun are ended, WebSockets closed with 1001. Requests without a response go on.
     pub fn say_goodbye(&self) {
         let links: Vec<Arc<Link>> = self.state().queue.links().collect();
         links.iter().for_each(|link| link.say_goodbye());

@@ -145,7 +145,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
         }
     }
 
-    /// Gives the request to a worker or the queue. `false`: it was refused, and answered.
+    /// Gives the request to a worker or the queue. `false`: it was refused, with an error response.
     fn submit(&mut self) -> bool {
         match QuarantineProbe::ask(self.app, &self.call.summary) {
             Ok(probe) => self.probe = probe,
@@ -211,7 +211,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
 
     fn client_gone(&mut self, gone: Gone) {
         if self.exchange.responded() {
-            // A stream without an end is answered as far as it can be.
+            // A stream without an end is responded to as far as possible.
             self.app.handle_response(&self.call.summary);
         }
         self.exchange.abort(gone.name());

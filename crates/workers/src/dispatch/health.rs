@@ -14,11 +14,11 @@ use super::relay::ExternalServerStatus;
 /// The result of a health check of an app.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AppHealth {
-    /// A worker answered, after this time.
+    /// A worker responded, after this time.
     Responded(Duration),
-    /// None answered, and so many are at work on requests: their turn to answer comes after those.
+    /// None responded, and this many are busy with requests: they respond after those.
     Busy(usize),
-    /// None of so many answered in time, and they have nothing to do.
+    /// None of this many responded in time, and they are idle.
     Silent(usize),
     /// The app's server, which runs by itself, takes no connection at this address.
     Away(Endpoint),

@@ -204,7 +204,7 @@ impl LinkInner {
         }
     }
 
-    /// Whether the worker is busy behind its response. `true`: the place of that answer is free now.
+    /// Whether the worker is busy behind its response. `true`: the slot of that response is free now.
     pub(super) fn set_busy(&mut self, busy: bool) -> bool {
         self.busy = busy && self.in_order;
         let freed = !self.busy && self.post_response.take().is_some();

@@ -79,7 +79,7 @@ impl Quarantine {
         self.policy().refusal(&page(summary), now())
     }
 
-    /// A request has been answered to its end. `true`: its route was refused until now.
+    /// The response to a request has ended. `true`: its route was refused until now.
     pub(super) fn handle_response(&self, summary: &RequestSummary) -> bool {
         if !self.watches() {
             return false;

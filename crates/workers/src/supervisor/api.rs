@@ -22,7 +22,7 @@ pub struct Supervisor {
 /// How the supervisor itself is run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// The binary that answers to [`LAUNCH`](super::LAUNCH) and [`GUARDIAN`](super::GUARDIAN).
+    /// The binary that knows the commands [`LAUNCH`](super::LAUNCH) and [`GUARDIAN`](super::GUARDIAN).
     pub executable: PathBuf,
     /// Files that the guardian guards from the first moment: see [`Supervisor::guard_file`].
     pub files: Vec<PathBuf>,

@@ -35,7 +35,7 @@ pub trait WorkerLinks: Send + Sync {
         events: UnboundedSender<LinkEvent>,
     ) -> Arc<dyn WorkerLink>;
 
-    /// A worker that listens by itself has been spawned, and told these addresses. It is ready when it answers at one of them.
+    /// A worker that listens by itself has been spawned, and told these addresses. It is ready when it responds at one of them.
     fn adopt_server(
         &self,
         worker: WorkerKey,

@@ -32,7 +32,7 @@ use super::{Addresses, AppSpec, Options, ProcessSettings, WorkerInterface};
 /// How long the guardian may take to say that it guards. This number is arbitrary; it takes milliseconds.
 const GUARDIAN_BOOT: Duration = Duration::from_secs(10);
 
-/// Variables that are for Keepwarm alone, from systemd and from another Keepwarm: a worker that answered to them would be believed.
+/// Variables that are for Keepwarm alone, from systemd and from another Keepwarm: a worker that used them would be believed.
 const PRIVATE: [&str; 9] = [
     "KEEPWARM_UPGRADE",
     "KEEPWARM_SOFT_FILES",

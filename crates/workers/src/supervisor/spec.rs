@@ -46,7 +46,7 @@ pub struct AppSpec {
     pub recycling: Recycling,
     /// `Some`: the number of workers follows the load, beginning with `workers`.
     pub scaling: Option<Scaling>,
-    /// How long an idle worker may take to answer a PING, before it counts as hung and is killed. `None`: it is not asked.
+    /// How long an idle worker may take to reply to a PING, before it counts as hung and is killed. `None`: it gets no PING.
     pub hang_timeout: Option<Duration>,
 }
 

@@ -53,7 +53,7 @@ pub(super) struct Samples {
     pub(super) asked: String,
     /// Which question it is.
     pub(super) question: BootRequest,
-    /// The status of the first; answers with another do not count.
+    /// The status of the first; responses with another do not count.
     pub(super) status: u16,
     /// Whether it bears a mark of the application that made the page.
     pub(super) by_app: bool,
@@ -107,7 +107,7 @@ pub(super) async fn observe(context: &ProbeContext) -> BootObservation {
             };
             note(&mut seen, context, *question, request, &response);
         }
-        // What is not answered once is not waited for again.
+        // What got no response once is not waited for again.
         asks.retain(|(question, _)| !silent.contains(question));
     }
     seen.sorted()

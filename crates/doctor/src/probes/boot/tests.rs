@@ -175,7 +175,7 @@ async fn a_server_that_boots_is_found() {
     assert_eq!(verdict(|asked| reply(asked).after(50)).await, Verdict::Bad);
     // Each time on a new connection.
     assert_eq!(verdict(|asked| reply(asked).after(50).closing()).await, Verdict::Bad);
-    // What is no page is answered in front of the application.
+    // What is not a page is served in front of the application.
     let boots = |asked: &str| match asked.starts_with("OPTIONS") {
         true => MockResponse::of(&["HTTP/1.1 204 No Content\r\nAllow: GET\r\n\r\n"]).after(50),
         false => reply(asked).after(if asked.contains("/page") { 50 } else { 0 }),

@@ -1,4 +1,4 @@
-//! Every address of the name: does somebody answer there?
+//! Every address of the name: does a server accept connections there?
 
 use std::net::SocketAddr;
 use std::time::Duration;

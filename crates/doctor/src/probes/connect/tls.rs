@@ -86,7 +86,7 @@ async fn resume(
         };
         shakes.extend(connection.handshake.as_ref().map(HandshakeSample::of));
         round_trip = round_trip.min(connection.times.connect);
-        // What it answers is looked at elsewhere.
+        // Its response is looked at elsewhere.
         let _ = context.exchange(&mut connection, &context.ordinary_request()).await;
         connection.finish_writing();
     }

@@ -34,7 +34,7 @@ pub(super) struct HeadExchange {
     pub(super) after: Duration,
 }
 
-/// The request without the expectation, answered.
+/// The request without the expectation got its response.
 pub(super) struct PlainExchange {
     pub(super) status: u16,
     pub(super) after: Duration,
@@ -51,7 +51,7 @@ pub(super) struct ExpectExchange {
     pub(super) hundreds: usize,
     /// What came once the body was sent, where it was.
     pub(super) then: Option<HeadExchange>,
-    /// What became of the body that the server had answered without, where it had and did not say that it would close.
+    /// What became of the body, if the server had responded without it and did not announce a close.
     pub(super) unread: Option<UnreadBody>,
 }
 
@@ -68,16 +68,16 @@ pub(super) enum EarlyResponse {
     Lost(String),
 }
 
-/// What became of a body that the server had answered without.
+/// What became of a body that the server had not waited for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum UnreadBody {
     /// The connection was closed, though the response had not said so.
     Closed,
-    /// The next request was answered so.
+    /// The next request got this status.
     Responded(u16),
-    /// The next request was answered by something that is no HTTP.
+    /// The next request got something that is not HTTP.
     Garbled(String),
-    /// The next request was not answered.
+    /// The next request got no response.
     Nothing(Duration),
 }
 
@@ -191,7 +191,7 @@ pub(super) async fn held(context: &ProbeContext, plain: &PlainExchange) -> Resul
     Ok(held)
 }
 
-/// What becomes of the body of a request that is answered before it, and has no expectation.
+/// What becomes of the body of a request that gets its response before it, and has no expectation.
 pub(super) async fn unread_without(context: &ProbeContext) -> Option<UnreadBody> {
     let request = request(context);
     let mut connection = context.connect().await.ok()?;

@@ -32,7 +32,7 @@ pub(super) enum FollowUp {
     Leave,
     /// Whatever follows by itself is looked at.
     Watch,
-    /// That, and whether an ordinary request is answered.
+    /// That, and whether an ordinary request gets its response.
     AskAgain,
 }
 
@@ -52,15 +52,15 @@ pub(super) struct Exchange {
 /// How a server took a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Interpretation {
-    /// It was answered as the ordinary request is.
+    /// It got the same response as the ordinary request.
     Well,
-    /// It was answered, by another status.
+    /// It got another status.
     Otherwise(u16),
-    /// It was answered by a status that says that it was not understood, or not wanted as it was.
+    /// It got a status that says that it was not understood, or not accepted in this form.
     Refused(u16),
     /// The connection ended without a response.
     Dropped,
-    /// No (whole) answer came.
+    /// No complete response came.
     Nothing,
 }
 
@@ -175,7 +175,7 @@ impl Exchange {
         self.responses.get(1).map(|response| taken(response, ordinary))
     }
 
-    /// Whether an ordinary request behind it was answered as ever.
+    /// Whether an ordinary request behind it got its usual response.
     pub(super) fn is_in_step(&self, ordinary: Option<u16>) -> bool {
         self.next.as_ref().is_some_and(|response| taken(response, ordinary) == Interpretation::Well)
     }

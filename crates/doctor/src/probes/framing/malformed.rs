@@ -25,7 +25,7 @@ enum Rule {
     Head,
     /// The same, but it is permitted, or mends nothing that anybody relies on: a risk only.
     LaxHead,
-    /// The fault is in the body, and an ordinary request stands behind it: if that is answered, the body was taken. It must be refused.
+    /// The fault is in the body, and an ordinary request stands behind it: if that gets a response, the body was accepted. It must be refused.
     Body,
     /// The same; many take it.
     LaxBody,
@@ -33,7 +33,7 @@ enum Rule {
     Boundary,
     /// The same, but taking it and closing behind it is permitted.
     BoundaryUnlessClosed,
-    /// The same, but where the hidden request is answered, the faulty line was harmless.
+    /// The same, but if the hidden request gets a response, the faulty line was harmless.
     BoundaryUnlessSplit,
     /// The request itself comes back.
     Trace,
@@ -84,9 +84,9 @@ pub(super) async fn examine(page: &Page<'_>) -> Vec<Finding> {
 /// What the server does where nothing is malformed, to compare with.
 #[derive(Debug, Clone, Copy, Default)]
 struct Baseline {
-    /// A request behind a body of proper chunks is answered.
+    /// A request behind a valid chunked body gets its response.
     goes_on: bool,
-    /// Two proper requests in one piece are not answered at all: the connection is closed. `php -S` does so.
+    /// Two valid requests in one piece get no response at all: the connection is closed. `php -S` does so.
     drops: bool,
 }
 
@@ -96,7 +96,7 @@ async fn drops_two(page: &Page<'_>) -> bool {
     seen.is_ok_and(|seen| seen.first(page.ordinary) == Interpretation::Dropped)
 }
 
-/// Whether a request behind a body of proper chunks is answered.
+/// Whether a request behind a valid chunked body gets its response.
 async fn goes_on_behind_chunks(page: &Page<'_>) -> bool {
     let proper = chunked(&page.request, "5\r\nhello\r\n0\r\n\r\n");
     let seen = send(page, &proper).await;

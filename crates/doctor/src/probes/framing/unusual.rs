@@ -281,7 +281,7 @@ fn should_have_response(row: &UnusualMessage, seen: &Exchange, ordinary: Option<
     }
 }
 
-/// RFC 9112 §3.2: a request of HTTP/1.1 without Host must be answered by 400.
+/// RFC 9112 §3.2: an HTTP/1.1 request without Host must get 400.
 fn should_be_refused(row: &UnusualMessage, seen: &Exchange, ordinary: Option<u16>) -> Finding {
     let evidence = format!("{}: {}", row.what, seen.words(UNASKED));
     match seen.first(ordinary) {

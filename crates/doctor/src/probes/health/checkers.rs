@@ -36,7 +36,7 @@ pub(super) struct CheckResult {
     pub(super) words: String,
     /// Whether the connection stayed open without a response.
     pub(super) silent: bool,
-    /// The status of the second check on the same connection, where one was made and answered.
+    /// The status of the second check on the same connection, if one was made and got a response.
     pub(super) again: Option<u16>,
 }
 

@@ -80,7 +80,7 @@ pub(super) fn check(
 
 /// Why a check does not pass.
 enum CheckFailure {
-    /// The page answers nobody better.
+    /// The page responds no better to other requests.
     Itself,
     /// The response is a proper one to this request.
     Proper(&'static str),
@@ -104,7 +104,7 @@ fn reason(
     match status {
         429 => CheckFailure::Busy,
         200..=399 => CheckFailure::Proper("because it requires 200"),
-        // HTTP/1.0 is to be answered, and needs no Host.
+        // HTTP/1.0 must get a response, and needs no Host.
         426 | 505 => CheckFailure::None,
         // Unless it is the name that is not liked: then it is none of the version's business.
         400 if seen.host.is_none() && usual.elsewhere != Some(400) => CheckFailure::None,

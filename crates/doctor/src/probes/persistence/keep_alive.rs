@@ -1,4 +1,4 @@
-//! Several requests on one connection of HTTP/1.1: is each answered, and is the last one announced?
+//! Several requests on one HTTP/1.1 connection: does each get a response, and is the last one announced?
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Two requests sent at once: RFC 9112 §9.3.2 wants both answered, in order. Clients do that seldom on purpose; proxies and one-shot scripts do, and whoever reads
+//! Two requests sent at once: RFC 9112 §9.3.2 requires both responses, in order. Clients do that seldom on purpose; proxies and one-shot scripts do, and whoever reads
 //! more than one request from its socket and drops what it does not look at loses requests of others, too.
 
 use super::{light, within};
@@ -25,7 +25,7 @@ async fn asked(context: &ProbeContext) -> Finding {
     context.budget.request().await;
     context.budget.request().await;
     connection.begin(&request);
-    // A server may answer the first and close before it has read the second.
+    // A server may respond to the first and close before it has read the second.
     let _ = connection.send(&[request.bytes(), request.bytes()].concat()).await;
     let first = connection.read_response(within(context)).await;
     if !first.is_complete() || !first.head.as_ref().is_some_and(keepwarm_http1::ResponseHead::is_persistent) {
@@ -36,7 +36,7 @@ async fn asked(context: &ProbeContext) -> Finding {
     judge(&request.line(), &first, Some(&second))
 }
 
-/// Both are answered, unless the first response says that it is the last.
+/// Both get a response, unless the first response says that it is the last.
 fn judge(asked: &str, first: &Response, second: Option<&Response>) -> Finding {
     let evidence = format!("{asked} twice at once: {}", first.words());
     match (&first.outcome, second) {

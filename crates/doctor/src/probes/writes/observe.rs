@@ -115,7 +115,7 @@ pub(super) async fn observe(context: &ProbeContext) -> WriteObservation {
                 None
             }
         };
-        // A server that no longer answers is not waited for again.
+        // A server that no longer responds is not waited for again.
         let Some((one, _)) = one else { return seen };
         seen.fresh.push(one);
         if begun.elapsed() > ENOUGH {

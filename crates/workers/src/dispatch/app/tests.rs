@@ -104,7 +104,7 @@ impl Bench {
         self.app.submit(job, again)
     }
 
-    /// The worker answers its oldest request to the end.
+    /// The worker sends the whole response to its oldest request.
     fn respond(&self, link: &Arc<Link>) {
         let stream = *link.lock().calls.keys().min().expect("a request");
         respond(link, &self.app, stream);

@@ -7,7 +7,7 @@
 //! | died | perhaps begun, no response yet | others | 502 |
 //! | was killed over memory | perhaps begun, no response yet | any | 502: it may have been this request |
 //! | was killed since another request timed out | as if it had died | | |
-//! | died | answer begun | any | the client's connection is cut |
+//! | died | response begun | any | the client's connection is cut |
 //!
 //! A request whose body was passed on as it came cannot be given again: it is not here any more. One whose route is refused
 //! (`quarantine`) is not, either: 503.
@@ -122,7 +122,7 @@ impl Conversation<'_, '_> {
         Ok(())
     }
 
-    /// Gives the request to another worker; without one that runs, that is answered.
+    /// Gives the request to another worker; without one that runs, the client gets an error response.
     fn give_again(&mut self, name: &'static str, why: &'static str) {
         if self.exchange.abort_if_gone() {
             return self.stop_waiting();

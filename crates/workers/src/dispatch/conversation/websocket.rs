@@ -84,7 +84,7 @@ fn has_key(exchange: &Exchange<'_>) -> bool {
     })
 }
 
-/// Refuses an opening that is none, if the app could have taken it (RFC 6455 §4.2.2). `true`: it has been answered.
+/// Refuses an opening that is none, if the app could have taken it (RFC 6455 §4.2.2). `true`: it got an error response.
 pub(super) fn refuse(app: &Arc<App>, exchange: &mut Exchange<'_>) -> bool {
     if !app.accepts_websockets()
         || !exchange.request().head.upgrade

@@ -21,7 +21,7 @@ use keepwarm_serve::Request;
 /// What is kept of the words of one request for the log, in bytes: a script that prints without end has no right to our memory.
 const MAX_WORDS: usize = 64 * 1024;
 
-/// What a php-fpm of ours answers by itself (`adapters/fastcgi/php-fpm.conf`). The name of no script: that ends in `.php`.
+/// What a php-fpm of ours responds to by itself (`adapters/fastcgi/php-fpm.conf`). The name of no script: that ends in `.php`.
 const PING: &[u8] = b"/keepwarm/ping";
 
 /// FastCGI, the web server's side.
@@ -63,7 +63,7 @@ impl FastCgi {
         let _ = encode_params(out, self.id, request, script, length);
     }
 
-    /// Appends a request that php-fpm answers without a script. To be called inside [`keepwarm_net::Client::begin`].
+    /// Appends a request that php-fpm responds to without a script. To be called inside [`keepwarm_net::Client::begin`].
     pub(super) fn ping(&mut self, out: &mut Vec<u8>) {
         self.begin_request(out);
         let mut params = ParamsWriter::begin(out, self.id);

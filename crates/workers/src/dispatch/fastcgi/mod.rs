@@ -1,6 +1,6 @@
 //! Classic PHP: scripts that are run for one request each, by servers that speak FastCGI.
 //!
-//! * `script`: which script answers a path.  `path_cache`: which did lately.  `params`: the request as a script sees it.
+//! * `script`: which script serves a path.  `path_cache`: which did lately.  `params`: the request as a script sees it.
 //! * `codec`: FastCGI as a protocol of `net`'s pools. The rest is [`super::relay`]'s.
 
 mod codec;

@@ -92,7 +92,7 @@ fn encode_request(params: &mut ParamsWriter<'_>, request: &Request, script: &Scr
     }
     params.pair(b"GATEWAY_INTERFACE", b"CGI/1.1");
     params.pair(b"SERVER_SOFTWARE", concat!("keepwarm/", env!("CARGO_PKG_VERSION")).as_bytes());
-    // Without it a php-cgi that was built to be careful answers nobody (cgi.force_redirect).
+    // Without it, a php-cgi that was built with `cgi.force_redirect` refuses every request.
     params.pair(b"REDIRECT_STATUS", b"200");
 }
 

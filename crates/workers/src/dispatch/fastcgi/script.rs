@@ -1,4 +1,4 @@
-//! Which script answers a path, by the conventions of PHP's servers, and only ever a script beneath the site's root.
+//! Which script serves a path, by the conventions of PHP's servers, and only ever a script beneath the site's root.
 //!
 //! 1. A part of the path that ends in `.php` and names a file: that script; what follows is `PATH_INFO`. So `/a.php/b` runs `a.php`, and `/upload.jpg/x.php` runs
 //!    nothing of that name, because there is no such file: what was uploaded is never code.
@@ -105,7 +105,7 @@ impl ScriptRoot {
         self.folder.path().join(std::ffi::OsStr::from_bytes(&self.entry))
     }
 
-    /// What answers a normalized path, without the prefix of its route.
+    /// What serves a normalized path, without the prefix of its route.
     pub(super) async fn resolve(&self, path: &[u8]) -> io::Result<ScriptLookup> {
         if let Some(resolved) = self.path_cache.find(path, now()) {
             return Ok(resolved);
@@ -158,7 +158,7 @@ impl ScriptRoot {
         })
     }
 
-    /// Once: who laid the site out with links (as packages of distributions do) wonders why its entry answers everything.
+    /// Once: who laid the site out with links (as packages of distributions do) wonders why its front controller serves everything.
     fn say_outside(&self, name: &[u8]) {
         if !self.said.swap(true, Ordering::Relaxed) {
             let link = self.path().join(std::ffi::OsStr::from_bytes(name));

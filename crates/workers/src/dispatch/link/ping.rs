@@ -47,13 +47,13 @@ impl Link {
         if let Some(process) = self.kind.process() {
             return process.look.notify_one();
         }
-        // One that is under way already answers for both.
+        // The reply to one that is under way counts for both.
         if inner.session.ping(PAYLOAD, &mut frame) {
             inner.write(self.kind.socket(), &frame);
         }
     }
 
-    /// The worker has answered a PING.
+    /// The worker has replied to a PING.
     pub(in crate::dispatch) fn ponged(&self) {
         for waiting in std::mem::take(&mut self.lock().pong_waiters) {
             // Full: another worker was first.

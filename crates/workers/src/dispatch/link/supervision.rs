@@ -73,7 +73,7 @@ impl Link {
         self.report(LinkEvent::Drained { worker: self.key.clone() });
     }
 
-    /// Whether it has said HELLO, or answered for the first time.
+    /// Whether it has sent HELLO, or responded for the first time.
     fn is_ready(&self) -> bool {
         match &self.kind {
             LinkKind::Wire(_) => self.lock().session.is_ready(),

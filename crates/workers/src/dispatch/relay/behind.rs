@@ -10,7 +10,7 @@ use super::super::activity::RequestSummary;
 use super::Dialect;
 use super::server::SlotGuard;
 
-/// How long a process that has answered is looked at without a pause: it takes some 20 µs until it hears of the next request.
+/// How long a process that has responded is looked at without a pause: it takes some 20 µs until it hears of the next request.
 const AT_ONCE: Duration = Duration::from_micros(100);
 /// Between two looks at one that works: doubled from the first to the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);

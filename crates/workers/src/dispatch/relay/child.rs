@@ -3,7 +3,7 @@
 //! php-fpm's own limits (`pm.max_requests`, `request_terminate_timeout`) suit a server in front of it that connects for each request: on a connection that is kept they count the
 //! time that a process idles as that of its next request, and end it while that may be on its way. So its master starts processes, and which one ends is decided here.
 //!
-//! A connection belongs to one process for as long as it is open. Before its first request the process is asked to show itself: it answers a ping, and the kernel tells who has
+//! A connection belongs to one process for as long as it is open. Before its first request the process is asked to show itself: it responds to a ping, and the kernel tells who has
 //! sent that ([`Io::poll_sender`](keepwarm_net::Io::poll_sender)). A process that is to leave gets SIGQUIT once it has no request, and its connection is closed: it ends in
 //! order, and the master starts another.
 //!

@@ -11,7 +11,7 @@ use super::child::ChildGuard;
 
 /// What a protocol adds to the relay.
 pub(in crate::dispatch) trait Dialect: Codec + Sized {
-    /// Its servers are not made to wait for clients: requests are read whole before, and answers taken faster than they are sent.
+    /// Its servers are not made to wait for clients: requests are read whole before, and responses are read faster than clients take them.
     const BLOCKING: bool;
     /// Its workers close no idle connection but by ending: any kept one will do for any request.
     const CLOSES_NEVER: bool;
@@ -30,7 +30,7 @@ pub(in crate::dispatch) trait Dialect: Codec + Sized {
         destination: &Self::Destination,
     );
 
-    /// Appends a request that a process answers by itself, without a script.
+    /// Appends a request that a process responds to by itself, without a script.
     fn encode_ping(&mut self, _out: &mut Vec<u8>) {}
 
     /// The process at the other end, of a server that keeps its own.
@@ -46,7 +46,7 @@ pub(in crate::dispatch) trait Dialect: Codec + Sized {
         keepwarm_serve::response_fields(client.head())
     }
 
-    /// The path that is to be answered for in place of this response, whose head has come (RFC 3875 §6.2.2).
+    /// The path to serve in place of this response, whose head has come (RFC 3875 §6.2.2).
     fn local_redirect(&self) -> Option<Vec<u8>> {
         None
     }

@@ -136,7 +136,7 @@ async fn watch(link: &Arc<Link>, app: &App, process: &ServerProcess, endpoint: &
         let suspected = lock(&process.suspected).take();
         let Some(policy) = app.server_policy() else { return };
         if matches!(policy.protocol, Protocol::FastCgi(_)) && link.is_at_work() {
-            // It hears nobody before it has answered its request, and then it has answered.
+            // It reads nothing else before it has responded to its request; that response shows that it is alive.
             process.owes_response.store(false, Ordering::Relaxed);
             continue;
         }

@@ -1,4 +1,4 @@
-//! Rack's full hijack: an application answers one request by itself, in HTTP/1.1, on a socket that its worker has passed (`spec/wire.md` §5). It is spoken to as a
+//! Rack's full hijack: an application responds to one request by itself, in HTTP/1.1, on a socket that its worker has passed (`spec/wire.md` §5). It is spoken to as a
 //! server that has just taken this request, and may switch protocols: a WebSocket goes through as a tunnel.
 
 use std::future::poll_fn;

@@ -8,7 +8,7 @@
 //!
 //! * [`Dialect`]: what a protocol adds: HTTP here (`http`).  `attempt`: one try with one worker.  `worker_request`: the two messages between client and server.
 //! * `child`: the processes of a server that keeps its own.  `behind`: what they do behind a response.
-//! * `hijack`: an application that answers one request by itself.  `external`: a server that runs already.  `tunnel`: what becomes of them after `101`.  `discard`: a response that nobody wants any more.  `server`: the places of a server, and what is known of it.  `health`: whether it responds.
+//! * `hijack`: an application that responds to one request by itself.  `external`: a server that runs already.  `tunnel`: what becomes of them after `101`.  `discard`: a response that nobody wants any more.  `server`: the places of a server, and what is known of it.  `health`: whether it responds.
 //!
 //! The app's workers, their places, the queue before them, reloads and failures are those of every other app ([`super::app`]); the client's own task
 //! does the talking.
@@ -91,7 +91,7 @@ pub(super) struct Servers {
     pub(super) http: Arc<Pool<Http1>>,
     pub(super) fastcgi: Arc<Pool<FastCgi>>,
     expectation: Mutex<ExpectSupport>,
-    /// It was said that answers had to be mended.
+    /// It was logged that responses had to be normalized.
     told_mended: AtomicBool,
 }
 
@@ -170,7 +170,7 @@ pub(super) async fn hold<C: Dialect>(
 /// Whether an attempt with one worker ends the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AttemptResult {
-    /// The request is answered, or nobody waits for it.
+    /// The request has its response, or nobody waits for it.
     Over,
     /// It goes to another worker, because of this.
     Again(&'static str),
@@ -228,7 +228,7 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
 
     /// A client that waits for `100 Continue` before it sends a body that is to be read whole gets it when a worker is free to take the request (`spec/http.md`
     /// §2): not to send ten megabytes for a 503. The place is given back while the body comes, since no client holds a worker by being slow (§7), and the request
-    /// is not turned away any more. `false`: it was answered, or its client has gone.
+    /// is not turned away any more. `false`: it got an error response, or its client has gone.
     async fn wait_until_wanted(&mut self) -> bool {
         if !C::BLOCKING || !self.exchange.awaits_continue() || !self.reads_whole() {
             return true;

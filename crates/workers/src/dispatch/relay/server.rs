@@ -74,9 +74,9 @@ pub(in crate::dispatch) struct ServerProcess {
     server: OnceLock<Server>,
     /// Something asks for a look at its health, or it has gone.
     pub(in crate::dispatch) look: Notify,
-    /// It was asked, and has answered nothing since.
+    /// It was asked, and has not responded since.
     pub(super) owes_response: AtomicBool,
-    /// A request has timed out there: one that does not answer now is given up.
+    /// A request has timed out there: one that does not respond now is given up.
     pub(super) suspected: Mutex<Option<RequestSummary>>,
     /// The requests that were lost with their connections, until it is known whether their process has died.
     lost: Mutex<Vec<(Instant, RequestSummary)>>,
@@ -287,7 +287,7 @@ impl Drop for SlotGuard {
 }
 
 impl<C: Dialect> Relay<'_, '_, C> {
-    /// Waits until a worker has a place. `None`: the request was answered, or its client has gone.
+    /// Waits until a worker has a place. `None`: the request got an error response, or its client has gone.
     pub(super) async fn wait_for_slot(&mut self) -> Option<SlotGuard> {
         if !self.submit() {
             return None;
@@ -328,7 +328,7 @@ impl<C: Dialect> Relay<'_, '_, C> {
         slot
     }
 
-    /// Takes a place, or joins the queue. `false`: it was refused, and answered.
+    /// Takes a place, or joins the queue. `false`: it was refused, with an error response.
     fn submit(&mut self) -> bool {
         if self.probe.is_none() {
             match QuarantineProbe::ask(self.app, &self.call.summary) {

@@ -65,7 +65,7 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
             !C::BLOCKING && relay.exchange.awaits_continue() && matches!(relay.source, BodySource::Client);
         let expects = asks && !relay.app.servers.expectation().is_ignored(Instant::now().into_std());
         if asks && !expects {
-            // Known to be ignored: answered for the server, at once.
+            // The server is known to ignore it: `100 Continue` is sent for it at once.
             relay.exchange.request_mut().notes.stalls.insert(Stall::ExpectationIgnored);
         }
         let upgrade = offered_protocols(relay.exchange);
@@ -103,7 +103,7 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
 
     fn handle_head(&mut self) -> Part<AttemptResult> {
         if self.side.holds_body() {
-            // It answers without having asked for the body: that is a response to the expectation too.
+            // It responds without having asked for the body: that settles the expectation, too.
             self.relay.app.servers.expectation().handle_honored();
         }
         let Some(lease) = &mut self.lease else { return Part::Waiting };

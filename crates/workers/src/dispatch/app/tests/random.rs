@@ -1,4 +1,4 @@
-//! Random orders of reloads, failed reloads, deaths, DRAINs and signals to workers, between requests and answers, against what dispatch promises.
+//! Random orders of reloads, failed reloads, deaths, DRAINs and signals to workers, between requests and responses, against what dispatch promises.
 //!
 //! The test is the supervisor, the workers and the clients. A failure names its seed; [`STEPS`] lowered is the way to make it short.
 
@@ -355,7 +355,7 @@ impl World {
         }
     }
 
-    /// Whatever has happened: with one good worker everybody is answered.
+    /// Whatever has happened: with one good worker every request gets a response.
     fn finish(&mut self, context: &str) {
         self.fail_reload();
         let (promoted, at) = (self.promoted, self.workers.len());

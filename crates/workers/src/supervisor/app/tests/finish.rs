@@ -1,4 +1,4 @@
-//! Workers that have answered all they were given.
+//! Workers that have responded to all requests they were given.
 
 use super::*;
 
