@@ -7,10 +7,12 @@ use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use keepwarm_http1::Limits;
+#[cfg(feature = "simulation")]
+use keepwarm_net::simulation::next_number;
 use keepwarm_net::{
     Bound, Io, Scheme, Socket, Watch, accept, has_waiting, local_address, thread_index, watch as watch_socket,
 };
@@ -24,7 +26,7 @@ use crate::{Frontend, Local, Peer, WebSocketLimits, h1};
 
 /// What connections of a listener share.
 pub struct ListenerContext {
-    /// Answers their requests.
+    /// Handles their requests.
     pub handler: Arc<dyn Frontend>,
     /// Bounds what clients may do.
     pub limits: ConnectionLimits,
@@ -89,11 +91,17 @@ impl Default for ConnectionLimits {
 
 impl ListenerContext {
     pub(crate) fn next_request_number(&self) -> u64 {
-        REQUESTS.fetch_add(1, Ordering::Relaxed)
+        next_number()
     }
 }
 
-static REQUESTS: AtomicU64 = AtomicU64::new(1);
+#[cfg(not(feature = "simulation"))]
+fn next_number() -> u64 {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    static REQUESTS: AtomicU64 = AtomicU64::new(1);
+    REQUESTS.fetch_add(1, Ordering::Relaxed)
+}
 
 /// A way to end one [`serve`].
 #[derive(Debug)]

@@ -1,7 +1,6 @@
 //! Ids of requests.
 
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 
 /// The id of a request: 32 lower-case hexadecimal digits, as long as a trace id of W3C Trace Context. The first half is random, once per
@@ -41,7 +40,19 @@ impl fmt::Display for RequestId {
 /// Random for each process: the standard library seeds its hash maps from the system's random numbers.
 fn process() -> &'static [u8; 16] {
     static PROCESS: OnceLock<[u8; 16]> = OnceLock::new();
-    PROCESS.get_or_init(|| hex(RandomState::new().hash_one("keepwarm")))
+    PROCESS.get_or_init(|| hex(random()))
+}
+
+#[cfg(feature = "simulation")]
+fn random() -> u64 {
+    0x0123_4567_89ab_cdef
+}
+
+#[cfg(not(feature = "simulation"))]
+fn random() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+
+    RandomState::new().hash_one("keepwarm")
 }
 
 fn hex(number: u64) -> [u8; 16] {

@@ -24,6 +24,7 @@ pub(super) struct Kernel {
     pub(super) rng: Rng,
     /// What the code under test decides by.
     choices: Rng,
+    numbers: u64,
     pub(super) settings: Settings,
     pub(super) files: BTreeMap<u64, File>,
     pub(super) watches: BTreeMap<u64, Registration>,
@@ -49,6 +50,7 @@ pub fn reset(seed: u64, settings: Settings) {
     let kernel = Kernel {
         rng: Rng::new(seed ^ 0x6b65_7270_7761_726d),
         choices: Rng::new(!seed),
+        numbers: 0,
         settings,
         files: BTreeMap::new(),
         watches: BTreeMap::new(),
@@ -81,6 +83,14 @@ pub fn refuse_watches(count: u32) {
 /// Randomness for the code under test: the same in each run of a seed.
 pub fn random() -> u64 {
     with(|kernel| kernel.choices.next())
+}
+
+/// The next request's number in this thread's world.
+pub fn next_number() -> u64 {
+    with(|kernel| {
+        kernel.numbers += 1;
+        kernel.numbers
+    })
 }
 
 /// What this thread's world has come to.

@@ -24,7 +24,7 @@ pub mod socket;
 mod thread;
 
 pub use disk::put_file;
-pub use kernel::{Reactor, describe, random, refuse_watches, reset, settings, totals, turn};
+pub use kernel::{Reactor, describe, next_number, random, refuse_watches, reset, settings, totals, turn};
 pub use peer::{Peer, PeerListener, connect, listen, pair};
 pub use rng::Rng;
 pub use settings::{Faults, Settings, Totals};
