@@ -1,7 +1,7 @@
 //! What the worlds have in common on Keepwarm's side: a listener, and an app with its workers.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -123,7 +123,7 @@ pub(crate) fn app<F: Future<Output = ()> + 'static>(
     let workers = policy.workers;
     let app = links.set_app("app", policy);
     let (events, mut told) = tokio::sync::mpsc::unbounded_channel();
-    let kills: Rc<RefCell<HashMap<u32, Rc<Notify>>>> = Rc::default();
+    let kills: Rc<RefCell<BTreeMap<u32, Rc<Notify>>>> = Rc::default();
     let started = {
         let (app, kills) = (Arc::clone(&app.name), Rc::clone(&kills));
         move |links: &Links, number: u32, pid: u32| {

@@ -1,7 +1,7 @@
 //! A worker that speaks the wire, by a script: what it does with each request stands in the plan.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -93,11 +93,11 @@ pub(crate) enum Fault {
 #[derive(Debug, Default)]
 pub(crate) struct Observations {
     /// How often each request was begun.
-    pub(crate) begun: HashMap<u64, usize>,
+    pub(crate) begun: BTreeMap<u64, usize>,
     /// Bodies that came whole.
-    pub(crate) whole: HashMap<u64, usize>,
+    pub(crate) whole: BTreeMap<u64, usize>,
     /// Tunnels through which everything came.
-    pub(crate) tunnels: HashSet<u64>,
+    pub(crate) tunnels: BTreeSet<u64>,
 }
 
 /// The plan of a path, and the id of its request.
@@ -135,7 +135,7 @@ pub(crate) async fn run(
     worker.dead.set(true);
     worker.credited.notify_waiters();
     writer.abort();
-    let streams: Vec<_> = worker.streams.borrow_mut().drain().collect();
+    let streams = std::mem::take(&mut *worker.streams.borrow_mut());
     for (_, stream) in streams {
         stream.changed.notify_waiters();
         if let Some(task) = stream.task.take() {
@@ -152,7 +152,7 @@ struct Worker {
     credit: Cell<i64>,
     stream_credit: Cell<i64>,
     credited: Notify,
-    streams: RefCell<HashMap<u32, Rc<Stream>>>,
+    streams: RefCell<BTreeMap<u32, Rc<Stream>>>,
     /// Credit of the connection not yet given back.
     owed: Cell<u32>,
     /// One request at a time.

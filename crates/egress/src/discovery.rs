@@ -100,6 +100,7 @@ impl Discovery {
             }
             let until = wait_for_all.unwrap_or_else(|| Instant::now() + FIRST_SET);
             let update = tokio::select! {
+                biased;
                 update = receiver.recv() => update,
                 Some(ended) = tasks.join_next() => match ended {
                     Ok(()) => continue,

@@ -84,6 +84,7 @@ pub async fn run_health_checks(upstream: Weak<Upstream>) {
         is_first &= set.endpoints.is_empty();
         drop((known, set, settings));
         tokio::select! {
+            biased;
             changed = news.changed() => if changed.is_err() {
                 return;
             },

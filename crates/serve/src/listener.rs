@@ -155,13 +155,14 @@ pub async fn serve(bound: Bound, context: Arc<ListenerContext>, mut stop: StopSi
         burst: Burst::default(),
     };
     tokio::select! {
-        // Nothing of the listener is in a state that a panic could break.
-        () = keepwarm_net::restarted("accept", || listener.accept_all()) => {}
+        biased;
         stopped = stop.0.wait_for(|stop| *stop != Stop::NotYet) => {
             if !stopped.is_ok_and(|stop| *stop == Stop::AcceptRest) {
                 return;
             }
         }
+        // Nothing of the listener is in a state that a panic could break.
+        () = keepwarm_net::restarted("accept", || listener.accept_all()) => {}
     }
     while tokio::time::timeout(REST, listener.wait_for_client()).await.is_ok() {
         listener.accept_within_limit().await;

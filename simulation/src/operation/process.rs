@@ -1,7 +1,7 @@
 //! Workers as processes: how each begins, lives and ends stands in its plan, and in the command that it was started with.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -65,10 +65,10 @@ pub(super) struct Processes {
     /// Those that may be running.
     pub(super) running: RefCell<Vec<ProcessEnd>>,
     /// The generation that each version of the app has become, once a reload has said so.
-    pub(super) generations: RefCell<HashMap<usize, u64>>,
+    pub(super) generations: RefCell<BTreeMap<usize, u64>>,
     /// The one that serves, and that served when each request was begun.
     pub(super) serving: Cell<u64>,
-    pub(super) floors: RefCell<HashMap<u64, u64>>,
+    pub(super) floors: RefCell<BTreeMap<u64, u64>>,
     /// Where was listened, one after the other, and until when.
     pub(super) addresses: RefCell<Vec<(SocketAddr, Option<Instant>)>>,
 }

@@ -1,7 +1,7 @@
 //! A worker whose app speaks WebSocket messages over the wire, by a script. It keeps Keepwarm to the rules of `spec/wire.md`, the credit included.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ pub(super) struct Observations {
 
 /// The plan of a path, and the ids of the client's messages and the app's.
 pub(super) type Conversations = Rc<dyn Fn(&str) -> Option<(usize, ConversationPlan, (u64, u64))>>;
-pub(super) type ObservationsById = Rc<RefCell<HashMap<usize, Observations>>>;
+pub(super) type ObservationsById = Rc<RefCell<BTreeMap<usize, Observations>>>;
 
 /// What a frame of a message costs (spec §6).
 fn cost(bytes: usize) -> u32 {
@@ -77,7 +77,7 @@ pub(super) async fn run(
         () = Rc::clone(&worker).read_all() => {}
     }
     writer.abort();
-    for (_, socket) in worker.sockets.borrow_mut().drain() {
+    for (_, socket) in std::mem::take(&mut *worker.sockets.borrow_mut()) {
         socket.tasks.take().iter().for_each(tokio::task::AbortHandle::abort);
     }
 }
@@ -93,7 +93,7 @@ struct Worker {
     stream_credit: Cell<i64>,
     /// What Keepwarm may send on the connection.
     window: Cell<i64>,
-    sockets: RefCell<HashMap<u32, Rc<Socket>>>,
+    sockets: RefCell<BTreeMap<u32, Rc<Socket>>>,
     owed: Cell<u32>,
     died: Notify,
 }

@@ -305,6 +305,7 @@ async fn first_of(
 ) -> Addresses {
     let (mut v4, mut v6) = (std::pin::pin!(v4), std::pin::pin!(v6));
     tokio::select! {
+        biased;
         first = &mut v4 => {
             let second = match first {
                 LookupResult::Found(..) => timeout(RESOLUTION_DELAY, v6).await.unwrap_or_else(|_| late()),

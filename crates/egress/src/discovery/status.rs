@@ -107,6 +107,7 @@ impl DiscoveryStatus {
     pub(super) async fn wait_until(&self, then: Instant, floor: Duration) {
         let soonest = (Instant::now() + floor).min(then);
         tokio::select! {
+            biased;
             () = sleep_until(then) => {}
             () = self.look_again.notified() => sleep_until(soonest).await,
         }

@@ -62,6 +62,7 @@ impl HealthChecker {
         loop {
             let Some(settings) = self.upstream.upgrade().map(|upstream| upstream.settings()) else { return };
             tokio::select! {
+                biased;
                 () = sleep_until(self.next(&settings)) => {}
                 changed = self.news.changed() => match changed {
                     Ok(()) => self.hear_news(),

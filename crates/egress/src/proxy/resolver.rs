@@ -82,6 +82,7 @@ impl ResolverDriver {
         let mut lookups: JoinSet<(Box<str>, ResolvedAddresses)> = JoinSet::new();
         loop {
             tokio::select! {
+                biased;
                 query = self.queries.recv() => {
                     let Some(ResolverQuery { host, response }) = query else { return };
                     if let Some(found) = known.get(&host).filter(|(_, until)| *until > Instant::now()) {

@@ -8,7 +8,7 @@ mod stream;
 mod supervision;
 mod write;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
@@ -52,9 +52,9 @@ pub(super) struct Link {
 #[derive(Debug)]
 pub(super) struct LinkInner {
     pub(super) session: Session,
-    pub(super) calls: HashMap<u32, Arc<Call>>,
+    pub(super) calls: BTreeMap<u32, Arc<Call>>,
     /// Requests that its application responds by itself (`spec/wire.md` §5, HIJACK), by the streams that they had.
-    hijacked: HashMap<u32, Arc<Call>>,
+    hijacked: BTreeMap<u32, Arc<Call>>,
     /// What the socket did not take.
     unsent: Vec<u8>,
     /// It did not for want of memory.
@@ -101,8 +101,8 @@ impl Link {
     ) -> Self {
         let inner = LinkInner {
             session: Session::new(CREDIT),
-            calls: HashMap::new(),
-            hijacked: HashMap::new(),
+            calls: BTreeMap::new(),
+            hijacked: BTreeMap::new(),
             unsent: Vec::new(),
             short_of_memory: false,
             driver: None,
@@ -198,7 +198,7 @@ impl LinkInner {
     /// The worker has ended a request: it goes on with the next.
     pub(super) fn begin_next(&mut self) {
         if self.in_order
-            && let Some((_, call)) = self.calls.iter().min_by_key(|(stream, _)| **stream)
+            && let Some((_, call)) = self.calls.first_key_value()
         {
             call.begin_work();
         }

@@ -1,6 +1,6 @@
 //! Takes the sockets of new workers over from the supervisor.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use keepwarm_net::{Remote, Socket};
@@ -18,7 +18,7 @@ use crate::supervisor::{Addresses, LinkEvent, Requests, WorkerKey, WorkerLink, W
 /// The apps of the process by name, and the threads that read from their workers.
 #[derive(Debug)]
 pub struct Links {
-    apps: Mutex<HashMap<Arc<str>, Arc<App>>>,
+    apps: Mutex<BTreeMap<Arc<str>, Arc<App>>>,
     /// Those that have left the configuration, for as long as a worker or a request has them.
     former: Mutex<Vec<Weak<App>>>,
     remotes: Vec<Remote>,
@@ -59,7 +59,7 @@ impl Links {
     /// Lets go of all other apps. Their workers finish what they hold.
     pub fn keep_only(&self, is_wanted: impl Fn(&str) -> bool) {
         let gone: Vec<Arc<App>> =
-            self.apps().extract_if(|name, _| !is_wanted(name)).map(|(_, app)| app).collect();
+            self.apps().extract_if(.., |name, _| !is_wanted(name)).map(|(_, app)| app).collect();
         let mut former = self.former();
         former.retain(|app| app.strong_count() > 0);
         for app in gone {
@@ -109,7 +109,7 @@ impl Links {
         turns.or_else(|| self.remotes.get(place))
     }
 
-    fn apps(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<App>>> {
+    fn apps(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Arc<App>>> {
         self.apps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -75,6 +75,7 @@ impl GuardianWatch {
         tokio::spawn(async move {
             // A supervisor that stops does not wait for this: it holds an order, and so the thread.
             tokio::select! {
+                biased;
                 () = tokio::time::sleep(wait) => {}
                 () = sender.closed() => return,
             }

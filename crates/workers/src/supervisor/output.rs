@@ -103,6 +103,7 @@ async fn read_all(receiver: &mut mpsc::UnboundedReceiver<OutputJob>) {
     let mut readers = tokio::task::JoinSet::new();
     loop {
         tokio::select! {
+            biased;
             job = receiver.recv() => match job {
                 Some(job) => drop(readers.spawn(job.run())),
                 None => break,

@@ -216,6 +216,7 @@ impl Driver {
         tokio::pin!(pause);
         loop {
             tokio::select! {
+                biased;
                 () = &mut pause => return true,
                 // Dropping it is the response.
                 query = self.queries.recv() => if query.is_none() { return false },

@@ -67,7 +67,7 @@ impl Link {
         // The last of the bytes: of a request only if nothing was written behind it.
         let unread = inner.last_written.filter(|_| unread || !inner.unsent.is_empty());
         OrphanedRequests {
-            calls: inner.calls.drain().collect(),
+            calls: std::mem::take(&mut inner.calls).into_iter().collect(),
             unread,
             kill_cause: inner.kill_cause.take(),
             planned: inner.said_goodbye,
