@@ -12,7 +12,7 @@ use keepwarm_egress::{
 };
 use keepwarm_net::simulation::{self, Faults, PeerListener, Rng, Settings};
 use keepwarm_net::{Endpoint, Protocol, Scheme};
-use keepwarm_serve::{ConnectionLimits, Frontend, Passing, StopListening};
+use keepwarm_serve::{ConnectionLimits, ForwardingPolicy, Frontend, StopListening};
 
 use crate::client::{self, BodyPlan, ClientPlan, Disconnect, RequestPlan};
 use crate::front::{self, Expected, id};
@@ -225,7 +225,7 @@ impl Door {
             name: "search".into(),
             handler: Arc::new(UpstreamRoute::new(Arc::clone(upstream))),
         });
-        route.passing = Passing { buffer_request, buffer_response, ..Passing::default() };
+        route.passing = ForwardingPolicy { buffer_request, buffer_response, ..ForwardingPolicy::default() };
         Arc::new(Edge::new(Site::new(vec![route], Vec::new())))
     }
 

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use keepwarm_net::simulation::{self, Faults, Rng, Settings};
-use keepwarm_net::{BindTo, Endpoint, Remote, bind};
+use keepwarm_net::{BindAddress, Endpoint, Remote, bind};
 use keepwarm_workers::supervisor::{AppSpec, Recycling, ReloadReport, Scaling, StartFailure, Supervisor};
 use tokio::time::Instant;
 
@@ -160,7 +160,7 @@ impl Scenario for Operation {
         let starts = Rc::clone(&processes);
         keepwarm_workers::supervisor::simulation::begin(self.seed, move |process| starts.start(process));
         let remotes = plan::remotes(self.threads);
-        let bound = bind(BindTo::Tcp(processes.address())).expect("nobody listens there");
+        let bound = bind(BindAddress::Tcp(processes.address())).expect("nobody listens there");
 
         let stopped = Rc::new(Cell::new(None));
         let clients = (0..self.clients.len()).map(|number| {
@@ -283,7 +283,8 @@ impl Operation {
                     }
                 }
                 Action::Moves(outcome) => {
-                    let bound = bind(BindTo::Tcp(processes.next_address())).expect("nobody listens there");
+                    let bound =
+                        bind(BindAddress::Tcp(processes.next_address())).expect("nobody listens there");
                     if self.reload(&server, server.two, next(outcome), processes).await.is_some() {
                         processes.move_to(bound.address);
                         server.move_to(bound, remotes);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keepwarm_net::simulation::{Faults, Rng, Settings, on_thread};
-use keepwarm_net::{Bound, Remote};
+use keepwarm_net::{ListeningSocket, Remote};
 use keepwarm_serve::{ListenerContext, StopListening, serve, stop_listening};
 
 use crate::client::{BodyPlan, ClientPlan, Disconnect, RequestPlan};
@@ -77,7 +77,7 @@ pub(crate) fn remotes(threads: usize) -> Vec<Remote> {
 /// Serves on each of them.
 pub(crate) fn serve_all(
     remotes: &[Remote],
-    bound: &Bound,
+    bound: &ListeningSocket,
     context: &Arc<ListenerContext>,
 ) -> Vec<StopListening> {
     let serve_one = |remote: &Remote| {
@@ -90,7 +90,7 @@ pub(crate) fn serve_all(
 }
 
 /// Another descriptor of the socket, as soon as there is one.
-pub(crate) fn copy(bound: &Bound) -> Bound {
+pub(crate) fn copy(bound: &ListeningSocket) -> ListeningSocket {
     loop {
         if let Ok(copy) = bound.try_clone() {
             return copy;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use keepwarm_edge::{Edge, Route, SendFiles, Site, Target};
 use keepwarm_net::simulation::{self, Faults, Rng, Settings};
 use keepwarm_net::{Endpoint, SyntaxLimits};
-use keepwarm_serve::{ConnectionLimits, OpenConnections, Passing, StopListening};
+use keepwarm_serve::{ConnectionLimits, ForwardingPolicy, OpenConnections, StopListening};
 use keepwarm_workers::dispatch::{App, AppPolicy, Links, Protocol, ScriptRoot, ServerPolicy, WorkerKind};
 
 use crate::client::{self, BodyPlan, ClientPlan, Disconnect, RequestPlan};
@@ -235,7 +235,7 @@ impl Relay {
     fn route(&self, app: &Arc<App>) -> Route {
         let mut route = site::route(app);
         let Self { buffer_request, buffer_response, .. } = *self;
-        route.passing = Passing { buffer_request, buffer_response, ..Passing::default() };
+        route.passing = ForwardingPolicy { buffer_request, buffer_response, ..ForwardingPolicy::default() };
         route.max_body = self.max_body;
         let folders = vec![(HANDED.to_owned(), PathBuf::from(FOLDER))];
         if let Target::App { handler, .. } = &mut route.target {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use keepwarm_edge::{Edge, Route, Site, Target};
 use keepwarm_net::simulation::{self, Peer};
-use keepwarm_net::{BindTo, Remote, bind};
+use keepwarm_net::{BindAddress, Remote, bind};
 use keepwarm_serve::{ConnectionLimits, Frontend, ListenerContext, OpenConnections, StopListening};
 use keepwarm_workers::dispatch::{App, AppHandler, AppPolicy, Links, WorkerKind};
 use keepwarm_workers::supervisor::{LinkEvent, WorkerKey, WorkerLinks};
@@ -73,7 +73,7 @@ pub(crate) fn listen(
         meter: keepwarm_telemetry::meters::listener("main"),
     });
     let address: SocketAddr = address.parse().expect("an address");
-    let bound = bind(BindTo::Tcp(address)).expect("nobody listens there");
+    let bound = bind(BindAddress::Tcp(address)).expect("nobody listens there");
     let stops = serve_all(remotes, &bound, &context);
     (open, stops)
 }

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use keepwarm_http1::Version;
 use keepwarm_net::thread_index;
-use keepwarm_serve::{Fate, Outcome, Request};
+use keepwarm_serve::{Outcome, Request, ResponseOutcome};
 use keepwarm_telemetry::meters::{self, FinishedRequest, RequestPhases, RouteMeter};
 use keepwarm_telemetry::{AccessRecord, Format, RequestId, Sink, stalls};
 
@@ -69,8 +69,8 @@ pub(crate) fn measure(request: &Request, outcome: &Outcome) {
 /// Why a response is not what it might have been: what was noted first, else how it ended.
 fn reason(request: &Request, outcome: &Outcome) -> Option<&'static str> {
     request.notes.reason.or(match outcome.fate {
-        Fate::Complete => None,
-        Fate::Cut => Some("cut"),
-        Fate::Gone(gone) => Some(gone.name()),
+        ResponseOutcome::Complete => None,
+        ResponseOutcome::Cut => Some("cut"),
+        ResponseOutcome::ClientLost(gone) => Some(gone.name()),
     })
 }

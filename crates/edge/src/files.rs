@@ -22,7 +22,7 @@ use std::sync::Arc;
 use self::precompressed::{BROTLI, GZIP};
 use crate::refusals;
 use http::Method;
-use keepwarm_serve::{Exchange, Folder, Found, Guard, Handler, OpenFile, file_name};
+use keepwarm_serve::{Exchange, FileLookup, Folder, Guard, Handler, OpenFile, file_name};
 
 pub use send_files::SendFiles;
 
@@ -103,19 +103,19 @@ impl Files {
         let whole = name.is_empty() || name.ends_with(b"/");
         if !whole {
             match self.open(&name, exchange).await {
-                Some(Found::File(file)) => return self.shown(file, name, exchange).await,
-                Some(Found::Folder) => name.push(b'/'),
-                Some(Found::Nothing | Found::Outside) => return PathLookup::Nothing,
-                Some(Found::Denied) => return PathLookup::Denied,
+                Some(FileLookup::File(file)) => return self.shown(file, name, exchange).await,
+                Some(FileLookup::Folder) => name.push(b'/'),
+                Some(FileLookup::Nothing | FileLookup::Outside) => return PathLookup::Nothing,
+                Some(FileLookup::Denied) => return PathLookup::Denied,
                 None => return PathLookup::Failed,
             }
         }
         name.extend_from_slice(INDEX);
         match self.open(&name, exchange).await {
-            Some(Found::File(_)) if !whole => PathLookup::NeedsSlash,
-            Some(Found::File(file)) => self.shown(file, name, exchange).await,
-            Some(Found::Denied) => PathLookup::Denied,
-            Some(Found::Folder | Found::Nothing | Found::Outside) => PathLookup::Nothing,
+            Some(FileLookup::File(_)) if !whole => PathLookup::NeedsSlash,
+            Some(FileLookup::File(file)) => self.shown(file, name, exchange).await,
+            Some(FileLookup::Denied) => PathLookup::Denied,
+            Some(FileLookup::Folder | FileLookup::Nothing | FileLookup::Outside) => PathLookup::Nothing,
             None => PathLookup::Failed,
         }
     }
@@ -148,7 +148,7 @@ impl Files {
             }
             name.truncate(length);
             name.extend_from_slice(coding.ending);
-            if let Ok(Found::File(one)) = self.folder.open(&name).await
+            if let Ok(FileLookup::File(one)) = self.folder.open(&name).await
                 && one.is_as_new_as(&chosen.file)
             {
                 chosen.varies = true;
@@ -161,7 +161,7 @@ impl Files {
     }
 
     /// `None`: the lookup failed, and an error response was sent.
-    async fn open(&self, name: &[u8], exchange: &mut Exchange<'_>) -> Option<Found> {
+    async fn open(&self, name: &[u8], exchange: &mut Exchange<'_>) -> Option<FileLookup> {
         match self.folder.open(name).await {
             Ok(found) => Some(found),
             Err(error) => {

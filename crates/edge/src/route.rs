@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 
 use http::Method;
-use keepwarm_serve::{FieldEdits, Handler, Passing};
+use keepwarm_serve::{FieldEdits, ForwardingPolicy, Handler};
 use keepwarm_telemetry::meters::{self, RouteMeter};
 
 use crate::cidr::Cidr;
@@ -35,7 +35,7 @@ pub struct Route {
     /// A client that shuts its writing side is gone.
     pub abort_on_half_close: bool,
     /// How messages are passed on to an app.
-    pub passing: Passing,
+    pub passing: ForwardingPolicy,
     /// What logs and metrics call it: hosts and path as configured (`shop.example/assets/*`). [`crate::Site::new`] fills it in.
     pub pattern: Arc<str>,
     /// What counts its requests. [`crate::Site::new`] fills it in.
@@ -85,7 +85,7 @@ impl Route {
             deny: Vec::new(),
             edits: None,
             abort_on_half_close: false,
-            passing: Passing::default(),
+            passing: ForwardingPolicy::default(),
             pattern: Arc::default(),
             meter: None,
         }

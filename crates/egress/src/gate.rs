@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use keepwarm_net::{Queue, Queued};
+use keepwarm_net::{Queue, QueueGuard};
 use tokio::sync::oneshot;
 
 use crate::CallLimits;
@@ -132,7 +132,7 @@ impl Drop for Permit<'_> {
 struct Waiter<'g> {
     gate: &'g Gate,
     permit: oneshot::Receiver<()>,
-    _queued: Queued,
+    _queued: QueueGuard,
 }
 
 impl Drop for Waiter<'_> {

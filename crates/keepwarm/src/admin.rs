@@ -21,7 +21,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use http::Method;
 use keepwarm_config::{Admin as Settings, Bind};
-use keepwarm_net::{Bound, DataPlane};
+use keepwarm_net::{DataPlane, ListeningSocket};
 use keepwarm_serve::{
     ConnectionLimits, Exchange, Frontend, Handler, ListenerContext, OpenConnections, Refusal, Request,
     StopListening, respond_with_error,
@@ -144,7 +144,7 @@ impl Admin {
         AdminListener { stops: copies.serve(&context), sockets, handler }
     }
 
-    fn bounds(&self) -> impl Iterator<Item = &Bound> {
+    fn bounds(&self) -> impl Iterator<Item = &ListeningSocket> {
         self.serving.values().flat_map(|serving| &serving.sockets.bounds)
     }
 
@@ -164,7 +164,7 @@ impl Admin {
     }
 
     /// What another process needs to serve in place of this one, as the listeners' offers.
-    pub(crate) fn offers(&self) -> impl Iterator<Item = (String, bool, &[Bound])> {
+    pub(crate) fn offers(&self) -> impl Iterator<Item = (String, bool, &[ListeningSocket])> {
         self.serving.iter().map(|(bind, serving)| {
             let sockets = &serving.sockets;
             (bind.to_string(), !sockets.is_own(), sockets.bounds.as_slice())

@@ -16,7 +16,7 @@ use keepwarm_edge::{
     Target, TryFiles,
 };
 use keepwarm_egress::{RateLimitHandler, UpstreamRoute};
-use keepwarm_serve::{ConnectionLimits, EarlyHints, FieldEdits, Handler, Passing, WebSocketLimits};
+use keepwarm_serve::{ConnectionLimits, EarlyHints, FieldEdits, ForwardingPolicy, Handler, WebSocketLimits};
 use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links, Protocol, ServerPolicy, WorkerKind};
 use keepwarm_workers::supervisor::{
     AppSpec, Credentials, Limit, ProcessSettings, Recycling, Scaling, WorkerInterface,
@@ -286,7 +286,7 @@ fn route(
         deny: route.deny.iter().filter_map(cidr).collect(),
         edits,
         abort_on_half_close: route.abort_on_half_close,
-        passing: Passing {
+        passing: ForwardingPolicy {
             buffer_request: route.buffer_request,
             buffer_response: route.buffer_response,
             early_hints: match route.early_hints {

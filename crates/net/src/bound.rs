@@ -10,13 +10,13 @@ use socket2::{Domain, Protocol, SockFilter, SockRef, Socket, Type};
 
 /// A bound, listening socket.
 #[derive(Debug)]
-pub struct Bound {
+pub struct ListeningSocket {
     fd: OwnedFd,
     /// Where, for TCP: with the real port when 0 was asked for.
     pub address: Option<SocketAddr>,
 }
 
-impl Bound {
+impl ListeningSocket {
     /// A socket that somebody else has bound: the process before this one, or the service manager.
     ///
     /// # Errors
@@ -73,7 +73,7 @@ impl Bound {
     }
 }
 
-impl AsFd for Bound {
+impl AsFd for ListeningSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -84,7 +84,7 @@ const BACKLOG: i32 = 4096;
 
 /// Where to listen.
 #[derive(Debug, Clone, Copy)]
-pub enum BindTo<'a> {
+pub enum BindAddress<'a> {
     /// A TCP address.
     Tcp(SocketAddr),
     /// The path of a Unix socket.
@@ -95,10 +95,10 @@ pub enum BindTo<'a> {
 ///
 /// # Errors
 /// What the system says; `AddrInUse` also for a Unix socket that somebody serves.
-pub fn bind(to: BindTo<'_>) -> io::Result<Bound> {
+pub fn bind(to: BindAddress<'_>) -> io::Result<ListeningSocket> {
     match to {
-        BindTo::Tcp(address) => bind_tcp(address, &[]),
-        BindTo::Unix(path) => bind_unix(path),
+        BindAddress::Tcp(address) => bind_tcp(address, &[]),
+        BindAddress::Unix(path) => bind_unix(path),
     }
 }
 
@@ -106,7 +106,7 @@ pub fn bind(to: BindTo<'_>) -> io::Result<Bound> {
 ///
 /// # Errors
 /// As those of [`bind`].
-pub fn bind_beside(address: SocketAddr, own: &[&Bound]) -> io::Result<Bound> {
+pub fn bind_beside(address: SocketAddr, own: &[&ListeningSocket]) -> io::Result<ListeningSocket> {
     // `SO_REUSEPORT` for this moment only: it is not to let in others of the same user.
     let share = |on: bool| own.iter().try_for_each(|bound| SockRef::from(&bound.fd).set_reuse_port(on));
     let bound = share(true).and_then(|()| bind_tcp(address, own));
@@ -114,7 +114,7 @@ pub fn bind_beside(address: SocketAddr, own: &[&Bound]) -> io::Result<Bound> {
     bound
 }
 
-fn bind_tcp(address: SocketAddr, own: &[&Bound]) -> io::Result<Bound> {
+fn bind_tcp(address: SocketAddr, own: &[&ListeningSocket]) -> io::Result<ListeningSocket> {
     let socket =
         Socket::new(Domain::for_address(address), Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
@@ -134,10 +134,10 @@ fn bind_tcp(address: SocketAddr, own: &[&Bound]) -> io::Result<Bound> {
         socket.set_reuse_port(false)?;
     }
     let address = socket.local_addr()?.as_socket();
-    Ok(Bound { fd: socket.into(), address })
+    Ok(ListeningSocket { fd: socket.into(), address })
 }
 
-fn bind_unix(path: &Path) -> io::Result<Bound> {
+fn bind_unix(path: &Path) -> io::Result<ListeningSocket> {
     match UnixListener::bind(path) {
         Ok(listener) => Ok(unix_bound(listener)?),
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
@@ -154,9 +154,9 @@ fn bind_unix(path: &Path) -> io::Result<Bound> {
     }
 }
 
-fn unix_bound(listener: UnixListener) -> io::Result<Bound> {
+fn unix_bound(listener: UnixListener) -> io::Result<ListeningSocket> {
     listener.set_nonblocking(true)?;
     // The standard library listens with a backlog of its own; listening again only changes that.
     rustix::net::listen(&listener, BACKLOG)?;
-    Ok(Bound { fd: listener.into(), address: None })
+    Ok(ListeningSocket { fd: listener.into(), address: None })
 }

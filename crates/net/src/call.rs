@@ -14,9 +14,9 @@ use http::Method;
 use keepwarm_http1::{Fields, RequestBody, RequestOptions, ResponseHead};
 use tokio::time::Instant;
 
-use crate::pool::{MeterOf, Metering, Places, SHORT_LIFE, warm_again};
+use crate::pool::{ConnectionSlots, EndpointMeter, PoolCounters, SHORT_LIFE, warm_again};
 use crate::{
-    AcquireError, ClientError, ClientTls, Endpoint, Http1, Http2Call, Http2Pool, Lease, Need, Pool,
+    AcquireError, ClientError, ClientTls, ConnectionNeed, Endpoint, Http1, Http2Call, Http2Pool, Lease, Pool,
     PoolSettings, PoolState, PoolTotals, Queue, Remote, RequestLine, ResponsePart, Scheme,
 };
 
@@ -55,15 +55,15 @@ impl Calls {
     }
 
     /// The same, each endpoint's connections counted in a meter of its own, and not in [`Self::totals`].
-    pub fn metered(settings: PoolSettings, protocol: Protocol, meter: Arc<MeterOf>) -> Arc<Self> {
+    pub fn metered(settings: PoolSettings, protocol: Protocol, meter: Arc<EndpointMeter>) -> Arc<Self> {
         Self::counted(settings, protocol, Some(meter))
     }
 
-    fn counted(settings: PoolSettings, protocol: Protocol, meter: Option<Arc<MeterOf>>) -> Arc<Self> {
-        let places = Places::new(settings.max_in_all);
-        let http1 = Pool::within(settings, Arc::clone(&places), Metering::new(meter.clone()));
+    fn counted(settings: PoolSettings, protocol: Protocol, meter: Option<Arc<EndpointMeter>>) -> Arc<Self> {
+        let places = ConnectionSlots::new(settings.max_in_all);
+        let http1 = Pool::within(settings, Arc::clone(&places), PoolCounters::new(meter.clone()));
         let beside = (protocol == Protocol::Auto).then(|| Arc::clone(&http1));
-        let http2 = Http2Pool::beside(settings, beside, places, Metering::new(meter));
+        let http2 = Http2Pool::beside(settings, beside, places, PoolCounters::new(meter));
         Arc::new(Self {
             http1,
             http2,
@@ -154,7 +154,11 @@ impl Calls {
     ///
     /// # Errors
     /// No connection could be made.
-    pub async fn acquire(self: &Arc<Self>, endpoint: &Endpoint, need: Need) -> Result<Call, AcquireError> {
+    pub async fn acquire(
+        self: &Arc<Self>,
+        endpoint: &Endpoint,
+        need: ConnectionNeed,
+    ) -> Result<Call, AcquireError> {
         if self.tries_http2(endpoint) {
             match self.http2.acquire(endpoint, need).await {
                 Err(AcquireError::NotHttp2) if self.protocol == Protocol::Auto => {
@@ -174,7 +178,7 @@ impl Calls {
     pub async fn acquire_to_switch(
         self: &Arc<Self>,
         endpoint: &Endpoint,
-        need: Need,
+        need: ConnectionNeed,
     ) -> Result<Call, AcquireError> {
         match self.protocol {
             Protocol::Http2 => self.acquire(endpoint, need).await,
@@ -182,12 +186,12 @@ impl Calls {
         }
     }
 
-    async fn acquire_http1(&self, endpoint: &Endpoint, need: Need) -> Result<Call, AcquireError> {
+    async fn acquire_http1(&self, endpoint: &Endpoint, need: ConnectionNeed) -> Result<Call, AcquireError> {
         self.http1.acquire(endpoint, need).await.map(Call::Http1)
     }
 
     /// A connection that is there, if one will do: [`Self::acquire`] without waiting.
-    pub fn take(self: &Arc<Self>, endpoint: &Endpoint, need: Need) -> Option<Call> {
+    pub fn take(self: &Arc<Self>, endpoint: &Endpoint, need: ConnectionNeed) -> Option<Call> {
         match self.tries_http2(endpoint) {
             true => self.http2.take(endpoint, need).map(Call::http2),
             false => self.http1.take(endpoint, need).map(Call::Http1),

@@ -15,8 +15,8 @@ use keepwarm_http1::{Event, Fields, ResponseHead};
 use tokio::task::coop::unconstrained;
 use tokio::time::Instant;
 
-use crate::out::Out;
 use crate::transport::Transport;
+use crate::write_buffer::WriteBuffer;
 use crate::{ReadBuffer, now};
 pub use codec::{ClientError, Codec, ServerFault};
 
@@ -47,7 +47,7 @@ pub struct Client<C> {
     transport: Transport,
     codec: C,
     read: ReadBuffer,
-    out: Out,
+    out: WriteBuffer,
     head: ResponseHead,
     opened: Instant,
     /// Requests begun on it.
@@ -89,7 +89,7 @@ impl<C: Codec> Client<C> {
             transport: transport.into(),
             codec: C::new(),
             read: ReadBuffer::default(),
-            out: Out::default(),
+            out: WriteBuffer::default(),
             head: ResponseHead::default(),
             opened: now(),
             requests: 0,
@@ -365,21 +365,21 @@ impl<C: Codec> Client<C> {
     }
 
     /// Waits until the server says something nobody asked for, most likely that it closes.
-    pub(crate) fn poll_noise(&mut self, cx: &mut Context<'_>) -> Poll<Idleness> {
+    pub(crate) fn poll_noise(&mut self, cx: &mut Context<'_>) -> Poll<IdleState> {
         self.transport.poll_noise(cx)
     }
 
     /// What an idle connection has to say, without waiting.
-    pub(crate) fn look(&mut self) -> Idleness {
+    pub(crate) fn look(&mut self) -> IdleState {
         self.transport.look()
     }
 
     /// The same as far as the reactor of this thread has heard, without a system call where that is nothing; `waker` is woken by what it says later.
-    pub(crate) fn heard_of(&mut self, waker: &Waker) -> Idleness {
+    pub(crate) fn heard_of(&mut self, waker: &Waker) -> IdleState {
         // Not bounded by the budget of the task: without any left, each would seem quiet.
         let heard = pin!(unconstrained(poll_fn(|cx| self.transport.poll_noise(cx))));
         match heard.poll(&mut Context::from_waker(waker)) {
-            Poll::Pending => Idleness::Quiet,
+            Poll::Pending => IdleState::Quiet,
             Poll::Ready(noise) => noise,
         }
     }
@@ -392,7 +392,7 @@ impl<C: Codec> Client<C> {
 
 /// What an idle connection has to say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Idleness {
+pub enum IdleState {
     /// Nothing: it may be used.
     Quiet,
     /// The server has closed it.

@@ -16,7 +16,7 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// What a connection's task can be waiting for; each has a deadline of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wait {
+pub enum WaitKind {
     /// For bytes of the client: idle, head or body.
     Read,
     /// For the client to take bytes.
@@ -31,12 +31,12 @@ const WAITS: usize = 4;
 
 /// The deadlines of one task.
 #[derive(Debug, Clone)]
-pub struct Deadlines(Rc<Slots>);
+pub struct Deadlines(Rc<DeadlineSlots>);
 
 #[derive(Debug)]
-struct Slots {
+struct DeadlineSlots {
     at: [Cell<Option<Instant>>; WAITS],
-    /// One bit per [`Wait`].
+    /// One bit per [`WaitKind`].
     passed: Cell<u8>,
     waker: RefCell<Option<Waker>>,
 }
@@ -44,7 +44,7 @@ struct Slots {
 impl Deadlines {
     /// Deadlines on this thread's ticker, none set.
     pub fn new() -> Self {
-        let slots = Rc::new(Slots {
+        let slots = Rc::new(DeadlineSlots {
             at: [const { Cell::new(None) }; WAITS],
             passed: Cell::new(0),
             waker: RefCell::new(None),
@@ -54,7 +54,7 @@ impl Deadlines {
     }
 
     /// Sets, moves or (with `None`) lifts a deadline.
-    pub fn set(&self, wait: Wait, at: Option<Instant>) {
+    pub fn set(&self, wait: WaitKind, at: Option<Instant>) {
         if let Some(cell) = self.0.at.get(wait as usize) {
             cell.set(at);
         }
@@ -62,19 +62,19 @@ impl Deadlines {
     }
 
     /// Sets a deadline `after` from now.
-    pub fn set_after(&self, wait: Wait, after: Duration) {
+    pub fn set_after(&self, wait: WaitKind, after: Duration) {
         // The exact time: a deadline may be met late, never early.
         self.set(wait, Instant::now().checked_add(after));
     }
 
     /// Whether a deadline is running.
-    pub fn is_set(&self, wait: Wait) -> bool {
+    pub fn is_set(&self, wait: WaitKind) -> bool {
         self.0.at.get(wait as usize).is_some_and(|cell| cell.get().is_some())
     }
 
     /// Whether a deadline has been met. Registers the task to be woken by each one that is from now on, whatever this says: who learns that one was met sets
     /// another, most likely, and may look at no further one.
-    pub fn poll_passed(&self, wait: Wait, cx: &Context<'_>) -> bool {
+    pub fn poll_passed(&self, wait: WaitKind, cx: &Context<'_>) -> bool {
         let mut waker = self.0.waker.borrow_mut();
         if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
             *waker = Some(cx.waker().clone());
@@ -83,7 +83,7 @@ impl Deadlines {
     }
 
     /// Whether a deadline has been met.
-    pub fn passed(&self, wait: Wait) -> bool {
+    pub fn passed(&self, wait: WaitKind) -> bool {
         self.0.passed.get() & (1 << wait as u8) != 0
     }
 }
@@ -115,7 +115,7 @@ pub async fn run_ticker() {
     }
 }
 
-impl Slots {
+impl DeadlineSlots {
     fn look(&self, now: Instant) {
         let mut passed = 0;
         for (bit, cell) in self.at.iter().enumerate() {
@@ -174,7 +174,7 @@ fn wall_clock() -> SystemTime {
 
 thread_local! {
     static DATE: Cell<(u64, [u8; 29])> = const { Cell::new((0, [b' '; 29])) };
-    static REGISTERED: RefCell<Vec<Weak<Slots>>> = const { RefCell::new(Vec::new()) };
+    static REGISTERED: RefCell<Vec<Weak<DeadlineSlots>>> = const { RefCell::new(Vec::new()) };
     static CLOCK: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
@@ -192,18 +192,18 @@ mod tests {
             .run_until(async {
                 tokio::task::yield_now().await;
                 let deadlines = Deadlines::new();
-                deadlines.set_after(Wait::Write, Duration::from_secs(1));
-                deadlines.set_after(Wait::Read, Duration::from_secs(5));
-                deadlines.set(Wait::Write, None);
+                deadlines.set_after(WaitKind::Write, Duration::from_secs(1));
+                deadlines.set_after(WaitKind::Read, Duration::from_secs(5));
+                deadlines.set(WaitKind::Write, None);
                 let begin = Instant::now();
-                std::future::poll_fn(|cx| match deadlines.poll_passed(Wait::Read, cx) {
+                std::future::poll_fn(|cx| match deadlines.poll_passed(WaitKind::Read, cx) {
                     true => Poll::Ready(()),
                     false => Poll::Pending,
                 })
                 .await;
                 assert!(begin.elapsed() >= Duration::from_secs(5));
                 assert!(begin.elapsed() <= Duration::from_secs(5) + TICK);
-                assert!(!deadlines.passed(Wait::Write));
+                assert!(!deadlines.passed(WaitKind::Write));
             })
             .await;
     }
@@ -217,17 +217,17 @@ mod tests {
             .run_until(async {
                 tokio::task::yield_now().await;
                 let deadlines = Deadlines::new();
-                deadlines.set_after(Wait::Slow, Duration::from_secs(1));
-                deadlines.set_after(Wait::Response, Duration::from_secs(1));
+                deadlines.set_after(WaitKind::Slow, Duration::from_secs(1));
+                deadlines.set_after(WaitKind::Response, Duration::from_secs(1));
                 let begin = Instant::now();
                 let mut again = 0;
                 let third = std::future::poll_fn(|cx| {
-                    let slow = deadlines.poll_passed(Wait::Slow, cx);
-                    let response = deadlines.poll_passed(Wait::Response, cx);
+                    let slow = deadlines.poll_passed(WaitKind::Slow, cx);
+                    let response = deadlines.poll_passed(WaitKind::Response, cx);
                     if slow && response {
                         again += 1;
-                        deadlines.set_after(Wait::Slow, Duration::from_secs(1));
-                        deadlines.set_after(Wait::Response, Duration::from_secs(1));
+                        deadlines.set_after(WaitKind::Slow, Duration::from_secs(1));
+                        deadlines.set_after(WaitKind::Response, Duration::from_secs(1));
                     }
                     if again == 3 { Poll::Ready(()) } else { Poll::Pending }
                 });

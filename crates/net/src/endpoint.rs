@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::io::Interest;
 
 use crate::Io;
-use crate::socket::{Begun, Socket, Watch, connect, take_error, watch};
+use crate::socket::{ConnectStart, Socket, WatchedSocket, connect, take_error, watch};
 
 /// Where a server listens.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,9 +31,9 @@ impl Endpoint {
     pub async fn connect(&self) -> io::Result<Io> {
         loop {
             match connect(self)? {
-                Begun::Connected(fd) => return Ok(Io::new(fd)),
-                Begun::UnderWay(fd) => return wait(fd).await.map(Io::new),
-                Begun::Full => tokio::time::sleep(FULL).await,
+                ConnectStart::Connected(fd) => return Ok(Io::new(fd)),
+                ConnectStart::UnderWay(fd) => return wait(fd).await.map(Io::new),
+                ConnectStart::Full => tokio::time::sleep(FULL).await,
             }
         }
     }
@@ -58,7 +58,7 @@ async fn wait(fd: Socket) -> io::Result<Socket> {
 }
 
 /// Becomes writable when the handshake is over.
-pub(crate) fn under_way(fd: Socket) -> io::Result<Watch> {
+pub(crate) fn under_way(fd: Socket) -> io::Result<WatchedSocket> {
     watch(fd, Interest::WRITABLE).map_err(|(_, error)| error)
 }
 

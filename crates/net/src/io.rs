@@ -10,17 +10,17 @@ use std::task::{Context, Poll, ready};
 use tokio::io::Interest;
 use tokio::task::coop;
 
-use crate::client::Idleness;
-use crate::socket::{self, Socket, Watch, receive, receive_with_sockets, send};
+use crate::client::IdleState;
+use crate::socket::{self, Socket, WatchedSocket, receive, receive_with_sockets, send};
 
 /// A non-blocking stream socket.
 #[derive(Debug)]
 pub struct Io {
-    state: State,
+    state: IoState,
     /// Watches for a reset once the peer has shut its writing side: see [`Io::poll_reset`].
-    hangup: Option<Watch>,
+    hangup: Option<WatchedSocket>,
     /// Waits for room, while there is none: see [`Io::poll_writable`].
-    writable: Option<Watch>,
+    writable: Option<WatchedSocket>,
     /// What the reactor watches the socket for: reading, and once it has taken nothing, writing for good.
     interest: Interest,
     /// The last read took all there was: the next would find nothing, most likely.
@@ -28,10 +28,10 @@ pub struct Io {
 }
 
 #[derive(Debug)]
-enum State {
+enum IoState {
     /// Not yet known to the reactor.
     Fresh(Socket),
-    Registered(Watch),
+    Registered(WatchedSocket),
     /// Only while moving from one to the other.
     Moving,
 }
@@ -41,7 +41,7 @@ impl Io {
     pub fn new(fd: Socket) -> Self {
         // Watched for writing as well, each new socket would wake us at once: it is writable.
         Self {
-            state: State::Fresh(fd),
+            state: IoState::Fresh(fd),
             hangup: None,
             writable: None,
             interest: Interest::READABLE,
@@ -80,7 +80,7 @@ impl Io {
         into: &mut Vec<u8>,
         mut receive: impl FnMut(&Socket, &mut Vec<u8>) -> io::Result<(usize, bool)>,
     ) -> Poll<io::Result<usize>> {
-        if let State::Fresh(fd) = &self.state
+        if let IoState::Fresh(fd) = &self.state
             && !self.drained
         {
             let budget = ready!(coop::poll_proceed(cx));
@@ -165,7 +165,7 @@ impl Io {
         }
     }
 
-    fn watch_writable(&self) -> io::Result<Watch> {
+    fn watch_writable(&self) -> io::Result<WatchedSocket> {
         socket::watch(self.fd().try_clone()?, Interest::WRITABLE).map_err(|(_, error)| error)
     }
 
@@ -247,7 +247,7 @@ impl Io {
     }
 
     /// What an idle connection has to say: looks without taking anything, and without waiting.
-    pub fn look(&self) -> Idleness {
+    pub fn look(&self) -> IdleState {
         socket::look(self.fd())
     }
 
@@ -255,14 +255,14 @@ impl Io {
     pub(crate) fn poll_noise(
         &mut self,
         cx: &mut Context<'_>,
-        mut look: impl FnMut(&Socket) -> Idleness,
-    ) -> Poll<Idleness> {
-        let Ok(fd) = self.registered() else { return Poll::Ready(Idleness::Closed) };
+        mut look: impl FnMut(&Socket) -> IdleState,
+    ) -> Poll<IdleState> {
+        let Ok(fd) = self.registered() else { return Poll::Ready(IdleState::Closed) };
         loop {
-            let Ok(mut guard) = ready!(fd.poll_read_ready(cx)) else { return Poll::Ready(Idleness::Closed) };
+            let Ok(mut guard) = ready!(fd.poll_read_ready(cx)) else { return Poll::Ready(IdleState::Closed) };
             match look(fd.get_ref()) {
                 // Left over from a read that took exactly what there was.
-                Idleness::Quiet => guard.clear_ready(),
+                IdleState::Quiet => guard.clear_ready(),
                 noise => return Poll::Ready(noise),
             }
         }
@@ -277,8 +277,8 @@ impl Io {
 
     fn leave_reactor(&mut self) {
         self.drained = true;
-        self.state = match std::mem::replace(&mut self.state, State::Moving) {
-            State::Registered(fd) => State::Fresh(fd.into_inner()),
+        self.state = match std::mem::replace(&mut self.state, IoState::Moving) {
+            IoState::Registered(fd) => IoState::Fresh(fd.into_inner()),
             state => state,
         };
     }
@@ -300,32 +300,32 @@ impl Io {
 
     /// Whether it was never waited for, and may have something to read.
     pub fn is_fresh(&self) -> bool {
-        matches!(self.state, State::Fresh(_)) && !self.drained
+        matches!(self.state, IoState::Fresh(_)) && !self.drained
     }
 
     /// The socket.
     pub fn fd(&self) -> &Socket {
         match &self.state {
-            State::Fresh(fd) => fd,
-            State::Registered(fd) => fd.get_ref(),
-            State::Moving => unreachable!("never left in this state"),
+            IoState::Fresh(fd) => fd,
+            IoState::Registered(fd) => fd.get_ref(),
+            IoState::Moving => unreachable!("never left in this state"),
         }
     }
 
-    fn registered(&mut self) -> io::Result<&Watch> {
-        if let State::Fresh(_) = self.state
-            && let State::Fresh(fd) = std::mem::replace(&mut self.state, State::Moving)
+    fn registered(&mut self) -> io::Result<&WatchedSocket> {
+        if let IoState::Fresh(_) = self.state
+            && let IoState::Fresh(fd) = std::mem::replace(&mut self.state, IoState::Moving)
         {
             match socket::watch(fd, self.interest) {
-                Ok(fd) => self.state = State::Registered(fd),
+                Ok(fd) => self.state = IoState::Registered(fd),
                 Err((fd, error)) => {
-                    self.state = State::Fresh(fd);
+                    self.state = IoState::Fresh(fd);
                     return Err(error);
                 }
             }
         }
         match &self.state {
-            State::Registered(fd) => Ok(fd),
+            IoState::Registered(fd) => Ok(fd),
             _ => unreachable!("registered above"),
         }
     }

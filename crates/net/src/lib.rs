@@ -18,7 +18,6 @@ mod h1;
 pub mod h2;
 mod io;
 mod kernel;
-mod out;
 mod pool;
 mod restart;
 mod runtime;
@@ -31,33 +30,36 @@ mod spill;
 mod spool;
 mod tls;
 mod transport;
+mod write_buffer;
 
-pub use bound::{BindTo, Bound, bind, bind_beside};
+pub use bound::{BindAddress, ListeningSocket, bind, bind_beside};
 pub use buffer::ReadBuffer;
 pub use call::{Call, CallHead, Calls, Protocol};
-pub use client::{Client, ClientError, Codec, Idleness, ResponsePart, ServerFault};
+pub use client::{Client, ClientError, Codec, IdleState, ResponsePart, ServerFault};
 pub use connect::{AcquireError, Dial, DialTimes, connect_any};
-pub use deadline::{Deadlines, Wait, http_date, now, run_ticker};
+pub use deadline::{Deadlines, WaitKind, http_date, now, run_ticker};
 pub use endpoint::Endpoint;
 pub use h1::{Http1, RequestLine};
 pub use h2::{Http2Call, Http2Pool};
 pub use io::Io;
 pub use keepwarm_http1::Limits as SyntaxLimits;
 pub use kernel::{TcpFacts, tcp_facts};
-pub use out::Out;
-pub use pool::{Lease, MeterOf, Need, Pool, PoolSettings, PoolState, PoolTotals, Queue, Queued};
+pub use pool::{
+    ConnectionNeed, EndpointMeter, Lease, Pool, PoolSettings, PoolState, PoolTotals, Queue, QueueGuard,
+};
 pub use restart::{restart_pause, restarted};
 pub use runtime::{DataPlane, Remote, spawn_local, thread_index};
 pub use scheme::Scheme;
 #[cfg(feature = "simulation")]
 pub use simulation::turn;
-pub use socket::{Socket, Watch, accept, adopt, has_waiting, local_address, send, watch};
+pub use socket::{Socket, WatchedSocket, accept, adopt, has_waiting, local_address, send, watch};
 pub use spill::{SPILL, Spill, SpillTotals};
 pub use spool::{Spool, SpoolError};
 pub use tls::{
     CaSource, ClientTls, HandshakeFacts, Pem, TlsError, TlsPart, TlsSettings, TlsSetupError, TlsVersion,
 };
-pub use transport::{Transport, TransportStream, Written};
+pub use transport::{Transport, TransportStream, WriteProgress};
+pub use write_buffer::WriteBuffer;
 
 #[cfg(feature = "simulation")]
 pub use simulation::disk;

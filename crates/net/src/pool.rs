@@ -33,13 +33,13 @@
 //! The tests in `model` run the steps in every order there is, those in `stress` many callers against servers with moods.
 
 mod dial;
+mod endpoint_pool;
 mod lease;
 #[cfg(test)]
 mod model;
-mod places;
 mod queue;
 mod settings;
-mod shelf;
+mod slots;
 #[cfg(test)]
 mod stress;
 #[cfg(test)]
@@ -54,28 +54,28 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::client::{Client, Codec, Idleness};
+use crate::client::{Client, Codec, IdleState};
 use crate::connect::{AcquireError, DialTimes};
 use crate::tls::ClientTls;
 use crate::transport::Transport;
 use crate::{Endpoint, thread_index};
-use dial::Seat;
+use dial::ConnectionWait;
+use endpoint_pool::{EndpointPool, IdleConnection};
+pub(crate) use endpoint_pool::{SHORT_LIFE, warm_again};
 pub use lease::Lease;
-pub(crate) use places::{Giver, Place, Places, Seeks, Ticket};
-pub(crate) use queue::Waits;
-pub use queue::{Queue, Queued};
-pub use settings::{Need, PoolSettings};
-use shelf::{Idle, Shelf};
-pub(crate) use shelf::{SHORT_LIFE, warm_again};
-pub(crate) use totals::{Meter, Metering, count_dial, count_failed_dial};
-pub use totals::{MeterOf, PoolState, PoolTotals};
+pub(crate) use queue::QueueWait;
+pub use queue::{Queue, QueueGuard};
+pub use settings::{ConnectionNeed, PoolSettings};
+pub(crate) use slots::{ConnectionSlot, ConnectionSlots, IdleOwner, SlotPurpose, SlotRequest};
+pub use totals::{EndpointMeter, PoolState, PoolTotals};
+pub(crate) use totals::{Meter, PoolCounters, count_dial, count_failed_dial};
 
 /// The connections to one origin. Shared by all threads.
 #[derive(Debug)]
 pub struct Pool<C> {
     inner: Mutex<Inner<C>>,
-    metering: Metering,
-    places: Arc<Places>,
+    metering: PoolCounters,
+    places: Arc<ConnectionSlots>,
 }
 
 #[derive(Debug)]
@@ -83,22 +83,22 @@ struct Inner<C> {
     settings: PoolSettings,
     tls: Option<Arc<ClientTls>>,
     /// In order: there are few, and to compare costs less than to hash.
-    shelves: BTreeMap<Endpoint, Shelf<C>>,
+    shelves: BTreeMap<Endpoint, EndpointPool<C>>,
     /// By thread.
-    watchers: BTreeMap<usize, watcher::Slot>,
+    watchers: BTreeMap<usize, watcher::ThreadWatcher>,
     waiters: u64,
 }
 
 /// What a look at the shelf came to.
-enum Found<'p, C: Codec> {
+enum IdleLookup<'p, C: Codec> {
     Lease(Lease<C>),
-    Seat(Seat<'p, C>),
+    Wait(ConnectionWait<'p, C>),
     Nothing,
 }
 
 /// How an idle connection was found.
 #[derive(Debug, Clone, Copy)]
-struct Taken {
+struct IdleCheck {
     idled: Duration,
     /// It may carry one more request.
     allowed: bool,
@@ -111,11 +111,15 @@ struct Taken {
 impl<C: Codec> Pool<C> {
     /// An empty one.
     pub fn new(settings: PoolSettings) -> Arc<Self> {
-        Self::within(settings, Places::new(settings.max_in_all), Metering::default())
+        Self::within(settings, ConnectionSlots::new(settings.max_in_all), PoolCounters::default())
     }
 
     /// An empty one, whose connections have places among others.
-    pub(crate) fn within(settings: PoolSettings, places: Arc<Places>, metering: Metering) -> Arc<Self> {
+    pub(crate) fn within(
+        settings: PoolSettings,
+        places: Arc<ConnectionSlots>,
+        metering: PoolCounters,
+    ) -> Arc<Self> {
         let inner =
             Inner { settings, tls: None, shelves: BTreeMap::new(), watchers: BTreeMap::new(), waiters: 0 };
         let pool = Arc::new(Self { inner: Mutex::new(inner), metering, places });
@@ -128,7 +132,7 @@ impl<C: Codec> Pool<C> {
     pub fn set_settings(&self, settings: PoolSettings) {
         let mut inner = self.lock();
         inner.settings = settings;
-        inner.watchers.values().for_each(watcher::Slot::wake);
+        inner.watchers.values().for_each(watcher::ThreadWatcher::wake);
         drop(inner);
         self.places.set_most(settings.max_in_all);
     }
@@ -156,50 +160,56 @@ impl<C: Codec> Pool<C> {
     pub async fn acquire(
         self: &Arc<Self>,
         endpoint: &Endpoint,
-        need: Need,
+        need: ConnectionNeed,
     ) -> Result<Lease<C>, AcquireError> {
         loop {
             match self.find(endpoint, need, true) {
-                Found::Lease(lease) => return Ok(lease),
-                Found::Seat(seat) => {
+                IdleLookup::Lease(lease) => return Ok(lease),
+                IdleLookup::Wait(seat) => {
                     if let Some(result) = seat.await {
                         return result;
                     }
                 }
-                Found::Nothing => {}
+                IdleLookup::Nothing => {}
             }
         }
     }
 
     /// A kept connection, if there is one that will do.
-    pub fn take(self: &Arc<Self>, endpoint: &Endpoint, need: Need) -> Option<Lease<C>> {
+    pub fn take(self: &Arc<Self>, endpoint: &Endpoint, need: ConnectionNeed) -> Option<Lease<C>> {
         match self.find(endpoint, need, false) {
-            Found::Lease(lease) => Some(lease),
-            Found::Seat(_) | Found::Nothing => None,
+            IdleLookup::Lease(lease) => Some(lease),
+            IdleLookup::Wait(_) | IdleLookup::Nothing => None,
         }
     }
 
     /// A kept connection; if there is none and the caller `waits`, a seat to wait in. Between the two nothing is missed.
-    fn find<'p>(self: &'p Arc<Self>, endpoint: &'p Endpoint, need: Need, waits: bool) -> Found<'p, C> {
+    fn find<'p>(
+        self: &'p Arc<Self>,
+        endpoint: &'p Endpoint,
+        need: ConnectionNeed,
+        waits: bool,
+    ) -> IdleLookup<'p, C> {
         let (now, thread) = (Instant::now(), thread_index());
         loop {
             let mut inner = self.lock();
             let settings = inner.settings;
             let Some((idle, wake, meter)) = inner.pop(endpoint, need, thread, now) else {
                 if !waits {
-                    return Found::Nothing;
+                    return IdleLookup::Nothing;
                 }
                 let (id, dials) = inner.wait(endpoint, &self.metering, need, thread, now);
                 drop(inner);
-                return Found::Seat(Seat::new(self, endpoint, id, need, dials));
+                return IdleLookup::Wait(ConnectionWait::new(self, endpoint, id, need, dials));
             };
             drop(inner);
             self.wake(wake, thread);
             let idled = now.saturating_duration_since(idle.since);
             let allowed = settings.allows(&idle.client, now);
             let trusted = idle.thread == thread && settings.trusts(idled, need);
-            if let Some(lease) = self.use_again(endpoint, idle, Taken { idled, allowed, trusted, meter }) {
-                return Found::Lease(lease);
+            if let Some(lease) = self.use_again(endpoint, idle, IdleCheck { idled, allowed, trusted, meter })
+            {
+                return IdleLookup::Lease(lease);
             }
         }
     }
@@ -208,11 +218,11 @@ impl<C: Codec> Pool<C> {
     fn use_again(
         self: &Arc<Self>,
         endpoint: &Endpoint,
-        mut idle: Idle<C>,
-        Taken { idled, allowed, trusted, meter }: Taken,
+        mut idle: IdleConnection<C>,
+        IdleCheck { idled, allowed, trusted, meter }: IdleCheck,
     ) -> Option<Lease<C>> {
         let state = if trusted { idle.client.heard_of(Waker::noop()) } else { idle.client.look() };
-        if allowed && state == Idleness::Quiet {
+        if allowed && state == IdleState::Quiet {
             if idle.thread != thread_index() {
                 idle.client.leave_thread();
             }
@@ -224,7 +234,7 @@ impl<C: Codec> Pool<C> {
             return Some(Lease::new(self, endpoint, idle.client, Some(idled), None));
         }
         let mut inner = self.lock();
-        if let Some(shelf) = inner.shelves.get_mut(endpoint).filter(|_| state == Idleness::Closed) {
+        if let Some(shelf) = inner.shelves.get_mut(endpoint).filter(|_| state == IdleState::Closed) {
             shelf.keep_alive.handle_close(idled, Instant::now().into_std());
             self.metering.counts(meter).closed_idle();
         }
@@ -272,7 +282,7 @@ impl<C: Codec> Pool<C> {
         for (at, shelf) in inner.shelves.iter().filter(|(at, _)| endpoint.is_none_or(|it| it == *at)) {
             state.idle += shelf.idle.len();
             // Who has no place yet makes none.
-            state.dialling += shelf.dialling.saturating_sub(self.places.waiting(&Seeks::anywhere(at)));
+            state.dialling += shelf.dialling.saturating_sub(self.places.waiting(&SlotPurpose::anywhere(at)));
             state.in_use += shelf.open.saturating_sub(shelf.idle.len() + shelf.dialling);
             state.waiting += shelf.waiting();
         }
@@ -318,7 +328,7 @@ impl<C: Codec> Pool<C> {
         let mut inner = self.lock();
         let (settings, waker) = (inner.settings, inner.watcher(thread));
         // Registers the watcher, without waking it. What is not quiet now was closed with the response, and teaches nothing.
-        let quiet = client.heard_of(waker.as_ref().unwrap_or(Waker::noop())) == Idleness::Quiet;
+        let quiet = client.heard_of(waker.as_ref().unwrap_or(Waker::noop())) == IdleState::Quiet;
         let closed = match inner.shelves.get_mut(endpoint) {
             None => Some(client),
             Some(shelf) => {
@@ -326,13 +336,13 @@ impl<C: Codec> Pool<C> {
                     shelf.dialled(true);
                 }
                 shelf.handle_responded(client.codec().keep_alive_timeout(), idle, now);
-                let seeks = || Seeks::anywhere(endpoint);
+                let seeks = || SlotPurpose::anywhere(endpoint);
                 let claimed = || {
                     self.places.claims(seeks, shelf.is_wanted(), now)
                         || (shelf.wants_new() && self.places.waiting_for(seeks) > 0)
                 };
                 match quiet && settings.allows(&client, now) && !shelf.forgotten && !claimed() {
-                    true => shelf.put(Idle { client, thread, since: now }, settings.idle),
+                    true => shelf.put(IdleConnection { client, thread, since: now }, settings.idle),
                     false => Some(client),
                 }
             }
@@ -346,11 +356,13 @@ impl<C: Codec> Pool<C> {
         self.wake(wake, thread);
     }
 
-    fn wake(self: &Arc<Self>, wake: watcher::Wake, thread: usize) {
+    fn wake(self: &Arc<Self>, wake: watcher::WatcherWake, thread: usize) {
         match wake {
-            watcher::Wake::Nobody => {}
-            watcher::Wake::Watcher(waker) => waker.wake(),
-            watcher::Wake::Start => drop(crate::spawn_local(watcher::run(Arc::downgrade(self), thread))),
+            watcher::WatcherWake::Nobody => {}
+            watcher::WatcherWake::Watcher(waker) => waker.wake(),
+            watcher::WatcherWake::Start => {
+                drop(crate::spawn_local(watcher::run(Arc::downgrade(self), thread)))
+            }
         }
     }
 
@@ -364,13 +376,13 @@ impl<C: Codec> Pool<C> {
     fn begin_anew<'p>(&'p self, poisoned: PoisonError<MutexGuard<'p, Inner<C>>>) -> MutexGuard<'p, Inner<C>> {
         let mut inner = poisoned.into_inner();
         tracing::error!(name: "pool_reset", "a bug in Keepwarm broke a pool of connections; pool reset");
-        inner.shelves.values_mut().for_each(Shelf::begin_anew);
+        inner.shelves.values_mut().for_each(EndpointPool::begin_anew);
         self.inner.clear_poison();
         inner
     }
 }
 
-impl<C: Codec> Giver for Pool<C> {
+impl<C: Codec> IdleOwner for Pool<C> {
     fn idle_since(&self) -> Option<Instant> {
         self.lock().oldest_idle().map(|(_, since)| since)
     }
@@ -379,7 +391,7 @@ impl<C: Codec> Giver for Pool<C> {
         let mut inner = self.lock();
         let Some((endpoint, _)) = inner.oldest_idle() else { return false };
         let endpoint = endpoint.clone();
-        let closed = inner.shelves.get_mut(&endpoint).and_then(Shelf::take_oldest);
+        let closed = inner.shelves.get_mut(&endpoint).and_then(EndpointPool::take_oldest);
         inner.left(&endpoint);
         drop(inner);
         closed.is_some()
@@ -390,7 +402,7 @@ impl<C> Drop for Pool<C> {
     /// The watchers end.
     fn drop(&mut self) {
         let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
-        inner.watchers.values().for_each(watcher::Slot::wake);
+        inner.watchers.values().for_each(watcher::ThreadWatcher::wake);
     }
 }
 
@@ -399,11 +411,11 @@ impl<C: Codec> Inner<C> {
     fn pop(
         &mut self,
         endpoint: &Endpoint,
-        need: Need,
+        need: ConnectionNeed,
         thread: usize,
         now: Instant,
-    ) -> Option<(Idle<C>, watcher::Wake, Meter)> {
-        if need == Need::New {
+    ) -> Option<(IdleConnection<C>, watcher::WatcherWake, Meter)> {
+        if need == ConnectionNeed::New {
             return None;
         }
         let settings = self.settings;
@@ -411,7 +423,7 @@ impl<C: Codec> Inner<C> {
         let idle = shelf.take(thread, need, now)?;
         let lacks = settings.min_idle > 0 && shelf.lacks(settings.kept(), settings.max, now).0 > 0;
         let meter = shelf.meter;
-        let wake = if lacks { self.wake_now(thread) } else { watcher::Wake::Nobody };
+        let wake = if lacks { self.wake_now(thread) } else { watcher::WatcherWake::Nobody };
         Some((idle, wake, meter))
     }
 
@@ -419,8 +431,8 @@ impl<C: Codec> Inner<C> {
     fn wait(
         &mut self,
         endpoint: &Endpoint,
-        metering: &Metering,
-        need: Need,
+        metering: &PoolCounters,
+        need: ConnectionNeed,
         thread: usize,
         now: Instant,
     ) -> (u64, bool) {
@@ -430,8 +442,8 @@ impl<C: Codec> Inner<C> {
         (number, shelf.wait(number, need, thread, now, max))
     }
 
-    fn shelf(&mut self, endpoint: &Endpoint, metering: &Metering) -> &mut Shelf<C> {
-        let empty = || Shelf::counted(metering.of(endpoint));
+    fn shelf(&mut self, endpoint: &Endpoint, metering: &PoolCounters) -> &mut EndpointPool<C> {
+        let empty = || EndpointPool::counted(metering.of(endpoint));
         self.shelves.entry(endpoint.clone()).or_insert_with(empty)
     }
 
@@ -445,13 +457,13 @@ impl<C: Codec> Inner<C> {
     }
 
     fn oldest_idle(&self) -> Option<(&Endpoint, Instant)> {
-        let oldest = |(at, shelf): (_, &Shelf<C>)| Some((at, shelf.idle.first()?.since));
+        let oldest = |(at, shelf): (_, &EndpointPool<C>)| Some((at, shelf.idle.first()?.since));
         self.shelves.iter().filter_map(oldest).min_by_key(|(_, since)| *since)
     }
 
     /// Drops what is known of an endpoint that is gone, when its last connection is.
     fn sweep_out(&mut self, endpoint: &Endpoint) {
-        if self.shelves.get(endpoint).is_some_and(Shelf::is_over) {
+        if self.shelves.get(endpoint).is_some_and(EndpointPool::is_over) {
             self.shelves.remove(endpoint);
         }
     }

@@ -16,7 +16,7 @@ use socket2::{Domain, SockAddr, TcpKeepalive, Type};
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
 use crate::Endpoint;
-use crate::client::Idleness;
+use crate::client::IdleState;
 pub(crate) use crate::kernel::queued;
 pub use crate::kernel::watch;
 
@@ -24,7 +24,7 @@ pub use crate::kernel::watch;
 pub type Socket = OwnedFd;
 
 /// One that the reactor of this thread watches ([`watch`]).
-pub type Watch = AsyncFd<Socket>;
+pub type WatchedSocket = AsyncFd<Socket>;
 
 /// Appends what has arrived to `into`, at most its spare capacity (which must not be 0), now.
 pub(crate) fn receive(socket: &Socket, into: &mut Vec<u8>) -> io::Result<usize> {
@@ -64,13 +64,13 @@ pub(crate) fn receive_with_sockets(
 const PASSED: usize = 4;
 
 /// Whether something has arrived, without taking it.
-pub(crate) fn look(socket: &Socket) -> Idleness {
+pub(crate) fn look(socket: &Socket) -> IdleState {
     let mut byte = [0_u8; 1];
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
     match retry_on_intr(|| rustix::net::recv(socket, byte.as_mut_slice(), flags)) {
-        Err(rustix::io::Errno::AGAIN) => Idleness::Quiet,
-        Ok((_, 1..)) => Idleness::Noisy,
-        Ok((_, 0)) | Err(_) => Idleness::Closed,
+        Err(rustix::io::Errno::AGAIN) => IdleState::Quiet,
+        Ok((_, 1..)) => IdleState::Noisy,
+        Ok((_, 0)) | Err(_) => IdleState::Closed,
     }
 }
 
@@ -128,7 +128,7 @@ pub(crate) fn take_error(socket: &Socket) -> io::Result<()> {
 }
 
 /// What beginning to connect came to.
-pub(crate) enum Begun {
+pub(crate) enum ConnectStart {
     Connected(Socket),
     UnderWay(Socket),
     /// The queue of a Unix socket.
@@ -136,7 +136,7 @@ pub(crate) enum Begun {
 }
 
 /// Begins to connect.
-pub(crate) fn connect(endpoint: &Endpoint) -> io::Result<Begun> {
+pub(crate) fn connect(endpoint: &Endpoint) -> io::Result<ConnectStart> {
     let (domain, address) = match endpoint {
         Endpoint::Tcp(address) => (Domain::for_address(*address), SockAddr::from(*address)),
         Endpoint::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
@@ -147,9 +147,9 @@ pub(crate) fn connect(endpoint: &Endpoint) -> io::Result<Begun> {
         socket.set_tcp_keepalive(&keepalive())?;
     }
     match socket.connect(&address) {
-        Ok(()) => Ok(Begun::Connected(socket.into())),
-        Err(error) if is(&error, rustix::io::Errno::INPROGRESS) => Ok(Begun::UnderWay(socket.into())),
-        Err(error) if is(&error, rustix::io::Errno::AGAIN) => Ok(Begun::Full),
+        Ok(()) => Ok(ConnectStart::Connected(socket.into())),
+        Err(error) if is(&error, rustix::io::Errno::INPROGRESS) => Ok(ConnectStart::UnderWay(socket.into())),
+        Err(error) if is(&error, rustix::io::Errno::AGAIN) => Ok(ConnectStart::Full),
         Err(error) => Err(error),
     }
 }

@@ -40,7 +40,7 @@ pub struct Spool {
     /// Slots there are.
     slots: u32,
     tail: Vec<u8>,
-    work: Option<Work>,
+    work: Option<SpoolJob>,
     failed: Option<SpoolError>,
     /// Bytes of memory before the file is used.
     memory: usize,
@@ -50,7 +50,7 @@ pub struct Spool {
 }
 
 #[derive(Debug)]
-enum Work {
+enum SpoolJob {
     /// With the slots that take the block.
     Write(Job<SpillFile>, Vec<u32>),
     /// With the number of slots, the first in use.
@@ -101,7 +101,7 @@ impl Spool {
     /// Bytes in the queue, those on their way to the file included.
     pub fn len(&self) -> u64 {
         let writing = match &self.work {
-            Some(Work::Write(_, slots)) => slots.len(),
+            Some(SpoolJob::Write(_, slots)) => slots.len(),
             _ => 0,
         };
         let memory = self.front.len() - self.front_read + self.tail.len();
@@ -214,7 +214,7 @@ impl Spool {
             }
             Ok(file)
         });
-        self.work = Some(Work::Write(write, slots));
+        self.work = Some(SpoolJob::Write(write, slots));
         self.account();
     }
 
@@ -240,13 +240,15 @@ impl Spool {
             }
             Ok(block)
         });
-        self.work = Some(Work::Read(read, count));
+        self.work = Some(SpoolJob::Read(read, count));
     }
 
     fn poll_work(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SpoolError>> {
         let done = match &mut self.work {
-            Some(Work::Write(job, _)) => ready!(Pin::new(job).poll(cx)).map(|file| self.file = Some(file)),
-            Some(Work::Read(job, _)) => ready!(Pin::new(job).poll(cx)).map(|block| self.front = block),
+            Some(SpoolJob::Write(job, _)) => {
+                ready!(Pin::new(job).poll(cx)).map(|file| self.file = Some(file))
+            }
+            Some(SpoolJob::Read(job, _)) => ready!(Pin::new(job).poll(cx)).map(|block| self.front = block),
             None => Ok(()),
         };
         // Before anything else: a call that has ended must not be polled again.
@@ -255,8 +257,8 @@ impl Spool {
             return Poll::Ready(Err(self.fail(error)));
         }
         match work {
-            Some(Work::Write(_, slots)) => self.used.extend(slots),
-            Some(Work::Read(_, count)) => {
+            Some(SpoolJob::Write(_, slots)) => self.used.extend(slots),
+            Some(SpoolJob::Read(_, count)) => {
                 self.front_read = 0;
                 self.free.extend(self.used.drain(..count.min(self.used.len())));
                 if self.used.is_empty() {
@@ -283,8 +285,8 @@ impl Spool {
 
     fn account(&mut self) {
         let working = match &self.work {
-            Some(Work::Write(_, slots)) => slots.len() * SLOT,
-            Some(Work::Read(_, count)) => count * SLOT,
+            Some(SpoolJob::Write(_, slots)) => slots.len() * SLOT,
+            Some(SpoolJob::Read(_, count)) => count * SLOT,
             None => 0,
         };
         let now = SpillTotals {

@@ -6,8 +6,8 @@ use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};
 
 use crate::Io;
-use crate::client::Idleness;
-use crate::pool::Place;
+use crate::client::IdleState;
+use crate::pool::ConnectionSlot;
 use crate::tls::{HandshakeFacts, Session};
 pub use stream::TransportStream;
 
@@ -16,7 +16,7 @@ pub use stream::TransportStream;
 pub struct Transport {
     kind: Kind,
     /// Among the connections there may be. Given back after the socket is closed.
-    place: Option<Place>,
+    place: Option<ConnectionSlot>,
 }
 
 #[derive(Debug)]
@@ -27,7 +27,7 @@ enum Kind {
 
 /// What came of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Written {
+pub struct WriteProgress {
     /// Bytes of what was given that need not be given again.
     pub taken: usize,
     /// Bytes that were given, now or before, and have left by this.
@@ -60,11 +60,11 @@ impl Transport {
     ///
     /// # Errors
     /// The socket's; [`io::ErrorKind::WouldBlock`]: see [`Self::poll_writable`].
-    pub fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<Written> {
+    pub fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<WriteProgress> {
         match &mut self.kind {
             Kind::Plain(io) => match io.write(slices)? {
                 0 if slices.iter().any(|slice| !slice.is_empty()) => Err(io::ErrorKind::WriteZero.into()),
-                count => Ok(Written { taken: count, left: count }),
+                count => Ok(WriteProgress { taken: count, left: count }),
             },
             Kind::Tls(session) => session.write(slices),
         }
@@ -129,7 +129,7 @@ impl Transport {
     }
 
     /// What an idle connection has to say, without waiting.
-    pub(crate) fn look(&mut self) -> Idleness {
+    pub(crate) fn look(&mut self) -> IdleState {
         match &mut self.kind {
             Kind::Plain(io) => io.look(),
             Kind::Tls(session) => session.look(),
@@ -137,7 +137,7 @@ impl Transport {
     }
 
     /// Waits until an idle connection has something to say.
-    pub(crate) fn poll_noise(&mut self, cx: &mut Context<'_>) -> Poll<Idleness> {
+    pub(crate) fn poll_noise(&mut self, cx: &mut Context<'_>) -> Poll<IdleState> {
         match &mut self.kind {
             Kind::Plain(io) => io.poll_noise(cx, crate::socket::look),
             Kind::Tls(session) => session.poll_noise(cx),
@@ -184,7 +184,7 @@ impl Transport {
     }
 
     /// It has this place among the connections there may be, for as long as it is open.
-    pub(crate) fn hold(&mut self, place: Place) {
+    pub(crate) fn hold(&mut self, place: ConnectionSlot) {
         self.place = Some(place);
     }
 

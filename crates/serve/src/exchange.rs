@@ -21,12 +21,12 @@ use crate::{ConnectionLimits, ErrorResponse, Request, refusals};
 /// time leaves in one write. The body is read by [`poll_body`](Self::poll_body) at any time, also while the response is sent.
 #[derive(Debug)]
 pub struct Exchange<'c> {
-    carrier: Carrier<'c>,
+    carrier: ProtocolStream<'c>,
 }
 
 /// What it came by.
 #[derive(Debug)]
-enum Carrier<'c> {
+enum ProtocolStream<'c> {
     Http1(&'c mut h1::Stream),
     Http2(&'c mut ServerStream),
 }
@@ -35,26 +35,26 @@ enum Carrier<'c> {
 macro_rules! on {
     ($exchange:ident, $stream:ident => $call:expr) => {
         match &$exchange.carrier {
-            Carrier::Http1($stream) => $call,
-            Carrier::Http2($stream) => $call,
+            ProtocolStream::Http1($stream) => $call,
+            ProtocolStream::Http2($stream) => $call,
         }
     };
     (mut $exchange:ident, $stream:ident => $call:expr) => {{
         keepwarm_net::turn();
         match &mut $exchange.carrier {
-            Carrier::Http1($stream) => $call,
-            Carrier::Http2($stream) => $call,
+            ProtocolStream::Http1($stream) => $call,
+            ProtocolStream::Http2($stream) => $call,
         }
     }};
 }
 
 impl<'c> Exchange<'c> {
     pub(crate) fn http1(stream: &'c mut h1::Stream) -> Self {
-        Self { carrier: Carrier::Http1(stream) }
+        Self { carrier: ProtocolStream::Http1(stream) }
     }
 
     pub(crate) fn http2(stream: &'c mut ServerStream) -> Self {
-        Self { carrier: Carrier::Http2(stream) }
+        Self { carrier: ProtocolStream::Http2(stream) }
     }
 }
 
@@ -79,7 +79,7 @@ impl Exchange<'_> {
         on!(self, stream => stream.is_draining())
     }
 
-    /// The deadlines of this connection's task; [`keepwarm_net::Wait::Response`] belongs to the handler.
+    /// The deadlines of this connection's task; [`keepwarm_net::WaitKind::Response`] belongs to the handler.
     pub fn deadlines(&self) -> Deadlines {
         on!(self, stream => stream.deadlines.clone())
     }
@@ -152,16 +152,16 @@ impl Exchange<'_> {
     }
 
     /// Waits until the client has gone: a reset, or a failed write before.
-    pub fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Gone> {
+    pub fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<ClientLoss> {
         on!(mut self, stream => stream.poll_gone(cx))
     }
 
     /// Whether the client has closed its writing side behind the request, as far as [`Self::poll_gone`] has seen: it may have gone, and it may still read.
     pub fn is_half_closed(&self) -> bool {
         match &self.carrier {
-            Carrier::Http1(stream) => stream.is_half_closed(),
+            ProtocolStream::Http1(stream) => stream.is_half_closed(),
             // Every request of HTTP/2 ends its side of the stream; a client that goes resets it.
-            Carrier::Http2(_) => false,
+            ProtocolStream::Http2(_) => false,
         }
     }
 
@@ -262,7 +262,7 @@ impl Exchange<'_> {
 
     /// Writes what was given. Ready when the socket has it all. A response whose head is here and whose body is due at
     /// once may be held for up to 2 ms, so that both leave together.
-    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
+    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientLoss>> {
         on!(mut self, stream => stream.poll_flush(cx))
     }
 
@@ -276,16 +276,16 @@ impl Exchange<'_> {
         limits: WebSocketLimits,
     ) -> Result<(), BadField> {
         match &mut self.carrier {
-            Carrier::Http1(stream) => stream.accept_websocket(fields, limits),
-            Carrier::Http2(_) => Err(no_switch()),
+            ProtocolStream::Http1(stream) => stream.accept_websocket(fields, limits),
+            ProtocolStream::Http2(_) => Err(no_switch()),
         }
     }
 
     /// The next part of a message of an accepted WebSocket. After [`Message::Close`] or an error there is none.
-    pub fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Result<Message, Gone>> {
+    pub fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Result<Message, ClientLoss>> {
         match &mut self.carrier {
-            Carrier::Http1(stream) => stream.poll_message(cx),
-            Carrier::Http2(_) => Poll::Ready(Err(Gone::Closed)),
+            ProtocolStream::Http1(stream) => stream.poll_message(cx),
+            ProtocolStream::Http2(_) => Poll::Ready(Err(ClientLoss::Closed)),
         }
     }
 
@@ -294,24 +294,24 @@ impl Exchange<'_> {
     #[must_use]
     pub fn send_part(&mut self, text: bool, bytes: &[u8], end: bool) -> bool {
         match &mut self.carrier {
-            Carrier::Http1(stream) => stream.send_part(text, bytes, end),
-            Carrier::Http2(_) => true,
+            ProtocolStream::Http1(stream) => stream.send_part(text, bytes, end),
+            ProtocolStream::Http2(_) => true,
         }
     }
 
     /// Closes an accepted WebSocket, once; [`Self::poll_flush`] writes it.
     pub fn send_close(&mut self, code: u16, reason: &str) {
         match &mut self.carrier {
-            Carrier::Http1(stream) => stream.send_close(code, reason),
-            Carrier::Http2(_) => {}
+            ProtocolStream::Http1(stream) => stream.send_close(code, reason),
+            ProtocolStream::Http2(_) => {}
         }
     }
 
     /// Whether so much was compressed for this WebSocket that other connections are to have their turn. If so, its task has been woken for its next.
     pub fn websocket_turn_is_over(&mut self, cx: &Context<'_>) -> bool {
         match &mut self.carrier {
-            Carrier::Http1(stream) => stream.websocket_turn_is_over(cx),
-            Carrier::Http2(_) => false,
+            ProtocolStream::Http1(stream) => stream.websocket_turn_is_over(cx),
+            ProtocolStream::Http2(_) => false,
         }
     }
 
@@ -322,8 +322,8 @@ impl Exchange<'_> {
     /// A field that is no field.
     pub fn begin_tunnel(&mut self, protocol: &[u8], fields: &keepwarm_http1::Fields) -> Result<(), BadField> {
         match &mut self.carrier {
-            Carrier::Http1(stream) => stream.begin_tunnel(protocol, fields),
-            Carrier::Http2(_) => Err(no_switch()),
+            ProtocolStream::Http1(stream) => stream.begin_tunnel(protocol, fields),
+            ProtocolStream::Http2(_) => Err(no_switch()),
         }
     }
 
@@ -333,24 +333,28 @@ impl Exchange<'_> {
     /// `via` is no value.
     pub fn begin_connected_tunnel(&mut self, via: &[u8]) -> Result<(), BadField> {
         match &mut self.carrier {
-            Carrier::Http1(stream) => stream.begin_connected_tunnel(via),
-            Carrier::Http2(_) => Err(no_switch()),
+            ProtocolStream::Http1(stream) => stream.begin_connected_tunnel(via),
+            ProtocolStream::Http2(_) => Err(no_switch()),
         }
     }
 
     /// Appends the client's bytes of a tunnel to `into`: `Ok(0)` is its end.
-    pub fn poll_tunnel(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<usize, Gone>> {
+    pub fn poll_tunnel(
+        &mut self,
+        cx: &mut Context<'_>,
+        into: &mut Vec<u8>,
+    ) -> Poll<Result<usize, ClientLoss>> {
         match &mut self.carrier {
-            Carrier::Http1(stream) => stream.poll_tunnel(cx, into),
-            Carrier::Http2(_) => Poll::Ready(Err(Gone::Closed)),
+            ProtocolStream::Http1(stream) => stream.poll_tunnel(cx, into),
+            ProtocolStream::Http2(_) => Poll::Ready(Err(ClientLoss::Closed)),
         }
     }
 
     /// Bytes to the client of a tunnel; [`Self::poll_flush`] writes them.
     pub fn send_tunnel(&mut self, bytes: &[u8]) {
         match &mut self.carrier {
-            Carrier::Http1(stream) => stream.send_tunnel(bytes),
-            Carrier::Http2(_) => {}
+            ProtocolStream::Http1(stream) => stream.send_tunnel(bytes),
+            ProtocolStream::Http2(_) => {}
         }
     }
 
@@ -393,7 +397,7 @@ pub enum BodyProgress {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyError {
     /// The client has gone.
-    Gone(Gone),
+    ClientLost(ClientLoss),
     /// It is framed wrongly.
     Fault(Fault),
     /// It exceeds the route's limit.
@@ -413,7 +417,7 @@ impl BodyError {
     /// What to respond with; `None` when nobody is there to read it.
     pub fn refusal(&self) -> Option<Refusal> {
         match self {
-            Self::Gone(_) => None,
+            Self::ClientLost(_) => None,
             Self::Fault(fault) => Some(fault.into()),
             Self::TooLarge { limit } => Some(Refusal::body_too_large(*limit)),
             Self::TooSlow => Some(Refusal::of(&refusals::BODY_TOO_SLOW, &[])),
@@ -476,7 +480,7 @@ impl From<&PathFault> for Refusal {
 
 /// How a client was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gone {
+pub enum ClientLoss {
     /// It reset the connection, or a write failed.
     Reset,
     /// It shut its writing side before its request was whole, or on a route where that means that it left.
@@ -485,7 +489,7 @@ pub enum Gone {
     TooSlow,
 }
 
-impl Gone {
+impl ClientLoss {
     /// A stable name, for counters and logs.
     pub fn name(self) -> &'static str {
         match self {
@@ -498,11 +502,11 @@ impl Gone {
 
 /// How an exchange ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum ResponseOutcome {
     /// The response was written whole.
     Complete,
     /// It was cut, by us.
     Cut,
     /// The client left before it was written.
-    Gone(Gone),
+    ClientLost(ClientLoss),
 }

@@ -6,11 +6,11 @@ use keepwarm_http1::{BadField, scan_app_fields};
 /// errors included.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FieldEdits {
-    remove: Vec<Bytes>,
-    set: Vec<(Bytes, Bytes)>,
+    remove: Vec<OwnedBytes>,
+    set: Vec<(OwnedBytes, OwnedBytes)>,
 }
 
-type Bytes = Box<[u8]>;
+type OwnedBytes = Box<[u8]>;
 
 impl FieldEdits {
     /// First every field of a name in `remove` goes, then every field of a name in `set` is replaced by those. Names in any case.

@@ -44,7 +44,7 @@ pub struct Folder {
 
 /// What a name beneath a folder leads to.
 #[derive(Debug)]
-pub enum Found {
+pub enum FileLookup {
     /// A file that can be read.
     File(OpenFile),
     /// A folder.
@@ -67,14 +67,14 @@ pub struct OpenFile {
 
 /// Whether a thread may be held up by a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Patience {
+enum DiskAccess {
     /// No: only what is in the kernel's caches.
     Cached,
     /// Yes: a thread of the blocking pool.
     Disk,
 }
 
-impl Patience {
+impl DiskAccess {
     fn resolve(self) -> ResolveFlags {
         match self {
             Self::Cached => ResolveFlags::CACHED,
@@ -101,16 +101,16 @@ impl Folder {
     ///
     /// # Errors
     /// The system has no descriptors or no memory left, or the disk fails.
-    pub async fn open(&self, name: &[u8]) -> io::Result<Found> {
-        match self.look(name, Patience::Cached) {
+    pub async fn open(&self, name: &[u8]) -> io::Result<FileLookup> {
+        match self.look(name, DiskAccess::Cached) {
             Err(Errno::AGAIN | Errno::INVAL) => {}
             other => return sort(other),
         }
         let (folder, name) = (self.clone(), name.to_vec());
-        disk::spawn(move || sort(folder.look(&name, Patience::Disk))).await
+        disk::spawn(move || sort(folder.look(&name, DiskAccess::Disk))).await
     }
 
-    fn look(&self, name: &[u8], patience: Patience) -> Result<OwnedFd, Errno> {
+    fn look(&self, name: &[u8], patience: DiskAccess) -> Result<OwnedFd, Errno> {
         match look(&self.path, name, patience) {
             Err(Errno::XDEV) if !self.places.is_empty() => {
                 package::look(&self.path, name, &self.places, patience.resolve())
@@ -163,9 +163,10 @@ impl OpenFile {
     }
 }
 
-fn look(folder: &Path, name: &[u8], patience: Patience) -> Result<OwnedFd, Errno> {
+fn look(folder: &Path, name: &[u8], patience: DiskAccess) -> Result<OwnedFd, Errno> {
     #[cfg(feature = "simulation")]
-    if let Some(found) = keepwarm_net::simulation::disk::look_up(folder, name, patience == Patience::Cached)?
+    if let Some(found) =
+        keepwarm_net::simulation::disk::look_up(folder, name, patience == DiskAccess::Cached)?
     {
         return Ok(found);
     }
@@ -193,22 +194,22 @@ fn open<P: rustix::path::Arg + Copy>(
     }
 }
 
-fn sort(looked: Result<OwnedFd, Errno>) -> io::Result<Found> {
+fn sort(looked: Result<OwnedFd, Errno>) -> io::Result<FileLookup> {
     let file = match looked {
         Ok(fd) => File::from(fd),
-        Err(Errno::ACCESS | Errno::PERM) => return Ok(Found::Denied),
-        Err(Errno::XDEV) => return Ok(Found::Outside),
+        Err(Errno::ACCESS | Errno::PERM) => return Ok(FileLookup::Denied),
+        Err(Errno::XDEV) => return Ok(FileLookup::Outside),
         Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO | Errno::NOSYS)) => {
             return Err(error.into());
         }
         // Not there, not a folder on the way, too many links, too long a name, a socket.
-        Err(_) => return Ok(Found::Nothing),
+        Err(_) => return Ok(FileLookup::Nothing),
     };
     let about = file.metadata()?;
     Ok(match about.file_type() {
-        kind if kind.is_file() => Found::File(OpenFile { file: Arc::new(file), about: Box::new(about) }),
-        kind if kind.is_dir() => Found::Folder,
-        _ => Found::Nothing,
+        kind if kind.is_file() => FileLookup::File(OpenFile { file: Arc::new(file), about: Box::new(about) }),
+        kind if kind.is_dir() => FileLookup::Folder,
+        _ => FileLookup::Nothing,
     })
 }
 

@@ -15,7 +15,7 @@ use keepwarm_telemetry::meters::RouteMeter;
 use keepwarm_telemetry::stalls::StallSet;
 use tokio::time::Instant;
 
-use crate::{CallRecord, Exchange, Fate, FieldEdits, HandedFile, Refusal};
+use crate::{CallRecord, Exchange, FieldEdits, Refusal, ResponseOutcome, SendfileRequest};
 
 /// Responds to requests. Shared by every connection of every thread; a call runs on the connection's own thread.
 pub trait Handler: Send + Sync {
@@ -46,9 +46,9 @@ pub struct Request {
     /// Fields the edge adds for the app, which replace every received one of those names (see [`Request::drops_field`]).
     pub extra_fields: Fields,
     /// What was noted about it.
-    pub notes: Notes,
+    pub notes: RequestContext,
     /// The two ends of the connection.
-    pub(crate) peer: Rc<Peer>,
+    pub(crate) peer: Rc<ConnectionInfo>,
     /// Whether it came in HTTP/2.
     pub(crate) http2: bool,
     /// When the first byte of the head was read.
@@ -59,9 +59,9 @@ pub struct Request {
 
 /// What is noted about a request on its way. The next request of the connection begins without.
 #[derive(Debug, Default)]
-pub struct Notes {
+pub struct RequestContext {
     /// What holds on its route.
-    pub routed: Routed,
+    pub routed: RouteContext,
     /// What the front door believes about a client behind a trusted proxy.
     pub forwarded: Option<Box<Forwarded>>,
     /// Whether the peer is a trusted proxy: what it says about the client is believed.
@@ -81,7 +81,7 @@ pub struct Notes {
     /// Stalls that were removed on the way.
     pub stalls: StallSet,
     /// Set by an app's handler: where the time went.
-    pub times: Option<Times>,
+    pub times: Option<RequestTimes>,
     /// Set when it was carried to an upstream: what became of that.
     pub call: Option<Box<CallRecord>>,
     /// Set by whoever refuses, cuts or retries: a stable name of why.
@@ -92,7 +92,7 @@ pub struct Notes {
 
 /// What holds for a request on its route. Another route, after a local redirect, begins without.
 #[derive(Debug, Default)]
-pub struct Routed {
+pub struct RouteContext {
     /// The normalized path, when it is not the received one (see [`Request::path`]).
     path: Option<Vec<u8>>,
     /// How many bytes of [`Request::path`] were stripped as the prefix of a route.
@@ -100,16 +100,16 @@ pub struct Routed {
     /// Changes the route makes to the head of the response.
     pub response_edits: Option<Arc<FieldEdits>>,
     /// How the route wants the bodies to be passed on.
-    pub passing: Passing,
+    pub passing: ForwardingPolicy,
     /// The app may name a file as its response ([`Exchange::hand_file`]).
     pub may_hand_files: bool,
     /// The file it named.
-    pub handed: Option<Box<HandedFile>>,
+    pub handed: Option<Box<SendfileRequest>>,
 }
 
 /// Where the time of a request went, as far as an app had it. What is left of the whole is writing the rest of its response.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Times {
+pub struct RequestTimes {
     /// Its body was read, as far as that comes before the app is called; and its head.
     pub read: Duration,
     /// It waited for a worker.
@@ -118,7 +118,7 @@ pub struct Times {
     pub app: Duration,
 }
 
-impl Times {
+impl RequestTimes {
     /// Of a request that was received, began to wait for a worker, was begun by it, and had its response complete.
     pub fn between(received: Instant, waited: Instant, begun: Instant, ended: Instant) -> Self {
         Self {
@@ -131,7 +131,7 @@ impl Times {
 
 /// How a route wants messages to be passed between a client and an app.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Passing {
+pub struct ForwardingPolicy {
     /// Whether the request's body is read before the app or upstream is called; `None`: as the kind of app wants it.
     pub buffer_request: Option<bool>,
     /// Whether a response is taken from the app or upstream faster than the client takes it; `None`: as the kind of app wants it.
@@ -183,11 +183,11 @@ impl Request {
         self.head.fields.all("sec-fetch-site").any(|site| !own(site))
     }
 
-    pub(crate) fn new(peer: Rc<Peer>) -> Self {
+    pub(crate) fn new(peer: Rc<ConnectionInfo>) -> Self {
         Self {
             head: RequestHead::default(),
             extra_fields: Fields::new(),
-            notes: Notes::default(),
+            notes: RequestContext::default(),
             peer,
             http2: false,
             received: Instant::now(),
@@ -198,21 +198,21 @@ impl Request {
     /// Makes the storage ready for the next request of the connection.
     pub(crate) fn restart(&mut self, number: u64) {
         self.extra_fields.clear();
-        self.notes = Notes::default();
+        self.notes = RequestContext::default();
         self.number = number;
     }
 
-    /// Makes it a request for another path of the same site (see [`Notes::redirected`]), which no route has been found for yet.
+    /// Makes it a request for another path of the same site (see [`RequestContext::redirected`]), which no route has been found for yet.
     pub fn redirect(&mut self, local: &[u8]) {
         let asked = || Box::new((self.head.method.clone(), self.head.target().to_vec()));
         self.notes.asked = Some(self.notes.asked.take().unwrap_or_else(asked));
         self.head.redirect(local);
         self.extra_fields.clear();
-        self.notes.routed = Routed::default();
+        self.notes.routed = RouteContext::default();
     }
 
     /// The two ends of the connection.
-    pub fn peer(&self) -> &Peer {
+    pub fn peer(&self) -> &ConnectionInfo {
         &self.peer
     }
 
@@ -232,7 +232,7 @@ impl Request {
     }
 
     /// How the route wants the bodies to be passed on.
-    pub fn passing(&self) -> Passing {
+    pub fn passing(&self) -> ForwardingPolicy {
         self.notes.routed.passing
     }
 
@@ -298,14 +298,14 @@ pub struct Outcome {
     /// Body bytes handed to the socket.
     pub body_bytes: u64,
     /// How it ended.
-    pub fate: Fate,
+    pub fate: ResponseOutcome,
     /// From the first byte of the head to the last byte of the response taken by the socket.
     pub elapsed: Duration,
 }
 
 /// Our end of a connection.
 #[derive(Debug, Clone)]
-pub enum Local {
+pub enum LocalAddress {
     /// An address of this machine.
     Tcp(SocketAddr),
     /// The path of a Unix socket that has one.
@@ -314,7 +314,7 @@ pub enum Local {
 
 /// The two ends of a connection.
 #[derive(Debug)]
-pub struct Peer {
+pub struct ConnectionInfo {
     /// The client's address; none on a Unix socket.
     pub client: Option<SocketAddr>,
     /// The address that the client connected to; none on a Unix socket.
@@ -327,12 +327,12 @@ pub struct Peer {
     local_text: OnceLock<(String, String)>,
 }
 
-impl Peer {
+impl ConnectionInfo {
     /// Names the two ends.
-    pub fn new(client: Option<SocketAddr>, local: Local, scheme: Scheme) -> Self {
+    pub fn new(client: Option<SocketAddr>, local: LocalAddress, scheme: Scheme) -> Self {
         let (local, socket) = match local {
-            Local::Tcp(address) => (Some(address), None),
-            Local::Unix(path) => (None, path),
+            LocalAddress::Tcp(address) => (Some(address), None),
+            LocalAddress::Unix(path) => (None, path),
         };
         Self { client, local, socket, scheme, client_text: OnceLock::new(), local_text: OnceLock::new() }
     }

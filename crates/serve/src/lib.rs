@@ -6,12 +6,10 @@
 
 mod error_response;
 mod exchange;
-mod far_end;
 mod field_edits;
 mod folder;
 mod h1;
 mod h2;
-mod handed;
 mod handler;
 mod listener;
 mod max_forwards;
@@ -20,30 +18,32 @@ mod pump;
 mod record;
 mod refusals;
 mod response_buffer;
+mod sendfile;
+mod server_exchange;
 mod websocket;
 
 pub use error_response::{
     ErrorMessage, ErrorResponse, respond_with_body_error, respond_with_error, respond_with_printed,
     respond_with_refusal, wants_page,
 };
-pub use exchange::{BodyError, BodyProgress, Exchange, Fate, Gone, Refusal};
+pub use exchange::{BodyError, BodyProgress, ClientLoss, Exchange, Refusal, ResponseOutcome};
 pub use field_edits::FieldEdits;
-pub use folder::{Folder, Found, Guard, OpenFile, RewrittenQuery, Rules, file_name};
+pub use folder::{FileLookup, Folder, Guard, OpenFile, RewrittenQuery, Rules, file_name};
 pub use h1::{Message, WebSocketLimits};
-pub use handed::{HandedField, HandedFile, HandedName};
 pub use handler::{
-    EarlyHints, FieldNames, Forwarded, Frontend, Handler, Local, Notes, Outcome, Passing, Peer, Request,
-    Routed, Times,
+    ConnectionInfo, EarlyHints, FieldNames, Forwarded, ForwardingPolicy, Frontend, Handler, LocalAddress,
+    Outcome, Request, RequestContext, RequestTimes, RouteContext,
 };
 pub use listener::{
     ConnectionLimits, ListenerContext, OpenConnections, StopListening, StopSignal, serve, stop_listening,
 };
 pub use max_forwards::{ALLOW, MAX_FORWARDS, forwards_left, max_forwards, respond_as_final_recipient};
 pub use pass::{
-    FarEnd, Tunnel, TunnelEnd, UNSENT_ENOUGH, is_for_client, is_read_first, offered_protocols,
+    ServerExchange, Tunnel, TunnelEnd, UNSENT_ENOUGH, is_for_client, is_read_first, offered_protocols,
     pass_informational, read_first, request_target, response_fields,
 };
-pub use pump::{Backend, ClientEnd, HeldBody, Part, ServerPart, ServerSide, poll_pump};
+pub use pump::{Backend, BufferedBody, ClientEnd, PartResult, ServerPart, ServerSide, poll_pump};
 pub use record::{CallRecord, CallTimes, FailedAttempt};
 pub use refusals::{ERROR_RESPONSES, refuse_misdirected, respond_with_head_refusal};
 pub use response_buffer::ResponseBuffer;
+pub use sendfile::{SendfileField, SendfileRequest, SendfileTarget};

@@ -14,7 +14,8 @@ use keepwarm_http1::Limits;
 #[cfg(feature = "simulation")]
 use keepwarm_net::simulation::next_number;
 use keepwarm_net::{
-    Bound, Io, Scheme, Socket, Watch, accept, has_waiting, local_address, thread_index, watch as watch_socket,
+    Io, ListeningSocket, Scheme, Socket, WatchedSocket, accept, has_waiting, local_address, thread_index,
+    watch as watch_socket,
 };
 use keepwarm_telemetry::meters::ListenerMeter;
 use tokio::io::Interest;
@@ -22,7 +23,7 @@ use tokio::sync::watch;
 
 pub(crate) use self::activity::Activity;
 pub use self::open::OpenConnections;
-use crate::{Frontend, Local, Peer, WebSocketLimits, h1};
+use crate::{ConnectionInfo, Frontend, LocalAddress, WebSocketLimits, h1};
 
 /// What connections of a listener share.
 pub struct ListenerContext {
@@ -105,14 +106,14 @@ fn next_number() -> u64 {
 
 /// A way to end one [`serve`].
 #[derive(Debug)]
-pub struct StopListening(watch::Sender<Stop>);
+pub struct StopListening(watch::Sender<StopState>);
 
 /// What [`StopListening`] says, for [`serve`].
 #[derive(Debug)]
-pub struct StopSignal(watch::Receiver<Stop>);
+pub struct StopSignal(watch::Receiver<StopState>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stop {
+enum StopState {
     NotYet,
     HandOver,
     AcceptRest,
@@ -120,19 +121,19 @@ enum Stop {
 
 /// A pair: one end for who stops, one for who serves.
 pub fn stop_listening() -> (StopListening, StopSignal) {
-    let (sender, receiver) = watch::channel(Stop::NotYet);
+    let (sender, receiver) = watch::channel(StopState::NotYet);
     (StopListening(sender), StopSignal(receiver))
 }
 
 impl StopListening {
     /// Stop at once: somebody else accepts from this socket.
     pub fn hand_over(&self) {
-        self.0.send_replace(Stop::HandOver);
+        self.0.send_replace(StopState::HandOver);
     }
 
-    /// Accept what has connected before, then stop (see [`Bound::refuse_new`]).
+    /// Accept what has connected before, then stop (see [`ListeningSocket::refuse_new`]).
     pub fn accept_rest(&self) {
-        self.0.send_replace(Stop::AcceptRest);
+        self.0.send_replace(StopState::AcceptRest);
     }
 }
 
@@ -143,21 +144,21 @@ const REST: Duration = Duration::from_millis(50);
 
 /// Accepts on this thread until it is told to stop. All threads share one socket: with `SO_REUSEPORT` each would have a
 /// queue of its own, which a busy thread leaves waiting and a closed one resets.
-pub async fn serve(bound: Bound, context: Arc<ListenerContext>, mut stop: StopSignal) {
+pub async fn serve(bound: ListeningSocket, context: Arc<ListenerContext>, mut stop: StopSignal) {
     let local = match bound.address {
-        Some(address) => Local::Tcp(address),
-        None => Local::Unix(bound.path().and_then(|path| path.to_str().map(Into::into))),
+        Some(address) => LocalAddress::Tcp(address),
+        None => LocalAddress::Unix(bound.path().and_then(|path| path.to_str().map(Into::into))),
     };
     let listener = Listener {
         socket: watch_listening(bound.into_socket()).await,
         local,
         context,
-        burst: Burst::default(),
+        burst: AcceptBurst::default(),
     };
     tokio::select! {
         biased;
-        stopped = stop.0.wait_for(|stop| *stop != Stop::NotYet) => {
-            if !stopped.is_ok_and(|stop| *stop == Stop::AcceptRest) {
+        stopped = stop.0.wait_for(|stop| *stop != StopState::NotYet) => {
+            if !stopped.is_ok_and(|stop| *stop == StopState::AcceptRest) {
                 return;
             }
         }
@@ -170,7 +171,7 @@ pub async fn serve(bound: Bound, context: Arc<ListenerContext>, mut stop: StopSi
 }
 
 /// A listening socket that is not watched serves nobody: without memory for that only time helps.
-async fn watch_listening(mut socket: Socket) -> Watch {
+async fn watch_listening(mut socket: Socket) -> WatchedSocket {
     loop {
         match watch_socket(socket, Interest::READABLE) {
             Ok(watch) => return watch,
@@ -187,21 +188,21 @@ async fn watch_listening(mut socket: Socket) -> Watch {
 }
 
 struct Listener {
-    socket: Watch,
-    local: Local,
+    socket: WatchedSocket,
+    local: LocalAddress,
     context: Arc<ListenerContext>,
-    burst: Burst,
+    burst: AcceptBurst,
 }
 
 /// Clients that were accepted one after another, none of whom had to be waited for. A burst is expected to be as long as the one before: until then nobody
 /// looks whether another waits.
 #[derive(Debug, Default)]
-struct Burst {
+struct AcceptBurst {
     accepted: Cell<u32>,
     before: Cell<u32>,
 }
 
-impl Burst {
+impl AcceptBurst {
     fn note_accepted(&self) {
         self.accepted.set(self.accepted.get().saturating_add(1));
     }
@@ -312,7 +313,7 @@ fn concerns_one_connection(error: &io::Error) -> bool {
     Errno::from_io_error(error).is_some_and(|errno| SUCH.contains(&errno))
 }
 
-fn begin(fd: Socket, client: Option<SocketAddr>, local: &Local, context: &Arc<ListenerContext>) {
+fn begin(fd: Socket, client: Option<SocketAddr>, local: &LocalAddress, context: &Arc<ListenerContext>) {
     let cells = context.meter.of(thread_index());
     let client_address = client.map(|client| client.ip());
     let limit = context.limits.per_client;
@@ -328,15 +329,15 @@ fn begin(fd: Socket, client: Option<SocketAddr>, local: &Local, context: &Arc<Li
     keepwarm_net::spawn_local(async move {
         let _place = place;
         // In a box: the runtime copies a task's future several times, and this is one of kilobytes.
-        Box::pin(h1::serve(Io::new(fd), Peer::new(client, local, Scheme::Http), context)).await;
+        Box::pin(h1::serve(Io::new(fd), ConnectionInfo::new(client, local, Scheme::Http), context)).await;
     });
 }
 
 /// Of a listener on all addresses, the one that this client connected to.
-fn local_of(fd: &Socket, listener: &Local) -> Local {
+fn local_of(fd: &Socket, listener: &LocalAddress) -> LocalAddress {
     match listener {
-        Local::Tcp(address) if address.ip().is_unspecified() => {
-            Local::Tcp(local_address(fd).unwrap_or(*address))
+        LocalAddress::Tcp(address) if address.ip().is_unspecified() => {
+            LocalAddress::Tcp(local_address(fd).unwrap_or(*address))
         }
         local => local.clone(),
     }

@@ -6,9 +6,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use keepwarm_http1::{BadField, Fields, HopByHop, RequestBody, ResponseHead};
-use keepwarm_net::{Client, ClientError, Codec, ResponsePart, Wait};
+use keepwarm_net::{Client, ClientError, Codec, ResponsePart, WaitKind};
 
-use crate::{BodyError, Exchange, Gone, Request};
+use crate::{BodyError, ClientLoss, Exchange, Request};
 
 /// Bytes on their way to one side beyond which the other has to wait.
 pub const UNSENT_ENOUGH: usize = 128 * 1024;
@@ -79,7 +79,7 @@ pub fn pass_informational<'a>(
 }
 
 /// A connection to a server that has one request: its response, and the tunnel that it may become.
-pub trait FarEnd {
+pub trait ServerExchange {
     /// The next part of the response. After [`ResponsePart::End`] and after an error there is none.
     ///
     /// # Errors
@@ -105,7 +105,7 @@ pub trait FarEnd {
     fn shutdown_write(&mut self);
 }
 
-impl<C: Codec> FarEnd for Client<C> {
+impl<C: Codec> ServerExchange for Client<C> {
     fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Result<ResponsePart<'_>, ClientError>> {
         Self::poll_response(self, cx)
     }
@@ -148,7 +148,7 @@ pub enum TunnelEnd {
     /// The server has, and its client has all of it; or both have.
     Over,
     /// The client was lost.
-    Gone(Gone),
+    ClientLost(ClientLoss),
     /// Nothing moved for too long.
     Idle,
 }
@@ -173,7 +173,7 @@ impl Tunnel {
     /// Of a client that was told already.
     pub fn of(exchange: &Exchange<'_>) -> Self {
         let idle = exchange.limits().websocket.idle;
-        exchange.deadlines().set_after(Wait::Response, idle);
+        exchange.deadlines().set_after(WaitKind::Response, idle);
         Self { client_ended: false, server_ended: false, told: false, idle, block: Vec::new() }
     }
 
@@ -182,29 +182,29 @@ impl Tunnel {
         &mut self,
         cx: &mut Context<'_>,
         exchange: &mut Exchange<'_>,
-        server: &mut impl FarEnd,
+        server: &mut impl ServerExchange,
     ) -> Poll<TunnelEnd> {
         loop {
             let down = self.poll_downwards(cx, exchange, server);
             let up = self.poll_upwards(cx, exchange, server);
             let flushed = match exchange.poll_flush(cx) {
-                Poll::Ready(Err(gone)) => return Poll::Ready(TunnelEnd::Gone(gone)),
+                Poll::Ready(Err(gone)) => return Poll::Ready(TunnelEnd::ClientLost(gone)),
                 flushed => flushed.is_ready(),
             };
             if self.server_ended && flushed {
                 return Poll::Ready(TunnelEnd::Over);
             }
-            if down == Flow::Moved || up == Flow::Moved {
-                exchange.deadlines().set_after(Wait::Response, self.idle);
+            if down == TransferResult::Moved || up == TransferResult::Moved {
+                exchange.deadlines().set_after(WaitKind::Response, self.idle);
                 continue;
             }
             // Room that the writes made: where it was missing nothing was read, and so nothing there wakes us.
-            if (down == Flow::Full && exchange.unsent() < UNSENT_ENOUGH)
-                || (up == Flow::Full && server.unsent() < UNSENT_ENOUGH)
+            if (down == TransferResult::Full && exchange.unsent() < UNSENT_ENOUGH)
+                || (up == TransferResult::Full && server.unsent() < UNSENT_ENOUGH)
             {
                 continue;
             }
-            if exchange.deadlines().poll_passed(Wait::Response, cx) {
+            if exchange.deadlines().poll_passed(WaitKind::Response, cx) {
                 exchange.request_mut().notes.reason.get_or_insert("tunnel_idle");
                 return Poll::Ready(TunnelEnd::Idle);
             }
@@ -217,20 +217,20 @@ impl Tunnel {
         &mut self,
         cx: &mut Context<'_>,
         exchange: &mut Exchange<'_>,
-        server: &mut impl FarEnd,
-    ) -> Flow {
+        server: &mut impl ServerExchange,
+    ) -> TransferResult {
         if self.server_ended {
-            return Flow::Waiting;
+            return TransferResult::Waiting;
         }
         if exchange.unsent() >= UNSENT_ENOUGH {
-            return Flow::Full;
+            return TransferResult::Full;
         }
         match server.poll_tunnel(cx) {
             Poll::Ready(Ok(bytes)) if !bytes.is_empty() => exchange.send_tunnel(bytes),
             Poll::Ready(_) => self.server_ended = true,
-            Poll::Pending => return Flow::Waiting,
+            Poll::Pending => return TransferResult::Waiting,
         }
-        Flow::Moved
+        TransferResult::Moved
     }
 
     /// From the client to the server.
@@ -238,15 +238,15 @@ impl Tunnel {
         &mut self,
         cx: &mut Context<'_>,
         exchange: &mut Exchange<'_>,
-        server: &mut impl FarEnd,
-    ) -> Flow {
-        let mut flow = Flow::Waiting;
+        server: &mut impl ServerExchange,
+    ) -> TransferResult {
+        let mut flow = TransferResult::Waiting;
         if !self.client_ended && server.unsent() >= UNSENT_ENOUGH {
-            flow = Flow::Full;
+            flow = TransferResult::Full;
         } else if !self.client_ended {
             self.block.clear();
             if let Poll::Ready(got) = exchange.poll_tunnel(cx, &mut self.block) {
-                flow = Flow::Moved;
+                flow = TransferResult::Moved;
                 match got {
                     Ok(1..) => server.send_tunnel(&self.block),
                     Ok(0) | Err(_) => self.client_ended = true,
@@ -265,7 +265,7 @@ impl Tunnel {
 
 /// What became of one turn in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Flow {
+enum TransferResult {
     /// Something came.
     Moved,
     /// Nothing was read: what came before has to leave first.

@@ -14,11 +14,11 @@ mod server_side;
 
 use std::task::{Context, Poll};
 
-pub use server_side::{HeldBody, ServerPart, ServerSide};
+pub use server_side::{BufferedBody, ServerPart, ServerSide};
 
 use crate::refusals::RESPONSE_NOT_KEPT;
-use crate::response_buffer::Moved;
-use crate::{Exchange, Gone, ResponseBuffer};
+use crate::response_buffer::BufferProgress;
+use crate::{ClientLoss, Exchange, ResponseBuffer};
 use keepwarm_net::SpoolError;
 
 /// What serves a request, as [`poll_pump`] sees it.
@@ -33,7 +33,7 @@ pub trait Backend<'c> {
     fn poll_switched(&mut self, cx: &mut Context<'_>) -> Option<Poll<Self::End>>;
 
     /// Takes the next part of the response, for which there is room.
-    fn poll_part(&mut self, cx: &mut Context<'_>) -> Part<Self::End>;
+    fn poll_part(&mut self, cx: &mut Context<'_>) -> PartResult<Self::End>;
 
     /// There was no room for a part: where something but a part may come from it, registers for that.
     fn wait_for_room(&mut self, _cx: &Context<'_>) {}
@@ -53,7 +53,7 @@ pub trait Backend<'c> {
 
 /// What became of a part of the response.
 #[derive(Debug)]
-pub enum Part<E> {
+pub enum PartResult<E> {
     /// It was taken; there may be another.
     Taken,
     /// There is none now, or none any more.
@@ -70,7 +70,7 @@ pub enum ClientEnd<'e> {
     /// It has its response, or it was cut.
     Over,
     /// The client was lost.
-    Gone(Gone),
+    ClientLost(ClientLoss),
     /// A part of the response was lost on disk: the client was told so, or cut.
     KeptLost(&'e SpoolError),
 }
@@ -82,50 +82,50 @@ pub fn poll_pump<'c, B: Backend<'c>>(backend: &mut B, cx: &mut Context<'_>) -> P
             return switched;
         }
         match poll_response(backend, cx) {
-            Part::Taken | Part::Waiting => {}
-            Part::Switched => continue,
-            Part::End(end) => return Poll::Ready(end),
+            PartResult::Taken | PartResult::Waiting => {}
+            PartResult::Switched => continue,
+            PartResult::End(end) => return Poll::Ready(end),
         }
         if let Some(end) = backend.poll_request(cx) {
             return Poll::Ready(end);
         }
         let (exchange, response) = backend.client();
         match response.poll_flush(cx, exchange) {
-            Poll::Ready(Ok(Moved::Some)) => continue,
-            Poll::Ready(Ok(Moved::End)) => {
+            Poll::Ready(Ok(BufferProgress::Some)) => continue,
+            Poll::Ready(Ok(BufferProgress::End)) => {
                 backend.kept_sent();
                 continue;
             }
-            Poll::Ready(Err(FlushError::Gone(gone))) => {
-                return Poll::Ready(backend.client_ended(ClientEnd::Gone(gone)));
+            Poll::Ready(Err(FlushError::ClientLost(gone))) => {
+                return Poll::Ready(backend.client_ended(ClientEnd::ClientLost(gone)));
             }
             Poll::Ready(Err(FlushError::Kept(error))) => return Poll::Ready(lose_kept(backend, &error)),
             Poll::Pending => {}
         }
         if let Poll::Ready(gone) = backend.client().0.poll_gone(cx) {
-            return Poll::Ready(backend.client_ended(ClientEnd::Gone(gone)));
+            return Poll::Ready(backend.client_ended(ClientEnd::ClientLost(gone)));
         }
         return backend.poll_time(cx);
     }
 }
 
 /// Takes parts of the response, as long as they come and there is room for them.
-fn poll_response<'c, B: Backend<'c>>(backend: &mut B, cx: &mut Context<'_>) -> Part<B::End> {
+fn poll_response<'c, B: Backend<'c>>(backend: &mut B, cx: &mut Context<'_>) -> PartResult<B::End> {
     loop {
         let (exchange, response) = backend.client();
         if exchange.over() {
-            return Part::End(backend.client_ended(ClientEnd::Over));
+            return PartResult::End(backend.client_ended(ClientEnd::Over));
         }
         match response.poll_room(cx, exchange) {
             Ok(true) => {}
             Ok(false) => {
                 backend.wait_for_room(cx);
-                return Part::Waiting;
+                return PartResult::Waiting;
             }
-            Err(error) => return Part::End(lose_kept(backend, &error)),
+            Err(error) => return PartResult::End(lose_kept(backend, &error)),
         }
         match backend.poll_part(cx) {
-            Part::Taken => {}
+            PartResult::Taken => {}
             end => return end,
         }
     }
@@ -142,7 +142,7 @@ fn lose_kept<'c, B: Backend<'c>>(backend: &mut B, error: &SpoolError) -> B::End 
 #[derive(Debug)]
 pub(crate) enum FlushError {
     /// The client was lost.
-    Gone(Gone),
+    ClientLost(ClientLoss),
     /// What was kept is lost: the response cannot be completed.
     Kept(SpoolError),
 }

@@ -31,7 +31,7 @@ pub struct ResponseBuffer {
 
 /// What became of the bytes in the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Moved {
+pub(crate) enum BufferProgress {
     /// Some, or nothing is left: there may be room again.
     Some,
     /// The end: the response is complete.
@@ -122,26 +122,26 @@ impl ResponseBuffer {
         &mut self,
         cx: &mut Context<'_>,
         exchange: &mut Exchange<'_>,
-    ) -> Poll<Result<Moved, FlushError>> {
-        ready!(exchange.poll_flush(cx)).map_err(FlushError::Gone)?;
+    ) -> Poll<Result<BufferProgress, FlushError>> {
+        ready!(exchange.poll_flush(cx)).map_err(FlushError::ClientLost)?;
         let Some(spool) = &mut self.spool else {
             return match std::mem::take(&mut self.full) {
-                true => Poll::Ready(Ok(Moved::Some)),
+                true => Poll::Ready(Ok(BufferProgress::Some)),
                 false => Poll::Pending,
             };
         };
         let mut block = Vec::new();
         if ready!(spool.poll_read(cx, &mut block, UNSENT_ENOUGH)).map_err(FlushError::Kept)? > 0 {
             exchange.data(&block);
-            return Poll::Ready(Ok(Moved::Some));
+            return Poll::Ready(Ok(BufferProgress::Some));
         }
         self.spool = None;
         Poll::Ready(Ok(match self.end.take() {
             Some(trailers) => {
                 exchange.end_with_trailers(trailers.iter());
-                Moved::End
+                BufferProgress::End
             }
-            None => Moved::Some,
+            None => BufferProgress::Some,
         }))
     }
 }

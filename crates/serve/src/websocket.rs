@@ -16,7 +16,7 @@ mod window;
 
 pub(crate) use fault::WebSocketFault;
 pub(crate) use frame::{PING, PONG, encode_close, encode_control};
-pub(crate) use incoming::{Incoming, Step};
+pub(crate) use incoming::{Incoming, IncomingEvent};
 pub(crate) use negotiate::negotiate;
 pub(crate) use outgoing::Outgoing;
 

@@ -12,10 +12,10 @@ mod whole;
 pub use head::{RequestWriter, ResponseWriter};
 
 use crate::frame::{
-    Fixed, FrameHeader, FrameType, HEADER_LEN, Hello, MAX_BODY, MAX_CLOSE_REASON, MAX_CREDIT,
-    MAX_RESET_REASON, MAX_STREAMS, MIN_INITIAL_CREDIT, ResetCode, Welcome, flags,
+    FrameHeader, FrameType, HEADER_LEN, Hello, MAX_BODY, MAX_CLOSE_REASON, MAX_CREDIT, MAX_RESET_REASON,
+    MAX_STREAMS, MIN_INITIAL_CREDIT, RequestStrings, ResetCode, Welcome, flags,
 };
-use block::Block;
+use block::FrameBuilder;
 use std::fmt;
 
 /// Why a frame could not be written. The vector is as it was.
@@ -136,7 +136,7 @@ pub fn encode_trailers<'f>(
     stream: u32,
     fields: impl IntoIterator<Item = (&'f [u8], &'f [u8])>,
 ) -> Result<(), EncodeError> {
-    let mut block = Block::begin(out, FrameType::Trailers, nonzero(stream)?, &[]);
+    let mut block = FrameBuilder::begin(out, FrameType::Trailers, nonzero(stream)?, &[]);
     block.pairs(fields);
     block.finish(0)
 }
@@ -189,7 +189,7 @@ pub fn encode_welcome<'f>(
 ) -> Result<(), EncodeError> {
     check(welcome.version_min != 0 && welcome.version_min <= welcome.version_max)?;
     check(initial_credit(welcome.stream_credit) && initial_credit(welcome.connection_credit))?;
-    let mut block = Block::begin(out, FrameType::Welcome, 0, &welcome.version_min.to_be_bytes());
+    let mut block = FrameBuilder::begin(out, FrameType::Welcome, 0, &welcome.version_min.to_be_bytes());
     block.number(&welcome.version_max.to_be_bytes());
     block.number(&welcome.stream_credit.to_be_bytes());
     block.number(&welcome.connection_credit.to_be_bytes());
@@ -209,7 +209,7 @@ pub fn encode_hello<'f>(
 ) -> Result<(), EncodeError> {
     check(hello.version != 0 && (1..=MAX_STREAMS).contains(&hello.streams))?;
     check(initial_credit(hello.stream_credit) && initial_credit(hello.connection_credit))?;
-    let mut block = Block::begin(out, FrameType::Hello, 0, &hello.version.to_be_bytes());
+    let mut block = FrameBuilder::begin(out, FrameType::Hello, 0, &hello.version.to_be_bytes());
     block.number(&hello.streams.to_be_bytes());
     block.number(&hello.stream_credit.to_be_bytes());
     block.number(&hello.connection_credit.to_be_bytes());
@@ -229,7 +229,7 @@ pub fn encode_inform<'f>(
     fields: impl IntoIterator<Item = (&'f [u8], &'f [u8])>,
 ) -> Result<(), EncodeError> {
     check((102..=199).contains(&status))?;
-    let mut block = Block::begin(out, FrameType::Inform, nonzero(stream)?, &status.to_be_bytes());
+    let mut block = FrameBuilder::begin(out, FrameType::Inform, nonzero(stream)?, &status.to_be_bytes());
     block.pairs(fields);
     block.finish(0)
 }
@@ -249,7 +249,7 @@ pub fn encode_pong(out: &mut Vec<u8>, payload: [u8; 8]) {
     put(out, FrameType::Pong, 0, 0, &payload);
 }
 
-impl Fixed<'_> {
+impl RequestStrings<'_> {
     /// The strings in the order of the wire.
     fn in_order(&self) -> [&[u8]; 11] {
         [

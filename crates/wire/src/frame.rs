@@ -11,7 +11,7 @@ mod to_worker;
 pub use from_worker::{Capabilities, FromWorker, Hello, Response};
 pub use patch::{clear_frame_flags, frame_flags, set_frame_stream};
 pub use strings::{Pairs, StringIter, Strings};
-pub use to_worker::{Fixed, Request, ToWorker, Welcome};
+pub use to_worker::{Request, RequestStrings, ToWorker, Welcome};
 
 use crate::{FaultKind, WireFault};
 use std::fmt;
@@ -195,29 +195,29 @@ impl FrameType {
     }
 
     /// The row of this type in the table of spec §2, and the lengths that its payload can have.
-    fn rules(self) -> Rules {
+    fn rules(self) -> FrameRules {
         use Sender::{Keepwarm, Worker};
         const BLOCK: usize = 6; // an empty string block
-        let row = |from, stream, flags, min, max| Rules { from, stream, flags, min, max };
+        let row = |from, stream, flags, min, max| FrameRules { from, stream, flags, min, max };
         match self {
-            Self::Hello => row(Some(Worker), Names::Connection, 0, 14 + BLOCK, MAX_PAYLOAD),
-            Self::Welcome => row(Some(Keepwarm), Names::Connection, 0, 12 + BLOCK, MAX_PAYLOAD),
-            Self::Request => row(Some(Keepwarm), Names::Stream, 0x3f, 8 + BLOCK, MAX_PAYLOAD),
-            Self::Data => row(None, Names::Stream, flags::END, 0, MAX_BODY),
-            Self::Trailers => row(None, Names::Stream, 0, BLOCK, MAX_PAYLOAD),
-            Self::Response => row(Some(Worker), Names::Stream, 0x03, 2 + BLOCK, MAX_PAYLOAD),
-            Self::Inform => row(Some(Worker), Names::Stream, 0, 2 + BLOCK, MAX_PAYLOAD),
-            Self::Want => row(Some(Worker), Names::Stream, 0, 0, 0),
-            Self::Credit => row(None, Names::Either, 0, 4, 4),
-            Self::Reset => row(None, Names::Stream, 0, 2, 2 + MAX_RESET_REASON),
-            Self::HalfClose => row(Some(Keepwarm), Names::Stream, 0, 0, 0),
-            Self::Hijack => row(Some(Worker), Names::Stream, 0, 0, 0),
-            Self::Text | Self::Binary => row(None, Names::Stream, flags::END, 0, MAX_BODY),
-            Self::Close => row(None, Names::Stream, 0, 2, 2 + MAX_CLOSE_REASON),
-            Self::Ping => row(Some(Keepwarm), Names::Connection, 0, 8, 8),
-            Self::Pong => row(Some(Worker), Names::Connection, 0, 8, 8),
-            Self::Drain => row(None, Names::Connection, 0, 0, 0),
-            Self::Busy => row(Some(Worker), Names::Connection, flags::END, 0, 0),
+            Self::Hello => row(Some(Worker), StreamScope::Connection, 0, 14 + BLOCK, MAX_PAYLOAD),
+            Self::Welcome => row(Some(Keepwarm), StreamScope::Connection, 0, 12 + BLOCK, MAX_PAYLOAD),
+            Self::Request => row(Some(Keepwarm), StreamScope::Stream, 0x3f, 8 + BLOCK, MAX_PAYLOAD),
+            Self::Data => row(None, StreamScope::Stream, flags::END, 0, MAX_BODY),
+            Self::Trailers => row(None, StreamScope::Stream, 0, BLOCK, MAX_PAYLOAD),
+            Self::Response => row(Some(Worker), StreamScope::Stream, 0x03, 2 + BLOCK, MAX_PAYLOAD),
+            Self::Inform => row(Some(Worker), StreamScope::Stream, 0, 2 + BLOCK, MAX_PAYLOAD),
+            Self::Want => row(Some(Worker), StreamScope::Stream, 0, 0, 0),
+            Self::Credit => row(None, StreamScope::Either, 0, 4, 4),
+            Self::Reset => row(None, StreamScope::Stream, 0, 2, 2 + MAX_RESET_REASON),
+            Self::HalfClose => row(Some(Keepwarm), StreamScope::Stream, 0, 0, 0),
+            Self::Hijack => row(Some(Worker), StreamScope::Stream, 0, 0, 0),
+            Self::Text | Self::Binary => row(None, StreamScope::Stream, flags::END, 0, MAX_BODY),
+            Self::Close => row(None, StreamScope::Stream, 0, 2, 2 + MAX_CLOSE_REASON),
+            Self::Ping => row(Some(Keepwarm), StreamScope::Connection, 0, 8, 8),
+            Self::Pong => row(Some(Worker), StreamScope::Connection, 0, 8, 8),
+            Self::Drain => row(None, StreamScope::Connection, 0, 0, 0),
+            Self::Busy => row(Some(Worker), StreamScope::Connection, flags::END, 0, 0),
         }
     }
 }
@@ -351,10 +351,10 @@ impl fmt::Display for ResetCode {
 }
 
 /// A row of the table in spec §2.
-struct Rules {
+struct FrameRules {
     /// Who sends it; `None` is both.
     from: Option<Sender>,
-    stream: Names,
+    stream: StreamScope,
     /// The bits that may be set.
     flags: u8,
     /// Shortest and longest payload, in bytes.
@@ -363,13 +363,13 @@ struct Rules {
 }
 
 /// What a type's `stream` can be.
-enum Names {
+enum StreamScope {
     Connection,
     Stream,
     Either,
 }
 
-impl Names {
+impl StreamScope {
     fn allows(&self, stream: u32) -> bool {
         match self {
             Self::Connection => stream == 0,

@@ -62,7 +62,7 @@ impl Default for SessionConfig {
 pub struct Session {
     config: SessionConfig,
     /// What HELLO said; `None` before it.
-    worker: Option<Limits>,
+    worker: Option<WorkerLimits>,
     /// The next stream's id; above `u32::MAX` when all are used.
     next: u64,
     /// The streams that are open. Each id is below `next`; an id below `next` that is not here is over.
@@ -80,7 +80,7 @@ pub struct Session {
 
 /// What HELLO allows Keepwarm.
 #[derive(Debug, Clone, Copy)]
-struct Limits {
+struct WorkerLimits {
     /// Places for requests: those in work, and those that may wait behind the one in work.
     streams: u32,
     stream_credit: u32,
@@ -358,7 +358,7 @@ impl Session {
             return Err((FaultKind::Version, hello.version.into()));
         }
         let streams = hello.streams.saturating_add(hello.ahead());
-        self.worker = Some(Limits {
+        self.worker = Some(WorkerLimits {
             streams,
             stream_credit: hello.stream_credit,
             connection_credit: hello.connection_credit,

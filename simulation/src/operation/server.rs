@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use keepwarm_edge::{Edge, PathPattern, Site};
-use keepwarm_net::{Bound, Remote};
+use keepwarm_net::{ListeningSocket, Remote};
 use keepwarm_serve::{ConnectionLimits, Frontend, ListenerContext, OpenConnections, StopListening};
 use keepwarm_workers::dispatch::Links;
 use keepwarm_workers::supervisor::{AppSpec, Options, Supervisor, WorkerLinks};
@@ -41,7 +41,7 @@ pub(super) struct Server {
     pub(super) supervisor: Supervisor,
     pub(super) open: Arc<OpenConnections>,
     draining: Arc<AtomicBool>,
-    bound: Bound,
+    bound: ListeningSocket,
     stops: Vec<StopListening>,
     /// By how much the clock may jump meanwhile.
     jump: Duration,
@@ -53,7 +53,7 @@ impl Server {
         world: &Rc<Operation>,
         specs: Vec<AppSpec>,
         remotes: &[Remote],
-        bound: Bound,
+        bound: ListeningSocket,
     ) -> Self {
         let links = Arc::new(Links::new(remotes));
         specs.iter().for_each(|spec| drop(links.set_app(&spec.name, parts::policy(spec.workers))));
@@ -99,7 +99,7 @@ impl Server {
     }
 
     /// Listens there, in place of where it did.
-    pub(super) fn move_to(&mut self, bound: Bound, remotes: &[Remote]) {
+    pub(super) fn move_to(&mut self, bound: ListeningSocket, remotes: &[Remote]) {
         let stops = plan::serve_all(remotes, &bound, &self.context);
         let (old, stops) =
             (std::mem::replace(&mut self.bound, bound), std::mem::replace(&mut self.stops, stops));
@@ -114,7 +114,7 @@ impl Server {
     }
 
     /// The socket, for a successor.
-    pub(super) fn socket(&self) -> Bound {
+    pub(super) fn socket(&self) -> ListeningSocket {
         plan::copy(&self.bound)
     }
 

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use http::Method;
 use keepwarm_http1::Fields;
-use keepwarm_serve::{Exchange, HandedField, OpenFile};
+use keepwarm_serve::{Exchange, OpenFile, SendfileField};
 
 use super::conditions::{ConditionResult, Validators};
 use super::precompressed::Coding;
@@ -26,7 +26,7 @@ pub(super) struct FileResponse {
     /// It depends on what the client takes.
     pub(super) varies: bool,
     /// What an app has said about it; the status is 200, or these are sent with another as they are.
-    pub(super) fields: Option<(u16, Vec<HandedField>)>,
+    pub(super) fields: Option<(u16, Vec<SendfileField>)>,
 }
 
 /// A part of the file, and the bytes that precede it.

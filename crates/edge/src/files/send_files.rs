@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use keepwarm_serve::{Exchange, Folder, Found, HandedFile, HandedName, Handler, file_name};
+use keepwarm_serve::{Exchange, FileLookup, Folder, Handler, SendfileRequest, SendfileTarget, file_name};
 
 use super::send::FileResponse;
 use super::{fail, types};
@@ -33,32 +33,34 @@ impl SendFiles {
         Self { folders, app }
     }
 
-    async fn send(&self, exchange: &mut Exchange<'_>, handed: HandedFile) {
+    async fn send(&self, exchange: &mut Exchange<'_>, handed: SendfileRequest) {
         let Some((folder, name)) = self.place(&handed.name) else {
             return refuse(exchange, &handed.name, "no directory of the route's `send_files` contains it");
         };
         match folder.open(&name).await {
-            Ok(Found::File(file)) => {
+            Ok(FileLookup::File(file)) => {
                 let content_type = types::of_name(&name);
                 let fields = Some((handed.status, handed.fields));
                 FileResponse { file, content_type, coding: None, varies: false, fields }.run(exchange).await;
             }
-            Ok(Found::Folder | Found::Nothing) => refuse(exchange, &handed.name, "there is no such file"),
-            Ok(Found::Outside) => refuse(exchange, &handed.name, "a link leads out of the directory"),
-            Ok(Found::Denied) => refuse(exchange, &handed.name, "no permission to read the file"),
+            Ok(FileLookup::Folder | FileLookup::Nothing) => {
+                refuse(exchange, &handed.name, "there is no such file")
+            }
+            Ok(FileLookup::Outside) => refuse(exchange, &handed.name, "a link leads out of the directory"),
+            Ok(FileLookup::Denied) => refuse(exchange, &handed.name, "no permission to read the file"),
             Err(error) => fail(exchange, folder, &error),
         }
     }
 
-    fn place(&self, name: &HandedName) -> Option<(&Folder, Vec<u8>)> {
+    fn place(&self, name: &SendfileTarget) -> Option<(&Folder, Vec<u8>)> {
         match name {
-            HandedName::Path(path) => self.folders.iter().find_map(|(prefix, folder)| {
+            SendfileTarget::Path(path) => self.folders.iter().find_map(|(prefix, folder)| {
                 let rest = path.strip_prefix(prefix.as_slice())?;
                 // With a slash in front, as every path has.
                 let name = file_name(&[b"/", rest].concat())?;
                 Some((folder, name)).filter(|(_, name)| !name.is_empty())
             }),
-            HandedName::File(file) => self.folders.iter().find_map(|(_, folder)| {
+            SendfileTarget::File(file) => self.folders.iter().find_map(|(_, folder)| {
                 let rest = file.strip_prefix(folder.path().as_os_str().as_bytes())?;
                 let name = rest.strip_prefix(b"/").filter(|name| !name.is_empty())?;
                 Some((folder, name.to_vec()))
@@ -68,10 +70,10 @@ impl SendFiles {
 }
 
 /// The app's mistake: what it names is for the log, not for the client.
-fn refuse(exchange: &mut Exchange<'_>, name: &HandedName, why: &str) {
+fn refuse(exchange: &mut Exchange<'_>, name: &SendfileTarget, why: &str) {
     let (field, name) = match name {
-        HandedName::Path(path) => ("X-Accel-Redirect", path),
-        HandedName::File(file) => ("X-Sendfile", file),
+        SendfileTarget::Path(path) => ("X-Accel-Redirect", path),
+        SendfileTarget::File(file) => ("X-Sendfile", file),
     };
     let app = exchange.request().notes.target.as_deref();
     tracing::error!(

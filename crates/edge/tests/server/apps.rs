@@ -100,7 +100,10 @@ fn a_trusted_proxy_can_and_the_app_sees_one_value_of_each() {
 #[test]
 fn names_that_alias_are_dropped_unless_the_route_lets_them_pass() {
     let route = |any_names| Route {
-        passing: keepwarm_serve::Passing { any_names, ..keepwarm_serve::Passing::default() },
+        passing: keepwarm_serve::ForwardingPolicy {
+            any_names,
+            ..keepwarm_serve::ForwardingPolicy::default()
+        },
         ..Route::to(mirror())
     };
     let lines = "X_User: 1\r\nX.User: 2\r\nX-User: 3\r\nProxy: 4\r\n";

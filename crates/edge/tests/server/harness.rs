@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use keepwarm_edge::{Cidr, Edge, FixedResponse, HostPattern, PathPattern, Route, Site, Target};
-use keepwarm_net::{BindTo, DataPlane, bind};
+use keepwarm_net::{BindAddress, DataPlane, bind};
 use keepwarm_serve::{
     ConnectionLimits, ListenerContext, OpenConnections, StopListening, serve, stop_listening,
 };
@@ -32,7 +32,7 @@ impl Server {
             open: Arc::new(OpenConnections::new(100)),
             meter: keepwarm_telemetry::meters::listener("main"),
         });
-        let bound = bind(BindTo::Tcp("127.0.0.1:0".parse().unwrap())).unwrap();
+        let bound = bind(BindAddress::Tcp("127.0.0.1:0".parse().unwrap())).unwrap();
         let address = bound.address.unwrap();
         let plane = DataPlane::start(1).unwrap();
         let (stop, signal) = stop_listening();

@@ -8,7 +8,7 @@ use keepwarm_net::{AcquireError, Call, Endpoint};
 use keepwarm_policy::breaker::Outcome;
 use keepwarm_policy::retry::{Decision, Failure, FailureCause};
 use keepwarm_policy::stable_hash;
-use keepwarm_serve::{FailedAttempt, Gone, poll_pump};
+use keepwarm_serve::{ClientLoss, FailedAttempt, poll_pump};
 use tokio::time::Instant;
 
 use super::failure::AttemptFailure;
@@ -124,7 +124,7 @@ impl<'a> Forward<'a, '_> {
         }
     }
 
-    async fn connect(&mut self, endpoint: &Endpoint) -> Result<Result<Call, AttemptFailure>, Gone> {
+    async fn connect(&mut self, endpoint: &Endpoint) -> Result<Result<Call, AttemptFailure>, ClientLoss> {
         let (calls, need) = (self.upstream.calls(), self.need());
         let switches = self.exchange.request().head.upgrade;
         if !switches && let Some(call) = calls.take(endpoint, need) {
@@ -196,7 +196,7 @@ impl<'a> Forward<'a, '_> {
                 let failed = self.record.status == 0 || is_failure(self.record.status);
                 (if failed { AttemptSignals::FAILED } else { AttemptSignals::WELL }, None)
             }
-            AttemptEnd::Gone(gone) => {
+            AttemptEnd::ClientLost(gone) => {
                 self.exchange.abort(gone.name());
                 (ours, None)
             }

@@ -3,7 +3,7 @@
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use keepwarm_net::Wait;
+use keepwarm_net::WaitKind;
 use keepwarm_policy::timeout::Phase;
 use tokio::time::Instant;
 
@@ -70,12 +70,12 @@ impl UpstreamRequest<'_, '_, '_> {
             let now = Instant::now();
             let left = limit.map(|limit| limit.saturating_sub(self.clock.turn_to(turn, moved, now)));
             self.turn = turn;
-            deadlines.set(Wait::Response, left.and_then(|left| now.checked_add(left)));
+            deadlines.set(WaitKind::Response, left.and_then(|left| now.checked_add(left)));
         }
-        if deadlines.poll_passed(Wait::Slow, cx) {
+        if deadlines.poll_passed(WaitKind::Slow, cx) {
             return Poll::Ready(AttemptEnd::TimedOut(Phase::Whole, timeouts.whole.unwrap_or_default()));
         }
-        if deadlines.poll_passed(Wait::Response, cx) {
+        if deadlines.poll_passed(WaitKind::Response, cx) {
             let phase = if turn == Turn::FirstByte { Phase::FirstByte } else { Phase::Idle };
             return Poll::Ready(AttemptEnd::TimedOut(phase, limit.unwrap_or_default()));
         }

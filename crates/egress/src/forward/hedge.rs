@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use keepwarm_http1::Fields;
-use keepwarm_net::{AcquireError, Call, ClientError, Need, ResponsePart};
+use keepwarm_net::{AcquireError, Call, ClientError, ConnectionNeed, ResponsePart};
 use keepwarm_policy::BreakerState;
 use keepwarm_policy::breaker::Outcome;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -138,7 +138,10 @@ fn start<'a>(forward: &mut Forward<'a, '_>, index: usize) -> HedgedAttempt<'a> {
     let (attempt, authority) = (forward.endpoints.enter(entry, now), Arc::clone(&entry.authority));
     let target = HedgeTarget { index: picked.index, began: now, _permit: permit, attempt, authority };
     let (calls, endpoint) = (Arc::clone(forward.upstream.calls()), entry.endpoint.clone());
-    HedgedAttempt::Connecting(Box::pin(async move { calls.acquire(&endpoint, Need::Any).await }), target)
+    HedgedAttempt::Connecting(
+        Box::pin(async move { calls.acquire(&endpoint, ConnectionNeed::Any).await }),
+        target,
+    )
 }
 
 fn begin(forward: &Forward<'_, '_>, call: &mut Call, authority: &str) {

@@ -33,11 +33,11 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use keepwarm_net::{Need, Wait};
+use keepwarm_net::{ConnectionNeed, WaitKind};
 use keepwarm_policy::balance::FailedMembers;
 use keepwarm_policy::retry::Decision;
 use keepwarm_serve::{
-    BodyError, CallRecord, CallTimes, Exchange, Gone, max_forwards, respond_as_final_recipient,
+    BodyError, CallRecord, CallTimes, ClientLoss, Exchange, max_forwards, respond_as_final_recipient,
 };
 use tokio::time::Instant;
 
@@ -140,7 +140,7 @@ impl<'a, 'c> Forward<'a, 'c> {
             return self.refuse_body(&error);
         }
         if let Some(whole) = self.settings.timeouts.whole {
-            self.exchange.deadlines().set(Wait::Slow, self.began.checked_add(whole));
+            self.exchange.deadlines().set(WaitKind::Slow, self.began.checked_add(whole));
         }
         let upstream = self.upstream;
         let Some(_place) = self.enter(upstream).await else { return };
@@ -188,11 +188,11 @@ impl<'a, 'c> Forward<'a, 'c> {
     }
 
     /// A call that can be sent again takes any kept connection, another only one that is hardly closed.
-    fn need(&self) -> Need {
+    fn need(&self) -> ConnectionNeed {
         match self.anew {
-            true => Need::New,
-            false if self.is_repeatable() => Need::Any,
-            false => Need::Fresh,
+            true => ConnectionNeed::New,
+            false if self.is_repeatable() => ConnectionNeed::Any,
+            false => ConnectionNeed::Fresh,
         }
     }
 
@@ -204,8 +204,8 @@ impl<'a, 'c> Forward<'a, 'c> {
     /// Leaves what became of it with the request.
     fn record(&mut self) {
         let deadlines = self.exchange.deadlines();
-        deadlines.set(Wait::Response, None);
-        deadlines.set(Wait::Slow, None);
+        deadlines.set(WaitKind::Response, None);
+        deadlines.set(WaitKind::Slow, None);
         let ended = self.ended.unwrap_or_else(Instant::now);
         let connected = self.connected.unwrap_or(ended);
         let headed = self.headed.unwrap_or(ended);
@@ -237,7 +237,10 @@ impl<'a, 'c> Forward<'a, 'c> {
 }
 
 /// Waits, but not for a client that has gone: it is to hold no place in a queue, nor have a call made that nobody waits for.
-async fn while_here<T>(exchange: &mut Exchange<'_>, waiting: impl Future<Output = T>) -> Result<T, Gone> {
+async fn while_here<T>(
+    exchange: &mut Exchange<'_>,
+    waiting: impl Future<Output = T>,
+) -> Result<T, ClientLoss> {
     let mut waiting = pin!(waiting);
     poll_fn(|cx| match waiting.as_mut().poll(cx) {
         Poll::Ready(done) => Poll::Ready(Ok(done)),

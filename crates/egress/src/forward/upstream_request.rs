@@ -5,12 +5,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use keepwarm_http1::{BadField, Normalizations};
-use keepwarm_net::{Call, ClientError, Wait};
+use keepwarm_net::{Call, ClientError, WaitKind};
 use keepwarm_policy::breaker::Outcome;
 use keepwarm_policy::timeout::Phase;
 use keepwarm_serve::{
-    Backend, BodyError, ClientEnd, Exchange, Gone, HeldBody, Part, ResponseBuffer, ServerPart, ServerSide,
-    TunnelEnd, offered_protocols, pass_informational,
+    Backend, BodyError, BufferedBody, ClientEnd, ClientLoss, Exchange, PartResult, ResponseBuffer,
+    ServerPart, ServerSide, TunnelEnd, offered_protocols, pass_informational,
 };
 use keepwarm_telemetry::counters;
 use keepwarm_telemetry::stalls::Stall;
@@ -65,7 +65,7 @@ pub(super) enum AttemptEnd {
     /// A phase took too long: its limit.
     TimedOut(Phase, Duration),
     /// The client was lost.
-    Gone(Gone),
+    ClientLost(ClientLoss),
     /// The request's body will not be complete.
     BadBody(BodyError),
 }
@@ -127,13 +127,13 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
     }
 
     /// The second attempt, as long as neither has begun to respond.
-    fn poll_hedged_attempt(&mut self, cx: &mut Context<'_>) -> Part<AttemptEnd> {
+    fn poll_hedged_attempt(&mut self, cx: &mut Context<'_>) -> PartResult<AttemptEnd> {
         if self.forward.headed.is_some() {
             self.hedged_attempt = HedgedAttempt::None;
-            return Part::Waiting;
+            return PartResult::Waiting;
         }
         match self.hedged_attempt.poll(cx, self.forward, self.index) {
-            Poll::Pending => Part::Waiting,
+            Poll::Pending => PartResult::Waiting,
             Poll::Ready(won) => {
                 self.promote_hedged_attempt(won);
                 self.handle_head()
@@ -177,7 +177,7 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
         self.forward.exchange.want_body();
     }
 
-    fn handle_head(&mut self) -> Part<AttemptEnd> {
+    fn handle_head(&mut self) -> PartResult<AttemptEnd> {
         if self.side.holds_body() {
             // It responds without having asked for the body: that settles the expectation, too.
             self.attempt.state().expectation().handle_honored();
@@ -185,19 +185,19 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
         let now = Instant::now();
         let took = now.saturating_duration_since(self.forward.connected.unwrap_or(now));
         let Some(status) = self.call.as_ref().map(|call| call.head().status.as_u16()) else {
-            return Part::Waiting;
+            return PartResult::Waiting;
         };
         let failed = is_failure(status);
         if failed && self.continue_with_hedged_attempt() {
-            return Part::Taken;
+            return PartResult::Taken;
         }
-        let Some(call) = &mut self.call else { return Part::Waiting };
+        let Some(call) = &mut self.call else { return PartResult::Waiting };
         self.attempt.note(if failed { AttemptSignals::FAILED } else { AttemptSignals::WELL }, took, now);
         if !self.forward.record.hedged {
             self.forward.upstream.hedge(|hedge| hedge.handle_response(took));
         }
         if self.forward.may_retry_status(status) {
-            return Part::End(AttemptEnd::Status(status));
+            return PartResult::End(AttemptEnd::Status(status));
         }
         let forward = &mut *self.forward;
         forward.headed = Some(now);
@@ -213,11 +213,11 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
         match begun {
             Ok(()) => {
                 forward.record.responded = status;
-                if status == 101 { Part::Switched } else { Part::Taken }
+                if status == 101 { PartResult::Switched } else { PartResult::Taken }
             }
             Err(bad) => {
                 forward.refuse_response(&bad);
-                Part::End(AttemptEnd::Responded)
+                PartResult::End(AttemptEnd::Responded)
             }
         }
     }
@@ -225,14 +225,14 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
     /// Gives the upstream what is here of the body.
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Result<(), BodyError> {
         let held = self.side.poll_held_body(cx, self.forward.exchange);
-        if held == HeldBody::Ignored {
+        if held == BufferedBody::Ignored {
             self.attempt.state().expectation().handle_ignored(Instant::now().into_std());
         }
         loop {
             let Some(call) = &mut self.call else { return Ok(()) };
             let step = match held {
-                HeldBody::Held => BodyStep::Starved,
-                HeldBody::Released | HeldBody::Ignored => {
+                BufferedBody::Held => BodyStep::Starved,
+                BufferedBody::Released | BufferedBody::Ignored => {
                     self.forward.body.poll_give(cx, self.forward.exchange, call)?
                 }
             };
@@ -248,9 +248,9 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
 
     fn poll_tunnel(&mut self, cx: &mut Context<'_>) -> Poll<AttemptEnd> {
         let Some(call) = &mut self.call else { return Poll::Ready(AttemptEnd::Responded) };
-        self.forward.exchange.deadlines().set(Wait::Slow, None);
+        self.forward.exchange.deadlines().set(WaitKind::Slow, None);
         match std::task::ready!(self.side.poll_tunnel(cx, self.forward.exchange, call)) {
-            TunnelEnd::Gone(gone) => Poll::Ready(AttemptEnd::Gone(gone)),
+            TunnelEnd::ClientLost(gone) => Poll::Ready(AttemptEnd::ClientLost(gone)),
             TunnelEnd::Over | TunnelEnd::Idle => Poll::Ready(AttemptEnd::Responded),
         }
     }
@@ -272,30 +272,30 @@ impl<'c> Backend<'c> for UpstreamRequest<'_, '_, 'c> {
         self.side.is_switched().then(|| self.poll_tunnel(cx))
     }
 
-    fn poll_part(&mut self, cx: &mut Context<'_>) -> Part<AttemptEnd> {
-        let Some(call) = &mut self.call else { return Part::Waiting };
+    fn poll_part(&mut self, cx: &mut Context<'_>) -> PartResult<AttemptEnd> {
+        let Some(call) = &mut self.call else { return PartResult::Waiting };
         let exchange = &mut *self.forward.exchange;
         match self.side.poll_part(cx, call, exchange, &mut self.response) {
             ServerPart::Waiting => return self.poll_hedged_attempt(cx),
             ServerPart::Failed(error) => {
                 return match self.forward.headed.is_none() && self.continue_with_hedged_attempt() {
-                    true => Part::Taken,
-                    false => Part::End(AttemptEnd::Failed(error)),
+                    true => PartResult::Taken,
+                    false => PartResult::End(AttemptEnd::Failed(error)),
                 };
             }
             ServerPart::Continue => {
                 self.handle_continue();
                 self.note_informational();
-                return Part::Taken;
+                return PartResult::Taken;
             }
             ServerPart::Informational => {
                 self.begun = true;
                 pass_informational(exchange, call.head(), self.forward.options.names_us());
                 self.note_informational();
-                return Part::Taken;
+                return PartResult::Taken;
             }
             // No progress, however often it comes.
-            ServerPart::Data(0) => return Part::Taken,
+            ServerPart::Data(0) => return PartResult::Taken,
             ServerPart::Head => {
                 self.moved = true;
                 return self.handle_head();
@@ -310,7 +310,7 @@ impl<'c> Backend<'c> for UpstreamRequest<'_, '_, 'c> {
             }
         }
         self.moved = true;
-        Part::Taken
+        PartResult::Taken
     }
 
     fn poll_request(&mut self, cx: &mut Context<'_>) -> Option<AttemptEnd> {
@@ -324,7 +324,7 @@ impl<'c> Backend<'c> for UpstreamRequest<'_, '_, 'c> {
     fn client_ended(&mut self, end: ClientEnd<'_>) -> AttemptEnd {
         match end {
             ClientEnd::Over => AttemptEnd::Responded,
-            ClientEnd::Gone(gone) => AttemptEnd::Gone(gone),
+            ClientEnd::ClientLost(gone) => AttemptEnd::ClientLost(gone),
             ClientEnd::KeptLost(error) => {
                 tracing::error!(name: "response_lost", upstream = %self.forward.upstream.name(), %error,
                     "response cut: the part that its client had not read is lost");

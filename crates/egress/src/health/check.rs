@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::Method;
 use keepwarm_http1::{Fields, RequestBody};
-use keepwarm_net::{Call, CallHead, Calls, Need, ResponsePart};
+use keepwarm_net::{Call, CallHead, Calls, ConnectionNeed, ResponsePart};
 use tokio::time::timeout;
 
 use super::{HealthSettings, Probe};
@@ -30,7 +30,7 @@ pub(super) async fn check(
     health: &HealthSettings,
 ) -> Option<Result<(), CheckFailure>> {
     let asked = async {
-        match calls.acquire(&entry.endpoint, Need::Any).await {
+        match calls.acquire(&entry.endpoint, ConnectionNeed::Any).await {
             Ok(call) => Some(ask(call, entry, settings, &health.probe).await),
             Err(error) if error.is_local() => None,
             Err(error) => {

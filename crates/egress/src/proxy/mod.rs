@@ -174,7 +174,7 @@ impl Proxy {
         }
         let mut tunnel = Tunnel::of(exchange);
         let end = std::future::poll_fn(|cx| tunnel.poll(cx, exchange, &mut server)).await;
-        if let TunnelEnd::Gone(gone) = end {
+        if let TunnelEnd::ClientLost(gone) = end {
             exchange.request_mut().notes.reason.get_or_insert(gone.name());
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use keepwarm_net::{BindTo, DataPlane, Remote, bind};
+use keepwarm_net::{BindAddress, DataPlane, Remote, bind};
 use keepwarm_serve::{
     ConnectionLimits, Frontend, ListenerContext, OpenConnections, StopListening, serve, stop_listening,
 };
@@ -30,7 +30,7 @@ impl Server {
             open: Arc::new(OpenConnections::new(100)),
             meter: keepwarm_telemetry::meters::listener("main"),
         });
-        let bound = bind(BindTo::Tcp("127.0.0.1:0".parse().unwrap())).unwrap();
+        let bound = bind(BindAddress::Tcp("127.0.0.1:0".parse().unwrap())).unwrap();
         let address = bound.address.unwrap();
         let plane = DataPlane::start(1).unwrap();
         let (stop, signal) = stop_listening();

@@ -18,7 +18,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use keepwarm_net::Bound;
+use keepwarm_net::ListeningSocket;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -89,7 +89,7 @@ fn sizes(value: &Value) -> BTreeMap<String, usize> {
 }
 
 /// Sends a packet, with the sockets beside it: at most [`SOCKETS`].
-pub(super) fn send(to: impl AsFd, say: &HandoverMessage, sockets: &[&Bound]) -> io::Result<()> {
+pub(super) fn send(to: impl AsFd, say: &HandoverMessage, sockets: &[&ListeningSocket]) -> io::Result<()> {
     let descriptors: Vec<BorrowedFd<'_>> = sockets.iter().map(|socket| socket.as_fd()).collect();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(SOCKETS))];
     let mut beside = SendAncillaryBuffer::new(&mut space);
@@ -164,14 +164,14 @@ mod tests {
         let (ours, theirs) = pair();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let bound = Bound::adopt(listener.into()).unwrap();
+        let bound = ListeningSocket::adopt(listener.into()).unwrap();
         let say = HandoverMessage::Listener { bind: "127.0.0.1:0".to_owned(), lent: false };
         send(&ours, &say, &[&bound; SOCKETS]).unwrap();
         drop(bound);
         let (_, sockets) = receive(&theirs).unwrap().unwrap();
         assert_eq!(sockets.len(), SOCKETS);
         for socket in sockets {
-            assert_eq!(Bound::adopt(socket).unwrap().address, Some(address));
+            assert_eq!(ListeningSocket::adopt(socket).unwrap().address, Some(address));
         }
     }
 

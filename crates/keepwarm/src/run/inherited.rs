@@ -4,7 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 
 use keepwarm_config::Bind;
-use keepwarm_net::Bound;
+use keepwarm_net::ListeningSocket;
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 
 /// Inherited sockets that no listener has claimed yet.
@@ -16,7 +16,7 @@ pub(super) struct InheritedSockets(Vec<InheritedSocket>);
 struct InheritedSocket {
     /// The `bind` it was made for; none from systemd, which knows addresses only.
     bind: Option<String>,
-    bound: Bound,
+    bound: ListeningSocket,
     owner: SocketOwner,
 }
 
@@ -45,19 +45,19 @@ impl InheritedSockets {
         for fd in FIRST..FIRST.saturating_add(count) {
             let unusable =
                 |error: std::io::Error| format!("cannot use descriptor {fd}, passed in LISTEN_FDS: {error}");
-            let bound = own(fd).and_then(Bound::adopt).map_err(unusable)?;
+            let bound = own(fd).and_then(ListeningSocket::adopt).map_err(unusable)?;
             inherited.0.push(InheritedSocket { bind: None, bound, owner: SocketOwner::ServiceManager });
         }
         Ok(inherited)
     }
 
     /// One more, made for this `bind`.
-    pub(super) fn add(&mut self, bind: String, bound: Bound, owner: SocketOwner) {
+    pub(super) fn add(&mut self, bind: String, bound: ListeningSocket, owner: SocketOwner) {
         self.0.push(InheritedSocket { bind: Some(bind), bound, owner });
     }
 
     /// The sockets for a `bind`; none: they are to be made.
-    pub(super) fn take(&mut self, bind: &Bind) -> Option<(Vec<Bound>, SocketOwner)> {
+    pub(super) fn take(&mut self, bind: &Bind) -> Option<(Vec<ListeningSocket>, SocketOwner)> {
         let name = bind.to_string();
         let mut addresses: Vec<SocketAddr> = Vec::new();
         if self.0.iter().any(|socket| socket.bind.is_none()) {

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use arc_swap::ArcSwap;
 use keepwarm_config::{Bind, Config, ForwardProxy, Upstream, door_url};
 use keepwarm_egress::{CallLog, DnsResolver, Resolver};
-use keepwarm_net::{Bound, Remote};
+use keepwarm_net::{ListeningSocket, Remote};
 use keepwarm_serve::{ConnectionLimits, ListenerContext, OpenConnections, StopListening};
 
 use super::connection_limit;
@@ -305,7 +305,7 @@ impl Listeners {
     }
 
     /// What another process needs to listen in place of this one: each `bind`, whether the service manager keeps its sockets, and these.
-    pub(super) fn offers(&self) -> impl Iterator<Item = (String, bool, &[Bound])> {
+    pub(super) fn offers(&self) -> impl Iterator<Item = (String, bool, &[ListeningSocket])> {
         self.serving.iter().map(|(bind, serving)| {
             let sockets = &serving.sockets;
             (bind.to_string(), sockets.owner == SocketOwner::ServiceManager, sockets.bounds.as_slice())

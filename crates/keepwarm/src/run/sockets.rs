@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use keepwarm_config::Bind;
-use keepwarm_net::{BindTo, Bound, Remote};
+use keepwarm_net::{BindAddress, ListeningSocket, Remote};
 use keepwarm_serve::{ListenerContext, StopListening};
 
 use super::inherited::{InheritedSockets, SocketOwner};
@@ -15,7 +15,7 @@ use super::occupant;
 
 /// The sockets of one `bind`.
 pub(crate) struct Sockets {
-    pub(crate) bounds: Vec<Bound>,
+    pub(crate) bounds: Vec<ListeningSocket>,
     pub(super) owner: SocketOwner,
     /// Bound before it was asked for under this `bind`: by another process, which may still serve, or by this one.
     pub(crate) inherited: bool,
@@ -29,7 +29,7 @@ pub(crate) struct OpenedSockets(BTreeMap<Bind, Sockets>);
 #[derive(Default)]
 pub(crate) struct OwnSockets<'s> {
     /// Those whose `bind` the configuration no longer has: another may take them over.
-    pub(crate) free: Vec<&'s Bound>,
+    pub(crate) free: Vec<&'s ListeningSocket>,
     /// Where the others listen, and for which section.
     pub(crate) used: Vec<(SocketAddr, String)>,
 }
@@ -93,18 +93,18 @@ impl<'s> OwnSockets<'s> {
     }
 
     /// Listens at an address. What this process has there already is used again, so that no connection is refused meanwhile.
-    fn listen(&self, address: SocketAddr) -> io::Result<(Vec<Bound>, bool)> {
+    fn listen(&self, address: SocketAddr) -> io::Result<(Vec<ListeningSocket>, bool)> {
         if let Some(same) = self.free.iter().find(|bound| bound.address == Some(address)) {
             return Ok((vec![same.try_clone()?], true));
         }
-        let overlapping: Vec<&Bound> = self
+        let overlapping: Vec<&ListeningSocket> = self
             .free
             .iter()
             .copied()
             .filter(|bound| bound.address.is_some_and(|other| overlap(address, other)))
             .collect();
         if overlapping.is_empty() {
-            return Ok((vec![keepwarm_net::bind(BindTo::Tcp(address))?], false));
+            return Ok((vec![keepwarm_net::bind(BindAddress::Tcp(address))?], false));
         }
         let mut bounds = vec![keepwarm_net::bind_beside(address, &overlapping)?];
         if address.ip().is_unspecified() {
@@ -125,7 +125,7 @@ fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
 }
 
 /// Descriptors for each thread that will accept, made before anything changes.
-pub(crate) struct SocketCopies(Vec<(Remote, Bound)>);
+pub(crate) struct SocketCopies(Vec<(Remote, ListeningSocket)>);
 
 impl SocketCopies {
     /// # Errors
@@ -139,7 +139,7 @@ impl SocketCopies {
 
     /// Begins to accept.
     pub(crate) fn serve(self, context: &Arc<ListenerContext>) -> Vec<StopListening> {
-        let serve = |(remote, socket): (Remote, Bound)| {
+        let serve = |(remote, socket): (Remote, ListeningSocket)| {
             let (stop, stopped) = keepwarm_serve::stop_listening();
             let context = Arc::clone(context);
             remote.spawn(move || keepwarm_serve::serve(socket, context, stopped));
@@ -191,7 +191,7 @@ fn bind_all(bind: &Bind, own: &OwnSockets<'_>) -> io::Result<Sockets> {
         Bind::Tcp(address) => vec![*address],
         Bind::Host { host, port } => (host.as_str(), *port).to_socket_addrs()?.collect(),
         Bind::Unix(path) => {
-            let bounds = vec![keepwarm_net::bind(BindTo::Unix(path))?];
+            let bounds = vec![keepwarm_net::bind(BindAddress::Unix(path))?];
             return Ok(Sockets { bounds, owner: SocketOwner::Keepwarm, inherited: false });
         }
     };

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use keepwarm_net::Bound;
+use keepwarm_net::ListeningSocket;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::process::getppid;
 use tokio::io::Interest;
@@ -89,7 +89,7 @@ fn listeners(socket: &OwnedFd) -> io::Result<(InheritedSockets, BTreeMap<String,
             Some((HandoverMessage::Listener { bind, lent }, sockets)) => {
                 let owner = if lent { SocketOwner::ServiceManager } else { SocketOwner::Keepwarm };
                 for socket in sockets {
-                    inherited.add(bind.clone(), Bound::adopt(socket)?, owner);
+                    inherited.add(bind.clone(), ListeningSocket::adopt(socket)?, owner);
                 }
             }
             Some((HandoverMessage::End { sizes }, _)) => return Ok((inherited, sizes)),

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::endpoint::under_way;
-use crate::socket::{Begun, Watch, connect, take_error};
+use crate::socket::{ConnectStart, WatchedSocket, connect, take_error};
 use crate::{Endpoint, Io};
 
 /// From one attempt to the next while none has failed (RFC 8305 §5: recommended).
@@ -36,7 +36,7 @@ pub async fn connect_any(addresses: &[SocketAddr]) -> io::Result<(Io, SocketAddr
 
 struct Race {
     waiting: VecDeque<SocketAddr>,
-    attempts: Vec<(Watch, SocketAddr)>,
+    attempts: Vec<(WatchedSocket, SocketAddr)>,
     delay: Pin<Box<Sleep>>,
     error: Option<io::Error>,
 }
@@ -64,8 +64,8 @@ impl Race {
                 return Poll::Pending;
             };
             match begin(address) {
-                Ok(Attempt::Connected(io)) => return Poll::Ready(Ok((io, address))),
-                Ok(Attempt::UnderWay(watch)) => {
+                Ok(ConnectAttempt::Connected(io)) => return Poll::Ready(Ok((io, address))),
+                Ok(ConnectAttempt::UnderWay(watch)) => {
                     self.attempts.push((watch, address));
                     if let Some(next) = Instant::now().checked_add(DELAY) {
                         self.delay.as_mut().reset(next);
@@ -102,16 +102,16 @@ impl Race {
     }
 }
 
-enum Attempt {
+enum ConnectAttempt {
     Connected(Io),
-    UnderWay(Watch),
+    UnderWay(WatchedSocket),
 }
 
-fn begin(address: SocketAddr) -> io::Result<Attempt> {
+fn begin(address: SocketAddr) -> io::Result<ConnectAttempt> {
     match connect(&Endpoint::Tcp(address))? {
-        Begun::Connected(fd) => Ok(Attempt::Connected(Io::new(fd))),
-        Begun::UnderWay(fd) => under_way(fd).map(Attempt::UnderWay),
-        Begun::Full => Err(io::ErrorKind::WouldBlock.into()),
+        ConnectStart::Connected(fd) => Ok(ConnectAttempt::Connected(Io::new(fd))),
+        ConnectStart::UnderWay(fd) => under_way(fd).map(ConnectAttempt::UnderWay),
+        ConnectStart::Full => Err(io::ErrorKind::WouldBlock.into()),
     }
 }
 

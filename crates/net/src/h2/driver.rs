@@ -11,15 +11,19 @@ use h2::{Ping, PingPong, client::Connection};
 use keepwarm_telemetry::panics::{catch, catch_future};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::frame_transport::FrameTransport;
 use super::link::Link;
 use super::pool::Http2Pool;
-use super::wire::Wire;
 
 /// How long a connection that is over may take to say so: nobody waits for it.
 const GOODBYE: Duration = Duration::from_secs(5);
 
 /// Drives a connection to its end.
-pub(super) async fn run(connection: Connection<Wire<Link>, Bytes>, link: Arc<Link>, pool: Weak<Http2Pool>) {
+pub(super) async fn run(
+    connection: Connection<FrameTransport<Link>, Bytes>,
+    link: Arc<Link>,
+    pool: Weak<Http2Pool>,
+) {
     let mut connection = connection;
     let pings = connection.ping_pong();
     let patience = pool.upgrade().map_or(GOODBYE, |pool| pool.connect_timeout());
@@ -45,7 +49,7 @@ pub(super) async fn run(connection: Connection<Wire<Link>, Bytes>, link: Arc<Lin
 }
 
 struct Driver {
-    connection: Connection<Wire<Link>, Bytes>,
+    connection: Connection<FrameTransport<Link>, Bytes>,
     link: Arc<Link>,
     pool: Weak<Http2Pool>,
     pings: Option<PingPong>,

@@ -10,7 +10,7 @@ use crate::client::{ClientError, ServerFault};
 
 /// What is known of the call when it fails.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Known {
+pub(super) struct CallProgress {
     /// 0: it has no stream.
     pub(super) stream: u32,
     /// Something of its response came.
@@ -21,7 +21,7 @@ pub(super) struct Known {
 }
 
 /// The error of ours for one of the `h2` crate's.
-pub(super) fn told(error: h2::Error, link: &Link, known: Known) -> ClientError {
+pub(super) fn told(error: h2::Error, link: &Link, known: CallProgress) -> ClientError {
     if let Some(fault) = link.fault() {
         return ClientError::Fault(fault.clone());
     }
@@ -59,7 +59,7 @@ fn lost(error: h2::Error, link: &Link) -> Option<io::Error> {
     }
 }
 
-fn reset(reason: Reason, remote: bool, known: Known) -> ClientError {
+fn reset(reason: Reason, remote: bool, known: CallProgress) -> ClientError {
     let fault = match (remote, reason) {
         // RFC 9113 §8.7: nothing of it was processed, whatever was sent.
         (true, Reason::REFUSED_STREAM) if !known.heard => {

@@ -13,7 +13,7 @@ const LOOKED_AT: usize = 8;
 
 /// A frame whose header, and so much of its payload as is looked at, has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Passed {
+pub enum FrameEvent {
     /// DATA with as many bytes, padding included.
     Data(usize),
     /// HEADERS of that stream.
@@ -59,7 +59,7 @@ impl Frames {
     }
 
     /// Further bytes pass, up to a frame after which `each` wants no more (`false`). Returns how many did.
-    pub(super) fn feed(&mut self, bytes: &[u8], mut each: impl FnMut(Passed) -> bool) -> usize {
+    pub(super) fn feed(&mut self, bytes: &[u8], mut each: impl FnMut(FrameEvent) -> bool) -> usize {
         let mut rest = bytes;
         loop {
             let (skipped, behind) = rest.split_at(self.skip.min(rest.len()));
@@ -107,23 +107,23 @@ impl Frames {
         HEADER
     }
 
-    fn passed(&self) -> Passed {
+    fn passed(&self) -> FrameEvent {
         let [.., s0, s1, s2, s3, l0, l1, l2, l3, c0, c1, c2, c3] = self.seen;
         let stream = u32::from_be_bytes([s0 & 0x7f, s1, s2, s3]);
         match self.kind() {
-            DATA => Passed::Data(self.length()),
-            HEADERS => Passed::Headers(stream),
-            RST_STREAM => Passed::Reset,
-            PING if self.flags() & ACK == 0 => Passed::Ping,
-            WINDOW_UPDATE => Passed::WindowUpdate,
-            CONTINUATION => Passed::Continuation,
-            SETTINGS if self.flags() & ACK == 0 => Passed::Settings,
+            DATA => FrameEvent::Data(self.length()),
+            HEADERS => FrameEvent::Headers(stream),
+            RST_STREAM => FrameEvent::Reset,
+            PING if self.flags() & ACK == 0 => FrameEvent::Ping,
+            WINDOW_UPDATE => FrameEvent::WindowUpdate,
+            CONTINUATION => FrameEvent::Continuation,
+            SETTINGS if self.flags() & ACK == 0 => FrameEvent::Settings,
             // One that is malformed is an error of the connection, and tells of no stream (RFC 9113 §6.8).
-            GOAWAY if self.length() >= LOOKED_AT && stream == 0 && !self.in_block => Passed::GoAway {
+            GOAWAY if self.length() >= LOOKED_AT && stream == 0 && !self.in_block => FrameEvent::GoAway {
                 last: u32::from_be_bytes([l0 & 0x7f, l1, l2, l3]),
                 code: u32::from_be_bytes([c0, c1, c2, c3]),
             },
-            _ => Passed::Other,
+            _ => FrameEvent::Other,
         }
     }
 
@@ -177,13 +177,13 @@ mod tests {
         bytes.extend(frame(GOAWAY, 0, 0, &[0x80, 0, 1, 3, 0, 0, 0, 11, b'b', b'y', b'e']));
         bytes.extend(frame(8, 0, 0, &[0; 4]));
         let expected = [
-            Passed::Settings,
-            Passed::Other,
-            Passed::Headers(5),
-            Passed::Data(300),
-            Passed::Data(0),
-            Passed::GoAway { last: 0x103, code: 11 },
-            Passed::WindowUpdate,
+            FrameEvent::Settings,
+            FrameEvent::Other,
+            FrameEvent::Headers(5),
+            FrameEvent::Data(300),
+            FrameEvent::Data(0),
+            FrameEvent::GoAway { last: 0x103, code: 11 },
+            FrameEvent::WindowUpdate,
         ];
         for size in 1..bytes.len() {
             let (mut frames, mut seen) = (Frames::after(PREFACE.len()), Vec::new());
@@ -242,7 +242,7 @@ mod tests {
                 true
             });
             // The second comes before the head is whole.
-            assert_eq!(seen, [Passed::Other, Passed::Headers(1), Passed::Other]);
+            assert_eq!(seen, [FrameEvent::Other, FrameEvent::Headers(1), FrameEvent::Other]);
         }
     }
 }

@@ -101,7 +101,7 @@ pub fn trailers<'f>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) -> Heade
 
 /// What a response is to, as far as it steers the response's framing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct RequestInfo {
     pub(super) head: bool,
 }
 
@@ -109,7 +109,7 @@ pub(super) struct Asked {
 pub(super) fn fill_response(
     head: &mut ResponseHead,
     parts: &response::Parts,
-    asked: Asked,
+    asked: RequestInfo,
     ended: bool,
 ) -> Result<(), ServerFault> {
     *head = ResponseHead { fields: std::mem::take(&mut head.fields), ..ResponseHead::default() };

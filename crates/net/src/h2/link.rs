@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::frames::Passed;
-use super::wire::Watch;
-use crate::client::Idleness;
+use super::frame_transport::FrameObserver;
+use super::frames::FrameEvent;
+use crate::client::IdleState;
 use crate::pool::Meter;
 use crate::socket::{self, Socket};
 use crate::transport::Transport;
@@ -114,15 +114,15 @@ impl Link {
     }
 
     /// A frame passes to the `h2` crate. `false`: what follows it does not yet.
-    fn note_received(&self, passed: Passed) -> bool {
+    fn note_received(&self, passed: FrameEvent) -> bool {
         match passed {
-            Passed::Settings => self.settled.store(true, Relaxed),
+            FrameEvent::Settings => self.settled.store(true, Relaxed),
             // A second one only ever lowers it (RFC 9113 §6.8).
-            Passed::GoAway { last, code } => {
+            FrameEvent::GoAway { last, code } => {
                 self.last_processed.fetch_min(last, Relaxed);
                 self.goodbye.store(code, Relaxed);
             }
-            Passed::Headers(stream) => return self.count_head(stream),
+            FrameEvent::Headers(stream) => return self.count_head(stream),
             _ => {}
         }
         true
@@ -256,7 +256,7 @@ impl Link {
     /// Whether an idle connection has nothing to say: one that has, most likely closes, and its task has not read it yet.
     pub(super) fn is_quiet(&self) -> bool {
         let used = self.open() == 0 && self.begun() > 0;
-        !used || lock(&self.socket).as_ref().is_none_or(|fd| socket::look(fd) == Idleness::Quiet)
+        !used || lock(&self.socket).as_ref().is_none_or(|fd| socket::look(fd) == IdleState::Quiet)
     }
 
     /// A caller waits until its task has read what it has to say.
@@ -318,17 +318,17 @@ impl Link {
     }
 }
 
-impl Watch for Link {
+impl FrameObserver for Link {
     fn handle_read(&self, bytes: &[u8]) -> io::Result<()> {
         self.note_read(bytes)
     }
 
-    fn handle_received(&self, passed: Passed) -> bool {
+    fn handle_received(&self, passed: FrameEvent) -> bool {
         self.note_received(passed)
     }
 
-    fn handle_sent(&self, passed: Passed) {
-        if let Passed::Headers(stream) = passed {
+    fn handle_sent(&self, passed: FrameEvent) {
+        if let FrameEvent::Headers(stream) = passed {
             self.sent.fetch_max(stream, Relaxed);
         }
     }

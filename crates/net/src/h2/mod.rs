@@ -5,6 +5,7 @@
 
 mod driver;
 mod error;
+mod frame_transport;
 mod frames;
 pub mod head;
 mod link;
@@ -14,10 +15,9 @@ pub mod settings;
 mod stream;
 #[cfg(test)]
 mod tests;
-mod wire;
 
-pub use frames::{PREFACE, PREFACE_LINE, Passed};
+pub use frame_transport::{FrameObserver, FrameTransport};
+pub use frames::{FrameEvent, PREFACE, PREFACE_LINE};
 pub use pool::Http2Pool;
 pub use sending::Sending;
 pub use stream::Http2Call;
-pub use wire::{Watch, Wire};

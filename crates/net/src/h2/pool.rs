@@ -6,15 +6,15 @@
 //! Only one connection is dialled at a time for a thread and endpoint, by a task of its own: whoever comes meanwhile waits for that one, and whoever goes away leaves it to the
 //! others. A new one takes a single call until the server's SETTINGS say how many it takes.
 //!
-//! With fewer places for connections ([`Places`]) than threads and endpoints, they take turns: a connection that is in use gets no further calls, ends with those it has, and leaves its
+//! With fewer places for connections ([`ConnectionSlots`]) than threads and endpoints, they take turns: a connection that is in use gets no further calls, ends with those it has, and leaves its
 //! place to who has waited for one.
 
 mod acquire;
 mod dial;
+mod endpoint_connections;
 mod events;
-mod shelf;
+mod prewarm;
 mod waiter;
-mod warmth;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,18 +23,18 @@ use std::time::Duration;
 use keepwarm_policy::KeepAlive;
 
 use super::link::Link;
-use crate::pool::{Metering, Places};
+use crate::pool::{ConnectionSlots, PoolCounters};
 use crate::{ClientTls, Endpoint, Http1, Pool, PoolSettings, PoolState, PoolTotals};
-use shelf::Shelf;
+use endpoint_connections::EndpointConnections;
 
 /// The connections to one upstream. Shared by all threads.
 #[derive(Debug)]
 pub struct Http2Pool {
     inner: Mutex<Inner>,
-    metering: Metering,
+    metering: PoolCounters,
     /// Takes connections whose server has chosen HTTP/1.1.
     http1: Option<Arc<Pool<Http1>>>,
-    pub(super) places: Arc<Places>,
+    pub(super) places: Arc<ConnectionSlots>,
 }
 
 #[derive(Debug)]
@@ -42,7 +42,7 @@ struct Inner {
     settings: PoolSettings,
     tls: Option<Arc<ClientTls>>,
     /// By endpoint and thread.
-    shelves: HashMap<Endpoint, Vec<Shelf>>,
+    shelves: HashMap<Endpoint, Vec<EndpointConnections>>,
     /// When each endpoint closes idle connections.
     keep_alive: HashMap<Endpoint, KeepAlive>,
     /// Warmers that ever were.
@@ -56,15 +56,15 @@ struct Inner {
 impl Http2Pool {
     /// An empty one.
     pub fn new(settings: PoolSettings) -> Arc<Self> {
-        Self::beside(settings, None, Places::new(settings.max_in_all), Metering::default())
+        Self::beside(settings, None, ConnectionSlots::new(settings.max_in_all), PoolCounters::default())
     }
 
     /// An empty one, whose connections have places among others. Those whose server has chosen HTTP/1.1 go to `http1`.
     pub(crate) fn beside(
         settings: PoolSettings,
         http1: Option<Arc<Pool<Http1>>>,
-        places: Arc<Places>,
-        metering: Metering,
+        places: Arc<ConnectionSlots>,
+        metering: PoolCounters,
     ) -> Arc<Self> {
         let (shelves, keep_alive) = (HashMap::new(), HashMap::new());
         let inner = Inner { settings, tls: None, shelves, keep_alive, warmers: 0, dials: 0, waiters: 0 };
@@ -83,7 +83,7 @@ impl Http2Pool {
     pub fn set_settings(&self, settings: PoolSettings) {
         let mut inner = self.lock();
         inner.settings = settings;
-        inner.shelves.values_mut().flatten().for_each(Shelf::wake_warmer);
+        inner.shelves.values_mut().flatten().for_each(EndpointConnections::wake_warmer);
         drop(inner);
         self.places.set_most(settings.max_in_all);
     }
@@ -170,13 +170,13 @@ impl Inner {
         shelf.is_some_and(|shelf| !shelf.waiting.is_empty())
     }
 
-    fn shelf(&mut self, endpoint: &Endpoint, thread: usize) -> &mut Shelf {
+    fn shelf(&mut self, endpoint: &Endpoint, thread: usize) -> &mut EndpointConnections {
         if !self.shelves.contains_key(endpoint) {
             self.shelves.insert(endpoint.clone(), Vec::new());
         }
         let Some(shelves) = self.shelves.get_mut(endpoint) else { unreachable!("inserted above") };
         if shelves.len() <= thread {
-            shelves.resize_with(thread + 1, Shelf::default);
+            shelves.resize_with(thread + 1, EndpointConnections::default);
         }
         match shelves.get_mut(thread) {
             Some(shelf) => shelf,
@@ -207,12 +207,12 @@ impl Inner {
 
     fn wake(&mut self, link: &Link) {
         let shelf = self.shelves.get_mut(&link.endpoint).and_then(|shelves| shelves.get_mut(link.thread));
-        shelf.into_iter().for_each(Shelf::wake);
+        shelf.into_iter().for_each(EndpointConnections::wake);
     }
 
     /// Forgets an endpoint that nobody has to do with.
     fn tidy(&mut self, endpoint: &Endpoint) {
-        let unused = |shelf: &Shelf| {
+        let unused = |shelf: &EndpointConnections| {
             shelf.kept.is_empty() && !shelf.dialling && shelf.waiting.is_empty() && shelf.warmer.is_none()
         };
         if self.shelves.get(endpoint).is_some_and(|shelves| shelves.iter().all(unused)) {

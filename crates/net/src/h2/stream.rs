@@ -12,8 +12,8 @@ use h2::{Reason, RecvStream};
 use http::{HeaderMap, Method};
 use keepwarm_http1::{Event, Fields, RequestBody, ResponseHead};
 
-use super::error::{self, Known};
-use super::head::{self, Asked, fault};
+use super::error::{self, CallProgress};
+use super::head::{self, RequestInfo, fault};
 use super::link::Link;
 use super::pool::Http2Pool;
 use super::sending::Sending;
@@ -39,8 +39,8 @@ pub struct Http2Call {
 /// The response.
 #[derive(Debug)]
 struct Receiving {
-    state: State,
-    asked: Asked,
+    state: StreamState,
+    asked: RequestInfo,
     head: ResponseHead,
     trailers: Fields,
     /// What the caller looks at: room for as much is given back to the server with the next poll.
@@ -52,7 +52,7 @@ struct Receiving {
 }
 
 #[derive(Debug)]
-enum State {
+enum StreamState {
     Head(ResponseFuture),
     Body(RecvStream),
     Ended,
@@ -68,8 +68,8 @@ impl Http2Call {
         idle: Option<Duration>,
     ) -> Self {
         let response = Receiving {
-            state: State::Over(None),
-            asked: Asked { head: false },
+            state: StreamState::Over(None),
+            asked: RequestInfo { head: false },
             head: ResponseHead::default(),
             trailers: Fields::new(),
             data: Bytes::new(),
@@ -84,7 +84,7 @@ impl Http2Call {
     pub fn begin<'f>(&mut self, head: CallHead<'_, impl Iterator<Item = (&'f [u8], &'f [u8])>>) {
         let Some(mut sender) = self.sender.take() else { return };
         let framing = head.framing;
-        self.response.asked = Asked { head: *head.method == Method::HEAD };
+        self.response.asked = RequestInfo { head: *head.method == Method::HEAD };
         self.request.due = match framing {
             RequestBody::None => Some(0),
             RequestBody::Length(length) => Some(length),
@@ -92,7 +92,7 @@ impl Http2Call {
         };
         let Some(request) = head::request(head) else {
             let why = fault("not_sendable", "cannot be sent this request over HTTP/2");
-            self.response.state = State::Over(Some(ClientError::NotProcessed(why)));
+            self.response.state = StreamState::Over(Some(ClientError::NotProcessed(why)));
             return;
         };
         let bodiless = framing == RequestBody::None;
@@ -100,13 +100,13 @@ impl Http2Call {
             Ok((response, stream)) => {
                 self.stream = response.stream_id().as_u32();
                 self.link.open_stream(self.stream);
-                self.response.state = State::Head(response);
+                self.response.state = StreamState::Head(response);
                 self.request.ended = bodiless;
                 self.request.stream = (!bodiless).then_some(stream);
             }
             // It has ended since the place was given.
             Err(error) => {
-                self.response.state = State::Over(Some(error::told(error, &self.link, self.known())));
+                self.response.state = StreamState::Over(Some(error::told(error, &self.link, self.known())));
             }
         }
     }
@@ -148,7 +148,7 @@ impl Http2Call {
             "request_length",
             "would have been sent a body whose length differs from the announced one",
         );
-        self.response.state = State::Over(Some(ClientError::Fault(why)));
+        self.response.state = StreamState::Over(Some(ClientError::Fault(why)));
     }
 
     /// Bytes given that the connection has not taken yet.
@@ -178,13 +178,13 @@ impl Http2Call {
 
     fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<Event, ClientError>> {
         let part = match &mut self.response.state {
-            State::Head(response) => ready!(poll_head(response, cx)),
-            State::Body(body) => {
+            StreamState::Head(response) => ready!(poll_head(response, cx)),
+            StreamState::Body(body) => {
                 release(body, &mut self.response.data);
                 ready!(poll_body(body, cx))
             }
-            State::Ended => return Poll::Ready(Ok(Event::End)),
-            State::Over(error) => {
+            StreamState::Ended => return Poll::Ready(Ok(Event::End)),
+            StreamState::Over(error) => {
                 let none = || ClientError::NotProcessed(fault("not_begun", "was sent no request"));
                 return Poll::Ready(Err(error.take().unwrap_or_else(none)));
             }
@@ -194,23 +194,23 @@ impl Http2Call {
             if matches!(error, ClientError::NoResponse(_)) {
                 self.prove(false);
             }
-            self.response.state = State::Over(None);
+            self.response.state = StreamState::Over(None);
             self.request.stop();
         }
         Poll::Ready(event)
     }
 
-    fn take(&mut self, part: Part) -> Result<Event, ClientError> {
+    fn take(&mut self, part: StreamPart) -> Result<Event, ClientError> {
         match part {
-            Part::Informational(parts) => self.take_head(&parts, None),
-            Part::Head(parts, body) => self.take_head(&parts, Some(body)),
-            Part::Data(data) => {
+            StreamPart::Informational(parts) => self.take_head(&parts, None),
+            StreamPart::Head(parts, body) => self.take_head(&parts, Some(body)),
+            StreamPart::Data(data) => {
                 let end = data.len();
                 self.response.received += end as u64;
                 self.response.data = data;
                 Ok(Event::Data { start: 0, end })
             }
-            Part::Trailers(map) => self.take_trailers(map),
+            StreamPart::Trailers(map) => self.take_trailers(map),
         }
     }
 
@@ -227,12 +227,12 @@ impl Http2Call {
         head::fill_response(&mut self.response.head, parts, self.response.asked, ended)
             .map_err(ClientError::Fault)?;
         let Some(body) = body else { return Ok(Event::Informational) };
-        self.response.state = State::Body(body);
+        self.response.state = StreamState::Body(body);
         Ok(Event::Head)
     }
 
     fn take_trailers(&mut self, map: Option<HeaderMap>) -> Result<Event, ClientError> {
-        self.response.state = State::Ended;
+        self.response.state = StreamState::Ended;
         let Some(map) = map else { return Ok(Event::End) };
         self.link.take_head(self.stream);
         head::fill_trailers(&mut self.response.trailers, &map).map_err(ClientError::Fault)?;
@@ -250,9 +250,9 @@ impl Http2Call {
         error::told(error, &self.link, self.known())
     }
 
-    fn known(&self) -> Known {
+    fn known(&self) -> CallProgress {
         let Receiving { heard, received, .. } = self.response;
-        Known { stream: self.stream, heard, received, announced: self.response.head.content_length }
+        CallProgress { stream: self.stream, heard, received, announced: self.response.head.content_length }
     }
 
     /// The head that came last.
@@ -278,12 +278,12 @@ impl Http2Call {
 
 impl Drop for Http2Call {
     fn drop(&mut self) {
-        let waited = matches!(self.response.state, State::Head(_)) && self.has_sent();
+        let waited = matches!(self.response.state, StreamState::Head(_)) && self.has_sent();
         if waited && !self.response.heard && self.link.reads() == self.response.reads {
             self.link.doubt();
         }
         // The stream first: what is not complete is called off while the connection still counts it.
-        self.response.state = State::Ended;
+        self.response.state = StreamState::Ended;
         self.request.stream = None;
         self.sender = None;
         self.link.close_stream(self.stream);
@@ -291,30 +291,30 @@ impl Drop for Http2Call {
     }
 }
 
-enum Part {
+enum StreamPart {
     Informational(http::response::Parts),
     Head(http::response::Parts, RecvStream),
     Data(Bytes),
     Trailers(Option<HeaderMap>),
 }
 
-fn poll_head(response: &mut ResponseFuture, cx: &mut Context<'_>) -> Poll<Result<Part, h2::Error>> {
+fn poll_head(response: &mut ResponseFuture, cx: &mut Context<'_>) -> Poll<Result<StreamPart, h2::Error>> {
     // RFC 9110 §15.2: any number of them, in order.
     if let Some(informational) = ready!(response.poll_informational(cx)) {
-        return Poll::Ready(informational.map(|head| Part::Informational(head.into_parts().0)));
+        return Poll::Ready(informational.map(|head| StreamPart::Informational(head.into_parts().0)));
     }
     let (parts, body) = ready!(Pin::new(response).poll(cx))?.into_parts();
-    Poll::Ready(Ok(Part::Head(parts, body)))
+    Poll::Ready(Ok(StreamPart::Head(parts, body)))
 }
 
-fn poll_body(body: &mut RecvStream, cx: &mut Context<'_>) -> Poll<Result<Part, h2::Error>> {
+fn poll_body(body: &mut RecvStream, cx: &mut Context<'_>) -> Poll<Result<StreamPart, h2::Error>> {
     while let Some(data) = ready!(body.poll_data(cx)) {
         let data = data?;
         if !data.is_empty() {
-            return Poll::Ready(Ok(Part::Data(data)));
+            return Poll::Ready(Ok(StreamPart::Data(data)));
         }
     }
-    Poll::Ready(ready!(body.poll_trailers(cx)).map(Part::Trailers))
+    Poll::Ready(ready!(body.poll_trailers(cx)).map(StreamPart::Trailers))
 }
 
 /// Gives the server room for what the caller has had.

@@ -7,9 +7,12 @@ use std::task::{Context, Poll, ready};
 
 use tokio::time::Instant;
 
-use super::shelf::{Given, Idle};
+use super::endpoint_pool::{Assignment, IdleConnection};
 use super::totals::{count_dial, count_failed_dial};
-use super::{Lease, Meter, Need, Place, Pool, PoolSettings, Seeks, Taken, Ticket, Waits};
+use super::{
+    ConnectionNeed, ConnectionSlot, IdleCheck, Lease, Meter, Pool, PoolSettings, QueueWait, SlotPurpose,
+    SlotRequest,
+};
 use crate::client::{Client, Codec};
 use crate::connect::{AcquireError, Dial, DialTimes};
 use crate::runtime::is_data_plane;
@@ -17,32 +20,32 @@ use crate::transport::Transport;
 use crate::{Endpoint, thread_index};
 
 /// Somebody who waits for a connection: for one that comes back, or the one being made here, whichever is first. Ready with `None`: what came is no good, look again.
-pub(super) struct Seat<'p, C: Codec> {
+pub(super) struct ConnectionWait<'p, C: Codec> {
     pool: &'p Arc<Pool<C>>,
     endpoint: &'p Endpoint,
     id: u64,
-    need: Need,
-    dial: Option<Dialling<C>>,
-    waits: Waits,
+    need: ConnectionNeed,
+    dial: Option<PendingDial<C>>,
+    waits: QueueWait,
 }
 
 /// A connection that is being made, and counted.
-struct Dialling<C: Codec> {
-    stage: Stage,
-    permit: Permit<C>,
+struct PendingDial<C: Codec> {
+    stage: DialStage,
+    permit: DialPermit<C>,
 }
 
-enum Stage {
+enum DialStage {
     /// There are as many to all endpoints as there may be.
-    Waiting(Ticket),
-    Making(Making),
+    Waiting(SlotRequest),
+    Dialing(DialFuture),
 }
 
-type Making = Pin<Box<dyn Future<Output = Dialled> + Send>>;
-type Dialled = Result<(Transport, DialTimes), AcquireError>;
+type DialFuture = Pin<Box<dyn Future<Output = DialResult> + Send>>;
+type DialResult = Result<(Transport, DialTimes), AcquireError>;
 
 /// The place of a connection that is being made. Given back when that fails, or when nobody waits for it any more.
-struct Permit<C: Codec> {
+struct DialPermit<C: Codec> {
     pool: Arc<Pool<C>>,
     endpoint: Endpoint,
     /// It is for nobody in particular.
@@ -51,34 +54,34 @@ struct Permit<C: Codec> {
     used: bool,
 }
 
-impl<'p, C: Codec> Seat<'p, C> {
+impl<'p, C: Codec> ConnectionWait<'p, C> {
     pub(super) fn new(
         pool: &'p Arc<Pool<C>>,
         endpoint: &'p Endpoint,
         id: u64,
-        need: Need,
+        need: ConnectionNeed,
         dials: bool,
     ) -> Self {
-        let dial = dials.then(|| Dialling::new(pool, endpoint));
-        Self { pool, endpoint, id, need, dial, waits: Waits::default() }
+        let dial = dials.then(|| PendingDial::new(pool, endpoint));
+        Self { pool, endpoint, id, need, dial, waits: QueueWait::default() }
     }
 
     /// A connection came first.
-    fn take(&mut self, idle: Idle<C>, meter: Meter, settings: PoolSettings) -> Option<Lease<C>> {
+    fn take(&mut self, idle: IdleConnection<C>, meter: Meter, settings: PoolSettings) -> Option<Lease<C>> {
         if let Some(mut dialling) = self.dial.take() {
             dialling.permit.spare = true;
             // Elsewhere than on the data plane nothing waits for what it leaves: it is given up. So is one that has no place yet.
-            if let (true, Stage::Making(making)) = (is_data_plane(), dialling.stage) {
-                drop(crate::spawn_local(run_spare(making, dialling.permit)));
+            if let (true, DialStage::Dialing(dialing)) = (is_data_plane(), dialling.stage) {
+                drop(crate::spawn_local(run_spare(dialing, dialling.permit)));
             }
         }
         let idled = Instant::now().saturating_duration_since(idle.since);
         let trusted = idle.thread == thread_index() && settings.trusts(idled, self.need);
-        self.pool.use_again(self.endpoint, idle, Taken { idled, allowed: true, trusted, meter })
+        self.pool.use_again(self.endpoint, idle, IdleCheck { idled, allowed: true, trusted, meter })
     }
 }
 
-impl<C: Codec> Future for Seat<'_, C> {
+impl<C: Codec> Future for ConnectionWait<'_, C> {
     type Output = Option<Result<Lease<C>, AcquireError>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -92,18 +95,20 @@ impl<C: Codec> Future for Seat<'_, C> {
         }
         drop(inner);
         match given {
-            Poll::Ready((Some(Given::Connection(idle)), meter)) => {
+            Poll::Ready((Some(Assignment::Connection(idle)), meter)) => {
                 return Poll::Ready(this.take(idle, meter, settings).map(Ok));
             }
             // The pool has begun anew; who makes a connection has no need of it.
             Poll::Ready((None, _)) if this.dial.is_none() => return Poll::Ready(None),
             Poll::Ready((None, _)) => {}
-            Poll::Ready((Some(Given::Place), _)) => this.dial = Some(Dialling::new(this.pool, this.endpoint)),
+            Poll::Ready((Some(Assignment::Slot), _)) => {
+                this.dial = Some(PendingDial::new(this.pool, this.endpoint))
+            }
             Poll::Pending => {}
         }
         let dialled = this.dial.as_mut().map_or(Poll::Pending, |dialling| dialling.poll(cx));
         let Poll::Ready(dialled) = dialled else {
-            if !this.dial.as_ref().map_or(at_limit, Dialling::has_no_place) {
+            if !this.dial.as_ref().map_or(at_limit, PendingDial::has_no_place) {
                 this.waits.stop();
                 return Poll::Pending;
             }
@@ -119,7 +124,7 @@ impl<C: Codec> Future for Seat<'_, C> {
     }
 }
 
-impl<C: Codec> Drop for Seat<'_, C> {
+impl<C: Codec> Drop for ConnectionWait<'_, C> {
     fn drop(&mut self) {
         // What it was given and did not fetch is for the next.
         let mut inner = self.pool.lock();
@@ -131,32 +136,32 @@ impl<C: Codec> Drop for Seat<'_, C> {
     }
 }
 
-impl<C: Codec> Dialling<C> {
+impl<C: Codec> PendingDial<C> {
     fn new(pool: &Arc<Pool<C>>, endpoint: &Endpoint) -> Self {
         Self {
-            stage: Stage::Waiting(pool.places.ticket(Seeks::anywhere(endpoint))),
-            permit: Permit::new(pool, endpoint, false),
+            stage: DialStage::Waiting(pool.places.ticket(SlotPurpose::anywhere(endpoint))),
+            permit: DialPermit::new(pool, endpoint, false),
         }
     }
 
     fn has_no_place(&self) -> bool {
-        matches!(self.stage, Stage::Waiting(_))
+        matches!(self.stage, DialStage::Waiting(_))
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Dialled> {
-        if let Stage::Waiting(ticket) = &mut self.stage {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<DialResult> {
+        if let DialStage::Waiting(ticket) = &mut self.stage {
             let place = ready!(ticket.poll(cx));
-            self.stage = Stage::Making(make(&self.permit.pool, &self.permit.endpoint, place));
+            self.stage = DialStage::Dialing(make(&self.permit.pool, &self.permit.endpoint, place));
         }
         match &mut self.stage {
-            Stage::Making(making) => making.as_mut().poll(cx),
-            Stage::Waiting(_) => Poll::Pending,
+            DialStage::Dialing(dialing) => dialing.as_mut().poll(cx),
+            DialStage::Waiting(_) => Poll::Pending,
         }
     }
 }
 
 /// Makes a connection, with a place among those there may be.
-fn make<C: Codec>(pool: &Arc<Pool<C>>, endpoint: &Endpoint, place: Place) -> Making {
+fn make<C: Codec>(pool: &Arc<Pool<C>>, endpoint: &Endpoint, place: ConnectionSlot) -> DialFuture {
     let (settings, tls) = pool.dials_with();
     let (to, counting) = (endpoint.clone(), Arc::clone(pool));
     Box::pin(async move {
@@ -181,7 +186,7 @@ fn make<C: Codec>(pool: &Arc<Pool<C>>, endpoint: &Endpoint, place: Place) -> Mak
 }
 
 /// Makes a connection for nobody in particular.
-async fn run_spare<C: Codec>(making: Making, permit: Permit<C>) {
+async fn run_spare<C: Codec>(making: DialFuture, permit: DialPermit<C>) {
     match making.await {
         Ok((transport, times)) => permit.keep(transport, &times),
         Err(error) => {
@@ -196,7 +201,7 @@ async fn run_spare<C: Codec>(making: Making, permit: Permit<C>) {
 
 /// Makes a connection that has been counted already, for the shelf, if there may be one more without closing another.
 pub(super) fn spawn_spare<C: Codec>(pool: &Arc<Pool<C>>, endpoint: &Endpoint) {
-    let permit = Permit::new(pool, endpoint, true);
+    let permit = DialPermit::new(pool, endpoint, true);
     match pool.places.take() {
         Some(place) => drop(crate::spawn_local(run_spare(make(pool, endpoint, place), permit))),
         None => permit.give_up(),
@@ -219,10 +224,10 @@ pub(super) fn keep<C: Codec>(
     }
     shelf.begin_spare();
     drop(inner);
-    Permit::new(pool, endpoint, true).keep(transport, times);
+    DialPermit::new(pool, endpoint, true).keep(transport, times);
 }
 
-impl<C: Codec> Permit<C> {
+impl<C: Codec> DialPermit<C> {
     fn new(pool: &Arc<Pool<C>>, endpoint: &Endpoint, spare: bool) -> Self {
         Self { pool: Arc::clone(pool), endpoint: endpoint.clone(), spare, used: false }
     }
@@ -260,7 +265,7 @@ impl<C: Codec> Permit<C> {
     }
 }
 
-impl<C: Codec> Drop for Permit<C> {
+impl<C: Codec> Drop for DialPermit<C> {
     fn drop(&mut self) {
         if self.used {
             return;

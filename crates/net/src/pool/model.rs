@@ -11,15 +11,15 @@ use std::task::{Context, Poll, Wake};
 
 use tokio::task::LocalSet;
 
-use super::dial::Seat;
+use super::dial::ConnectionWait;
 use super::*;
 use crate::{Http1, Io};
 
 /// How often the watcher was woken.
 #[derive(Default)]
-struct Woken(AtomicUsize);
+struct WakeCounter(AtomicUsize);
 
-impl Wake for Woken {
+impl Wake for WakeCounter {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
@@ -29,7 +29,7 @@ impl Wake for Woken {
 struct World {
     pool: Arc<Pool<Http1>>,
     endpoint: Endpoint,
-    woken: Arc<Woken>,
+    woken: Arc<WakeCounter>,
     peers: Vec<Option<UnixStream>>,
     /// The connections, as they are told apart.
     made: Vec<Instant>,
@@ -102,15 +102,16 @@ impl World {
     }
 
     /// The taker's first step: takes one off the shelf, under the lock.
-    fn pop(&self) -> Option<(Idle<Http1>, Meter)> {
-        let (idle, _, meter) = self.pool.lock().pop(&self.endpoint, Need::Any, 0, Instant::now())?;
+    fn pop(&self) -> Option<(IdleConnection<Http1>, Meter)> {
+        let (idle, _, meter) =
+            self.pool.lock().pop(&self.endpoint, ConnectionNeed::Any, 0, Instant::now())?;
         Some((idle, meter))
     }
 
     /// Its second: looks, and uses it or lets it go.
-    fn look(&self, idle: Idle<Http1>, meter: Meter) -> Option<Lease<Http1>> {
+    fn look(&self, idle: IdleConnection<Http1>, meter: Meter) -> Option<Lease<Http1>> {
         let closed = self.closed && idle.client.opened() == self.made[self.closing];
-        let taken = Taken { idled: Duration::ZERO, allowed: true, trusted: false, meter };
+        let taken = IdleCheck { idled: Duration::ZERO, allowed: true, trusted: false, meter };
         let lease = self.pool.use_again(&self.endpoint, idle, taken);
         assert_eq!(lease.is_none(), closed, "used if and only if it is open");
         // Whoever uses it waits for its response: what comes wakes nobody else.
@@ -269,7 +270,7 @@ fn who_waits_is_never_forgotten() {
 /// One who wants a connection, step by step as `Pool::acquire` does it.
 enum Waiter<'p> {
     New,
-    Sits(Pin<Box<Seat<'p, Http1>>>),
+    Sits(Pin<Box<ConnectionWait<'p, Http1>>>),
     Has(Lease<Http1>),
     /// Its connection is being made: nobody listens there, so that it has failed.
     Dials,
@@ -278,10 +279,10 @@ enum Waiter<'p> {
 impl<'p> Waiter<'p> {
     fn step(self, pool: &'p Arc<Pool<Http1>>, endpoint: &'p Endpoint) -> Self {
         match self {
-            Self::New => match pool.find(endpoint, Need::Any, true) {
-                Found::Lease(lease) => Self::Has(lease),
-                Found::Seat(seat) => Self::Sits(Box::pin(seat)),
-                Found::Nothing => Self::New,
+            Self::New => match pool.find(endpoint, ConnectionNeed::Any, true) {
+                IdleLookup::Lease(lease) => Self::Has(lease),
+                IdleLookup::Wait(seat) => Self::Sits(Box::pin(seat)),
+                IdleLookup::Nothing => Self::New,
             },
             Self::Sits(mut seat) => match seat.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                 Poll::Ready(Some(Ok(lease))) => Self::Has(lease),

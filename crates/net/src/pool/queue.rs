@@ -22,15 +22,15 @@ pub struct Queue {
 
 /// Somebody who waits, until it is dropped.
 #[derive(Debug)]
-pub struct Queued(Arc<Queue>);
+pub struct QueueGuard(Arc<Queue>);
 
 /// Somebody who waits for a connection, once that is because of a limit.
 #[derive(Debug, Default)]
-pub(crate) struct Waits(Option<Waiting>);
+pub(crate) struct QueueWait(Option<LimitWait>);
 
 #[derive(Debug)]
-struct Waiting {
-    _queued: Queued,
+struct LimitWait {
+    _queued: QueueGuard,
     patience: Duration,
     /// `None`: without end.
     time: Option<Pin<Box<Sleep>>>,
@@ -56,10 +56,10 @@ impl Queue {
 
     /// One more who waits; `None`: there are as many as may.
     #[must_use]
-    pub fn join(self: &Arc<Self>) -> Option<Queued> {
+    pub fn join(self: &Arc<Self>) -> Option<QueueGuard> {
         let one_more = |waiting| (waiting < self.most.load(Relaxed)).then_some(waiting + 1);
         self.waiting.fetch_update(Relaxed, Relaxed, one_more).ok()?;
-        Some(Queued(Arc::clone(self)))
+        Some(QueueGuard(Arc::clone(self)))
     }
 
     /// How long each waits.
@@ -72,13 +72,13 @@ impl Queue {
     }
 }
 
-impl Drop for Queued {
+impl Drop for QueueGuard {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Relaxed);
     }
 }
 
-impl Waits {
+impl QueueWait {
     /// It waits because of a limit, from the first time it is asked on. Ready: it does so no longer, for there is no room in the queue or it has been there for too long.
     pub(crate) fn poll(&mut self, queue: &Arc<Queue>, cx: &mut Context<'_>) -> Poll<AcquireError> {
         let waiting = match &mut self.0 {
@@ -87,7 +87,7 @@ impl Waits {
                 let Some(queued) = queue.join() else { return Poll::Ready(AcquireError::QueueFull) };
                 let patience = queue.patience();
                 let time = (patience < Duration::MAX).then(|| Box::pin(sleep(patience)));
-                none.insert(Waiting { _queued: queued, patience, time })
+                none.insert(LimitWait { _queued: queued, patience, time })
             }
         };
         let Some(time) = &mut waiting.time else { return Poll::Pending };
@@ -111,7 +111,7 @@ mod tests {
     async fn so_many_wait_and_each_for_so_long() {
         let queue = Arc::new(Queue::default());
         queue.set(1, Duration::from_secs(2));
-        let (mut first, mut second) = (Waits::default(), Waits::default());
+        let (mut first, mut second) = (QueueWait::default(), QueueWait::default());
         assert!(poll_fn(|cx| Poll::Ready(first.poll(&queue, cx).is_pending())).await);
         let refused = poll_fn(|cx| second.poll(&queue, cx)).await;
         assert!(matches!(refused, AcquireError::QueueFull), "{refused}");

@@ -60,8 +60,8 @@ impl PoolSettings {
     }
 
     /// Whether one that was idle for so long on the thread that takes it may be used without a look.
-    pub(super) fn trusts(&self, idled: Duration, need: Need) -> bool {
-        self.trusts && need == Need::Any && idled < MOMENT
+    pub(super) fn trusts(&self, idled: Duration, need: ConnectionNeed) -> bool {
+        self.trusts && need == ConnectionNeed::Any && idled < MOMENT
     }
 
     /// How many lie idle at least.
@@ -72,7 +72,7 @@ impl PoolSettings {
 
 /// What a request needs of its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Need {
+pub enum ConnectionNeed {
     /// Any will do: the request can be sent again should the connection turn out to be closed.
     Any,
     /// One that is almost certainly open: the request cannot be sent again (see [`keepwarm_policy::KeepAlive::may_use`]).

@@ -12,9 +12,9 @@ const BOUND: Duration = Duration::from_secs(60);
 const CALLERS: usize = 64;
 
 /// Numbers that look random (Steele, Lea and Flood, *Fast splittable pseudorandom number generators*, 2014).
-struct Seed(u64);
+struct RandomSource(u64);
 
-impl Seed {
+impl RandomSource {
     fn below(&mut self, most: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -25,17 +25,17 @@ impl Seed {
 
 /// What the server has seen.
 #[derive(Default)]
-struct Seen {
+struct ServerCounts {
     accepted: AtomicUsize,
     responded: AtomicUsize,
 }
 
 /// A server on its own thread. One in `closes` responses is the last of its connection: announced, not announced, or not sent at all.
-fn serve(closes: u64) -> (Endpoint, Arc<Seen>) {
+fn serve(closes: u64) -> (Endpoint, Arc<ServerCounts>) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let endpoint = Endpoint::Tcp(listener.local_addr().unwrap());
-    let seen = Arc::new(Seen::default());
+    let seen = Arc::new(ServerCounts::default());
     let server = Arc::clone(&seen);
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -45,14 +45,21 @@ fn serve(closes: u64) -> (Endpoint, Arc<Seen>) {
                 let Ok((stream, _)) = listener.accept().await else { return };
                 server.accepted.fetch_add(1, Ordering::SeqCst);
                 let server = Arc::clone(&server);
-                tokio::task::spawn_local(async move { respond(stream, Seed(number), closes, &server).await });
+                tokio::task::spawn_local(async move {
+                    respond(stream, RandomSource(number), closes, &server).await
+                });
             }
         }));
     });
     (endpoint, seen)
 }
 
-async fn respond(mut stream: tokio::net::TcpStream, mut seed: Seed, closes: u64, seen: &Seen) {
+async fn respond(
+    mut stream: tokio::net::TcpStream,
+    mut seed: RandomSource,
+    closes: u64,
+    seen: &ServerCounts,
+) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut bytes = [0; 1024];
     while stream.read(&mut bytes).await.is_ok_and(|got| got > 0) {
@@ -76,14 +83,14 @@ async fn respond(mut stream: tokio::net::TcpStream, mut seed: Seed, closes: u64,
 
 /// Runs `calls` of each caller, half of the callers on each of two threads, until all have ended.
 fn run_callers<F: Future<Output = ()> + 'static>(
-    call: impl Fn(Arc<Pool<Http1>>, Seed) -> F + Clone + Send + 'static,
+    call: impl Fn(Arc<Pool<Http1>>, RandomSource) -> F + Clone + Send + 'static,
     pool: &Arc<Pool<Http1>>,
     plane: &DataPlane,
 ) {
     let (done, results) = channel();
     for caller in 0..CALLERS {
         let (call, pool, done) = (call.clone(), Arc::clone(pool), done.clone());
-        let seed = Seed(1000 + caller as u64);
+        let seed = RandomSource(1000 + caller as u64);
         plane.remotes()[caller % 2].spawn(move || async move {
             call(pool, seed).await;
             done.send(()).unwrap();
@@ -124,7 +131,7 @@ fn never_more_connections_than_calls_at_once() {
             let endpoint = to.clone();
             async move {
                 for _ in 0..100 {
-                    let mut lease = pool.acquire(&endpoint, Need::Any).await.unwrap();
+                    let mut lease = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
                     ask(&mut lease).await.unwrap();
                     lease.finish();
                 }
@@ -156,7 +163,7 @@ fn every_place_comes_back_whatever_happens() {
         plane.remotes()[1].spawn(move || async move { warmed.warm(&to) });
         let responses = Arc::new(AtomicU64::new(0));
         let (to, counted) = (endpoint.clone(), Arc::clone(&responses));
-        let call = move |pool: Arc<Pool<Http1>>, mut seed: Seed| {
+        let call = move |pool: Arc<Pool<Http1>>, mut seed: RandomSource| {
             let (endpoint, responses) = (to.clone(), Arc::clone(&counted));
             async move {
                 for _ in 0..60 {
@@ -180,11 +187,16 @@ fn every_place_comes_back_whatever_happens() {
     }
 }
 
-async fn one_call(pool: &Arc<Pool<Http1>>, endpoint: &Endpoint, seed: &mut Seed, responses: &AtomicU64) {
+async fn one_call(
+    pool: &Arc<Pool<Http1>>,
+    endpoint: &Endpoint,
+    seed: &mut RandomSource,
+    responses: &AtomicU64,
+) {
     let need = match seed.below(10) {
-        0 => Need::New,
-        1 | 2 => Need::Fresh,
-        _ => Need::Any,
+        0 => ConnectionNeed::New,
+        1 | 2 => ConnectionNeed::Fresh,
+        _ => ConnectionNeed::Any,
     };
     let patience = Duration::from_micros(seed.below(3) * 300);
     let acquired = match seed.below(8) {
@@ -222,8 +234,8 @@ fn connections_are_made_before_they_are_asked_for() {
     let (go, wait) = tokio::sync::oneshot::channel::<()>();
     let (used, to) = (Arc::clone(&pool), endpoint.clone());
     plane.remotes()[0].spawn(move || async move {
-        let mut first = used.acquire(&to, Need::Any).await.unwrap();
-        let mut second = used.acquire(&to, Need::Any).await.unwrap();
+        let mut first = used.acquire(&to, ConnectionNeed::Any).await.unwrap();
+        let mut second = used.acquire(&to, ConnectionNeed::Any).await.unwrap();
         ask(&mut first).await.unwrap();
         ask(&mut second).await.unwrap();
         assert!(first.idle().is_some() && second.idle().is_some());
@@ -278,13 +290,13 @@ fn the_limit_over_all_endpoints_holds_and_none_is_starved() {
     }
     let (most, to) = (Arc::new(AtomicUsize::new(0)), endpoints.clone());
     let (held, highest) = (Arc::new(AtomicUsize::new(0)), Arc::clone(&most));
-    let call = move |pool: Arc<Pool<Http1>>, mut seed: Seed| {
+    let call = move |pool: Arc<Pool<Http1>>, mut seed: RandomSource| {
         let (endpoints, held, highest) = (to.clone(), Arc::clone(&held), Arc::clone(&highest));
         async move {
             for _ in 0..20 {
                 // The first is asked as often as all others together.
                 let endpoint = &endpoints[seed.below(6).saturating_sub(2) as usize];
-                let mut lease = pool.acquire(endpoint, Need::Any).await.unwrap();
+                let mut lease = pool.acquire(endpoint, ConnectionNeed::Any).await.unwrap();
                 highest.fetch_max(held.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                 let state = pool.state(None);
                 assert!(state.idle + state.in_use <= MOST, "{state:?}");

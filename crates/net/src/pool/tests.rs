@@ -105,15 +105,15 @@ async fn a_connection_is_used_again_and_the_newest_first() {
         let (listener, endpoint) = listen().await;
         let connections = serve(listener, HELLO);
         let pool = pool(PoolSettings::default());
-        let mut first = pool.acquire(&endpoint, Need::Any).await.unwrap();
-        let mut second = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        let mut first = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
+        let mut second = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         assert_eq!(ask(&mut first).await.unwrap(), (200, b"hello".to_vec()));
         assert_eq!(ask(&mut second).await.unwrap(), (200, b"hello".to_vec()));
         let opened = first.opened();
         second.finish();
         first.finish();
         assert_eq!(pool.count(&endpoint), (2, 2));
-        let mut again = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        let mut again = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         assert_eq!((again.opened(), again.requests()), (opened, 1));
         assert!(again.idle().is_some());
         ask(&mut again).await.unwrap();
@@ -133,7 +133,7 @@ async fn a_close_of_an_idle_connection_is_learnt_at_once() {
             stream.write_all(HELLO.as_bytes()).await.unwrap();
             (stream, listener)
         });
-        let mut lease = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        let mut lease = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         ask(&mut lease).await.unwrap();
         lease.finish();
         assert_eq!(pool.count(&endpoint), (1, 1));
@@ -150,7 +150,7 @@ async fn bytes_that_nobody_asked_for_end_a_connection() {
         let (listener, endpoint) = listen().await;
         let pool = pool(PoolSettings::default());
         let _count = serve(listener, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\n\r\n");
-        let mut lease = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        let mut lease = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         assert_eq!(ask(&mut lease).await.unwrap_err().name(), "unsolicited");
         assert!(!lease.is_reusable());
         lease.finish();
@@ -171,7 +171,7 @@ async fn bytes_that_come_while_it_is_idle_end_a_connection() {
             stream.write_all(HELLO.as_bytes()).await.unwrap();
             stream
         });
-        let mut lease = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        let mut lease = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         ask(&mut lease).await.unwrap();
         lease.finish();
         let mut stream = server.await.unwrap();
@@ -187,11 +187,13 @@ async fn at_the_limit_a_request_waits_for_a_connection_to_come_back() {
         let (listener, endpoint) = listen().await;
         let connections = serve(listener, HELLO);
         let pool = pool(PoolSettings { max: 1, ..PoolSettings::default() });
-        let mut first = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        let mut first = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         ask(&mut first).await.unwrap();
         let (waiting, place) = (Arc::clone(&pool), endpoint.clone());
         let second =
-            tokio::task::spawn_local(async move { waiting.acquire(&place, Need::Any).await.unwrap() });
+            tokio::task::spawn_local(
+                async move { waiting.acquire(&place, ConnectionNeed::Any).await.unwrap() },
+            );
         tokio::task::yield_now().await;
         first.finish();
         let mut second = second.await.unwrap();
@@ -199,7 +201,7 @@ async fn at_the_limit_a_request_waits_for_a_connection_to_come_back() {
         assert_eq!(connections.get(), 1);
         drop(second);
         // One that was dropped makes room as well.
-        pool.acquire(&endpoint, Need::Any).await.unwrap();
+        pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
     })
     .await;
 }
@@ -213,28 +215,28 @@ async fn a_connection_is_not_closed_for_who_has_been_given_another() {
         let connections = serve(listener, HELLO);
         let mut leases = Vec::new();
         for _ in 0..2 {
-            leases.push(pool.acquire(&endpoint, Need::Any).await.unwrap());
+            leases.push(pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap());
         }
         for lease in &mut leases {
             ask(lease).await.unwrap();
         }
         let third = tokio::task::spawn_local({
             let (pool, endpoint) = (Arc::clone(&pool), endpoint.clone());
-            async move { pool.acquire(&endpoint, Need::Any).await.unwrap() }
+            async move { pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap() }
         });
-        until(|| pool.places.waiting(&Seeks::anywhere(&endpoint)) == 1).await;
+        until(|| pool.places.waiting(&SlotPurpose::anywhere(&endpoint)) == 1).await;
         leases.into_iter().for_each(Lease::finish);
         let third = third.await.unwrap();
         assert_eq!((pool.state(None).idle, connections.get()), (1, 2));
         drop(third);
         // One that wants a new one has the idle one closed, also when it came first.
-        let kept = pool.take(&endpoint, Need::Any).unwrap();
-        let other = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        let kept = pool.take(&endpoint, ConnectionNeed::Any).unwrap();
+        let other = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         let anew = tokio::task::spawn_local({
             let (pool, endpoint) = (Arc::clone(&pool), endpoint.clone());
-            async move { pool.acquire(&endpoint, Need::New).await.unwrap() }
+            async move { pool.acquire(&endpoint, ConnectionNeed::New).await.unwrap() }
         });
-        until(|| pool.places.waiting(&Seeks::anywhere(&endpoint)) == 1).await;
+        until(|| pool.places.waiting(&SlotPurpose::anywhere(&endpoint)) == 1).await;
         let mut kept = kept;
         ask(&mut kept).await.unwrap();
         kept.finish();
@@ -251,15 +253,15 @@ async fn more_idle_ones_than_are_kept_are_closed_the_oldest_first() {
         let (listener, endpoint) = listen().await;
         let _count = serve(listener, HELLO);
         let pool = pool(PoolSettings { idle: 1, ..PoolSettings::default() });
-        let mut first = pool.acquire(&endpoint, Need::Any).await.unwrap();
-        let mut second = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        let mut first = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
+        let mut second = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         ask(&mut first).await.unwrap();
         ask(&mut second).await.unwrap();
         let newest = second.opened();
         first.finish();
         second.finish();
         assert_eq!(pool.count(&endpoint), (1, 1));
-        assert_eq!(pool.take(&endpoint, Need::Any).unwrap().opened(), newest);
+        assert_eq!(pool.take(&endpoint, ConnectionNeed::Any).unwrap().opened(), newest);
     })
     .await;
 }
@@ -271,13 +273,13 @@ async fn age_and_number_of_requests_end_a_connection() {
         let connections = serve(listener, HELLO);
         let pool = pool(PoolSettings { max_requests: 2, ..PoolSettings::default() });
         for _ in 0..4 {
-            let mut lease = pool.acquire(&endpoint, Need::Any).await.unwrap();
+            let mut lease = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
             ask(&mut lease).await.unwrap();
             lease.finish();
         }
         assert_eq!(connections.get(), 2);
         pool.set_settings(PoolSettings { max_age: Duration::ZERO, ..PoolSettings::default() });
-        let mut lease = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        let mut lease = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         ask(&mut lease).await.unwrap();
         lease.finish();
         assert_eq!(pool.count(&endpoint), (0, 0));
@@ -291,7 +293,7 @@ async fn an_idle_connection_ends_after_its_time() {
         let (listener, endpoint) = listen().await;
         let _count = serve(listener, HELLO);
         let pool = pool(PoolSettings { idle_timeout: Duration::from_millis(30), ..PoolSettings::default() });
-        let mut lease = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        let mut lease = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         ask(&mut lease).await.unwrap();
         lease.finish();
         until(|| pool.count(&endpoint) == (0, 0)).await;
@@ -305,7 +307,7 @@ async fn what_the_server_states_bounds_the_idle_time() {
         let (listener, endpoint) = listen().await;
         let _count = serve(listener, "HTTP/1.1 204 No Content\r\nKeep-Alive: max=9, timeout=5\r\n\r\n");
         let pool = pool(PoolSettings::default());
-        let mut lease = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        let mut lease = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         ask(&mut lease).await.unwrap();
         lease.finish();
         assert_eq!(pool.idle_limit(&endpoint), Some(Duration::from_secs(4)));
@@ -326,12 +328,12 @@ async fn a_request_that_is_lost_bounds_the_idle_time() {
             // The second causes a reset, because its bytes are not read.
             stream.peek(&mut [0]).await.unwrap();
         });
-        let mut lease = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        let mut lease = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         ask(&mut lease).await.unwrap();
         lease.finish();
         // Shorter ones are nobody's time-out.
         tokio::time::sleep(Duration::from_millis(150)).await;
-        let mut lease = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        let mut lease = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         let idle = lease.idle().unwrap();
         assert!(matches!(ask(&mut lease).await, Err(ClientError::NoResponse(_))));
         assert_eq!(pool.idle_limit(&endpoint), None);
@@ -351,8 +353,8 @@ async fn a_forgotten_endpoint_keeps_nothing() {
         let (listener, endpoint) = listen().await;
         let _count = serve(listener, HELLO);
         let pool = pool(PoolSettings::default());
-        let mut kept = pool.acquire(&endpoint, Need::Any).await.unwrap();
-        let mut used = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        let mut kept = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
+        let mut used = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         ask(&mut kept).await.unwrap();
         ask(&mut used).await.unwrap();
         kept.finish();
@@ -370,9 +372,9 @@ async fn nobody_listening_is_told_from_other_failures() {
         let (listener, endpoint) = listen().await;
         drop(listener);
         let pool = pool(PoolSettings::default());
-        assert!(pool.acquire(&endpoint, Need::Any).await.unwrap_err().is_refused());
+        assert!(pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap_err().is_refused());
         let nowhere = Endpoint::Unix("/nonexistent/app.sock".into());
-        assert!(pool.acquire(&nowhere, Need::Any).await.unwrap_err().is_refused());
+        assert!(pool.acquire(&nowhere, ConnectionNeed::Any).await.unwrap_err().is_refused());
         assert_eq!(pool.count(&endpoint), (0, 0));
     })
     .await;
@@ -397,7 +399,7 @@ fn a_connection_moves_to_the_thread_that_takes_it() {
     for remote in [&plane.remotes()[0], &plane.remotes()[1], &plane.remotes()[0]] {
         let (pool, endpoint, done) = (Arc::clone(&pool), endpoint.clone(), done.clone());
         remote.spawn(move || async move {
-            let mut lease = pool.acquire(&endpoint, Need::Any).await.unwrap();
+            let mut lease = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
             let response = ask(&mut lease).await.unwrap();
             let reused = lease.idle().is_some();
             lease.finish();
@@ -683,7 +685,7 @@ async fn a_server_that_closes_at_once_is_not_dialled_in_a_loop() {
             }
         });
         pool.warm(&endpoint);
-        let waits = |shelf: &Shelf<Http1>| {
+        let waits = |shelf: &EndpointPool<Http1>| {
             let (lacks, later) = shelf.lacks(1, usize::MAX, Instant::now());
             lacks == 0 && later.is_some() && shelf.idle.is_empty()
         };
@@ -695,10 +697,10 @@ async fn a_server_that_closes_at_once_is_not_dialled_in_a_loop() {
 /// Many that are to lie idle are made together, and fail together: that is one failure, not as many as there are.
 #[test]
 fn connections_that_fail_together_put_off_the_next_no_longer_than_one() {
-    let mut shelf: Shelf<Http1> = Shelf::default();
+    let mut shelf: EndpointPool<Http1> = EndpointPool::default();
     shelf.warm = true;
     let now = Instant::now();
-    let next = |shelf: &Shelf<Http1>, now| shelf.lacks(32, usize::MAX, now);
+    let next = |shelf: &EndpointPool<Http1>, now| shelf.lacks(32, usize::MAX, now);
     (0..32).for_each(|_| shelf.warmth.handle_failure(now));
     let first = now + Duration::from_millis(250);
     assert_eq!(next(&shelf, now), (0, Some(first)));
@@ -710,7 +712,7 @@ fn connections_that_fail_together_put_off_the_next_no_longer_than_one() {
 /// What is known of an endpoint that nobody calls is not kept for ever; one that is to be kept warm is.
 #[test]
 fn an_endpoint_that_nobody_calls_is_forgotten_in_time() {
-    let mut shelf: Shelf<Http1> = Shelf::default();
+    let mut shelf: EndpointPool<Http1> = EndpointPool::default();
     let now = Instant::now();
     let later = now + Duration::from_secs(3600);
     assert!(!shelf.is_stale(now) && shelf.is_stale(later));
@@ -733,10 +735,10 @@ async fn a_close_is_heard_of_by_a_task_without_budget_too() {
         let (listener, endpoint) = listen().await;
         let mut client = Client::<Http1>::new(endpoint.connect().await.unwrap());
         drop(listener.accept().await.unwrap());
-        assert_eq!(poll_fn(|cx| client.poll_noise(cx)).await, Idleness::Closed);
+        assert_eq!(poll_fn(|cx| client.poll_noise(cx)).await, IdleState::Closed);
         poll_fn(|cx| {
             use_up_the_budget(cx);
-            assert_eq!(client.heard_of(Waker::noop()), Idleness::Closed);
+            assert_eq!(client.heard_of(Waker::noop()), IdleState::Closed);
             Poll::Ready(())
         })
         .await;
@@ -755,9 +757,9 @@ async fn a_connection_that_was_closed_with_its_response_is_not_kept_by_a_task_wi
             stream.write_all(HELLO.as_bytes()).await.unwrap();
         });
         let pool = pool(PoolSettings::default());
-        let mut lease = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        let mut lease = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         ask(&mut lease).await.unwrap();
-        assert_eq!(poll_fn(|cx| lease.poll_noise(cx)).await, Idleness::Closed);
+        assert_eq!(poll_fn(|cx| lease.poll_noise(cx)).await, IdleState::Closed);
         let mut lease = Some(lease);
         poll_fn(|cx| {
             use_up_the_budget(cx);
@@ -812,11 +814,11 @@ async fn a_pool_that_a_panic_has_broken_begins_anew() {
         let (listener, endpoint) = listen().await;
         let connections = serve(listener, HELLO);
         let pool = pool(PoolSettings { max: 1, ..PoolSettings::default() });
-        let mut held = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        let mut held = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         ask(&mut held).await.unwrap();
         let waiting = tokio::task::spawn_local({
             let (pool, endpoint) = (Arc::clone(&pool), endpoint.clone());
-            async move { pool.acquire(&endpoint, Need::Any).await }
+            async move { pool.acquire(&endpoint, ConnectionNeed::Any).await }
         });
         until(|| pool.state(Some(&endpoint)).waiting == 1).await;
         break_lock(&pool.inner);
@@ -827,7 +829,7 @@ async fn a_pool_that_a_panic_has_broken_begins_anew() {
         held.finish();
         lease.finish();
         for _ in 0..3 {
-            let mut again = pool.acquire(&endpoint, Need::Any).await.unwrap();
+            let mut again = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
             ask(&mut again).await.unwrap();
             again.finish();
         }
@@ -836,7 +838,7 @@ async fn a_pool_that_a_panic_has_broken_begins_anew() {
         assert!((1..=2).contains(&idle) && open <= 2, "{idle} {open}");
         break_lock(&pool.inner);
         assert_eq!(pool.count(&endpoint), (0, 0), "what lay idle is closed");
-        let mut last = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        let mut last = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         ask(&mut last).await.unwrap();
         assert_eq!(connections.get(), 3);
     })
@@ -857,7 +859,9 @@ async fn a_dial_that_panics_gives_its_place_to_the_next() {
             crate::connect::PANIC_ON_DIAL.set(true);
             let acquire = || {
                 let (pool, endpoint) = (Arc::clone(&pool), endpoint.clone());
-                tokio::task::spawn_local(async move { pool.acquire(&endpoint, Need::Any).await.map(|_| ()) })
+                tokio::task::spawn_local(async move {
+                    pool.acquire(&endpoint, ConnectionNeed::Any).await.map(|_| ())
+                })
             };
             let (first, second) = (acquire(), acquire());
             assert!(first.await.unwrap_err().is_panic());

@@ -11,20 +11,20 @@ use crate::Endpoint;
 use crate::connect::{AcquireError, DialTimes};
 
 /// What counts the connections to an endpoint.
-pub type MeterOf = dyn Fn(&Endpoint) -> &'static ConnectionCounts + Send + Sync;
+pub type EndpointMeter = dyn Fn(&Endpoint) -> &'static ConnectionCounts + Send + Sync;
 
 /// Where the connections of a pool are counted.
 #[derive(Default)]
-pub(crate) struct Metering {
+pub(crate) struct PoolCounters {
     own: ConnectionCounts,
-    of: Option<Arc<MeterOf>>,
+    of: Option<Arc<EndpointMeter>>,
 }
 
 /// What counts the connections to one endpoint; none: they are counted with all of the pool.
 pub(crate) type Meter = Option<&'static ConnectionCounts>;
 
-impl Metering {
-    pub(crate) fn new(of: Option<Arc<MeterOf>>) -> Self {
+impl PoolCounters {
+    pub(crate) fn new(of: Option<Arc<EndpointMeter>>) -> Self {
         Self { of, ..Self::default() }
     }
 
@@ -43,7 +43,7 @@ impl Metering {
     }
 }
 
-impl fmt::Debug for Metering {
+impl fmt::Debug for PoolCounters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.own.fmt(f)
     }

@@ -10,14 +10,14 @@ use keepwarm_telemetry::panics::catch_future;
 use tokio::time::{Instant, Sleep};
 
 use super::dial::spawn_spare;
-use super::shelf::{Idle, SHORT_LIFE};
-use super::{Inner, Metering, Pool};
+use super::endpoint_pool::{IdleConnection, SHORT_LIFE};
+use super::{Inner, Pool, PoolCounters};
 use crate::Endpoint;
-use crate::client::{Codec, Idleness};
+use crate::client::{Codec, IdleState};
 
 /// The watcher of one thread, as the pool knows it.
 #[derive(Debug, Default)]
-pub(super) struct Slot {
+pub(super) struct ThreadWatcher {
     /// Its task; none until it has run once.
     waker: Option<Waker>,
     /// When it looks by itself.
@@ -25,7 +25,7 @@ pub(super) struct Slot {
 }
 
 /// What a connection that was put back asks for.
-pub(super) enum Wake {
+pub(super) enum WatcherWake {
     Nobody,
     Watcher(Waker),
     Start,
@@ -48,7 +48,7 @@ async fn watch<C: Codec>(pool: Weak<Pool<C>>, thread: usize) {
     tokio::task::unconstrained(poll_fn(|cx| {
         loop {
             let Some(pool) = pool.upgrade() else { return Poll::Ready(()) };
-            let Swept { next, over, lacking } = pool.lock().sweep(thread, &pool.metering, cx);
+            let SweepResult { next, over, lacking } = pool.lock().sweep(thread, &pool.metering, cx);
             drop(over);
             lacking.iter().for_each(|endpoint| spawn_spare(&pool, endpoint));
             match (next, &mut timer) {
@@ -67,21 +67,25 @@ async fn watch<C: Codec>(pool: Weak<Pool<C>>, thread: usize) {
 
 /// One look, as the watcher takes it; gives what it has closed.
 #[cfg(test)]
-pub(super) fn sweep_once<C: Codec>(pool: &Pool<C>, thread: usize, cx: &mut Context<'_>) -> Vec<Idle<C>> {
+pub(super) fn sweep_once<C: Codec>(
+    pool: &Pool<C>,
+    thread: usize,
+    cx: &mut Context<'_>,
+) -> Vec<IdleConnection<C>> {
     pool.lock().sweep(thread, &pool.metering, cx).over
 }
 
 /// What a sweep came to.
-struct Swept<C> {
+struct SweepResult<C> {
     /// When to look again.
     next: Option<Instant>,
     /// Connections that are over, to be closed outside of the lock.
-    over: Vec<Idle<C>>,
+    over: Vec<IdleConnection<C>>,
     /// Where one is to be made, once for each.
     lacking: Vec<Endpoint>,
 }
 
-impl Slot {
+impl ThreadWatcher {
     pub(super) fn wake(&self) {
         if let Some(waker) = &self.waker {
             waker.wake_by_ref();
@@ -96,32 +100,32 @@ impl<C: Codec> Inner<C> {
     }
 
     /// A connection has come back on that thread.
-    pub(super) fn watch(&mut self, thread: usize, now: Instant) -> Wake {
+    pub(super) fn watch(&mut self, thread: usize, now: Instant) -> WatcherWake {
         let Some(slot) = self.watchers.get_mut(&thread) else { return self.wake_now(thread) };
         match &slot.waker {
             // It is about to run for the first time, or to be late: a woken task looks at everything.
-            None => Wake::Nobody,
-            Some(_) if slot.looks_at.is_some_and(|at| at > now) => Wake::Nobody,
-            Some(waker) => Wake::Watcher(waker.clone()),
+            None => WatcherWake::Nobody,
+            Some(_) if slot.looks_at.is_some_and(|at| at > now) => WatcherWake::Nobody,
+            Some(waker) => WatcherWake::Watcher(waker.clone()),
         }
     }
 
     /// Have that thread's watcher look, whatever it knows.
-    pub(super) fn wake_now(&mut self, thread: usize) -> Wake {
+    pub(super) fn wake_now(&mut self, thread: usize) -> WatcherWake {
         match self.watchers.get(&thread) {
             None => {
-                self.watchers.insert(thread, Slot::default());
-                Wake::Start
+                self.watchers.insert(thread, ThreadWatcher::default());
+                WatcherWake::Start
             }
-            Some(slot) => slot.waker.clone().map_or(Wake::Nobody, Wake::Watcher),
+            Some(slot) => slot.waker.clone().map_or(WatcherWake::Nobody, WatcherWake::Watcher),
         }
     }
 
     /// Closes what is over, has `cx` woken by what is not, and counts what is lacking.
-    fn sweep(&mut self, thread: usize, metering: &Metering, cx: &mut Context<'_>) -> Swept<C> {
+    fn sweep(&mut self, thread: usize, metering: &PoolCounters, cx: &mut Context<'_>) -> SweepResult<C> {
         let now = Instant::now();
         let settings = self.settings;
-        let mut swept = Swept { next: None, over: Vec::new(), lacking: Vec::new() };
+        let mut swept = SweepResult { next: None, over: Vec::new(), lacking: Vec::new() };
         for (endpoint, shelf) in &mut self.shelves {
             let (keep_alive, warmth) = (&mut shelf.keep_alive, &mut shelf.warmth);
             let counts = metering.counts(shelf.meter);
@@ -135,7 +139,7 @@ impl<C: Codec> Inner<C> {
                     warmth.handle_success();
                 }
                 if let Poll::Ready(noise) = idle.client.poll_noise(cx) {
-                    if noise == Idleness::Closed {
+                    if noise == IdleState::Closed {
                         counts.closed_idle();
                         keep_alive.handle_close(idled, now.into_std());
                         if idle.client.requests() == 0 && idled < SHORT_LIFE {

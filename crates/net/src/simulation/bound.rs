@@ -12,7 +12,7 @@ use crate::Endpoint;
 
 /// A bound, listening socket.
 #[derive(Debug)]
-pub struct Bound {
+pub struct ListeningSocket {
     fd: Socket,
     /// Where, for TCP.
     pub address: Option<SocketAddr>,
@@ -21,7 +21,7 @@ pub struct Bound {
 
 /// Where to listen.
 #[derive(Debug, Clone, Copy)]
-pub enum BindTo<'a> {
+pub enum BindAddress<'a> {
     /// A TCP address.
     Tcp(SocketAddr),
     /// The path of a Unix socket.
@@ -32,15 +32,15 @@ pub enum BindTo<'a> {
 ///
 /// # Errors
 /// Somebody does already.
-pub fn bind(to: BindTo<'_>) -> io::Result<Bound> {
+pub fn bind(to: BindAddress<'_>) -> io::Result<ListeningSocket> {
     let endpoint = match to {
-        BindTo::Tcp(address) => Endpoint::Tcp(address),
-        BindTo::Unix(path) => Endpoint::Unix(path.to_owned()),
+        BindAddress::Tcp(address) => Endpoint::Tcp(address),
+        BindAddress::Unix(path) => Endpoint::Unix(path.to_owned()),
     };
     let fd = listen(endpoint.clone())?;
     match endpoint {
-        Endpoint::Tcp(address) => Ok(Bound { fd, address: Some(address), path: None }),
-        Endpoint::Unix(path) => Ok(Bound { fd, address: None, path: Some(path) }),
+        Endpoint::Tcp(address) => Ok(ListeningSocket { fd, address: Some(address), path: None }),
+        Endpoint::Unix(path) => Ok(ListeningSocket { fd, address: None, path: Some(path) }),
     }
 }
 
@@ -55,7 +55,7 @@ pub(super) fn listen(endpoint: Endpoint) -> io::Result<Socket> {
     })
 }
 
-impl Bound {
+impl ListeningSocket {
     /// The socket itself.
     #[must_use]
     pub fn into_socket(self) -> Socket {
@@ -92,6 +92,6 @@ impl Bound {
 ///
 /// # Errors
 /// As those of [`bind`].
-pub fn bind_beside(address: SocketAddr, _: &[&Bound]) -> io::Result<Bound> {
-    bind(BindTo::Tcp(address))
+pub fn bind_beside(address: SocketAddr, _: &[&ListeningSocket]) -> io::Result<ListeningSocket> {
+    bind(BindAddress::Tcp(address))
 }

@@ -4,7 +4,7 @@ use std::task::Waker;
 
 use rustix::io::Errno;
 
-use super::file::{Edge, Kind};
+use super::file::{FileEvent, Kind};
 use super::kernel::Kernel;
 
 #[derive(Debug, Clone, Copy)]
@@ -27,7 +27,7 @@ impl Kernel {
         self.turns = 0;
         match event {
             Event::Arrive(file) => self.arrive(file),
-            Event::Room(file) => self.tell(file, Edge::Room),
+            Event::Room(file) => self.tell(file, FileEvent::Room),
             Event::Registered(watch) => self.tell_state(watch),
             Event::Connected(file, accepted) => self.connected(file, accepted),
             Event::Spurious(watch) => match self.watches.get_mut(&watch) {
@@ -48,15 +48,15 @@ impl Kernel {
         let whole = stream.wire.len();
         let count = if in_pieces { 1 + rng.size(whole.saturating_sub(1)) } else { whole }.min(whole);
         stream.incoming.extend(stream.wire.drain(..count));
-        let mut edge = Edge::Data;
+        let mut edge = FileEvent::Data;
         let more = !stream.wire.is_empty();
         if !more && std::mem::take(&mut stream.reset_comes) {
             stream.broken = true;
             stream.error = Some(Errno::CONNRESET);
-            edge = Edge::Reset;
+            edge = FileEvent::Reset;
         } else if !more && std::mem::take(&mut stream.end_comes) {
             stream.ended = true;
-            edge = Edge::End;
+            edge = FileEvent::End;
         }
         self.note(file << 32 | count as u64);
         if more {
@@ -67,7 +67,7 @@ impl Kernel {
 
     fn connected(&mut self, file: u64, accepted: Option<(u64, u64)>) -> Vec<Waker> {
         let mut wakers = Vec::new();
-        let mut edge = Edge::Room;
+        let mut edge = FileEvent::Room;
         if let Some(stream) = self.stream(file) {
             stream.connecting = false;
         }
@@ -75,16 +75,16 @@ impl Kernel {
             Some((listener, server)) => match self.files.get_mut(&listener).map(|file| &mut file.kind) {
                 Some(Kind::Listener { queue, refuses: false }) => {
                     queue.push_back(server);
-                    wakers = self.tell(listener, Edge::Data);
+                    wakers = self.tell(listener, FileEvent::Data);
                 }
                 _ => {
                     self.close(server);
-                    edge = Edge::Reset;
+                    edge = FileEvent::Reset;
                 }
             },
-            None => edge = Edge::Reset,
+            None => edge = FileEvent::Reset,
         }
-        if let (Edge::Reset, Some(stream)) = (edge, self.stream(file)) {
+        if let (FileEvent::Reset, Some(stream)) = (edge, self.stream(file)) {
             stream.broken = true;
             stream.error = Some(Errno::CONNREFUSED);
         }
@@ -93,13 +93,14 @@ impl Kernel {
     }
 
     /// Sets what the registrations of a file are told by an edge.
-    fn tell(&mut self, file: u64, edge: Edge) -> Vec<Waker> {
+    fn tell(&mut self, file: u64, edge: FileEvent) -> Vec<Waker> {
         let mut wakers = Vec::new();
         let hung_up = self.stream(file).is_some_and(|it| it.broken || (it.ended && it.shut));
         for watch in self.watches.values_mut().filter(|watch| watch.file == file) {
-            watch.readable |= edge != Edge::Room && watch.interest.is_readable();
-            watch.writable |= matches!(edge, Edge::Room | Edge::Reset) && watch.interest.is_writable();
-            watch.read_closed |= matches!(edge, Edge::End | Edge::Reset);
+            watch.readable |= edge != FileEvent::Room && watch.interest.is_readable();
+            watch.writable |=
+                matches!(edge, FileEvent::Room | FileEvent::Reset) && watch.interest.is_writable();
+            watch.read_closed |= matches!(edge, FileEvent::End | FileEvent::Reset);
             watch.write_closed |= hung_up;
             wakers.extend(watch.wake_ready());
         }

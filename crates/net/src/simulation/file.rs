@@ -64,7 +64,7 @@ pub(super) struct Registration {
 
 /// What has become of a file: those that watch it are told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Edge {
+pub(super) enum FileEvent {
     Data,
     Room,
     End,

@@ -28,4 +28,4 @@ pub use kernel::{Reactor, describe, next_number, random, refuse_watches, reset, 
 pub use peer::{Peer, PeerListener, connect, listen, pair};
 pub use rng::Rng;
 pub use settings::{Faults, Settings, Totals};
-pub use thread::{OnThread, on_thread};
+pub use thread::{ThreadTask, on_thread};

@@ -12,7 +12,7 @@ use super::events::Event;
 use super::file::{Kind, Registration};
 use super::kernel::{Kernel, try_with, turn, with};
 use crate::Endpoint;
-use crate::client::Idleness;
+use crate::client::IdleState;
 
 /// A descriptor of a simulated socket.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Drop for Socket {
 
 /// A socket that the reactor watches.
 #[derive(Debug)]
-pub struct Watch {
+pub struct WatchedSocket {
     socket: Option<Socket>,
     id: u64,
 }
@@ -63,7 +63,7 @@ pub struct Watch {
 ///
 /// # Errors
 /// The reactor has no room.
-pub fn watch(socket: Socket, interest: Interest) -> Result<Watch, (Socket, io::Error)> {
+pub fn watch(socket: Socket, interest: Interest) -> Result<WatchedSocket, (Socket, io::Error)> {
     let id = with(|kernel| {
         kernel.lack_of_descriptors(Errno::NOSPC)?;
         kernel.refuse_watch(socket.file)?;
@@ -86,12 +86,12 @@ pub fn watch(socket: Socket, interest: Interest) -> Result<Watch, (Socket, io::E
         Ok::<_, io::Error>(id)
     });
     match id {
-        Ok(id) => Ok(Watch { socket: Some(socket), id }),
+        Ok(id) => Ok(WatchedSocket { socket: Some(socket), id }),
         Err(error) => Err((socket, error)),
     }
 }
 
-impl Drop for Watch {
+impl Drop for WatchedSocket {
     fn drop(&mut self) {
         // Its wakers may hold what asks for the kernel again.
         drop(try_with(|kernel| kernel.watches.remove(&self.id)));
@@ -100,7 +100,7 @@ impl Drop for Watch {
 
 /// Readiness, as AsyncFd gives it.
 pub struct Guard<'w> {
-    watch: &'w Watch,
+    watch: &'w WatchedSocket,
     reads: bool,
 }
 
@@ -122,7 +122,10 @@ impl Guard<'_> {
     pub fn retain_ready(&mut self) {}
 
     /// Tries a call; the outer error: it would block, and the socket is no longer taken to be ready.
-    pub fn try_io<T>(&mut self, call: impl FnOnce(&Watch) -> io::Result<T>) -> Result<io::Result<T>, ()> {
+    pub fn try_io<T>(
+        &mut self,
+        call: impl FnOnce(&WatchedSocket) -> io::Result<T>,
+    ) -> Result<io::Result<T>, ()> {
         match call(self.watch) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.clear_ready();
@@ -133,12 +136,12 @@ impl Guard<'_> {
     }
 
     /// The socket.
-    pub fn get_ref(&self) -> &Watch {
+    pub fn get_ref(&self) -> &WatchedSocket {
         self.watch
     }
 }
 
-impl Watch {
+impl WatchedSocket {
     fn change<T>(&self, change: impl FnOnce(&mut Registration) -> T) -> T {
         with(|kernel| change(kernel.watches.get_mut(&self.id).expect("registered for as long as it lives")))
     }
@@ -228,7 +231,7 @@ impl Watch {
     }
 }
 
-impl std::ops::Deref for Watch {
+impl std::ops::Deref for WatchedSocket {
     type Target = Socket;
 
     fn deref(&self) -> &Socket {
@@ -324,13 +327,13 @@ pub(crate) fn sender(_socket: &Socket) -> io::Result<Option<u32>> {
 }
 
 /// Whether something has arrived, without taking it.
-pub(crate) fn look(socket: &Socket) -> Idleness {
+pub(crate) fn look(socket: &Socket) -> IdleState {
     turn();
     with(|kernel| match kernel.stream(socket.file) {
-        Some(stream) if !stream.incoming.is_empty() => Idleness::Noisy,
-        Some(stream) if stream.error.is_some() || stream.ended || stream.broken => Idleness::Closed,
-        Some(_) => Idleness::Quiet,
-        None => Idleness::Closed,
+        Some(stream) if !stream.incoming.is_empty() => IdleState::Noisy,
+        Some(stream) if stream.error.is_some() || stream.ended || stream.broken => IdleState::Closed,
+        Some(_) => IdleState::Quiet,
+        None => IdleState::Closed,
     })
 }
 
@@ -436,7 +439,7 @@ pub(crate) fn take_error(socket: &Socket) -> io::Result<()> {
 }
 
 /// What beginning to connect came to.
-pub(crate) enum Begun {
+pub(crate) enum ConnectStart {
     Connected(Socket),
     UnderWay(Socket),
     /// The queue of a Unix socket.
@@ -444,7 +447,7 @@ pub(crate) enum Begun {
 }
 
 /// Begins to connect.
-pub(crate) fn connect(endpoint: &Endpoint) -> io::Result<Begun> {
+pub(crate) fn connect(endpoint: &Endpoint) -> io::Result<ConnectStart> {
     turn();
     with(|kernel| {
         kernel.lack_of_descriptors(Errno::MFILE)?;
@@ -455,7 +458,7 @@ pub(crate) fn connect(endpoint: &Endpoint) -> io::Result<Begun> {
             return Err(Errno::CONNREFUSED.into());
         }
         if unix && kernel.rng.chance(faults.refused) {
-            return Ok(Begun::Full);
+            return Ok(ConnectStart::Full);
         }
         let (client, server) = kernel.new_pair(unix);
         let socket = Socket { file: client };
@@ -463,7 +466,7 @@ pub(crate) fn connect(endpoint: &Endpoint) -> io::Result<Begun> {
             Some(listener) => {
                 kernel.schedule_connected(client, listener, server, unix);
                 if unix {
-                    return Ok(Begun::Connected(socket));
+                    return Ok(ConnectStart::Connected(socket));
                 }
             }
             None => {
@@ -475,7 +478,7 @@ pub(crate) fn connect(endpoint: &Endpoint) -> io::Result<Begun> {
             stream.connecting = true;
             stream.end_comes &= listener.is_some();
         }
-        Ok(Begun::UnderWay(socket))
+        Ok(ConnectStart::UnderWay(socket))
     })
 }
 

@@ -8,17 +8,17 @@ use crate::runtime::as_thread;
 
 /// A task of a data-plane thread: whoever polls or drops it meanwhile is that thread, and the tasks that it starts are, too.
 #[derive(Debug)]
-pub struct OnThread<F> {
+pub struct ThreadTask<F> {
     index: usize,
     task: Option<Pin<Box<F>>>,
 }
 
 /// Makes this a task of the data-plane thread with this index.
-pub fn on_thread<F: Future>(index: usize, task: F) -> OnThread<F> {
-    OnThread { index, task: Some(Box::pin(task)) }
+pub fn on_thread<F: Future>(index: usize, task: F) -> ThreadTask<F> {
+    ThreadTask { index, task: Some(Box::pin(task)) }
 }
 
-impl<F: Future> Future for OnThread<F> {
+impl<F: Future> Future for ThreadTask<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
@@ -35,7 +35,7 @@ impl<F: Future> Future for OnThread<F> {
     }
 }
 
-impl<F> Drop for OnThread<F> {
+impl<F> Drop for ThreadTask<F> {
     fn drop(&mut self) {
         as_thread(self.index, || self.task = None);
     }

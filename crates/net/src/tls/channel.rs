@@ -14,7 +14,7 @@ use rustls::unbuffered::{
 
 use super::scratch::{READ, RECORD, Records, SCRATCH, Scratch, WRITE};
 use super::{ClientTls, HandshakeFacts, TlsError};
-use crate::client::Idleness;
+use crate::client::IdleState;
 use crate::socket::{Socket, receive};
 
 /// A TLS session without its socket.
@@ -28,14 +28,14 @@ pub(super) struct Channel {
     /// What the socket did not take at once.
     pub(super) outgoing: Records,
     /// Nothing more comes.
-    end: Option<End>,
+    end: Option<SessionEnd>,
     /// Our side has been closed.
     shut: bool,
 }
 
 /// How the server's side has ended.
 #[derive(Debug, Clone)]
-pub(super) enum End {
+pub(super) enum SessionEnd {
     /// By a close_notify: all has come.
     Closed,
     /// By a FIN alone: there may have been more (RFC 8446 §6.1).
@@ -68,7 +68,7 @@ impl Channel {
         self.tls.is_handshaking()
     }
 
-    pub(super) fn end(&self) -> Option<&End> {
+    pub(super) fn end(&self) -> Option<&SessionEnd> {
         self.end.as_ref()
     }
 
@@ -115,7 +115,7 @@ impl Channel {
 
     /// The server has sent FIN.
     pub(super) fn handle_eof(&mut self) {
-        self.end.get_or_insert(End::CutOff);
+        self.end.get_or_insert(SessionEnd::CutOff);
     }
 
     /// Runs until more has to come in. Returns how much of `incoming` is done with.
@@ -139,13 +139,13 @@ impl Channel {
                 }
                 Ok(ConnectionState::EncodeTlsData(mut data)) => encode(&mut data, &mut self.outgoing),
                 Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
-                Ok(ConnectionState::PeerClosed) => self.end = Some(End::Closed),
+                Ok(ConnectionState::PeerClosed) => self.end = Some(SessionEnd::Closed),
                 Ok(_) => more = false,
                 Err(error) => failed = Some(error),
             }
             used += discard;
             if let Some(error) = failed {
-                self.end = Some(End::Broken(TlsError::of(&error, &self.name)));
+                self.end = Some(SessionEnd::Broken(TlsError::of(&error, &self.name)));
                 self.take_alert();
                 return used;
             }
@@ -190,7 +190,7 @@ impl Channel {
     pub(super) fn shut(&mut self) {
         /// An alert is a few bytes, and what encrypts them.
         const ALERT: usize = 128;
-        let broken = matches!(self.end, Some(End::Broken(_)));
+        let broken = matches!(self.end, Some(SessionEnd::Broken(_)));
         if broken || self.is_handshaking() || std::mem::replace(&mut self.shut, true) {
             return;
         }
@@ -218,7 +218,7 @@ impl Channel {
                 }
                 Ok(ConnectionState::EncodeTlsData(mut data)) => encode(&mut data, &mut self.outgoing),
                 Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
-                Ok(ConnectionState::PeerClosed) => self.end = Some(End::Closed),
+                Ok(ConnectionState::PeerClosed) => self.end = Some(SessionEnd::Closed),
                 Ok(_) | Err(_) => write = None,
             }
             self.partial.drain(..discard.min(self.partial.len()));
@@ -229,15 +229,15 @@ impl Channel {
     }
 
     /// What an idle connection has to say. Tickets and new keys are taken in, and are nothing.
-    pub(super) fn look(&mut self, fd: &Socket) -> Idleness {
+    pub(super) fn look(&mut self, fd: &Socket) -> IdleState {
         /// Nobody has that many tickets to send: what goes on and on is not to hold up the thread.
         const READS: usize = 4;
         for _ in 0..READS {
             if !self.early.is_empty() {
-                return Idleness::Noisy;
+                return IdleState::Noisy;
             }
             if self.end.is_some() {
-                return Idleness::Closed;
+                return IdleState::Closed;
             }
             let received = SCRATCH.with_borrow_mut(|Scratch { incoming, .. }| {
                 self.prepare(incoming);
@@ -251,14 +251,14 @@ impl Channel {
                 Ok(0) => self.handle_eof(),
                 Ok(_) => {}
                 Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => return Idleness::Quiet,
-                    _ => return Idleness::Closed,
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => return IdleState::Quiet,
+                    _ => return IdleState::Closed,
                 },
             }
         }
         match self.end {
-            Some(_) => Idleness::Closed,
-            None => Idleness::Noisy,
+            Some(_) => IdleState::Closed,
+            None => IdleState::Noisy,
         }
     }
 

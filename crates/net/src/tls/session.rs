@@ -5,13 +5,13 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};
 
-use super::channel::{Channel, End};
+use super::channel::{Channel, SessionEnd};
 use super::scratch::{SCRATCH, Scratch};
 use super::{ClientTls, TlsError};
-use crate::client::Idleness;
+use crate::client::IdleState;
 use crate::connect::AcquireError;
 use crate::io::Io;
-use crate::transport::Written;
+use crate::transport::WriteProgress;
 
 /// What a handshake came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,8 +53,8 @@ impl Session {
                 self.channel.outgoing.clear();
             }
             match self.channel.end() {
-                Some(End::Broken(error)) => return Poll::Ready(Err(error.clone())),
-                Some(End::Closed | End::CutOff) => {
+                Some(SessionEnd::Broken(error)) => return Poll::Ready(Err(error.clone())),
+                Some(SessionEnd::Closed | SessionEnd::CutOff) => {
                     let sentence = "the server closed the connection during the TLS handshake";
                     return Poll::Ready(Err(TlsError::new("tls_broken_off", sentence)));
                 }
@@ -106,9 +106,9 @@ impl Session {
             }
             match self.channel.end() {
                 None => ready!(self.poll_records(cx, Some(into)))?,
-                Some(End::Closed) => return Poll::Ready(Ok(0)),
-                Some(End::CutOff) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
-                Some(End::Broken(error)) => return Poll::Ready(Err(io::Error::other(error.clone()))),
+                Some(SessionEnd::Closed) => return Poll::Ready(Ok(0)),
+                Some(SessionEnd::CutOff) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+                Some(SessionEnd::Broken(error)) => return Poll::Ready(Err(io::Error::other(error.clone()))),
             }
         }
     }
@@ -123,7 +123,7 @@ impl Session {
             }
             Poll::Ready(Ok::<(), io::Error>(()))
         }))?;
-        if let Some(End::Broken(_)) = self.channel.end() {
+        if let Some(SessionEnd::Broken(_)) = self.channel.end() {
             // The alert, for the server's log.
             let _ = self.write_outgoing();
         }
@@ -131,13 +131,13 @@ impl Session {
     }
 
     /// Takes what it can of `slices`, and writes it, now. What the socket has no room for is kept, and goes first the next time.
-    pub(crate) fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<Written> {
+    pub(crate) fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<WriteProgress> {
         if !self.channel.outgoing.is_empty() {
-            return Ok(Written { taken: 0, left: self.write_outgoing()? });
+            return Ok(WriteProgress { taken: 0, left: self.write_outgoing()? });
         }
         if slices.iter().all(|slice| slice.is_empty()) {
             // Nothing becomes no record.
-            return Ok(Written { taken: 0, left: 0 });
+            return Ok(WriteProgress { taken: 0, left: 0 });
         }
         SCRATCH.with_borrow_mut(|scratch| {
             scratch.outgoing.clear();
@@ -146,7 +146,7 @@ impl Session {
             if !self.channel.outgoing.is_empty() {
                 // Something of the session's own that may not be overtaken.
                 self.channel.outgoing.take(outgoing);
-                return Ok(Written { taken, left: 0 });
+                return Ok(WriteProgress { taken, left: 0 });
             }
             let left = match self.io.write(&[IoSlice::new(outgoing.unwritten())]) {
                 Ok(written) => outgoing.advance(written),
@@ -158,7 +158,7 @@ impl Session {
                 Err(error) => return Err(error),
             };
             self.channel.outgoing.take(outgoing);
-            Ok(Written { taken, left })
+            Ok(WriteProgress { taken, left })
         })
     }
 
@@ -192,12 +192,12 @@ impl Session {
     }
 
     /// What an idle connection has to say, without waiting.
-    pub(crate) fn look(&mut self) -> Idleness {
+    pub(crate) fn look(&mut self) -> IdleState {
         self.channel.look(self.io.fd())
     }
 
     /// Waits until an idle connection has something to say.
-    pub(crate) fn poll_noise(&mut self, cx: &mut Context<'_>) -> Poll<Idleness> {
+    pub(crate) fn poll_noise(&mut self, cx: &mut Context<'_>) -> Poll<IdleState> {
         let Self { io, channel, .. } = self;
         io.poll_noise(cx, |fd| channel.look(fd))
     }
@@ -233,7 +233,7 @@ impl Session {
 impl Drop for Session {
     /// A clean close says so. Not behind half of a record: that would be no record.
     fn drop(&mut self) {
-        let listens = matches!(self.channel.end(), None | Some(End::Closed));
+        let listens = matches!(self.channel.end(), None | Some(SessionEnd::Closed));
         if listens && self.channel.outgoing.is_empty() {
             self.channel.shut();
             let _ = self.write_outgoing();

@@ -18,7 +18,7 @@ use keepwarm_http1::{Fields, RequestBody, RequestOptions};
 
 use crate::client::Client;
 use crate::pool::tests::{HELLO, ask, begin, run, until};
-use crate::{Dial, Endpoint, Http1, Need, Pool, PoolSettings, RequestLine, ResponsePart};
+use crate::{ConnectionNeed, Dial, Endpoint, Http1, Pool, PoolSettings, RequestLine, ResponsePart};
 use kit::{Authority, V12, V13, close_notify, read_head, responding, server, start};
 
 pub(crate) async fn dial(
@@ -268,7 +268,7 @@ fn an_encrypted_connection_moves_to_the_thread_that_takes_it() {
     for at in [0, 1, 0, 1] {
         let (pool, endpoint, done) = (Arc::clone(&pool), server.endpoint.clone(), done.clone());
         plane.remotes()[at].spawn(move || async move {
-            let mut lease = pool.acquire(&endpoint, Need::Any).await.unwrap();
+            let mut lease = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
             let response = ask(&mut lease).await.unwrap();
             lease.finish();
             done.send(response.0).unwrap();
@@ -296,12 +296,14 @@ async fn a_connection_that_comes_back_is_used_before_one_that_is_being_made() {
         });
         let pool: Arc<Pool<Http1>> = Pool::new(PoolSettings::default());
         pool.set_tls(Some(authority.client("a.test")));
-        let mut first = pool.acquire(&server.endpoint, Need::Any).await.unwrap();
+        let mut first = pool.acquire(&server.endpoint, ConnectionNeed::Any).await.unwrap();
         assert!(first.dialled().unwrap().handshake.is_some());
         ask(&mut first).await.unwrap();
         let second = {
             let (pool, endpoint) = (Arc::clone(&pool), server.endpoint.clone());
-            tokio::task::spawn_local(async move { pool.acquire(&endpoint, Need::Any).await.unwrap() })
+            tokio::task::spawn_local(
+                async move { pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap() },
+            )
         };
         until(|| pool.state(None).dialling == 1).await;
         first.finish();

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::{Transport, Written};
+use super::{Transport, WriteProgress};
 use crate::ReadBuffer;
 
 /// Read at a time.
@@ -44,10 +44,10 @@ impl AsyncWrite for TransportStream {
         let transport = &mut self.get_mut().transport;
         loop {
             match transport.write(&[IoSlice::new(bytes)]) {
-                Ok(Written { taken: taken @ 1.., .. }) => return Poll::Ready(Ok(taken)),
-                Ok(Written { taken: 0, .. }) if bytes.is_empty() => return Poll::Ready(Ok(0)),
+                Ok(WriteProgress { taken: taken @ 1.., .. }) => return Poll::Ready(Ok(taken)),
+                Ok(WriteProgress { taken: 0, .. }) if bytes.is_empty() => return Poll::Ready(Ok(0)),
                 // What was taken before went first.
-                Ok(Written { taken: 0, .. }) => {}
+                Ok(WriteProgress { taken: 0, .. }) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     ready!(transport.poll_writable(cx))?;
                 }

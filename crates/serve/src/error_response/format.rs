@@ -22,14 +22,15 @@ impl Format {
     /// The best of ours by the lines of `Accept`: the highest weight, then the range that says it most exactly, then the one named first.
     /// Text when there is no such field, or when it takes none of ours (RFC 9110 §12.4.1 lets a server disregard it).
     pub(super) fn accepted<'a>(accept: impl Iterator<Item = &'a [u8]>) -> Self {
-        let mut best: [Option<Rank>; FORMATS.len()] = [None; FORMATS.len()];
+        let mut best: [Option<Preference>; FORMATS.len()] = [None; FORMATS.len()];
         let ranges = accept.flat_map(|line| line.split(|&b| b == b','));
         for (place, range) in ranges.filter_map(|range| Range::parse(range.trim_ascii())).enumerate() {
             for ((_, kind, subtype), best) in FORMATS.iter().zip(&mut best) {
                 let Some(exactness) = range.exactness(kind, subtype) else { continue };
                 // The most exact range decides the weight, be it lower than that of a wider one.
                 if best.is_none_or(|best| best.exactness < exactness) {
-                    *best = Some(Rank { weight: range.weight, exactness, earliness: usize::MAX - place });
+                    *best =
+                        Some(Preference { weight: range.weight, exactness, earliness: usize::MAX - place });
                 }
             }
         }
@@ -51,7 +52,7 @@ impl Format {
 
 /// How much a client wants a format; compared member by member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Rank {
+struct Preference {
     /// Thousandths.
     weight: u16,
     exactness: u8,

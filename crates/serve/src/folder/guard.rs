@@ -11,8 +11,8 @@ use keepwarm_net::disk;
 use tokio::time::Instant;
 
 use super::htaccess::Rules;
-use super::rewrite::{Address, Pass, RewrittenQuery, Site, path_of};
-use super::{Folder, Found, file_name};
+use super::rewrite::{Address, PassResult, RewrittenQuery, SiteFiles, path_of};
+use super::{FileLookup, Folder, file_name};
 
 /// How long what was read is believed.
 const FRESH: Duration = Duration::from_secs(5);
@@ -31,11 +31,11 @@ pub struct Guard {
     /// Its path as text, for conditions of rewrites.
     root: String,
     serves_vendor: bool,
-    seen: Mutex<Seen>,
+    seen: Mutex<HtaccessCache>,
 }
 
 /// What the `.htaccess` of a folder said when it was read, by the folder's name.
-type Seen = HashMap<Box<[u8]>, (Instant, Option<Arc<Rules>>)>;
+type HtaccessCache = HashMap<Box<[u8]>, (Instant, Option<Arc<Rules>>)>;
 
 impl Guard {
     /// For a site whose root is `folder`.
@@ -92,7 +92,7 @@ impl Guard {
             let before = address.clone();
             let pass = rewriting.pass(self, &above, &mut address).await?;
             changed |= address != before;
-            if pass != Pass::Changed {
+            if pass != PassResult::Changed {
                 break;
             }
         }
@@ -124,7 +124,7 @@ impl Guard {
         if self.serves_vendor || !name.starts_with(VENDOR) {
             return Ok(false);
         }
-        Ok(!matches!(self.folder.open(b"vendor/autoload.php").await?, Found::Nothing))
+        Ok(!matches!(self.folder.open(b"vendor/autoload.php").await?, FileLookup::Nothing))
     }
 
     /// What the `.htaccess` of a folder says; `above` is empty, or ends with a slash.
@@ -147,9 +147,9 @@ impl Guard {
     async fn read(&self, above: &[u8]) -> io::Result<Option<Rules>> {
         let name = [above, HTACCESS].concat();
         let text = match self.folder.open(&name).await? {
-            Found::Nothing | Found::Folder => return Ok(None),
-            Found::Denied => return Ok(Some(Rules::denying())),
-            Found::File(file) => {
+            FileLookup::Nothing | FileLookup::Folder => return Ok(None),
+            FileLookup::Denied => return Ok(Some(Rules::denying())),
+            FileLookup::File(file) => {
                 let mut text = Vec::new();
                 let mut block = Vec::new();
                 while text.len() <= MAX_LENGTH {
@@ -162,7 +162,7 @@ impl Guard {
                 text
             }
             // Distributions keep it in /etc. It is the administrator's, and is only read.
-            Found::Outside => {
+            FileLookup::Outside => {
                 let path = self.folder.path().join(std::ffi::OsStr::from_bytes(&name));
                 match disk::spawn(move || std::fs::read(path)).await {
                     Ok(text) => text,
@@ -177,27 +177,27 @@ impl Guard {
         }))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Seen> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HtaccessCache> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Site for Guard {
+impl SiteFiles for Guard {
     fn root(&self) -> &str {
         &self.root
     }
 
     async fn is(&self, name: &str, folder: bool) -> io::Result<bool> {
         match self.folder.open(name.as_bytes()).await? {
-            Found::File(_) | Found::Denied | Found::Outside => return Ok(!folder),
-            Found::Folder => return Ok(folder),
-            Found::Nothing if folder => return Ok(false),
-            Found::Nothing => {}
+            FileLookup::File(_) | FileLookup::Denied | FileLookup::Outside => return Ok(!folder),
+            FileLookup::Folder => return Ok(folder),
+            FileLookup::Nothing if folder => return Ok(false),
+            FileLookup::Nothing => {}
         }
         // `index.php/a/b` is the file, as Apache's `REQUEST_FILENAME` has it; what follows is `PATH_INFO`.
         for (at, ending) in name.match_indices(".php/") {
             let script = name.get(..at + ending.len() - 1).unwrap_or_default();
-            if let Found::File(_) = self.folder.open(script.as_bytes()).await? {
+            if let FileLookup::File(_) = self.folder.open(script.as_bytes()).await? {
                 return Ok(true);
             }
         }

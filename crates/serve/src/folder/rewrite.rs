@@ -66,7 +66,7 @@ pub(super) struct Address {
 
 /// What one pass through the rules has made of an address.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Pass {
+pub(super) enum PassResult {
     Same,
     Changed,
     /// Nothing else is tried.
@@ -74,7 +74,7 @@ pub(super) enum Pass {
 }
 
 /// What is there, for conditions.
-pub(super) trait Site {
+pub(super) trait SiteFiles {
     /// The site's root, as its scripts know it.
     fn root(&self) -> &str;
     /// Whether a name (relative to the root) is one of a file, or of a folder.
@@ -120,10 +120,10 @@ impl Rewriting {
     /// Tries the rules once. `above`: the folder they are of, empty or with a slash at its end; the address lies in it.
     pub(super) async fn pass(
         &self,
-        site: &impl Site,
+        site: &impl SiteFiles,
         above: &str,
         address: &mut Address,
-    ) -> std::io::Result<Pass> {
+    ) -> std::io::Result<PassResult> {
         let before = address.clone();
         for rule in &self.rules {
             let below = address.name.strip_prefix(above).unwrap_or(&address.name).to_owned();
@@ -139,19 +139,19 @@ impl Rewriting {
                 let query = target.query.as_ref().map(|query| scope.expand(query, &by_condition, Some(args)));
                 let name = self.place(above, &path);
                 if name.len() > MAX_PATH {
-                    return Ok(Pass::End);
+                    return Ok(PassResult::End);
                 }
                 address.name = name;
                 rule.flags.apply(&mut address.query, query);
             }
             if rule.flags.end {
-                return Ok(Pass::End);
+                return Ok(PassResult::End);
             }
             if rule.flags.last {
                 break;
             }
         }
-        Ok(if *address == before { Pass::Same } else { Pass::Changed })
+        Ok(if *address == before { PassResult::Same } else { PassResult::Changed })
     }
 
     /// Where a target lies, from the site's root on.
@@ -167,7 +167,7 @@ impl Rewriting {
 
 impl Rule {
     /// Whether the conditions hold, and what the last expression among them has caught.
-    async fn holds(&self, site: &impl Site, scope: &Scope<'_>) -> std::io::Result<Option<Vec<String>>> {
+    async fn holds(&self, site: &impl SiteFiles, scope: &Scope<'_>) -> std::io::Result<Option<Vec<String>>> {
         let mut caught = Vec::new();
         let mut conditions = self.conditions.iter();
         while let Some(condition) = conditions.next() {

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::*;
 
 /// A folder of its own for each test, removed in the end.
-struct Temp(PathBuf);
+struct TempDirectory(PathBuf);
 
-impl Temp {
+impl TempDirectory {
     fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -23,7 +23,7 @@ impl Temp {
     }
 }
 
-impl Drop for Temp {
+impl Drop for TempDirectory {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -31,21 +31,21 @@ impl Drop for Temp {
 
 async fn found(folder: &Folder, name: &str) -> String {
     match folder.open(name.as_bytes()).await.unwrap() {
-        Found::File(file) => {
+        FileLookup::File(file) => {
             let mut text = Vec::new();
             file.read(&mut text, 0, 100).await.unwrap();
             String::from_utf8(text).unwrap()
         }
-        Found::Folder => "folder".to_owned(),
-        Found::Nothing => "nothing".to_owned(),
-        Found::Outside => "outside".to_owned(),
-        Found::Denied => "denied".to_owned(),
+        FileLookup::Folder => "folder".to_owned(),
+        FileLookup::Nothing => "nothing".to_owned(),
+        FileLookup::Outside => "outside".to_owned(),
+        FileLookup::Denied => "denied".to_owned(),
     }
 }
 
 #[tokio::test]
 async fn what_names_lead_to() {
-    let temp = Temp::new();
+    let temp = TempDirectory::new();
     let root = temp.0.join("root");
     symlink("a.txt", root.join("within")).unwrap();
     symlink("inner/../a.txt", root.join("within-by-dots")).unwrap();
@@ -89,7 +89,7 @@ async fn what_names_lead_to() {
 
 #[tokio::test]
 async fn what_may_not_be_read_is_told_from_what_is_not_there() {
-    let temp = Temp::new();
+    let temp = TempDirectory::new();
     let file = temp.0.join("root/a.txt");
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o0)).unwrap();
     // Nothing is denied to root.
@@ -99,7 +99,7 @@ async fn what_may_not_be_read_is_told_from_what_is_not_there() {
 
 #[tokio::test]
 async fn a_folder_can_be_exchanged_by_moving_a_link() {
-    let temp = Temp::new();
+    let temp = TempDirectory::new();
     let current = temp.0.join("current");
     symlink("root", &current).unwrap();
     let folder = Folder::new(&current);
@@ -113,8 +113,8 @@ async fn a_folder_can_be_exchanged_by_moving_a_link() {
 
 #[tokio::test]
 async fn a_file_is_read_in_parts_and_ends() {
-    let temp = Temp::new();
-    let Found::File(file) = temp.folder().open(b"a.txt").await.unwrap() else { panic!("a file") };
+    let temp = TempDirectory::new();
+    let FileLookup::File(file) = temp.folder().open(b"a.txt").await.unwrap() else { panic!("a file") };
     assert_eq!((file.len(), file.is_empty()), (3, false));
     let mut part = b"before".to_vec();
     for (at, max, expected) in [(0, 2, "ab"), (2, 2, "c"), (3, 2, ""), (9, 2, "")] {
@@ -153,7 +153,7 @@ fn paths_that_name_files_and_paths_that_never_do() {
 /// As Debian has it: jQuery is another package's, and what the site changes is elsewhere.
 #[tokio::test]
 async fn a_packages_links_are_followed_to_the_places_of_packages() {
-    let temp = Temp::new();
+    let temp = TempDirectory::new();
     let base = temp.0.canonicalize().unwrap();
     for folder in ["usr/share/site/js", "usr/share/javascript", "var/lib/site/uploads", "var/lib/other"] {
         std::fs::create_dir_all(base.join(folder)).unwrap();

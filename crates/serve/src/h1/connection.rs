@@ -9,17 +9,19 @@ use std::time::Duration;
 
 use keepwarm_http1::Event;
 use keepwarm_net::h2::{PREFACE, PREFACE_LINE};
-use keepwarm_net::{Idleness, Io, Wait, now};
+use keepwarm_net::{IdleState, Io, WaitKind, now};
 use keepwarm_telemetry::RequestId;
 use keepwarm_telemetry::panics::{Panic, catch_future};
 use tokio::time::Instant;
 
 use super::request_body::HEAD_READ;
 use super::response::DRAIN_BODY;
-use super::stream::{ResponseState, State, Stream};
+use super::stream::{ExchangeState, ResponseState, Stream};
 use crate::h2;
 use crate::refusals::{HEAD_TIMEOUT, PANICKED};
-use crate::{Exchange, Fate, Frontend, Gone, ListenerContext, Outcome, Peer, Refusal};
+use crate::{
+    ClientLoss, ConnectionInfo, Exchange, Frontend, ListenerContext, Outcome, Refusal, ResponseOutcome,
+};
 
 /// A closing connection is read this long, and this much, for what its client was still sending: closed at once, the kernel would
 /// answer those bytes with a reset, which can destroy our last response on its way (RFC 9112 §9.6).
@@ -29,15 +31,15 @@ const LINGER_READ: usize = 64 * 1024;
 
 /// Serves one connection to its end, or to a panic: that costs this connection, and the request it had gets 500 where nothing of a response
 /// has left. One `catch_unwind` for all of it: what it costs while nothing panics are two stores for each poll of the task.
-pub(crate) async fn serve(io: Io, peer: Peer, context: Arc<ListenerContext>) {
+pub(crate) async fn serve(io: Io, peer: ConnectionInfo, context: Arc<ListenerContext>) {
     let mut stream = Stream::new(io, peer, context);
     let served = {
         let requests = pin!(stream.serve_requests());
         catch_future(requests).await
     };
     match served {
-        Ok(End::Over) => stream.rest(now()),
-        Ok(End::Http2) => {
+        Ok(ConnectionEnd::Over) => stream.rest(now()),
+        Ok(ConnectionEnd::Http2) => {
             let connection = pin!(h2::serve(stream.into_http2()));
             if let Err(panic) = catch_future(connection).await {
                 panic.report("connection", None, None);
@@ -53,44 +55,44 @@ pub(crate) async fn serve(io: Io, peer: Peer, context: Arc<ListenerContext>) {
 }
 
 /// How the HTTP/1 of a connection ends.
-enum End {
+enum ConnectionEnd {
     Over,
     /// The client speaks HTTP/2.
     Http2,
 }
 
 /// Counts a request that is under way.
-pub(crate) struct Busy(Arc<ListenerContext>);
+pub(crate) struct RequestGuard(Arc<ListenerContext>);
 
-impl Busy {
+impl RequestGuard {
     pub(crate) fn new(context: &Arc<ListenerContext>) -> Self {
         context.open.begin_request();
         Self(Arc::clone(context))
     }
 }
 
-impl Drop for Busy {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         self.0.open.end_request(self.0.draining.load(Ordering::Relaxed));
     }
 }
 
 /// What comes next on a connection.
-enum Next {
+enum NextInput {
     Request,
     /// Answer this and close.
     Refused(Refusal),
     /// The client speaks HTTP/2.
     Http2,
     /// A part of a head; the client has left.
-    BrokenOff(Gone),
+    BrokenOff(ClientLoss),
     /// Nothing; close.
     Over,
 }
 
 /// How a connection begins.
 #[derive(PartialEq, Eq)]
-enum Preface {
+enum PrefaceState {
     /// Not as one of HTTP/2.
     None,
     /// As one of HTTP/2, as far as it has come.
@@ -100,32 +102,32 @@ enum Preface {
 }
 
 #[derive(PartialEq, Eq)]
-enum After {
+enum Persistence {
     Keep,
     Close,
 }
 
 impl Stream {
-    async fn serve_requests(&mut self) -> End {
+    async fn serve_requests(&mut self) -> ConnectionEnd {
         loop {
             let next = self.next_request().await;
             let handler = Arc::clone(&self.context.handler);
-            let _busy = Busy::new(&self.context);
+            let _busy = RequestGuard::new(&self.context);
             match next {
-                Next::Request => {
+                NextInput::Request => {
                     self.under_way = true;
                     handler.handle(&mut Exchange::http1(self)).await;
                 }
-                Next::Refused(refusal) => self.refuse(&*handler, &refusal),
-                Next::BrokenOff(gone) => {
+                NextInput::Refused(refusal) => self.refuse(&*handler, &refusal),
+                NextInput::BrokenOff(gone) => {
                     self.record_broken_head(&*handler, gone);
-                    return End::Over;
+                    return ConnectionEnd::Over;
                 }
-                Next::Http2 => return End::Http2,
-                Next::Over => return End::Over,
+                NextInput::Http2 => return ConnectionEnd::Http2,
+                NextInput::Over => return ConnectionEnd::Over,
             }
-            if self.finish(&*handler).await == After::Close {
-                return End::Over;
+            if self.finish(&*handler).await == Persistence::Close {
+                return ConnectionEnd::Over;
             }
         }
     }
@@ -139,7 +141,7 @@ impl Stream {
         let request = &self.request;
         panic.report("request", request.notes.target.as_deref(), Some(RequestId::new(request.number)));
         let handler = Arc::clone(&self.context.handler);
-        let _busy = Busy::new(&self.context);
+        let _busy = RequestGuard::new(&self.context);
         self.request.notes.routed.response_edits = None;
         self.take_back();
         match self.state.response {
@@ -154,17 +156,17 @@ impl Stream {
         self.finish(&*handler).await;
     }
 
-    async fn next_request(&mut self) -> Next {
+    async fn next_request(&mut self) -> NextInput {
         loop {
             let quiet = !self.awake || self.storage.read.is_empty();
             if quiet && !poll_fn(|cx| self.poll_first_bytes(cx)).await {
-                return Next::Over;
+                return NextInput::Over;
             }
             self.request.received = Instant::now();
             let until = self.request.received.checked_add(self.context.limits.head_timeout);
-            self.deadlines.set(Wait::Read, until);
+            self.deadlines.set(WaitKind::Read, until);
             let next = poll_fn(|cx| self.poll_head(cx)).await;
-            self.deadlines.set(Wait::Read, None);
+            self.deadlines.set(WaitKind::Read, None);
             match next {
                 Some(next) => return next,
                 None => self.rest(Instant::now()),
@@ -196,12 +198,12 @@ impl Stream {
     /// is asked, since the reactor may not have told yet. What crosses our FIN is lost, as with every close (RFC 9112 §9.6); shutting our side first
     /// would not save it, since nothing could be written any more.
     fn must_leave(&mut self, cx: &Context<'_>) -> bool {
-        let late = self.deadlines.poll_passed(Wait::Read, cx);
+        let late = self.deadlines.poll_passed(WaitKind::Read, cx);
         let evicted = self.activity.poll_leave(cx);
-        if !self.deadlines.is_set(Wait::Read) {
-            self.deadlines.set_after(Wait::Read, self.context.limits.idle);
+        if !self.deadlines.is_set(WaitKind::Read) {
+            self.deadlines.set_after(WaitKind::Read, self.context.limits.idle);
         }
-        if !(late || evicted) || self.io.look() == Idleness::Noisy {
+        if !(late || evicted) || self.io.look() == IdleState::Noisy {
             return false;
         }
         if evicted && !self.is_draining() {
@@ -211,16 +213,16 @@ impl Stream {
     }
 
     /// `None`: nothing but an empty line has come, as old clients send one behind a body (RFC 9112 §2.2). No head has begun, and none is late.
-    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Option<Next>> {
+    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Option<NextInput>> {
         loop {
             let preface = self.preface();
-            if preface == Preface::Whole {
-                return Poll::Ready(Some(Next::Http2));
+            if preface == PrefaceState::Whole {
+                return Poll::Ready(Some(NextInput::Http2));
             }
             // Half of a preface is half of a request line of HTTP/1, too.
             let unread = match preface {
-                Preface::None => self.storage.read.unread(),
-                Preface::Part | Preface::Whole => &[],
+                PrefaceState::None => self.storage.read.unread(),
+                PrefaceState::Part | PrefaceState::Whole => &[],
             };
             match self.decoder.decode(unread, &mut self.request.head) {
                 Ok(decoded) => {
@@ -233,7 +235,7 @@ impl Stream {
                                 let end = self.decoder.decode(&[], &mut self.request.head);
                                 debug_assert!(end.is_ok_and(|decoded| decoded.event == Event::End));
                             }
-                            return Poll::Ready(Some(Next::Request));
+                            return Poll::Ready(Some(NextInput::Request));
                         }
                         Event::NeedMore if decoded.consumed > 0 && self.storage.read.is_empty() => {
                             return Poll::Ready(None);
@@ -241,21 +243,21 @@ impl Stream {
                         Event::NeedMore => {}
                         // None of these comes before a head; a decoder that says so has nothing to serve.
                         Event::Data { .. } | Event::Trailers | Event::End | Event::Informational => {
-                            return Poll::Ready(Some(Next::Over));
+                            return Poll::Ready(Some(NextInput::Over));
                         }
                     }
                 }
-                Err(fault) => return Poll::Ready(Some(Next::Refused((&fault).into()))),
+                Err(fault) => return Poll::Ready(Some(NextInput::Refused((&fault).into()))),
             }
             match self.poll_fill(cx, HEAD_READ) {
-                Poll::Ready(Ok(0)) => return Poll::Ready(Some(self.left_in_head(Gone::Closed))),
-                Poll::Ready(Err(_)) => return Poll::Ready(Some(self.left_in_head(Gone::Reset))),
+                Poll::Ready(Ok(0)) => return Poll::Ready(Some(self.left_in_head(ClientLoss::Closed))),
+                Poll::Ready(Err(_)) => return Poll::Ready(Some(self.left_in_head(ClientLoss::Reset))),
                 Poll::Ready(Ok(_)) => {}
-                Poll::Pending if self.deadlines.poll_passed(Wait::Read, cx) => {
-                    if preface == Preface::Part && self.storage.read.unread().starts_with(PREFACE_LINE) {
-                        return Poll::Ready(Some(Next::Http2));
+                Poll::Pending if self.deadlines.poll_passed(WaitKind::Read, cx) => {
+                    if preface == PrefaceState::Part && self.storage.read.unread().starts_with(PREFACE_LINE) {
+                        return Poll::Ready(Some(NextInput::Http2));
                     }
-                    return Poll::Ready(Some(Next::Refused(Refusal::of(&HEAD_TIMEOUT, &[]))));
+                    return Poll::Ready(Some(NextInput::Refused(Refusal::of(&HEAD_TIMEOUT, &[]))));
                 }
                 Poll::Pending => return Poll::Pending,
             }
@@ -263,22 +265,22 @@ impl Stream {
     }
 
     /// Whether a new connection begins as one of HTTP/2 (RFC 9113 §3.4), where that is spoken.
-    fn preface(&self) -> Preface {
+    fn preface(&self) -> PrefaceState {
         let unread = self.storage.read.unread();
         match unread.get(..PREFACE.len()) {
-            _ if !self.context.limits.http2 || self.served > 0 || unread.is_empty() => Preface::None,
-            Some(begin) if begin == PREFACE => Preface::Whole,
-            None if PREFACE.starts_with(unread) => Preface::Part,
+            _ if !self.context.limits.http2 || self.served > 0 || unread.is_empty() => PrefaceState::None,
+            Some(begin) if begin == PREFACE => PrefaceState::Whole,
+            None if PREFACE.starts_with(unread) => PrefaceState::Part,
             // It goes on wrongly: an error of HTTP/2, not a request of HTTP/1.
-            _ if unread.starts_with(PREFACE_LINE) => Preface::Whole,
-            Some(_) | None => Preface::None,
+            _ if unread.starts_with(PREFACE_LINE) => PrefaceState::Whole,
+            Some(_) | None => PrefaceState::None,
         }
     }
 
     /// The connection, with what has been read of it.
-    fn into_http2(self) -> h2::Begun {
-        self.deadlines.set(Wait::Read, None);
-        h2::Begun {
+    fn into_http2(self) -> h2::NewConnection {
+        self.deadlines.set(WaitKind::Read, None);
+        h2::NewConnection {
             io: self.io,
             read: self.storage.read,
             peer: self.request.peer,
@@ -289,22 +291,24 @@ impl Stream {
         }
     }
 
-    fn left_in_head(&self, gone: Gone) -> Next {
+    fn left_in_head(&self, gone: ClientLoss) -> NextInput {
         match self.storage.read.is_empty() {
-            true => Next::Over,
-            false => Next::BrokenOff(gone),
+            true => NextInput::Over,
+            false => NextInput::BrokenOff(gone),
         }
     }
 
     /// Nobody is left to respond, but who looks for a request that got no response finds it.
-    fn record_broken_head(&mut self, handler: &dyn Frontend, gone: Gone) {
+    fn record_broken_head(&mut self, handler: &dyn Frontend, gone: ClientLoss) {
         // What is there is the head of the request before it, or half of one.
         self.request.head = keepwarm_http1::RequestHead::default();
         self.begin();
         self.request.notes.reason = Some("head_incomplete");
         let elapsed = self.request.received.elapsed();
-        handler
-            .finished(&self.request, &Outcome { status: 0, body_bytes: 0, fate: Fate::Gone(gone), elapsed });
+        handler.finished(
+            &self.request,
+            &Outcome { status: 0, body_bytes: 0, fate: ResponseOutcome::ClientLost(gone), elapsed },
+        );
     }
 
     /// Answers what is no request.
@@ -320,7 +324,7 @@ impl Stream {
     }
 
     /// Brings an exchange to its end: writes what is left, and decides what becomes of the connection.
-    async fn finish(&mut self, handler: &dyn Frontend) -> After {
+    async fn finish(&mut self, handler: &dyn Frontend) -> Persistence {
         if !self.over() && self.state.websocket.is_none() && !self.state.tunnel {
             self.abort("handler_gave_up");
         }
@@ -335,9 +339,11 @@ impl Stream {
             _ => poll_fn(|cx| self.poll_flush(cx)).await,
         };
         let fate = match (&self.state.response, flushed) {
-            (_, Err(gone)) => Fate::Gone(gone),
-            (ResponseState::Cut, Ok(())) => self.broken.map_or(Fate::Cut, Fate::Gone),
-            (_, Ok(())) => Fate::Complete,
+            (_, Err(gone)) => ResponseOutcome::ClientLost(gone),
+            (ResponseState::Cut, Ok(())) => {
+                self.broken.map_or(ResponseOutcome::Cut, ResponseOutcome::ClientLost)
+            }
+            (_, Ok(())) => ResponseOutcome::Complete,
         };
         let outcome = Outcome {
             status: self.state.status,
@@ -347,25 +353,25 @@ impl Stream {
         };
         self.under_way = false;
         handler.finished(&self.request, &outcome);
-        if fate != Fate::Complete {
+        if fate != ResponseOutcome::Complete {
             match fate {
-                Fate::Gone(Gone::TooSlow) => self.io.reset_on_close(),
-                Fate::Cut if !resets => self.linger().await,
+                ResponseOutcome::ClientLost(ClientLoss::TooSlow) => self.io.reset_on_close(),
+                ResponseOutcome::Cut if !resets => self.linger().await,
                 _ => {}
             }
-            return After::Close;
+            return Persistence::Close;
         }
         self.served += 1;
         if self.state.websocket.as_ref().is_some_and(|socket| socket.may_bring_more()) {
             self.linger().await;
-            return After::Close;
+            return Persistence::Close;
         }
         let ResponseState::Ended { keep } = self.state.response else {
-            return After::Close;
+            return Persistence::Close;
         };
         if keep && self.drain_body().await {
             self.continue_or_rest();
-            return After::Keep;
+            return Persistence::Keep;
         }
         if self.state.refused
             || !self.state.body_done
@@ -374,7 +380,7 @@ impl Stream {
         {
             self.linger().await;
         }
-        After::Close
+        Persistence::Close
     }
 
     /// Whether the client, which would have kept the connection, may have sent its next request before it hears of the end. Closing on top of that would
@@ -384,11 +390,11 @@ impl Stream {
     }
 
     fn continue_or_rest(&mut self) {
-        self.state = State::new(self.state.facts, &self.context.limits);
+        self.state = ExchangeState::new(self.state.facts, &self.context.limits);
         if self.storage.read.is_empty() {
             let now = Instant::now();
             self.rest(now);
-            self.deadlines.set(Wait::Read, now.checked_add(self.context.limits.idle));
+            self.deadlines.set(WaitKind::Read, now.checked_add(self.context.limits.idle));
         }
     }
 
@@ -412,10 +418,10 @@ impl Stream {
     /// any number of bytes may be on its way.
     async fn linger(&mut self) {
         self.io.shutdown_write();
-        self.deadlines.set_after(Wait::Read, LINGER);
+        self.deadlines.set_after(WaitKind::Read, LINGER);
         loop {
             self.storage.read.reset(usize::MAX);
-            let got = poll_fn(|cx| match self.deadlines.poll_passed(Wait::Read, cx) {
+            let got = poll_fn(|cx| match self.deadlines.poll_passed(WaitKind::Read, cx) {
                 true => Poll::Ready(0),
                 false => self.poll_fill(cx, LINGER_READ).map(|got| got.unwrap_or(0)),
             })

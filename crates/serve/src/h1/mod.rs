@@ -13,6 +13,6 @@ pub(crate) mod tests;
 mod tunnel;
 mod websocket;
 
-pub(crate) use connection::{Busy, serve};
+pub(crate) use connection::{RequestGuard, serve};
 pub(crate) use stream::Stream;
 pub use websocket::{Message, WebSocketLimits};

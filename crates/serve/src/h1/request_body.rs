@@ -3,10 +3,10 @@
 use std::task::{Context, Poll, ready};
 
 use keepwarm_http1::{Event, encode_continue};
-use keepwarm_net::{Wait, now};
+use keepwarm_net::{WaitKind, now};
 
 use super::stream::{ResponseState, Stream};
-use crate::{BodyError, BodyProgress, Gone};
+use crate::{BodyError, BodyProgress, ClientLoss};
 
 /// Read at a time while a large body comes: the largest pieces that are worth their memory.
 const BODY_READ: usize = 64 * 1024;
@@ -28,16 +28,16 @@ impl Stream {
                 return Poll::Ready(Ok(BodyProgress::Done));
             }
             if self.state.body_failed {
-                return Poll::Ready(Err(BodyError::Gone(self.broken.unwrap_or(Gone::Closed))));
+                return Poll::Ready(Err(BodyError::ClientLost(self.broken.unwrap_or(ClientLoss::Closed))));
             }
             match self.decode_body(into, end) {
-                Ok(Step::Done) => {
-                    self.deadlines.set(Wait::Read, None);
+                Ok(DecodeStep::Done) => {
+                    self.deadlines.set(WaitKind::Read, None);
                     let progress = if into.len() > before { BodyProgress::More } else { BodyProgress::Done };
                     return Poll::Ready(Ok(progress));
                 }
-                Ok(Step::NoMore) if into.len() > before => return Poll::Ready(Ok(BodyProgress::More)),
-                Ok(Step::NoMore) => {}
+                Ok(DecodeStep::NoMore) if into.len() > before => return Poll::Ready(Ok(BodyProgress::More)),
+                Ok(DecodeStep::NoMore) => {}
                 Err(error) => {
                     self.state.body_failed = true;
                     return Poll::Ready(Err(error));
@@ -52,7 +52,7 @@ impl Stream {
 
     /// Decodes what is in the buffer, as far as `into` is shorter than `end`. What does not fit stays in the buffer; the decoder sees it all the same, since
     /// framing needs no room.
-    fn decode_body(&mut self, into: &mut Vec<u8>, end: usize) -> Result<Step, BodyError> {
+    fn decode_body(&mut self, into: &mut Vec<u8>, end: usize) -> Result<DecodeStep, BodyError> {
         loop {
             let (unread, room) = (self.storage.read.unread(), end.saturating_sub(into.len()));
             let decoded =
@@ -71,9 +71,9 @@ impl Stream {
             match decoded.event {
                 Event::End => {
                     self.state.body_done = true;
-                    return Ok(Step::Done);
+                    return Ok(DecodeStep::Done);
                 }
-                Event::NeedMore => return Ok(Step::NoMore),
+                Event::NeedMore => return Ok(DecodeStep::NoMore),
                 Event::Data { .. } | Event::Head | Event::Trailers | Event::Informational => {}
             }
         }
@@ -91,42 +91,42 @@ impl Stream {
         if !self.storage.out.is_empty() && matches!(self.state.response, ResponseState::None) {
             // A `100 Continue` that is not taken at once goes out with the next poll; the read below is what we wait for.
             if let Poll::Ready(Err(gone)) = self.poll_write_out(cx) {
-                return Poll::Ready(Err(BodyError::Gone(gone)));
+                return Poll::Ready(Err(BodyError::ClientLost(gone)));
             }
         }
         match self.poll_fill(cx, BODY_READ) {
             Poll::Ready(got) => Poll::Ready(self.note_body(got)),
             Poll::Pending => {
                 let slow_at = self.state.body_rate.handle_wait(now().into_std());
-                if self.deadlines.poll_passed(Wait::Read, cx) {
+                if self.deadlines.poll_passed(WaitKind::Read, cx) {
                     return Poll::Ready(Err(BodyError::TooSlow));
                 }
-                self.deadlines.set(Wait::Read, slow_at.map(Into::into));
+                self.deadlines.set(WaitKind::Read, slow_at.map(Into::into));
                 Poll::Pending
             }
         }
     }
 
-    fn note_body(&mut self, got: Result<usize, Gone>) -> Result<(), BodyError> {
+    fn note_body(&mut self, got: Result<usize, ClientLoss>) -> Result<(), BodyError> {
         match got {
-            Ok(0) => Err(BodyError::Gone(Gone::Closed)),
+            Ok(0) => Err(BodyError::ClientLost(ClientLoss::Closed)),
             Ok(got) => {
                 self.state.body_rate.handle_progress(now().into_std(), got);
                 // What may follow is that nobody reads for a while: the time of the next wait is not this one's.
-                self.deadlines.set(Wait::Read, None);
+                self.deadlines.set(WaitKind::Read, None);
                 Ok(())
             }
-            Err(gone) => Err(BodyError::Gone(gone)),
+            Err(gone) => Err(BodyError::ClientLost(gone)),
         }
     }
 
     pub(crate) fn pause_body(&mut self) {
         self.state.body_rate.handle_progress(now().into_std(), 0);
-        self.deadlines.set(Wait::Read, None);
+        self.deadlines.set(WaitKind::Read, None);
     }
 
     /// Reads into the buffer; `Ok(0)` is the end.
-    pub(super) fn poll_fill(&mut self, cx: &mut Context<'_>, room: usize) -> Poll<Result<usize, Gone>> {
+    pub(super) fn poll_fill(&mut self, cx: &mut Context<'_>, room: usize) -> Poll<Result<usize, ClientLoss>> {
         if self.read_closed {
             return Poll::Ready(Ok(0));
         }
@@ -144,7 +144,7 @@ impl Stream {
                 self.cells.received.add(got as u64);
                 Poll::Ready(Ok(got))
             }
-            Err(_) => Poll::Ready(Err(self.lost(Gone::Reset))),
+            Err(_) => Poll::Ready(Err(self.lost(ClientLoss::Reset))),
         }
     }
 
@@ -152,7 +152,7 @@ impl Stream {
         self.decoder.in_body()
     }
 
-    pub(super) fn lost(&mut self, gone: Gone) -> Gone {
+    pub(super) fn lost(&mut self, gone: ClientLoss) -> ClientLoss {
         *self.broken.get_or_insert(gone)
     }
 
@@ -179,16 +179,16 @@ impl Stream {
         self.poll_fill(cx, BODY_READ).map(drop)
     }
 
-    pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Gone> {
+    pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<ClientLoss> {
         if let Some(gone) = self.broken {
             return Poll::Ready(gone);
         }
         if self.read_closed || !self.state.body_done || self.storage.read.unread().len() >= WATCH_LIMIT {
-            return self.io.poll_reset(cx).map(|()| self.lost(Gone::Reset));
+            return self.io.poll_reset(cx).map(|()| self.lost(ClientLoss::Reset));
         }
         // Nothing is expected now but the next request (which then waits in the buffer) or the end.
         match self.poll_fill(cx, HEAD_READ) {
-            Poll::Ready(Ok(0)) if self.state.half_close_is_gone => Poll::Ready(self.lost(Gone::Closed)),
+            Poll::Ready(Ok(0)) if self.state.half_close_is_gone => Poll::Ready(self.lost(ClientLoss::Closed)),
             Poll::Ready(Ok(_)) => self.poll_gone(cx),
             Poll::Ready(Err(gone)) => Poll::Ready(gone),
             Poll::Pending => Poll::Pending,
@@ -200,7 +200,7 @@ impl Stream {
     }
 }
 
-enum Step {
+enum DecodeStep {
     /// The body is complete.
     Done,
     /// The buffer has nothing more, or nothing more fits.

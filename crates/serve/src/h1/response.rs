@@ -9,11 +9,11 @@ use keepwarm_http1::{
     ResponseLength, Version, encode_chunk_head, encode_informational, encode_response_head, encode_trailers,
     plan, scan_app_fields,
 };
-use keepwarm_net::{Wait, http_date, now};
+use keepwarm_net::{WaitKind, http_date, now};
 use keepwarm_telemetry::stalls::Stall;
 
-use super::stream::{Held, ResponseState, Stream};
-use crate::Gone;
+use super::stream::{PendingHead, ResponseState, Stream};
+use crate::ClientLoss;
 use crate::exchange::response_length;
 
 /// How long a head waits for a body that is due at once, and a body for its end.
@@ -66,8 +66,8 @@ impl Stream {
         if decided.framing == ResponseFraming::UntilClose && !close && self.state.facts.keep_alive {
             let mut copy = Fields::new();
             fields.for_each(|(name, value)| copy.push(name, value));
-            let held = Held { status, fields: copy, has_date: app.has_date };
-            self.state.response = ResponseState::Held(Box::new(held));
+            let held = PendingHead { status, fields: copy, has_date: app.has_date };
+            self.state.response = ResponseState::Pending(Box::new(held));
             self.hold();
             return Ok(app);
         }
@@ -138,7 +138,7 @@ impl Stream {
             ResponseFraming::Length(length) => length,
             _ => 0,
         };
-        self.state.response = ResponseState::Begun { plan: decided, remaining, flushed: false };
+        self.state.response = ResponseState::Started { plan: decided, remaining, flushed: false };
     }
 
     /// `101`, with these fields: what follows is another protocol's (RFC 9110 §7.8).
@@ -166,7 +166,7 @@ impl Stream {
     pub(crate) fn data(&mut self, bytes: &[u8]) {
         let out = &mut self.storage.out.body;
         match &mut self.state.response {
-            ResponseState::Held(_) => {
+            ResponseState::Pending(_) => {
                 out.extend_from_slice(bytes);
                 if out.len() > HOLD_BYTES {
                     self.release_held(None);
@@ -174,7 +174,7 @@ impl Stream {
                     self.hold();
                 }
             }
-            ResponseState::Begun { plan, remaining, .. } if plan.send_body && !bytes.is_empty() => {
+            ResponseState::Started { plan, remaining, .. } if plan.send_body && !bytes.is_empty() => {
                 match plan.framing {
                     ResponseFraming::Length(_) => {
                         let fits = usize::try_from(*remaining).unwrap_or(usize::MAX).min(bytes.len());
@@ -205,10 +205,10 @@ impl Stream {
     }
 
     pub(crate) fn end_with_trailers<'a>(&mut self, fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
-        if let ResponseState::Held(_) = self.state.response {
+        if let ResponseState::Pending(_) = self.state.response {
             self.release_held(Some(self.storage.out.body.len() as u64));
         }
-        let ResponseState::Begun { plan, remaining, .. } = &self.state.response else { return };
+        let ResponseState::Started { plan, remaining, .. } = &self.state.response else { return };
         if plan.send_body && *remaining > 0 {
             self.abort("body_too_short");
             return;
@@ -227,7 +227,7 @@ impl Stream {
     /// Decides a held response: with the length of its whole body, or as a stream.
     fn release_held(&mut self, length: Option<u64>) {
         let held = match std::mem::replace(&mut self.state.response, ResponseState::None) {
-            ResponseState::Held(held) => held,
+            ResponseState::Pending(held) => held,
             other => {
                 self.state.response = other;
                 return;
@@ -242,7 +242,7 @@ impl Stream {
         let body = self.storage.out.body.len() as u64;
         self.state.body_sent += body;
         self.write_head(held.status, decided, held.has_date, held.fields.iter());
-        if let ResponseState::Begun { remaining, .. } = &mut self.state.response {
+        if let ResponseState::Started { remaining, .. } = &mut self.state.response {
             *remaining = remaining.saturating_sub(body);
         }
     }
@@ -251,7 +251,7 @@ impl Stream {
         if !self.over() {
             self.request.notes.reason.get_or_insert(reason);
             self.state.shows_cut = match &self.state.response {
-                ResponseState::Begun { plan, .. } => {
+                ResponseState::Started { plan, .. } => {
                     matches!(plan.framing, ResponseFraming::Length(_) | ResponseFraming::Chunked)
                 }
                 _ => true,
@@ -264,8 +264,10 @@ impl Stream {
     /// Nothing of it has been written: as if it had not been given.
     pub(crate) fn take_back(&mut self) -> bool {
         match self.state.response {
-            ResponseState::Held(_) => {}
-            ResponseState::Begun { flushed: false, .. } => self.storage.out.head.truncate(self.state.head_at),
+            ResponseState::Pending(_) => {}
+            ResponseState::Started { flushed: false, .. } => {
+                self.storage.out.head.truncate(self.state.head_at)
+            }
             _ => return false,
         }
         // Of a response that has not begun there is no body.
@@ -278,7 +280,7 @@ impl Stream {
     }
 
     pub(crate) fn is_given(&self) -> bool {
-        let ResponseState::Begun { plan, remaining: 0, .. } = &self.state.response else { return false };
+        let ResponseState::Started { plan, remaining: 0, .. } = &self.state.response else { return false };
         !plan.send_body || matches!(plan.framing, ResponseFraming::Length(_))
     }
 
@@ -291,7 +293,7 @@ impl Stream {
         }
     }
 
-    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
+    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientLoss>> {
         if let Some(gone) = self.broken {
             return Poll::Ready(Err(gone));
         }
@@ -299,7 +301,7 @@ impl Stream {
         if due && self.state.hold.is_none() {
             self.hold();
         }
-        let held = matches!(self.state.response, ResponseState::Held(_));
+        let held = matches!(self.state.response, ResponseState::Pending(_));
         if let Some(timer) = &mut self.state.hold {
             if due || held {
                 ready!(timer.as_mut().poll(cx));
@@ -307,7 +309,7 @@ impl Stream {
             self.state.hold = None;
             self.release_held(None);
         }
-        if let ResponseState::Begun { flushed, .. } = &mut self.state.response {
+        if let ResponseState::Started { flushed, .. } = &mut self.state.response {
             *flushed = true;
         }
         self.poll_write_out(cx)
@@ -315,7 +317,7 @@ impl Stream {
 
     /// Nothing has left yet, and a short body, or a first chunk, should be right behind what is here.
     fn body_is_due(&self) -> bool {
-        let ResponseState::Begun { plan, flushed: false, remaining } = &self.state.response else {
+        let ResponseState::Started { plan, flushed: false, remaining } = &self.state.response else {
             return false;
         };
         if !plan.send_body {
@@ -329,20 +331,20 @@ impl Stream {
     }
 
     /// Writes the buffers out.
-    pub(super) fn poll_write_out(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
+    pub(super) fn poll_write_out(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientLoss>> {
         while !self.storage.out.is_empty() {
             let (slices, count) = self.storage.out.slices();
             match self.io.poll_write(cx, slices.get(..count).unwrap_or_default()) {
-                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(self.lost(Gone::Reset))),
+                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(self.lost(ClientLoss::Reset))),
                 Poll::Ready(Ok(sent)) => {
                     self.storage.out.advance(sent);
                     self.cells.sent.add(sent as u64);
                     self.state.drain_rate.handle_progress(now().into_std(), sent);
-                    self.deadlines.set(Wait::Write, None);
+                    self.deadlines.set(WaitKind::Write, None);
                 }
                 Poll::Pending => {
-                    if self.deadlines.poll_passed(Wait::Write, cx) {
-                        return Poll::Ready(Err(self.lost(Gone::TooSlow)));
+                    if self.deadlines.poll_passed(WaitKind::Write, cx) {
+                        return Poll::Ready(Err(self.lost(ClientLoss::TooSlow)));
                     }
                     self.set_write_deadline();
                     return Poll::Pending;
@@ -358,8 +360,8 @@ impl Stream {
         let slow: Option<tokio::time::Instant> =
             self.state.drain_rate.handle_wait(now.into_std()).map(Into::into);
         // A deadline that is set stays: it was counted from the last progress.
-        if !self.deadlines.is_set(Wait::Write) {
-            self.deadlines.set(Wait::Write, stalled.into_iter().chain(slow).min());
+        if !self.deadlines.is_set(WaitKind::Write) {
+            self.deadlines.set(WaitKind::Write, stalled.into_iter().chain(slow).min());
         }
     }
 }

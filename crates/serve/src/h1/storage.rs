@@ -3,13 +3,13 @@
 use std::cell::RefCell;
 
 use keepwarm_http1::RequestHead;
-use keepwarm_net::{Out, ReadBuffer};
+use keepwarm_net::{ReadBuffer, WriteBuffer};
 
 /// The buffers that reading a request and writing its response need.
 #[derive(Debug, Default)]
 pub(crate) struct Storage {
     pub(crate) read: ReadBuffer,
-    pub(crate) out: Out,
+    pub(crate) out: WriteBuffer,
     pub(crate) head: RequestHead,
 }
 

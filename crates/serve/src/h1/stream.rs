@@ -11,11 +11,11 @@ use keepwarm_telemetry::meters::ListenerCells;
 use tokio::time::Instant;
 
 use super::storage::Storage;
-use super::websocket::Socket;
+use super::websocket::WebSocketState;
 use crate::listener::Activity;
-use crate::{ListenerContext, Peer, Request};
+use crate::{ConnectionInfo, ListenerContext, Request};
 
-/// A server-role connection. What concerns one request is in [`State`], replaced for each.
+/// A server-role connection. What concerns one request is in [`ExchangeState`], replaced for each.
 pub(crate) struct Stream {
     pub(super) io: Io,
     pub(crate) deadlines: Deadlines,
@@ -27,7 +27,7 @@ pub(crate) struct Stream {
     /// Empty while the connection is idle.
     pub(crate) storage: Storage,
     pub(crate) request: Request,
-    pub(crate) state: State,
+    pub(crate) state: ExchangeState,
     pub(super) opened: Instant,
     /// Requests that have their response.
     pub(super) served: u64,
@@ -38,12 +38,12 @@ pub(crate) struct Stream {
     /// The client has shut its writing side.
     pub(super) read_closed: bool,
     /// The transport is unusable.
-    pub(super) broken: Option<crate::Gone>,
+    pub(super) broken: Option<crate::ClientLoss>,
 }
 
 /// One exchange.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct ExchangeState {
     pub(super) facts: RequestFacts,
     pub(crate) body_done: bool,
     pub(super) body_received: u64,
@@ -62,7 +62,7 @@ pub(crate) struct State {
     pub(super) hold: Option<std::pin::Pin<Box<tokio::time::Sleep>>>,
     /// A refusal must be seen by the client although it may still be sending.
     pub(crate) refused: bool,
-    pub(super) websocket: Option<Box<Socket>>,
+    pub(super) websocket: Option<Box<WebSocketState>>,
     /// The response is an upstream's.
     pub(crate) from_upstream: bool,
     /// Bytes are passed, of a protocol that is not ours.
@@ -77,10 +77,10 @@ pub(super) enum ResponseState {
     /// No head yet.
     None,
     /// HTTP/1.0 with keep-alive and a body of unknown length: the head waits until the length is known or the body is a stream
-    /// (`spec/http.md` §1). The body so far is in [`keepwarm_net::Out::body`], unframed.
-    Held(Box<Held>),
+    /// (`spec/http.md` §1). The body so far is in [`keepwarm_net::WriteBuffer::body`], unframed.
+    Pending(Box<PendingHead>),
     /// The head is written or in the buffer.
-    Begun {
+    Started {
         plan: Plan,
         /// Of a body with a length: what is still to come.
         remaining: u64,
@@ -96,13 +96,13 @@ pub(super) enum ResponseState {
 }
 
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct PendingHead {
     pub(super) status: u16,
     pub(super) fields: Fields,
     pub(super) has_date: bool,
 }
 
-impl State {
+impl ExchangeState {
     pub(super) fn new(facts: RequestFacts, limits: &crate::ConnectionLimits) -> Self {
         Self {
             facts,
@@ -129,14 +129,14 @@ impl State {
 }
 
 impl Stream {
-    pub(super) fn new(io: Io, peer: Peer, context: Arc<ListenerContext>) -> Self {
+    pub(super) fn new(io: Io, peer: ConnectionInfo, context: Arc<ListenerContext>) -> Self {
         let listener = match context.handler.is_forward_proxy() {
             true => ListenerKind::ForwardProxy,
             false => ListenerKind::Origin,
         };
         let decoder = RequestDecoder::with_kind(context.limits.syntax, listener);
         let request = Request::new(Rc::new(peer));
-        let state = State::new(RequestFacts::of(&request.head), &context.limits);
+        let state = ExchangeState::new(RequestFacts::of(&request.head), &context.limits);
         Self {
             io,
             deadlines: Deadlines::new(),
@@ -179,7 +179,7 @@ impl Stream {
     /// A head has been decoded: an exchange begins.
     pub(super) fn begin(&mut self) {
         self.request.restart(self.context.next_request_number());
-        self.state = State::new(RequestFacts::of(&self.request.head), &self.context.limits);
+        self.state = ExchangeState::new(RequestFacts::of(&self.request.head), &self.context.limits);
         self.state.awaits_continue = self.request.head.expects_continue;
         self.state.body_done = self.request.head.body == keepwarm_http1::RequestBody::None;
     }

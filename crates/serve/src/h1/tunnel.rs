@@ -5,7 +5,7 @@ use std::task::{Context, Poll, ready};
 use keepwarm_http1::{BadField, Fields};
 
 use super::stream::Stream;
-use crate::Gone;
+use crate::ClientLoss;
 
 /// Read at a time.
 const READ: usize = 16 * 1024;
@@ -30,7 +30,7 @@ impl Stream {
         &mut self,
         cx: &mut Context<'_>,
         into: &mut Vec<u8>,
-    ) -> Poll<Result<usize, Gone>> {
+    ) -> Poll<Result<usize, ClientLoss>> {
         if self.storage.read.is_empty() {
             let got = ready!(self.poll_fill(cx, READ))?;
             if got == 0 {

@@ -5,12 +5,12 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use keepwarm_http1::{BadField, Fields};
-use keepwarm_net::Wait;
+use keepwarm_net::WaitKind;
 use sha1::{Digest, Sha1};
 
 use super::stream::Stream;
-use crate::Gone;
-use crate::websocket::{self, Incoming, Outgoing, PING, PONG, Step, encode_close, encode_control};
+use crate::ClientLoss;
+use crate::websocket::{self, Incoming, IncomingEvent, Outgoing, PING, PONG, encode_close, encode_control};
 
 /// A message, or the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Default for WebSocketLimits {
 }
 
 #[derive(Debug)]
-pub(crate) struct Socket {
+pub(crate) struct WebSocketState {
     incoming: Incoming,
     outgoing: Outgoing,
     idle: Duration,
@@ -71,7 +71,7 @@ const PONGS_ENOUGH: usize = 16 * 1024;
 /// Bytes that are compressed or inflated for one WebSocket before others have their turn: some tenths of a millisecond.
 const TURN: usize = 64 * 1024;
 
-impl Socket {
+impl WebSocketState {
     /// Whether the client may still be sending, and a reset because of that would take our close frame with it (RFC 6455 §7.1.1).
     pub(super) fn may_bring_more(&self) -> bool {
         !self.finished
@@ -127,7 +127,7 @@ impl Stream {
         fields.filter(|(name, _)| !ours(name)).for_each(|(name, value)| all.push(name, value));
         self.switch_protocols(b"websocket", &all)?;
         let compression = compression.map(|(agreed, _)| agreed);
-        self.state.websocket = Some(Box::new(Socket {
+        self.state.websocket = Some(Box::new(WebSocketState {
             incoming: Incoming::new(limits.frame, limits.message, compression),
             outgoing: Outgoing::new(compression),
             idle: limits.idle,
@@ -138,15 +138,15 @@ impl Stream {
             pongs: 0,
             worked: 0,
         }));
-        self.deadlines.set_after(Wait::Read, limits.idle / 2);
+        self.deadlines.set_after(WaitKind::Read, limits.idle / 2);
         Ok(())
     }
 
-    pub(crate) fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Result<Message, Gone>> {
+    pub(crate) fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Result<Message, ClientLoss>> {
         loop {
-            let Some(socket) = &mut self.state.websocket else { return Poll::Ready(Err(Gone::Closed)) };
+            let Some(socket) = &mut self.state.websocket else { return Poll::Ready(Err(ClientLoss::Closed)) };
             if socket.closed {
-                return Poll::Ready(Err(self.broken.unwrap_or(Gone::Closed)));
+                return Poll::Ready(Err(self.broken.unwrap_or(ClientLoss::Closed)));
             }
             if socket.pongs > PONGS_ENOUGH {
                 ready!(self.poll_write_out(cx))?;
@@ -155,15 +155,15 @@ impl Stream {
             }
             let out = &mut self.storage.out.body;
             match socket.incoming.next(&mut self.storage.read) {
-                Ok(Step::Part { text, bytes, end }) => {
+                Ok(IncomingEvent::Part { text, bytes, end }) => {
                     return Poll::Ready(Ok(Message::Part { text, bytes, end }));
                 }
-                Ok(Step::Close(code, reason)) => {
+                Ok(IncomingEvent::Close(code, reason)) => {
                     socket.close(out, code, &reason);
                     socket.finished = true;
                     return Poll::Ready(Ok(Message::Close(code, reason)));
                 }
-                Ok(Step::Ping(payload)) => {
+                Ok(IncomingEvent::Ping(payload)) => {
                     if !socket.said_close {
                         let unsent = out.len();
                         encode_control(out, PONG, &payload);
@@ -171,11 +171,11 @@ impl Stream {
                     }
                     continue;
                 }
-                Ok(Step::Pong) => continue,
-                Ok(Step::More) => {}
+                Ok(IncomingEvent::Pong) => continue,
+                Ok(IncomingEvent::More) => {}
                 Err(fault) => {
                     socket.close(out, fault.code(), &fault.to_string());
-                    return Poll::Ready(Err(Gone::Closed));
+                    return Poll::Ready(Err(ClientLoss::Closed));
                 }
             }
             if socket.has_had_turn(cx) {
@@ -187,10 +187,10 @@ impl Stream {
                 Poll::Pending => {}
             }
             match self.poll_fill(cx, 16 * 1024) {
-                Poll::Ready(Ok(0)) => return Poll::Ready(Err(self.lost(Gone::Closed))),
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(self.lost(ClientLoss::Closed))),
                 Poll::Ready(Ok(_)) => self.heard(),
                 Poll::Ready(Err(gone)) => return Poll::Ready(Err(gone)),
-                Poll::Pending if self.deadlines.poll_passed(Wait::Read, cx) => {
+                Poll::Pending if self.deadlines.poll_passed(WaitKind::Read, cx) => {
                     if let Some(gone) = self.silent() {
                         return Poll::Ready(Err(gone));
                     }
@@ -216,24 +216,24 @@ impl Stream {
     fn heard(&mut self) {
         if let Some(socket) = &mut self.state.websocket {
             socket.pinged = false;
-            self.deadlines.set_after(Wait::Read, socket.idle / 2);
+            self.deadlines.set_after(WaitKind::Read, socket.idle / 2);
         }
     }
 
     /// Half of the idle time has passed: ping; or, after a ping, give up.
-    fn silent(&mut self) -> Option<Gone> {
+    fn silent(&mut self) -> Option<ClientLoss> {
         let socket = self.state.websocket.as_mut()?;
         let out = &mut self.storage.out.body;
         if socket.pinged {
             // RFC 6455 §7.4.1: 1001, going away. If it is there after all, it learns why.
             socket.close(out, 1001, "idle timeout");
-            return Some(Gone::Closed);
+            return Some(ClientLoss::Closed);
         }
         socket.pinged = true;
         if !socket.said_close {
             encode_control(out, PING, &[]);
         }
-        self.deadlines.set_after(Wait::Read, socket.idle / 2);
+        self.deadlines.set_after(WaitKind::Read, socket.idle / 2);
         None
     }
 

@@ -4,10 +4,10 @@ use std::task::{Context, Poll, ready};
 
 use http::Response;
 use keepwarm_net::h2::head;
-use keepwarm_net::{Wait, now};
+use keepwarm_net::{WaitKind, now};
 
 use super::stream::{ResponseState, ServerStream};
-use crate::{BodyError, BodyProgress, Gone};
+use crate::{BodyError, BodyProgress, ClientLoss};
 
 impl ServerStream {
     pub(crate) fn poll_body(
@@ -62,10 +62,10 @@ impl ServerStream {
             Poll::Ready(got) => Poll::Ready(got),
             Poll::Pending => {
                 let slow_at = self.state.body_rate.handle_wait(now().into_std());
-                if self.deadlines.poll_passed(Wait::Read, cx) {
+                if self.deadlines.poll_passed(WaitKind::Read, cx) {
                     return Poll::Ready(Err(BodyError::TooSlow));
                 }
-                self.deadlines.set(Wait::Read, slow_at.map(Into::into));
+                self.deadlines.set(WaitKind::Read, slow_at.map(Into::into));
                 Poll::Pending
             }
         }
@@ -83,14 +83,14 @@ impl ServerStream {
                     }
                     self.state.body_rate.handle_progress(now().into_std(), data.len());
                     // What may follow is that nobody reads for a while: the time of the next wait is not this one's.
-                    self.deadlines.set(Wait::Read, None);
+                    self.deadlines.set(WaitKind::Read, None);
                     self.unread = data;
                 }
                 // A body of another length than announced is one of the reasons (RFC 9113 §8.1.1): it is never whole.
-                Some(Err(_)) => return Poll::Ready(Err(BodyError::Gone(self.lost(Gone::Reset)))),
+                Some(Err(_)) => return Poll::Ready(Err(BodyError::ClientLost(self.lost(ClientLoss::Reset)))),
                 None => {
                     let Ok(trailers) = ready!(self.body.poll_trailers(cx)) else {
-                        return Poll::Ready(Err(BodyError::Gone(self.lost(Gone::Reset))));
+                        return Poll::Ready(Err(BodyError::ClientLost(self.lost(ClientLoss::Reset))));
                     };
                     if let Some(map) = trailers
                         && head::fill_trailers(&mut self.trailers, &map).is_err()
@@ -98,7 +98,7 @@ impl ServerStream {
                         self.trailers.clear();
                     }
                     self.state.body_done = true;
-                    self.deadlines.set(Wait::Read, None);
+                    self.deadlines.set(WaitKind::Read, None);
                 }
             }
         }
@@ -107,10 +107,10 @@ impl ServerStream {
 
     pub(crate) fn pause_body(&mut self) {
         self.state.body_rate.handle_progress(now().into_std(), 0);
-        self.deadlines.set(Wait::Read, None);
+        self.deadlines.set(WaitKind::Read, None);
     }
 
-    pub(super) fn lost(&mut self, gone: Gone) -> Gone {
+    pub(super) fn lost(&mut self, gone: ClientLoss) -> ClientLoss {
         *self.broken.get_or_insert(gone)
     }
 
@@ -147,7 +147,7 @@ impl ServerStream {
     }
 
     /// RST_STREAM, or the end of the connection.
-    pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Gone> {
+    pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<ClientLoss> {
         if let Some(gone) = self.broken {
             return Poll::Ready(gone);
         }
@@ -157,6 +157,6 @@ impl ServerStream {
             None if whole => return Poll::Pending,
             None => self.respond.poll_reset(cx),
         };
-        reset.map(|_| self.lost(Gone::Reset))
+        reset.map(|_| self.lost(ClientLoss::Reset))
     }
 }

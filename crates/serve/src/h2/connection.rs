@@ -14,17 +14,17 @@ use bytes::Bytes;
 use h2::server::{Builder, Connection, SendResponse};
 use h2::{Reason, RecvStream};
 use keepwarm_http1::Limits;
-use keepwarm_net::h2::{PREFACE, Passed, Watch, Wire, settings};
-use keepwarm_net::{Deadlines, Io, ReadBuffer, Wait, now};
+use keepwarm_net::h2::{FrameEvent, FrameObserver, FrameTransport, PREFACE, settings};
+use keepwarm_net::{Deadlines, Io, ReadBuffer, WaitKind, now};
 use keepwarm_telemetry::meters::ListenerCells;
 use keepwarm_telemetry::panics::catch_future;
 use tokio::time::Instant;
 
 use super::guard::{Guard, Misuse};
 use super::stream::ServerStream;
-use crate::h1::Busy;
+use crate::h1::RequestGuard;
 use crate::listener::Activity;
-use crate::{ListenerContext, Peer, Refusal};
+use crate::{ConnectionInfo, ListenerContext, Refusal};
 
 /// How often a connection looks whether its time has come: nothing wakes it for that.
 const LOOK: Duration = Duration::from_secs(1);
@@ -35,11 +35,11 @@ const GOODBYE: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 16 * 1024;
 
 /// A connection whose client has begun to speak HTTP/2.
-pub(crate) struct Begun {
+pub(crate) struct NewConnection {
     pub(crate) io: Io,
     /// What has come, the preface first.
     pub(crate) read: ReadBuffer,
-    pub(crate) peer: Rc<Peer>,
+    pub(crate) peer: Rc<ConnectionInfo>,
     pub(crate) context: Arc<ListenerContext>,
     pub(crate) cells: &'static ListenerCells,
     pub(crate) activity: Activity,
@@ -47,24 +47,24 @@ pub(crate) struct Begun {
 }
 
 /// Serves a connection to its end.
-pub(crate) async fn serve(begun: Begun) {
-    let Begun { io, read, peer, context, cells, activity, opened } = begun;
+pub(crate) async fn serve(begun: NewConnection) {
+    let NewConnection { io, read, peer, context, cells, activity, opened } = begun;
     if !read.unread().starts_with(PREFACE) {
         return refuse(io).await;
     }
-    let watched = Arc::new(Watched::new(cells));
+    let watched = Arc::new(ConnectionObserver::new(cells));
     let handshake = Builder::new()
         .initial_window_size(settings::BODY_WINDOW)
         .initial_connection_window_size(settings::BODY_WINDOW * settings::STREAMS as u32)
         .max_concurrent_streams(settings::STREAMS as u32)
         .max_header_list_size(Limits::HEADER_BLOCK as u32)
         .max_send_buffer_size(settings::SEND_BUFFER)
-        .handshake(Wire::server(io.into(), read, Arc::clone(&watched)));
+        .handshake(FrameTransport::server(io.into(), read, Arc::clone(&watched)));
     let Ok(Ok(connection)) = tokio::time::timeout(context.limits.head_timeout, handshake).await else {
         return;
     };
     let deadlines = Deadlines::new();
-    let mut serving = Serving {
+    let mut serving = ConnectionTask {
         connection,
         watched,
         peer,
@@ -98,10 +98,10 @@ async fn refuse(mut io: Io) {
     let _ = tokio::time::timeout(GOODBYE, rest).await;
 }
 
-struct Serving {
-    connection: Connection<Wire<Watched>, Bytes>,
-    watched: Arc<Watched>,
-    peer: Rc<Peer>,
+struct ConnectionTask {
+    connection: Connection<FrameTransport<ConnectionObserver>, Bytes>,
+    watched: Arc<ConnectionObserver>,
+    peer: Rc<ConnectionInfo>,
     context: Arc<ListenerContext>,
     deadlines: Deadlines,
     activity: Activity,
@@ -114,7 +114,7 @@ struct Serving {
     leaving: Option<Instant>,
 }
 
-impl Serving {
+impl ConnectionTask {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             match self.connection.poll_accept(cx) {
@@ -125,9 +125,9 @@ impl Serving {
                     self.leaving.get_or_insert_with(now);
                 }
                 Poll::Pending => match self.look(cx) {
-                    Look::Later => return Poll::Pending,
-                    Look::Again => {}
-                    Look::Over => return Poll::Ready(()),
+                    TurnResult::Later => return Poll::Pending,
+                    TurnResult::Again => {}
+                    TurnResult::Over => return Poll::Ready(()),
                 },
             }
         }
@@ -137,11 +137,11 @@ impl Serving {
         self.served += 1;
         self.activity.set_busy();
         // The time of the next idleness is not this one's.
-        self.deadlines.set(Wait::Read, None);
+        self.deadlines.set(WaitKind::Read, None);
         let (peer, context) = (Rc::clone(&self.peer), Arc::clone(&self.context));
         let hints = Arc::clone(&self.watched.hints);
         let (stream, refusal) = ServerStream::new(request, respond, peer, context, hints);
-        let open = Open::new(&self.open);
+        let open = StreamGuard::new(&self.open);
         keepwarm_net::spawn_local(async move {
             let _open = open;
             // In a box, for what the runtime copies of a task.
@@ -150,10 +150,10 @@ impl Serving {
     }
 
     /// Whether the connection's time has come; every [`LOOK`].
-    fn look(&mut self, cx: &mut Context<'_>) -> Look {
-        if self.deadlines.poll_passed(Wait::Read, cx) && self.open.get() == 0 {
+    fn look(&mut self, cx: &mut Context<'_>) -> TurnResult {
+        if self.deadlines.poll_passed(WaitKind::Read, cx) && self.open.get() == 0 {
             // Its idle time is over.
-            self.deadlines.set(Wait::Read, None);
+            self.deadlines.set(WaitKind::Read, None);
             return self.leave();
         }
         if self.activity.poll_leave(cx) && self.leaving.is_none() {
@@ -161,17 +161,17 @@ impl Serving {
             self.cells.evicted.add(u64::from(!self.context.draining.load(Ordering::Relaxed)));
             return self.leave();
         }
-        if !self.deadlines.poll_passed(Wait::Slow, cx) {
-            if !self.deadlines.is_set(Wait::Slow) {
-                self.deadlines.set_after(Wait::Slow, LOOK);
+        if !self.deadlines.poll_passed(WaitKind::Slow, cx) {
+            if !self.deadlines.is_set(WaitKind::Slow) {
+                self.deadlines.set_after(WaitKind::Slow, LOOK);
             }
-            return Look::Later;
+            return TurnResult::Later;
         }
-        self.deadlines.set_after(Wait::Slow, LOOK);
+        self.deadlines.set_after(WaitKind::Slow, LOOK);
         let (limits, idle) = (&self.context.limits, self.open.get() == 0);
         let late = |since: Instant, limit| now().saturating_duration_since(since) >= limit;
         if self.watched.blocked_since().is_some_and(|since| late(since, limits.write_timeout)) {
-            return Look::Over;
+            return TurnResult::Over;
         }
         // A whole head, from its first byte: as in HTTP/1. Until it is whole, no other frame can come.
         if self.watched.in_head_since().is_some_and(|since| late(since, limits.head_timeout)) {
@@ -181,7 +181,7 @@ impl Serving {
             if !idle {
                 self.leaving = Some(now());
             }
-            return if idle && late(since, GOODBYE) { Look::Over } else { Look::Again };
+            return if idle && late(since, GOODBYE) { TurnResult::Over } else { TurnResult::Again };
         }
         if self.context.draining.load(Ordering::Relaxed)
             || self.served >= limits.requests
@@ -191,27 +191,27 @@ impl Serving {
             return self.leave();
         }
         match idle {
-            true if !self.deadlines.is_set(Wait::Read) => {
-                self.deadlines.set_after(Wait::Read, limits.idle);
+            true if !self.deadlines.is_set(WaitKind::Read) => {
+                self.deadlines.set_after(WaitKind::Read, limits.idle);
                 self.activity.set_idle(now(), self.served > 0);
             }
             true => {}
-            false => self.deadlines.set(Wait::Read, None),
+            false => self.deadlines.set(WaitKind::Read, None),
         }
-        Look::Again
+        TurnResult::Again
     }
 
     /// GOAWAY, twice (RFC 9113 §6.8): requests already sent still get a response.
-    fn leave(&mut self) -> Look {
+    fn leave(&mut self) -> TurnResult {
         if self.leaving.is_none() {
             self.leaving = Some(now());
             self.connection.graceful_shutdown();
         }
-        Look::Again
+        TurnResult::Again
     }
 }
 
-enum Look {
+enum TurnResult {
     Later,
     /// Something has changed.
     Again,
@@ -221,7 +221,7 @@ enum Look {
 /// Serves one request. A panic costs that request alone: 500 where nothing of a response was handed over, else RST_STREAM.
 async fn serve_stream(mut stream: ServerStream, refusal: Option<Refusal>) {
     let handler = Arc::clone(&stream.context.handler);
-    let _busy = Busy::new(&stream.context);
+    let _busy = RequestGuard::new(&stream.context);
     let responded = {
         let responding = pin!(stream.respond(&*handler, refusal));
         catch_future(responding).await
@@ -234,23 +234,23 @@ async fn serve_stream(mut stream: ServerStream, refusal: Option<Refusal>) {
 }
 
 /// Counts a request under way on its connection.
-struct Open(Rc<Cell<usize>>);
+struct StreamGuard(Rc<Cell<usize>>);
 
-impl Open {
+impl StreamGuard {
     fn new(count: &Rc<Cell<usize>>) -> Self {
         count.set(count.get() + 1);
         Self(Rc::clone(count))
     }
 }
 
-impl Drop for Open {
+impl Drop for StreamGuard {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
     }
 }
 
 /// What passes over a connection.
-struct Watched {
+struct ConnectionObserver {
     cells: &'static ListenerCells,
     guard: Mutex<Guard>,
     misuse: OnceLock<Misuse>,
@@ -263,7 +263,7 @@ struct Watched {
     hints: Arc<AtomicUsize>,
 }
 
-impl Watched {
+impl ConnectionObserver {
     fn new(cells: &'static ListenerCells) -> Self {
         Self {
             cells,
@@ -305,19 +305,19 @@ impl Watched {
     }
 }
 
-impl Watch for Watched {
+impl FrameObserver for ConnectionObserver {
     fn handle_read(&self, bytes: &[u8]) -> io::Result<()> {
         self.cells.received.add(bytes.len() as u64);
         Ok(())
     }
 
-    fn handle_received(&self, passed: Passed) -> bool {
+    fn handle_received(&self, passed: FrameEvent) -> bool {
         let mut guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
         self.judge(guard.handle_received(passed, now()))
     }
 
-    fn handle_sent(&self, passed: Passed) {
-        if let Passed::Headers(_) = passed {
+    fn handle_sent(&self, passed: FrameEvent) {
+        if let FrameEvent::Headers(_) = passed {
             // It may be another head: then one more of them may wait, of the few there may be.
             let _ =
                 self.hints.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1));

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use keepwarm_net::h2::Passed;
+use keepwarm_net::h2::FrameEvent;
 use tokio::time::Instant;
 
 /// Resets of a client in [`WINDOW`]: each cost us the begin of a request ("rapid reset", CVE-2023-44487). Envoy and nghttp2 have limits of the same kind.
@@ -52,23 +52,25 @@ impl Guard {
     }
 
     /// A frame of the client.
-    pub(super) fn handle_received(&mut self, passed: Passed, now: Instant) -> Result<(), Misuse> {
+    pub(super) fn handle_received(&mut self, passed: FrameEvent, now: Instant) -> Result<(), Misuse> {
         if now.saturating_duration_since(self.since) >= WINDOW {
             (self.since, self.resets, self.chatter, self.ignored) = (now, 0, 0, 0);
         }
         match passed {
-            Passed::Headers(_) => {
+            FrameEvent::Headers(_) => {
                 self.requests += 1;
                 (self.continuations, self.chatter, self.ignored) = (0, 0, 0);
             }
-            Passed::Data(1..) => (self.chatter, self.ignored) = (0, 0),
-            Passed::Continuation => self.continuations += 1,
-            Passed::Reset => {
+            FrameEvent::Data(1..) => (self.chatter, self.ignored) = (0, 0),
+            FrameEvent::Continuation => self.continuations += 1,
+            FrameEvent::Reset => {
                 self.resets += 1;
                 self.resets_ever += 1;
             }
-            Passed::Data(0) | Passed::Ping | Passed::Settings | Passed::WindowUpdate => self.chatter += 1,
-            Passed::GoAway { .. } | Passed::Other => self.ignored += 1,
+            FrameEvent::Data(0) | FrameEvent::Ping | FrameEvent::Settings | FrameEvent::WindowUpdate => {
+                self.chatter += 1
+            }
+            FrameEvent::GoAway { .. } | FrameEvent::Other => self.ignored += 1,
         }
         let share = self.requests >= SHARE_FROM && self.resets_ever * 2 > self.requests;
         match () {
@@ -80,11 +82,11 @@ impl Guard {
     }
 
     /// A frame of ours.
-    pub(super) fn handle_sent(&mut self, passed: Passed) -> Result<(), Misuse> {
+    pub(super) fn handle_sent(&mut self, passed: FrameEvent) -> Result<(), Misuse> {
         match passed {
             // The client takes a response: its WINDOW_UPDATEs are no chatter.
-            Passed::Data(1..) | Passed::Headers(_) => (self.chatter, self.ignored) = (0, 0),
-            Passed::Reset => self.our_resets += 1,
+            FrameEvent::Data(1..) | FrameEvent::Headers(_) => (self.chatter, self.ignored) = (0, 0),
+            FrameEvent::Reset => self.our_resets += 1,
             _ => {}
         }
         if self.our_resets > OUR_RESETS { Err("http2_made_resets") } else { Ok(()) }
@@ -96,7 +98,7 @@ mod tests {
     use super::*;
 
     /// How many times the frames can be repeated, each round `apart`, before the connection is ended, and why.
-    fn allowed(frames: &[Passed], apart: Duration) -> Option<(u32, Misuse)> {
+    fn allowed(frames: &[FrameEvent], apart: Duration) -> Option<(u32, Misuse)> {
         let mut now = Instant::now();
         let mut guard = Guard::new(now);
         for round in 0..2000 {
@@ -114,26 +116,37 @@ mod tests {
 
     #[test]
     fn each_kind_of_misuse_has_its_limit() {
-        let at_once = |frames: &[Passed]| allowed(frames, Duration::ZERO);
-        assert_eq!(at_once(&[Passed::Headers(1), Passed::Reset]), Some((100, "http2_resets")));
-        assert_eq!(at_once(&[Passed::Ping]), Some((100, "http2_chatter")));
-        assert_eq!(at_once(&[Passed::Settings, Passed::Data(0)]), Some((50, "http2_chatter")));
-        assert_eq!(at_once(&[Passed::Continuation]), Some((8, "http2_continuations")));
-        assert_eq!(at_once(&[Passed::Other]), Some((1000, "http2_chatter")));
+        let at_once = |frames: &[FrameEvent]| allowed(frames, Duration::ZERO);
+        assert_eq!(at_once(&[FrameEvent::Headers(1), FrameEvent::Reset]), Some((100, "http2_resets")));
+        assert_eq!(at_once(&[FrameEvent::Ping]), Some((100, "http2_chatter")));
+        assert_eq!(at_once(&[FrameEvent::Settings, FrameEvent::Data(0)]), Some((50, "http2_chatter")));
+        assert_eq!(at_once(&[FrameEvent::Continuation]), Some((8, "http2_continuations")));
+        assert_eq!(at_once(&[FrameEvent::Other]), Some((1000, "http2_chatter")));
     }
 
     #[test]
     fn ordinary_clients_are_left_alone() {
-        assert_eq!(allowed(&[Passed::Headers(1), Passed::Ping, Passed::WindowUpdate], Duration::ZERO), None);
-        assert_eq!(allowed(&[Passed::Ping, Passed::WindowUpdate], SLOWLY), None);
-        assert_eq!(allowed(&[Passed::Headers(1), Passed::Headers(1), Passed::Reset], SLOWLY), None);
-        assert_eq!(allowed(&[Passed::Data(9), Passed::Data(0)], Duration::ZERO), None);
+        assert_eq!(
+            allowed(&[FrameEvent::Headers(1), FrameEvent::Ping, FrameEvent::WindowUpdate], Duration::ZERO),
+            None
+        );
+        assert_eq!(allowed(&[FrameEvent::Ping, FrameEvent::WindowUpdate], SLOWLY), None);
+        assert_eq!(
+            allowed(&[FrameEvent::Headers(1), FrameEvent::Headers(1), FrameEvent::Reset], SLOWLY),
+            None
+        );
+        assert_eq!(allowed(&[FrameEvent::Data(9), FrameEvent::Data(0)], Duration::ZERO), None);
     }
 
     #[test]
     fn more_than_half_called_off_is_too_much_however_slowly() {
-        let frames =
-            [Passed::Headers(1), Passed::Headers(1), Passed::Headers(1), Passed::Reset, Passed::Reset];
+        let frames = [
+            FrameEvent::Headers(1),
+            FrameEvent::Headers(1),
+            FrameEvent::Headers(1),
+            FrameEvent::Reset,
+            FrameEvent::Reset,
+        ];
         assert_eq!(allowed(&frames, SLOWLY).map(|(_, misuse)| misuse), Some("http2_resets"));
     }
 
@@ -142,9 +155,9 @@ mod tests {
         let now = Instant::now();
         let mut guard = Guard::new(now);
         for _ in 0..1000 {
-            guard.handle_received(Passed::WindowUpdate, now).unwrap();
-            guard.handle_sent(Passed::Data(1000)).unwrap();
+            guard.handle_received(FrameEvent::WindowUpdate, now).unwrap();
+            guard.handle_sent(FrameEvent::Data(1000)).unwrap();
         }
-        assert!((0..501).any(|_| guard.handle_sent(Passed::Reset).is_err()));
+        assert!((0..501).any(|_| guard.handle_sent(FrameEvent::Reset).is_err()));
     }
 }

@@ -10,5 +10,5 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use connection::{Begun, serve};
+pub(crate) use connection::{NewConnection, serve};
 pub(crate) use stream::ServerStream;

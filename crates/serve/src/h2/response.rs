@@ -9,10 +9,10 @@ use keepwarm_http1::{
     AppFields, BadField, BadFieldReason, Plan, ResponseFacts, ResponseFraming, plan, scan_app_fields,
 };
 use keepwarm_net::h2::{Sending, head};
-use keepwarm_net::{Wait, http_date, now};
+use keepwarm_net::{WaitKind, http_date, now};
 
 use super::stream::{ResponseState, ServerStream};
-use crate::Gone;
+use crate::ClientLoss;
 use crate::exchange::response_length;
 
 /// Informational responses that a connection keeps for a client that does not take them; more are dropped. As many as one of ours to a server takes.
@@ -77,7 +77,7 @@ impl ServerStream {
         // Unlike HTTP/1, a length of zero leaves room for them.
         let empty = decided.framing == ResponseFraming::Length(0) && !bodiless && status != 205;
         self.state.response =
-            ResponseState::Begun { send_body: decided.send_body || (empty && trailers), trailers };
+            ResponseState::Started { send_body: decided.send_body || (empty && trailers), trailers };
         Ok(app)
     }
 
@@ -96,7 +96,7 @@ impl ServerStream {
     }
 
     pub(crate) fn data(&mut self, bytes: &[u8]) {
-        let ResponseState::Begun { send_body: true, .. } = self.state.response else { return };
+        let ResponseState::Started { send_body: true, .. } = self.state.response else { return };
         let mut fits = bytes.len();
         if let Some(due) = &mut self.sending.due {
             fits = usize::try_from(*due).unwrap_or(usize::MAX).min(fits);
@@ -116,7 +116,7 @@ impl ServerStream {
     }
 
     pub(crate) fn end_with_trailers<'a>(&mut self, fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
-        let ResponseState::Begun { send_body, trailers } = self.state.response else { return };
+        let ResponseState::Started { send_body, trailers } = self.state.response else { return };
         if send_body && self.sending.due.is_some_and(|due| due > 0) {
             self.abort("body_too_short");
             return;
@@ -130,7 +130,7 @@ impl ServerStream {
 
     /// Nothing of it has been handed over: as if it had not been given.
     pub(crate) fn take_back(&mut self) -> bool {
-        if !matches!(self.state.response, ResponseState::Begun { .. }) || self.head.take().is_none() {
+        if !matches!(self.state.response, ResponseState::Started { .. }) || self.head.take().is_none() {
             return false;
         }
         self.sending = Sending::default();
@@ -141,7 +141,7 @@ impl ServerStream {
     }
 
     pub(crate) fn is_given(&self) -> bool {
-        let ResponseState::Begun { send_body, .. } = self.state.response else { return false };
+        let ResponseState::Started { send_body, .. } = self.state.response else { return false };
         !send_body || self.sending.due == Some(0)
     }
 
@@ -167,7 +167,7 @@ impl ServerStream {
         self.sending.out.len()
     }
 
-    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
+    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientLoss>> {
         if let Some(gone) = self.broken {
             return Poll::Ready(Err(gone));
         }
@@ -179,15 +179,15 @@ impl ServerStream {
         let taken = before.saturating_sub(self.sending.out.len());
         if taken > 0 {
             self.state.drain_rate.handle_progress(now().into_std(), taken);
-            self.deadlines.set(Wait::Write, None);
+            self.deadlines.set(WaitKind::Write, None);
         }
         match flushed {
             Poll::Ready(()) if before > 0 && self.sending.stream.is_none() && !self.sending.ended => {
-                Poll::Ready(Err(self.lost(Gone::Reset)))
+                Poll::Ready(Err(self.lost(ClientLoss::Reset)))
             }
             Poll::Ready(()) => Poll::Ready(Ok(())),
-            Poll::Pending if self.deadlines.poll_passed(Wait::Write, cx) => {
-                Poll::Ready(Err(self.lost(Gone::TooSlow)))
+            Poll::Pending if self.deadlines.poll_passed(WaitKind::Write, cx) => {
+                Poll::Ready(Err(self.lost(ClientLoss::TooSlow)))
             }
             Poll::Pending => {
                 self.set_write_deadline();
@@ -197,17 +197,17 @@ impl ServerStream {
     }
 
     /// The head goes with END_STREAM when nothing follows it: gRPC tells a response of trailers only by that.
-    fn hand_over_head(&mut self) -> Result<(), Gone> {
+    fn hand_over_head(&mut self) -> Result<(), ClientLoss> {
         let Some(head) = self.head.take() else { return Ok(()) };
         let sending = &self.sending;
-        let bodiless = matches!(self.state.response, ResponseState::Begun { send_body: false, .. });
+        let bodiless = matches!(self.state.response, ResponseState::Started { send_body: false, .. });
         let ends = bodiless || (sending.ended && sending.out.is_empty() && sending.trailers.is_none());
         match self.respond.send_response(head, ends) {
             Ok(stream) => {
                 self.sending.stream = (!ends).then_some(stream);
                 Ok(())
             }
-            Err(_) => Err(self.lost(Gone::Reset)),
+            Err(_) => Err(self.lost(ClientLoss::Reset)),
         }
     }
 
@@ -217,8 +217,8 @@ impl ServerStream {
         let slow: Option<tokio::time::Instant> =
             self.state.drain_rate.handle_wait(now.into_std()).map(Into::into);
         // A deadline that is set stays: it was counted from the last progress.
-        if !self.deadlines.is_set(Wait::Write) {
-            self.deadlines.set(Wait::Write, stalled.into_iter().chain(slow).min());
+        if !self.deadlines.is_set(WaitKind::Write) {
+            self.deadlines.set(WaitKind::Write, stalled.into_iter().chain(slow).min());
         }
     }
 }

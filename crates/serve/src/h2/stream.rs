@@ -18,15 +18,15 @@ use tokio::time::Instant;
 
 use crate::refusals::PANICKED;
 use crate::{
-    BodyError, ConnectionLimits, Exchange, Fate, Frontend, Gone, ListenerContext, Outcome, Peer, Refusal,
-    Request,
+    BodyError, ClientLoss, ConnectionInfo, ConnectionLimits, Exchange, Frontend, ListenerContext, Outcome,
+    Refusal, Request, ResponseOutcome,
 };
 
 /// One request on a connection: what `h1::Stream` is for HTTP/1.1, with the same methods.
 pub(crate) struct ServerStream {
     pub(crate) request: Request,
     pub(crate) deadlines: Deadlines,
-    pub(crate) state: State,
+    pub(crate) state: ExchangeState,
     pub(super) context: Arc<ListenerContext>,
     pub(super) respond: SendResponse<Bytes>,
     pub(super) body: RecvStream,
@@ -39,14 +39,14 @@ pub(crate) struct ServerStream {
     /// Informational responses of the connection that its socket has not taken.
     pub(super) hints: Arc<AtomicUsize>,
     /// The client has gone, or the stream.
-    pub(super) broken: Option<Gone>,
+    pub(super) broken: Option<ClientLoss>,
     /// The handler was told the outcome.
     finished: bool,
 }
 
 /// How far both messages have come.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct ExchangeState {
     pub(super) facts: RequestFacts,
     pub(crate) body_done: bool,
     pub(super) body_received: u64,
@@ -67,7 +67,7 @@ pub(crate) struct State {
     pub(crate) from_upstream: bool,
 }
 
-impl State {
+impl ExchangeState {
     /// Of a request that has come; `ended`: without a body.
     fn of(request: &Request, ended: bool, limits: &ConnectionLimits) -> Self {
         Self {
@@ -95,7 +95,7 @@ pub(super) enum ResponseState {
     /// No head yet.
     None,
     /// The head was given.
-    Begun {
+    Started {
         /// Whether a body follows it.
         send_body: bool,
         /// The client takes trailers.
@@ -112,7 +112,7 @@ impl ServerStream {
     pub(super) fn new(
         request: http::Request<RecvStream>,
         respond: SendResponse<Bytes>,
-        peer: Rc<Peer>,
+        peer: Rc<ConnectionInfo>,
         context: Arc<ListenerContext>,
         hints: Arc<AtomicUsize>,
     ) -> (Self, Option<Refusal>) {
@@ -137,7 +137,7 @@ impl ServerStream {
             ours.head = keepwarm_http1::RequestHead::default();
             (&fault).into()
         });
-        let state = State::of(&ours, ended, limits);
+        let state = ExchangeState::of(&ours, ended, limits);
         debug_assert!(!ended || ours.head.body == RequestBody::None);
         let stream = Self {
             request: ours,
@@ -210,9 +210,9 @@ impl ServerStream {
             _ => std::future::poll_fn(|cx| self.poll_flush(cx)).await,
         };
         let fate = match (self.state.response, flushed) {
-            (_, Err(gone)) => Fate::Gone(gone),
-            (ResponseState::Cut, Ok(())) => Fate::Cut,
-            (_, Ok(())) => Fate::Complete,
+            (_, Err(gone)) => ResponseOutcome::ClientLost(gone),
+            (ResponseState::Cut, Ok(())) => ResponseOutcome::Cut,
+            (_, Ok(())) => ResponseOutcome::Complete,
         };
         let outcome = Outcome {
             status: self.state.status,
@@ -222,7 +222,7 @@ impl ServerStream {
         };
         self.finished = true;
         handler.finished(&self.request, &outcome);
-        if let Fate::Gone(Gone::TooSlow) = fate {
+        if let ResponseOutcome::ClientLost(ClientLoss::TooSlow) = fate {
             self.reset(h2::Reason::CANCEL);
         }
     }

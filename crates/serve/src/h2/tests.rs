@@ -14,14 +14,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use h2::client::SendRequest;
 use http::{Method, Request};
-use keepwarm_net::BindTo;
+use keepwarm_net::BindAddress;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::LocalSet;
 
 use crate::{
-    BodyProgress, ConnectionLimits, Exchange, Fate, Frontend, Handler, ListenerContext, OpenConnections,
-    Outcome, Refusal,
+    BodyProgress, ConnectionLimits, Exchange, Frontend, Handler, ListenerContext, OpenConnections, Outcome,
+    Refusal, ResponseOutcome,
 };
 
 const BOUND: Duration = Duration::from_secs(30);
@@ -40,12 +40,12 @@ async fn until(mut done: impl FnMut() -> bool) {
 
 /// Answers by path.
 #[derive(Default)]
-struct App {
-    finished: std::sync::Mutex<Vec<(u16, Fate)>>,
+struct TestApp {
+    finished: std::sync::Mutex<Vec<(u16, ResponseOutcome)>>,
     gone: AtomicUsize,
 }
 
-impl Handler for App {
+impl Handler for TestApp {
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         Box::pin(async move {
             match exchange.request().path() {
@@ -99,7 +99,7 @@ impl Handler for App {
     }
 }
 
-impl Frontend for App {
+impl Frontend for TestApp {
     fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
         exchange.head(refusal.status, Some(0), true, std::iter::empty()).unwrap();
         exchange.end();
@@ -118,7 +118,7 @@ async fn echo(exchange: &mut Exchange<'_>) {
         block.clear();
         let read = poll_fn(|cx| {
             let _ = exchange.poll_flush(cx)?;
-            exchange.poll_body(cx, &mut block, 16 * 1024).map_err(|_| crate::Gone::Reset)
+            exchange.poll_body(cx, &mut block, 16 * 1024).map_err(|_| crate::ClientLoss::Reset)
         });
         let Ok(progress) = read.await else { return exchange.abort("body") };
         exchange.data(&block);
@@ -158,16 +158,16 @@ async fn large(exchange: &mut Exchange<'_>) {
     exchange.end();
 }
 
-struct Listening {
-    app: Arc<App>,
+struct TestListener {
+    app: Arc<TestApp>,
     address: SocketAddr,
     draining: Arc<AtomicBool>,
     open: Arc<OpenConnections>,
     _stop: crate::StopListening,
 }
 
-fn listening(limits: ConnectionLimits) -> Listening {
-    let app = Arc::new(App::default());
+fn listening(limits: ConnectionLimits) -> TestListener {
+    let app = Arc::new(TestApp::default());
     let (draining, open) = (Arc::new(AtomicBool::new(false)), Arc::new(OpenConnections::new(1000)));
     let context = Arc::new(ListenerContext {
         handler: Arc::clone(&app) as Arc<dyn Frontend>,
@@ -176,12 +176,12 @@ fn listening(limits: ConnectionLimits) -> Listening {
         open: Arc::clone(&open),
         meter: keepwarm_telemetry::meters::listener("test"),
     });
-    let bound = keepwarm_net::bind(BindTo::Tcp("127.0.0.1:0".parse().unwrap())).unwrap();
+    let bound = keepwarm_net::bind(BindAddress::Tcp("127.0.0.1:0".parse().unwrap())).unwrap();
     let address = bound.address.unwrap();
     let (stop, stopped) = crate::stop_listening();
     tokio::task::spawn_local(keepwarm_net::run_ticker());
     tokio::task::spawn_local(crate::serve(bound, context, stopped));
-    Listening { app, address, draining, open, _stop: stop }
+    TestListener { app, address, draining, open, _stop: stop }
 }
 
 async fn client(address: SocketAddr) -> SendRequest<Bytes> {
@@ -195,7 +195,7 @@ fn request(method: Method, target: &str) -> Request<()> {
     Request::builder().method(method).uri(format!("http://a.test{target}")).body(()).unwrap()
 }
 
-struct Responded {
+struct TestResponse {
     status: u16,
     headers: http::HeaderMap,
     ended: bool,
@@ -203,7 +203,7 @@ struct Responded {
     trailers: Option<http::HeaderMap>,
 }
 
-async fn whole(response: h2::client::ResponseFuture) -> Result<Responded, h2::Error> {
+async fn whole(response: h2::client::ResponseFuture) -> Result<TestResponse, h2::Error> {
     let (parts, mut body) = response.await?.into_parts();
     let ended = body.is_end_stream();
     let mut bytes = Vec::new();
@@ -213,10 +213,10 @@ async fn whole(response: h2::client::ResponseFuture) -> Result<Responded, h2::Er
         bytes.extend_from_slice(&data);
     }
     let trailers = body.trailers().await?;
-    Ok(Responded { status: parts.status.as_u16(), headers: parts.headers, ended, body: bytes, trailers })
+    Ok(TestResponse { status: parts.status.as_u16(), headers: parts.headers, ended, body: bytes, trailers })
 }
 
-async fn get(client: &mut SendRequest<Bytes>, target: &str) -> Result<Responded, h2::Error> {
+async fn get(client: &mut SendRequest<Bytes>, target: &str) -> Result<TestResponse, h2::Error> {
     let (response, _) = client.send_request(request(Method::GET, target), true)?;
     whole(response).await
 }
@@ -234,7 +234,7 @@ async fn a_request_is_answered_by_the_handler_of_http_1() {
         assert_eq!(response.headers["content-length"], "5");
         assert!(response.headers.contains_key("date") && !response.headers.contains_key("connection"));
         until(|| listening.app.finished.lock().unwrap().len() == 1).await;
-        assert_eq!(listening.app.finished.lock().unwrap()[0], (200, Fate::Complete));
+        assert_eq!(listening.app.finished.lock().unwrap()[0], (200, ResponseOutcome::Complete));
     })
     .await;
 }

@@ -24,13 +24,13 @@ pub(super) const RETRY: Duration = Duration::from_millis(100);
 /// A connection's side: it says what it is doing, and learns whether it has to leave.
 #[derive(Debug)]
 pub(crate) struct Activity {
-    state: Arc<State>,
+    state: Arc<ActivityState>,
     /// What `state` wakes.
     waker: Option<Waker>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ActivityState {
     /// When it became idle ([`stamp`]), with [`SERVED`]; 0 while a request is under way.
     idle_since: AtomicU64,
     /// The `idle_since` that was found too long. It means nothing once the connection has been used again.
@@ -63,7 +63,7 @@ impl Activity {
     }
 }
 
-impl State {
+impl ActivityState {
     /// Microseconds of [`stamp`] from when on it may be closed to make room.
     fn evictable_at(idle_since: u64) -> u64 {
         (idle_since >> 1) + if idle_since & SERVED == 0 { SILENT } else { IDLE }
@@ -89,25 +89,25 @@ impl State {
 
 /// All connections that share a limit.
 #[derive(Debug, Default)]
-pub(super) struct Activities {
-    threads: PerThread<Mutex<Vec<Weak<State>>>>,
-    search: Mutex<Search>,
+pub(super) struct ActivityRegistry {
+    threads: PerThread<Mutex<Vec<Weak<ActivityState>>>>,
+    search: Mutex<IdleSearch>,
 }
 
 /// What the last search has found.
 #[derive(Debug, Default)]
-struct Search {
+struct IdleSearch {
     /// The longest idle last.
     candidates: Vec<Candidate>,
     at: Option<Instant>,
     /// Who has been asked to leave, and when.
-    leaving: Option<(Weak<State>, Instant)>,
+    leaving: Option<(Weak<ActivityState>, Instant)>,
 }
 
 #[derive(Debug)]
 struct Candidate {
     since: u64,
-    state: Weak<State>,
+    state: Weak<ActivityState>,
 }
 
 /// What came of asking for room.
@@ -119,10 +119,10 @@ pub(super) enum Eviction {
     NobodyIdle,
 }
 
-impl Activities {
+impl ActivityRegistry {
     /// A connection of the thread of this index, busy until it says otherwise.
     pub(super) fn add(&self, thread: usize) -> Activity {
-        let state = Arc::<State>::default();
+        let state = Arc::<ActivityState>::default();
         let mut states = lock(self.threads.of(thread));
         if states.len() == states.capacity() {
             // Before it grows: as many steps as connections were added since.
@@ -138,7 +138,7 @@ impl Activities {
     pub(super) fn evict(&self) -> Eviction {
         let now = Instant::now();
         let mut search = lock(&self.search);
-        let under_way = |(state, at): &(Weak<State>, Instant)| {
+        let under_way = |(state, at): &(Weak<ActivityState>, Instant)| {
             now.saturating_duration_since(*at) < RETRY
                 && state.upgrade().is_some_and(|state| state.is_leaving())
         };
@@ -163,11 +163,11 @@ impl Activities {
         let mut found: Vec<Candidate> = Vec::new();
         self.for_each(|state| {
             let since = state.idle_since.load(Ordering::Relaxed);
-            if since != 0 && State::evictable_at(since) <= now {
+            if since != 0 && ActivityState::evictable_at(since) <= now {
                 found.push(Candidate { since, state: Arc::downgrade(state) });
             }
         });
-        let key = |candidate: &Candidate| std::cmp::Reverse(State::evictable_at(candidate.since));
+        let key = |candidate: &Candidate| std::cmp::Reverse(ActivityState::evictable_at(candidate.since));
         found.sort_unstable_by_key(key);
         let surplus = found.len().saturating_sub(CANDIDATES);
         found.drain(..surplus);
@@ -186,7 +186,7 @@ impl Activities {
         });
     }
 
-    fn for_each(&self, mut visit: impl FnMut(&Arc<State>)) {
+    fn for_each(&self, mut visit: impl FnMut(&Arc<ActivityState>)) {
         for thread in self.threads.iter() {
             lock(thread).iter().filter_map(Weak::upgrade).for_each(|state| visit(&state));
         }
@@ -216,7 +216,7 @@ mod tests {
         activity.poll_leave(&Context::from_waker(Waker::noop()))
     }
 
-    fn idle(activities: &Activities, thread: usize, served: bool) -> Activity {
+    fn idle(activities: &ActivityRegistry, thread: usize, served: bool) -> Activity {
         let activity = activities.add(thread);
         activity.set_idle(Instant::now(), served);
         activity
@@ -225,7 +225,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_longest_idle_of_any_thread_goes_first_one_at_a_time() {
         keepwarm_telemetry::per_thread::set_threads(3);
-        let activities = Activities::default();
+        let activities = ActivityRegistry::default();
         let mut all = Vec::new();
         for thread in [2, 0, 1, 2] {
             all.push(idle(&activities, thread, true));
@@ -244,7 +244,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_busy_or_was_just_used_or_accepted_stays() {
-        let activities = Activities::default();
+        let activities = ActivityRegistry::default();
         let mut busy = activities.add(0);
         let mut silent = idle(&activities, 0, false);
         let mut used_again = idle(&activities, 0, true);
@@ -268,7 +268,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_that_takes_long_to_leave_does_not_hold_up_the_next() {
-        let activities = Activities::default();
+        let activities = ActivityRegistry::default();
         let mut all = [idle(&activities, 0, true), idle(&activities, 0, true)];
         tokio::time::advance(Duration::from_secs(2)).await;
         activities.evict();
@@ -279,7 +279,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_search_finds_the_longest_idle_of_many() {
-        let activities = Activities::default();
+        let activities = ActivityRegistry::default();
         let mut all = Vec::new();
         for _ in 0..CANDIDATES + 50 {
             all.push(idle(&activities, 0, true));
@@ -295,7 +295,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_end_closes_what_is_idle_for_long_enough() {
-        let activities = Activities::default();
+        let activities = ActivityRegistry::default();
         let mut old = idle(&activities, 0, false);
         let mut busy = activities.add(0);
         tokio::time::advance(Duration::from_secs(2)).await;

@@ -12,7 +12,7 @@ use keepwarm_telemetry::per_thread::PerThread;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::activity::{Activities, Activity, Eviction, RETRY};
+use super::activity::{Activity, ActivityRegistry, Eviction, RETRY};
 
 /// A connection that has had this long gives its slot up with its next response while others wait for one: so they take turns, and
 /// nobody reconnects for every request.
@@ -33,7 +33,7 @@ pub struct OpenConnections {
     limit: AtomicUsize,
     closed: Notify,
     by_client: Mutex<HashMap<IpAddr, usize>>,
-    activities: Activities,
+    activities: ActivityRegistry,
     /// A connection waits to be accepted, and none is idle: one response is to be its connection's last.
     wanted: AtomicBool,
     /// When a connection last had to wait for one of the others to end.
@@ -52,7 +52,7 @@ impl OpenConnections {
             limit: AtomicUsize::new(limit),
             closed: Notify::new(),
             by_client: Mutex::default(),
-            activities: Activities::default(),
+            activities: ActivityRegistry::default(),
             wanted: AtomicBool::new(false),
             full_at: Mutex::default(),
             refused_at: Mutex::default(),
@@ -178,7 +178,7 @@ impl OpenConnections {
         client: Option<IpAddr>,
         per_client: usize,
         cells: &'static ListenerCells,
-    ) -> Option<Place> {
+    ) -> Option<ConnectionGuard> {
         let client = client.filter(|_| per_client > 0);
         if let Some(client) = client {
             let mut by_client = self.by_client.lock().unwrap_or_else(PoisonError::into_inner);
@@ -193,7 +193,7 @@ impl OpenConnections {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.by_thread.of(thread).fetch_add(1, Ordering::Relaxed);
         cells.accepted.add(1);
-        Some(Place { open: Arc::clone(self), thread, client, cells })
+        Some(ConnectionGuard { open: Arc::clone(self), thread, client, cells })
     }
 }
 
@@ -205,7 +205,7 @@ fn begins(last: &Mutex<Option<Instant>>) -> bool {
 }
 
 /// A counted connection; leaves the count when dropped.
-pub(super) struct Place {
+pub(super) struct ConnectionGuard {
     open: Arc<OpenConnections>,
     /// It never moves to another.
     thread: usize,
@@ -213,7 +213,7 @@ pub(super) struct Place {
     cells: &'static ListenerCells,
 }
 
-impl Drop for Place {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         if let Some(client) = self.client {
             let mut by_client = self.open.by_client.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,22 +6,22 @@ use std::pin::Pin;
 use std::sync::Mutex;
 
 use http::Request as Head;
-use keepwarm_net::{BindTo, bind};
+use keepwarm_net::{BindAddress, bind};
 use keepwarm_telemetry::counters;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::LocalSet;
 
 use super::*;
-use crate::{Exchange, Fate, Handler, Outcome, Refusal, Request};
+use crate::{Exchange, Handler, Outcome, Refusal, Request, ResponseOutcome};
 
 /// Panics where the path says.
 #[derive(Default)]
-struct Faulty {
-    finished: Mutex<Vec<(u16, Fate, Option<&'static str>)>>,
+struct PanickingApp {
+    finished: Mutex<Vec<(u16, ResponseOutcome, Option<&'static str>)>>,
 }
 
-impl Handler for Faulty {
+impl Handler for PanickingApp {
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         // In the call itself, before there is a future.
         assert_ne!(exchange.request().path(), b"/call", "at once");
@@ -46,7 +46,7 @@ impl Handler for Faulty {
     }
 }
 
-impl Frontend for Faulty {
+impl Frontend for PanickingApp {
     fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
         crate::respond_with_refusal(exchange, refusal);
     }
@@ -57,15 +57,15 @@ impl Frontend for Faulty {
     }
 }
 
-struct Listening {
-    app: Arc<Faulty>,
+struct TestListener {
+    app: Arc<PanickingApp>,
     address: SocketAddr,
     open: Arc<OpenConnections>,
     _stop: StopListening,
 }
 
-fn listening() -> Listening {
-    let app = Arc::new(Faulty::default());
+fn listening() -> TestListener {
+    let app = Arc::new(PanickingApp::default());
     let open = Arc::new(OpenConnections::new(100));
     let context = Arc::new(ListenerContext {
         handler: Arc::clone(&app) as Arc<dyn Frontend>,
@@ -74,12 +74,12 @@ fn listening() -> Listening {
         open: Arc::clone(&open),
         meter: keepwarm_telemetry::meters::listener("panics"),
     });
-    let bound = bind(BindTo::Tcp("127.0.0.1:0".parse().unwrap())).unwrap();
+    let bound = bind(BindAddress::Tcp("127.0.0.1:0".parse().unwrap())).unwrap();
     let address = bound.address.unwrap();
     let (stop, stopped) = stop_listening();
     tokio::task::spawn_local(keepwarm_net::run_ticker());
     tokio::task::spawn_local(serve(bound, context, stopped));
-    Listening { app, address, open, _stop: stop }
+    TestListener { app, address, open, _stop: stop }
 }
 
 async fn run(test: impl Future<Output = ()>) {
@@ -129,8 +129,11 @@ async fn a_panic_costs_an_http_1_connection_and_no_other() {
         listening.open.none_busy(|_| false).await;
         listening.open.until(|| listening.open.count() == 1).await;
         let finished = listening.app.finished.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let panicked = (500, Fate::Complete, Some("panicked"));
-        assert_eq!(finished[..4], [panicked, panicked, panicked, (200, Fate::Cut, Some("panicked"))]);
+        let panicked = (500, ResponseOutcome::Complete, Some("panicked"));
+        assert_eq!(
+            finished[..4],
+            [panicked, panicked, panicked, (200, ResponseOutcome::Cut, Some("panicked"))]
+        );
     })
     .await;
 }

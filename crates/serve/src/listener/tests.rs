@@ -8,9 +8,9 @@ use tokio::net::UnixStream;
 use super::*;
 use crate::{Exchange, Handler, Refusal};
 
-struct Pong;
+struct PongHandler;
 
-impl Handler for Pong {
+impl Handler for PongHandler {
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         Box::pin(async move {
             exchange.head(200, Some(4), false, std::iter::empty()).unwrap();
@@ -20,39 +20,42 @@ impl Handler for Pong {
     }
 }
 
-impl Frontend for Pong {
+impl Frontend for PongHandler {
     fn refuse(&self, exchange: &mut Exchange<'_>, _: &Refusal) {
         exchange.abort("refused");
     }
 }
 
-struct Served {
+struct TestConnection {
     client: UnixStream,
     context: Arc<ListenerContext>,
     task: tokio::task::JoinHandle<()>,
 }
 
-fn serve_one() -> Served {
+fn serve_one() -> TestConnection {
     let (client, server) = std::os::unix::net::UnixStream::pair().unwrap();
     client.set_nonblocking(true).unwrap();
     server.set_nonblocking(true).unwrap();
     let context = Arc::new(ListenerContext {
-        handler: Arc::new(Pong),
+        handler: Arc::new(PongHandler),
         limits: ConnectionLimits::default(),
         draining: Arc::default(),
         open: Arc::new(OpenConnections::new(1)),
         meter: keepwarm_telemetry::meters::unlisted(),
     });
     tokio::task::spawn_local(keepwarm_net::run_ticker());
-    let serve =
-        h1::serve(Io::new(server.into()), Peer::new(None, Local::Unix(None), Scheme::Http), context.clone());
+    let serve = h1::serve(
+        Io::new(server.into()),
+        ConnectionInfo::new(None, LocalAddress::Unix(None), Scheme::Http),
+        context.clone(),
+    );
     let task = tokio::task::spawn_local(serve);
-    Served { client: UnixStream::from_std(client).unwrap(), context, task }
+    TestConnection { client: UnixStream::from_std(client).unwrap(), context, task }
 }
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
-impl Served {
+impl TestConnection {
     async fn ask(&mut self) {
         self.client.write_all(REQUEST).await.unwrap();
         self.response().await;

@@ -9,7 +9,7 @@ use keepwarm_http1::{BadField, Fields, ResponseHead};
 use keepwarm_telemetry::stalls::Stall;
 use tokio::time::Sleep;
 
-use crate::{Exchange, FarEnd, ResponseBuffer, Tunnel, TunnelEnd};
+use crate::{Exchange, ResponseBuffer, ServerExchange, Tunnel, TunnelEnd};
 use keepwarm_net::{ClientError, ResponsePart};
 
 /// How long a server may consider an expectation (`spec/http.md` §2).
@@ -48,7 +48,7 @@ pub enum ServerPart {
 
 /// Whether a body may go out that its client holds back until it is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HeldBody {
+pub enum BufferedBody {
     /// Not yet.
     Held,
     /// It may.
@@ -74,15 +74,15 @@ impl ServerSide {
     }
 
     /// Whether the body may go out: the server wants it, the client does not wait for that, or the time is over.
-    pub fn poll_held_body(&mut self, cx: &mut Context<'_>, exchange: &mut Exchange<'_>) -> HeldBody {
-        let Some(timer) = &mut self.expectation else { return HeldBody::Released };
-        let mut verdict = HeldBody::Released;
+    pub fn poll_held_body(&mut self, cx: &mut Context<'_>, exchange: &mut Exchange<'_>) -> BufferedBody {
+        let Some(timer) = &mut self.expectation else { return BufferedBody::Released };
+        let mut verdict = BufferedBody::Released;
         if exchange.poll_body_begun(cx).is_pending() {
             if timer.as_mut().poll(cx).is_pending() {
-                return HeldBody::Held;
+                return BufferedBody::Held;
             }
             exchange.request_mut().notes.stalls.insert(Stall::ExpectationIgnored);
-            verdict = HeldBody::Ignored;
+            verdict = BufferedBody::Ignored;
         }
         self.expectation = None;
         exchange.want_body();
@@ -93,7 +93,7 @@ impl ServerSide {
     pub fn poll_part(
         &mut self,
         cx: &mut Context<'_>,
-        server: &mut impl FarEnd,
+        server: &mut impl ServerExchange,
         exchange: &mut Exchange<'_>,
         response: &mut ResponseBuffer,
     ) -> ServerPart {
@@ -147,7 +147,7 @@ impl ServerSide {
         &mut self,
         cx: &mut Context<'_>,
         exchange: &mut Exchange<'_>,
-        server: &mut impl FarEnd,
+        server: &mut impl ServerExchange,
     ) -> Poll<TunnelEnd> {
         match &mut self.tunnel {
             Some(tunnel) => tunnel.poll(cx, exchange, server),

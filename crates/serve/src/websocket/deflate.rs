@@ -17,31 +17,31 @@ const KEPT: usize = 16;
 
 thread_local! {
     /// The one that was used last is last.
-    static COMPRESSORS: RefCell<Vec<Kept>> = const { RefCell::new(Vec::new()) };
+    static COMPRESSORS: RefCell<Vec<CachedCompressor>> = const { RefCell::new(Vec::new()) };
     static DECOMPRESSORS: RefCell<Vec<Decompress>> = const { RefCell::new(Vec::new()) };
 }
 
 #[derive(Debug)]
-struct Kept {
+struct CachedCompressor {
     compress: Compress,
-    form: Form,
+    form: CompressorSettings,
     /// The WebSocket whose messages it has in its window.
     owner: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Form {
+struct CompressorSettings {
     bits: u8,
     level: u32,
 }
 
 /// A WebSocket, as the owner of a compressor.
 #[derive(Debug)]
-pub(super) struct Owner(u64);
+pub(super) struct CompressorOwner(u64);
 
 const NOBODY: u64 = 0;
 
-impl Owner {
+impl CompressorOwner {
     pub(super) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(NOBODY + 1);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
@@ -55,7 +55,7 @@ impl Owner {
     }
 }
 
-impl Drop for Owner {
+impl Drop for CompressorOwner {
     fn drop(&mut self) {
         // The thread may be ending, and its states be gone.
         let _ = COMPRESSORS.try_with(|all| {
@@ -75,13 +75,13 @@ const LONG: usize = 8 * 1024;
 
 /// A compressor, for one message.
 #[derive(Debug)]
-pub(super) struct Deflater(Kept);
+pub(super) struct Deflater(CachedCompressor);
 
 impl Deflater {
     /// One for a message that begins with `first` bytes, and may point back at `window`.
-    pub(super) fn take(owner: &Owner, bits: u8, first: usize, window: &Window) -> Self {
+    pub(super) fn take(owner: &CompressorOwner, bits: u8, first: usize, window: &Window) -> Self {
         let level = if first < LONG { LEVELS.0 } else { LEVELS.1 };
-        let form = Form { bits, level };
+        let form = CompressorSettings { bits, level };
         let known = COMPRESSORS.with_borrow_mut(|all| {
             let at = all.iter().position(|kept| kept.owner == owner.0 && kept.form == form);
             at.map(|at| all.remove(at))
@@ -101,7 +101,7 @@ impl Deflater {
     }
 
     /// One of that form: free, or new, or that of whoever has not used theirs for longest.
-    fn any(form: Form) -> Kept {
+    fn any(form: CompressorSettings) -> CachedCompressor {
         let kept = COMPRESSORS.with_borrow_mut(|all| {
             let free = all.iter().position(|kept| kept.owner == NOBODY && kept.form == form);
             if let Some(at) = free {
@@ -117,7 +117,7 @@ impl Deflater {
             }
             None => {
                 let level = Compression::new(form.level);
-                Kept {
+                CachedCompressor {
                     compress: Compress::new_with_window_bits(level, false, form.bits),
                     form,
                     owner: NOBODY,
@@ -161,7 +161,7 @@ impl Deflater {
 }
 
 /// Where there are as many as there may be, takes one away: that of nobody, or the one that was not used for longest.
-fn make_room(all: &mut Vec<Kept>) -> Option<Kept> {
+fn make_room(all: &mut Vec<CachedCompressor>) -> Option<CachedCompressor> {
     if all.len() < KEPT {
         return None;
     }

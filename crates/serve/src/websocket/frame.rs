@@ -19,7 +19,7 @@ pub(super) const MAX_CONTROL: usize = 125;
 
 /// The head of a client's frame.
 #[derive(Debug)]
-pub(super) struct Head {
+pub(super) struct FrameHead {
     pub(super) fin: bool,
     pub(super) rsv1: bool,
     pub(super) opcode: u8,
@@ -30,7 +30,7 @@ pub(super) struct Head {
     pub(super) size: usize,
 }
 
-impl Head {
+impl FrameHead {
     /// `None`: its bytes are not all here. What is wrong is told by the first bytes that show it.
     pub(super) fn decode(bytes: &[u8]) -> Result<Option<Self>, WebSocketFault> {
         use WebSocketFault::Protocol;

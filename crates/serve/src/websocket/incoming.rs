@@ -6,7 +6,7 @@
 use keepwarm_net::ReadBuffer;
 
 use super::deflate::{Inflater, TAIL};
-use super::frame::{CLOSE, CONTINUATION, Head, Mask, PING, TEXT};
+use super::frame::{CLOSE, CONTINUATION, FrameHead, Mask, PING, TEXT};
 use super::negotiate::Compression;
 use super::utf8::Utf8;
 use super::window::Window;
@@ -14,7 +14,7 @@ use super::{PART, WebSocketFault};
 
 /// What comes next.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum IncomingEvent {
     /// The next bytes of a message, nearly always all of it; only the last part (`end`) may be empty.
     Part { text: bool, bytes: Vec<u8>, end: bool },
     /// To be sent back with this payload (a PONG).
@@ -68,7 +68,7 @@ struct Inflate {
 
 /// What was done with a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Taken {
+enum PayloadProgress {
     /// All that is here.
     All,
     /// The frame is over.
@@ -100,10 +100,10 @@ impl Incoming {
     }
 
     /// Takes the next step with what was read. After an error, or a close, nothing further is to be read.
-    pub(crate) fn next(&mut self, read: &mut ReadBuffer) -> Result<Step, WebSocketFault> {
+    pub(crate) fn next(&mut self, read: &mut ReadBuffer) -> Result<IncomingEvent, WebSocketFault> {
         loop {
             if self.payload.is_none() {
-                let Some(head) = Head::decode(read.unread())? else { return Ok(Step::More) };
+                let Some(head) = FrameHead::decode(read.unread())? else { return Ok(IncomingEvent::More) };
                 if head.is_control() {
                     return control(&head, read);
                 }
@@ -111,15 +111,19 @@ impl Incoming {
                 read.consume(head.size);
             }
             match self.take(read)? {
-                Taken::All => return Ok(Step::More),
-                Taken::Frame => self.payload = None,
-                Taken::Message => {
+                PayloadProgress::All => return Ok(IncomingEvent::More),
+                PayloadProgress::Frame => self.payload = None,
+                PayloadProgress::Message => {
                     self.payload = None;
                     return self.end_message();
                 }
-                Taken::Part => {
+                PayloadProgress::Part => {
                     let text = self.message.as_ref().is_some_and(|message| message.text);
-                    return Ok(Step::Part { text, bytes: std::mem::take(&mut self.part), end: false });
+                    return Ok(IncomingEvent::Part {
+                        text,
+                        bytes: std::mem::take(&mut self.part),
+                        end: false,
+                    });
                 }
             }
         }
@@ -131,7 +135,7 @@ impl Incoming {
     }
 
     /// A data frame (RFC 6455 §5.4).
-    fn begin(&mut self, head: &Head) -> Result<(), WebSocketFault> {
+    fn begin(&mut self, head: &FrameHead) -> Result<(), WebSocketFault> {
         use WebSocketFault::Protocol;
         match (&self.message, head.opcode) {
             (None, CONTINUATION) => return Err(Protocol("continuation frame without a message")),
@@ -163,16 +167,16 @@ impl Incoming {
         Ok(())
     }
 
-    fn take(&mut self, read: &mut ReadBuffer) -> Result<Taken, WebSocketFault> {
+    fn take(&mut self, read: &mut ReadBuffer) -> Result<PayloadProgress, WebSocketFault> {
         match &self.message {
             Some(MessageState { inflater: Some(_), .. }) => self.take_compressed(read),
             _ => self.take_plain(read),
         }
     }
 
-    fn take_plain(&mut self, read: &mut ReadBuffer) -> Result<Taken, WebSocketFault> {
+    fn take_plain(&mut self, read: &mut ReadBuffer) -> Result<PayloadProgress, WebSocketFault> {
         let (Some(payload), Some(message)) = (&mut self.payload, &mut self.message) else {
-            return Ok(Taken::Frame);
+            return Ok(PayloadProgress::Frame);
         };
         let left = usize::try_from(payload.left).unwrap_or(usize::MAX);
         let bytes = read.unread();
@@ -188,26 +192,26 @@ impl Incoming {
             return Err(WebSocketFault::Utf8);
         }
         Ok(match payload.left {
-            0 if payload.fin => Taken::Message,
-            _ if self.part.len() >= PART => Taken::Part,
-            0 => Taken::Frame,
-            _ => Taken::All,
+            0 if payload.fin => PayloadProgress::Message,
+            _ if self.part.len() >= PART => PayloadProgress::Part,
+            0 => PayloadProgress::Frame,
+            _ => PayloadProgress::All,
         })
     }
 
-    fn take_compressed(&mut self, read: &mut ReadBuffer) -> Result<Taken, WebSocketFault> {
+    fn take_compressed(&mut self, read: &mut ReadBuffer) -> Result<PayloadProgress, WebSocketFault> {
         let (Some(payload), Some(message), Some(inflate)) =
             (&mut self.payload, &mut self.message, &mut self.inflate)
         else {
-            return Ok(Taken::Frame);
+            return Ok(PayloadProgress::Frame);
         };
-        let Some(inflater) = &mut message.inflater else { return Ok(Taken::Frame) };
+        let Some(inflater) = &mut message.inflater else { return Ok(PayloadProgress::Frame) };
         loop {
             let mut plain = [0; STEP];
             let bytes: &[u8] = match usize::try_from(payload.left).unwrap_or(usize::MAX) {
                 0 if payload.fin => TAIL.get(message.tail..).unwrap_or_default(),
-                0 => return Ok(Taken::Frame),
-                _ if read.is_empty() => return Ok(Taken::All),
+                0 => return Ok(PayloadProgress::Frame),
+                _ if read.is_empty() => return Ok(PayloadProgress::All),
                 left => {
                     let masked = read.unread();
                     let masked = masked.get(..left.min(STEP)).unwrap_or(masked);
@@ -247,16 +251,16 @@ impl Incoming {
             }
             // With room left over there is nothing more to come of what was taken.
             if payload.left == 0 && payload.fin && message.tail == TAIL.len() && done.made < room {
-                return Ok(Taken::Message);
+                return Ok(PayloadProgress::Message);
             }
             if self.part.len() >= PART {
-                return Ok(Taken::Part);
+                return Ok(PayloadProgress::Part);
             }
         }
     }
 
-    fn end_message(&mut self) -> Result<Step, WebSocketFault> {
-        let Some(message) = self.message.take() else { return Ok(Step::More) };
+    fn end_message(&mut self) -> Result<IncomingEvent, WebSocketFault> {
+        let Some(message) = self.message.take() else { return Ok(IncomingEvent::More) };
         if let (Some(inflater), Some(inflate)) = (message.inflater, &mut self.inflate) {
             inflater.put_back();
             if !inflate.takeover {
@@ -266,15 +270,15 @@ impl Incoming {
         if message.text && !message.utf8.is_whole() {
             return Err(WebSocketFault::Utf8);
         }
-        Ok(Step::Part { text: message.text, bytes: std::mem::take(&mut self.part), end: true })
+        Ok(IncomingEvent::Part { text: message.text, bytes: std::mem::take(&mut self.part), end: true })
     }
 }
 
 /// A control frame, once it is whole (§5.5).
-fn control(head: &Head, read: &mut ReadBuffer) -> Result<Step, WebSocketFault> {
+fn control(head: &FrameHead, read: &mut ReadBuffer) -> Result<IncomingEvent, WebSocketFault> {
     let length = usize::try_from(head.length).unwrap_or(usize::MAX);
     let Some(payload) = read.unread().get(head.size..).and_then(|bytes| bytes.get(..length)) else {
-        return Ok(Step::More);
+        return Ok(IncomingEvent::More);
     };
     let mut payload = payload.to_vec();
     let mut mask = head.mask;
@@ -282,15 +286,15 @@ fn control(head: &Head, read: &mut ReadBuffer) -> Result<Step, WebSocketFault> {
     read.consume(head.size + length);
     match head.opcode {
         CLOSE => close(&payload),
-        PING => Ok(Step::Ping(payload)),
-        _ => Ok(Step::Pong),
+        PING => Ok(IncomingEvent::Ping(payload)),
+        _ => Ok(IncomingEvent::Pong),
     }
 }
 
 /// §5.5.1, and the codes of §7.4 that may stand in a frame.
-fn close(payload: &[u8]) -> Result<Step, WebSocketFault> {
+fn close(payload: &[u8]) -> Result<IncomingEvent, WebSocketFault> {
     let (code, reason) = match payload {
-        [] => return Ok(Step::Close(1005, String::new())),
+        [] => return Ok(IncomingEvent::Close(1005, String::new())),
         [one, other, reason @ ..] => (u16::from_be_bytes([*one, *other]), reason),
         _ => return Err(WebSocketFault::Protocol("close frame with one byte")),
     };
@@ -298,5 +302,5 @@ fn close(payload: &[u8]) -> Result<Step, WebSocketFault> {
         return Err(WebSocketFault::Protocol("invalid close code"));
     }
     let reason = std::str::from_utf8(reason).map_err(|_| WebSocketFault::Utf8)?;
-    Ok(Step::Close(code, reason.to_owned()))
+    Ok(IncomingEvent::Close(code, reason.to_owned()))
 }

@@ -28,7 +28,7 @@ const MIN_BITS: u8 = 9;
 pub(crate) fn negotiate<'v>(values: impl Iterator<Item = &'v [u8]>) -> Option<(Compression, String)> {
     let mut met = None;
     for value in values {
-        let mut scan = Scan(value);
+        let mut scan = ExtensionParser(value);
         loop {
             let offer = scan.offer()?;
             if met.is_none() {
@@ -116,9 +116,9 @@ fn window_bits(value: &[u8]) -> Option<u8> {
 }
 
 /// What is left of a field's value.
-struct Scan<'v>(&'v [u8]);
+struct ExtensionParser<'v>(&'v [u8]);
 
-impl<'v> Scan<'v> {
+impl<'v> ExtensionParser<'v> {
     /// The next extension. `None`: the field is malformed; `Some(None)`: an extension that is not this one, or no valid offer of it.
     fn offer(&mut self) -> Option<Option<Offer>> {
         self.blanks();

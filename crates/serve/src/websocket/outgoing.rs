@@ -1,7 +1,7 @@
 //! Messages of the app in parts, frames out.
 
 use super::WebSocketFault;
-use super::deflate::{Deflater, Owner};
+use super::deflate::{CompressorOwner, Deflater};
 use super::frame::{BINARY, CONTINUATION, FIN, RSV1, TEXT, encode_frame};
 use super::negotiate::Compression;
 use super::utf8::Utf8;
@@ -28,7 +28,7 @@ struct MessageState {
 
 #[derive(Debug)]
 struct Deflate {
-    owner: Owner,
+    owner: CompressorOwner,
     window: Window,
     takeover: bool,
     bits: u8,
@@ -40,7 +40,7 @@ const WORTH_IT: usize = 64;
 impl Outgoing {
     pub(crate) fn new(compression: Option<Compression>) -> Self {
         let deflate = compression.map(|agreed| Deflate {
-            owner: Owner::new(),
+            owner: CompressorOwner::new(),
             window: Window::of_bits(agreed.ours.bits),
             takeover: agreed.ours.takeover,
             bits: agreed.ours.bits,

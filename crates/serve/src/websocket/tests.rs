@@ -8,7 +8,7 @@ use keepwarm_net::ReadBuffer;
 use super::frame::Mask;
 use super::negotiate::Compression;
 use super::utf8::Utf8;
-use super::{Incoming, PART, Step, WebSocketFault, encode_close};
+use super::{Incoming, IncomingEvent, PART, WebSocketFault, encode_close};
 
 const FRAME: usize = 4 << 20;
 const MESSAGE: usize = 16 << 20;
@@ -35,7 +35,7 @@ fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
 
 /// What came of a client's bytes: messages, joined, with whether they are text; pings; the end.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Heard {
+struct ReceivedEvents {
     messages: Vec<(bool, Vec<u8>)>,
     pings: Vec<Vec<u8>>,
     close: Option<(u16, String)>,
@@ -43,14 +43,14 @@ struct Heard {
 }
 
 /// Feeds the bytes `step` at a time.
-fn hear(incoming: &mut Incoming, bytes: &[u8], step: usize) -> Heard {
-    let mut heard = Heard::default();
+fn hear(incoming: &mut Incoming, bytes: &[u8], step: usize) -> ReceivedEvents {
+    let mut heard = ReceivedEvents::default();
     let (mut read, mut begun) = (ReadBuffer::default(), Vec::new());
     for piece in bytes.chunks(step) {
         read.storage(piece.len()).extend_from_slice(piece);
         loop {
             match incoming.next(&mut read) {
-                Ok(Step::Part { text, bytes, end }) => {
+                Ok(IncomingEvent::Part { text, bytes, end }) => {
                     assert!(bytes.len() <= PART, "{} bytes in a part", bytes.len());
                     assert!(end || !bytes.is_empty(), "a part of nothing");
                     begun.extend_from_slice(&bytes);
@@ -58,13 +58,13 @@ fn hear(incoming: &mut Incoming, bytes: &[u8], step: usize) -> Heard {
                         heard.messages.push((text, std::mem::take(&mut begun)));
                     }
                 }
-                Ok(Step::Ping(payload)) => heard.pings.push(payload),
-                Ok(Step::Pong) => {}
-                Ok(Step::Close(code, reason)) => {
+                Ok(IncomingEvent::Ping(payload)) => heard.pings.push(payload),
+                Ok(IncomingEvent::Pong) => {}
+                Ok(IncomingEvent::Close(code, reason)) => {
                     heard.close = Some((code, reason));
                     return heard;
                 }
-                Ok(Step::More) => break,
+                Ok(IncomingEvent::More) => break,
                 Err(fault) => {
                     heard.fault = Some(fault);
                     return heard;
@@ -224,7 +224,7 @@ fn a_mask_goes_on_from_any_byte() {
     let plain: Vec<u8> = (0..100).collect();
     for (first, second) in [(0, 0), (1, 9), (3, 8), (8, 17), (16, 40), (5, 95)] {
         let masked = frame(0x82, &plain);
-        let mut mask = super::frame::Head::decode(&masked).unwrap().unwrap().mask;
+        let mut mask = super::frame::FrameHead::decode(&masked).unwrap().unwrap().mask;
         let mut bytes = masked[6..].to_vec();
         let (one, rest) = bytes.split_at_mut(first);
         let (two, three) = rest.split_at_mut(second);
@@ -272,13 +272,13 @@ fn a_large_frame_is_handed_on_in_parts() {
         read.storage(piece.len()).extend_from_slice(piece);
         loop {
             match incoming.next(&mut read).unwrap() {
-                Step::Part { bytes, end, .. } => {
+                IncomingEvent::Part { bytes, end, .. } => {
                     assert!(bytes.capacity() <= 2 * PART);
                     assert!(bytes.iter().eq(&payload[seen..seen + bytes.len()]), "at {seen}");
                     seen += bytes.len();
                     ended = end;
                 }
-                Step::More => break,
+                IncomingEvent::More => break,
                 other => panic!("{other:?}"),
             }
         }

@@ -13,9 +13,9 @@ use memchr::memchr_iter;
 /// Bytes of count and text length.
 const BLOCK_HEAD: usize = 6;
 
-/// A frame being written. What it has written is taken back unless [`Block::finish`] succeeds.
+/// A frame being written. What it has written is taken back unless [`FrameBuilder::finish`] succeeds.
 #[derive(Debug)]
-pub(super) struct Block<'o> {
+pub(super) struct FrameBuilder<'o> {
     out: &'o mut Vec<u8>,
     frame_type: FrameType,
     stream: u32,
@@ -35,7 +35,7 @@ pub(super) struct Block<'o> {
     done: bool,
 }
 
-impl<'o> Block<'o> {
+impl<'o> FrameBuilder<'o> {
     /// Begins a frame whose payload starts with `number`.
     #[inline]
     pub(super) fn begin(out: &'o mut Vec<u8>, frame_type: FrameType, stream: u32, number: &[u8]) -> Self {
@@ -151,7 +151,7 @@ impl<'o> Block<'o> {
     }
 }
 
-impl Drop for Block<'_> {
+impl Drop for FrameBuilder<'_> {
     fn drop(&mut self) {
         if !self.done {
             self.out.truncate(self.start);

@@ -1,8 +1,8 @@
 //! The heads of requests and responses.
 
 use super::EncodeError;
-use super::block::Block;
-use crate::frame::{FIXED_STRINGS, Fixed, FrameType, UNKNOWN_LENGTH, flags};
+use super::block::FrameBuilder;
+use crate::frame::{FIXED_STRINGS, FrameType, RequestStrings, UNKNOWN_LENGTH, flags};
 
 /// Writes a REQUEST frame: the eleven strings, the fields, the first bytes of the body, [`Self::finish`].
 ///
@@ -20,14 +20,14 @@ use crate::frame::{FIXED_STRINGS, Fixed, FrameType, UNKNOWN_LENGTH, flags};
 /// ```
 #[derive(Debug)]
 #[must_use = "a frame is written by `finish`"]
-pub struct RequestWriter<'o>(Block<'o>);
+pub struct RequestWriter<'o>(FrameBuilder<'o>);
 
 impl<'o> RequestWriter<'o> {
     /// Begins a REQUEST. `content_length` is that of the whole body in bytes; `None` when it is chunked.
     #[inline]
     pub fn begin(out: &'o mut Vec<u8>, stream: u32, content_length: Option<u64>) -> Self {
         let length = content_length.unwrap_or(UNKNOWN_LENGTH);
-        let mut block = Block::begin(out, FrameType::Request, stream, &length.to_be_bytes());
+        let mut block = FrameBuilder::begin(out, FrameType::Request, stream, &length.to_be_bytes());
         if stream == 0 {
             block.fail(EncodeError::StreamId);
         }
@@ -36,7 +36,7 @@ impl<'o> RequestWriter<'o> {
 
     /// The eleven strings at once; first, and once.
     #[inline]
-    pub fn fixed(&mut self, fixed: &Fixed<'_>) {
+    pub fn fixed(&mut self, fixed: &RequestStrings<'_>) {
         for string in fixed.in_order() {
             self.0.string(string);
         }
@@ -92,14 +92,14 @@ impl<'o> RequestWriter<'o> {
 #[derive(Debug)]
 #[must_use = "a frame is written by `finish`"]
 pub struct ResponseWriter<'o> {
-    block: Block<'o>,
+    block: FrameBuilder<'o>,
     websocket: bool,
 }
 
 impl<'o> ResponseWriter<'o> {
     /// Begins a RESPONSE.
     pub fn begin(out: &'o mut Vec<u8>, stream: u32, status: u16) -> Self {
-        let mut block = Block::begin(out, FrameType::Response, stream, &status.to_be_bytes());
+        let mut block = FrameBuilder::begin(out, FrameType::Response, stream, &status.to_be_bytes());
         if stream == 0 {
             block.fail(EncodeError::StreamId);
         }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::frame::{FromWorker, MAX_PAYLOAD, Strings, ToWorker};
 
-const FIXED: Fixed<'static> = Fixed {
+const FIXED: RequestStrings<'static> = RequestStrings {
     method: b"GET",
     protocol: b"HTTP/1.1",
     scheme: b"http",

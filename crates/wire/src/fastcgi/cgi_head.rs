@@ -39,12 +39,12 @@ pub struct CgiHead {
     fields: Vec<Field>,
     /// The line before was `Status`, which is none of `fields`.
     after_status: bool,
-    mended: CgiMended,
+    mended: CgiNormalizations,
 }
 
 /// Faults of syntax that were mended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CgiMended {
+pub struct CgiNormalizations {
     /// A field went on in a second line.
     pub folded: bool,
     /// A blank stood before a colon.
@@ -76,7 +76,7 @@ impl CgiHead {
             location: None,
             fields: Vec::new(),
             after_status: false,
-            mended: CgiMended::default(),
+            mended: CgiNormalizations::default(),
         }
     }
 
@@ -89,7 +89,7 @@ impl CgiHead {
         self.location = None;
         self.fields.clear();
         self.after_status = false;
-        self.mended = CgiMended::default();
+        self.mended = CgiNormalizations::default();
     }
 
     /// Whether any byte of it has come.
@@ -140,7 +140,7 @@ impl CgiHead {
 
     /// What was wrong with the head and is no longer.
     #[must_use]
-    pub fn mended(&self) -> CgiMended {
+    pub fn mended(&self) -> CgiNormalizations {
         self.mended
     }
 

@@ -16,14 +16,14 @@ const MAX_VALUES: u16 = 4_096;
 pub struct Connection {
     /// The id of the request before, or of the one in progress.
     last: u16,
-    asked: Asked,
+    asked: PendingOperation,
     stdout_over: bool,
     stderr_over: bool,
-    record: State,
+    record: DecoderState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum PendingOperation {
     Nothing,
     Request,
     Values,
@@ -31,7 +31,7 @@ enum Asked {
 
 /// Where in a record the input stands. What may live here: numbers. What may not: bytes, which stay the caller's.
 #[derive(Debug, Clone, Copy)]
-enum State {
+enum DecoderState {
     Header,
     /// In the content of STDOUT or STDERR.
     Stream {
@@ -98,21 +98,21 @@ impl Connection {
     pub fn new() -> Self {
         Self {
             last: NO_REQUEST,
-            asked: Asked::Nothing,
+            asked: PendingOperation::Nothing,
             stdout_over: false,
             stderr_over: false,
-            record: State::Header,
+            record: DecoderState::Header,
         }
     }
 
     /// A request begins: gives its id. `None` while another is open, or after a fault.
     pub fn begin(&mut self) -> Option<u16> {
-        if self.asked != Asked::Nothing || matches!(self.record, State::Failed(_)) {
+        if self.asked != PendingOperation::Nothing || matches!(self.record, DecoderState::Failed(_)) {
             return None;
         }
         // Never 0; each of 65,535 requests in a row has another.
         self.last = self.last.checked_add(1).unwrap_or(1);
-        self.asked = Asked::Request;
+        self.asked = PendingOperation::Request;
         self.stdout_over = false;
         self.stderr_over = false;
         Some(self.last)
@@ -120,9 +120,9 @@ impl Connection {
 
     /// A question about the server was sent ([`super::encode::encode_get_values`]). `false` while something is open, or after a fault.
     pub fn ask(&mut self) -> bool {
-        let free = self.asked == Asked::Nothing && !matches!(self.record, State::Failed(_));
+        let free = self.asked == PendingOperation::Nothing && !matches!(self.record, DecoderState::Failed(_));
         if free {
-            self.asked = Asked::Values;
+            self.asked = PendingOperation::Values;
         }
         free
     }
@@ -130,7 +130,7 @@ impl Connection {
     /// Whether nothing is open and no record is in progress: the connection may carry another request.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.asked == Asked::Nothing && matches!(self.record, State::Header)
+        self.asked == PendingOperation::Nothing && matches!(self.record, DecoderState::Header)
     }
 
     /// The next event.
@@ -143,8 +143,8 @@ impl Connection {
         loop {
             let rest = input.get(at..).unwrap_or_default();
             match self.record {
-                State::Failed(fault) => return Err(fault),
-                State::Header => {
+                DecoderState::Failed(fault) => return Err(fault),
+                DecoderState::Header => {
                     self.check_begin(rest)?;
                     let Some(header) = RecordHeader::decode(rest) else {
                         return Ok(Decoded { consumed: at, event: Event::NeedMore });
@@ -152,31 +152,31 @@ impl Connection {
                     at += HEADER_LEN;
                     self.record = self.take_header(header)?;
                 }
-                State::Padding { left } => {
+                DecoderState::Padding { left } => {
                     let skipped = rest.len().min(usize::from(left));
                     at += skipped;
                     self.record = match left - skipped as u8 {
-                        0 => State::Header,
+                        0 => DecoderState::Header,
                         left => {
-                            self.record = State::Padding { left };
+                            self.record = DecoderState::Padding { left };
                             return Ok(Decoded { consumed: at, event: Event::NeedMore });
                         }
                     };
                 }
-                State::Stream { stdout, left, padding } => {
+                DecoderState::Stream { stdout, left, padding } => {
                     let part = rest.len().min(usize::from(left));
                     if part == 0 {
                         return Ok(Decoded { consumed: at, event: Event::NeedMore });
                     }
                     self.record = match left - part as u16 {
                         0 => after_content(padding),
-                        left => State::Stream { stdout, left, padding },
+                        left => DecoderState::Stream { stdout, left, padding },
                     };
                     let range = at..at + part;
                     let event = if stdout { Event::Stdout(range) } else { Event::Stderr(range) };
                     return Ok(Decoded { consumed: at + part, event });
                 }
-                State::Whole { header, record_type } => {
+                DecoderState::Whole { header, record_type } => {
                     let Some(content) = rest.get(..usize::from(header.content)) else {
                         return Ok(Decoded { consumed: at, event: Event::NeedMore });
                     };
@@ -202,13 +202,15 @@ impl Connection {
         }
     }
 
-    fn take_header(&mut self, header: RecordHeader) -> Result<State, FastCgiFault> {
+    fn take_header(&mut self, header: RecordHeader) -> Result<DecoderState, FastCgiFault> {
         use RecordType::{EndRequest, GetValuesResult, Stderr, Stdout, UnknownType};
         let RecordHeader { type_byte, request, content, padding, .. } = header;
         let kind = match (RecordType::from_byte(type_byte), self.asked) {
             (None, _) => RecordFault::UnknownType,
-            (Some(Stdout | Stderr | EndRequest), Asked::Nothing | Asked::Values) => RecordFault::Unasked,
-            (Some(Stdout | Stderr | EndRequest), Asked::Request) if request != self.last => {
+            (Some(Stdout | Stderr | EndRequest), PendingOperation::Nothing | PendingOperation::Values) => {
+                RecordFault::Unasked
+            }
+            (Some(Stdout | Stderr | EndRequest), PendingOperation::Request) if request != self.last => {
                 RecordFault::WrongRequest
             }
             (Some(Stdout), _) if self.stdout_over => RecordFault::StreamOver,
@@ -219,14 +221,16 @@ impl Connection {
                     *(if stdout { &mut self.stdout_over } else { &mut self.stderr_over }) = true;
                     return Ok(after_content(padding));
                 }
-                return Ok(State::Stream { stdout, left: content, padding });
+                return Ok(DecoderState::Stream { stdout, left: content, padding });
             }
             (Some(GetValuesResult | UnknownType), _) if request != NO_REQUEST => RecordFault::WrongRequest,
-            (Some(GetValuesResult | UnknownType), Asked::Nothing | Asked::Request) => RecordFault::Unasked,
+            (Some(GetValuesResult | UnknownType), PendingOperation::Nothing | PendingOperation::Request) => {
+                RecordFault::Unasked
+            }
             (Some(GetValuesResult), _) if content > MAX_VALUES => RecordFault::Length,
             (Some(EndRequest | UnknownType), _) if usize::from(content) != FIXED_BODY => RecordFault::Length,
             (Some(record_type @ (EndRequest | GetValuesResult | UnknownType)), _) => {
-                return Ok(State::Whole { header, record_type });
+                return Ok(DecoderState::Whole { header, record_type });
             }
             (Some(_), _) => RecordFault::Direction,
         };
@@ -239,7 +243,7 @@ impl Connection {
         record_type: RecordType,
         content: &[u8],
     ) -> Result<Event, FastCgiFault> {
-        self.asked = Asked::Nothing;
+        self.asked = PendingOperation::Nothing;
         if record_type != RecordType::EndRequest {
             return Ok(Event::Values);
         }
@@ -258,7 +262,7 @@ impl Connection {
 
     fn fail(&mut self, kind: RecordFault, type_byte: u8, request: u16) -> FastCgiFault {
         let fault = FastCgiFault { kind, type_byte, request };
-        self.record = State::Failed(fault);
+        self.record = DecoderState::Failed(fault);
         fault
     }
 }
@@ -269,9 +273,9 @@ impl Default for Connection {
     }
 }
 
-fn after_content(padding: u8) -> State {
+fn after_content(padding: u8) -> DecoderState {
     match padding {
-        0 => State::Header,
-        left => State::Padding { left },
+        0 => DecoderState::Header,
+        left => DecoderState::Padding { left },
     }
 }

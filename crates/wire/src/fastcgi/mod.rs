@@ -18,6 +18,6 @@ pub mod record;
 #[cfg(test)]
 mod tests;
 
-pub use cgi_head::{CgiHead, CgiLimits, CgiMended, CgiResponse};
+pub use cgi_head::{CgiHead, CgiLimits, CgiNormalizations, CgiResponse};
 pub use connection::{Connection, Decoded, Event, ProtocolStatus};
 pub use fault::{CgiFault, FastCgiFault, RecordFault};

@@ -22,7 +22,7 @@ const END: u8 = 3;
 
 /// What was understood of some bytes: the two streams, the end, the fault.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Heard {
+struct DecodedOutput {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
     end: Option<(u32, ProtocolStatus)>,
@@ -31,8 +31,8 @@ struct Heard {
     left: usize,
 }
 
-fn hear(connection: &mut Connection, pieces: &[&[u8]]) -> Heard {
-    let mut heard = Heard::default();
+fn hear(connection: &mut Connection, pieces: &[&[u8]]) -> DecodedOutput {
+    let mut heard = DecodedOutput::default();
     let mut buffer = Vec::new();
     'pieces: for piece in pieces {
         buffer.extend_from_slice(piece);
@@ -62,7 +62,7 @@ fn hear(connection: &mut Connection, pieces: &[&[u8]]) -> Heard {
 }
 
 /// Whole and byte by byte.
-fn hear_both_ways(make: impl Fn() -> Connection, bytes: &[u8]) -> (Heard, Connection) {
+fn hear_both_ways(make: impl Fn() -> Connection, bytes: &[u8]) -> (DecodedOutput, Connection) {
     let mut whole = make();
     let heard = hear(&mut whole, &[bytes]);
     let mut cut = make();
@@ -384,9 +384,9 @@ fn folds_and_blanks_before_colons_are_mended() {
         let (parsed, used) = head(input.as_bytes()).unwrap_or_else(|fault| panic!("{input:?}: {fault}"));
         assert_eq!(used, input.len(), "{input:?}");
         assert_eq!(parsed.shown(), expected, "{input:?}");
-        assert_eq!(parsed.mended(), CgiMended { folded, space_before_colon }, "{input:?}");
+        assert_eq!(parsed.mended(), CgiNormalizations { folded, space_before_colon }, "{input:?}");
     }
-    assert_eq!(head(b"A: v\n\n").unwrap().0.mended(), CgiMended::default());
+    assert_eq!(head(b"A: v\n\n").unwrap().0.mended(), CgiNormalizations::default());
 }
 
 #[test]

@@ -118,7 +118,7 @@ pub struct Request<'a> {
 
 /// The eleven strings that every request begins with (spec §4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Fixed<'a> {
+pub struct RequestStrings<'a> {
     /// `GET`
     pub method: &'a [u8],
     /// `HTTP/1.1`, `HTTP/1.0` or `HTTP/2`
@@ -218,10 +218,10 @@ impl<'a> Welcome<'a> {
 
 impl<'a> Request<'a> {
     /// The eleven strings before the fields.
-    pub fn fixed(&self) -> Fixed<'a> {
+    pub fn fixed(&self) -> RequestStrings<'a> {
         let mut strings = self.strings.iter();
         let mut next = || strings.next().unwrap_or_default();
-        Fixed {
+        RequestStrings {
             method: next(),
             protocol: next(),
             scheme: next(),

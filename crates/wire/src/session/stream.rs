@@ -38,24 +38,24 @@ enum ResponseState {
     /// A body follows.
     Body,
     /// An accepted WebSocket, between messages or within one.
-    Messages(Option<Message>),
+    Messages(Option<MessageKind>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Message {
+enum MessageKind {
     Text,
     Binary,
 }
 
 /// What a frame did.
-pub(super) struct Step {
+pub(super) struct FrameEffect {
     /// The credit it cost.
     pub(super) bytes: u32,
     /// The worker has ended the stream.
     pub(super) over: bool,
 }
 
-impl Step {
+impl FrameEffect {
     const NOTHING: Self = Self { bytes: 0, over: false };
     const OVER: Self = Self { bytes: 0, over: true };
 }
@@ -86,40 +86,40 @@ impl Stream {
 
     /// Judges a frame of this stream, and moves on.
     #[inline]
-    pub(super) fn handle(&mut self, frame: &FromWorker<'_>) -> Result<Step, (FaultKind, u64)> {
+    pub(super) fn handle(&mut self, frame: &FromWorker<'_>) -> Result<FrameEffect, (FaultKind, u64)> {
         match *frame {
             FromWorker::Response(ref response) => self.handle_response(response),
             FromWorker::Data { bytes, end, .. } => {
                 self.needs_body()?;
-                Ok(Step { bytes: len(bytes), over: end })
+                Ok(FrameEffect { bytes: len(bytes), over: end })
             }
             FromWorker::Trailers { .. } => {
                 self.needs_body()?;
-                Ok(Step::OVER)
+                Ok(FrameEffect::OVER)
             }
             FromWorker::Inform { status, .. } => {
                 if self.responded() {
                     return Err((FaultKind::LateInform, status.into()));
                 }
                 self.begun = true;
-                Ok(Step::NOTHING)
+                Ok(FrameEffect::NOTHING)
             }
             FromWorker::Want { .. } => {
                 self.begun = true; // spec §4: otherwise harmless, at any time
-                Ok(Step::NOTHING)
+                Ok(FrameEffect::NOTHING)
             }
             FromWorker::Credit { amount, .. } => {
                 add_credit(&mut self.send, amount)?;
-                Ok(Step::NOTHING)
+                Ok(FrameEffect::NOTHING)
             }
-            FromWorker::Reset { .. } => Ok(Step::OVER),
+            FromWorker::Reset { .. } => Ok(FrameEffect::OVER),
             FromWorker::Hijack { .. } if self.responded() => Err((FaultKind::SecondResponse, 0)),
-            FromWorker::Hijack { .. } => Ok(Step::OVER),
-            FromWorker::Text { bytes, end, .. } => self.handle_message(Message::Text, bytes, end),
-            FromWorker::Binary { bytes, end, .. } => self.handle_message(Message::Binary, bytes, end),
+            FromWorker::Hijack { .. } => Ok(FrameEffect::OVER),
+            FromWorker::Text { bytes, end, .. } => self.handle_message(MessageKind::Text, bytes, end),
+            FromWorker::Binary { bytes, end, .. } => self.handle_message(MessageKind::Binary, bytes, end),
             FromWorker::Close { .. } => {
                 self.needs_messages()?;
-                Ok(Step::OVER)
+                Ok(FrameEffect::OVER)
             }
             // Frames of the connection do not come here.
             FromWorker::Hello(_) | FromWorker::Pong { .. } | FromWorker::Drain | FromWorker::Busy { .. } => {
@@ -128,7 +128,7 @@ impl Stream {
         }
     }
 
-    fn handle_response(&mut self, response: &Response<'_>) -> Result<Step, (FaultKind, u64)> {
+    fn handle_response(&mut self, response: &Response<'_>) -> Result<FrameEffect, (FaultKind, u64)> {
         if self.responded() {
             return Err((FaultKind::SecondResponse, response.status.into()));
         }
@@ -138,21 +138,21 @@ impl Stream {
         }
         self.begun = true;
         self.response = if accepted { ResponseState::Messages(None) } else { ResponseState::Body };
-        Ok(Step { bytes: 0, over: response.end })
+        Ok(FrameEffect { bytes: 0, over: response.end })
     }
 
     fn handle_message(
         &mut self,
-        message: Message,
+        message: MessageKind,
         bytes: &[u8],
         end: bool,
-    ) -> Result<Step, (FaultKind, u64)> {
+    ) -> Result<FrameEffect, (FaultKind, u64)> {
         let within = self.needs_messages()?;
         if within.is_some_and(|open| open != message) {
             return Err((FaultKind::MixedMessage, 0));
         }
         self.response = ResponseState::Messages(if end { None } else { Some(message) });
-        Ok(Step { bytes: message_cost(bytes.len()) as u32, over: false })
+        Ok(FrameEffect { bytes: message_cost(bytes.len()) as u32, over: false })
     }
 
     fn needs_body(&self) -> Result<(), (FaultKind, u64)> {
@@ -164,7 +164,7 @@ impl Stream {
     }
 
     /// The message that has begun, if one has.
-    fn needs_messages(&self) -> Result<Option<Message>, (FaultKind, u64)> {
+    fn needs_messages(&self) -> Result<Option<MessageKind>, (FaultKind, u64)> {
         match self.response {
             ResponseState::Messages(within) => Ok(within),
             ResponseState::Waiting if self.websocket => Err((FaultKind::BeforeResponse, 0)),

@@ -21,10 +21,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use keepwarm_net::{Socket, Wait, now, thread_index};
+use keepwarm_net::{Socket, WaitKind, now, thread_index};
 use keepwarm_serve::{
-    Backend, BodyError, ClientEnd, Exchange, Gone, Part, ResponseBuffer, UNSENT_ENOUGH, poll_pump,
-    respond_with_body_error,
+    Backend, BodyError, ClientEnd, ClientLoss, Exchange, PartResult, ResponseBuffer, UNSENT_ENOUGH,
+    poll_pump, respond_with_body_error,
 };
 use keepwarm_telemetry::stalls::Stall;
 use keepwarm_wire::frame::ResetCode;
@@ -195,9 +195,9 @@ impl<'a, 'c> Conversation<'a, 'c> {
                     // A worker may take it without our being woken: looked at soon enough to see its time run out.
                     false => policy.queue_timeout.min(policy.request_timeout),
                 };
-                self.exchange.deadlines().set_after(Wait::Response, wait);
+                self.exchange.deadlines().set_after(WaitKind::Response, wait);
                 if let Some(slow) = policy.slow_log.filter(|_| !self.slow_said) {
-                    self.exchange.deadlines().set_after(Wait::Slow, slow);
+                    self.exchange.deadlines().set_after(WaitKind::Slow, slow);
                 }
                 true
             }
@@ -209,7 +209,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
         }
     }
 
-    fn client_gone(&mut self, gone: Gone) {
+    fn client_gone(&mut self, gone: ClientLoss) {
         if self.exchange.responded() {
             // A stream without an end is responded to as far as possible.
             self.app.handle_response(&self.call.summary);
@@ -259,15 +259,15 @@ impl<'c> Backend<'c> for Conversation<'_, 'c> {
         self.messages.is_some().then(|| self.poll_messages(cx))
     }
 
-    fn poll_part(&mut self, cx: &mut Context<'_>) -> Part<()> {
+    fn poll_part(&mut self, cx: &mut Context<'_>) -> PartResult<()> {
         match self.call.poll_item(cx) {
             Poll::Ready(item) => self.handle_item(item),
-            Poll::Pending => return Part::Waiting,
+            Poll::Pending => return PartResult::Waiting,
         }
         match (self.messages.is_some(), self.over) {
-            (true, _) => Part::Switched,
-            (false, true) => Part::End(()),
-            (false, false) => Part::Taken,
+            (true, _) => PartResult::Switched,
+            (false, true) => PartResult::End(()),
+            (false, false) => PartResult::Taken,
         }
     }
 
@@ -285,10 +285,10 @@ impl<'c> Backend<'c> for Conversation<'_, 'c> {
             self.say_half_close();
         }
         self.keep_time();
-        if self.exchange.deadlines().poll_passed(Wait::Slow, cx) {
+        if self.exchange.deadlines().poll_passed(WaitKind::Slow, cx) {
             self.is_slow();
         }
-        match self.exchange.deadlines().poll_passed(Wait::Response, cx) && self.time_is_over() {
+        match self.exchange.deadlines().poll_passed(WaitKind::Response, cx) && self.time_is_over() {
             true => Poll::Ready(()),
             false => Poll::Pending,
         }
@@ -301,7 +301,7 @@ impl<'c> Backend<'c> for Conversation<'_, 'c> {
     fn client_ended(&mut self, end: ClientEnd<'_>) {
         match end {
             ClientEnd::Over => {}
-            ClientEnd::Gone(gone) => self.client_gone(gone),
+            ClientEnd::ClientLost(gone) => self.client_gone(gone),
             ClientEnd::KeptLost(error) => {
                 tracing::error!(
                     name: "response_lost",
@@ -325,7 +325,7 @@ impl Drop for Conversation<'_, '_> {
             // It takes an interface that knows of no 100: whoever served the app would have had to.
             request.notes.stalls.insert(Stall::ExpectationIgnored);
         }
-        self.exchange.deadlines().set(Wait::Slow, None);
+        self.exchange.deadlines().set(WaitKind::Slow, None);
         let given = self.call.last_given();
         let noop = Context::from_waker(std::task::Waker::noop());
         while let Poll::Ready(item) = self.call.poll_item(&noop) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use keepwarm_net::{Deadlines, Io, ReadBuffer, Socket, Wait};
+use keepwarm_net::{Deadlines, Io, ReadBuffer, Socket, WaitKind};
 use keepwarm_telemetry::panics::{catch, catch_future};
 use keepwarm_wire::WireFault;
 use keepwarm_wire::frame::{FromWorker, HEADER_LEN, Hello};
@@ -117,7 +117,7 @@ impl Driver {
                 },
                 FlushResult::ForLater => self.try_later(cx),
             }
-            if self.post_response.is_some() && self.deadlines.poll_passed(Wait::Response, cx) {
+            if self.post_response.is_some() && self.deadlines.poll_passed(WaitKind::Response, cx) {
                 self.tail_is_late();
             }
             let room = self.room;
@@ -153,8 +153,8 @@ impl Driver {
 
     /// Nothing will tell when there is room, or something to read: tries again after a while.
     fn try_later(&self, cx: &Context<'_>) {
-        self.deadlines.set_after(Wait::Write, AGAIN);
-        self.deadlines.poll_passed(Wait::Write, cx);
+        self.deadlines.set_after(WaitKind::Write, AGAIN);
+        self.deadlines.poll_passed(WaitKind::Write, cx);
     }
 
     fn read_frames(&mut self) -> Result<(), WireFault> {
@@ -201,14 +201,14 @@ impl Driver {
         match (&self.post_response, &post_response) {
             (None, None) => return,
             (Some(known), Some(post_response)) if known.stream == post_response.stream => return,
-            (_, Some(_)) => self.deadlines.set_after(Wait::Response, self.app.policy().request_timeout),
-            (Some(_), None) => self.deadlines.set(Wait::Response, None),
+            (_, Some(_)) => self.deadlines.set_after(WaitKind::Response, self.app.policy().request_timeout),
+            (Some(_), None) => self.deadlines.set(WaitKind::Response, None),
         }
         self.post_response = post_response;
     }
 
     fn tail_is_late(&mut self) {
-        self.deadlines.set(Wait::Response, None);
+        self.deadlines.set(WaitKind::Response, None);
         let summary = self
             .post_response
             .as_ref()

@@ -3,7 +3,7 @@
 use keepwarm_http1::{HopByHop, RequestBody, Version, percent_decode};
 use keepwarm_serve::{EarlyHints, FieldNames, Request};
 use keepwarm_wire::encode::{EncodeError, RequestWriter};
-use keepwarm_wire::frame::{Fixed, flags};
+use keepwarm_wire::frame::{RequestStrings, flags};
 
 /// How a request is encoded for a worker.
 pub(super) struct RequestOptions<'b> {
@@ -86,7 +86,7 @@ fn encode_fixed(frame: &mut RequestWriter<'_>, request: &Request, options: &Requ
         true => named_server(request),
         false => listening_server(request),
     };
-    frame.fixed(&Fixed {
+    frame.fixed(&RequestStrings {
         method: head.method.as_str().as_bytes(),
         protocol: match head.version {
             Version::Http10 => b"HTTP/1.0",

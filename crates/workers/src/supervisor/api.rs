@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 use super::control::{self, Command};
-use super::spawn::Order;
+use super::spawn::SpawnerCommand;
 use super::{AppSpec, ReloadReport, Snapshot, StartFailure, WorkerLinks};
 
 /// Keeps the workers of all apps. A cheap handle: clones speak to the same supervisor.
@@ -97,12 +97,12 @@ impl Supervisor {
 
     /// Has the guardian remove this file, given by its absolute path, when Keepwarm dies: if it still is the file it is now.
     pub fn guard_file(&self, path: &Path) {
-        self.send(Command::Order(Order::GuardFile(path.to_path_buf())));
+        self.send(Command::Spawner(SpawnerCommand::GuardFile(path.to_path_buf())));
     }
 
     /// The file is no more this process's.
     pub fn forget_file(&self, path: &Path) {
-        self.send(Command::Order(Order::ForgetFile(path.to_path_buf())));
+        self.send(Command::Spawner(SpawnerCommand::ForgetFile(path.to_path_buf())));
     }
 
     /// Ends everything: workers drain for at most `grace` (or their `drain_timeout`, if that is shorter), then SIGTERM,

@@ -18,7 +18,7 @@ use super::output::Output;
 use super::priority::LowPriority;
 use super::running::{AppFailure, Context, ProcessEvent, RunningGeneration};
 use super::sampler::{self, MemorySamples};
-use super::spawn::Order;
+use super::spawn::SpawnerCommand;
 use super::stack;
 use super::{AppSpec, LinkEvent, Options, ReloadReport, Snapshot, StartFailure, WorkerLinks};
 
@@ -34,7 +34,7 @@ pub(super) enum Command {
     Reload(Vec<AppSpec>, oneshot::Sender<Result<ReloadReport, StartFailure>>),
     Recycle(Box<AppSpec>, oneshot::Sender<Result<ReloadReport, StartFailure>>),
     /// Passed on to the thread that speaks to the guardian.
-    Order(Order),
+    Spawner(SpawnerCommand),
     Stop(Duration, oneshot::Sender<()>),
     /// So many workers of every app more, or fewer.
     Shift(i32),
@@ -208,7 +208,7 @@ impl Control {
                     at: now(),
                 });
             }
-            Some(Command::Order(order)) => {
+            Some(Command::Spawner(order)) => {
                 // The thread ends only after the last clone of `orders`.
                 let _ = self.context.orders.send(order);
             }

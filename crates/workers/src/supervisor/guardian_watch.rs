@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::control::{now, random};
 use super::reap;
-use super::spawn::Order;
+use super::spawn::SpawnerCommand;
 
 /// Watches over the guardian. Only the spawner thread starts and reaps it; this says when.
 pub(super) struct GuardianWatch {
@@ -44,7 +44,7 @@ impl GuardianWatch {
         }
     }
 
-    pub(super) fn handle(&mut self, events: GuardianEvent, orders: &mpsc::UnboundedSender<Order>) {
+    pub(super) fn handle(&mut self, events: GuardianEvent, orders: &mpsc::UnboundedSender<SpawnerCommand>) {
         match events {
             GuardianEvent::Ended => {
                 let lived = now().saturating_duration_since(self.started);
@@ -70,7 +70,7 @@ impl GuardianWatch {
         }
     }
 
-    fn start(&self, wait: Duration, orders: mpsc::UnboundedSender<Order>) {
+    fn start(&self, wait: Duration, orders: mpsc::UnboundedSender<SpawnerCommand>) {
         let sender = self.sender.clone();
         tokio::spawn(async move {
             // A supervisor that stops does not wait for this: it holds an order, and so the thread.
@@ -80,7 +80,7 @@ impl GuardianWatch {
                 () = sender.closed() => return,
             }
             let (reply, started) = oneshot::channel();
-            let _ = orders.send(Order::Guard(reply));
+            let _ = orders.send(SpawnerCommand::Guard(reply));
             drop(orders);
             if let Ok(result) = started.await {
                 let _ = sender.send(GuardianEvent::Started(result));

@@ -15,8 +15,8 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::Exit;
 use super::children;
-use super::spawn::Order;
-use super::template::Parent;
+use super::spawn::SpawnerCommand;
+use super::template::TemplateReaper;
 
 /// Waits until the process has ended, kills what is left of its group, unless that is spared, and only then takes its status: until that
 /// moment the kernel gives its id, which is the group's, to nobody else.
@@ -25,8 +25,8 @@ use super::template::Parent;
 pub(super) async fn reap(
     pid: Pid,
     pidfd: Arc<OwnedFd>,
-    orders: UnboundedSender<Order>,
-    parent: Option<Parent>,
+    orders: UnboundedSender<SpawnerCommand>,
+    parent: Option<TemplateReaper>,
     spares: &AtomicBool,
 ) -> Exit {
     let pidfd = wait_exited(pidfd).await;
@@ -35,7 +35,7 @@ pub(super) async fn reap(
         let _ = kill_process_group(pid, Signal::KILL);
     }
     // An error: the thread has ended, and its guardian with it.
-    let _ = orders.send(Order::Forget(pid));
+    let _ = orders.send(SpawnerCommand::Forget(pid));
     if let Some(parent) = parent {
         return parent.reap(pid).await;
     }

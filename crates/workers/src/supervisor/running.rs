@@ -15,7 +15,7 @@ use super::app::{Generation, GenerationContext, Phase, StopSignal, WorkerEnd, Wo
 use super::output::{BootOutput, Output, OutputSource};
 use super::priority::LowPriority;
 use super::single_request::SingleRequestDetector;
-use super::spawn::{Launch, Order, SpawnedProcess, WorkerConnection};
+use super::spawn::{Launch, SpawnedProcess, SpawnerCommand, WorkerConnection};
 use super::template::{self, Template};
 use super::{
     AppSpec, Death, Exit, LinkEvent, Memory, WorkerKey, WorkerLink, WorkerLinks, WorkerState, reap, stack,
@@ -44,7 +44,7 @@ pub(super) struct Context {
     pub(super) links: Arc<dyn WorkerLinks>,
     pub(super) link_events: UnboundedSender<LinkEvent>,
     pub(super) events: UnboundedSender<ProcessEvent>,
-    pub(super) orders: UnboundedSender<Order>,
+    pub(super) orders: UnboundedSender<SpawnerCommand>,
     pub(super) output: Output,
     pub(super) quiet: LowPriority,
 }
@@ -120,7 +120,7 @@ struct ProcessHandle {
 struct ReapTarget {
     pid: Pid,
     pidfd: Arc<OwnedFd>,
-    parent: Option<template::Parent>,
+    parent: Option<template::TemplateReaper>,
     spares: Arc<AtomicBool>,
 }
 
@@ -281,7 +281,7 @@ impl RunningGeneration {
         });
         // The thread ends only after the last clone of `orders`.
         let launch = Launch { spec: self.spec.clone(), number, quiet: quiet.then_some(context.quiet) };
-        let _ = context.orders.send(Order::Spawn(launch, reply));
+        let _ = context.orders.send(SpawnerCommand::Spawn(launch, reply));
     }
 
     /// Has the template fork a worker; starts one if there is none. What it prints until then is why the worker does not come.

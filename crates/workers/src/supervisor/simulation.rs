@@ -18,8 +18,8 @@ use rustix::process::{Pid, Signal};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{oneshot, watch};
 
-use super::spawn::{Launch, Order, SpawnedProcess, Spawner, WorkerConnection, WorkerPipes};
-use super::template::Parent;
+use super::spawn::{Launch, SpawnedProcess, Spawner, SpawnerCommand, WorkerConnection, WorkerPipes};
+use super::template::TemplateReaper;
 use super::{Exit, Options};
 
 /// Above all that a kernel gives: whoever looks for such a process on this machine finds none.
@@ -123,7 +123,7 @@ pub(super) fn start(_: &Options) -> io::Result<Spawner> {
     let (ending, ended) = oneshot::channel();
     tokio::spawn(async move {
         while let Some(order) = receiver.recv().await {
-            if let Order::Spawn(launch, reply) = order {
+            if let SpawnerCommand::Spawn(launch, reply) = order {
                 let takes = WORLD.with_borrow_mut(|world| world.rng.below(SLOWEST_START)) as u64;
                 tokio::time::sleep(Duration::from_millis(takes)).await;
                 reply(spawn(&launch));
@@ -191,8 +191,8 @@ fn number(pid: Pid) -> u32 {
 pub(super) async fn reap(
     pid: Pid,
     _: Arc<OwnedFd>,
-    orders: UnboundedSender<Order>,
-    _: Option<Parent>,
+    orders: UnboundedSender<SpawnerCommand>,
+    _: Option<TemplateReaper>,
     _: &AtomicBool,
 ) -> Exit {
     let end = WORLD.with_borrow(|world| Some(world.processes.get(&number(pid))?.1.clone()));
@@ -200,7 +200,7 @@ pub(super) async fn reap(
     let exit = end.ended().await;
     forget(number(pid));
     // An error: the spawner has ended.
-    let _ = orders.send(Order::Forget(pid));
+    let _ = orders.send(SpawnerCommand::Forget(pid));
     exit
 }
 

@@ -26,7 +26,7 @@ use super::descendants::{self, MARK};
 use super::guardian::{GUARDIAN, READY, list};
 use super::launcher::{LAUNCH, QUIET};
 use super::priority::LowPriority;
-use super::template::Parent;
+use super::template::TemplateReaper;
 use super::{Addresses, AppSpec, Options, ProcessSettings, WorkerInterface};
 
 /// How long the guardian may take to say that it guards. This number is arbitrary; it takes milliseconds.
@@ -72,7 +72,7 @@ pub(super) struct SpawnedProcess {
     pub(super) line: WorkerConnection,
     pub(super) pipes: WorkerPipes,
     /// Whose child it is, if it is not Keepwarm's own.
-    pub(super) parent: Option<Parent>,
+    pub(super) parent: Option<TemplateReaper>,
 }
 
 /// How to reach a worker.
@@ -120,7 +120,7 @@ fn worker_pipes() -> io::Result<(WorkerPipes, OwnedFd, OwnedFd)> {
 }
 
 /// Orders to the thread.
-pub(super) enum Order {
+pub(super) enum SpawnerCommand {
     /// Start a worker, tell how that went.
     Spawn(Launch, Box<dyn FnOnce(io::Result<SpawnedProcess>) + Send>),
     /// A template has forked this worker: its group is to be killed with Keepwarm.
@@ -139,7 +139,7 @@ pub(super) enum Order {
 
 /// The thread, from outside. It ends when all clones of `orders` are dropped.
 pub(super) struct Spawner {
-    pub(super) orders: mpsc::UnboundedSender<Order>,
+    pub(super) orders: mpsc::UnboundedSender<SpawnerCommand>,
     /// Resolves when the thread has ended, and the guardian with it.
     pub(super) ended: oneshot::Receiver<()>,
     /// The guardian's process.
@@ -199,25 +199,25 @@ struct Guardian {
 }
 
 impl SpawnerThread {
-    fn run(&mut self, orders: &mut mpsc::UnboundedReceiver<Order>) {
+    fn run(&mut self, orders: &mut mpsc::UnboundedReceiver<SpawnerCommand>) {
         while let Some(order) = orders.blocking_recv() {
             match order {
-                Order::Spawn(launch, reply) => reply(self.spawn(&launch)),
-                Order::Remember(group) => self.remember(group),
-                Order::Forget(group) => {
+                SpawnerCommand::Spawn(launch, reply) => reply(self.spawn(&launch)),
+                SpawnerCommand::Remember(group) => self.remember(group),
+                SpawnerCommand::Forget(group) => {
                     self.groups.remove(&group);
                     self.tell_guardian(&list::remove_group(group));
                 }
-                Order::KillLeft(app) => descendants::kill(&self.mark, Some(&app)),
-                Order::GuardFile(file) => {
+                SpawnerCommand::KillLeft(app) => descendants::kill(&self.mark, Some(&app)),
+                SpawnerCommand::GuardFile(file) => {
                     self.tell_guardian(&list::add_file(&file));
                     self.files.insert(file);
                 }
-                Order::ForgetFile(file) => {
+                SpawnerCommand::ForgetFile(file) => {
                     self.tell_guardian(&list::remove_file(&file));
                     self.files.remove(&file);
                 }
-                Order::Guard(reply) => {
+                SpawnerCommand::Guard(reply) => {
                     self.end_guardian();
                     // The receiver goes only when the supervisor does.
                     let _ = reply.send(self.start_guardian());

@@ -22,7 +22,7 @@ use super::app::WorkerEnd;
 use super::output::{BootOutput, OutputSource};
 use super::priority::{self, LowPriority};
 use super::running::Context;
-use super::spawn::{Launch, Order, SpawnedProcess, WorkerConnection, WorkerPipes};
+use super::spawn::{Launch, SpawnedProcess, SpawnerCommand, WorkerConnection, WorkerPipes};
 use super::{AppSpec, Exit, reap};
 
 /// How long a template may take to tell a worker's status before that is unknown.
@@ -48,9 +48,9 @@ enum TemplateCommand {
 
 /// Asks the template, whose children the workers are, how one of them has ended.
 #[derive(Clone)]
-pub(super) struct Parent(mpsc::UnboundedSender<(Pid, oneshot::Sender<Exit>)>);
+pub(super) struct TemplateReaper(mpsc::UnboundedSender<(Pid, oneshot::Sender<Exit>)>);
 
-impl Parent {
+impl TemplateReaper {
     /// The status of a worker that has ended; unknown when its template has ended before it.
     pub(super) async fn reap(&self, pid: Pid) -> Exit {
         let (sender, receiver) = oneshot::channel();
@@ -79,7 +79,7 @@ impl Template {
         let reply = Box::new(move |result: io::Result<SpawnedProcess>| drop(tx.send(result)));
         // The thread ends only after the last clone of `orders`.
         let launch = Launch { spec: Arc::clone(spec), number: 0, quiet: quiet.then_some(context.quiet) };
-        let _ = context.orders.send(Order::Spawn(launch, reply));
+        let _ = context.orders.send(SpawnerCommand::Spawn(launch, reply));
         let quiet = quiet.then_some(context.quiet);
         let output = context.output.clone();
         let (orders, started) = (context.orders.clone(), Instant::now());
@@ -110,7 +110,7 @@ impl Template {
                 ready: false,
                 quiet,
                 in_flight: None,
-                reaps: Parent(reaps),
+                reaps: TemplateReaper(reaps),
                 awaited: HashMap::new(),
             };
             keeper.run(wire, queue, to_reap, last_words, priority::LONGEST.min(spec.boot_timeout / 2)).await;
@@ -150,13 +150,13 @@ struct TemplateTask {
     boot_output: BootOutput,
     pid: Pid,
     pidfd: Arc<OwnedFd>,
-    orders: mpsc::UnboundedSender<Order>,
+    orders: mpsc::UnboundedSender<SpawnerCommand>,
     ready: bool,
     /// It has a low priority until it is ready.
     quiet: Option<LowPriority>,
     /// The worker that is being forked, with Keepwarm's ends of what it gets.
     in_flight: Option<PendingFork>,
-    reaps: Parent,
+    reaps: TemplateReaper,
     awaited: HashMap<u32, oneshot::Sender<Exit>>,
 }
 
@@ -284,7 +284,7 @@ impl TemplateTask {
                 reply(match pidfd_open(pid, PidfdFlags::empty()) {
                     Ok(pidfd) => {
                         // An error: the thread has ended, and everything with it.
-                        let _ = self.orders.send(Order::Remember(pid));
+                        let _ = self.orders.send(SpawnerCommand::Remember(pid));
                         Ok(SpawnedProcess {
                             pid,
                             pidfd,

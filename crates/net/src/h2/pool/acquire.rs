@@ -6,15 +6,15 @@ use std::task::{Context, Poll};
 
 use tokio::time::Instant;
 
-use super::shelf::Kept;
+use super::endpoint_connections::PooledConnection;
 use super::waiter::Waiter;
 use super::{Http2Pool, Inner};
 use crate::h2::stream::Http2Call;
-use crate::pool::{Seeks, Waits};
-use crate::{AcquireError, Endpoint, Need, thread_index};
+use crate::pool::{QueueWait, SlotPurpose};
+use crate::{AcquireError, ConnectionNeed, Endpoint, thread_index};
 
 /// Why there is no place on a connection.
-enum NoPlace {
+enum SlotError {
     /// A connection is to be made.
     Short,
     /// One would be, were there not as many as there may be.
@@ -33,25 +33,25 @@ impl Http2Pool {
     pub async fn acquire(
         self: &Arc<Self>,
         endpoint: &Endpoint,
-        need: Need,
+        need: ConnectionNeed,
     ) -> Result<Http2Call, AcquireError> {
-        let (mut waiter, mut ticket, mut waits) = (Waiter::new(self, endpoint), None, Waits::default());
+        let (mut waiter, mut ticket, mut waits) = (Waiter::new(self, endpoint), None, QueueWait::default());
         poll_fn(|cx| {
             loop {
                 match self.poll_acquire(need, &mut waiter, cx) {
                     Ok(call) => return Poll::Ready(call),
-                    Err(NoPlace::Short) => {}
-                    Err(NoPlace::Full) => {
+                    Err(SlotError::Short) => {}
+                    Err(SlotError::Full) => {
                         ticket = None;
                         return waits.poll(self.places.queue(), cx).map(Err);
                     }
-                    Err(NoPlace::Later) => {
+                    Err(SlotError::Later) => {
                         ticket = None;
                         waits.stop();
                         return Poll::Pending;
                     }
                 }
-                let seeks = || Seeks { endpoint: endpoint.clone(), thread: Some(thread_index()) };
+                let seeks = || SlotPurpose { endpoint: endpoint.clone(), thread: Some(thread_index()) };
                 match ticket.get_or_insert_with(|| self.places.ticket(seeks())).poll(cx) {
                     Poll::Ready(place) => self.dial(endpoint, need, place),
                     Poll::Pending => return waits.poll(self.places.queue(), cx).map(Err),
@@ -62,21 +62,22 @@ impl Http2Pool {
     }
 
     /// The same without waiting: a place on a connection that is there, if one will do.
-    pub fn take(self: &Arc<Self>, endpoint: &Endpoint, need: Need) -> Option<Http2Call> {
+    pub fn take(self: &Arc<Self>, endpoint: &Endpoint, need: ConnectionNeed) -> Option<Http2Call> {
         let now = Instant::now();
         let mut inner = self.lock();
         let Inner { settings, shelves, keep_alive, .. } = &mut *inner;
         let shelf = shelves.get_mut(endpoint)?.get_mut(thread_index())?;
         let learnt = keep_alive.get(endpoint).copied().unwrap_or_default();
         shelf.drop_worn(settings, now);
-        let usable = |kept: &&mut Kept| {
+        let usable = |kept: &&mut PooledConnection| {
             let link = &kept.link;
             let may_use = |repeatable| learnt.may_use(link.idled(now), repeatable, now.into_std());
-            let fits = link.begun() == 0 || (need != Need::New && may_use(need == Need::Any));
+            let fits =
+                link.begun() == 0 || (need != ConnectionNeed::New && may_use(need == ConnectionNeed::Any));
             fits && kept.has_room() && link.is_quiet()
         };
         // The fullest, so that those which are needed no more become idle; of idle ones, the newest.
-        let place = |kept: &&mut Kept| (kept.link.open(), kept.link.idle_since());
+        let place = |kept: &&mut PooledConnection| (kept.link.open(), kept.link.idle_since());
         let kept = shelf.kept.iter_mut().filter(usable).max_by_key(place)?;
         let idle = kept.link.begin_call(now);
         if let Some(idle) = idle {
@@ -91,10 +92,10 @@ impl Http2Pool {
     /// A place, or why there is none.
     fn poll_acquire(
         self: &Arc<Self>,
-        need: Need,
+        need: ConnectionNeed,
         waiter: &mut Waiter<'_>,
         cx: &mut Context<'_>,
-    ) -> Result<Result<Http2Call, AcquireError>, NoPlace> {
+    ) -> Result<Result<Http2Call, AcquireError>, SlotError> {
         let endpoint = waiter.endpoint;
         if let Some(call) = self.take(endpoint, need) {
             return Ok(Ok(call));
@@ -108,7 +109,7 @@ impl Http2Pool {
         let shelf = waiter.wait(&mut inner, cx.waker());
         let made = usize::from(everywhere >= max && !shelf.dialling && shelf.make_room());
         if shelf.is_short(need, everywhere - made, max) {
-            return Err(NoPlace::Short);
+            return Err(SlotError::Short);
         }
         if shelf.dialling {
             waiter.dial.get_or_insert(shelf.dial);
@@ -118,8 +119,8 @@ impl Http2Pool {
             shelf.kept.iter().filter(|kept| !kept.link.is_quiet()).for_each(|kept| kept.link.expect());
         }
         Err(match shelf.is_short(need, 0, usize::MAX) {
-            true => NoPlace::Full,
-            false => NoPlace::Later,
+            true => SlotError::Full,
+            false => SlotError::Later,
         })
     }
 }

@@ -10,16 +10,16 @@ use keepwarm_http1::Limits;
 use keepwarm_telemetry::panics::catch_future;
 
 use super::Http2Pool;
-use super::shelf::Kept;
+use super::endpoint_connections::PooledConnection;
+use crate::h2::frame_transport::FrameTransport;
 use crate::h2::link::Link;
-use crate::h2::wire::Wire;
 use crate::h2::{driver, settings};
-use crate::pool::{Place, count_dial, count_failed_dial};
-use crate::{AcquireError, Dial, Endpoint, Need, PoolSettings, thread_index};
+use crate::pool::{ConnectionSlot, count_dial, count_failed_dial};
+use crate::{AcquireError, ConnectionNeed, Dial, Endpoint, PoolSettings, thread_index};
 
 impl Http2Pool {
     /// Makes a connection for this thread, if it is still wanted.
-    pub(super) fn dial(self: &Arc<Self>, endpoint: &Endpoint, need: Need, place: Place) {
+    pub(super) fn dial(self: &Arc<Self>, endpoint: &Endpoint, need: ConnectionNeed, place: ConnectionSlot) {
         let mut inner = self.lock();
         let max = inner.settings.max;
         let everywhere = inner.connections(endpoint);
@@ -42,7 +42,7 @@ impl Http2Pool {
         endpoint: &Endpoint,
         thread: usize,
         dial: u64,
-        dialled: Result<Kept, AcquireError>,
+        dialled: Result<PooledConnection, AcquireError>,
     ) {
         let mut inner = self.lock();
         let shelf = inner.shelves.get_mut(endpoint).and_then(|shelves| shelves.get_mut(thread));
@@ -59,7 +59,7 @@ impl Http2Pool {
 }
 
 /// Makes a connection, and tells the pool.
-async fn dial(pool: Arc<Http2Pool>, endpoint: Endpoint, number: u64, place: Place) {
+async fn dial(pool: Arc<Http2Pool>, endpoint: Endpoint, number: u64, place: ConnectionSlot) {
     let thread = thread_index();
     let dialled = {
         let connecting = pin!(connect(&pool, &endpoint, thread, place));
@@ -77,19 +77,19 @@ async fn dial(pool: Arc<Http2Pool>, endpoint: Endpoint, number: u64, place: Plac
     }
     let dialled = dialled.map(|(sender, connection, link)| {
         crate::spawn_local(driver::run(connection, Arc::clone(&link), Arc::downgrade(&pool)));
-        Kept { sender, link }
+        PooledConnection { sender, link }
     });
     pool.handle_dialled(&endpoint, thread, number, dialled);
 }
 
-type Begun = (SendRequest<Bytes>, Connection<Wire<Link>, Bytes>, Arc<Link>);
+type NewConnection = (SendRequest<Bytes>, Connection<FrameTransport<Link>, Bytes>, Arc<Link>);
 
 async fn connect(
     pool: &Http2Pool,
     endpoint: &Endpoint,
     thread: usize,
-    place: Place,
-) -> Result<Begun, AcquireError> {
+    place: ConnectionSlot,
+) -> Result<NewConnection, AcquireError> {
     let (settings, tls) = {
         let inner = pool.lock();
         (inner.settings, inner.tls.clone())
@@ -108,7 +108,7 @@ async fn connect(
     let meter = pool.metering.of(endpoint);
     count_dial(pool.metering.counts(meter), &times);
     let link = Arc::new(Link::new(endpoint.clone(), thread, &transport, meter));
-    begin(Wire::client(transport, Arc::clone(&link)))
+    begin(FrameTransport::client(transport, Arc::clone(&link)))
         .await
         .map(|(sender, connection)| (sender, connection, link))
         .map_err(|error| {
@@ -117,7 +117,9 @@ async fn connect(
         })
 }
 
-async fn begin(wire: Wire<Link>) -> Result<(SendRequest<Bytes>, Connection<Wire<Link>, Bytes>), h2::Error> {
+async fn begin(
+    wire: FrameTransport<Link>,
+) -> Result<(SendRequest<Bytes>, Connection<FrameTransport<Link>, Bytes>), h2::Error> {
     Builder::new()
         .enable_push(false)
         .initial_window_size(settings::STREAM_WINDOW)

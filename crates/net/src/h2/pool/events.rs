@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::Http2Pool;
 use crate::Endpoint;
 use crate::h2::link::Link;
-use crate::pool::Seeks;
+use crate::pool::SlotPurpose;
 
 impl Http2Pool {
     /// A call on a connection that had been idle got its response, or was lost without one.
@@ -25,7 +25,7 @@ impl Http2Pool {
     pub(in crate::h2) fn handle_call_end(&self, link: &Link) {
         link.end_call();
         let mut inner = self.lock();
-        let seeks = || Seeks { endpoint: link.endpoint.clone(), thread: Some(link.thread) };
+        let seeks = || SlotPurpose { endpoint: link.endpoint.clone(), thread: Some(link.thread) };
         // Those who have been told that there is room on it wait no more, but for a place of their own.
         let wanted = link.open() > 0 || inner.is_wanted(link) || self.places.waiting_for(seeks) > 0;
         let claimed = !link.is_retired() && self.places.claims(seeks, wanted, Instant::now());

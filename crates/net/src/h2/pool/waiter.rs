@@ -2,7 +2,7 @@
 
 use std::task::Waker;
 
-use super::shelf::Shelf;
+use super::endpoint_connections::EndpointConnections;
 use super::{Http2Pool, Inner};
 use crate::{Endpoint, thread_index};
 
@@ -25,7 +25,7 @@ impl<'a> Waiter<'a> {
     }
 
     /// Has it woken when something changes.
-    pub(super) fn wait<'i>(&mut self, inner: &'i mut Inner, waker: &Waker) -> &'i mut Shelf {
+    pub(super) fn wait<'i>(&mut self, inner: &'i mut Inner, waker: &Waker) -> &'i mut EndpointConnections {
         let number = *self.number.get_or_insert_with(|| {
             inner.waiters += 1;
             inner.waiters

@@ -20,7 +20,7 @@ async fn a_get_says_what_it_must_and_no_more() {
                 Some((request.method().clone(), request.uri().clone(), request.headers().clone()));
             hello(request, respond)
         });
-        let mut call = pool().acquire(&endpoint, Need::Any).await.unwrap();
+        let mut call = pool().acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         assert_eq!(call.idle(), None);
         let fields = [
             ("Host", "other.example"),
@@ -98,7 +98,7 @@ async fn bodies_and_trailers_go_both_ways() {
                 ),
             ),
         ] {
-            let mut call = pool.acquire(&endpoint, Need::Any).await.unwrap();
+            let mut call = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
             call.begin(post(framing));
             for piece in body.chunks(70_000) {
                 call.send(piece);
@@ -155,7 +155,7 @@ async fn responses_without_a_body_end_with_their_head() {
             (Method::HEAD, "/200", ResponseBody::None, Some(1234)),
             (Method::GET, "/200", ResponseBody::Length(0), None),
         ] {
-            let mut call = pool.acquire(&endpoint, Need::Any).await.unwrap();
+            let mut call = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
             call.begin(CallHead { method: &method, target: target.as_bytes(), ..get() });
             call.end(&Fields::new());
             let response = read(&mut call).await.unwrap();
@@ -190,12 +190,12 @@ async fn a_server_that_gives_little_room_holds_the_body_back() {
         });
         let pool = pool();
         // Settings first: before they come, 64 KiB may go.
-        let mut first = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        let mut first = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         first.begin(get());
         first.end(&Fields::new());
         open.notify_one();
         assert_eq!(read(&mut first).await.unwrap().body, b"0");
-        let mut call = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        let mut call = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         call.begin(post(RequestBody::Chunked));
         call.send(&[b'x'; 100_000]);
         call.end(&Fields::new());
@@ -238,7 +238,7 @@ async fn a_client_that_reads_slowly_holds_up_its_own_response_alone() {
             }
         });
         let pool = pool();
-        let mut slow = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        let mut slow = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         slow.begin(CallHead { method: &Method::DELETE, ..get() });
         slow.end(&Fields::new());
         assert_eq!(read_head(&mut slow).await.unwrap(), 200);
@@ -283,7 +283,7 @@ async fn a_response_before_the_body_is_whole() {
         });
         let pool = pool();
         for _ in 0..10 {
-            let mut call = pool.acquire(&endpoint, Need::Any).await.unwrap();
+            let mut call = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
             call.begin(post(RequestBody::Length(10_000_000)));
             let sending = async {
                 while call.unsent() < 1 << 20 && read_head_now(&mut call).await.is_none() {
@@ -334,7 +334,7 @@ async fn both_messages_stream_side_by_side() {
             trailers.insert("grpc-message", "no".parse().unwrap());
             send.send_trailers(trailers).unwrap();
         });
-        let mut call = pool().acquire(&endpoint, Need::Any).await.unwrap();
+        let mut call = pool().acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         call.begin(CallHead { te_trailers: true, ..post(RequestBody::Chunked) });
         assert_eq!(read_head(&mut call).await.unwrap(), 200);
         for round in 0..50_u8 {
@@ -374,7 +374,7 @@ async fn a_call_that_is_dropped_is_called_off_and_no_other() {
         });
         let pool = pool();
         ask(&pool, &endpoint).await.unwrap();
-        let mut call = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        let mut call = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         call.begin(post(RequestBody::Chunked));
         until(|| call.has_sent()).await;
         drop(call);
@@ -396,7 +396,7 @@ async fn a_body_of_another_length_than_announced_is_never_whole() {
         });
         let pool = pool();
         for sizes in [[5, 6].as_slice(), &[5, 4], &[11]] {
-            let mut call = pool.acquire(&endpoint, Need::Any).await.unwrap();
+            let mut call = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
             call.begin(post(RequestBody::Length(10)));
             for size in sizes {
                 call.send(&vec![b'x'; *size]);

@@ -12,7 +12,7 @@ use crate::{AcquireError, Calls, Protocol};
 /// Answers once it is told to.
 fn gated(
     gate: &Rc<tokio::sync::Semaphore>,
-) -> impl Fn(Request<RecvStream>, SendResponse<Bytes>) -> Gated + use<> {
+) -> impl Fn(Request<RecvStream>, SendResponse<Bytes>) -> GateFuture + use<> {
     let gate = Rc::clone(gate);
     move |request, respond| {
         let gate = Rc::clone(&gate);
@@ -35,14 +35,14 @@ pub(super) fn serve_gated(
     (gate, connections)
 }
 
-type Gated = Pin<Box<dyn Future<Output = ()>>>;
+type GateFuture = Pin<Box<dyn Future<Output = ()>>>;
 
 /// Asks that many at once.
 pub(super) async fn ask_all(
     pool: &Arc<Http2Pool>,
     endpoint: &Endpoint,
     count: usize,
-) -> Vec<Result<Whole, ClientError>> {
+) -> Vec<Result<FullResponse, ClientError>> {
     let asks: Vec<_> = (0..count)
         .map(|_| {
             let (pool, endpoint) = (Arc::clone(pool), endpoint.clone());
@@ -73,7 +73,7 @@ async fn many_calls_share_one_connection() {
             assert_eq!(response.unwrap().body, b"hello");
         }
         assert_eq!((connections.get(), pool.count(&endpoint)), (1, (1, 0)));
-        let call = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        let call = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         assert!(call.idle().is_some());
     })
     .await;
@@ -111,7 +111,7 @@ async fn a_connection_is_replaced_after_its_requests_its_age_and_its_idle_time()
         }
         pool.set_settings(PoolSettings { max_age: Duration::ZERO, ..PoolSettings::default() });
         // A new one is never too old for its first call.
-        assert!(pool.take(&endpoint, Need::Any).is_none());
+        assert!(pool.take(&endpoint, ConnectionNeed::Any).is_none());
         pool.set_settings(PoolSettings {
             idle_timeout: Duration::from_millis(20),
             ..PoolSettings::default()
@@ -150,7 +150,7 @@ async fn what_is_forgotten_finishes_its_calls() {
         let gate = Rc::new(tokio::sync::Semaphore::new(0));
         let connections = serve(listener, Builder::new(), gated(&gate));
         let pool = pool();
-        let mut call = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        let mut call = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         call.begin(get());
         call.end(&Fields::new());
         until(|| call.has_sent()).await;
@@ -175,7 +175,7 @@ async fn a_dial_that_ends_after_its_endpoint_was_forgotten_leaves_nothing() {
         let (listener, endpoint) = listen().await;
         let pool = pool();
         {
-            let mut call = std::pin::pin!(pool.acquire(&endpoint, Need::Any));
+            let mut call = std::pin::pin!(pool.acquire(&endpoint, ConnectionNeed::Any));
             assert!(is_pending(call.as_mut()).await);
         }
         assert_eq!(pool.state(None).dialling, 1);
@@ -194,7 +194,7 @@ async fn the_end_of_a_forgotten_dial_is_not_that_of_the_next() {
     run(async {
         let (listener, endpoint) = listen().await;
         let pool = pool();
-        let mut call = std::pin::pin!(pool.acquire(&endpoint, Need::Any));
+        let mut call = std::pin::pin!(pool.acquire(&endpoint, ConnectionNeed::Any));
         assert!(is_pending(call.as_mut()).await);
         let first = pool.dials();
         pool.forget(&endpoint);
@@ -248,7 +248,7 @@ async fn a_server_that_vanished_is_found_out_by_the_first_call_that_is_given_up(
         });
         let mut calls = Vec::new();
         for _ in 0..2 {
-            let mut call = pool.acquire(&endpoint, Need::Any).await.unwrap();
+            let mut call = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
             call.begin(get());
             call.end(&Fields::new());
             until(|| call.has_sent()).await;
@@ -286,7 +286,7 @@ async fn a_server_that_is_only_slow_is_kept() {
         });
         let pool = pool();
         ask(&pool, &endpoint).await.unwrap();
-        let mut call = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        let mut call = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         call.begin(get());
         until(|| call.has_sent()).await;
         drop(call);
@@ -323,15 +323,15 @@ async fn a_request_that_cannot_be_repeated_takes_no_connection_that_may_be_closi
         let pool = pool();
         ask(&pool, &endpoint).await.unwrap();
         // Just used.
-        drop(pool.acquire(&endpoint, Need::Fresh).await.unwrap());
+        drop(pool.acquire(&endpoint, ConnectionNeed::Fresh).await.unwrap());
         assert_eq!(connections.get(), 1);
         tokio::time::pause();
         tokio::time::advance(Duration::from_secs(2)).await;
         tokio::time::resume();
-        assert!(pool.take(&endpoint, Need::Fresh).is_none());
-        drop(pool.acquire(&endpoint, Need::Fresh).await.unwrap());
+        assert!(pool.take(&endpoint, ConnectionNeed::Fresh).is_none());
+        drop(pool.acquire(&endpoint, ConnectionNeed::Fresh).await.unwrap());
         assert_eq!(pool.count(&endpoint), (2, 0));
-        drop(pool.acquire(&endpoint, Need::New).await.unwrap());
+        drop(pool.acquire(&endpoint, ConnectionNeed::New).await.unwrap());
         assert_eq!(pool.count(&endpoint), (3, 0));
     })
     .await;
@@ -359,7 +359,7 @@ async fn a_connection_that_was_closed_a_moment_ago_is_not_used() {
         close.send(()).unwrap();
         // It runs, and nothing else does: the reactor is not asked before the next call is under way.
         tokio::task::yield_now().await;
-        let mut call = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        let mut call = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         assert_eq!(call.idle(), None, "a new one");
         call.begin(get());
         read(&mut call).await.unwrap();
@@ -439,7 +439,7 @@ async fn a_connection_that_is_to_be_there_is_made_again() {
         let first = Peer::accept(&listener, &[]).await;
         until(|| calls.http2().count(&endpoint) == (1, 0)).await;
         warmer(&calls).await.expect("one is enough");
-        let call = calls.acquire(&endpoint, Need::Any).await.unwrap();
+        let call = calls.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         assert_eq!(call.idle(), None, "it has carried none");
         drop((call, first));
         let second = Peer::accept(&listener, &[]).await;
@@ -499,7 +499,7 @@ async fn a_dial_that_panics_fails_those_who_wait_for_it_and_no_other() {
         let (gate, connections) = serve_gated(listener, 10);
         let pool = Http2Pool::new(PoolSettings { max_in_all: 1, ..PoolSettings::default() });
         crate::connect::PANIC_ON_DIAL.set(true);
-        let acquire = || async { pool.acquire(&endpoint, Need::Any).await.map(drop) };
+        let acquire = || async { pool.acquire(&endpoint, ConnectionNeed::Any).await.map(drop) };
         let (first, second) = tokio::join!(acquire(), acquire());
         for failed in [first, second] {
             assert!(matches!(failed, Err(AcquireError::Connect(_))), "{failed:?}");

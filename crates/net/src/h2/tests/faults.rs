@@ -5,7 +5,7 @@ use super::*;
 
 /// Begins a call without waiting for anything.
 async fn begin(pool: &Arc<Http2Pool>, endpoint: &Endpoint) -> Http2Call {
-    let mut call = pool.acquire(endpoint, Need::Any).await.unwrap();
+    let mut call = pool.acquire(endpoint, ConnectionNeed::Any).await.unwrap();
     call.begin(get());
     call.end(&Fields::new());
     call
@@ -215,7 +215,7 @@ async fn heads_beyond_the_limits_are_refused() {
         for (target, name) in
             [("/100", None), ("/129", Some("too_many_fields")), ("/1000", Some("malformed"))]
         {
-            let mut call = pool.acquire(&endpoint, Need::Any).await.unwrap();
+            let mut call = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
             call.begin(CallHead { target: target.as_bytes(), ..get() });
             call.end(&Fields::new());
             let response = read(&mut call).await;

@@ -23,7 +23,7 @@ use tokio::net::TcpListener;
 use tokio::task::LocalSet;
 
 use super::{Http2Call, Http2Pool};
-use crate::{CallHead, ClientError, Endpoint, Need, PoolSettings, ResponsePart, Scheme};
+use crate::{CallHead, ClientError, ConnectionNeed, Endpoint, PoolSettings, ResponsePart, Scheme};
 
 const BOUND: Duration = Duration::from_secs(30);
 
@@ -71,7 +71,7 @@ fn post(framing: RequestBody) -> CallHead<'static, std::iter::Empty<(&'static [u
 
 /// A response, whole.
 #[derive(Debug, Default)]
-struct Whole {
+struct FullResponse {
     informational: Vec<u16>,
     head: ResponseHead,
     body: Vec<u8>,
@@ -79,8 +79,8 @@ struct Whole {
 }
 
 /// Reads a response to its end.
-async fn read(call: &mut Http2Call) -> Result<Whole, ClientError> {
-    let mut whole = Whole::default();
+async fn read(call: &mut Http2Call) -> Result<FullResponse, ClientError> {
+    let mut whole = FullResponse::default();
     poll_fn(|cx| {
         loop {
             match std::task::ready!(call.poll_response(cx)) {
@@ -117,8 +117,8 @@ async fn flush(call: &mut Http2Call) {
 }
 
 /// Asks on a connection of the pool, and reads the response.
-async fn ask(pool: &Arc<Http2Pool>, endpoint: &Endpoint) -> Result<Whole, ClientError> {
-    let mut call = pool.acquire(endpoint, Need::Any).await.unwrap();
+async fn ask(pool: &Arc<Http2Pool>, endpoint: &Endpoint) -> Result<FullResponse, ClientError> {
+    let mut call = pool.acquire(endpoint, ConnectionNeed::Any).await.unwrap();
     call.begin(get());
     call.end(&Fields::new());
     flush(&mut call).await;

@@ -16,7 +16,7 @@ async fn nginx(identity: Option<&Identity>, http2: &str) -> (Program, Endpoint) 
 
 /// Asks over whatever is spoken.
 async fn ask_for(calls: &Arc<Calls>, endpoint: &Endpoint, target: &[u8]) -> (Call, Vec<u8>) {
-    let mut call = calls.acquire(endpoint, Need::Any).await.unwrap();
+    let mut call = calls.acquire(endpoint, ConnectionNeed::Any).await.unwrap();
     call.begin(CallHead { target, authority: b"a.test", scheme: Scheme::Https, ..get() });
     call.end(&Fields::new());
     poll_fn(|cx| call.poll_flush(cx)).await;
@@ -139,7 +139,7 @@ async fn a_server_without_http_2_is_refused_where_that_is_to_be_spoken() {
         let server = start(server(&authority.identity("a.test"), V13), responding(HELLO));
         let calls = Calls::new(PoolSettings::default(), Protocol::Http2);
         calls.set_tls(Some(authority.client("a.test")));
-        let error = calls.acquire(&server.endpoint, Need::Any).await.unwrap_err();
+        let error = calls.acquire(&server.endpoint, ConnectionNeed::Any).await.unwrap_err();
         assert!(matches!(error, AcquireError::NotHttp2), "{error}");
         assert_eq!(error.name(), "not_http2");
     })
@@ -154,7 +154,7 @@ async fn a_request_that_offers_to_switch_takes_http_1() {
         let calls = Calls::new(PoolSettings::default(), Protocol::Auto);
         calls.set_tls(Some(authority.client("a.test")));
         assert_eq!(text(&calls, &endpoint).await, "HTTP/2.0 1");
-        let call = calls.acquire_to_switch(&endpoint, Need::Any).await.unwrap();
+        let call = calls.acquire_to_switch(&endpoint, ConnectionNeed::Any).await.unwrap();
         assert!(matches!(call, Call::Http1(_)));
     })
     .await;
@@ -170,7 +170,9 @@ async fn a_wrong_certificate_is_told_to_everybody_who_waits() {
         let asks: Vec<_> = (0..3)
             .map(|_| {
                 let (calls, endpoint) = (Arc::clone(&calls), endpoint.clone());
-                tokio::task::spawn_local(async move { calls.acquire(&endpoint, Need::Any).await.map(drop) })
+                tokio::task::spawn_local(async move {
+                    calls.acquire(&endpoint, ConnectionNeed::Any).await.map(drop)
+                })
             })
             .collect();
         for ask in asks {

@@ -10,7 +10,7 @@ use super::connections::{ask_all, is_pending, serve_gated};
 use super::peer::*;
 use super::*;
 use crate::AcquireError;
-use crate::pool::{Giver, Seeks};
+use crate::pool::{IdleOwner, SlotPurpose};
 use crate::thread_index;
 
 /// Because of either limit: so many wait, each for so long.
@@ -28,10 +28,10 @@ async fn who_waits_because_of_a_limit_is_in_the_queue() {
                 async move { ask_all(&pool, &endpoint, 2).await }
             });
             until(|| pool.count(&endpoint) == (1, 1) && pool.places.queue().join().is_none()).await;
-            let refused = pool.acquire(&endpoint, Need::Any).await.unwrap_err();
+            let refused = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap_err();
             assert!(matches!(refused, AcquireError::QueueFull), "{refused}");
             pool.places.queue().set(2, Duration::from_millis(1));
-            let waited = pool.acquire(&endpoint, Need::Any).await.unwrap_err();
+            let waited = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap_err();
             assert!(matches!(waited, AcquireError::NoneFree(_)), "{waited}");
             gate.add_permits(2);
             assert!(both.await.unwrap().into_iter().all(|response| response.unwrap().body == b"hello"));
@@ -51,7 +51,7 @@ async fn a_connection_is_not_closed_for_those_who_wait_for_it() {
             let (pool, endpoint) = (Arc::clone(&pool), endpoint.clone());
             async move { ask_all(&pool, &endpoint, 20).await }
         });
-        let seeks = Seeks { endpoint: endpoint.clone(), thread: Some(thread_index()) };
+        let seeks = SlotPurpose { endpoint: endpoint.clone(), thread: Some(thread_index()) };
         until(|| pool.count(&endpoint) == (1, 2) && pool.places.waiting(&seeks) == 18).await;
         gate.add_permits(20);
         assert!(all.await.unwrap().into_iter().all(|response| response.unwrap().body == b"hello"));
@@ -87,7 +87,8 @@ async fn endpoints_share_the_places_there_are() {
             async move { ask(&pool, &at).await }
         });
         until(|| {
-            pool.places.waiting(&Seeks { endpoint: second.1.clone(), thread: Some(thread_index()) }) == 1
+            pool.places.waiting(&SlotPurpose { endpoint: second.1.clone(), thread: Some(thread_index()) })
+                == 1
         })
         .await;
         // Longer than a turn.
@@ -148,7 +149,9 @@ async fn who_waits_for_a_connection_learns_why_there_is_none() {
         let waiting: Vec<_> = (0..5)
             .map(|_| {
                 let (pool, endpoint) = (Arc::clone(&pool), endpoint.clone());
-                tokio::task::spawn_local(async move { pool.acquire(&endpoint, Need::Any).await.map(drop) })
+                tokio::task::spawn_local(async move {
+                    pool.acquire(&endpoint, ConnectionNeed::Any).await.map(drop)
+                })
             })
             .collect();
         for waiting in waiting {
@@ -164,11 +167,11 @@ async fn a_caller_that_gives_up_waits_no_more() {
         let (listener, endpoint) = listen().await;
         let pool = pool();
         // Without the server's SETTINGS, a connection takes one call: whoever comes next waits.
-        let _first = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        let _first = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         let _peer = Peer::accept_silently(&listener).await;
         for _ in 0..3 {
-            let mut second = Box::pin(pool.acquire(&endpoint, Need::Any));
-            let mut third = Box::pin(pool.acquire(&endpoint, Need::Any));
+            let mut second = Box::pin(pool.acquire(&endpoint, ConnectionNeed::Any));
+            let mut third = Box::pin(pool.acquire(&endpoint, ConnectionNeed::Any));
             poll_fn(|cx| {
                 assert!(second.as_mut().poll(cx).is_pending() && third.as_mut().poll(cx).is_pending());
                 Poll::Ready(())
@@ -216,12 +219,12 @@ async fn a_server_that_takes_more_calls_than_before_gets_those_that_wait() {
         let settings = PoolSettings { max: 1, ..PoolSettings::default() };
         let pool = Http2Pool::new(settings);
         let accept = Peer::accept(&listener, &[(MAX_CONCURRENT_STREAMS, 1)]);
-        let (first, mut peer) = tokio::join!(pool.acquire(&endpoint, Need::Any), accept);
+        let (first, mut peer) = tokio::join!(pool.acquire(&endpoint, ConnectionNeed::Any), accept);
         let mut first = first.unwrap();
         first.begin(get());
         first.end(&Fields::new());
         peer.request().await;
-        let mut second = pin!(pool.acquire(&endpoint, Need::Any));
+        let mut second = pin!(pool.acquire(&endpoint, ConnectionNeed::Any));
         assert!(is_pending(second.as_mut()).await, "there is no room, and no second connection");
         let two = [&MAX_CONCURRENT_STREAMS.to_be_bytes()[..], &2_u32.to_be_bytes()].concat();
         peer.write(SETTINGS, 0, 0, &two).await;
@@ -237,20 +240,20 @@ async fn a_caller_that_waits_for_what_an_idle_connection_has_to_say_does_not_wak
         let (listener, endpoint) = listen().await;
         let pool = pool();
         let accept = Peer::accept(&listener, &[]);
-        let (call, mut peer) = tokio::join!(pool.acquire(&endpoint, Need::Any), accept);
+        let (call, mut peer) = tokio::join!(pool.acquire(&endpoint, ConnectionNeed::Any), accept);
         peer.write(PING, 0, 0, b"12345678").await;
         peer.next(PING).await.unwrap();
         drop(call.unwrap());
         peer.write(PING, 0, 0, b"87654321").await;
-        let woken = Arc::new(Woken::default());
+        let woken = Arc::new(WakeCounter::default());
         let waker = Waker::from(Arc::clone(&woken));
         let mut cx = Context::from_waker(&waker);
-        let mut waiting = Box::pin(pool.acquire(&endpoint, Need::Any));
+        let mut waiting = Box::pin(pool.acquire(&endpoint, ConnectionNeed::Any));
         // Without a turn for the connection's task in between.
         while let Poll::Ready(call) = waiting.as_mut().poll(&mut cx) {
             // The bytes have not arrived yet.
             drop(call.unwrap());
-            waiting = Box::pin(pool.acquire(&endpoint, Need::Any));
+            waiting = Box::pin(pool.acquire(&endpoint, ConnectionNeed::Any));
         }
         assert_eq!(woken.0.load(Relaxed), 0, "it has woken itself");
         until(|| woken.0.load(Relaxed) > 0).await;
@@ -262,9 +265,9 @@ async fn a_caller_that_waits_for_what_an_idle_connection_has_to_say_does_not_wak
 
 /// Counts how often it wakes.
 #[derive(Default)]
-struct Woken(AtomicUsize);
+struct WakeCounter(AtomicUsize);
 
-impl Wake for Woken {
+impl Wake for WakeCounter {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Relaxed);
     }
@@ -280,7 +283,7 @@ async fn an_idle_connection_that_will_not_do_makes_room_where_there_may_be_no_mo
         let pool = Http2Pool::new(PoolSettings { max: 1, ..PoolSettings::default() });
         assert_eq!(ask(&pool, &endpoint).await.unwrap().body, b"hello");
         until(|| pool.count(&endpoint) == (1, 0)).await;
-        drop(pool.acquire(&endpoint, Need::New).await.unwrap());
+        drop(pool.acquire(&endpoint, ConnectionNeed::New).await.unwrap());
         assert_eq!((connections.get(), pool.count(&endpoint)), (2, (1, 0)));
     })
     .await;
@@ -292,9 +295,9 @@ async fn a_caller_that_gives_up_leaves_nothing_behind() {
         let ((listener, endpoint), (_other_listener, other)) = (listen().await, listen().await);
         let (gate, _connections) = serve_gated(listener, 10);
         let pool = Http2Pool::new(PoolSettings { max_in_all: 1, ..PoolSettings::default() });
-        let held = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        let held = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         {
-            let mut waiting = pin!(pool.acquire(&other, Need::Any));
+            let mut waiting = pin!(pool.acquire(&other, ConnectionNeed::Any));
             assert!(is_pending(waiting.as_mut()).await, "there is no place for a second connection");
             assert!(pool.has_shelves(&other));
         }
@@ -313,14 +316,14 @@ async fn a_server_that_takes_no_calls_at_all_is_not_asked_on_a_third_connection(
         let mut peers = Vec::new();
         for _ in 0..2 {
             let accept = Peer::accept(&listener, &[(MAX_CONCURRENT_STREAMS, 0)]);
-            let (call, mut peer) = tokio::join!(pool.acquire(&endpoint, Need::Any), accept);
+            let (call, mut peer) = tokio::join!(pool.acquire(&endpoint, ConnectionNeed::Any), accept);
             // Behind the pong it has seen the settings.
             peer.write(PING, 0, 0, b"12345678").await;
             peer.next(PING).await.unwrap();
             drop(call.unwrap());
             peers.push(peer);
         }
-        let mut waiting = pin!(pool.acquire(&endpoint, Need::Any));
+        let mut waiting = pin!(pool.acquire(&endpoint, ConnectionNeed::Any));
         assert!(is_pending(waiting.as_mut()).await);
         assert_eq!(pool.dials(), 2);
         let one = [&MAX_CONCURRENT_STREAMS.to_be_bytes()[..], &1_u32.to_be_bytes()].concat();
@@ -340,7 +343,7 @@ async fn an_idle_connection_stays_while_the_one_that_will_do_is_being_made() {
         let pool = Http2Pool::new(PoolSettings { max: 2, ..PoolSettings::default() });
         assert_eq!(ask(&pool, &endpoint).await.unwrap().body, b"hello");
         until(|| pool.count(&endpoint) == (1, 0)).await;
-        let mut waiting = pin!(pool.acquire(&endpoint, Need::New));
+        let mut waiting = pin!(pool.acquire(&endpoint, ConnectionNeed::New));
         for _ in 0..2 {
             assert!(is_pending(waiting.as_mut()).await);
         }

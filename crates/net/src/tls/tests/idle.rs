@@ -31,7 +31,7 @@ fn server_that(
 async fn idle_after(server: &Server, authority: &Authority) -> Arc<Pool<Http1>> {
     let pool: Arc<Pool<Http1>> = Pool::new(PoolSettings::default());
     pool.set_tls(Some(authority.client("a.test")));
-    let mut lease = pool.acquire(&server.endpoint, Need::Any).await.unwrap();
+    let mut lease = pool.acquire(&server.endpoint, ConnectionNeed::Any).await.unwrap();
     ask(&mut lease).await.unwrap();
     lease.finish();
     assert_eq!(pool.count(&server.endpoint), (1, 1));
@@ -72,7 +72,7 @@ async fn records_that_are_no_data_are_taken_in_and_are_no_noise() {
         });
         let pool = idle_after(&server, &authority).await;
         go.send(()).unwrap();
-        let mut lease = pool.acquire(&server.endpoint, Need::Any).await.unwrap();
+        let mut lease = pool.acquire(&server.endpoint, ConnectionNeed::Any).await.unwrap();
         assert!(lease.idle().is_some());
         ask(&mut lease).await.unwrap();
         lease.finish();
@@ -100,7 +100,7 @@ async fn half_a_record_is_no_noise() {
         go.send(()).unwrap();
         for _ in 0..100 {
             tokio::task::yield_now().await;
-            let mut lease = pool.acquire(&server.endpoint, Need::Any).await.unwrap();
+            let mut lease = pool.acquire(&server.endpoint, ConnectionNeed::Any).await.unwrap();
             ask(&mut lease).await.unwrap();
             lease.finish();
         }
@@ -117,10 +117,10 @@ async fn new_settings_are_for_new_connections() {
         let server = start(server(&authority.identity("a.test"), V13), responding(HELLO));
         let pool = idle_after(&server, &authority).await;
         pool.set_tls(Some(other.client("a.test")));
-        let mut kept = pool.acquire(&server.endpoint, Need::Any).await.unwrap();
+        let mut kept = pool.acquire(&server.endpoint, ConnectionNeed::Any).await.unwrap();
         assert!(kept.idle().is_some());
         ask(&mut kept).await.unwrap();
-        let error = pool.acquire(&server.endpoint, Need::New).await.unwrap_err();
+        let error = pool.acquire(&server.endpoint, ConnectionNeed::New).await.unwrap_err();
         assert_eq!(error.name(), "certificate_unknown_issuer");
         kept.finish();
         assert_eq!(pool.count(&server.endpoint), (1, 1));

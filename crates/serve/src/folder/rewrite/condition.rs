@@ -2,19 +2,19 @@
 
 use regex_lite::Regex;
 
-use super::template::{Piece, Scope, pieces};
-use super::{Site, expression, texts};
+use super::template::{Scope, TemplatePart, pieces};
+use super::{SiteFiles, expression, texts};
 
 #[derive(Debug)]
 pub(in crate::folder) struct Condition {
-    subject: Vec<Piece>,
-    test: Test,
+    subject: Vec<TemplatePart>,
+    test: ConditionTest,
     negated: bool,
     pub(super) or_next: bool,
 }
 
 #[derive(Debug)]
-enum Test {
+enum ConditionTest {
     File,
     Folder,
     /// Never: links are followed.
@@ -43,13 +43,13 @@ impl Condition {
             None => (false, test.as_str()),
         };
         let test = match test {
-            "-f" | "-s" | "-F" => Test::File,
-            "-d" => Test::Folder,
-            "-l" | "-L" | "-h" => Test::Link,
+            "-f" | "-s" | "-F" => ConditionTest::File,
+            "-d" => ConditionTest::Folder,
+            "-l" | "-L" | "-h" => ConditionTest::Link,
             _ if test.starts_with(['-', '<', '>']) => return None,
             _ => match test.strip_prefix('=') {
-                Some(text) => Test::Is(text.trim_matches('"').to_owned()),
-                None => Test::Matches(expression(test, ignores_case).ok()?),
+                Some(text) => ConditionTest::Is(text.trim_matches('"').to_owned()),
+                None => ConditionTest::Matches(expression(test, ignores_case).ok()?),
             },
         };
         Some(Self { subject, test, negated, or_next })
@@ -57,7 +57,7 @@ impl Condition {
 
     pub(super) async fn holds(
         &self,
-        site: &impl Site,
+        site: &impl SiteFiles,
         scope: &Scope<'_>,
         caught: &mut Vec<String>,
     ) -> std::io::Result<bool> {
@@ -65,13 +65,13 @@ impl Condition {
         let of_site =
             |text: &str| text.strip_prefix(site.root()).map(|name| name.trim_start_matches('/').to_owned());
         let holds = match &self.test {
-            Test::File | Test::Folder => match of_site(&subject) {
-                Some(name) => site.is(&name, matches!(self.test, Test::Folder)).await?,
+            ConditionTest::File | ConditionTest::Folder => match of_site(&subject) {
+                Some(name) => site.is(&name, matches!(self.test, ConditionTest::Folder)).await?,
                 None => false,
             },
-            Test::Link => false,
-            Test::Is(text) => subject == *text,
-            Test::Matches(regex) => match regex.captures(&subject) {
+            ConditionTest::Link => false,
+            ConditionTest::Is(text) => subject == *text,
+            ConditionTest::Matches(regex) => match regex.captures(&subject) {
                 Some(found) => {
                     *caught = texts(&found);
                     true

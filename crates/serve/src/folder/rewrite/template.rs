@@ -2,13 +2,13 @@
 
 #[derive(Debug)]
 pub(super) struct Target {
-    pub(super) path: Vec<Piece>,
-    pub(super) query: Option<Vec<Piece>>,
+    pub(super) path: Vec<TemplatePart>,
+    pub(super) query: Option<Vec<TemplatePart>>,
 }
 
 /// A part of a target, or of what a condition tests.
 #[derive(Debug, PartialEq)]
-pub(super) enum Piece {
+pub(super) enum TemplatePart {
     Text(String),
     /// `$1`: what the rule's pattern has caught.
     Caught(usize),
@@ -42,7 +42,7 @@ pub(super) struct Scope<'s> {
 impl Scope<'_> {
     pub(super) fn expand(
         &self,
-        pieces: &[Piece],
+        pieces: &[TemplatePart],
         by_condition: &[String],
         encode: Option<fn(&str) -> String>,
     ) -> String {
@@ -50,15 +50,17 @@ impl Scope<'_> {
         for piece in pieces {
             let from = match piece {
                 // The administrator's, and as it is to be.
-                Piece::Text(piece) => {
+                TemplatePart::Text(piece) => {
                     text.push_str(piece);
                     continue;
                 }
-                Piece::Caught(number) => self.caught.get(*number).cloned().unwrap_or_default(),
-                Piece::CaughtByCondition(number) => by_condition.get(*number).cloned().unwrap_or_default(),
-                Piece::Filename => format!("{}/{}", self.root, self.name),
-                Piece::Root => self.root.to_owned(),
-                Piece::Uri => format!("/{}", self.uri),
+                TemplatePart::Caught(number) => self.caught.get(*number).cloned().unwrap_or_default(),
+                TemplatePart::CaughtByCondition(number) => {
+                    by_condition.get(*number).cloned().unwrap_or_default()
+                }
+                TemplatePart::Filename => format!("{}/{}", self.root, self.name),
+                TemplatePart::Root => self.root.to_owned(),
+                TemplatePart::Uri => format!("/{}", self.uri),
             };
             match encode {
                 Some(encode) => text.push_str(&encode(&from)),
@@ -70,7 +72,7 @@ impl Scope<'_> {
 }
 
 /// `Err`: it names a variable that is not known here. `files`: those that say where a file lies are.
-pub(super) fn pieces(text: &str, files: bool) -> Result<Vec<Piece>, ()> {
+pub(super) fn pieces(text: &str, files: bool) -> Result<Vec<TemplatePart>, ()> {
     let mut pieces = Vec::new();
     let mut plain = String::new();
     let mut rest = text;
@@ -78,29 +80,29 @@ pub(super) fn pieces(text: &str, files: bool) -> Result<Vec<Piece>, ()> {
         let digit =
             rest.as_bytes().get(1).filter(|byte| byte.is_ascii_digit()).map(|byte| usize::from(byte - b'0'));
         let (piece, length) = match (first, digit) {
-            ('$', Some(digit)) => (Piece::Caught(digit), 2),
-            ('%', Some(digit)) => (Piece::CaughtByCondition(digit), 2),
+            ('$', Some(digit)) => (TemplatePart::Caught(digit), 2),
+            ('%', Some(digit)) => (TemplatePart::CaughtByCondition(digit), 2),
             ('%', None) if rest.starts_with("%{") => {
                 let end = rest.find('}').ok_or(())?;
                 let piece = match rest.get(2..end).unwrap_or_default().to_ascii_uppercase().as_str() {
-                    "REQUEST_FILENAME" | "SCRIPT_FILENAME" if files => Piece::Filename,
-                    "DOCUMENT_ROOT" if files => Piece::Root,
-                    "REQUEST_URI" => Piece::Uri,
+                    "REQUEST_FILENAME" | "SCRIPT_FILENAME" if files => TemplatePart::Filename,
+                    "DOCUMENT_ROOT" if files => TemplatePart::Root,
+                    "REQUEST_URI" => TemplatePart::Uri,
                     _ => return Err(()),
                 };
                 (piece, end + 1)
             }
             ('\\', _) => {
                 let next = rest.chars().nth(1).unwrap_or('\\');
-                (Piece::Text(next.to_string()), 1 + next.len_utf8())
+                (TemplatePart::Text(next.to_string()), 1 + next.len_utf8())
             }
-            _ => (Piece::Text(first.to_string()), first.len_utf8()),
+            _ => (TemplatePart::Text(first.to_string()), first.len_utf8()),
         };
         match piece {
-            Piece::Text(piece) => plain.push_str(&piece),
+            TemplatePart::Text(piece) => plain.push_str(&piece),
             piece => {
                 if !plain.is_empty() {
-                    pieces.push(Piece::Text(std::mem::take(&mut plain)));
+                    pieces.push(TemplatePart::Text(std::mem::take(&mut plain)));
                 }
                 pieces.push(piece);
             }
@@ -108,7 +110,7 @@ pub(super) fn pieces(text: &str, files: bool) -> Result<Vec<Piece>, ()> {
         rest = rest.get(length..).unwrap_or_default();
     }
     if !plain.is_empty() {
-        pieces.push(Piece::Text(plain));
+        pieces.push(TemplatePart::Text(plain));
     }
     Ok(pieces)
 }

@@ -2,9 +2,9 @@ use super::*;
 use crate::folder::Rules;
 
 /// A site that has these, folders with a slash at their end.
-struct Having(&'static [&'static str]);
+struct TestSite(&'static [&'static str]);
 
-impl Site for Having {
+impl SiteFiles for TestSite {
     fn root(&self) -> &str {
         "/srv/site"
     }
@@ -15,7 +15,7 @@ impl Site for Having {
     }
 }
 
-const SITE: Having = Having(&[
+const SITE: TestSite = TestSite(&[
     "index.php",
     "doku.php",
     "about.php",
@@ -35,8 +35,8 @@ fn leads(text: &str, above: &str, name: &str) -> String {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     for _ in 0..10 {
         match runtime.block_on(rewriting.pass(&SITE, above, &mut address)).unwrap() {
-            Pass::Changed => {}
-            Pass::Same | Pass::End => break,
+            PassResult::Changed => {}
+            PassResult::Same | PassResult::End => break,
         }
     }
     let query = String::from_utf8(address.query.front).unwrap();

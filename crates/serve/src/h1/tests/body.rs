@@ -7,19 +7,19 @@ use super::*;
 use crate::BodyProgress;
 
 /// Reads a body with this much room at a time, and reports it.
-struct Reads {
+struct BodyReader {
     room: usize,
-    report: mpsc::Sender<Report>,
+    report: mpsc::Sender<BodyReport>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Report {
+struct BodyReport {
     body: Vec<u8>,
     trailers: usize,
     reads: usize,
 }
 
-impl Act for Reads {
+impl ExchangeScript for BodyReader {
     fn act<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         Box::pin(async move {
             let (mut body, mut reads) = (Vec::new(), 0);
@@ -33,17 +33,17 @@ impl Act for Reads {
                 }
                 assert!(body.len() > before, "{} bytes came, and then neither more nor the end", body.len());
             }
-            self.report.send(Report { body, trailers: exchange.trailers().len(), reads }).unwrap();
+            self.report.send(BodyReport { body, trailers: exchange.trailers().len(), reads }).unwrap();
             exchange.head(204, None, true, std::iter::empty()).unwrap();
             exchange.end();
         })
     }
 }
 
-async fn read(room: usize, pieces: &[&[u8]]) -> Report {
+async fn read(room: usize, pieces: &[&[u8]]) -> BodyReport {
     let (report, reported) = mpsc::channel();
     run(async {
-        let mut client = connect(Reads { room, report }, ConnectionLimits::default());
+        let mut client = connect(BodyReader { room, report }, ConnectionLimits::default());
         write(&mut client, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n").await;
         for piece in pieces {
             write(&mut client, piece).await;
@@ -63,7 +63,7 @@ async fn a_chunked_body_is_read_to_its_end_whatever_the_room() {
     for room in 0..=12 {
         for size in [1, 2, bytes.len()] {
             let pieces: Vec<&[u8]> = bytes.chunks(size).collect();
-            let Report { body, trailers, .. } = read(room, &pieces).await;
+            let BodyReport { body, trailers, .. } = read(room, &pieces).await;
             assert_eq!(
                 (body.as_slice(), trailers),
                 (&b"abcdefgh"[..], 1),
@@ -76,6 +76,6 @@ async fn a_chunked_body_is_read_to_its_end_whatever_the_room() {
 /// Otherwise each body of that size would end with an empty part.
 #[tokio::test]
 async fn the_end_comes_with_the_bytes_that_fill_the_room() {
-    let report = Report { body: b"abcdefgh".to_vec(), trailers: 0, reads: 1 };
+    let report = BodyReport { body: b"abcdefgh".to_vec(), trailers: 0, reads: 1 };
     assert_eq!(read(8, &[b"8\r\nabcdefgh\r\n0\r\n\r\n"]).await, report);
 }

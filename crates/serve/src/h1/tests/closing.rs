@@ -12,7 +12,7 @@ struct Responses {
     close: bool,
 }
 
-impl Act for Responses {
+impl ExchangeScript for Responses {
     fn act<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         Box::pin(async move {
             // As whoever waits for an app: the client's end is seen meanwhile.

@@ -7,9 +7,9 @@ use super::*;
 use crate::{ResponseBuffer, UNSENT_ENOUGH};
 
 /// As many as there is room for; tells how many bytes that is.
-struct Storm(mpsc::Sender<usize>);
+struct InformationalFlood(mpsc::Sender<usize>);
 
-impl Act for Storm {
+impl ExchangeScript for InformationalFlood {
     fn act<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         Box::pin(async move {
             let mut response = ResponseBuffer::new(true);
@@ -35,7 +35,7 @@ impl Act for Storm {
 async fn informational_responses_are_not_held_without_bound_where_a_response_is_buffered() {
     let (tell, told) = mpsc::channel();
     run(async {
-        let mut client = connect(Storm(tell), ConnectionLimits::default());
+        let mut client = connect(InformationalFlood(tell), ConnectionLimits::default());
         write(&mut client, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
         let mut rest = Vec::new();
         let _reset = tokio::io::AsyncReadExt::read_to_end(&mut client, &mut rest).await;

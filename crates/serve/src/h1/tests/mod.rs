@@ -21,7 +21,8 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::task::LocalSet;
 
 use crate::{
-    ConnectionLimits, Exchange, Frontend, Handler, ListenerContext, Local, OpenConnections, Peer, Refusal,
+    ConnectionInfo, ConnectionLimits, Exchange, Frontend, Handler, ListenerContext, LocalAddress,
+    OpenConnections, Refusal,
 };
 
 const BOUND: Duration = Duration::from_secs(10);
@@ -34,19 +35,19 @@ pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Unpin> Duplex for T {}
 
 /// What a test does with the only request of a connection, and tells it.
-pub(crate) trait Act: Send + Sync + 'static {
+pub(crate) trait ExchangeScript: Send + Sync + 'static {
     fn act<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
 }
 
-struct Acting<A>(A);
+struct ScriptHandler<A>(A);
 
-impl<A: Act> Handler for Acting<A> {
+impl<A: ExchangeScript> Handler for ScriptHandler<A> {
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         self.0.act(exchange)
     }
 }
 
-impl<A: Act> Frontend for Acting<A> {
+impl<A: ExchangeScript> Frontend for ScriptHandler<A> {
     fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
         exchange.head(refusal.status, Some(0), true, std::iter::empty()).unwrap();
         exchange.end();
@@ -59,25 +60,25 @@ pub(crate) async fn run<T>(test: impl Future<Output = T>) -> T {
 }
 
 /// Serves a connection; gives the client's end.
-pub(crate) fn connect(act: impl Act, limits: ConnectionLimits) -> Stream {
+pub(crate) fn connect(act: impl ExchangeScript, limits: ConnectionLimits) -> Stream {
     connect_over(small_pair(), act, limits)
 }
 
 /// Serves the near end of a pair; gives the far one.
 pub(crate) fn connect_over(
     (ours, theirs): (OwnedFd, Stream),
-    act: impl Act,
+    act: impl ExchangeScript,
     limits: ConnectionLimits,
 ) -> Stream {
     let context = Arc::new(ListenerContext {
-        handler: Arc::new(Acting(act)),
+        handler: Arc::new(ScriptHandler(act)),
         limits,
         draining: Arc::new(AtomicBool::new(false)),
         open: Arc::new(OpenConnections::new(100)),
         meter: keepwarm_telemetry::meters::listener("test"),
     });
     tokio::task::spawn_local(keepwarm_net::run_ticker());
-    let peer = Peer::new(None, Local::Unix(None), Scheme::Http);
+    let peer = ConnectionInfo::new(None, LocalAddress::Unix(None), Scheme::Http);
     tokio::task::spawn_local(super::serve(Io::new(ours), peer, context));
     theirs
 }

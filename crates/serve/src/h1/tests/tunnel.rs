@@ -10,19 +10,19 @@ use keepwarm_http1::Fields;
 use tokio::io::AsyncReadExt;
 
 use super::*;
-use crate::{FarEnd, Tunnel, TunnelEnd};
+use crate::{ServerExchange, Tunnel, TunnelEnd};
 use keepwarm_net::{Client, ClientError, Http1, ResponsePart};
 
 /// A socket that takes little at a time, and one that takes all that waits for it at once.
 /// Each with more bytes than both sockets and all buffers between them hold.
-const PAIRS: [(Pair, usize); 2] = [(small_pair, 1 << 20), (large_pair, 16 << 20)];
+const PAIRS: [(SocketPair, usize); 2] = [(small_pair, 1 << 20), (large_pair, 16 << 20)];
 
-type Pair = fn() -> (OwnedFd, Stream);
+type SocketPair = fn() -> (OwnedFd, Stream);
 
 /// Opens a tunnel from the client to this socket.
-struct Tunnels(Mutex<Option<OwnedFd>>);
+struct SocketTunnel(Mutex<Option<OwnedFd>>);
 
-impl Act for Tunnels {
+impl ExchangeScript for SocketTunnel {
     fn act<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         Box::pin(async move {
             let mut server = Client::<Http1>::new(Io::new(self.0.lock().unwrap().take().unwrap()));
@@ -35,9 +35,9 @@ impl Act for Tunnels {
 }
 
 /// An open tunnel: the client's end, and the server's.
-async fn tunnel(pair: Pair) -> (Stream, Stream) {
+async fn tunnel(pair: SocketPair) -> (Stream, Stream) {
     let (near, server) = pair();
-    let tunnels = Tunnels(Mutex::new(Some(near)));
+    let tunnels = SocketTunnel(Mutex::new(Some(near)));
     let mut client = connect_over(pair(), tunnels, ConnectionLimits::default());
     write(&mut client, b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n").await;
     let mut head = Vec::new();
@@ -96,14 +96,14 @@ async fn a_slow_server_gets_all_that_its_client_sends() {
 
 /// A server under TLS, whose end of a tunnel is something to be written, too (close_notify). It has room for what is written only after a while, and ends when it has its client's end.
 #[derive(Default)]
-struct Full {
+struct CloseNotifyServer {
     room: Option<Pin<Box<tokio::time::Sleep>>>,
     is_told: bool,
     has_ended: bool,
     reader: Option<Waker>,
 }
 
-impl FarEnd for Full {
+impl ServerExchange for CloseNotifyServer {
     fn poll_response(&mut self, _: &mut Context<'_>) -> Poll<Result<ResponsePart<'_>, ClientError>> {
         Poll::Pending
     }
@@ -137,13 +137,13 @@ impl FarEnd for Full {
 }
 
 /// Opens a tunnel to such a server.
-struct ToFull;
+struct CloseNotifyTunnel;
 
-impl Act for ToFull {
+impl ExchangeScript for CloseNotifyTunnel {
     fn act<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         Box::pin(async move {
             exchange.begin_tunnel(b"x", &Fields::new()).unwrap();
-            let (mut tunnel, mut server) = (Tunnel::of(exchange), Full::default());
+            let (mut tunnel, mut server) = (Tunnel::of(exchange), CloseNotifyServer::default());
             let end = poll_fn(|cx| tunnel.poll(cx, exchange, &mut server)).await;
             assert_eq!(end, TunnelEnd::Over);
         })
@@ -153,7 +153,7 @@ impl Act for ToFull {
 #[tokio::test]
 async fn the_end_of_a_client_leaves_when_its_server_has_room_for_it() {
     run(async {
-        let mut client = connect(ToFull, ConnectionLimits::default());
+        let mut client = connect(CloseNotifyTunnel, ConnectionLimits::default());
         write(&mut client, b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\nx").await;
         client.shutdown().await.unwrap();
         client.read_to_end(&mut Vec::new()).await.unwrap();

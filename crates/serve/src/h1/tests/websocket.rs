@@ -11,9 +11,9 @@ use super::*;
 use crate::{Message, WebSocketLimits};
 
 /// Accepts a WebSocket and waits for its messages; notes how much is ever unsent.
-struct Listens(Arc<AtomicUsize>);
+struct WebSocketReader(Arc<AtomicUsize>);
 
-impl Act for Listens {
+impl ExchangeScript for WebSocketReader {
     fn act<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         Box::pin(async move {
             exchange.accept_websocket(std::iter::empty(), WebSocketLimits::default()).unwrap();
@@ -38,7 +38,7 @@ const PINGS: usize = 20_000;
 async fn pings_of_a_client_that_does_not_read_are_not_held_in_memory() {
     let most = Arc::new(AtomicUsize::new(0));
     run(async {
-        let mut client = connect(Listens(Arc::clone(&most)), ConnectionLimits::default());
+        let mut client = connect(WebSocketReader(Arc::clone(&most)), ConnectionLimits::default());
         let opening = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
         write(&mut client, opening).await;

@@ -2,13 +2,13 @@
 
 use flate2::{Compress, Decompress, FlushCompress, FlushDecompress};
 
-use super::{FRAME, Heard, MESSAGE, STEPS, agreed, deflating, frame, hear};
+use super::{FRAME, MESSAGE, ReceivedEvents, STEPS, agreed, deflating, frame, hear};
 use crate::websocket::{Incoming, Outgoing, PART, WebSocketFault};
 
 /// Numbers that are the same each time.
-struct Draws(u64);
+struct RandomNumbers(u64);
 
-impl Draws {
+impl RandomNumbers {
     fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % end
@@ -42,7 +42,7 @@ impl Draws {
 }
 
 /// A peer's side.
-struct Peer {
+struct ConnectionInfo {
     compress: Compress,
     decompress: Decompress,
     takeover: (bool, bool),
@@ -50,7 +50,7 @@ struct Peer {
 
 const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
 
-impl Peer {
+impl ConnectionInfo {
     fn new(theirs_bits: u8, takeover: (bool, bool)) -> Self {
         let compress = Compress::new_with_window_bits(flate2::Compression::new(6), false, theirs_bits.max(9));
         Self { compress, decompress: Decompress::new(false), takeover }
@@ -95,7 +95,7 @@ const OFFERS: [(&str, u8, (bool, bool)); 5] = [
 #[test]
 fn what_a_client_compresses_is_inflated() {
     for (offer, bits, takeover) in OFFERS {
-        let (mut draws, mut peer) = (Draws(4711), Peer::new(bits, takeover));
+        let (mut draws, mut peer) = (RandomNumbers(4711), ConnectionInfo::new(bits, takeover));
         let mut incoming = Incoming::new(FRAME, MESSAGE, Some(agreed(offer)));
         for number in 0..40 {
             let message = draws.message();
@@ -121,7 +121,7 @@ fn what_a_client_compresses_is_inflated() {
 }
 
 /// The frames that were written: their messages.
-fn sent(peer: &mut Peer, mut bytes: &[u8]) -> Vec<(u8, bool, Vec<u8>)> {
+fn sent(peer: &mut ConnectionInfo, mut bytes: &[u8]) -> Vec<(u8, bool, Vec<u8>)> {
     let (mut messages, mut begun) = (Vec::new(), None::<(u8, bool, Vec<u8>)>);
     while let [first, short, rest @ ..] = bytes {
         assert_eq!(short & 0x80, 0, "a server masks nothing");
@@ -162,9 +162,10 @@ fn push(outgoing: &mut Outgoing, text: bool, message: &[u8], part: usize, out: &
 #[test]
 fn what_is_compressed_can_be_inflated_by_the_client() {
     for (offer, bits, takeover) in OFFERS {
-        let mut draws = Draws(815);
-        let mut all: Vec<(Outgoing, Peer)> =
-            (0..40).map(|_| (Outgoing::new(Some(agreed(offer))), Peer::new(bits, takeover))).collect();
+        let mut draws = RandomNumbers(815);
+        let mut all: Vec<(Outgoing, ConnectionInfo)> = (0..40)
+            .map(|_| (Outgoing::new(Some(agreed(offer))), ConnectionInfo::new(bits, takeover)))
+            .collect();
         let (mut whole, mut wire, mut compressed) = (0, 0, 0);
         for number in 0..250 {
             // Some talk much.
@@ -194,11 +195,11 @@ fn what_is_compressed_can_be_inflated_by_the_client() {
 
 #[test]
 fn what_repeats_from_message_to_message_is_pointed_back_at_also_when_others_had_their_turn() {
-    let mut draws = Draws(1);
+    let mut draws = RandomNumbers(1);
     let noise: Vec<u8> = (0..200).map(|_| draws.below(256) as u8).collect();
     for others in [0, 100] {
         let mut outgoing = Outgoing::new(Some(agreed("permessage-deflate")));
-        let mut peer = Peer::new(15, (true, true));
+        let mut peer = ConnectionInfo::new(15, (true, true));
         for again in 0..5 {
             let mut out = Vec::new();
             outgoing.push(false, &noise, true, &mut out).unwrap();
@@ -274,7 +275,7 @@ fn the_examples_of_the_rfc() {
     }
 }
 
-fn fault(heard: &Heard) -> Option<u16> {
+fn fault(heard: &ReceivedEvents) -> Option<u16> {
     heard.fault.map(WebSocketFault::code)
 }
 
@@ -301,7 +302,7 @@ fn breaches_of_compression() {
 #[test]
 fn short_texts_are_compressed_for_those_that_follow() {
     let mut outgoing = Outgoing::new(Some(agreed("permessage-deflate")));
-    let mut peer = Peer::new(15, (true, true));
+    let mut peer = ConnectionInfo::new(15, (true, true));
     for number in 0..20 {
         let (message, mut out) = (
             format!(
@@ -319,7 +320,7 @@ fn short_texts_are_compressed_for_those_that_follow() {
 /// The limit of a frame is of the message in it: what cannot be compressed is a little longer then.
 #[test]
 fn a_message_at_the_limit_that_cannot_be_compressed_passes() {
-    let (mut draws, mut peer) = (Draws(99), Peer::new(9, (false, false)));
+    let (mut draws, mut peer) = (RandomNumbers(99), ConnectionInfo::new(9, (false, false)));
     let most = 100_000;
     for (size, fits) in [(most, true), (most + 1, false)] {
         let message: Vec<u8> = (0..size).map(|_| draws.below(256) as u8).collect();
@@ -337,7 +338,7 @@ fn a_message_at_the_limit_that_cannot_be_compressed_passes() {
 /// The limit of a message is of what it inflates to, and nothing is inflated beyond it.
 #[test]
 fn a_bomb_is_not_inflated() {
-    let mut peer = Peer::new(15, (false, false));
+    let mut peer = ConnectionInfo::new(15, (false, false));
     let most = 1 << 20;
     for (size, fits) in [(most - 1, true), (most, true), (most + 1, false), (8 << 20, false)] {
         let payload = peer.deflate(&vec![b'a'; size]);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_net::Wait;
-use keepwarm_serve::Times;
+use keepwarm_net::WaitKind;
+use keepwarm_serve::RequestTimes;
 use keepwarm_wire::frame::ResetCode;
 use tokio::time::Instant;
 
@@ -23,21 +23,23 @@ impl Conversation<'_, '_> {
         let expects = self.expecting.is_some();
         let waits_for_client = self.response.is_full() || self.starved;
         if self.complete || (waits_for_client && !expects) {
-            deadlines.set(Wait::Response, None);
-        } else if !deadlines.is_set(Wait::Response)
-            && !deadlines.passed(Wait::Response)
+            deadlines.set(WaitKind::Response, None);
+        } else if !deadlines.is_set(WaitKind::Response)
+            && !deadlines.passed(WaitKind::Response)
             && self.call.is_in_work()
         {
             let limit = if expects { EXPECTED_BODY } else { self.app.policy().request_timeout };
-            deadlines.set_after(Wait::Response, limit);
+            deadlines.set_after(WaitKind::Response, limit);
         }
     }
 
     /// The application's time runs (again).
     pub(super) fn application_works(&mut self) {
         match self.complete {
-            true => self.exchange.deadlines().set(Wait::Response, None),
-            false => self.exchange.deadlines().set_after(Wait::Response, self.app.policy().request_timeout),
+            true => self.exchange.deadlines().set(WaitKind::Response, None),
+            false => {
+                self.exchange.deadlines().set_after(WaitKind::Response, self.app.policy().request_timeout)
+            }
         }
     }
 
@@ -48,28 +50,28 @@ impl Conversation<'_, '_> {
     }
 
     /// Where the time went, for those who count it.
-    pub(super) fn times(&self) -> Times {
+    pub(super) fn times(&self) -> RequestTimes {
         let ended = self.ended.unwrap_or_else(Instant::now);
         let begun = self.call.in_work_since().unwrap_or(ended);
-        Times::between(self.exchange.received(), self.since, begun, ended)
+        RequestTimes::between(self.exchange.received(), self.since, begun, ended)
     }
 
     /// It has taken longer than `slow_log` allows, or might have: says so once, and has the worker show where it stands.
     pub(super) fn is_slow(&mut self) {
         let deadlines = self.exchange.deadlines();
-        deadlines.set(Wait::Slow, None);
+        deadlines.set(WaitKind::Slow, None);
         let Some(limit) = self.app.policy().slow_log.filter(|_| !self.complete && !self.slow_said) else {
             return;
         };
         let Some(((link, _), begun)) = self.call.given().zip(self.call.in_work_since()) else {
-            return deadlines.set_after(Wait::Slow, limit);
+            return deadlines.set_after(WaitKind::Slow, limit);
         };
         if let Some(end) = begun.checked_add(limit).filter(|end| *end > Instant::now()) {
-            return deadlines.set(Wait::Slow, Some(end));
+            return deadlines.set(WaitKind::Slow, Some(end));
         }
-        if !deadlines.is_set(Wait::Response) {
+        if !deadlines.is_set(WaitKind::Response) {
             // The application waits for the client.
-            return deadlines.set_after(Wait::Slow, limit);
+            return deadlines.set_after(WaitKind::Slow, limit);
         }
         self.slow_said = true;
         let summary = &self.call.summary;
@@ -97,7 +99,7 @@ impl Conversation<'_, '_> {
             && end > Instant::now()
             && !self.begun
         {
-            self.exchange.deadlines().set(Wait::Response, Some(end));
+            self.exchange.deadlines().set(WaitKind::Response, Some(end));
             return false;
         }
         self.over = true;
@@ -115,7 +117,7 @@ impl Conversation<'_, '_> {
         let policy = self.app.policy();
         let now = Instant::now();
         if let Some(end) = self.since.checked_add(policy.queue_timeout).filter(|end| *end > now) {
-            self.exchange.deadlines().set(Wait::Response, Some(end.min(now + policy.request_timeout)));
+            self.exchange.deadlines().set(WaitKind::Response, Some(end.min(now + policy.request_timeout)));
             return false;
         }
         self.stop_waiting();

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use http::Method;
 use keepwarm_http1::{RequestBody, Version};
-use keepwarm_net::Wait;
-use keepwarm_serve::{Exchange, Gone, Message};
+use keepwarm_net::WaitKind;
+use keepwarm_serve::{ClientLoss, Exchange, Message};
 use keepwarm_wire::frame::{MAX_BODY, ResetCode, Response, message_cost};
 
 use super::super::app::App;
@@ -122,7 +122,7 @@ pub(super) fn begin(conversation: &mut Conversation<'_, '_>, response: &Response
     let limits = conversation.exchange.limits().websocket;
     match conversation.exchange.accept_websocket(response.fields.pairs(), limits) {
         Ok(()) => {
-            conversation.exchange.deadlines().set(Wait::Response, None);
+            conversation.exchange.deadlines().set(WaitKind::Response, None);
             conversation.messages = Some(WebSocketState::default());
             // It may never end.
             conversation.app.handle_response(&conversation.call.summary);
@@ -161,9 +161,9 @@ impl Conversation<'_, '_> {
             if outgoing == Flow::Full && self.exchange.unsent() < UNSENT_ENOUGH {
                 continue;
             }
-            if self.exchange.deadlines().poll_passed(Wait::Response, cx) {
+            if self.exchange.deadlines().poll_passed(WaitKind::Response, cx) {
                 if !self.messages.as_ref().is_some_and(|messages| messages.stalled) {
-                    return self.socket_lost(Gone::Closed);
+                    return self.socket_lost(ClientLoss::Closed);
                 }
                 self.application_takes_nothing();
                 continue;
@@ -191,12 +191,12 @@ impl Conversation<'_, '_> {
             messages.stalled = false;
             // Unless it has become the time of the closing handshake.
             if !self.complete && !messages.leaving && !messages.client_closed {
-                deadlines.set(Wait::Response, None);
+                deadlines.set(WaitKind::Response, None);
             }
         }
         if waits && !moved && !messages.stalled {
             messages.stalled = true;
-            deadlines.set_after(Wait::Response, self.exchange.limits().websocket.idle);
+            deadlines.set_after(WaitKind::Response, self.exchange.limits().websocket.idle);
         }
     }
 
@@ -234,7 +234,7 @@ impl Conversation<'_, '_> {
                         self.exchange.send_close(1011, "");
                     }
                 }
-                self.exchange.deadlines().set_after(Wait::Response, CLOSING);
+                self.exchange.deadlines().set_after(WaitKind::Response, CLOSING);
                 // The client has said its close before: this was the response to it.
                 self.over = self.messages.as_ref().is_some_and(|messages| messages.client_closed);
             }
@@ -250,7 +250,7 @@ impl Conversation<'_, '_> {
                     true => self.exchange.send_close(1001, "the server is stopping"),
                     false => self.exchange.send_close(1011, "the application failed"),
                 }
-                self.exchange.deadlines().set_after(Wait::Response, CLOSING);
+                self.exchange.deadlines().set_after(WaitKind::Response, CLOSING);
             }
             Poll::Ready(_) => {}
             Poll::Pending => return Flow::Waiting,
@@ -270,7 +270,7 @@ impl Conversation<'_, '_> {
             link.send_close(stream, 1001, REASON);
         }
         self.exchange.send_close(1001, REASON);
-        self.exchange.deadlines().set_after(Wait::Response, CLOSING);
+        self.exchange.deadlines().set_after(WaitKind::Response, CLOSING);
     }
 
     fn handle_message(&mut self, text: bool, bytes: &[u8], end: bool) {
@@ -306,7 +306,7 @@ impl Conversation<'_, '_> {
     /// RFC 6455 §7.4.1: 1011, the server met something that it did not expect.
     fn close_as_failed(&mut self) {
         self.exchange.send_close(1011, "the application failed");
-        self.exchange.deadlines().set_after(Wait::Response, CLOSING);
+        self.exchange.deadlines().set_after(WaitKind::Response, CLOSING);
     }
 
     /// From the client. `true`: something moved.
@@ -336,7 +336,7 @@ impl Conversation<'_, '_> {
                 self.over = self.complete;
                 if let Some((link, stream)) = self.call.given().filter(|_| !self.complete && !leaving) {
                     link.send_close(stream, code, &reason);
-                    self.exchange.deadlines().set_after(Wait::Response, CLOSING);
+                    self.exchange.deadlines().set_after(WaitKind::Response, CLOSING);
                 }
             }
             Poll::Ready(Err(gone)) => {
@@ -365,7 +365,7 @@ impl Conversation<'_, '_> {
     }
 
     /// The client is gone without a close: the worker hears of it as 1006, unless it has got a CLOSE.
-    fn socket_lost(&mut self, gone: Gone) -> Poll<()> {
+    fn socket_lost(&mut self, gone: ClientLoss) -> Poll<()> {
         self.exchange.request_mut().notes.reason.get_or_insert(gone.name());
         let closed =
             self.messages.as_ref().is_some_and(|messages| messages.leaving || messages.client_closed);

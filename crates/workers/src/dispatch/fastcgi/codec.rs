@@ -9,8 +9,8 @@ use keepwarm_wire::fastcgi::encode::{
     ParamsWriter, encode_begin, encode_get_values, encode_stdin, encode_stdin_end,
 };
 use keepwarm_wire::fastcgi::{
-    self, CgiFault, CgiHead, CgiLimits, CgiMended, CgiResponse, Connection, FastCgiFault, ProtocolStatus,
-    RecordFault,
+    self, CgiFault, CgiHead, CgiLimits, CgiNormalizations, CgiResponse, Connection, FastCgiFault,
+    ProtocolStatus, RecordFault,
 };
 
 use super::super::relay::ChildGuard;
@@ -130,7 +130,7 @@ impl FastCgi {
             close: head.fields.has_token("connection", "close"),
             ..ConnectionOptions::default()
         };
-        let CgiMended { folded, space_before_colon } = self.head.mended();
+        let CgiNormalizations { folded, space_before_colon } = self.head.mended();
         head.normalized = Normalizations { folded, space_before_colon, ..Normalizations::default() };
         Ok(Some(used))
     }

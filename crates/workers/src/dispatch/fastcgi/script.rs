@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use keepwarm_http1::percent_decode;
 use keepwarm_net::now;
-use keepwarm_serve::{Folder, Found, Guard, RewrittenQuery, file_name};
+use keepwarm_serve::{FileLookup, Folder, Guard, RewrittenQuery, file_name};
 
 use super::path_cache::PathCache;
 
@@ -123,14 +123,14 @@ impl ScriptRoot {
             let (front, rest) = path.split_at_checked(end).unwrap_or((path, b""));
             let Some(name) = file_name(front) else { break };
             match self.folder.open(&name).await? {
-                Found::File(_) if self.guard.hides(&name).await? => return Ok(ScriptLookup::Hidden),
-                Found::File(_) => {
+                FileLookup::File(_) if self.guard.hides(&name).await? => return Ok(ScriptLookup::Hidden),
+                FileLookup::File(_) => {
                     let mut scratch = Vec::new();
                     let path_info = percent_decode(rest, &mut scratch).to_vec();
                     return Ok(ScriptLookup::script(name, path_info));
                 }
-                Found::Outside => self.say_outside(&name),
-                Found::Folder | Found::Nothing | Found::Denied => {}
+                FileLookup::Outside => self.say_outside(&name),
+                FileLookup::Folder | FileLookup::Nothing | FileLookup::Denied => {}
             }
         }
         if let Some(found) = self.index_of(path).await? {
@@ -147,14 +147,14 @@ impl ScriptRoot {
         }
         name.extend_from_slice(INDEX);
         Ok(match self.folder.open(&name).await? {
-            Found::File(_) if self.guard.hides(&name).await? => Some(ScriptLookup::Hidden),
-            Found::File(_) if whole => Some(ScriptLookup::script(name, Vec::new())),
-            Found::File(_) => Some(ScriptLookup::NeedsSlash),
-            Found::Outside => {
+            FileLookup::File(_) if self.guard.hides(&name).await? => Some(ScriptLookup::Hidden),
+            FileLookup::File(_) if whole => Some(ScriptLookup::script(name, Vec::new())),
+            FileLookup::File(_) => Some(ScriptLookup::NeedsSlash),
+            FileLookup::Outside => {
                 self.say_outside(&name);
                 None
             }
-            Found::Folder | Found::Nothing | Found::Denied => None,
+            FileLookup::Folder | FileLookup::Nothing | FileLookup::Denied => None,
         })
     }
 
@@ -223,9 +223,9 @@ mod tests {
 
     use super::*;
 
-    struct Temp(PathBuf);
+    struct TempDirectory(PathBuf);
 
-    impl Temp {
+    impl TempDirectory {
         fn new() -> Self {
             static COUNT: AtomicU32 = AtomicU32::new(0);
             let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -256,7 +256,7 @@ mod tests {
         }
     }
 
-    impl Drop for Temp {
+    impl Drop for TempDirectory {
         fn drop(&mut self) {
             let _ = std::fs::remove_dir_all(&self.0);
         }
@@ -264,7 +264,7 @@ mod tests {
 
     #[tokio::test]
     async fn which_script_serves_which_path() {
-        let temp = Temp::new();
+        let temp = TempDirectory::new();
         let root = ScriptRoot::of_entry(&temp.0.join("root/index.php")).unwrap();
         let front = ("index.php", "");
         for (path, (name, path_info)) in [
@@ -310,7 +310,7 @@ mod tests {
     /// Looked up again once a second: what has come, gone or been exchanged is noticed then.
     #[tokio::test(start_paused = true)]
     async fn a_script_that_has_come_or_gone_is_noticed_after_a_second() {
-        let temp = Temp::new();
+        let temp = TempDirectory::new();
         let root = ScriptRoot::of_entry(&temp.0.join("root/index.php")).unwrap();
         let file = temp.0.join("root/new.php");
         let script = |name: &str| ScriptLookup::script(name.as_bytes().to_vec(), Vec::new());
@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn an_entry_above_its_folder_has_no_parents_in_its_path() {
-        let temp = Temp::new();
+        let temp = TempDirectory::new();
         let folder = temp.0.canonicalize().unwrap();
         let of = |entry: &str| ScriptRoot::of_entry(&folder.join(entry)).unwrap();
         assert_eq!(of("root/blog/../index.php").entry(), folder.join("root/index.php"));

@@ -115,15 +115,15 @@ fn what_was_never_written_was_never_read() {
 /// Without credit because others have filled the socket, a request hears of no frame that says otherwise.
 #[test]
 fn who_had_no_credit_while_the_socket_was_full_is_woken_when_it_is_not() {
-    struct Woken(AtomicBool);
-    impl Wake for Woken {
+    struct WakeFlag(AtomicBool);
+    impl Wake for WakeFlag {
         fn wake(self: Arc<Self>) {
             self.0.store(true, Ordering::SeqCst);
         }
     }
     let mut bench = Bench::new(3);
     let call = bench.give(100);
-    let woken = Arc::new(Woken(AtomicBool::new(false)));
+    let woken = Arc::new(WakeFlag(AtomicBool::new(false)));
     let waker = Waker::from(Arc::clone(&woken));
     call.wake_on_item(&Context::from_waker(&waker));
     let _large = bench.give(2 << 20);
@@ -172,14 +172,14 @@ fn a_worker_that_was_made_to_end_has_nobody_to_blame() {
 /// A waker that was registered only once the lock had been given up missed the write that came in between: the rest of a frame lay there until the worker said something.
 #[test]
 fn a_write_that_the_socket_does_not_take_whole_wakes_the_driver_at_once() {
-    struct Woken(std::sync::atomic::AtomicBool);
-    impl std::task::Wake for Woken {
+    struct WakeFlag(std::sync::atomic::AtomicBool);
+    impl std::task::Wake for WakeFlag {
         fn wake(self: Arc<Self>) {
             self.0.store(true, Ordering::Relaxed);
         }
     }
     let bench = Bench::new(3);
-    let woken = Arc::new(Woken(false.into()));
+    let woken = Arc::new(WakeFlag(false.into()));
     assert_eq!(bench.link.flush(&Waker::from(Arc::clone(&woken))), FlushResult::Nothing);
     let _small = bench.give(100);
     assert!(!woken.0.load(Ordering::Relaxed), "it was taken");

@@ -16,7 +16,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use keepwarm_net::{AcquireError, Client, Endpoint, Lease, Need};
+use keepwarm_net::{AcquireError, Client, ConnectionNeed, Endpoint, Lease};
 use keepwarm_policy::Jitter;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -199,7 +199,7 @@ impl<C: Dialect> Relay<'_, '_, C> {
         &self,
         link: &Link,
         endpoint: &Endpoint,
-        need: Need,
+        need: ConnectionNeed,
     ) -> Result<Lease<C>, AcquireError> {
         let policy = link.kind.server().and_then(|server| Some((server, server.child_policy()?)));
         let Some((server, policy)) = policy else { return C::pool(self.app).acquire(endpoint, need).await };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use keepwarm_net::Wait;
+use keepwarm_net::WaitKind;
 
 use super::super::refusals;
 use super::child::Child;
@@ -14,22 +14,22 @@ impl<C: Dialect> WorkerRequest<'_, '_, '_, C> {
     pub(super) fn keep_time(&self) {
         let deadlines = self.relay.exchange.deadlines();
         if self.relay.response.is_full() || self.starved || self.complete {
-            deadlines.set(Wait::Response, None);
-        } else if !deadlines.is_set(Wait::Response) && !deadlines.passed(Wait::Response) {
-            deadlines.set_after(Wait::Response, self.relay.request_timeout());
+            deadlines.set(WaitKind::Response, None);
+        } else if !deadlines.is_set(WaitKind::Response) && !deadlines.passed(WaitKind::Response) {
+            deadlines.set_after(WaitKind::Response, self.relay.request_timeout());
         }
     }
 
     /// It has shown so: its time begins anew.
     pub(super) fn server_works(&self) {
-        self.relay.exchange.deadlines().set_after(Wait::Response, self.relay.request_timeout());
+        self.relay.exchange.deadlines().set_after(WaitKind::Response, self.relay.request_timeout());
     }
 
     /// It has taken longer than `slow_log` allows: says so once. A server shows no stack.
     #[cold]
     pub(super) fn is_slow(&mut self) {
         let deadlines = self.relay.exchange.deadlines();
-        deadlines.set(Wait::Slow, None);
+        deadlines.set(WaitKind::Slow, None);
         let (Some(limit), Some(begun)) = (self.relay.app.policy().slow_log, self.relay.call.in_work_since())
         else {
             return;
@@ -37,9 +37,9 @@ impl<C: Dialect> WorkerRequest<'_, '_, '_, C> {
         if self.complete {
             return;
         }
-        if !deadlines.is_set(Wait::Response) {
+        if !deadlines.is_set(WaitKind::Response) {
             // It waits for its client.
-            return deadlines.set_after(Wait::Slow, limit);
+            return deadlines.set_after(WaitKind::Slow, limit);
         }
         let process = self.child().map(|child| child.pid);
         if let Some(slot) = &self.slot {

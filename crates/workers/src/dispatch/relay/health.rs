@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use http::Method;
 use keepwarm_http1::{Fields, RequestBody, RequestOptions};
-use keepwarm_net::{Client, Endpoint, Http1, Io, Need, RequestLine, ResponsePart};
+use keepwarm_net::{Client, ConnectionNeed, Endpoint, Http1, Io, RequestLine, ResponsePart};
 use keepwarm_telemetry::panics::catch_future;
 use tokio::time::{Instant, timeout};
 
@@ -221,7 +221,7 @@ async fn ask_kept(app: &App, endpoint: &Endpoint) -> Result<(), Option<String>> 
         let mut lease = app
             .servers
             .fastcgi
-            .acquire(endpoint, Need::Any)
+            .acquire(endpoint, ConnectionNeed::Any)
             .await
             .map_err(|error| Some(error.to_string()))?;
         fastcgi::ask(&mut lease).await.map_err(Some)

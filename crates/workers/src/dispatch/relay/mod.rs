@@ -35,10 +35,10 @@ use std::task::{Poll, ready};
 use std::time::Duration;
 
 use keepwarm_http1::{Fields, RequestBody};
-use keepwarm_net::{Client, ClientError, Endpoint, Http1, Need, Pool, PoolSettings, ResponsePart};
+use keepwarm_net::{Client, ClientError, ConnectionNeed, Endpoint, Http1, Pool, PoolSettings, ResponsePart};
 use keepwarm_policy::ExpectSupport;
 use keepwarm_serve::{
-    BodyError, Exchange, ResponseBuffer, Times, is_read_first, read_first, respond_with_body_error,
+    BodyError, Exchange, RequestTimes, ResponseBuffer, is_read_first, read_first, respond_with_body_error,
 };
 use tokio::time::Instant;
 
@@ -296,13 +296,13 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
     }
 
     /// A request that can be sent again takes any kept connection, another only one that is hardly closed. `ours`: the server is a worker.
-    fn need(&self, ours: bool) -> Need {
+    fn need(&self, ours: bool) -> ConnectionNeed {
         let repeatable = (C::CLOSES_NEVER && ours)
             || self.exchange.request().head.method.is_idempotent() && self.source.is_whole();
         match (self.anew, repeatable) {
-            (true, _) => Need::New,
-            (false, true) => Need::Any,
-            (false, false) => Need::Fresh,
+            (true, _) => ConnectionNeed::New,
+            (false, true) => ConnectionNeed::Any,
+            (false, false) => ConnectionNeed::Fresh,
         }
     }
 
@@ -316,10 +316,10 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
     }
 
     /// Where the time went, for those who count it.
-    fn times(&self) -> Times {
+    fn times(&self) -> RequestTimes {
         let ended = self.ended.unwrap_or_else(Instant::now);
         let begun = self.call.in_work_since().unwrap_or(ended);
-        Times::between(self.exchange.received(), self.since, begun, ended)
+        RequestTimes::between(self.exchange.received(), self.since, begun, ended)
     }
 
     /// The id of the request, for a log record.

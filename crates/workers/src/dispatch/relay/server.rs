@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
-use keepwarm_net::{Endpoint, Wait, thread_index};
+use keepwarm_net::{Endpoint, WaitKind, thread_index};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -317,14 +317,14 @@ impl<C: Dialect> Relay<'_, '_, C> {
                 self.exchange.abort(gone.name());
                 return Poll::Ready(None);
             }
-            if self.exchange.deadlines().poll_passed(Wait::Response, cx) {
+            if self.exchange.deadlines().poll_passed(WaitKind::Response, cx) {
                 refusals::QUEUE_TIMEOUT.respond(self.exchange);
                 return Poll::Ready(None);
             }
             Poll::Pending
         });
         let slot = slot.await;
-        self.exchange.deadlines().set(Wait::Response, None);
+        self.exchange.deadlines().set(WaitKind::Response, None);
         slot
     }
 
@@ -357,7 +357,7 @@ impl<C: Dialect> Relay<'_, '_, C> {
         match self.app.submit(job, again) {
             Ok(()) => {
                 let end = Instant::now().checked_add(self.app.policy().queue_timeout);
-                self.exchange.deadlines().set(Wait::Response, end);
+                self.exchange.deadlines().set(WaitKind::Response, end);
                 true
             }
             Err(error) => {

@@ -20,7 +20,7 @@ impl<C: Dialect> WorkerRequest<'_, '_, '_, C> {
         }
         let Some(lease) = &mut self.lease else { return Poll::Ready(AttemptResult::Over) };
         Poll::Ready(match std::task::ready!(self.side.poll_tunnel(cx, self.relay.exchange, &mut **lease)) {
-            TunnelEnd::Gone(gone) => self.client_gone(gone),
+            TunnelEnd::ClientLost(gone) => self.client_gone(gone),
             TunnelEnd::Over | TunnelEnd::Idle => AttemptResult::Over,
         })
     }

@@ -5,10 +5,11 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use keepwarm_http1::ResponseHead;
-use keepwarm_net::{ClientError, Lease, Wait};
+use keepwarm_net::{ClientError, Lease, WaitKind};
 use keepwarm_serve::{
-    Backend, BodyError, BodyProgress, ClientEnd, EarlyHints, Exchange, Gone, HeldBody, Part, ResponseBuffer,
-    ServerPart, ServerSide, UNSENT_ENOUGH, offered_protocols, pass_informational, respond_with_body_error,
+    Backend, BodyError, BodyProgress, BufferedBody, ClientEnd, ClientLoss, EarlyHints, Exchange, PartResult,
+    ResponseBuffer, ServerPart, ServerSide, UNSENT_ENOUGH, offered_protocols, pass_informational,
+    respond_with_body_error,
 };
 use keepwarm_telemetry::counters;
 use keepwarm_telemetry::stalls::Stall;
@@ -89,7 +90,7 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
         }
         self.server_works();
         if let Some(slow) = self.relay.app.policy().slow_log {
-            self.relay.exchange.deadlines().set_after(Wait::Slow, slow);
+            self.relay.exchange.deadlines().set_after(WaitKind::Slow, slow);
         }
     }
 
@@ -101,12 +102,12 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
         self.relay.exchange.want_body();
     }
 
-    fn handle_head(&mut self) -> Part<AttemptResult> {
+    fn handle_head(&mut self) -> PartResult<AttemptResult> {
         if self.side.holds_body() {
             // It responds without having asked for the body: that settles the expectation, too.
             self.relay.app.servers.expectation().handle_honored();
         }
-        let Some(lease) = &mut self.lease else { return Part::Waiting };
+        let Some(lease) = &mut self.lease else { return PartResult::Waiting };
         let relay = &mut *self.relay;
         if let Some(server) = self.slot.as_ref().and_then(|slot| slot.link.kind.process()) {
             server.handle_response();
@@ -138,20 +139,20 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
         };
         match handed {
             Ok(true) => self.hand_over(),
-            Ok(false) if status == 101 => Part::Switched,
-            Ok(false) => Part::Taken,
+            Ok(false) if status == 101 => PartResult::Switched,
+            Ok(false) => PartResult::Taken,
             Err(bad) => {
                 tracing::error!(name: "response_invalid", app = %relay.app.name, id = %relay.id(), "{bad}");
                 refusals::BAD_FIELD.respond(relay.exchange);
-                Part::End(AttemptResult::Over)
+                PartResult::End(AttemptResult::Over)
             }
         }
     }
 
     /// The response is a file, or that of another path: somebody else gives it.
-    fn hand_over(&mut self) -> Part<AttemptResult> {
+    fn hand_over(&mut self) -> PartResult<AttemptResult> {
         self.leave_running();
-        Part::End(AttemptResult::Over)
+        PartResult::End(AttemptResult::Over)
     }
 
     /// The server is free, though its client may not have it all.
@@ -163,7 +164,7 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
             behind::finish(lease, slot, (self.relay.request_timeout(), &self.relay.call.summary));
         }
         self.relay.ended = Some(Instant::now());
-        self.relay.exchange.deadlines().set(Wait::Slow, None);
+        self.relay.exchange.deadlines().set(WaitKind::Slow, None);
         self.relay.app.handle_response(&self.relay.call.summary);
         if self.side.end(self.relay.exchange, &mut self.relay.response) {
             self.log_wrong_length();
@@ -201,11 +202,11 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
     /// Takes a part of the body from where it is. `false`: there is none now.
     fn poll_block(&mut self, cx: &mut Context<'_>) -> Result<bool, BodyError> {
         match self.side.poll_held_body(cx, self.relay.exchange) {
-            HeldBody::Held => return Ok(false),
-            HeldBody::Ignored => {
+            BufferedBody::Held => return Ok(false),
+            BufferedBody::Ignored => {
                 self.relay.app.servers.expectation().handle_ignored(Instant::now().into_std());
             }
-            HeldBody::Released => {}
+            BufferedBody::Released => {}
         }
         let (relay, Some(lease)) = (&mut *self.relay, &mut self.lease) else { return Ok(false) };
         if lease.unsent() >= UNSENT_ENOUGH {
@@ -259,7 +260,7 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
     }
 
     /// The connection to the server is closed with it: that is how HTTP/1 says so. A script that nobody can call off is left to end.
-    pub(super) fn client_gone(&mut self, gone: Gone) -> AttemptResult {
+    pub(super) fn client_gone(&mut self, gone: ClientLoss) -> AttemptResult {
         self.relay.exchange.abort(gone.name());
         self.leave_running();
         AttemptResult::Over
@@ -277,25 +278,25 @@ impl<'c, C: Dialect> Backend<'c> for WorkerRequest<'_, '_, 'c, C> {
         self.side.is_switched().then(|| self.poll_tunnel(cx))
     }
 
-    fn poll_part(&mut self, cx: &mut Context<'_>) -> Part<AttemptResult> {
-        let Some(lease) = &mut self.lease else { return Part::Waiting };
+    fn poll_part(&mut self, cx: &mut Context<'_>) -> PartResult<AttemptResult> {
+        let Some(lease) = &mut self.lease else { return PartResult::Waiting };
         let relay = &mut *self.relay;
         match self.side.poll_part(cx, &mut **lease, relay.exchange, &mut relay.response) {
-            ServerPart::Waiting => return Part::Waiting,
-            ServerPart::Failed(error) => return Part::End(self.failed(&error)),
+            ServerPart::Waiting => return PartResult::Waiting,
+            ServerPart::Failed(error) => return PartResult::End(self.failed(&error)),
             // Neither is progress, however often it comes.
             ServerPart::Continue => {
                 self.handle_continue();
-                return Part::Taken;
+                return PartResult::Taken;
             }
             ServerPart::Informational => {
                 inform(relay.exchange, lease.head());
-                return Part::Taken;
+                return PartResult::Taken;
             }
-            ServerPart::Data(0) => return Part::Taken,
+            ServerPart::Data(0) => return PartResult::Taken,
             ServerPart::Head => {
                 let part = self.handle_head();
-                if let Part::Taken = part {
+                if let PartResult::Taken = part {
                     self.server_works();
                 }
                 return part;
@@ -304,7 +305,7 @@ impl<'c, C: Dialect> Backend<'c> for WorkerRequest<'_, '_, 'c, C> {
             ServerPart::End => self.handle_end(),
         }
         self.server_works();
-        Part::Taken
+        PartResult::Taken
     }
 
     fn poll_request(&mut self, cx: &mut Context<'_>) -> Option<AttemptResult> {
@@ -327,10 +328,10 @@ impl<'c, C: Dialect> Backend<'c> for WorkerRequest<'_, '_, 'c, C> {
 
     fn poll_time(&mut self, cx: &mut Context<'_>) -> Poll<AttemptResult> {
         self.keep_time();
-        if self.relay.exchange.deadlines().poll_passed(Wait::Slow, cx) {
+        if self.relay.exchange.deadlines().poll_passed(WaitKind::Slow, cx) {
             self.is_slow();
         }
-        match self.relay.exchange.deadlines().poll_passed(Wait::Response, cx) {
+        match self.relay.exchange.deadlines().poll_passed(WaitKind::Response, cx) {
             true => Poll::Ready(self.time_is_over()),
             false => Poll::Pending,
         }
@@ -343,7 +344,7 @@ impl<'c, C: Dialect> Backend<'c> for WorkerRequest<'_, '_, 'c, C> {
     fn client_ended(&mut self, end: ClientEnd<'_>) -> AttemptResult {
         match end {
             ClientEnd::Over => {}
-            ClientEnd::Gone(gone) => return self.client_gone(gone),
+            ClientEnd::ClientLost(gone) => return self.client_gone(gone),
             ClientEnd::KeptLost(error) => {
                 tracing::error!(
                     name: "response_lost",

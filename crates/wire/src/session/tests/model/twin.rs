@@ -9,7 +9,7 @@ use crate::session::SessionEvent;
 static ZEROS: [u8; 65_536] = [0; 65_536];
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Said {
+enum SentFrame {
     Response,
     Accept,
     Want,
@@ -28,7 +28,7 @@ pub(super) struct Twin {
 #[derive(Default)]
 pub(super) struct TwinStream {
     websocket: bool,
-    said: Vec<Said>,
+    said: Vec<SentFrame>,
     pub(super) over: bool,
     reset: bool,
     may_send: u64,
@@ -64,13 +64,13 @@ impl TwinWindow {
 
 /// What the event must be.
 #[derive(Debug)]
-pub(super) struct Heard {
+pub(super) struct ExpectedEvent {
     dropped: bool,
     over: bool,
     bytes: usize,
 }
 
-impl Heard {
+impl ExpectedEvent {
     pub(super) fn compare(&self, event: SessionEvent<'_>) {
         assert_eq!(event.ended().is_some(), self.over, "{event:?}");
         match event {
@@ -136,10 +136,10 @@ impl Twin {
         self.window.give(CONFIG.connection_credit).map(|amount| (0, amount)).into_iter().collect()
     }
 
-    pub(super) fn hear(&mut self, frame: &FromWorker<'_>) -> Result<Heard, FaultKind> {
+    pub(super) fn hear(&mut self, frame: &FromWorker<'_>) -> Result<ExpectedEvent, FaultKind> {
         if let FromWorker::Credit { stream: 0, amount } = *frame {
             self.may_send += u64::from(amount);
-            let heard = Heard { dropped: false, over: false, bytes: 0 };
+            let heard = ExpectedEvent { dropped: false, over: false, bytes: 0 };
             return if self.may_send > MAX_CREDIT.into() {
                 Err(FaultKind::CreditOverflow)
             } else {
@@ -174,7 +174,7 @@ impl Twin {
         if dropped {
             self.window.released += bytes as u64;
         }
-        Ok(Heard { dropped, over, bytes })
+        Ok(ExpectedEvent { dropped, over, bytes })
     }
 
     /// Mostly one that is open; sometimes one that is over, sometimes one that never was.
@@ -228,16 +228,16 @@ impl Twin {
             _ if !twin.responded() && random.one_in(4) => FromWorker::Inform { stream, status: 103, fields },
             _ if !twin.responded() && twin.websocket && !random.one_in(4) => response(stream, 101, false),
             _ if !twin.responded() => response(stream, 200, end),
-            _ if !twin.said.contains(&Said::Accept) && end => FromWorker::Trailers { stream, fields },
-            _ if !twin.said.contains(&Said::Accept) => {
+            _ if !twin.said.contains(&SentFrame::Accept) && end => FromWorker::Trailers { stream, fields },
+            _ if !twin.said.contains(&SentFrame::Accept) => {
                 FromWorker::Data { stream, bytes, end: random.one_in(9) }
             }
             _ if most < 64 => FromWorker::Want { stream },
             4 if end => FromWorker::Close { stream, code: 1000, reason: "" },
             _ => match last {
-                Some(Said::Text(false)) => FromWorker::Text { stream, bytes, end },
-                Some(Said::Binary(false)) => FromWorker::Binary { stream, bytes, end },
-                Some(Said::Text(true)) => FromWorker::Binary { stream, bytes, end },
+                Some(SentFrame::Text(false)) => FromWorker::Text { stream, bytes, end },
+                Some(SentFrame::Binary(false)) => FromWorker::Binary { stream, bytes, end },
+                Some(SentFrame::Text(true)) => FromWorker::Binary { stream, bytes, end },
                 _ => FromWorker::Text { stream, bytes, end },
             },
         }
@@ -246,21 +246,21 @@ impl Twin {
 
 impl TwinStream {
     fn responded(&self) -> bool {
-        self.said.contains(&Said::Response) || self.said.contains(&Said::Accept)
+        self.said.contains(&SentFrame::Response) || self.said.contains(&SentFrame::Accept)
     }
 
     fn judge(&mut self, frame: &FromWorker<'_>) -> Result<(), FaultKind> {
-        let (responded, accepted) = (self.responded(), self.said.contains(&Said::Accept));
+        let (responded, accepted) = (self.responded(), self.said.contains(&SentFrame::Accept));
         let open = self.said.iter().rev().find_map(|said| match said {
-            Said::Text(end) => Some((0, *end)),
-            Said::Binary(end) => Some((1, *end)),
+            SentFrame::Text(end) => Some((0, *end)),
+            SentFrame::Binary(end) => Some((1, *end)),
             _ => None,
         });
         let mixes = |kind| open.is_some_and(|(other, ended)| other != kind && !ended);
         let said = match *frame {
             FromWorker::Response(_) if responded => return Err(FaultKind::SecondResponse),
-            FromWorker::Response(head) if head.status != 101 => Said::Response,
-            FromWorker::Response(_) if self.websocket => Said::Accept,
+            FromWorker::Response(head) if head.status != 101 => SentFrame::Response,
+            FromWorker::Response(_) if self.websocket => SentFrame::Accept,
             FromWorker::Response(_) => return Err(FaultKind::NotWebsocket),
             FromWorker::Data { .. } | FromWorker::Trailers { .. } if !responded => {
                 return Err(FaultKind::BeforeResponse);
@@ -275,8 +275,8 @@ impl TwinStream {
             }
             FromWorker::Text { .. } if mixes(0) => return Err(FaultKind::MixedMessage),
             FromWorker::Binary { .. } if mixes(1) => return Err(FaultKind::MixedMessage),
-            FromWorker::Text { end, .. } => Said::Text(end),
-            FromWorker::Binary { end, .. } => Said::Binary(end),
+            FromWorker::Text { end, .. } => SentFrame::Text(end),
+            FromWorker::Binary { end, .. } => SentFrame::Binary(end),
             FromWorker::Credit { amount, .. } => {
                 self.may_send += u64::from(amount);
                 if self.may_send > MAX_CREDIT.into() {
@@ -285,7 +285,7 @@ impl TwinStream {
                 return Ok(());
             }
             FromWorker::Want { .. } => return Ok(()),
-            _ => Said::Want,
+            _ => SentFrame::Want,
         };
         self.said.push(said);
         Ok(())

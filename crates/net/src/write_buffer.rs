@@ -5,7 +5,7 @@ use std::io::IoSlice;
 /// Bytes on their way out. Heads (informational ones, then the final one) come before the body, so two buffers are
 /// enough for one system call without moving either.
 #[derive(Debug, Default)]
-pub struct Out {
+pub struct WriteBuffer {
     /// Heads, encoded.
     pub head: Vec<u8>,
     /// The body, framed.
@@ -14,7 +14,7 @@ pub struct Out {
     sent: usize,
 }
 
-impl Out {
+impl WriteBuffer {
     /// Bytes not yet written.
     pub fn len(&self) -> usize {
         self.head.len() + self.body.len() - self.sent
@@ -82,7 +82,7 @@ const JOIN: usize = 2048;
 mod tests {
     use super::*;
 
-    fn left(out: &mut Out) -> Vec<u8> {
+    fn left(out: &mut WriteBuffer) -> Vec<u8> {
         let (slices, count) = out.slices();
         slices.iter().take(count).flat_map(|slice| slice.to_vec()).collect()
     }
@@ -91,7 +91,7 @@ mod tests {
     fn any_partial_write_leaves_the_rest_in_order() {
         for first in 0..=10 {
             for second in 0..=10 - first {
-                let mut out = Out { head: b"head".to_vec(), body: b"bodily".to_vec(), sent: 0 };
+                let mut out = WriteBuffer { head: b"head".to_vec(), body: b"bodily".to_vec(), sent: 0 };
                 out.advance(first);
                 out.advance(second);
                 assert_eq!(left(&mut out), b"headbodily"[first + second..]);

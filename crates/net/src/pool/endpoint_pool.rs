@@ -7,7 +7,7 @@ use std::time::Duration;
 use keepwarm_policy::KeepAlive;
 use tokio::time::Instant;
 
-use super::{Meter, Need};
+use super::{ConnectionNeed, Meter};
 use crate::client::Client;
 
 /// A waiter of another thread goes first once it has waited this long: until then it is not worth moving a connection for.
@@ -15,9 +15,9 @@ const PATIENCE: Duration = Duration::from_millis(1);
 
 /// The connections to one endpoint: those that lie idle, and how many there are.
 #[derive(Debug)]
-pub(super) struct Shelf<C> {
+pub(super) struct EndpointPool<C> {
     /// In the order they came back: the newest is the last.
-    pub(super) idle: Vec<Idle<C>>,
+    pub(super) idle: Vec<IdleConnection<C>>,
     /// Idle, in use and being made.
     pub(super) open: usize,
     /// Being made.
@@ -32,7 +32,7 @@ pub(super) struct Shelf<C> {
     pub(super) keep_alive: KeepAlive,
     /// Some are made before they are asked for.
     pub(super) warm: bool,
-    pub(super) warmth: Warmth,
+    pub(super) warmth: PrewarmState,
     /// What counts them.
     pub(super) meter: Meter,
     /// Since when nobody has had to do with it, as far as was seen.
@@ -44,7 +44,7 @@ const REMEMBER: Duration = Duration::from_secs(10 * 60);
 
 /// An idle connection.
 #[derive(Debug)]
-pub(super) struct Idle<C> {
+pub(super) struct IdleConnection<C> {
     /// In a box: it changes hands twice for each use.
     pub(super) client: Box<Client<C>>,
     /// On whose reactor it is.
@@ -56,32 +56,32 @@ pub(super) struct Idle<C> {
 #[derive(Debug)]
 struct Waiter<C> {
     id: u64,
-    need: Need,
+    need: ConnectionNeed,
     thread: usize,
     since: Instant,
     waker: Option<Waker>,
     /// It makes one itself.
     dials: bool,
-    given: Option<Given<C>>,
+    given: Option<Assignment<C>>,
 }
 
 /// What a waiter gets.
 #[derive(Debug)]
-pub(super) enum Given<C> {
+pub(super) enum Assignment<C> {
     /// One that has come back, or was made for nobody.
-    Connection(Idle<C>),
+    Connection(IdleConnection<C>),
     /// The place for a new one.
-    Place,
+    Slot,
 }
 
 /// Connections that are made before they are asked for.
 #[derive(Debug, Default)]
-pub(super) struct Warmth {
+pub(super) struct PrewarmState {
     failures: u32,
     not_before: Option<Instant>,
 }
 
-impl<C> Default for Shelf<C> {
+impl<C> Default for EndpointPool<C> {
     fn default() -> Self {
         Self {
             idle: Vec::new(),
@@ -92,14 +92,14 @@ impl<C> Default for Shelf<C> {
             forgotten: false,
             keep_alive: KeepAlive::default(),
             warm: false,
-            warmth: Warmth::default(),
+            warmth: PrewarmState::default(),
             meter: None,
             deserted: None,
         }
     }
 }
 
-impl<C> Shelf<C> {
+impl<C> EndpointPool<C> {
     /// An empty one.
     pub(super) fn counted(meter: Meter) -> Self {
         Self { meter, ..Self::default() }
@@ -107,7 +107,12 @@ impl<C> Shelf<C> {
 
     /// The newest of this thread that will do, else the newest of all: where that one will not do, none will. What has been idle for too long stays: it may do for another
     /// request, and else it shows when it is closed.
-    pub(super) fn take(&mut self, thread: usize, need: Need, now: Instant) -> Option<Idle<C>> {
+    pub(super) fn take(
+        &mut self,
+        thread: usize,
+        need: ConnectionNeed,
+        now: Instant,
+    ) -> Option<IdleConnection<C>> {
         let Self { idle, keep_alive, .. } = self;
         if let Some(oldest) = idle.first() {
             keep_alive.handle_idle(now.saturating_duration_since(oldest.since));
@@ -116,7 +121,7 @@ impl<C> Shelf<C> {
         let mut at = local.into_iter().chain(idle.len().checked_sub(1));
         let at = at.find(|at| {
             let idled = idle.get(*at).map(|idle| now.saturating_duration_since(idle.since));
-            idled.is_some_and(|idled| keep_alive.may_use(idled, need == Need::Any, now.into_std()))
+            idled.is_some_and(|idled| keep_alive.may_use(idled, need == ConnectionNeed::Any, now.into_std()))
         })?;
         let taken = idle.remove(at);
         keep_alive.handle_use(now.saturating_duration_since(taken.since), now.into_std());
@@ -124,11 +129,11 @@ impl<C> Shelf<C> {
     }
 
     /// Keeps a connection, or gives it to who waits; gives the one that is to be closed for it, if there are `most` already.
-    pub(super) fn put(&mut self, idle: Idle<C>, most: usize) -> Option<Box<Client<C>>> {
+    pub(super) fn put(&mut self, idle: IdleConnection<C>, most: usize) -> Option<Box<Client<C>>> {
         if let Some(at) = self.next_waiter(idle.thread, idle.since)
             && let Some(waiter) = self.waiters.get_mut(at)
         {
-            waiter.give(Given::Connection(idle));
+            waiter.give(Assignment::Connection(idle));
             return None;
         }
         if self.waiters.iter().any(|it| it.waits_for_place()) {
@@ -141,8 +146,11 @@ impl<C> Shelf<C> {
 
     /// Who is to have a connection of that thread: the oldest, and the oldest of the thread itself as long as nobody has waited long.
     fn next_waiter(&self, thread: usize, now: Instant) -> Option<usize> {
-        let mut takers =
-            self.waiters.iter().enumerate().filter(|(_, it)| it.given.is_none() && it.need != Need::New);
+        let mut takers = self
+            .waiters
+            .iter()
+            .enumerate()
+            .filter(|(_, it)| it.given.is_none() && it.need != ConnectionNeed::New);
         let (oldest, waiter) = takers.next()?;
         if waiter.thread == thread || now.saturating_duration_since(waiter.since) >= PATIENCE {
             return Some(oldest);
@@ -157,18 +165,25 @@ impl<C> Shelf<C> {
 
     /// Whether somebody waits who would take one that comes back.
     pub(super) fn is_wanted(&self) -> bool {
-        self.waiters.iter().any(|it| it.given.is_none() && it.need != Need::New)
+        self.waiters.iter().any(|it| it.given.is_none() && it.need != ConnectionNeed::New)
     }
 
     /// Whether somebody waits who would not.
     pub(super) fn wants_new(&self) -> bool {
-        self.waiters.iter().any(|it| it.given.is_none() && it.need == Need::New)
+        self.waiters.iter().any(|it| it.given.is_none() && it.need == ConnectionNeed::New)
     }
 
     /// Adds somebody who waits. Whether it is to make a connection itself: only if what is being made for nobody does not suffice, and there is room.
-    pub(super) fn wait(&mut self, id: u64, need: Need, thread: usize, now: Instant, max: usize) -> bool {
+    pub(super) fn wait(
+        &mut self,
+        id: u64,
+        need: ConnectionNeed,
+        thread: usize,
+        now: Instant,
+        max: usize,
+    ) -> bool {
         self.forgotten = false;
-        let dials = (need == Need::New || self.spare() <= self.queued()) && self.make_room(max);
+        let dials = (need == ConnectionNeed::New || self.spare() <= self.queued()) && self.make_room(max);
         if dials {
             self.begin_dial();
         }
@@ -187,7 +202,7 @@ impl<C> Shelf<C> {
 
     /// Those who wait for others to make or return one.
     fn queued(&self) -> usize {
-        self.waiters.iter().filter(|it| it.waits_for_place() && it.need != Need::New).count()
+        self.waiters.iter().filter(|it| it.waits_for_place() && it.need != ConnectionNeed::New).count()
     }
 
     /// Whether somebody waits because there are as many as there may be, and not for one that is being made.
@@ -234,13 +249,13 @@ impl<C> Shelf<C> {
     }
 
     /// What a waiter was given; `None`: it is not among those who wait any more (see [`Self::begin_anew`]).
-    pub(super) fn poll_given(&mut self, id: u64, cx: &mut Context<'_>) -> Poll<Option<Given<C>>> {
+    pub(super) fn poll_given(&mut self, id: u64, cx: &mut Context<'_>) -> Poll<Option<Assignment<C>>> {
         let Some(at) = self.waiters.iter().position(|it| it.id == id) else { return Poll::Ready(None) };
         let Some(waiter) = self.waiters.get_mut(at) else { return Poll::Ready(None) };
         match waiter.given.take() {
-            Some(Given::Place) => {
+            Some(Assignment::Slot) => {
                 waiter.dials = true;
-                Poll::Ready(Some(Given::Place))
+                Poll::Ready(Some(Assignment::Slot))
             }
             Some(given) => {
                 // What it is making is for somebody else.
@@ -259,18 +274,18 @@ impl<C> Shelf<C> {
     pub(super) fn leave(&mut self, id: u64, most: usize, max: usize) -> Option<Box<Client<C>>> {
         let at = self.waiters.iter().position(|it| it.id == id)?;
         match self.waiters.remove(at)?.given? {
-            Given::Connection(idle) if self.forgotten => {
+            Assignment::Connection(idle) if self.forgotten => {
                 self.left(max);
                 Some(idle.client)
             }
-            Given::Connection(idle) => {
+            Assignment::Connection(idle) => {
                 let closed = self.put(idle, most);
                 if closed.is_some() {
                     self.left(max);
                 }
                 closed
             }
-            Given::Place => {
+            Assignment::Slot => {
                 self.end_dial(false, max);
                 None
             }
@@ -317,16 +332,18 @@ impl<C> Shelf<C> {
             return;
         }
         let enough = self.spare() >= self.queued();
-        let next =
-            self.waiters.iter_mut().find(|it| it.waits_for_place() && (it.need == Need::New || !enough));
+        let next = self
+            .waiters
+            .iter_mut()
+            .find(|it| it.waits_for_place() && (it.need == ConnectionNeed::New || !enough));
         if let Some(waiter) = next {
-            waiter.give(Given::Place);
+            waiter.give(Assignment::Slot);
             self.begin_dial();
         }
     }
 
     /// Takes the idle ones, to be closed, and keeps no more.
-    pub(super) fn forget(&mut self, max: usize) -> Vec<Idle<C>> {
+    pub(super) fn forget(&mut self, max: usize) -> Vec<IdleConnection<C>> {
         (self.forgotten, self.warm) = (true, false);
         let idle = std::mem::take(&mut self.idle);
         idle.iter().for_each(|_| self.left(max));
@@ -356,7 +373,7 @@ impl<C> Waiter<C> {
         self.given.is_none() && !self.dials
     }
 
-    fn give(&mut self, given: Given<C>) {
+    fn give(&mut self, given: Assignment<C>) {
         self.given = Some(given);
         if let Some(waker) = self.waker.take() {
             waker.wake();
@@ -364,7 +381,7 @@ impl<C> Waiter<C> {
     }
 }
 
-impl Warmth {
+impl PrewarmState {
     /// A connection could be made, and lasts.
     pub(super) fn handle_success(&mut self) {
         *self = Self::default();

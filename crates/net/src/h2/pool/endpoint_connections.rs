@@ -8,15 +8,15 @@ use bytes::Bytes;
 use h2::client::SendRequest;
 use tokio::time::Instant;
 
-use super::warmth::Warmer;
+use super::prewarm::PrewarmTask;
 use crate::h2::link::Link;
 use crate::h2::settings;
-use crate::{AcquireError, Need, PoolSettings};
+use crate::{AcquireError, ConnectionNeed, PoolSettings};
 
 /// The connections of one thread to one endpoint.
 #[derive(Debug, Default)]
-pub(super) struct Shelf {
-    pub(super) kept: Vec<Kept>,
+pub(super) struct EndpointConnections {
+    pub(super) kept: Vec<PooledConnection>,
     pub(super) dialling: bool,
     /// Which dial is under way, or was last.
     pub(super) dial: u64,
@@ -25,20 +25,20 @@ pub(super) struct Shelf {
     /// By number, the oldest first; without a waker: woken, and about to look.
     pub(super) waiting: BTreeMap<u64, Option<Waker>>,
     /// Who keeps a connection there, whether there are calls or not.
-    pub(super) warmer: Option<Warmer>,
+    pub(super) warmer: Option<PrewarmTask>,
 }
 
 /// A connection that may be given calls.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct PooledConnection {
     pub(super) sender: SendRequest<Bytes>,
     pub(super) link: Arc<Link>,
 }
 
-impl Shelf {
+impl EndpointConnections {
     /// Takes those off that are too old, or have carried enough.
     pub(super) fn drop_worn(&mut self, settings: &PoolSettings, now: Instant) {
-        self.kept.retain(|Kept { link, .. }| {
+        self.kept.retain(|PooledConnection { link, .. }| {
             let keep = !link.goes_away()
                 && link.begun() < settings.max_requests
                 && now.saturating_duration_since(link.opened) < settings.max_age;
@@ -50,18 +50,19 @@ impl Shelf {
     }
 
     /// Whether one is to be made.
-    pub(super) fn is_short(&self, need: Need, everywhere: usize, max: usize) -> bool {
+    pub(super) fn is_short(&self, need: ConnectionNeed, everywhere: usize, max: usize) -> bool {
         let full = everywhere >= max && !self.kept.is_empty();
         !self.dialling
             && !full
             && !self.is_shut()
             && self.says_nothing(need)
-            && (need == Need::New || self.is_settled())
+            && (need == ConnectionNeed::New || self.is_settled())
     }
 
     /// Gives up the oldest connection that is idle and has room: it was not good enough for the caller, who would wait for it in vain where there may be no other beside it.
     pub(super) fn make_room(&mut self) -> bool {
-        let unused = |kept: &Kept| kept.link.open() == 0 && kept.has_room() && kept.link.is_quiet();
+        let unused =
+            |kept: &PooledConnection| kept.link.open() == 0 && kept.has_room() && kept.link.is_quiet();
         let Some(at) = self.kept.iter().position(unused) else { return false };
         self.kept.remove(at).link.retire();
         true
@@ -78,8 +79,8 @@ impl Shelf {
     }
 
     /// Whether no idle connection has something to say that may yet make it one to use.
-    pub(super) fn says_nothing(&self, need: Need) -> bool {
-        need == Need::New || self.kept.iter().all(|kept| kept.link.is_quiet())
+    pub(super) fn says_nothing(&self, need: ConnectionNeed) -> bool {
+        need == ConnectionNeed::New || self.kept.iter().all(|kept| kept.link.is_quiet())
     }
 
     /// Why the dial that somebody waits for has failed.
@@ -94,7 +95,7 @@ impl Shelf {
     }
 }
 
-impl Kept {
+impl PooledConnection {
     /// Whether the server takes no calls at all on it, as far as is known.
     fn takes_none(&self) -> bool {
         self.link.is_settled() && self.sender.current_max_send_streams() == 0

@@ -1,7 +1,7 @@
 //! How many connections an upstream may have in all: to every endpoint, of every thread and version of HTTP.
 //!
-//! * Each connection holds a [`Place`] from before it is made until its socket is closed; it lies in the [`Transport`](crate::Transport).
-//! * Who finds no place waits in the order of arrival ([`Ticket`]), and has one that lies idle given up for it, the longest idle first ([`Giver`]).
+//! * Each connection holds a [`ConnectionSlot`] from before it is made until its socket is closed; it lies in the [`Transport`](crate::Transport).
+//! * Who finds no place waits in the order of arrival ([`SlotRequest`]), and has one that lies idle given up for it, the longest idle first ([`IdleOwner`]).
 //! * A connection that comes back and that nobody waits for at its own endpoint is closed for who waits for a place. Where somebody does wait there it is given to them, for that
 //!   costs no handshake; but once in [`TURN`] whoever has waited that long for a place goes first, so that a busy endpoint never starves another.
 
@@ -23,15 +23,15 @@ use crate::Endpoint;
 const TURN: Duration = Duration::from_millis(100);
 
 /// The places of the connections to one upstream.
-pub(crate) struct Places {
-    state: Mutex<State>,
+pub(crate) struct ConnectionSlots {
+    state: Mutex<SlotState>,
     /// Somebody waits. Set and read under the lock of a pool or before it is taken, so that one of the two sides always sees the other.
     wanted: AtomicBool,
     /// Who waits for a connection, because of this limit or of that to one endpoint.
     queue: Arc<Queue>,
 }
 
-struct State {
+struct SlotState {
     most: usize,
     taken: usize,
     /// The oldest first, those included who have been given one and have not fetched it.
@@ -39,13 +39,13 @@ struct State {
     tickets: u64,
     /// When a connection was last closed that others waited for.
     turned: Option<Instant>,
-    givers: Vec<Weak<dyn Giver>>,
+    givers: Vec<Weak<dyn IdleOwner>>,
 }
 
 #[derive(Debug)]
 struct Waiter {
     ticket: u64,
-    seeks: Seeks,
+    seeks: SlotPurpose,
     since: Instant,
     waker: Option<Waker>,
     given: bool,
@@ -53,13 +53,13 @@ struct Waiter {
 
 /// What a place is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Seeks {
+pub(crate) struct SlotPurpose {
     pub(crate) endpoint: Endpoint,
     /// Of HTTP/2, whose connections never move.
     pub(crate) thread: Option<usize>,
 }
 
-impl Seeks {
+impl SlotPurpose {
     /// On whichever thread.
     pub(crate) fn anywhere(endpoint: &Endpoint) -> Self {
         Self { endpoint: endpoint.clone(), thread: None }
@@ -67,7 +67,7 @@ impl Seeks {
 }
 
 /// Who has connections that may lie idle.
-pub(crate) trait Giver: Send + Sync {
+pub(crate) trait IdleOwner: Send + Sync {
     /// Since when its oldest idle connection has been so.
     fn idle_since(&self) -> Option<Instant>;
 
@@ -75,7 +75,7 @@ pub(crate) trait Giver: Send + Sync {
     fn give_one_up(&self) -> bool;
 }
 
-impl fmt::Debug for Places {
+impl fmt::Debug for ConnectionSlots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.lock();
         let waiting = state.waiting.len();
@@ -85,22 +85,22 @@ impl fmt::Debug for Places {
 
 /// The right to one connection, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place(Arc<Places>);
+pub(crate) struct ConnectionSlot(Arc<ConnectionSlots>);
 
 /// Somebody who asks for a place. Dropped, it waits no more.
 #[derive(Debug)]
-pub(crate) struct Ticket {
-    places: Arc<Places>,
-    seeks: Seeks,
+pub(crate) struct SlotRequest {
+    places: Arc<ConnectionSlots>,
+    seeks: SlotPurpose,
     number: Option<u64>,
     /// Looks once more for one that lies idle: a connection of HTTP/2 becomes so without anybody being told.
     again: Option<Pin<Box<Sleep>>>,
 }
 
-impl Places {
+impl ConnectionSlots {
     pub(crate) fn new(most: usize) -> Arc<Self> {
         let (waiting, givers) = (VecDeque::new(), Vec::new());
-        let state = State { most, taken: 0, waiting, tickets: 0, turned: None, givers };
+        let state = SlotState { most, taken: 0, waiting, tickets: 0, turned: None, givers };
         Arc::new(Self { state: Mutex::new(state), wanted: AtomicBool::new(false), queue: Arc::default() })
     }
 
@@ -109,7 +109,7 @@ impl Places {
     }
 
     /// Connections of it hold places here.
-    pub(crate) fn add_giver(&self, giver: Weak<dyn Giver>) {
+    pub(crate) fn add_giver(&self, giver: Weak<dyn IdleOwner>) {
         self.lock().givers.push(giver);
     }
 
@@ -125,24 +125,24 @@ impl Places {
     }
 
     /// A place that is free, without waiting and without taking it from anybody.
-    pub(crate) fn take(self: &Arc<Self>) -> Option<Place> {
+    pub(crate) fn take(self: &Arc<Self>) -> Option<ConnectionSlot> {
         let mut state = self.lock();
         let free = state.has_room() && !state.is_wanted();
         state.taken += usize::from(free);
-        free.then(|| Place(Arc::clone(self)))
+        free.then(|| ConnectionSlot(Arc::clone(self)))
     }
 
-    pub(crate) fn ticket(self: &Arc<Self>, seeks: Seeks) -> Ticket {
-        Ticket { places: Arc::clone(self), seeks, number: None, again: None }
+    pub(crate) fn ticket(self: &Arc<Self>, seeks: SlotPurpose) -> SlotRequest {
+        SlotRequest { places: Arc::clone(self), seeks, number: None, again: None }
     }
 
     /// Those who wait for a place for this.
-    pub(crate) fn waiting(&self, seeks: &Seeks) -> usize {
+    pub(crate) fn waiting(&self, seeks: &SlotPurpose) -> usize {
         self.waiting_for(|| seeks.clone())
     }
 
     /// The same, where most of the time nobody waits for anything.
-    pub(crate) fn waiting_for(&self, seeks: impl Fn() -> Seeks) -> usize {
+    pub(crate) fn waiting_for(&self, seeks: impl Fn() -> SlotPurpose) -> usize {
         if !self.wanted.load(Relaxed) {
             return 0;
         }
@@ -152,7 +152,7 @@ impl Places {
 
     /// Whether a connection of this kind that has become idle is to be closed for somebody else. `wanted_there`: others of its kind wait for it. To be asked under the lock
     /// of its pool.
-    pub(crate) fn claims(&self, seeks: impl Fn() -> Seeks, wanted_there: bool, now: Instant) -> bool {
+    pub(crate) fn claims(&self, seeks: impl Fn() -> SlotPurpose, wanted_there: bool, now: Instant) -> bool {
         if !self.wanted.load(Relaxed) {
             return false;
         }
@@ -194,7 +194,7 @@ impl Places {
     }
 
     /// Gives out what is free.
-    fn give(&self, state: &mut State) {
+    fn give(&self, state: &mut SlotState) {
         while state.has_room()
             && let Some(waiter) = state.waiting.iter_mut().find(|it| !it.given)
         {
@@ -205,12 +205,12 @@ impl Places {
         self.wanted.store(state.is_wanted(), Relaxed);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SlotState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl SlotState {
     fn has_room(&self) -> bool {
         self.taken < self.most
     }
@@ -220,8 +220,8 @@ impl State {
     }
 }
 
-impl Ticket {
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Place> {
+impl SlotRequest {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ConnectionSlot> {
         let number = match self.number {
             Some(number) => number,
             None => match self.places.take() {
@@ -232,7 +232,7 @@ impl Ticket {
         loop {
             if self.places.fetch(number, cx.waker()) {
                 self.number = None;
-                return Poll::Ready(Place(Arc::clone(&self.places)));
+                return Poll::Ready(ConnectionSlot(Arc::clone(&self.places)));
             }
             ready!(self.poll_again(cx));
             self.places.have_one_given_up();
@@ -263,7 +263,7 @@ impl Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for SlotRequest {
     fn drop(&mut self) {
         let Some(number) = self.number else { return };
         let mut state = self.places.lock();
@@ -274,7 +274,7 @@ impl Drop for Ticket {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.taken -= 1;
@@ -288,17 +288,17 @@ mod tests {
 
     use super::*;
 
-    fn seeks(port: u16) -> Seeks {
-        Seeks { endpoint: Endpoint::Tcp(([127, 0, 0, 1], port).into()), thread: None }
+    fn seeks(port: u16) -> SlotPurpose {
+        SlotPurpose { endpoint: Endpoint::Tcp(([127, 0, 0, 1], port).into()), thread: None }
     }
 
-    async fn is_pending(ticket: &mut Ticket) -> bool {
+    async fn is_pending(ticket: &mut SlotRequest) -> bool {
         poll_fn(|cx| Poll::Ready(ticket.poll(cx).is_pending())).await
     }
 
     #[tokio::test(start_paused = true)]
     async fn places_are_given_in_order_and_come_back_from_who_gives_up() {
-        let places = Places::new(1);
+        let places = ConnectionSlots::new(1);
         let first = places.take().unwrap();
         assert!(places.take().is_none());
         let (mut second, mut third) = (places.ticket(seeks(1)), places.ticket(seeks(2)));
@@ -317,7 +317,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_busy_endpoint_gives_one_up_now_and_then() {
-        let places = Places::new(1);
+        let places = ConnectionSlots::new(1);
         let _first = places.take().unwrap();
         assert!(!places.claims(|| seeks(1), false, Instant::now()), "nobody waits");
         let mut other = places.ticket(seeks(2));
@@ -334,7 +334,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_higher_limit_lets_those_in_who_wait() {
-        let places = Places::new(0);
+        let places = ConnectionSlots::new(0);
         let mut ticket = places.ticket(seeks(1));
         assert!(is_pending(&mut ticket).await);
         places.set_most(1);

@@ -11,9 +11,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop;
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::frames::{Frames, PREFACE, Passed};
+use super::frames::{FrameEvent, Frames, PREFACE};
 use crate::ReadBuffer;
-use crate::transport::{Transport, Written};
+use crate::transport::{Transport, WriteProgress};
 
 /// Read at a time; while much comes, more.
 const READ: usize = 16 * 1024;
@@ -24,7 +24,7 @@ const LINGER: Duration = Duration::from_secs(2);
 const LINGER_MOST: Duration = Duration::from_secs(30);
 
 /// Who wants to know what passes.
-pub trait Watch {
+pub trait FrameObserver {
     /// Bytes came; none: the end.
     ///
     /// # Errors
@@ -32,10 +32,10 @@ pub trait Watch {
     fn handle_read(&self, bytes: &[u8]) -> io::Result<()>;
 
     /// A frame passes to the `h2` crate. `false`: what follows it does not yet.
-    fn handle_received(&self, passed: Passed) -> bool;
+    fn handle_received(&self, passed: FrameEvent) -> bool;
 
     /// A frame of ours, or its front, was taken.
-    fn handle_sent(&self, passed: Passed);
+    fn handle_sent(&self, passed: FrameEvent);
 
     /// The peer is in the middle of a head, or of another frame but DATA (`Frames::is_in_head`); or is so no more.
     fn handle_in_head(&self, _in_head: bool) {}
@@ -49,7 +49,7 @@ pub trait Watch {
 
 /// What carries an HTTP/2 connection.
 #[derive(Debug)]
-pub struct Wire<W> {
+pub struct FrameTransport<W> {
     transport: Transport,
     read: ReadBuffer,
     large: bool,
@@ -92,7 +92,7 @@ impl Linger {
     }
 }
 
-impl<W: Watch> Wire<W> {
+impl<W: FrameObserver> FrameTransport<W> {
     /// Of the client's side.
     pub(super) fn client(transport: Transport, watch: Arc<W>) -> Self {
         let (inbound, outbound) = (Frames::default(), Frames::after(PREFACE.len()));
@@ -119,7 +119,7 @@ impl<W: Watch> Wire<W> {
     fn poll_send(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         loop {
             match self.transport.write(slices) {
-                Ok(Written { taken: taken @ 1.., .. }) => {
+                Ok(WriteProgress { taken: taken @ 1.., .. }) => {
                     // Under TLS, it may have left only later: to be in doubt about it errs on the safe side.
                     self.follow(slices, taken);
                     return Poll::Ready(Ok(taken));
@@ -130,11 +130,11 @@ impl<W: Watch> Wire<W> {
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Poll::Ready(Err(error)),
-                Ok(Written { taken: 0, .. }) if slices.iter().all(|slice| slice.is_empty()) => {
+                Ok(WriteProgress { taken: 0, .. }) if slices.iter().all(|slice| slice.is_empty()) => {
                     return Poll::Ready(Ok(0));
                 }
                 // What was taken before went first.
-                Ok(Written { taken: 0, .. }) => {}
+                Ok(WriteProgress { taken: 0, .. }) => {}
             }
         }
     }
@@ -167,7 +167,7 @@ impl<W: Watch> Wire<W> {
     }
 }
 
-impl<W: Watch> AsyncRead for Wire<W> {
+impl<W: FrameObserver> AsyncRead for FrameTransport<W> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let wire = self.get_mut();
         if wire.watch.holds_back() {
@@ -194,7 +194,7 @@ impl<W: Watch> AsyncRead for Wire<W> {
     }
 }
 
-impl<W: Watch> AsyncWrite for Wire<W> {
+impl<W: FrameObserver> AsyncWrite for FrameTransport<W> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.get_mut().poll_send(cx, &[IoSlice::new(bytes)])
     }
@@ -236,18 +236,18 @@ mod tests {
     use super::*;
     use crate::Io;
 
-    struct Nobody;
+    struct NoObserver;
 
-    impl Watch for Nobody {
+    impl FrameObserver for NoObserver {
         fn handle_read(&self, _: &[u8]) -> io::Result<()> {
             Ok(())
         }
 
-        fn handle_received(&self, _: Passed) -> bool {
+        fn handle_received(&self, _: FrameEvent) -> bool {
             true
         }
 
-        fn handle_sent(&self, _: Passed) {}
+        fn handle_sent(&self, _: FrameEvent) {}
 
         fn holds_back(&self) -> bool {
             false
@@ -258,7 +258,8 @@ mod tests {
     async fn a_client_that_still_gets_what_was_written_has_time_to_end() {
         let (ours, mut client) = std::os::unix::net::UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
-        let mut wire = Wire::server(Io::new(ours.into()).into(), ReadBuffer::default(), Arc::new(Nobody));
+        let mut wire =
+            FrameTransport::server(Io::new(ours.into()).into(), ReadBuffer::default(), Arc::new(NoObserver));
         // Linux counts what a write gave to a Unix socket until all of it is read.
         for _ in 0..16 {
             let write = poll_fn(|cx| Pin::new(&mut wire).poll_write(cx, &[0; 1024]));
@@ -283,7 +284,8 @@ mod tests {
         let (ours, mut peer) = std::os::unix::net::UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
         peer.write_all(&[0; READ]).unwrap();
-        let mut wire = Wire::server(Io::new(ours.into()).into(), ReadBuffer::default(), Arc::new(Nobody));
+        let mut wire =
+            FrameTransport::server(Io::new(ours.into()).into(), ReadBuffer::default(), Arc::new(NoObserver));
         let mut small = [0; 9];
         let reads = poll_fn(|cx| {
             let mut read = || Pin::new(&mut wire).poll_read(cx, &mut ReadBuf::new(&mut small));

@@ -5,9 +5,9 @@ use std::task::{Context, Poll};
 
 use keepwarm_net::{Call, ClientError, ResponsePart};
 
-use crate::FarEnd;
+use crate::ServerExchange;
 
-impl FarEnd for Call {
+impl ServerExchange for Call {
     fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Result<ResponsePart<'_>, ClientError>> {
         self.poll_response(cx)
     }

@@ -6,16 +6,16 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::time::Instant;
 
-use super::shelf::Shelf;
+use super::endpoint_connections::EndpointConnections;
 use super::waiter::Waiter;
 use super::{Http2Pool, Inner};
 use crate::h2::link::Link;
-use crate::pool::Giver;
-use crate::{AcquireError, Endpoint, Need, thread_index};
+use crate::pool::IdleOwner;
+use crate::{AcquireError, ConnectionNeed, Endpoint, thread_index};
 
 /// A task that makes connections before they are asked for: see [`Http2Pool::begin_warmth`].
 #[derive(Debug)]
-pub(super) struct Warmer {
+pub(super) struct PrewarmTask {
     number: u64,
     waker: Option<Waker>,
 }
@@ -30,7 +30,7 @@ impl Http2Pool {
         if shelf.warmer.is_some() {
             return None;
         }
-        shelf.warmer = Some(Warmer { number, waker: None });
+        shelf.warmer = Some(PrewarmTask { number, waker: None });
         Some(number)
     }
 
@@ -93,7 +93,7 @@ impl Http2Pool {
             waiter.dial = Some(next_dial);
             drop(inner);
             let Some(place) = self.places.take() else { return Poll::Ready(Ok(false)) };
-            self.dial(endpoint, Need::Any, place);
+            self.dial(endpoint, ConnectionNeed::Any, place);
             Poll::Pending
         })
         .await
@@ -104,11 +104,11 @@ impl Drop for Http2Pool {
     /// Who keeps connections ends.
     fn drop(&mut self) {
         let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
-        inner.shelves.values_mut().flatten().for_each(Shelf::wake_warmer);
+        inner.shelves.values_mut().flatten().for_each(EndpointConnections::wake_warmer);
     }
 }
 
-impl Giver for Http2Pool {
+impl IdleOwner for Http2Pool {
     fn idle_since(&self) -> Option<Instant> {
         Some(self.lock().oldest_idle()?.idle_since())
     }
@@ -128,7 +128,7 @@ impl Inner {
     }
 }
 
-impl Shelf {
+impl EndpointConnections {
     pub(super) fn wake_warmer(&mut self) {
         let waker = self.warmer.as_mut().and_then(|warmer| warmer.waker.take());
         waker.into_iter().for_each(Waker::wake);

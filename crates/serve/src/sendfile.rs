@@ -6,21 +6,21 @@ use crate::Exchange;
 
 /// A file that an app named in place of a body.
 #[derive(Debug)]
-pub struct HandedFile {
+pub struct SendfileRequest {
     /// Which.
-    pub name: HandedName,
+    pub name: SendfileTarget,
     /// The status of the app's response.
     pub status: u16,
     /// Its fields, with their names as the app wrote them, those apart that would be about its own body.
-    pub fields: Vec<HandedField>,
+    pub fields: Vec<SendfileField>,
 }
 
 /// A name and its value.
-pub type HandedField = (Box<[u8]>, Box<[u8]>);
+pub type SendfileField = (Box<[u8]>, Box<[u8]>);
 
 /// How an app names a file.
 #[derive(Debug, PartialEq, Eq)]
-pub enum HandedName {
+pub enum SendfileTarget {
     /// `X-Accel-Redirect`: a path of its own kind, encoded as in a URI.
     Path(Vec<u8>),
     /// `X-Sendfile`: a path of the file system.
@@ -48,9 +48,9 @@ impl Exchange<'_> {
         let name = match (named("x-accel-redirect"), named("x-sendfile")) {
             (Some(mut path), _) => {
                 path.truncate(path.iter().position(|&byte| byte == b'?').unwrap_or(path.len()));
-                HandedName::Path(path)
+                SendfileTarget::Path(path)
             }
-            (None, Some(file)) => HandedName::File(file),
+            (None, Some(file)) => SendfileTarget::File(file),
             (None, None) => return Ok(false),
         };
         scan_app_fields(fields.clone())?;
@@ -58,7 +58,8 @@ impl Exchange<'_> {
             .filter(|(name, _)| !OF_THE_BODY.iter().any(|of| name.eq_ignore_ascii_case(of.as_bytes())))
             .map(|(name, value)| (name.into(), value.into()))
             .collect();
-        self.request_mut().notes.routed.handed = Some(Box::new(HandedFile { name, status, fields: kept }));
+        self.request_mut().notes.routed.handed =
+            Some(Box::new(SendfileRequest { name, status, fields: kept }));
         Ok(true)
     }
 }
