@@ -69,7 +69,7 @@ class Frame:
         return bool(self.flags & END)
 
 
-class Answer:
+class Response:
     """What a worker said on one stream, until it ended it."""
 
     def __init__(self):
@@ -84,7 +84,7 @@ class Answer:
         self.wants = 0
 
     def __repr__(self):
-        return f"<Answer {self.status} {self.fields} {self.body[:80]!r} reset={self.reset}>"
+        return f"<Response {self.status} {self.fields} {self.body[:80]!r} reset={self.reset}>"
 
     def field(self, name):
         """The values of a field."""
@@ -113,7 +113,7 @@ class Worker:
         theirs.close()
         self.buffer = b""
         self.stream = 0
-        self.answers = {}
+        self.responses = {}
         self.held = []  # frames read while waiting for others
         self.auto_credit = True
         about = block(["app", "test", "worker", "0", "workers", str(workers), "software", "keepwarm/0.0.1"])
@@ -195,56 +195,56 @@ class Worker:
         """Sends CREDIT."""
         self.send(pack("CREDIT", stream, struct.pack(">I", amount)))
 
-    # -- answers ------------------------------------------------------------------------------------------------------
+    # -- responses ----------------------------------------------------------------------------------------------------
 
     def take(self, stream, until):
-        """Reads frames, filing each with its stream, until `until(answer)` holds for `stream`; gives that response."""
-        answer = self.answers.setdefault(stream, Answer())
-        while not until(answer):
+        """Reads frames, filing each with its stream, until `until(response)` holds for `stream`; gives that response."""
+        response = self.responses.setdefault(stream, Response())
+        while not until(response):
             frame = self.read()
             if frame is None:
                 raise AssertionError(f"the worker closed the wire; its log:\n{self.log()}")
             self.file(frame)
-        return answer
+        return response
 
-    def answer(self, stream):
+    def response(self, stream):
         """The whole response on `stream`."""
         return self.take(stream, is_over)
 
     def get(self, path="/", **more):
         """A request and its whole response."""
-        return self.answer(self.request(path, **more))
+        return self.response(self.request(path, **more))
 
     def file(self, frame):
         """Adds a frame to the response that it is part of."""
         if frame.stream == 0:
             self.held.append(frame)
             return
-        answer = self.answers.setdefault(frame.stream, Answer())
-        answer.frames.append(frame)
+        response = self.responses.setdefault(frame.stream, Response())
+        response.frames.append(frame)
         if frame.name == "RESPONSE":
-            assert answer.status is None, "a second RESPONSE"
-            (answer.status,) = struct.unpack_from(">H", frame.payload)
-            strings, answer.body = unblock(frame.payload[2:])
-            answer.fields = pairs(strings)
-            answer.close_after = bool(frame.flags & 2)
-            assert len(answer.body) <= 65_536
+            assert response.status is None, "a second RESPONSE"
+            (response.status,) = struct.unpack_from(">H", frame.payload)
+            strings, response.body = unblock(frame.payload[2:])
+            response.fields = pairs(strings)
+            response.close_after = bool(frame.flags & 2)
+            assert len(response.body) <= 65_536
         elif frame.name == "DATA":
             assert len(frame.payload) <= 65_536
-            answer.body += frame.payload
+            response.body += frame.payload
             if self.auto_credit and frame.payload:
                 self.credit(0, len(frame.payload))
                 if not frame.end:
                     self.credit(frame.stream, len(frame.payload))
         elif frame.name == "INFORM":
             (status,) = struct.unpack_from(">H", frame.payload)
-            answer.informs.append((status, pairs(unblock(frame.payload[2:])[0])))
+            response.informs.append((status, pairs(unblock(frame.payload[2:])[0])))
         elif frame.name == "TRAILERS":
-            answer.trailers = pairs(unblock(frame.payload)[0])
+            response.trailers = pairs(unblock(frame.payload)[0])
         elif frame.name == "RESET":
-            answer.reset = (struct.unpack_from(">H", frame.payload)[0], frame.payload[2:].decode())
+            response.reset = (struct.unpack_from(">H", frame.payload)[0], frame.payload[2:].decode())
         elif frame.name == "WANT":
-            answer.wants += 1
+            response.wants += 1
 
     # -- the process --------------------------------------------------------------------------------------------------
 
@@ -290,7 +290,7 @@ class Worker:
             assert time.monotonic() < until, "the worker does not come to rest"
 
     def wait_until_full(self):
-        """Until it has begun to answer, and can write no more."""
+        """Until it has begun to respond, and can write no more."""
         until = time.monotonic() + PATIENCE
         before, sent = None, self.waiting_bytes()
         while sent == 0 or sent != before or "State:\tS" not in self.status():
@@ -303,15 +303,15 @@ class Worker:
         stream = self.request(path)
         self.wait_until_full()
         self.process.send_signal(number)
-        return self.answer(stream)
+        return self.response(stream)
 
-    def answers_among_signals(self, path, number, together=3, rounds=200):
+    def responses_among_signals(self, path, number, together=3, rounds=200):
         """The responses to so many requests at a time, with a signal at any moment."""
         for _ in range(rounds):
             sent = [self.request(path, send=False) for _ in range(together)]
             self.send(b"".join(data for _, data in sent))
             self.process.send_signal(number)
-            yield from [self.answer(stream) for stream, _ in sent]
+            yield from [self.response(stream) for stream, _ in sent]
 
     def waiting_bytes(self):
         """Bytes that it has written and nobody has read."""
@@ -337,9 +337,9 @@ class Worker:
         self.log_file.close()
 
 
-def is_over(answer):
+def is_over(response):
     """Whether the worker has ended the stream."""
-    if not answer.frames:
+    if not response.frames:
         return False
-    last = answer.frames[-1]
+    last = response.frames[-1]
     return last.name in ("RESET", "TRAILERS", "CLOSE") or (last.name in ("RESPONSE", "DATA") and last.end)

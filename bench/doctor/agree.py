@@ -1,4 +1,4 @@
-"""Compares the results of the doctor and of the independent look, where both answer the same question."""
+"""Compares the results of the doctor and of the independent look, where both settle the same question."""
 
 import dataclasses
 import re
@@ -9,7 +9,7 @@ from look import BOOT, DELAYED, PATIENCE, STALL
 
 @dataclasses.dataclass
 class Question:
-    """A question that both can answer, by yes or no."""
+    """A yes-or-no question that both can settle."""
 
     what: str
     # What the look says: yes, no, or nothing where it cannot tell; and the words for it.
@@ -54,7 +54,7 @@ def questions():
         Question(
             "does a client that expects 100 lose its second",
             lambda look: look.expect[2] > STALL,
-            lambda look: f"curl -X OPTIONS -H 'Expect: 100-continue': {'100, then ' if look.expect[0] else ''}{answer(look.expect[1:])}",
+            lambda look: f"curl -X OPTIONS -H 'Expect: 100-continue': {'100, then ' if look.expect[0] else ''}{status_in_time(look.expect[1:])}",
             is_worse("expect.continue", "bad"),
         ),
         Question(
@@ -78,7 +78,7 @@ def questions():
         Question(
             "would HAProxy's check take it out",
             lambda look: look.check_options[0] in ("000", "400", "426", "505"),
-            lambda look: f"curl -0 -X OPTIONS without Host: {answer(look.check_options)}",
+            lambda look: f"curl -0 -X OPTIONS without Host: {status_in_time(look.check_options)}",
             is_worse("health.haproxy_default", "warning"),
         ),
         Question(
@@ -90,7 +90,7 @@ def questions():
         Question(
             "is the absolute form rejected",
             lambda look: look.absolute[0] != "200",
-            lambda look: f"curl --request-target URL: {answer(look.absolute)}",
+            lambda look: f"curl --request-target URL: {status_in_time(look.absolute)}",
             is_worse("framing.absolute_form", "warning"),
         ),
         *(
@@ -118,7 +118,7 @@ MALFORMED = {
 
 
 def compare(look, reports):
-    """(question, words of the look, words of the doctor, whether they agree), for each question that both can answer."""
+    """(question, words of the look, words of the doctor, whether they agree), for each question that both can settle."""
     findings = {finding["id"]: finding for report in reports for probe in report["probes"] for finding in probe["findings"]}
     rows = []
     for question in questions():
@@ -175,6 +175,6 @@ def seconds(time):
     return f"{time:.2f} s" if time >= 1 else f"{time * 1000:.0f} ms" if time >= 0.01 else f"{time * 1000:.1f} ms"
 
 
-def answer(timed):
+def status_in_time(timed):
     """`200 in 1.2 ms`"""
     return "-" if timed is None else f"{'nothing' if timed[0] == '000' else timed[0]} in {seconds(timed[1])}"

@@ -33,7 +33,7 @@ class Look:
     conditional: typing.Optional[int]
     # `curl -X OPTIONS -H 'Expect: 100-continue'` with a body: whether a 100 came, the status, the seconds.
     expect: tuple
-    # `tcpdump`: segments with data that the server sent in answer to one request.
+    # `tcpdump`: segments with data that the server sent in response to one request.
     segments: int
     # `curl`, a request on a new connection, the fastest of five; and the median of further requests on a kept connection, if it is kept.
     fresh: float
@@ -130,19 +130,19 @@ def conditional(port, url):
 
 def behind(port, text):
     """Bytes that come behind the head of the response, before the end or a moment's silence."""
-    answer = b""
+    received = b""
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as plain:
         plain.sendall(text.format(host=f"127.0.0.1:{port}").encode())
         while chunk := plain.recv(4096):
-            answer += chunk
-            if b"\r\n\r\n" in answer:
+            received += chunk
+            if b"\r\n\r\n" in received:
                 plain.settimeout(0.3)
                 try:
-                    answer += plain.recv(4096)
+                    received += plain.recv(4096)
                 except socket.timeout:
                     pass
                 break
-    return len(answer.partition(b"\r\n\r\n")[2])
+    return len(received.partition(b"\r\n\r\n")[2])
 
 
 def expect(url):
@@ -176,10 +176,10 @@ def status(port, text, finish=False):
             plain.sendall(text.format(host=f"127.0.0.1:{port}").encode())
             if finish:
                 plain.shutdown(socket.SHUT_WR)
-            answer = plain.recv(4096)
+            received = plain.recv(4096)
     except socket.timeout:
         return "silence"
     except OSError:
         return "reset"
-    found = re.match(rb"HTTP/1\.[01] (\d{3})", answer)
-    return found.group(1).decode() if found else "closed" if not answer else "no status"
+    found = re.match(rb"HTTP/1\.[01] (\d{3})", received)
+    return found.group(1).decode() if found else "closed" if not received else "no status"

@@ -5,7 +5,7 @@ import re
 import textwrap
 
 import explained
-from agree import answer, seconds
+from agree import seconds, status_in_time
 
 MARKS = {"good": "good", "could not tell": "?", "warning": "warning", "bad": "**bad**"}
 
@@ -88,7 +88,7 @@ def seen(examined):
             seconds(look.old),
             look.old_kept,
             "yes" if look.kept else "no",
-            ("100, " if look.expect[0] else "") + answer(look.expect[1:]),
+            ("100, " if look.expect[0] else "") + status_in_time(look.expect[1:]),
             look.segments,
             seconds(look.fresh),
             "-" if look.further is None else seconds(look.further),

@@ -15,7 +15,7 @@ import servers  # noqa: E402
 import servers_php as php  # noqa: E402
 
 BIN = servers.BIN
-PAGE = servers.ANSWER.decode()
+PAGE = servers.BODY.decode()
 
 NGINX = """
     server {{

@@ -4,7 +4,7 @@
     scripts/setup bench && cargo build --release -p keepwarm
     bench/.venv/bin/python bench/load/backdoor.py [--rounds N] [--seconds S] [--only PART] [--before BINARY] [--json FILE] [--smoke]
 
-Parts: `article` (PHP that fetches a document over HTTPS, near and 37 ms away), `small` (CPU of the proxy for each small call), `large` (1 MiB answers),
+Parts: `article` (PHP that fetches a document over HTTPS, near and 37 ms away), `small` (CPU of the proxy for each small call), `large` (1 MiB responses),
 `latency` (what a proxy adds at 1,000 calls a second), `origin` (CPU of the origin with and without a pool). bench/README.md says how to read them.
 Standard library only; `wrk` and `h2load` make the load.
 """
@@ -165,7 +165,7 @@ class Bench:
         total = re.search(r"(\d+) requests in", output)
         rate = re.search(r"Requests/sec:\s+([\d.]+)", output)
         if not total or not rate or int(total[1]) == 0 or "Non-2xx" in output:
-            raise SystemExit(f"not every call was answered:\n{output}")
+            raise SystemExit(f"not every call got a 200:\n{output}")
         sample = {"calls/s": float(rate[1])}
         if watched:
             used = sum(after.values()) - sum(before.get(pid, 0) for pid in after)
@@ -226,7 +226,7 @@ def small(bench):
 
 
 def large(bench):
-    """Answers of 1 MiB."""
+    """Responses of 1 MiB."""
     origin = bench.start(Origin(bench.certificates))
     for scheme in ("http", "https"):
         bench.samples = {}
@@ -263,7 +263,7 @@ def constant(port, seconds):
             check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=seconds * 4 + 30)
         lines = [line.split("\t") for line in pathlib.Path(log.name).read_text().splitlines()]
     if len(lines) < count or any(status != "200" for _, status, _ in lines):
-        raise SystemExit("not every call was answered")
+        raise SystemExit("not every call got a 200")
     cuts = statistics.quantiles([int(micros) / 1000 for _, _, micros in lines], n=100)
     return {"p50, ms": cuts[49], "p99, ms": cuts[98]}
 

@@ -121,7 +121,7 @@ class Part:
 
 
 def percentile(log, count):
-    """Of the time until the end of each response; every request must have been answered with 200."""
+    """Of the time until the end of each response; every request must have got a 200."""
     times = []
     for line in log.read_text().splitlines():
         _, status, micros = line.split("\t")[:3]
@@ -129,7 +129,7 @@ def percentile(log, count):
             raise SystemExit(f"a response with status {status}")
         times.append(int(micros) / 1000)
     if len(times) < count:
-        raise SystemExit(f"{count - len(times)} of {count} requests were not answered")
+        raise SystemExit(f"{count - len(times)} of {count} requests got no response")
     return statistics.quantiles(times, n=100)[98]
 
 

@@ -4,7 +4,7 @@
     scripts/setup bench && cargo build --release -p keepwarm
     bench/.venv/bin/python bench/load/preload.py [--replacements N] [--requests N]
 
-Each example is run with and without `preload` on four workers, answers so many requests, and then has its workers killed one after the other. Ready
+Each example is run with and without `preload` on four workers, serves that many requests, and then has its workers killed one after the other. Ready
 times are Keepwarm's own, from spawn or fork to the worker's HELLO (`boot_ms` in its log); memory is the kernel's (`/proc/PID/smaps_rollup`): Pss counts a page that n processes share
 as an n-th, so that the sum over all processes, the template among them, is what the machine spends. Standard library only.
 """

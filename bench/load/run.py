@@ -50,8 +50,8 @@ class Group:
     rate_peer: str = None
     # peer -> how many times its requests/s at 16 connections are wanted at least.
     rate_floors: dict = dataclasses.field(default_factory=dict)
-    # What is in the response of each.
-    answer: bytes = servers.ANSWER
+    # What the response of each contains.
+    body: bytes = servers.BODY
 
 
 GROUPS = [
@@ -128,7 +128,7 @@ GROUPS = [
         ],
         {"nginx + php-fpm": Bound(0.25, 0.15)},
         rate_floors={"nginx + php-fpm": 5.0, "php -S": 8.0},
-        answer=b"<h1>Shop</h1>",
+        body=b"<h1>Shop</h1>",
     ),
 ]
 
@@ -201,7 +201,7 @@ def measure(group, options):
     running = []
     try:
         for name, command, target in group.servers:
-            running.append(servers.Server(name, command, target, options.before if name == BEFORE else options.keepwarm, group.answer))
+            running.append(servers.Server(name, command, target, options.before if name == BEFORE else options.keepwarm, group.body))
         for server in running:
             load(server, 16, min(1.0, options.seconds), group.headers)  # caches, lazy imports
         for round_number in range(options.rounds):
@@ -237,7 +237,7 @@ def read_wrk(output, cpu, server):
     total = re.search(r"(\d+) requests in", output)
     rate = re.search(r"Requests/sec:\s+([\d.]+)", output)
     if not total or not rate or int(total[1]) == 0:
-        raise SystemExit(f"{server.name}: no request was answered:\n{output}")
+        raise SystemExit(f"{server.name}: no request got a response:\n{output}")
     if "Non-2xx" in output:
         raise SystemExit(f"{server.name}: some responses were no success:\n{output}")
     errors = re.search(r"Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)", output)

@@ -15,7 +15,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 APPS = HERE / "apps"
 BIN = pathlib.Path(sys.executable).parent
-ANSWER = b"Hello, world!"
+BODY = b"Hello, world!"
 # CPU of Keepwarm beside an earlier state of it, at most.
 NO_SLOWER = 1.02
 START_TIMEOUT = 20.0
@@ -118,9 +118,9 @@ def nginx_with(folder, http, access_log="/dev/null combined", processes=1, conne
 class Server:
     """A running server. Its standard output goes to /dev/null, as its peers' does; its standard error is kept for a failed start."""
 
-    def __init__(self, name, command, target, keepwarm_binary, answer=ANSWER):
+    def __init__(self, name, command, target, keepwarm_binary, expected_body=BODY):
         self.name = name
-        self.answer = answer
+        self.expected_body = expected_body
         self.port = free_port()
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="keepwarm-bench-"))
         # nginx changes to another user when it is started as root, and must still reach its folder.
@@ -134,19 +134,19 @@ class Server:
                 start_new_session=True,
             )
         try:
-            self.wait_until_it_answers()
+            self.wait_until_it_responds()
         except BaseException:
             self.stop()
             raise
 
-    def wait_until_it_answers(self):
+    def wait_until_it_responds(self):
         deadline = time.monotonic() + START_TIMEOUT
         while True:
             try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/", timeout=2) as answer:
-                    body = answer.read()
-                if self.answer not in body:
-                    raise SystemExit(f"{self.name} answers {body!r}")
+                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/", timeout=2) as response:
+                    body = response.read()
+                if self.expected_body not in body:
+                    raise SystemExit(f"{self.name} responds with {body!r}")
                 return
             except OSError as error:
                 if self.process.poll() is not None or time.monotonic() > deadline:

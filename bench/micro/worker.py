@@ -4,7 +4,7 @@
     bench/micro/worker.py [wsgi|asgi|rack|php|symfony] [--requests N] [--depth N] [--threads N]
 
 A feeder plays Keepwarm over a socket pair (spec/wire.md) and keeps DEPTH requests on their way. With a depth of 1 the next request is written when the
-answer to the last one has come. Unlike the instruction counts it depends on how busy the machine is: compare runs made one after the other.
+response to the last one has come. Unlike the instruction counts it depends on how busy the machine is: compare runs made one after the other.
 Standard library only.
 """
 
@@ -70,15 +70,15 @@ def measure(kind, depth, requests, threads):
 
 
 def feed(ours, wire, depth, stream, requests):
-    """Sends `requests` requests from stream id `stream` on, at most `depth` unanswered."""
+    """Sends `requests` requests from stream id `stream` on, at most `depth` of them without a response."""
     body = struct.pack(">Q", 0) + block(FIXED + FIELDS)
-    sent = answered = 0
-    while answered < requests:
-        while sent < requests and sent - answered < depth:
+    sent = received = 0
+    while received < requests:
+        while sent < requests and sent - received < depth:
             ours.sendall(frame(REQUEST, END, stream + sent, body))
             sent += 1
         wire.read(RESPONSE)
-        answered += 1
+        received += 1
 
 
 class Wire:

@@ -8,6 +8,6 @@ search = Faraday.new(url: ENV.fetch("KEEPWARM_UPSTREAM_SEARCH", "https://search.
   connection.options.timeout = 10
   connection.adapter :net_http
 end
-answer = search.get("/documents", q: "warm")
-puts "#{answer.status} #{answer.body}"
+response = search.get("/documents", q: "warm")
+puts "#{response.status} #{response.body}"
 puts search.post("/documents", JSON.generate("title" => "Warm"), "Content-Type" => "application/json").body

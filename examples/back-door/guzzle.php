@@ -7,6 +7,6 @@ $client = new GuzzleHttp\Client([
     'base_uri' => getenv('KEEPWARM_UPSTREAM_SEARCH') ?: 'https://search.internal:9243',
     'timeout' => 10,
 ]);
-$answer = $client->get('/documents?q=warm');
-echo $answer->getStatusCode(), ' ', $answer->getBody(), "\n";
+$response = $client->get('/documents?q=warm');
+echo $response->getStatusCode(), ' ', $response->getBody(), "\n";
 echo $client->post('/documents', ['json' => ['title' => 'Warm']])->getBody(), "\n";

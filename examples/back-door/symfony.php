@@ -7,6 +7,6 @@ require 'Symfony/Component/HttpClient/autoload.php';
 use Symfony\Component\HttpClient\HttpClient;
 
 $client = HttpClient::createForBaseUri(getenv('KEEPWARM_UPSTREAM_SEARCH') ?: 'https://search.internal:9243', ['timeout' => 10]);
-$answer = $client->request('GET', '/documents?q=warm');
-echo $answer->getStatusCode(), ' ', $answer->getContent(), "\n";
+$response = $client->request('GET', '/documents?q=warm');
+echo $response->getStatusCode(), ' ', $response->getContent(), "\n";
 echo $client->request('POST', '/documents', ['json' => ['title' => 'Warm']])->getContent(), "\n";

@@ -5,6 +5,6 @@ import os
 import requests
 
 search = os.environ.get("KEEPWARM_UPSTREAM_SEARCH", "https://search.internal:9243")
-answer = requests.get(f"{search}/documents", params={"q": "warm"}, timeout=10)
-print(answer.status_code, answer.text)
+response = requests.get(f"{search}/documents", params={"q": "warm"}, timeout=10)
+print(response.status_code, response.text)
 print(requests.post(f"{search}/documents", json={"title": "Warm"}, timeout=10).text)

@@ -19,6 +19,6 @@ class Door(requests.adapters.HTTPAdapter):
 session = requests.Session()
 if "KEEPWARM_UPSTREAM_SEARCH" in os.environ:
     session.mount(ORIGIN, Door())
-answer = session.get(f"{ORIGIN}/documents", params={"q": "warm"}, timeout=10)
-print(answer.status_code, answer.text)
+response = session.get(f"{ORIGIN}/documents", params={"q": "warm"}, timeout=10)
+print(response.status_code, response.text)
 print(session.post(f"{ORIGIN}/documents", json={"title": "Warm"}, timeout=10).text)

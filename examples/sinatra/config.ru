@@ -7,5 +7,5 @@ require_relative "shop"
 
 use Continue
 use Rack::Lint if ENV["LINT"]
-map("/exit") { run ->(_) { exit 3 } } # Sinatra itself makes an answer of that
+map("/exit") { run ->(_) { exit 3 } } # Sinatra itself turns that into a response
 run Shop

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# The convention of Unicorn: who answers 100 is called again, without `HTTP_EXPECT`, and with the body on its way.
+# The convention of Unicorn: an application that responds with 100 is called again, without `HTTP_EXPECT`, and with the body on its way.
 #
 # Under Unicorn an application needs this for clients that wait for `100 Continue`. Under Keepwarm reading the body is enough,
 # but what relies on it goes on working.

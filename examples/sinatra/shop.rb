@@ -137,7 +137,7 @@ class Shop < Sinatra::Base
     json pid: Process.pid, environ: env.slice(*SHOWN), headers: env.select { |name, _| name.start_with?("HTTP_") }
   end
 
-  # Many fields and four bytes: the answer that once left in sixteen packets.
+  # Many fields and four bytes: the response that once left in sixteen packets.
   get "/pong" do
     headers((1..12).to_h { |number| ["X-Field-#{number}", "small"] })
     "pong"

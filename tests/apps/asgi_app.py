@@ -19,11 +19,11 @@ async def application(scope, receive, send):
         await websocket(scope, receive, send)
     else:
         path = scope["path"].removeprefix(scope.get("root_path", ""))
-        answer = echo if "/any/" in path else ANSWERS.get(path)
-        if answer is None:
-            await answer_with(send, 404, [(b"content-length", b"0"), (b"x-app", b"asgi")], [b""])
+        handler = echo if "/any/" in path else HANDLERS.get(path)
+        if handler is None:
+            await respond(send, 404, [(b"content-length", b"0"), (b"x-app", b"asgi")], [b""])
         else:
-            await answer(scope, receive, send)
+            await handler(scope, receive, send)
 
 
 async def lifespan(receive, send):
@@ -83,18 +83,18 @@ async def body_of(receive):
             return b"".join(blocks)
 
 
-async def answer_with(send, status, headers, blocks):
+async def respond(send, status, headers, blocks):
     await send({"type": "http.response.start", "status": status, "headers": headers})
     for number, block in enumerate(blocks):
         await send({"type": "http.response.body", "body": block, "more_body": number + 1 < len(blocks)})
 
 
 def fixed(status, headers, blocks):
-    async def answer(scope, receive, send):
+    async def application(scope, receive, send):
         await body_of(receive)
-        await answer_with(send, status, headers, blocks)
+        await respond(send, status, headers, blocks)
 
-    return answer
+    return application
 
 
 async def silent(scope, receive, send):
@@ -106,10 +106,10 @@ async def silent(scope, receive, send):
 
 
 async def unread(scope, receive, send):
-    await answer_with(send, 403, [(b"content-length", b"2")], [b"no"])
+    await respond(send, 403, [(b"content-length", b"2")], [b"no"])
 
 
-async def answer_then_read(scope, receive, send):
+async def respond_then_read(scope, receive, send):
     """Begins its response, and only then reads."""
     await send({"type": "http.response.start", "status": 200, "headers": [TEXT]})
     await send({"type": "http.response.body", "body": b"begun,", "more_body": True})
@@ -132,7 +132,7 @@ async def echo(scope, receive, send):
         "body": body.decode("latin-1"),
     }
     text = json.dumps(seen).encode()
-    await answer_with(send, 200, [(b"content-type", b"application/json"), (b"content-length", str(len(text)).encode())], [text])
+    await respond(send, 200, [(b"content-type", b"application/json"), (b"content-length", str(len(text)).encode())], [text])
 
 
 async def digest(scope, receive, send):
@@ -148,7 +148,7 @@ async def digest(scope, receive, send):
         if not message.get("more_body"):
             break
     text = json.dumps({"length": total, "sha256": sha.hexdigest(), "pieces": pieces}).encode()
-    await answer_with(send, 200, [(b"content-length", str(len(text)).encode())], [text])
+    await respond(send, 200, [(b"content-length", str(len(text)).encode())], [text])
 
 
 async def mirror(scope, receive, send):
@@ -169,7 +169,7 @@ async def count(scope, receive, send):
     append(f"{asked['id']}\n")
     await asyncio.sleep(float(asked.get("ms", 0)) / 1000)
     text = str(os.getpid()).encode()
-    await answer_with(send, 200, [(b"content-length", str(len(text)).encode())], [text])
+    await respond(send, 200, [(b"content-length", str(len(text)).encode())], [text])
 
 
 def append(line):
@@ -188,13 +188,13 @@ async def lull(scope, receive, send):
     print("the lull is over", flush=True)
     rest = await body_of(receive)
     text = str(len(first["body"]) + len(rest)).encode()
-    await answer_with(send, 200, [TEXT], [text])
+    await respond(send, 200, [TEXT], [text])
 
 
 async def sleep(scope, receive, send):
     await body_of(receive)
     await asyncio.sleep(float(query(scope)["ms"]) / 1000)
-    await answer_with(send, 200, [TEXT], [b"pong"])
+    await respond(send, 200, [TEXT], [b"pong"])
 
 
 async def big(scope, receive, send):
@@ -236,11 +236,11 @@ async def waits_for_disconnect(scope, receive, send):
     append(message["type"] + "\n")
 
 
-async def waits_and_answers(scope, receive, send):
-    """Answers with the message by which it learns that its client has closed."""
+async def waits_and_responds(scope, receive, send):
+    """Responds with the message by which it learns that its client has closed."""
     await body_of(receive)
     append("waiting\n")
-    await answer_with(send, 200, [TEXT], [(await receive())["type"].encode()])
+    await respond(send, 200, [TEXT], [(await receive())["type"].encode()])
 
 
 async def raises(scope, receive, send):
@@ -263,7 +263,7 @@ async def die(scope, receive, send):
 
 async def who(scope, receive, send):
     text = json.dumps({"pid": os.getpid(), "generation": os.environ.get("GENERATION", "")}).encode()
-    await answer_with(send, 200, [(b"content-length", str(len(text)).encode())], [text])
+    await respond(send, 200, [(b"content-length", str(len(text)).encode())], [text])
 
 
 INJECT = {"crlf": b"\r\nSet-Cookie: stolen=1", "lf": b"\nX-Stolen: 1", "cr": b"\rX-Stolen: 1", "nul": b"\0b", "double": b"\r\n\r\nHTTP/1.1 200 OK\r\n\r\n"}
@@ -276,7 +276,7 @@ async def split(scope, receive, send):
         name += b": 1\r\nX-Stolen"
     else:
         value += INJECT[where]
-    await answer_with(send, 200, [(name, value), (b"content-length", b"4")], [b"pong"])
+    await respond(send, 200, [(name, value), (b"content-length", b"4")], [b"pong"])
 
 
 PONG = [(b"content-type", b"text/plain"), (b"content-length", b"4")]
@@ -291,7 +291,7 @@ HOP = [
 ]
 FIFTEEN = PONG + [(b"x-field-%d" % number, b"value-%d" % number) for number in range(1, 13)]
 
-ANSWERS = {
+HANDLERS = {
     "/pong": fixed(200, PONG, [b"pong"]),
     "/list": fixed(200, [TEXT], [b"pong"]),
     "/empty": fixed(200, [], [b""]),
@@ -310,7 +310,7 @@ ANSWERS = {
     "/close": fixed(200, [(b"connection", b"Close"), (b"content-length", b"4")], [b"pong"]),
     "/date": fixed(200, [(b"date", DATE), (b"server", b"app/1"), (b"content-length", b"4")], [b"pong"]),
     "/unread": unread,
-    "/answer-then-read": answer_then_read,
+    "/respond-then-read": respond_then_read,
     "/echo": echo,
     "/digest": digest,
     "/mirror": mirror,
@@ -321,7 +321,7 @@ ANSWERS = {
     "/trailers": trailers,
     "/in-two": in_two,
     "/waits": waits_for_disconnect,
-    "/waits-and-answers": waits_and_answers,
+    "/waits-and-responds": waits_and_responds,
     "/fifteen": fixed(200, FIFTEEN, [b"pong"]),
     "/cookies": fixed(200, [(b"set-cookie", b"a=1; Path=/"), (b"set-cookie", b"b=2; Expires=Wed, 09 Jun 2031 10:18:14 GMT")], [b""]),
     "/raise": raises,

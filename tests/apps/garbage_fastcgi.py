@@ -3,7 +3,7 @@
 
     garbage_fastcgi.py -b SOCKET
 
-It answers questions about itself as it should, so that it counts as well; what it does with a request is in the query.
+It responds properly to questions about itself, so that it counts as healthy; what it does with a request is in the query.
 """
 
 import os
@@ -25,7 +25,7 @@ def end(request):
     return record(3, request, bytes(8))
 
 
-ANSWERS = {
+RESPONSES = {
     b"ok": lambda r: head(r) + record(6, r, b"fine", 3) + end(r),
     b"text": lambda r: b"Segmentation fault (core dumped)\n",
     b"other": lambda r: record(6, r + 1, b"Content-Type: text/plain\r\n\r\nof another") + end(r + 1),
@@ -65,7 +65,7 @@ def serve(connection):
                 query = content.partition(b"QUERY_STRING")[2].partition(b"CONTENT_TYPE")[0][:-2]
             if kind == 5 and not length:
                 name = query.partition(b"=")[2]
-                connection.sendall(ANSWERS[name](request))
+                connection.sendall(RESPONSES[name](request))
                 if name in (b"cut", b"nothing"):
                     break
     except (EOFError, OSError):

@@ -16,10 +16,10 @@ threading.Thread(target=threading.Event().wait, daemon=True).start()
 
 
 def application(environ, start_response):
-    answer = ANSWERS.get(environ["PATH_INFO"])
-    if answer is None:
+    handler = HANDLERS.get(environ["PATH_INFO"])
+    if handler is None:
         return wsgi_app.application(environ, start_response)
-    text = answer(wsgi_app.query(environ)).encode()
+    text = handler(wsgi_app.query(environ)).encode()
     start_response("200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(text)))])
     return [text]
 
@@ -39,4 +39,4 @@ def priorities(asked):
     return json.dumps({"pid": os.getpid(), "loaded": LOADED_WITH})
 
 
-ANSWERS = {"/hold": hold, "/let-go": let_go, "/priorities": priorities}
+HANDLERS = {"/hold": hold, "/let-go": let_go, "/priorities": priorities}

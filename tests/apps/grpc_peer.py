@@ -98,8 +98,8 @@ def check(name, condition, told=""):
 def call_everything(address):
     options = [("grpc.max_receive_message_length", 2 * LARGE), ("grpc.enable_http_proxy", 0)]
     with grpc.insecure_channel(address, options) as channel:
-        answer, call = channel.unary_unary("/t.Test/Unary").with_call(b"hello ", metadata=(("x-word", "w"),), timeout=20)
-        check("unary", answer == b"hello w", answer)
+        reply, call = channel.unary_unary("/t.Test/Unary").with_call(b"hello ", metadata=(("x-word", "w"),), timeout=20)
+        check("unary", reply == b"hello w", reply)
         check("initial metadata", ("x-initial", "first") in call.initial_metadata(), call.initial_metadata())
         trailing = [tuple(pair) for pair in call.trailing_metadata()]
         check("trailing metadata", ("x-trailing", "last") in trailing and ("x-bytes-bin", b"\x00\xff") in trailing, trailing)
@@ -139,11 +139,11 @@ def talk(channel):
             turn.acquire(timeout=20)
             yield question
 
-    answers = []
-    for answer in channel.stream_stream("/t.Test/Both")(ask(), timeout=20):
-        answers.append(answer)
+    replies = []
+    for reply in channel.stream_stream("/t.Test/Both")(ask(), timeout=20):
+        replies.append(reply)
         turn.release()
-    check("both streams", answers == [question[::-1] for question in questions], len(answers))
+    check("both streams", replies == [question[::-1] for question in questions], len(replies))
 
 
 if __name__ == "__main__":

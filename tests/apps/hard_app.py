@@ -19,7 +19,7 @@ def application(environ, start_response):
     asked = dict(parse_qsl(environ.get("QUERY_STRING", "")))
     if "id" in asked:
         count(asked["id"])
-    return ANSWERS[environ["PATH_INFO"]](environ, start_response, asked)
+    return HANDLERS[environ["PATH_INFO"]](environ, start_response, asked)
 
 
 def count(line):
@@ -37,7 +37,7 @@ def text(start_response, said):
 
 
 def who(environ, start_response, asked):
-    """Who answers."""
+    """Which worker responds."""
     said = {"pid": os.getpid(), "thread": threading.current_thread().name, "multithread": environ["wsgi.multithread"]}
     return text(start_response, json.dumps(said))
 
@@ -59,7 +59,7 @@ def die(environ, start_response, asked):
 
 
 def gate(environ, start_response, asked):
-    """Answers once the file `name` is there."""
+    """Responds once the file `name` is there."""
     while not os.path.exists(f"{DIR}/{asked['name']}"):
         time.sleep(0.005)
     return who(environ, start_response, asked)
@@ -86,7 +86,7 @@ def behind(environ, start_response, asked):
 
 
 def meet(environ, start_response, asked):
-    """Answers when so many are here at once."""
+    """Responds when so many are here at once."""
     global met
     with meeting:
         met += 1
@@ -113,7 +113,7 @@ def work(environ, start_response, asked):
     return text(start_response, asked["id"])
 
 
-ANSWERS = {
+HANDLERS = {
     "/who": who,
     "/hang": hang,
     "/hold": hold_the_lock,

@@ -11,7 +11,7 @@ DIR = os.environ["DIR"]
 async def application(scope, receive, send):
     if scope["type"] != "http":
         raise RuntimeError("HTTP only")
-    await ANSWERS[scope["path"]](scope["query_string"].decode(), send)
+    await HANDLERS[scope["path"]](scope["query_string"].decode(), send)
 
 
 async def text(send, said):
@@ -39,7 +39,7 @@ async def block(query, send):
 
 
 async def gate(query, send):
-    """Answers once the file `query` is there; says before that it is here."""
+    """Responds once the file `query` is there; says before that it is here."""
     open(f"{DIR}/at-{query}", "w").close()
     while not os.path.exists(f"{DIR}/{query}"):
         await asyncio.sleep(0.005)
@@ -57,4 +57,4 @@ async def late(query, send):
     await deeper()
 
 
-ANSWERS = {"/who": who, "/hang": hang, "/block": block, "/gate": gate, "/late": late}
+HANDLERS = {"/who": who, "/hang": hang, "/block": block, "/gate": gate, "/late": late}

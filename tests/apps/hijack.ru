@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Takes connections over (Rack's full hijack), and answers on them by itself.
+# Takes connections over (Rack's full hijack), and responds on them by itself.
 
 require "digest/sha1"
 

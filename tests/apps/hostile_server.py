@@ -87,7 +87,7 @@ def pid(connection, *_):
 
 
 def stop(*_):
-    """Hangs the whole process: nothing is accepted or answered any more."""
+    """Hangs the whole process: it no longer accepts connections or responds."""
     os.kill(os.getpid(), signal.SIGSTOP)
     threading.Event().wait()
 
@@ -100,11 +100,11 @@ BEHAVIORS = {
     "/bytes": say(*(bytes([byte]) for byte in HELLO)),
     "/chunk-bytes": say(*(bytes([b]) for b in b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n")),
     "/body": echo_body,
-    # Answers before it reads the body, and goes.
+    # Responds before it reads the body, and closes.
     "/early": say_and_close(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno"),
     "/pid": pid,
     "/marked": mark,
-    # Closes as soon as it has answered, and does not say so.
+    # Closes as soon as it has responded, and does not say so.
     "/closes": say_and_close(HELLO),
     "/until-close": say_and_close(b"HTTP/1.0 200 OK\r\n\r\n", b"hello"),
     "/bare-lf": say(b"HTTP/1.1 200 OK\nContent-Length: 5\nX-Mended: yes\n\nhello"),

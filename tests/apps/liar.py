@@ -47,7 +47,7 @@ LIES = {
     "second-hello": lambda s: hello(1),
     "data-first": lambda s: frame(DATA, s, b"x", END),
     "trailers-first": lambda s: frame(TRAILERS, s, block(b"a", b"b")),
-    "two-answers": lambda s: response(s, flags=0) + response(s),
+    "two-responses": lambda s: response(s, flags=0) + response(s),
     "after-end": lambda s: response(s, fields=(b"content-length", b"4"), body=b"good") + frame(DATA, s, b"more", END),
     "odd-strings": lambda s: frame(RESPONSE, s, struct.pack(">H", 200) + block(b"one"), END),
     "wrong-count": lambda s: frame(RESPONSE, s, struct.pack(">HHI", 200, 4, 3) + b"a\0b", END),
@@ -116,7 +116,7 @@ def main():
                 break
             payload, pending = pending[HEAD.size : HEAD.size + length], pending[HEAD.size + length :]
             if kind == REQUEST:
-                answer(wire, stream, payload)
+                respond(wire, stream, payload)
             elif kind == DATA and flags & END and stream in WANTED:
                 WANTED.remove(stream)
                 wire.sendall(frame(DATA, stream, b"whole", END))
@@ -134,7 +134,7 @@ def tell(*what):
         print(*what, file=file)
 
 
-def answer(wire, stream, payload):
+def respond(wire, stream, payload):
     count, length = struct.unpack_from(">HI", payload, 8)
     path = payload[14 : 14 + length].split(b"\0")[3].decode()
     _, first, name = (path + "//").split("/")[:3]
@@ -162,12 +162,12 @@ def answer(wire, stream, payload):
         time.sleep(60)
     elif first == "app":
         wire.sendall(response(stream, fields=APP_ERRORS[name], body=b"xx"))
-    elif first == "want-and-answer":
+    elif first == "want-and-respond":
         WANTED.add(stream)
         head = response(stream, fields=(b"content-length", b"5"), flags=0)
         wire.sendall(frame(WANT, stream) + head)
     elif first == "mute-socket":
-        # Accepted, and no close is ever answered.
+        # Accepted, and never replies to a close.
         wire.sendall(response(stream, 101, flags=0))
     elif first == "refuse":
         wire.sendall(frame(RESET, stream, struct.pack(">H", 6) + b"not begun"))

@@ -1,6 +1,6 @@
-"""Notes start-up and shut-down in COUNT_FILE, and answers everything with pong."""
+"""Notes start-up and shut-down in COUNT_FILE, and responds to everything with pong."""
 
-from asgi_app import PONG, answer_with, append, body_of
+from asgi_app import PONG, append, body_of, respond
 
 
 async def application(scope, receive, send):
@@ -12,4 +12,4 @@ async def application(scope, receive, send):
             if message["type"] == "lifespan.shutdown":
                 return
     await body_of(receive)
-    await answer_with(send, 200, PONG, [b"pong"])
+    await respond(send, 200, PONG, [b"pong"])

@@ -8,7 +8,7 @@ const { PORT, KEEPWARM_SOCKET, LISTEN, COUNT_FILE } = process.env;
 const wait = (ms) => new Promise((done) => setTimeout(done, ms));
 const grown = [];
 
-// Notes that a request was begun, before anything is answered.
+// Notes that a request was begun, before any part of the response is sent.
 function count(id) {
   if (COUNT_FILE && id) fs.appendFileSync(COUNT_FILE, `${id}\n`);
 }
@@ -87,7 +87,7 @@ const routes = {
     count(query.get('id'));
     process.kill(process.pid, 'SIGKILL');
   },
-  async '/die-in-answer'(request, response) {
+  async '/die-in-response'(request, response) {
     response.writeHead(200, { 'Content-Length': 100 });
     response.write('half', () => process.kill(process.pid, 'SIGKILL'));
   },

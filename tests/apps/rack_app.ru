@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# The test application for Rack: each path is one way in which an application answers, as in wsgi_app.py.
+# The test application for Rack: each path is one way in which an application responds, as in wsgi_app.py.
 
 require "digest/sha2" # "digest" alone loads it at its first use, which two threads must not do at once
 require "json"
@@ -42,7 +42,7 @@ def digest(input)
   json("length" => size, "sha256" => sha.hexdigest)
 end
 
-# Answers that come after the body was read.
+# Responses that come after the body was read.
 AFTER_BODY = {
   "/pong" => ->(_, _) { text(200, "pong") },
   "/list" => ->(_, _) { [200, { "Content-Type" => "text/plain" }, ["pong"]] },
@@ -74,8 +74,8 @@ AFTER_BODY = {
   "/sleep" => ->(env, _) { sleep(Rack::Utils.parse_query(env["QUERY_STRING"])["ms"].to_f / 1000) && text(200, "pong") }
 }.freeze
 
-# Answers that have their own way with it.
-ANSWERS = {
+# Applications that read the body themselves, or not at all.
+HANDLERS = {
   "/unread" => ->(_) { text(403, "no") },
   "/raise" => ->(_) { raise "before it reads" },
   "/digest" => ->(env) { digest(env["rack.input"]) },
@@ -91,8 +91,8 @@ ANSWERS = {
 }.freeze
 
 run(lambda do |env|
-  answer = ANSWERS[env["PATH_INFO"]]
-  next answer.call(env) if answer
+  handler = HANDLERS[env["PATH_INFO"]]
+  next handler.call(env) if handler
 
   after = AFTER_BODY[env["PATH_INFO"]]
   after ? after.call(env, env["rack.input"].read) : [404, { "Content-Length" => "0", "X-App" => "rack" }, []]

@@ -1,4 +1,4 @@
-"""ASGI: answers that never end by themselves, and WebSockets that only listen. What the application learns of the end is counted."""
+"""ASGI: responses that never end by themselves, and WebSockets that only listen. What the application learns of the end is counted."""
 
 import asyncio
 import os

@@ -17,7 +17,7 @@ async def app(scope, receive, send):
         finally:
             print("the request was cancelled")
     else:
-        await answer(scope, receive, send)
+        await respond(scope, receive, send)
 
 
 async def lifespan(state, receive, send):
@@ -31,7 +31,7 @@ async def lifespan(state, receive, send):
     await send({"type": "lifespan.shutdown.complete"})
 
 
-async def answer(scope, receive, send):
+async def respond(scope, receive, send):
     size, more = 0, True
     while more:
         message = await receive()

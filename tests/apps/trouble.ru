@@ -44,7 +44,7 @@ module Trouble
   end
 end
 
-# What is done before the answer, by path; nothing where there is no entry.
+# What is done before the response, by path; nothing where there is no entry.
 DEEDS = {
   "/die" => ->(_) { Process.kill(:KILL, $$) && sleep },
   "/leave" => ->(_) { exit!(3) },

@@ -45,7 +45,7 @@ async function serve(request, response) {
     note('e', asked);
     response.end(text);
   };
-  // Whether it answers at all is asked by Keepwarm.
+  // Keepwarm asks whether it responds at all.
   if (!asked.id) return response.end('nobody asks');
   note('b', asked);
   response.setHeader('X-Name', asked.id);
@@ -76,7 +76,7 @@ async function serve(request, response) {
 
 http.createServer((request, response) => {
   serve(request, response).catch(() => {
-    // A client that leaves breaks the reading of its body off: there is nobody to answer then.
+    // A client that leaves breaks the reading of its body off: there is nobody to respond to then.
     if (request.destroyed && !request.complete) return response.destroy();
     response.statusCode = 500;
     return response.end();

@@ -13,11 +13,11 @@ SILENCE = 0.03
 
 def application(environ, start_response):
     path = environ["PATH_INFO"]
-    answer = echo if "/any/" in path else ANSWERS.get(path)
-    if answer is None:
+    handler = echo if "/any/" in path else HANDLERS.get(path)
+    if handler is None:
         start_response("404 Not Found", [("Content-Length", "0"), ("X-App", "wsgi")])
         return []
-    return answer(environ, start_response)
+    return handler(environ, start_response)
 
 
 def body_of(environ):
@@ -152,7 +152,7 @@ def dated(environ, start_response):
 
 
 def unread(environ, start_response):
-    """Answers without a look at the body."""
+    """Responds without a look at the body."""
     start_response("403 Forbidden", [("Content-Length", "2")])
     return [b"no"]
 
@@ -178,7 +178,7 @@ def digest(environ, start_response):
 
 
 def count(environ, start_response):
-    """Appends the request's id to the count file, then works for a moment, then answers with the worker's pid."""
+    """Appends the request's id to the count file, then works for a moment, then responds with the worker's pid."""
     asked = query(environ)
     body_of(environ)
     append(f"{asked['id']}\n")
@@ -355,7 +355,7 @@ def says(environ, start_response):
     return listed(environ, start_response)
 
 
-ANSWERS = {
+HANDLERS = {
     "/pong": pong,
     "/list": listed,
     "/empty": empty,

@@ -118,7 +118,7 @@ impl Origin {
         })
     }
 
-    /// Answers each request with 200 and this body.
+    /// Responds to each request with 200 and this body.
     pub fn fixed(body: &'static str) -> Self {
         Self::start(move |_, stream| {
             ok(stream, body.as_bytes());

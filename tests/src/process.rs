@@ -11,7 +11,7 @@ pub fn signal(pid: u32, signal: Signal) {
     let _ = rustix::process::kill_process(pid, signal);
 }
 
-/// Stops a process, and returns when no thread of it runs any more: until then it may still answer.
+/// Stops a process, and returns when no thread of it runs any more: until then it may still respond.
 #[track_caller]
 pub fn stop(pid: u32) {
     signal(pid, Signal::STOP);

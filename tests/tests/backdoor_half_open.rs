@@ -168,7 +168,7 @@ fn an_upload_to_a_vanished_upstream_is_a_504() {
     ));
     let mut sending = client.stream().try_clone().unwrap();
     let sender = std::thread::spawn(move || {
-        // Cut in the middle, as soon as it was answered.
+        // Cut in the middle, as soon as a response has come.
         let _ = sending.write_all(&vec![b'x'; length]);
     });
     assert_told(&client.response("POST"), 504, "idle_timeout", "transferred no data for 1.0 s");

@@ -140,7 +140,7 @@ fn connections_are_counted_by_endpoint() {
     assert_eq!(status["upstreams"][0]["endpoints"][1]["handshakes"]["full"], 0, "{status:#}");
 }
 
-/// A call that is made a second time elsewhere, because the first is slow, is counted where it was answered.
+/// A call that is made a second time elsewhere, because the first is slow, is counted where its response comes from.
 #[test]
 fn a_hedged_call_shows_in_the_metrics() {
     let slow = Origin::start(|_, stream| {

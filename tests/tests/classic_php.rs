@@ -170,7 +170,7 @@ fn scripts(server: &Server) {
         ("/blog/index.php/x", "/blog/index.php /x"),
         ("/style.css", "body { color: black }\n"),
         ("/upload.jpg", "<?php echo 'executed';\n"),
-        // None of these runs what was uploaded, or what lies outside: the front controller answers.
+        // None of these runs what was uploaded, or what lies outside: the front controller responds.
         ("/upload.jpg/x.php", "pong"),
         ("/upload.jpg/.php", "pong"),
         ("/upload.jpg%00.php", ""),
@@ -464,13 +464,13 @@ fn scripts_run_as_the_configured_user() {
     }
 }
 
-/// A server that lies: each lie is a 502 or a cut, and never part of another's answer.
+/// A server that lies: each lie is a 502 or a cut, and never part of another's response.
 #[test]
 fn fastcgi_violations_are_502_and_the_site_stays_up() {
     let interpreter = keepwarm_tests::apps().join("garbage_fastcgi.py");
     let server = start(interpreter.to_str().expect("UTF-8"), 1);
     let asked = |response: &str| {
-        server.ask(format!("POST /?answer={response} HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx"))
+        server.ask(format!("POST /?response={response} HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx"))
     };
     assert_eq!(asked("ok").text(), "fine");
     for (response, reason) in [
@@ -495,7 +495,7 @@ fn fastcgi_violations_are_502_and_the_site_stays_up() {
         assert_eq!(asked("ok").text(), "fine", "after {response}");
     }
     let mut client = server.client();
-    client.send("GET /?answer=cut HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.send("GET /?response=cut HTTP/1.1\r\nHost: a\r\n\r\n");
     is_not_whole(&mut client);
     assert_eq!(asked("ok").text(), "fine");
 }
@@ -505,7 +505,7 @@ fn a_head_of_a_script_with_obsolete_syntax_is_normalized() {
     let interpreter = keepwarm_tests::apps().join("garbage_fastcgi.py");
     let server = start(interpreter.to_str().expect("UTF-8"), 1);
     for _ in 0..2 {
-        let response = server.ask(get("/?answer=folded"));
+        let response = server.ask(get("/?response=folded"));
         assert_eq!(
             (response.status, response.field("x-a"), response.text().as_str()),
             (200, Some("1   2"), "fine")
@@ -577,7 +577,7 @@ fn processes_share_apcu_and_opcache_by_default() {
     };
     let expected: HashSet<String> = (1..=100).map(|count| count.to_string()).collect();
     assert_eq!(part(0).into_iter().map(str::to_owned).collect::<HashSet<_>>(), expected, "{responses:?}");
-    assert!(part(1).len() > 1, "one process answered everything: {responses:?}");
+    assert!(part(1).len() > 1, "one process served everything: {responses:?}");
     assert!(part(2).contains("1"), "{responses:?}");
 }
 

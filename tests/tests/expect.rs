@@ -244,7 +244,7 @@ fn no_100_after_a_response_has_begun() {
     let _alone = alone();
     // The application responds, then reads: the client, told nothing, sends its body all the same.
     let mut client = asgi().client();
-    client.send(expecting("/answer-then-read", "Content-Length: 5"));
+    client.send(expecting("/respond-then-read", "Content-Length: 5"));
     let (status, fields) = client.head("POST");
     assert_eq!(status, 200, "the final response comes first, not a 100: {client}");
     assert!(
@@ -351,7 +351,7 @@ fn a_pipelined_request_after_an_expecting_one_gets_its_response_in_order() {
 #[test]
 fn the_body_of_a_refused_expectation_is_not_a_request() {
     let _alone = alone();
-    // The client is impatient and sends its body without a 100: it must vanish, not be answered.
+    // The client is impatient and sends its body without a 100: it must be discarded, not served.
     for (kind, server) in kinds() {
         let mut client = server.client();
         client.send(expecting("/unread", "Content-Length: 37"));

@@ -1,4 +1,4 @@
-//! Classic PHP beyond what a script sees: servers that run already, answers of another path, `Expect`, the end of a php-fpm.
+//! Classic PHP beyond what a script sees: servers that run already, responses for another path, `Expect`, the end of a php-fpm.
 
 use std::fs;
 use std::process::Command;
@@ -92,7 +92,7 @@ fn a_local_redirect_is_followed_internally() {
             assert_eq!((response.status, response.text().as_str()), (200, expected), "{interpreter} {path}");
             assert_eq!(response.field("location"), None, "{interpreter} {path}");
         }
-        // A form's answer is fetched, as other servers do: by GET, and without the form.
+        // The response to a form is fetched, as other servers do: by GET, and without the form.
         let form = format!(
             "POST {} HTTP/1.1\r\nHost: a\r\nContent-Type: text/x\r\nContent-Length: 2\r\n\r\nab",
             to("/?do=server&x=1")
@@ -140,7 +140,7 @@ fn a_reload_lets_php_fpm_finish_work_after_responses() {
         .expect("a php-fpm");
     let mut client = server.client().patient(LONG);
     // Longer than a worker that has finished gets before it is killed.
-    assert_eq!(client.ask(get(&format!("/?do=behind&ms=4000&file={}", file.display()))).text(), "answered");
+    assert_eq!(client.ask(get(&format!("/?do=behind&ms=4000&file={}", file.display()))).text(), "responded");
     server.signal(Signal::HUP);
     server.wait_for_log("worker has finished: sending SIGQUIT", LONG);
     wait_until("the script has done its work", LONG, || file.exists());

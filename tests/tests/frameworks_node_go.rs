@@ -1,5 +1,5 @@
 //! Sites of Node and Go: Express with the packages that such sites have, and Go's standard library, visited as their users would, and compared with what
-//! the same program answers by itself.
+//! the same program returns by itself.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

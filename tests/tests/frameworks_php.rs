@@ -271,7 +271,7 @@ fn an_entry_is_run_without_a_configuration() {
 #[test]
 fn no_request_waits_for_work_after_a_response() {
     const APP: &str = "<?php return function () {
-        echo 'answer';
+        echo 'response';
         if ($_GET === []) { return; }
         fastcgi_finish_request();
         touch(__DIR__ . '/begun');
@@ -285,10 +285,10 @@ fn no_request_waits_for_work_after_a_response() {
         std::fs::write(folder.join("app.php"), APP).expect("the application");
     });
     for _ in 0..3 {
-        assert_eq!(patient(&server).ask(get("/?after=1")).text(), "answer");
+        assert_eq!(patient(&server).ask(get("/?after=1")).text(), "response");
         wait_until("it works on", PATIENCE, || server.folder().join("begun").exists());
         for _ in 0..5 {
-            assert_eq!(patient(&server).ask(get("/")).text(), "answer");
+            assert_eq!(patient(&server).ask(get("/")).text(), "response");
         }
         let mark = server.mark();
         std::fs::write(server.folder().join("go"), "").expect("a file");

@@ -1,5 +1,5 @@
 //! Two applications of Python that bring a server of their own: Datasette (ASGI, on uvicorn) and Radicale (WSGI, with methods of WebDAV), visited as their users
-//! would, and compared with what they answer there.
+//! would, and compared with their responses there.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

@@ -1,5 +1,5 @@
 //! `spec/http.md` §4, every faulty row in several spellings, as transcripts over a real socket. Behind each faulty request stands a sound one,
-//! `GET /canary`: it must never be answered, since nobody can know where the faulty one ended.
+//! `GET /canary`: it must never get a response, since nobody can know where the faulty one ended.
 
 use std::sync::OnceLock;
 

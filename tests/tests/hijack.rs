@@ -1,4 +1,4 @@
-//! Rack's full hijack: an application answers a request by itself, on a socket of its own, while its worker serves others.
+//! Rack's full hijack: an application responds to a request by itself, on a socket of its own, while its worker serves others.
 
 use std::time::{Duration, Instant};
 

@@ -369,7 +369,7 @@ fn a_request_that_kills_is_not_given_to_all_of_them() {
     // A response in between: else the route is refused after the third death.
     assert_eq!(ask(&server, get("/")).text(), "hello from node\n");
     let mut cut = server.client().patient(LONG);
-    cut.send(get("/die-in-answer"));
+    cut.send(get("/die-in-response"));
     match cut.try_response("GET") {
         Err(Failure::Cut(_) | Failure::Reset(_)) => {}
         Ok(response) if response.status == 502 => {}
@@ -454,7 +454,7 @@ fn faults_of_syntax_are_normalized_and_faults_of_framing_are_refused() {
     assert!(server.log().contains("fixed syntax faults"), "told once");
 }
 
-/// What nobody asked for is never anybody's answer, and puts the one before it in doubt.
+/// What nobody requested is never part of a response, and puts the one before it in doubt.
 #[test]
 fn bytes_after_a_response_reach_no_client() {
     let server = hostile("");

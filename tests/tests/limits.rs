@@ -17,7 +17,7 @@ fn limited(base: &str, limits: &str) -> Server {
     Server::start(&format!("{base}\n[listen.main.limits]\n{limits}\n"))
 }
 
-/// Answered with this status, closed after it.
+/// Expects this status, and a close after it.
 #[track_caller]
 fn refused(client: &mut Client, status: u16) {
     let response = client.response("GET");

@@ -221,7 +221,7 @@ fn a_status_beyond_those_of_http_is_passed_on_by_every_kind_and_one_below_by_non
             let response = ask(&server, get(&format!("/{kind}?{status}")));
             assert_eq!((response.status, response.text().as_str()), (status, "said"), "{kind}");
         }
-        // The app's own exception where it says so to an adapter, a bad answer where it has left the app.
+        // The app's own exception where it says so to an adapter, a bad response where it has left the app.
         let wanted = if matches!(kind, "fastcgi" | "http") { 502 } else { 500 };
         for status in ["000", "042", "99"] {
             let response = ask(&server, get(&format!("/{kind}?{status}")));

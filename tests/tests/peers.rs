@@ -307,8 +307,8 @@ socks = set()
 for n in range(5):
     for path in ("/list", "/short", "/pong"):
         peer.request("POST", path, body=(b"x" * 10 for _ in range(3)), encode_chunked=True, headers={"Transfer-Encoding": "chunked"})
-        answer = peer.getresponse()
-        assert answer.read() == b"pong", path
+        response = peer.getresponse()
+        assert response.read() == b"pong", path
         socks.add(peer.sock.getsockname() if peer.sock else None)
 assert len(socks) == 1 and None not in socks, socks
 "#;

@@ -504,7 +504,7 @@ fn a_chunked_body_that_has_come_costs_no_connection() {
 fn an_app_still_reads_a_chunked_body_after_its_response_has_begun() {
     let mut client = asgi().client();
     client.send(
-        "POST /answer-then-read HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        "POST /respond-then-read HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
     );
     assert_eq!(client.response("POST").text(), "begun,5");
     client.expect_kept("/pong");

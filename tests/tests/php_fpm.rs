@@ -36,7 +36,7 @@ fn ask(server: &Server, path: &str) -> Response {
 
 /// The process that responded, and its parent.
 const WHO: (&str, &str) = ("who.php", "echo getmypid(), ' ', posix_getppid();");
-/// Answers when the file is there.
+/// Responds when the file is there.
 const WAITS: (&str, &str) = (
     "waits.php",
     "touch($_GET['file'] . '.' . getmypid()); while (!file_exists($_GET['file'])) { usleep(5000); clearstatcache(); } echo getmypid();",
@@ -93,14 +93,14 @@ fn a_script_that_takes_too_long_ends_with_its_process_and_no_other() {
 fn no_request_is_given_to_a_process_that_works_after_its_response() {
     let behind = (
         "behind.php",
-        "echo 'answered'; fastcgi_finish_request(); touch($_GET['file'] . '.' . getmypid()); while (!file_exists($_GET['file'])) { usleep(5000); clearstatcache(); } touch($_GET['file'] . '.done');",
+        "echo 'responded'; fastcgi_finish_request(); touch($_GET['file'] . '.' . getmypid()); while (!file_exists($_GET['file'])) { usleep(5000); clearstatcache(); } touch($_GET['file'] . '.done');",
     );
     let server = start("2", "", &[WHO, behind]);
     let file = server.folder().join("go");
     let mut client = server.client().patient(LONG);
     // On a connection that has been used before.
     assert_eq!(client.ask(get("/who.php")).status, 200);
-    assert_eq!(client.ask(get(&format!("/behind.php?file={}", file.display()))).text(), "answered");
+    assert_eq!(client.ask(get(&format!("/behind.php?file={}", file.display()))).text(), "responded");
     for _ in 0..20 {
         let response = client.ask(get("/who.php"));
         assert_eq!(response.status, 200);

@@ -46,10 +46,10 @@ fn loads(server: &Server) -> Vec<u32> {
     text.lines().filter_map(|line| line.strip_prefix("load ")?.parse().ok()).collect()
 }
 
-/// The workers that have answered, once this many have.
+/// The workers that have responded, once this many have.
 fn seen(server: &Server, count: usize) -> BTreeSet<u64> {
     let mut seen = BTreeSet::new();
-    wait_until("all workers response", LONG, || {
+    wait_until("all workers respond", LONG, || {
         // Side by side, so that no worker is free for all of them.
         let mut clients: Vec<_> = (0..8).map(|_| server.client()).collect();
         clients.iter_mut().for_each(|client| _ = client.send(get("/")));

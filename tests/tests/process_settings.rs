@@ -194,14 +194,14 @@ fn the_template_of_a_preloaded_app_runs_as_nobody_too() {
 #[test]
 fn http_and_php_fpm_processes_run_as_nobody_too() {
     const HTTP: &str = "import http.server, os
-class Answer(http.server.BaseHTTPRequestHandler):
+class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         body = str(os.getuid()).encode()
         self.send_response(200)
         self.send_header('Content-Length', str(len(body)))
         self.end_headers()
         self.wfile.write(body)
-http.server.ThreadingHTTPServer(('127.0.0.1', int(os.environ['PORT'])), Answer).serve_forever()
+http.server.ThreadingHTTPServer(('127.0.0.1', int(os.environ['PORT'])), Handler).serve_forever()
 ";
     const PHP: &str = "<?php echo posix_getuid();";
     let fpm = keepwarm_tests::classic::php_fpm();

@@ -287,7 +287,7 @@ fn start_with_limits(more: &str) -> Server {
     ))
 }
 
-/// A client that has been answered 60,000 bytes and has room for few: the rest is with the server's kernel, and the server is done.
+/// A client that was sent a response of 60,000 bytes and has room for few: the rest is with the server's kernel, and the server is done.
 fn behind(server: &Server) -> Client {
     let mut client = server.client();
     rustix::net::sockopt::set_socket_recv_buffer_size(client.stream(), 4096).expect("SO_RCVBUF");

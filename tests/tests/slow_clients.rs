@@ -121,7 +121,7 @@ fn a_reader_that_leaves_frees_its_buffers() {
     }
     let (_, worst) = quick(&server);
     assert!(worst < Duration::from_secs(10), "{worst:?}");
-    // Nothing of the spilled answers stays behind as an open file.
+    // Nothing of the spilled responses stays behind as an open file.
     keepwarm_tests::process::wait_until("spill files are closed", Duration::from_secs(20), || {
         let entries = std::fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("descriptors");
         let deleted = entries.flatten().filter(|entry| {

@@ -176,7 +176,7 @@ fn a_time_out_in_one_thread_costs_the_others_no_more_than_a_death() {
     assert_eq!(hanging.response("GET").status, 504, "{hanging}");
     server.wait_for_log("killed by signal 9", LONG);
     open_gate(&server, "gate");
-    // Not begun to be answered, and safe: given again.
+    // Without a response so far, and safe: retried.
     let (id, client) = &mut safe;
     assert_ne!(pid(client).to_string(), worker_of(&server, "hangs"));
     assert_eq!(begun(&server, id), 2);

@@ -111,7 +111,7 @@ fn the_unix_socket_goes_over_too() {
     let mut stream = std::os::unix::net::UnixStream::connect(&path).expect("somebody listens");
     stream.write_all(b"GET /pong HTTP/1.0\r\n\r\n").expect("sent");
     let mut response = String::new();
-    stream.read_to_string(&mut response).expect("answered");
+    stream.read_to_string(&mut response).expect("a response");
     assert!(response.ends_with("pong"), "{response}");
     end(&service);
 }

@@ -52,7 +52,7 @@ fn post(path: &str) -> String {
     format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
 }
 
-/// Waits until so many different workers answer.
+/// Waits until this many different workers respond.
 fn all_ready(server: &Server, workers: usize) {
     keepwarm_tests::process::wait_until("the workers are ready", Duration::from_secs(20), || {
         liar_pids(server).len() >= workers
@@ -103,7 +103,7 @@ fn costs_only_itself(server: &Server, lie: &str) {
 
 #[test]
 fn an_invalid_frame_after_a_complete_response_does_not_spoil_it() {
-    for lie in ["after-end", "two-answers", "overspent", "long-data", "after-head"] {
+    for lie in ["after-end", "two-responses", "overspent", "long-data", "after-head"] {
         let server = Server::start(&liars(2, "1", ""));
         all_ready(&server, 2);
         let mut client = server.client();
@@ -124,7 +124,7 @@ fn an_invalid_frame_after_a_complete_response_does_not_spoil_it() {
 
 #[test]
 fn requests_on_the_same_lying_connection_fail_by_name_and_no_other() {
-    // Many streams on one worker: what it held is lost with it, and a GET that had not been answered goes to the other one.
+    // Many streams on one worker: what it held is lost with it, and a GET without a response so far goes to the other one.
     let server = Server::start(&liars(2, "8", ""));
     all_ready(&server, 2);
     let mut client = server.client();
@@ -197,7 +197,7 @@ fn want_and_response_in_one_write_send_the_100_first() {
         let server = told_by(kind);
         let mut client = server.client().patient(Duration::from_secs(20));
         let head = "Host: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n";
-        client.send(format!("POST /want-and-answer HTTP/1.1\r\n{head}\r\n"));
+        client.send(format!("POST /want-and-respond HTTP/1.1\r\n{head}\r\n"));
         assert_eq!(client.response("POST").status, 100, "{kind}: {client}");
         client.send("body");
         let response = client.response("POST");
@@ -228,7 +228,7 @@ fn a_worker_that_gives_no_credit_back_is_replaced() {
     let mut clients: Vec<Client> = (0..8).map(|_| server.client().patient(Duration::from_secs(40))).collect();
     for client in &mut clients {
         client.send(format!(
-            "POST /want-and-answer HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
+            "POST /want-and-respond HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
             200 << 10
         ));
         client.send(vec![b'x'; 200 << 10]);

@@ -172,13 +172,13 @@ peer = socket.create_connection((address, port), 5)
 read = 0
 for _ in range(count):
     peer.sendall(f"GET {path} HTTP/1.1\r\nHost: test.example\r\n\r\n".encode())
-    answer = b""
-    while not answer.endswith(b"\r\n\r\npong"):
+    received = b""
+    while not received.endswith(b"\r\n\r\npong"):
         part = peer.recv(65536)
         if not part:
-            sys.exit("closed after " + repr(answer))
-        answer += part
-    read += len(answer)
+            sys.exit("closed after " + repr(received))
+        received += part
+    read += len(received)
 info = peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
 mss = struct.unpack_from("I", info, 20)[0]
 print(mss, struct.unpack_from("I", info, 152)[0], read)

@@ -28,20 +28,20 @@ def judge(path):
             return "fails in php-cgi", ""
         if not script.accepts(*place.under_cgi(wrapped=True)):
             return "wants to be the main script", ""
-        answers = place.warm()
-    if not script.accepts(*answers[0][:2]):
-        return "first", shown(answers[0])
-    if "a fatal error ended this worker" in answers[0][2]:
+        responses = place.warm()
+    if not script.accepts(*responses[0][:2]):
+        return "first", shown(responses[0])
+    if "a fatal error ended this worker" in responses[0][2]:
         return "ends by a fatal error", ""
-    if len(answers) == 1:
+    if len(responses) == 1:
         return "replaced", ""
-    if any(text in answers[1][0].decode("latin-1") + answers[1][2] for text in ("Cannot redeclare", "Cannot declare", "already defined", "cannot be used twice")):
+    if any(text in responses[1][0].decode("latin-1") + responses[1][2] for text in ("Cannot redeclare", "Cannot declare", "already defined", "cannot be used twice")):
         return "declares", ""
-    return ("same", "") if script.accepts(*answers[1][:2]) else ("second", shown(answers[1]))
+    return ("same", "") if script.accepts(*responses[1][:2]) else ("second", shown(responses[1]))
 
 
-def shown(answer):
-    return f"{answer[0][-1500:].decode('latin-1')}\n   headers {answer[1]}\n   log {answer[2][-700:]}"
+def shown(response):
+    return f"{response[0][-1500:].decode('latin-1')}\n   headers {response[1]}\n   log {response[2][-700:]}"
 
 
 def main(source, folders):

@@ -83,20 +83,20 @@ class Place:
         """What two requests to one worker gave: bodies, headers, and how the second ended if it did."""
         method, query, headers, body = self.script.request()
         environment = {"PHPT_FILE": str(self.file), "TMPDIR": self.folder.name, **self.script.environment()}
-        answers = []
+        responses = []
         with driver.Worker(str(HERE / "warm.php"), *self.options("disable_functions", "log_errors"), cwd=self.file.parent, own=(), env=environment) as worker:
             worker.mine.settimeout(BOUND)
             if worker.hello is None:
                 return [(b"", [], worker.log())]
             for _ in range(2):
                 try:
-                    answer = worker.get("/", method=method, query=query, fields=list(headers.items()), body=body)
+                    response = worker.get("/", method=method, query=query, fields=list(headers.items()), body=body)
                 except (OSError, TimeoutError, AssertionError, AttributeError) as error:
-                    answers.append((b"", [], repr(error) + worker.log()))
+                    responses.append((b"", [], repr(error) + worker.log()))
                     break
-                if answer.reset is not None and answer.reset[0] == REFUSED:
+                if response.reset is not None and response.reset[0] == REFUSED:
                     break
-                answers.append((answer.body, [*answer.fields, ("Status", str(answer.status))], worker.log()))
+                responses.append((response.body, [*response.fields, ("Status", str(response.status))], worker.log()))
                 if "a fatal error ended this worker" in worker.log() or any(frame.name == "DRAIN" for frame in worker.held):
                     break
-        return answers
+        return responses

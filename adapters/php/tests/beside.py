@@ -69,8 +69,8 @@ class Sites:
         self.worker.stop()
 
     def of_worker(self, method, path, query, fields, body):
-        answer = self.worker.get(path, query=query, method=method, fields=fields, body=body)
-        return answer.status, [(name.lower(), value) for name, value in answer.fields], answer.body
+        response = self.worker.get(path, query=query, method=method, fields=fields, body=body)
+        return response.status, [(name.lower(), value) for name, value in response.fields], response.body
 
     def of_cgi(self, method, path, query, fields, body):
         env = {
@@ -96,7 +96,7 @@ class Sites:
             if sent is not None:
                 fields += [("content-type", kind or FORM), ("content-length", str(len(sent.replace(b"TOKEN", browser.token.encode()))))]
                 sent = sent.replace(b"TOKEN", browser.token.encode())
-            status, answered, text = ask("GET" if sent is None else "POST", path, query, browser.fields(fields), sent or b"")
-            browser.saw(answered, text)
-            seen.append(shown(status, answered, text))
+            status, returned, text = ask("GET" if sent is None else "POST", path, query, browser.fields(fields), sent or b"")
+            browser.saw(returned, text)
+            seen.append(shown(status, returned, text))
         return seen

@@ -62,14 +62,14 @@ class Same(unittest.TestCase):
         for pieces in (None, 4_999):
             more = {"method": method, "query": query, "fields": fields}
             if pieces is None or not body:
-                answer = self.worker.get("/", body=body, **more) if len(body) <= 60_000 else None
+                response = self.worker.get("/", body=body, **more) if len(body) <= 60_000 else None
             else:
                 stream = self.worker.request("/", length=len(body), flags=0, **more)
                 for start in range(0, len(body), pieces):
                     self.worker.data(stream, body[start : start + pieces], end=start + pieces >= len(body))
-                answer = self.worker.answer(stream)
-            if answer is not None:
-                self.assertEqual(answer.body.decode(), expected.decode(), (method, query, fields, body[:2_000]))
+                response = self.worker.response(stream)
+            if response is not None:
+                self.assertEqual(response.body.decode(), expected.decode(), (method, query, fields, body[:2_000]))
 
     def form(self, *parts, kind="multipart/form-data; boundary=x"):
         self.same("POST", fields=[("content-type", kind)], body="".join(parts))

@@ -22,7 +22,7 @@ class Exit(unittest.TestCase):
         self.assertEqual(worker.drain(), 0)
         self.assertNotIn("exit", worker.log())
 
-    def test_what_was_produced_is_the_answer_and_the_worker_stays(self):
+    def test_what_was_produced_is_the_response_and_the_worker_stays(self):
         worker = self.start()
         for _ in range(3):
             for path, status, body in (
@@ -30,9 +30,9 @@ class Exit(unittest.TestCase):
                 ("/buffers", 200, b"IN BUFFERS"), ("/session-exits", 200, b"page"), ("/handler", 200, b"handled"), ("/shutdown", 200, b"page and more"), ("/", 200, b"hello"),
                 ("/late", 200, b"begun and ended"), ("/read", 200, b"the body"),
             ):  # fmt: skip
-                answer = worker.get(path, method="POST", body=b"the body")
-                self.assertEqual((answer.status, answer.body, answer.reset), (status, body, None), (path, worker.log()))
-                self.assertEqual(answer.field("x-exit"), ["1"] if path == "/message" else [], path)
+                response = worker.get(path, method="POST", body=b"the body")
+                self.assertEqual((response.status, response.body, response.reset), (status, body, None), (path, worker.log()))
+                self.assertEqual(response.field("x-exit"), ["1"] if path == "/message" else [], path)
                 self.assertEqual(worker.held, [], path)
         self.same(worker)
 
@@ -41,11 +41,11 @@ class Exit(unittest.TestCase):
         for first in ("/message", "/"):
             sent = [worker.request(path, send=False) for path in (first, "/", "/message", "/")]
             worker.send(b"".join(data for _, data in sent))
-            bodies = [worker.answer(stream).body for stream, _ in sent]
+            bodies = [worker.response(stream).body for stream, _ in sent]
             self.assertEqual(bodies, [b"a teapot" if first == "/message" else b"hello", b"hello", b"a teapot", b"hello"])
         self.same(worker)
 
-    def test_a_buffer_begun_in_the_callback_of_another_is_answered_behind_it_too(self):
+    def test_a_buffer_begun_in_the_callback_of_another_is_handled_after_it_too(self):
         for before in ([], ["/message"]):
             worker = self.start()
             for path in before:
@@ -109,8 +109,8 @@ class Exit(unittest.TestCase):
     def test_a_callback_of_a_buffer_that_breaks_off_costs_the_worker(self):
         for path, body in (("/callback", b""), ("/callback-throws", b"caught")):
             worker = self.start()
-            answer = worker.get(path)
-            self.assertEqual((answer.status, answer.body, answer.reset), (200, body, None), path)
+            response = worker.get(path)
+            self.assertEqual((response.status, response.body, response.reset), (200, body, None), path)
             self.assertEqual((worker.held.pop() if worker.held else worker.read()).name, "DRAIN", path)
             self.assertEqual(worker.drain(), 0)
             self.assertIn("so that what is printed is lost from now on; the worker is replaced", worker.log())
@@ -122,8 +122,8 @@ class Exit(unittest.TestCase):
         ):  # fmt: skip
             with Worker("plain.php", "-d", "memory_limit=32M") as worker:
                 self.assertEqual(worker.get("/exit").body, b"before exit")
-                answer = worker.get(path)
-                self.assertEqual((answer.status, answer.body, answer.reset and answer.reset[0]), (status, body, reset), path)
+                response = worker.get(path)
+                self.assertEqual((response.status, response.body, response.reset and response.reset[0]), (status, body, reset), path)
                 self.assertEqual(worker.process.wait(PATIENCE), 255)
                 self.assertIn("PHP Fatal error:", worker.log())
                 self.assertIn(f"a fatal error ended this worker in GET {path}", worker.log())
@@ -133,11 +133,11 @@ class Exit(unittest.TestCase):
         self.assertEqual(worker.get("/fiber").body, b"from a fiber")
         first, second = worker.request("/message", send=False), worker.request("/", send=False)
         worker.send(first[1] + second[1])
-        answer = worker.answer(first[0])
-        self.assertEqual((answer.status, answer.body, answer.reset), (418, b"a teapot", None))
+        response = worker.response(first[0])
+        self.assertEqual((response.status, response.body, response.reset), (418, b"a teapot", None))
         # It came before the response's end, so that nothing is given to this worker behind it.
         self.assertEqual([frame.name for frame in worker.held], ["DRAIN"])
-        self.assertEqual(worker.answer(second[0]).reset[0], REFUSED)
+        self.assertEqual(worker.response(second[0]).reset[0], REFUSED)
         self.assertEqual(worker.get("/").reset[0], REFUSED)  # one that crossed
         self.assertEqual(worker.drain(), 0)
         self.assertIn("the application called exit() in GET /message", worker.log())

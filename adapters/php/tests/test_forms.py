@@ -46,15 +46,15 @@ class Forms(unittest.TestCase):
         return self.send(body, path)
 
     def send(self, body, path="/upload", **more):
-        answer = self.worker.get(path, method="POST", body=body[:60_000], length=len(body), fields=fields(body), flags=1) if len(body) <= 60_000 else self.stream(body, path)
-        self.assertEqual(answer.status, 200, self.worker.log())
-        return json.loads(answer.body)
+        response = self.worker.get(path, method="POST", body=body[:60_000], length=len(body), fields=fields(body), flags=1) if len(body) <= 60_000 else self.stream(body, path)
+        self.assertEqual(response.status, 200, self.worker.log())
+        return json.loads(response.body)
 
     def stream(self, body, path, size=9_973):
         stream = self.worker.request(path, method="POST", length=len(body), fields=fields(body), flags=0)
         for start in range(0, len(body), size):
             self.worker.data(stream, body[start : start + size], end=start + size >= len(body))
-        return self.worker.answer(stream)
+        return self.worker.response(stream)
 
     def test_urlencoded(self):
         form = [("a", "1"), ("list[]", "x"), ("list[]", "y"), ("deep[k][z]", "ü &"), ("dotted.name", "n")]
@@ -68,7 +68,7 @@ class Forms(unittest.TestCase):
         stream = self.worker.request("/request", method="POST", length=CHUNKED, fields=[("content-type", kind)], flags=0)
         for start in range(0, len(body), 30_000):
             self.worker.data(stream, body[start : start + 30_000], end=start + 30_000 >= len(body))
-        post = json.loads(self.worker.answer(stream).body)["post"]
+        post = json.loads(self.worker.response(stream).body)["post"]
         self.assertEqual((len(post["a"]), post["b"]), (100_000, "2"))
 
     def test_only_forms_of_post_are_read(self):
@@ -107,8 +107,8 @@ class Forms(unittest.TestCase):
 
     def test_quoted_boundaries_and_names(self):
         body = multipart(part('q\\"uote', "1"), part("file", "x", "C:\\\\dir\\\\name.txt"), b"")
-        answer = self.worker.get("/upload", method="POST", body=body, fields=fields(body, f'multipart/form-data; charset=x; boundary="{BOUNDARY}"'))
-        found = json.loads(answer.body)
+        response = self.worker.get("/upload", method="POST", body=body, fields=fields(body, f'multipart/form-data; charset=x; boundary="{BOUNDARY}"'))
+        found = json.loads(response.body)
         self.assertEqual(found["post"], {'q"uote': "1"})
         self.assertEqual((found["files"]["file"]["name"], found["files"]["file"]["full_path"]), ("name.txt", "C:\\dir\\name.txt"))
 
@@ -144,7 +144,7 @@ class Forms(unittest.TestCase):
 
         def action():
             stream = self.worker.request("/upload", method="POST", length=len(body), fields=fields(body), flags=0)
-            self.assertEqual(json.loads(self.worker.answer(stream).body), {"files": [], "post": [], "sums": []})
+            self.assertEqual(json.loads(self.worker.response(stream).body), {"files": [], "post": [], "sums": []})
 
         self.assertIn("exceeds the limit of 1048576 bytes (post_max_size)", self.worker.log_of(action))
 
@@ -153,8 +153,8 @@ class Forms(unittest.TestCase):
             self.assertEqual(self.worker.get("/upload", method="POST", body=body, fields=fields(body)).status, 200, body[:50])
         body = part("file", "not all of it", "x")[:-2]
         self.assertEqual(self.send(body)["files"]["file"]["error"], 3)
-        answer = self.worker.get("/upload", method="POST", body=body, fields=fields(body, "multipart/form-data"))
-        self.assertEqual(answer.status, 200)
+        response = self.worker.get("/upload", method="POST", body=body, fields=fields(body, "multipart/form-data"))
+        self.assertEqual(response.status, 200)
 
     def test_heads_that_are_all_of_the_body(self):
         head = b"--" + BOUNDARY.encode() + b"\r\nContent-Disposition: form-data; name=a"
@@ -168,7 +168,7 @@ class Forms(unittest.TestCase):
                     credit += struct.unpack(">I", frame.payload)[0] if (frame.name, frame.stream) == ("CREDIT", stream) else 0
                 credit -= 60_000
                 self.worker.data(stream, body[start : start + 60_000], end=start + 60_000 >= len(body))
-            self.assertEqual(self.worker.answer(stream).status, 200, filling)
+            self.assertEqual(self.worker.response(stream).status, 200, filling)
 
     def test_moved_once_and_only_what_was_uploaded(self):
         self.assertEqual(self.upload(part("file", "content", "x"), path="/move"), [True, "content", False, False])
@@ -186,7 +186,7 @@ class Forms(unittest.TestCase):
         stream = self.worker.request("/upload", method="POST", length=100_000, fields=fields(body), flags=0)
         self.worker.data(stream, body)
         self.worker.reset(stream)
-        self.assertEqual(self.worker.answer(stream).reset[0], 1)
+        self.assertEqual(self.worker.response(stream).reset[0], 1)
         self.worker.get("/")
         self.assertEqual(self.uploads(), [])
 

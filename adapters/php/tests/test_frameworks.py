@@ -38,8 +38,8 @@ class Symfony(unittest.TestCase):
         return self.worker.get(path, **more)
 
     def test_a_page(self):
-        answer = self.get("/hello")
-        self.assertEqual((answer.status, answer.body, answer.names), (200, b"hello", ["RESPONSE"]), self.worker.log())
+        response = self.get("/hello")
+        self.assertEqual((response.status, response.body, response.names), (200, b"hello", ["RESPONSE"]), self.worker.log())
 
     def test_the_request(self):
         found = json.loads(
@@ -53,12 +53,12 @@ class Symfony(unittest.TestCase):
         self.assertEqual(json.loads(self.worker.post("/about", {"a[b]": "1"}).body)["form"], {"a": {"b": "1"}})
         form = [("content-type", "application/x-www-form-urlencoded"), ("content-length", "3")]
         self.assertEqual(json.loads(self.get("/put", method="PUT", body=b"x=1", fields=form).body), {"x": "1"})
-        answer = self.get("/json", method="POST", body=b'{"k":[1]}', fields=[("content-type", "application/json")])
-        self.assertEqual(json.loads(answer.body), {"k": [1]})
+        response = self.get("/json", method="POST", body=b'{"k":[1]}', fields=[("content-type", "application/json")])
+        self.assertEqual(json.loads(response.body), {"k": [1]})
         stream = self.worker.request("/about", method="POST", length=driver.CHUNKED, flags=0)
         self.worker.data(stream, b"part ")
         self.worker.data(stream, b"after part", end=True)
-        self.assertEqual(json.loads(self.worker.answer(stream).body)["content"], "part after part")
+        self.assertEqual(json.loads(self.worker.response(stream).body)["content"], "part after part")
 
     def test_uploads(self):
         body = multipart(part("a", "1"), part("one", "content", "one.txt", "text/plain"), part("many[x][]", "more", "more.txt"))
@@ -68,22 +68,22 @@ class Symfony(unittest.TestCase):
 
     def test_ranges_of_a_file(self):
         for wanted, status, seen, length in (("0-0", 206, "bytes 0-0/512000", 1), ("-1", 206, "bytes 511999-511999/512000", 1), ("-600000", 416, "bytes */512000", 0)):
-            answer = self.get("/file", fields=[("range", f"bytes={wanted}")])
-            self.assertEqual((answer.status, answer.field("content-range"), len(answer.body)), (status, [seen], length), wanted)
+            response = self.get("/file", fields=[("range", f"bytes={wanted}")])
+            self.assertEqual((response.status, response.field("content-range"), len(response.body)), (status, [seen], length), wanted)
 
     def test_streams_leave_as_they_come(self):
-        answer = self.get("/stream")
-        self.assertEqual((answer.body, answer.names), (b"one two three", ["RESPONSE", "DATA", "DATA", "DATA"]))
+        response = self.get("/stream")
+        self.assertEqual((response.body, response.names), (b"one two three", ["RESPONSE", "DATA", "DATA", "DATA"]))
 
     def test_a_stream_after_every_buffer_was_taken_away(self):
         self.assertEqual(self.get("/stream", query="clean=1").body, b"one two three")
 
     def test_files_are_streamed_with_ranges(self):
-        answer = self.get("/file")
-        self.assertEqual(answer.body, bytes(range(256)) * 2_000)
-        self.assertGreater(len(answer.frames), 3)
-        answer = self.get("/file", fields=[("range", "bytes=1-3")])
-        self.assertEqual((answer.status, answer.body), (206, b"\1\2\3"))
+        response = self.get("/file")
+        self.assertEqual(response.body, bytes(range(256)) * 2_000)
+        self.assertGreater(len(response.frames), 3)
+        response = self.get("/file", fields=[("range", "bytes=1-3")])
+        self.assertEqual((response.status, response.body), (206, b"\1\2\3"))
         self.assertEqual(self.get("/file", method="HEAD").field("content-length"), ["512000"])
 
     def test_cookies_stay_apart(self):
@@ -91,9 +91,9 @@ class Symfony(unittest.TestCase):
 
     def test_sessions(self):
         def visit(cookie=None, path="/session"):
-            answer = self.get(path, fields=[("cookie", cookie)] if cookie else [])
-            self.assertLessEqual(len(answer.field("set-cookie")), 1)
-            return answer.body.decode().split(), [one.split(";")[0] for one in answer.field("set-cookie")]
+            response = self.get(path, fields=[("cookie", cookie)] if cookie else [])
+            self.assertLessEqual(len(response.field("set-cookie")), 1)
+            return response.body.decode().split(), [one.split(";")[0] for one in response.field("set-cookie")]
 
         (first, count), (cookie,) = visit()
         self.assertEqual((count, cookie), ("1", "PHPSESSID=" + first))
@@ -109,7 +109,7 @@ class Symfony(unittest.TestCase):
     def test_services_are_reset(self):
         self.assertEqual([self.get("/count").body for _ in range(3)], [b"1"] * 3)
 
-    def test_errors_that_the_kernel_answers(self):
+    def test_errors_that_the_kernel_responds_to(self):
         self.assertEqual((self.get("/fails").status, self.get("/nothing-here").status), (500, 404))
         self.assertEqual(self.get("/hello").status, 200)
 
@@ -126,14 +126,14 @@ class Symfony(unittest.TestCase):
     def test_exit_in_a_controller(self):
         with self.start() as worker:
             for made in (2, 3):
-                answer = worker.get("/exit")
-                self.assertEqual((answer.status, answer.body), (200, b"produced"))
+                response = worker.get("/exit")
+                self.assertEqual((response.status, response.body), (200, b"produced"))
                 # Its stack of requests has none of the visitor before.
                 found = json.loads(worker.get("/about", query="q=1").body)
                 self.assertEqual((found["made"], found["main"], found["query"]), (made, found["uri"], {"q": "1"}))
             self.assertEqual(worker.drain(), 0)
 
-    def test_a_body_that_nobody_asked_for_does_not_come_behind_the_answer(self):
+    def test_a_body_that_nobody_asked_for_does_not_come_after_the_response(self):
         with self.start() as worker:
             for flags, length in ((EXPECT, 10), (0, 200_000)):
                 stream = worker.request("/hello", method="POST", query="reads", length=length, flags=flags)
@@ -141,18 +141,18 @@ class Symfony(unittest.TestCase):
                     # Enough to owe credit: that of a stream which has ended is nobody's.
                     for _ in range(4):
                         worker.data(stream, bytes(50_000), end=False)
-                self.assertEqual(worker.answer(stream).body, b"hello")
+                self.assertEqual(worker.response(stream).body, b"hello")
                 self.assertEqual(worker.get("/hello").status, 200)
                 self.assertIn("the rest of the request's body does not come", worker.log())
             self.assertEqual(worker.drain(), 0)
 
-    def test_terminate_comes_after_the_answer(self):
+    def test_terminate_comes_after_the_response(self):
         go = os.path.join(self.folder.name, "go")
         os.mkfifo(go)
         self.addCleanup(os.unlink, go)
         with self.start(TEST_FIFO_IN=go) as worker:
-            answer = worker.get("/hello", query="terminate")
-            self.assertEqual(answer.body, b"hello")
+            response = worker.get("/hello", query="terminate")
+            self.assertEqual(response.body, b"hello")
             self.assertNotIn("terminated", worker.log())
             self.assertEqual([(frame.name, frame.flags) for frame in worker.held], [("BUSY", 0)])
             with open(go, "w") as line:
@@ -192,7 +192,7 @@ class Runtime(Symfony):
             text.write(f"<?php use Symfony\\Component\\HttpFoundation\\{{Request, Response}};\nrequire_once dirname(__DIR__).'/vendor/autoload_runtime.php';\nreturn {returned};\n")
         return Worker(file, env={**self.env, **self.cache}, **more)
 
-    def test_a_closure_that_answers_requests_may_ask_for_the_context_too(self):
+    def test_a_closure_that_handles_requests_may_ask_for_the_context_too(self):
         for parameters in ("Request $request, array $context", "array $context, Request $request"):
             with self.of(f"function ({parameters}) {{ return new Response($request->getPathInfo().' in '.$context['APP_ENV']); }}") as worker:
                 self.assertEqual([worker.get(path).body for path in ("/a", "/b")], [b"/a in prod", b"/b in prod"])
@@ -222,9 +222,9 @@ class Psr15:
         self.addCleanup(self.worker.stop)
 
     def about(self, path="/", **more):
-        answer = self.worker.get(path, **more)
-        self.assertEqual(answer.status, 200, self.worker.log())
-        return json.loads(answer.body)
+        response = self.worker.get(path, **more)
+        self.assertEqual(response.status, 200, self.worker.log())
+        return json.loads(response.body)
 
     def test_the_request(self):
         sent = [("host", "shop.example:8080"), ("x-many", "1"), ("x-many", "2"), ("cookie", "c=1; d[x]=2"), ("123", "numeric")]
@@ -256,11 +256,11 @@ class Psr15:
         found = self.about(method="POST", body=b'{"a":1}', fields=[("content-type", "application/json")])
         self.assertEqual((found["parsed"], found["body"]), (None, '{"a":1}'))
         stream = self.worker.request("/body", method="POST", length=driver.CHUNKED, flags=driver.EXPECT)
-        self.worker.take(stream, lambda answer: answer.wants)
+        self.worker.take(stream, lambda response: response.wants)
         for _ in range(3):
             self.worker.data(stream, b"p" * 60_000)
         self.worker.data(stream, b"", end=True)
-        self.assertEqual(self.worker.answer(stream).body.decode(), f"180000 {hashlib.md5(b'p' * 180_000).hexdigest()}")
+        self.assertEqual(self.worker.response(stream).body.decode(), f"180000 {hashlib.md5(b'p' * 180_000).hexdigest()}")
 
     def test_a_stream_that_says_it_is_empty_and_is_not(self):
         self.assertEqual(self.worker.get("/pipe").body, b"piped\n")
@@ -273,22 +273,22 @@ class Psr15:
         self.assertEqual((found["parsed"], found["files"]["one"], found["files"]["many"]), ({"a": "1"}, one, {"x": [more]}))
         self.assertEqual(found["files"]["none"][3], 4)
 
-    def test_answers(self):
-        answer = self.worker.get("/many")
-        self.assertEqual((answer.status, answer.body, answer.field("x-many"), answer.field("set-cookie")), (418, b"many", ["1", "2"], ["a=1", "b=2"]))
-        answer = self.worker.get("/large")
-        self.assertEqual(len(answer.body), 300_000)
+    def test_responses(self):
+        response = self.worker.get("/many")
+        self.assertEqual((response.status, response.body, response.field("x-many"), response.field("set-cookie")), (418, b"many", ["1", "2"], ["a=1", "b=2"]))
+        response = self.worker.get("/large")
+        self.assertEqual(len(response.body), 300_000)
 
     def test_streams_are_read_in_pieces(self):
-        answer = self.worker.get("/stream")
-        self.assertEqual((len(answer.body), answer.names), (5_000, ["RESPONSE"] + ["DATA"] * 5))
+        response = self.worker.get("/stream")
+        self.assertEqual((len(response.body), response.names), (5_000, ["RESPONSE"] + ["DATA"] * 5))
         self.assertEqual(self.worker.get("/stream", method="HEAD").body, b"")
 
     def test_a_stream_whose_client_goes(self):
         stream = self.worker.request("/endless")
-        self.worker.take(stream, lambda answer: len(answer.frames) > 3)
+        self.worker.take(stream, lambda response: len(response.frames) > 3)
         self.worker.reset(stream)
-        self.assertEqual(self.worker.answer(stream).reset[0], 1)
+        self.assertEqual(self.worker.response(stream).reset[0], 1)
         self.assertEqual(self.worker.get("/").status, 200)
         self.assertRegex(self.worker.log(), r"^closed after \d+ pieces\n$")
 
@@ -317,9 +317,9 @@ class SlimThree(unittest.TestCase):
 
     def test_pages(self):
         for name in ("world", "again"):
-            answer = self.worker.get(f"/hello/{name}")
-            self.assertEqual((answer.status, answer.body), (200, f"hello {name}".encode()), self.worker.log())
-        self.assertEqual(answer.field("content-length"), ["11"])
+            response = self.worker.get(f"/hello/{name}")
+            self.assertEqual((response.status, response.body), (200, f"hello {name}".encode()), self.worker.log())
+        self.assertEqual(response.field("content-length"), ["11"])
 
     def test_the_request(self):
         sent = [("host", "shop.example"), ("cookie", "c=1"), ("x-one", "1")]
@@ -327,13 +327,13 @@ class SlimThree(unittest.TestCase):
         self.assertEqual((found["uri"], found["container"]), ("http://shop.example/app/about?q=1",) * 2)
         self.assertEqual((found["query"], found["cookies"], found["header"]), ({"q": "1"}, {"c": "1"}, "1"))
         self.assertEqual(json.loads(self.worker.post("/about", {"a[b]": "1"}).body)["parsed"], {"a": {"b": "1"}})
-        answer = self.worker.get("/about", method="POST", body=b'{"k":1}', fields=[("content-type", "application/json")])
-        self.assertEqual((json.loads(answer.body)["parsed"], json.loads(answer.body)["body"]), ({"k": 1}, '{"k":1}'))
+        response = self.worker.get("/about", method="POST", body=b'{"k":1}', fields=[("content-type", "application/json")])
+        self.assertEqual((json.loads(response.body)["parsed"], json.loads(response.body)["body"]), ({"k": 1}, '{"k":1}'))
         body = multipart(part("file", "content", "x.txt"))
         found = json.loads(self.worker.get("/about", method="POST", body=body, fields=fields(body)).body)
         self.assertEqual(found["files"], {"file": ["x.txt", 7, hashlib.md5(b"content").hexdigest()]})
 
-    def test_answers(self):
+    def test_responses(self):
         self.assertEqual(self.worker.get("/echo").body, b"writtenprinted ")  # Slim's own setting: appended
         self.assertEqual((self.worker.get("/redirect").status, self.worker.get("/none").status, self.worker.get("/nothing").status), (301, 204, 404))
 

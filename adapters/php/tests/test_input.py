@@ -39,8 +39,8 @@ class Input(unittest.TestCase):
             worker.data(stream, body[start : start + 60_000], end=start + 60_000 >= len(body))
             if start and start % 180_000 == 0 and start + 60_000 < len(body):
                 credits += 1
-                worker.take(stream, lambda answer: len([f for f in answer.frames if f.name == "CREDIT"]) >= credits)
-        return worker.answer(stream).body.decode()
+                worker.take(stream, lambda response: len([f for f in response.frames if f.name == "CREDIT"]) >= credits)
+        return worker.response(stream).body.decode()
 
     def test_a_body(self):
         for method in ("POST", "PUT", "PATCH", "DELETE", "GET"):
@@ -113,21 +113,21 @@ class Input(unittest.TestCase):
         self.assertEqual(json.loads(text[7:]), ["more than", "more than", "MEMORY", "TEMP", "PHP", True])
 
     def test_a_body_is_asked_for_when_it_is_opened_and_not_before(self):
-        answer = self.worker.get("/none", method="POST", length=1_000, flags=EXPECT)
-        self.assertEqual((answer.body, answer.wants), (b"not read", 0))
+        response = self.worker.get("/none", method="POST", length=1_000, flags=EXPECT)
+        self.assertEqual((response.body, response.wants), (b"not read", 0))
         stream = self.worker.request("/sum", method="POST", length=6, flags=EXPECT)
-        answer = self.worker.take(stream, lambda answer: answer.wants)
+        response = self.worker.take(stream, lambda response: response.wants)
         self.worker.data(stream, b"abc")
         self.worker.data(stream, b"def", end=True)
-        self.worker.answer(stream)
-        self.assertEqual((answer.body.decode(), answer.wants), (digest(b"abcdef"), 1))
+        self.worker.response(stream)
+        self.assertEqual((response.body.decode(), response.wants), (digest(b"abcdef"), 1))
 
     def test_of_unknown_length(self):
         stream = self.worker.request("/sum", method="POST", length=CHUNKED, flags=0)
         self.worker.data(stream, b"one ")
         self.worker.data(stream, b"")
         self.worker.data(stream, b"two", end=True)
-        self.assertEqual(self.worker.answer(stream).body.decode(), digest(b"one two"))
+        self.assertEqual(self.worker.response(stream).body.decode(), digest(b"one two"))
 
     def test_memory_does_not_grow_with_the_body(self):
         body = LARGE * 8
@@ -138,14 +138,14 @@ class Input(unittest.TestCase):
             stream = self.worker.request("/catch", method="POST", length=100, flags=0)
             self.worker.data(stream, b"part")
             self.worker.reset(stream, 5, "the client went away")
-            self.assertEqual(self.worker.answer(stream).reset[0], 1)
+            self.assertEqual(self.worker.response(stream).reset[0], 1)
 
         self.assertEqual(self.worker.log_of(action), "caught: the client went away before its body was complete\n")
         self.assertEqual(self.post("/read", b"whole"), "whole")
 
-    def test_behind_the_answer(self):
+    def test_after_the_response(self):
         def action():
-            self.assertEqual(self.post("/later"), "answered")
+            self.assertEqual(self.post("/later"), "responded")
             self.post("/read")
 
         self.assertEqual(self.worker.log_of(action), digest(b"abc") + "\n")
@@ -172,8 +172,8 @@ class Ends(unittest.TestCase):
 
     def test_exit_and_fatal_errors(self):
         for path, status in (("/exit", 200), ("/fatal", 500)):
-            answer = self.start().get(path, method="POST", body=b"the body")
-            self.assertEqual((answer.status, answer.body), (status, b"the body"), path)
+            response = self.start().get(path, method="POST", body=b"the body")
+            self.assertEqual((response.status, response.body), (status, b"the body"), path)
 
     def test_the_end_of_a_worker_with_a_body_in_its_hands(self):
         worker = self.start()

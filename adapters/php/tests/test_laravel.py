@@ -36,17 +36,17 @@ class Laravel(unittest.TestCase):
         fields = [("host", "shop.example"), ("accept", "application/json"), *more.pop("fields", [])]
         if cookies:
             fields.append(("cookie", "; ".join(f"{name}={value}" for name, value in cookies.items())))
-        answer = self.worker.get(path, fields=fields, **more)
-        for cookie in answer.field("set-cookie"):
+        response = self.worker.get(path, fields=fields, **more)
+        for cookie in response.field("set-cookie"):
             name, _, value = cookie.split(";")[0].partition("=")
             if cookies is not None:
                 cookies[name] = value
-        return answer
+        return response
 
     def page(self, path, cookies=None, **more):
-        answer = self.get(path, cookies, **more)
-        self.assertEqual(answer.status, 200, (answer, self.worker.log()[-2000:]))
-        return answer.body.decode()
+        response = self.get(path, cookies, **more)
+        self.assertEqual(response.status, 200, (response, self.worker.log()[-2000:]))
+        return response.body.decode()
 
     def log_in(self, name):
         cookies = {}
@@ -80,9 +80,9 @@ class Laravel(unittest.TestCase):
         before = json.loads(self.page("/see"))
         self.assertEqual(before[:5], ["Shop", "en", False, ["bag"], None])
         for _ in range(2):
-            answer = self.get("/touch")
-            self.assertEqual(answer.body, b"touched", self.worker.log())
-            self.assertTrue(any(cookie.startswith("queued=") for cookie in answer.field("set-cookie")))
+            response = self.get("/touch")
+            self.assertEqual(response.body, b"touched", self.worker.log())
+            self.assertTrue(any(cookie.startswith("queued=") for cookie in response.field("set-cookie")))
             again = self.get("/see")
             self.assertEqual(json.loads(again.body), before)
             self.assertFalse(any(cookie.startswith("queued=") for cookie in again.field("set-cookie")))
@@ -111,8 +111,8 @@ class Laravel(unittest.TestCase):
         self.assertEqual(self.page("/"), "hello")
 
     def test_streams_leave_as_they_come(self):
-        answer = self.get("/stream")
-        self.assertEqual((answer.body, answer.names), (b"one two", ["RESPONSE", "DATA", "DATA"]))
+        response = self.get("/stream")
+        self.assertEqual((response.body, response.names), (b"one two", ["RESPONSE", "DATA", "DATA"]))
 
     def test_exit_delivers_what_there_is(self):
         with self.start() as worker:

@@ -51,8 +51,8 @@ class Limits(unittest.TestCase):
         for size, sent in ((4096, b" sent"), (1, b" not sent")):
             with Worker("plain.php", "-d", f"output_buffering={size}") as worker:
                 for _ in range(2):
-                    answer = worker.get("/buffered")
-                    self.assertEqual((answer.body, answer.field("x-after")), (b'["junk",0]', ["1"]))
+                    response = worker.get("/buffered")
+                    self.assertEqual((response.body, response.field("x-after")), (b'["junk",0]', ["1"]))
                     self.assertEqual(worker.get("/echo").body, b"printed and more")
                     self.assertEqual(worker.get("/buffered-late").body, b"x" * 300 + sent)
                     self.assertEqual(worker.get("/buffers").body, b"inner innermost returned")

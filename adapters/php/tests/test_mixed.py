@@ -57,16 +57,16 @@ class Mixed(unittest.TestCase):
         self.assertEqual(request["fields"], {"x-token": [str(self.token)]})
 
     def try_printed(self):
-        answer = self.get("/echo")
-        self.assertEqual((answer.status, answer.body), (203, b"printed and more"))
+        response = self.get("/echo")
+        self.assertEqual((response.status, response.body), (203, b"printed and more"))
 
     def try_exception(self):
-        answer = self.get(self.random.choice(["/throws", "/bad-value", "/bad-return"]))
-        self.assertEqual((answer.status, answer.reset[0]), (None, 3))
+        response = self.get(self.random.choice(["/throws", "/bad-value", "/bad-return"]))
+        self.assertEqual((response.status, response.reset[0]), (None, 3))
 
     def try_late_exception(self):
-        answer = self.get("/throws-late")
-        self.assertEqual((answer.body, answer.reset[0]), (b"begun", 3))
+        response = self.get("/throws-late")
+        self.assertEqual((response.body, response.reset[0]), (b"begun", 3))
 
     def try_stream(self):
         self.assertEqual(self.get("/flushing").body, b"one two three sent")
@@ -80,7 +80,7 @@ class Mixed(unittest.TestCase):
         step = self.random.choice([997, 20_000, 65_536])
         for start in range(0, len(body), step):
             worker.data(stream, body[start : start + step], end=start + step >= len(body))
-        found = json.loads(worker.answer(stream).body)
+        found = json.loads(worker.response(stream).body)
         self.assertEqual((found["post"], found["sums"]), ({"a": str(self.token)}, [[hashlib.md5(content).hexdigest(), True]]))
 
     def try_form(self):
@@ -97,29 +97,29 @@ class Mixed(unittest.TestCase):
     def try_lost_client(self):
         worker = self.fresh()
         stream = worker.request("/endless")
-        worker.take(stream, lambda answer: len(answer.frames) > 2)
+        worker.take(stream, lambda response: len(response.frames) > 2)
         worker.reset(stream)
-        self.assertEqual(worker.answer(stream).reset[0], 1)
+        self.assertEqual(worker.response(stream).reset[0], 1)
 
     def try_lost_body(self):
         worker = self.fresh()
         stream = worker.request("/body", method="POST", length=100_000, flags=0)
         worker.data(stream, b"x" * 1_000)
         worker.reset(stream, 5)
-        self.assertEqual(worker.answer(stream).reset[0], 1)
+        self.assertEqual(worker.response(stream).reset[0], 1)
 
     def try_unread_body(self):
         worker = self.fresh()
         stream = worker.request("/", method="POST", length=10_000, flags=0)
-        self.assertEqual(worker.answer(stream).body, b"hello")
+        self.assertEqual(worker.response(stream).body, b"hello")
         worker.data(stream, b"u" * 10_000, end=True)
 
     def try_ahead(self):
         worker = self.fresh()
         sent = [worker.request(path, send=False) for path in ("/", "/request", "/throws", "/array")]
         worker.send(b"".join(data for _, data in sent))
-        answers = [worker.answer(stream) for stream, _ in sent]
-        self.assertEqual([answer.status for answer in answers], [200, 200, None, 201])
+        responses = [worker.response(stream) for stream, _ in sent]
+        self.assertEqual([response.status for response in responses], [200, 200, None, 201])
 
     def try_leak(self):
         self.assertEqual(self.get("/leak").body, b"leaked")

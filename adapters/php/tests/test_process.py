@@ -39,7 +39,7 @@ class Process(unittest.TestCase):
         self.assertEqual({name for name, value in about.items() if value == "1"}, {"blocking", "cgi_names"})
         self.assertTrue(about["adapter"].startswith("php/") and about["language"].startswith("PHP 8."), about)
 
-    def test_it_is_woken_once_for_each_frame_and_not_by_the_reading_of_its_answer(self):
+    def test_it_is_woken_once_for_each_frame_and_not_by_the_reading_of_its_reply(self):
         self.assertLess(self.start().sleeps(20), 30)
 
     def test_no_extension_and_no_ini_file_is_needed(self):
@@ -71,7 +71,7 @@ class Process(unittest.TestCase):
         stream = worker.request("/body", method="POST", length=3, flags=0)
         worker.data(stream, b"abc", end=True)
         worker.send(pack("DRAIN"))
-        self.assertEqual(worker.answer(stream).status, 200)
+        self.assertEqual(worker.response(stream).status, 200)
         self.assertEqual(worker.process.wait(PATIENCE), 0)
 
     def test_the_end_of_the_wire_ends_it(self):
@@ -83,7 +83,7 @@ class Process(unittest.TestCase):
     def test_the_end_of_the_wire_within_a_request(self):
         worker = self.start()
         stream = worker.request("/endless")
-        worker.take(stream, lambda answer: len(answer.frames) > 1)
+        worker.take(stream, lambda response: len(response.frames) > 1)
         worker.mine.close()
         self.assertEqual(worker.process.wait(PATIENCE), 0)
 
@@ -98,10 +98,10 @@ class Process(unittest.TestCase):
         _, one = worker.request("/", send=False)
         for place in range(len(one)):
             worker.send(one[place : place + 1])
-        self.assertEqual(worker.answer(1).status, 200)
+        self.assertEqual(worker.response(1).status, 200)
         _, two = worker.request("/", send=False)
         worker.send(pack("PING", payload=b"abcdefgh") + two + pack("PING", payload=b"hgfedcba") + pack("DRAIN"))
-        self.assertEqual(worker.answer(2).status, 200)
+        self.assertEqual(worker.response(2).status, 200)
         self.assertEqual(worker.process.wait(PATIENCE), 0)
 
     def test_a_fault_ends_it_with_status_1(self):
@@ -120,7 +120,7 @@ class Process(unittest.TestCase):
         worker.auto_credit = False
         # It prints until its own credit is spent, and then waits, reading what comes.
         stream = worker.request("/endless", method="POST", length=driver.CHUNKED, flags=0)
-        worker.take(stream, lambda answer: len(answer.body) >= 65_536)
+        worker.take(stream, lambda response: len(response.body) >= 65_536)
         for _ in range(5):
             try:
                 worker.data(stream, b"x" * 65_536)
@@ -178,11 +178,11 @@ class Process(unittest.TestCase):
         stream = worker.request("/body", method="POST", length=driver.CHUNKED, flags=0)
         worker.data(stream, b"abc")
         worker.data(stream, b"def", end=True)
-        self.assertTrue(worker.answer(stream).body.startswith(b"6 "))
+        self.assertTrue(worker.response(stream).body.startswith(b"6 "))
         stream = worker.request("/endless")
-        worker.take(stream, lambda answer: len(answer.frames) > 3)
+        worker.take(stream, lambda response: len(response.frames) > 3)
         worker.reset(stream)
-        self.assertEqual(worker.answer(stream).reset[0], 1)
+        self.assertEqual(worker.response(stream).reset[0], 1)
         worker.process.terminate()
         worker.send(pack("PING", payload=b"12345678"))
         self.assertEqual({worker.read().name, worker.read().name}, {"PONG", "DRAIN"})
@@ -194,8 +194,8 @@ class Process(unittest.TestCase):
             ("/fatal", None, b"", 3), ("/fatal-printed", 500, b"printed before", None), ("/fatal-late", 200, b"begun", 3),
         ):  # fmt: skip
             with Worker("plain.php") as worker:
-                answer = worker.get(path)
-                self.assertEqual((answer.status, answer.body, answer.reset and answer.reset[0]), (status, body, reset), path)
+                response = worker.get(path)
+                self.assertEqual((response.status, response.body, response.reset and response.reset[0]), (status, body, reset), path)
                 self.assertEqual(worker.process.wait(PATIENCE), 255)
                 self.assertIn("PHP Fatal error:", worker.log())
                 self.assertIn(f"a fatal error ended this worker in GET {path}", worker.log())
@@ -232,8 +232,8 @@ class Process(unittest.TestCase):
     def test_out_of_memory_delivers_what_was_printed_before(self):
         for path, body in (("/memory-printed", b"printed before"), ("/memory-page", b"printed before, and a page about it")):
             worker = self.start("plain.php", "-d", "memory_limit=32M")
-            answer = worker.get(path)
-            self.assertEqual((answer.status, answer.body, answer.reset), (500, body, None))
+            response = worker.get(path)
+            self.assertEqual((response.status, response.body, response.reset), (500, body, None))
             self.assertEqual(worker.process.wait(PATIENCE), 255)
             self.assertIn("Allowed memory size of 33554432 bytes exhausted", worker.log())
 
@@ -261,7 +261,7 @@ class Process(unittest.TestCase):
         worker.process.terminate()
         with open(go, "w") as line:
             line.write("went on\n")
-        self.assertEqual(worker.answer(stream).status, 200)
+        self.assertEqual(worker.response(stream).status, 200)
         frame = worker.held[0] if worker.held else worker.read()
         self.assertEqual(frame.name, "DRAIN")
         self.assertEqual(worker.drain(), 0)
@@ -284,7 +284,7 @@ class Process(unittest.TestCase):
             pass
         with open(go + ".now", "w"):
             pass
-        self.assertEqual(worker.answer(stream).body, b"went on")
+        self.assertEqual(worker.response(stream).body, b"went on")
         self.assertIn("the stack of this worker, in GET /spin:", worker.log())
 
     def test_a_forked_child_never_writes_to_the_wire(self):

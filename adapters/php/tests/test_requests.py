@@ -1,4 +1,4 @@
-"""Requests and answers of a plain callable: what it is given, what it may respond with, how bodies travel."""
+"""Requests and responses of a plain callable: what it is given, what it may return, how bodies travel."""
 
 import hashlib
 import json
@@ -26,9 +26,9 @@ class Shared(unittest.TestCase):
         return self.worker.get(path, **more)
 
     def json(self, path, **more):
-        answer = self.get(path, **more)
-        self.assertEqual(answer.status, 200, (answer, self.worker.log()))
-        return json.loads(answer.body)
+        response = self.get(path, **more)
+        self.assertEqual(response.status, 200, (response, self.worker.log()))
+        return json.loads(response.body)
 
     def quiet(self, action):
         self.assertEqual(self.worker.log_of(action), "")
@@ -98,32 +98,32 @@ class Requests(Shared):
         self.assertIn("HTTP_X_BYTES", self.json("/server", fields=[("x-bytes", "\xff\xfe")]))
 
 
-class Answers(Shared):
+class Responses(Shared):
     def test_a_string(self):
-        answer = self.get("/")
-        self.assertEqual((answer.status, answer.body, answer.names), (200, b"hello", ["RESPONSE"]))
-        self.assertEqual(answer.field("content-type"), ["text/html; charset=UTF-8"])
+        response = self.get("/")
+        self.assertEqual((response.status, response.body, response.names), (200, b"hello", ["RESPONSE"]))
+        self.assertEqual(response.field("content-type"), ["text/html; charset=UTF-8"])
 
     def test_an_array(self):
-        answer = self.get("/array")
-        self.assertEqual((answer.status, answer.body, answer.field("x-one")), (201, b"made", ["1", "2"]))
+        response = self.get("/array")
+        self.assertEqual((response.status, response.body, response.field("x-one")), (201, b"made", ["1", "2"]))
 
     def test_a_large_body_that_is_whole_has_a_length(self):
         for path in ("/large-string", "/large-array"):
-            answer = self.get(path)
-            self.assertEqual((len(answer.body), answer.field("content-length")), (100_000, ["100000"]), path)
+            response = self.get(path)
+            self.assertEqual((len(response.body), response.field("content-length")), (100_000, ["100000"]), path)
 
     def test_what_is_printed_with_header_and_status(self):
-        answer = self.get("/echo")
-        self.assertEqual((answer.status, answer.body), (203, b"printed and more"))
-        self.assertEqual((answer.field("x-echo"), answer.field("set-cookie")), (["yes"], ["a=1", "b=2"]))
+        response = self.get("/echo")
+        self.assertEqual((response.status, response.body), (203, b"printed and more"))
+        self.assertEqual((response.field("x-echo"), response.field("set-cookie")), (["yes"], ["a=1", "b=2"]))
         self.assertEqual(self.get("/").field("x-echo"), [])
 
     def test_cookies_that_are_none(self):
-        answer = self.get("/cookies-that-are-none")
+        response = self.get("/cookies-that-are-none")
         some = '",", ";", " ", "\\t", "\\r", "\\n", "\\013", or "\\014"'
         self.assertEqual(
-            json.loads(answer.body),
+            json.loads(response.body),
             [
                 "setcookie(): Argument #1 ($name) cannot be empty", f'setcookie(): Argument #1 ($name) cannot contain "=", {some}',
                 f'setcookie(): "path" option cannot contain {some}', 'setcookie(): option "bogus" is invalid', "setcookie(): option array cannot have numeric keys",
@@ -131,7 +131,7 @@ class Answers(Shared):
                 "setcookie(): Expects exactly 3 arguments when argument #3 ($expires_or_options) is an array", False,
             ],
         )  # fmt: skip
-        self.assertEqual(answer.field("set-cookie"), [])
+        self.assertEqual(response.field("set-cookie"), [])
 
     def test_what_is_returned_without_a_type_has_the_default_one(self):
         for path in ("/large-array", "/pieces", "/resource", "/close"):
@@ -154,8 +154,8 @@ class Answers(Shared):
         self.assertEqual((self.get("/unchanged").status, self.get("/unchanged").field("content-type")), (304, []))
 
     def test_buffers_that_it_never_began(self):
-        answer = self.get("/clean-what-is-not-its-own")
-        self.assertEqual((answer.body, answer.field("content-type")), (b'["",0]', ["application/json"]))
+        response = self.get("/clean-what-is-not-its-own")
+        self.assertEqual((response.body, response.field("content-type")), (b'["",0]', ["application/json"]))
         self.assertEqual(self.get("/flush-what-is-not-its-own").body, b"one two three 0")
         self.assertEqual(self.get("/").body, b"hello")
 
@@ -163,20 +163,20 @@ class Answers(Shared):
         self.assertEqual(self.get("/redirect").status, 302)
 
     def test_cookies(self):
-        answer = self.get("/cookie")
-        first, raw, gone = answer.field("set-cookie")
+        response = self.get("/cookie")
+        first, raw, gone = response.field("set-cookie")
         self.assertRegex(first, r"^name=a%20value; expires=Wed, 18 May 2033 03:33:20 GMT; Max-Age=\d+; path=/; HttpOnly; SameSite=Lax$")
         self.assertEqual(raw, "raw=x%20y")
         self.assertTrue(gone.startswith("gone=deleted; expires=Thu, 01 Jan 1970"))
 
     def test_flush_sends_what_there_is(self):
-        answer = self.get("/flushing")
-        self.assertEqual((answer.body, answer.names), (b"one two three sent", ["RESPONSE", "DATA", "DATA", "DATA", "DATA"]))
+        response = self.get("/flushing")
+        self.assertEqual((response.body, response.names), (b"one two three sent", ["RESPONSE", "DATA", "DATA", "DATA", "DATA"]))
 
     def test_much_output_leaves_in_pieces(self):
-        answer = self.get("/large-echo")
-        self.assertEqual(len(answer.body), 300_000)
-        self.assertGreater(len(answer.frames), 4)
+        response = self.get("/large-echo")
+        self.assertEqual(len(response.body), 300_000)
+        self.assertGreater(len(response.frames), 4)
 
     def test_buffers_that_are_left_open_are_sent(self):
         self.assertEqual(self.get("/buffers").body, b"inner innermost returned")
@@ -186,8 +186,8 @@ class Answers(Shared):
     def test_a_buffer_that_cannot_be_removed_is_delivered_and_the_worker_replaced(self):
         for path, body in (("/unremovable", b"inside"), ("/unremovable-late", b"before inside")):
             with Worker("plain.php") as worker:
-                answer = worker.get(path)
-                self.assertEqual((answer.body, answer.reset), (body, None))
+                response = worker.get(path)
+                self.assertEqual((response.body, response.reset), (body, None))
                 self.assertEqual((worker.held.pop(0) if worker.held else worker.read()).name, "DRAIN")
                 self.assertEqual(worker.drain(), 0)
                 self.assertIn("output buffer that cannot be removed", worker.log())
@@ -200,20 +200,20 @@ class Answers(Shared):
             self.assertEqual(self.get(path).field("content-type"), [kind])
 
     def test_input_can_be_filtered(self):
-        answer = self.get("/filter", query="n=5&bad=x&list[]=1", fields=[("cookie", "c=d")])
-        self.assertEqual(json.loads(answer.body), [5, False, None, 3, False, ["1"], "d", "GET", True, False, {"n": 5}, None])
+        response = self.get("/filter", query="n=5&bad=x&list[]=1", fields=[("cookie", "c=d")])
+        self.assertEqual(json.loads(response.body), [5, False, None, 3, False, ["1"], "d", "GET", True, False, {"n": 5}, None])
 
     def test_the_status_of_cgi(self):
-        answer = self.get("/status-line")
-        self.assertEqual((answer.status, answer.field("status"), json.loads(answer.body)), (404, [], [403, 404]))
+        response = self.get("/status-line")
+        self.assertEqual((response.status, response.field("status"), json.loads(response.body)), (404, [], [403, 404]))
 
     def test_pieces(self):
         self.assertEqual(self.get("/pieces").body, b"abc")
         self.assertEqual(self.get("/resource").body, b"z" * 200_000)
 
     def test_lengths_that_are_wrong(self):
-        answer = self.get("/short")
-        self.assertEqual(answer.reset[0], 4)
+        response = self.get("/short")
+        self.assertEqual(response.reset[0], 4)
         self.assertEqual(self.get("/long").body, b"long")
 
     def test_hop_by_hop_fields_are_dropped_with_one_warning(self):
@@ -227,40 +227,40 @@ class Answers(Shared):
 
     def test_what_cannot_travel_is_the_applications_error(self):
         for path in ("/bad-value", "/nul-value", "/bad-name", "/bad-status", "/bad-return"):
-            answer = self.get(path)
-            self.assertEqual((answer.status, answer.reset[0]), (None, 3), path)
+            response = self.get(path)
+            self.assertEqual((response.status, response.reset[0]), (None, 3), path)
             self.assertEqual(self.get("/").status, 200)
 
-    def test_answers_without_a_body(self):
+    def test_responses_without_a_body(self):
         self.assertEqual((self.get("/no-content").body, self.get("/not-modified").body), (b"", b""))
-        answer = self.get("/", method="HEAD")
-        self.assertEqual((answer.status, answer.body, answer.names), (200, b"", ["RESPONSE"]))
+        response = self.get("/", method="HEAD")
+        self.assertEqual((response.status, response.body, response.names), (200, b"", ["RESPONSE"]))
         self.assertEqual(self.get("/large-echo", method="HEAD").body, b"")
 
     def test_exceptions(self):
         log = self.worker.log_of(lambda: self.assertEqual(self.get("/throws").reset[0], 3))
         self.assertIn("RuntimeException: a failure in", log)
         self.assertIn("plain.php", log)
-        answer = self.get("/throws-late")
-        self.assertEqual((answer.body, answer.reset[0]), (b"begun", 3))
+        response = self.get("/throws-late")
+        self.assertEqual((response.body, response.reset[0]), (b"begun", 3))
 
     def test_early_hints(self):
-        answer = self.get("/hints", flags=END | EARLY_HINTS)
-        self.assertEqual(answer.informs, [(103, [("link", "</a.css>; rel=preload"), ("link", "</b.js>; rel=preload")])])
+        response = self.get("/hints", flags=END | EARLY_HINTS)
+        self.assertEqual(response.informs, [(103, [("link", "</a.css>; rel=preload"), ("link", "</b.js>; rel=preload")])])
         self.assertEqual(self.get("/hints-symfony", flags=END | EARLY_HINTS).informs, [(103, [("Link", "</a.css>; rel=preload")])])
         self.assertEqual(self.get("/hints").informs, [])
 
     def test_more_fields_than_fit_a_frame_are_the_applications_error(self):
         self.assertEqual(self.get("/hints-large", flags=END | EARLY_HINTS).reset[0], 3)
         for size in (65_400, 65_472, 65_473, 70_000):
-            answer = self.get("/large-field", query=f"size={size}")
-            self.assertIn((answer.status, len(answer.body)), [(200, 100_000)] if size == 65_400 else [(200, 100_000), (None, 0), (500, 0)], size)
+            response = self.get("/large-field", query=f"size={size}")
+            self.assertIn((response.status, len(response.body)), [(200, 100_000)] if size == 65_400 else [(200, 100_000), (None, 0), (500, 0)], size)
             self.assertEqual(self.get("/hints").body, b"ok")
 
     def test_finishing_early(self):
         def action():
-            answer = self.get("/finish")
-            self.assertEqual((answer.body, answer.names), (b"first", ["RESPONSE"]))
+            response = self.get("/finish")
+            self.assertEqual((response.body, response.names), (b"first", ["RESPONSE"]))
 
         self.assertEqual(self.worker.log_of(action), "after the response\n")
         self.assertEqual(self.get("/").status, 200)
@@ -268,7 +268,7 @@ class Answers(Shared):
         self.worker.held.clear()
         self.assertEqual(busy, [("BUSY", 0), ("BUSY", 1)])
 
-    def test_logs_are_not_the_answer(self):
+    def test_logs_are_not_the_response(self):
         log = self.worker.log_of(lambda: self.assertEqual(self.get("/log").body, b"logged"))
         for line in ("to the error log\n", "to stderr\n", "PHP Warning:  a warning in"):
             self.assertIn(line, log)
@@ -288,8 +288,8 @@ class Bodies(Shared):
             part = body[start : start + 60_000]
             self.worker.data(stream, part, end=start + 60_000 >= len(body))
             if start and start % 180_000 == 0 and start + 60_000 < len(body):
-                self.worker.take(stream, lambda answer, n=start // 180_000: len([f for f in answer.frames if f.name == "CREDIT"]) >= n)
-        self.assertEqual(self.worker.answer(stream).body, self.sum(body))
+                self.worker.take(stream, lambda response, n=start // 180_000: len([f for f in response.frames if f.name == "CREDIT"]) >= n)
+        self.assertEqual(self.worker.response(stream).body, self.sum(body))
 
     def test_as_a_stream_that_can_be_read_again(self):
         body = b"0123456789abcdef" * 130_000  # more than is kept in memory
@@ -304,62 +304,62 @@ class Bodies(Shared):
                     credit += struct.unpack(">I", frame.payload)[0]
             credit -= len(part)
             self.worker.data(stream, part, end=start + 65_536 >= len(body))
-        self.assertEqual(self.worker.answer(stream).body.decode(), f"{digest} {digest} end")
+        self.assertEqual(self.worker.response(stream).body.decode(), f"{digest} {digest} end")
 
     def test_nothing_is_read_unless_it_is_asked_for(self):
-        answer = self.get("/", method="POST", length=1_000_000, flags=EXPECT)
-        self.assertEqual((answer.status, answer.wants), (200, 0))
+        response = self.get("/", method="POST", length=1_000_000, flags=EXPECT)
+        self.assertEqual((response.status, response.wants), (200, 0))
         self.assertEqual(self.get("/").status, 200)
 
     def test_expect_reading_asks_once(self):
         stream = self.worker.request("/body", method="POST", length=6, flags=EXPECT)
-        answer = self.worker.take(stream, lambda answer: answer.wants)
+        response = self.worker.take(stream, lambda response: response.wants)
         self.worker.data(stream, b"abc")
         self.worker.data(stream, b"def", end=True)
-        self.worker.answer(stream)
-        self.assertEqual((answer.body, answer.wants), (self.sum(b"abcdef"), 1))
+        self.worker.response(stream)
+        self.assertEqual((response.body, response.wants), (self.sum(b"abcdef"), 1))
 
     def test_the_explicit_call(self):
         stream = self.worker.request("/continue", method="POST", length=3, flags=EXPECT)
-        answer = self.worker.take(stream, lambda answer: answer.wants)
+        response = self.worker.take(stream, lambda response: response.wants)
         self.worker.data(stream, b"abc", end=True)
-        self.worker.answer(stream)
-        self.assertEqual((answer.body, answer.wants), (b"abc", 1))
+        self.worker.response(stream)
+        self.assertEqual((response.body, response.wants), (b"abc", 1))
 
-    def test_an_application_that_answers_100_is_called_again_with_the_body(self):
+    def test_an_application_that_responds_with_100_is_called_again_with_the_body(self):
         for path, status, body in (("/unicorn", 200, b"abc"), ("/unicorn-printed", 202, b"/unicorn-printed")):
             stream = self.worker.request(path, method="POST", length=3, flags=EXPECT)
-            answer = self.worker.take(stream, lambda answer: answer.wants)
+            response = self.worker.take(stream, lambda response: response.wants)
             self.worker.data(stream, b"abc", end=True)
-            self.worker.answer(stream)
-            self.assertEqual((answer.status, answer.body, answer.wants, answer.field("x-first")), (status, body, 1, []))
+            self.worker.response(stream)
+            self.assertEqual((response.status, response.body, response.wants, response.field("x-first")), (status, body, 1, []))
         self.assertEqual(self.get("/unicorn").body, b"")
 
-    def test_who_answers_100_again_or_to_nobody_has_failed(self):
+    def test_responding_with_100_again_or_to_nobody_fails(self):
         self.assertEqual(self.get("/unicorn-for-ever").reset[0], 3)
         stream = self.worker.request("/unicorn-for-ever", method="POST", length=3, flags=EXPECT)
         self.worker.data(stream, b"abc", end=True)
-        self.assertEqual(self.worker.answer(stream).reset[0], 3)
+        self.assertEqual(self.worker.response(stream).reset[0], 3)
 
     def test_trailers_end_a_body(self):
         stream = self.worker.request("/body", method="POST", length=CHUNKED, flags=0)
         self.worker.data(stream, b"abc")
         self.worker.send(pack("TRAILERS", stream, driver.block(["x-sum", "1"])))
-        self.assertEqual(self.worker.answer(stream).body, self.sum(b"abc"))
+        self.assertEqual(self.worker.response(stream).body, self.sum(b"abc"))
 
     def test_a_client_that_breaks_off(self):
         def action():
             stream = self.worker.request("/body-catch", method="POST", length=100, flags=0)
             self.worker.data(stream, b"part")
             self.worker.reset(stream, 5, "the client went away")
-            self.assertEqual(self.worker.answer(stream).reset[0], 1)
+            self.assertEqual(self.worker.response(stream).reset[0], 1)
 
         self.assertEqual(self.worker.log_of(action), "caught: the client went away before its body was complete\n")
 
     def test_the_connection_gets_its_credit_back_for_unread_bodies(self):
         for _ in range(6):
             stream = self.worker.request("/", method="POST", length=CHUNKED, flags=0)
-            self.worker.answer(stream)
+            self.worker.response(stream)
             for _ in range(2):
                 self.worker.data(stream, b"z" * 60_000)
             self.worker.get("/")
@@ -370,18 +370,18 @@ class LostClients(Shared):
     def test_an_application_that_looks(self):
         def action():
             stream = self.worker.request("/endless")
-            self.worker.take(stream, lambda answer: len(answer.frames) > 3)
+            self.worker.take(stream, lambda response: len(response.frames) > 3)
             self.worker.reset(stream)
-            self.assertEqual(self.worker.answer(stream).reset[0], 1)
+            self.assertEqual(self.worker.response(stream).reset[0], 1)
 
         self.assertEqual(self.worker.log_of(action), "saw that it was gone\n")
 
     def test_one_that_only_prints_is_ended(self):
         def action():
             stream = self.worker.request("/prints-on")
-            self.worker.take(stream, lambda answer: len(answer.frames) > 3)
+            self.worker.take(stream, lambda response: len(response.frames) > 3)
             self.worker.reset(stream)
-            self.assertEqual(self.worker.answer(stream).reset[0], 1)
+            self.assertEqual(self.worker.response(stream).reset[0], 1)
 
         self.assertEqual(self.worker.log_of(action), "finally\n")
 
@@ -391,17 +391,17 @@ class LostClients(Shared):
 
         def action():
             stream = self.worker.request("/endless")
-            self.worker.take(stream, lambda answer: len(answer.body) >= 65_536)
+            self.worker.take(stream, lambda response: len(response.body) >= 65_536)
             self.worker.reset(stream)
-            answer = self.worker.answer(stream)
-            self.assertEqual(answer.reset[0], 1)
-            self.worker.credit(0, len(answer.body))
+            response = self.worker.response(stream)
+            self.assertEqual(response.reset[0], 1)
+            self.worker.credit(0, len(response.body))
 
         self.worker.log_of(action)
 
-    def test_a_reset_that_crosses_the_answer_is_ignored(self):
+    def test_a_reset_that_crosses_the_response_is_ignored(self):
         stream = self.worker.request("/")
-        self.worker.answer(stream)
+        self.worker.response(stream)
         self.worker.reset(stream)
         self.assertEqual(self.get("/").status, 200)
 
@@ -412,16 +412,16 @@ class Ahead(Shared):
         self.worker.send(b"".join(data for _, data in sent))
         return [stream for stream, _ in sent]
 
-    def test_requests_of_one_read_are_answered_in_order(self):
+    def test_requests_of_one_read_are_served_in_order(self):
         streams = self.together("/", "/request", "/flushing", "/")
-        bodies = [self.worker.answer(stream).body for stream in streams]
+        bodies = [self.worker.response(stream).body for stream in streams]
         self.assertEqual((bodies[0], bodies[2], bodies[3]), (b"hello", b"one two three sent", b"hello"))
         self.assertEqual(json.loads(bodies[1])["path"], "/request")
 
     def test_an_error_in_one_does_not_reach_the_next(self):
         first, second = self.together("/throws", "/")
-        self.assertIsNotNone(self.worker.answer(first).reset)
-        self.assertEqual(self.worker.answer(second).body, b"hello")
+        self.assertIsNotNone(self.worker.response(first).reset)
+        self.assertEqual(self.worker.response(second).body, b"hello")
 
     def test_cut_anywhere_they_are_the_same(self):
         sent = [self.worker.request("/", send=False) for _ in range(3)]
@@ -429,7 +429,7 @@ class Ahead(Shared):
         for cut in range(0, len(data), 37):
             self.worker.send(data[cut : cut + 37])
         for stream, _ in sent:
-            self.assertEqual(self.worker.answer(stream).body, b"hello")
+            self.assertEqual(self.worker.response(stream).body, b"hello")
 
     def test_one_that_waits_can_be_withdrawn(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -445,8 +445,8 @@ class Ahead(Shared):
                 worker.reset(second)
                 with open(go, "w") as line:
                     line.write("go\n")
-                self.assertEqual(worker.answer(first).body, b"go")
-                self.assertIn(worker.answer(second).reset, (None, (1, "")))
+                self.assertEqual(worker.response(first).body, b"go")
+                self.assertIn(worker.response(second).reset, (None, (1, "")))
 
 
 if __name__ == "__main__":

@@ -24,9 +24,9 @@ class Visitors:
         return worker
 
     def see(self, worker, name):
-        answer = worker.get(f"/see/{name}")
-        self.assertEqual(answer.status, 200, (name, answer, worker.log()[-2000:]))
-        return json.loads(answer.body)
+        response = worker.get(f"/see/{name}")
+        self.assertEqual(response.status, 200, (name, response, worker.log()[-2000:]))
+        return json.loads(response.body)
 
     def put_back(self, *names, options=(), **env):
         worker = self.start(*options, **env)
@@ -42,16 +42,16 @@ class Visitors:
         worker = self.start()
         first, second = worker.request(f"/touch/{name}", send=False), worker.request("/", send=False)
         worker.send(first[1] + second[1])
-        self.assertEqual(worker.answer(first[0]).status, 200)
+        self.assertEqual(worker.response(first[0]).status, 200)
         # One that crossed is not served: Keepwarm gives it to another worker.
-        self.assertEqual(worker.answer(second[0]).reset[0], REFUSED)
+        self.assertEqual(worker.response(second[0]).reset[0], REFUSED)
         self.assertIn("DRAIN", [frame.name for frame in worker.held])
         self.assertEqual(worker.get("/").reset[0], REFUSED)
         self.assertEqual(worker.drain(), 0)
         self.assertIn("cannot be put back; the worker is replaced", worker.log())
 
-    def fails(self, answer):
-        return answer.status == 500 or answer.reset is not None
+    def fails(self, response):
+        return response.status == 500 or response.reset is not None
 
     def test_settings(self):
         self.put_back("precision", "display_errors", "user_agent", "session.gc_probability", "mbstring.language")
@@ -110,8 +110,8 @@ class Visitors:
         self.assertEqual(before, [[], [], []])
         body = multipart(part("file", "content", "x.txt"), part("name", "visitor"))
         for _ in range(2):
-            answer = worker.get("/touch/upload", method="POST", body=body, fields=fields(body))
-            self.assertEqual(json.loads(answer.body), {"file": [True, True]}, worker.log())
+            response = worker.get("/touch/upload", method="POST", body=body, fields=fields(body))
+            self.assertEqual(json.loads(response.body), {"file": [True, True]}, worker.log())
             self.assertEqual(self.see(worker, "upload"), before)
 
     def test_what_functions_remember(self):
@@ -270,8 +270,8 @@ class ShutdownFunctions(unittest.TestCase):
                 ("shutdown", b"page behind visitor"), ("shutdown array", b"page behind"), ("shutdown pieces", b"page behind"), ("shutdown nested", b"page one two"),
                 ("shutdown throws", b"page"),
             ):
-                answer = worker.get(f"/touch/{name}", query="visitor")
-                self.assertEqual((answer.status, answer.body, answer.reset), (200, body, None), name)
+                response = worker.get(f"/touch/{name}", query="visitor")
+                self.assertEqual((response.status, response.body, response.reset), (200, body, None), name)
                 self.assertEqual(worker.get(f"/see/{name}").body, b"page", name)
             self.assertIn("Exception: behind", worker.log())
             self.assertNotIn("the script ends", worker.log())

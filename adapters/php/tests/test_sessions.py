@@ -17,14 +17,14 @@ class Sessions(unittest.TestCase):
         self.addCleanup(self.worker.stop)
 
     def visit(self, path="/session", cookie=None):
-        answer = self.worker.get(path, fields=[("cookie", cookie)] if cookie else [])
-        cookies = answer.field("set-cookie")
-        return answer.body.decode(), cookies[0].split(";")[0] if cookies else None, answer
+        response = self.worker.get(path, fields=[("cookie", cookie)] if cookie else [])
+        cookies = response.field("set-cookie")
+        return response.body.decode(), cookies[0].split(";")[0] if cookies else None, response
 
     def test_a_visitor_comes_back(self):
-        first, cookie, answer = self.visit()
+        first, cookie, response = self.visit()
         self.assertEqual(cookie, "PHPSESSID=" + first.split()[0])
-        self.assertEqual(answer.field("cache-control"), ["no-store, no-cache, must-revalidate"])
+        self.assertEqual(response.field("cache-control"), ["no-store, no-cache, must-revalidate"])
         self.assertEqual(first.split()[1], "1")
         for count in ("2", "3"):
             again, set_again, _ = self.visit(cookie=cookie)
@@ -40,8 +40,8 @@ class Sessions(unittest.TestCase):
     def test_nothing_is_left_for_a_request_without_a_session(self):
         _, cookie, _ = self.visit()
         self.assertEqual(json.loads(self.visit("/session-none")[0]), ["", False, True])
-        body, set_cookie, answer = self.visit("/", cookie=cookie)
-        self.assertEqual((body, set_cookie, answer.field("cache-control")), ("hello", None, []))
+        body, set_cookie, response = self.visit("/", cookie=cookie)
+        self.assertEqual((body, set_cookie, response.field("cache-control")), ("hello", None, []))
 
     def test_a_new_id_is_sent(self):
         _, cookie, _ = self.visit()
@@ -58,31 +58,31 @@ class Sessions(unittest.TestCase):
             self.assertEqual(body.split()[1], "1")
 
     def test_settings_of_one_request_are_not_those_of_the_next(self):
-        _, _, answer = self.visit("/session-settings")
-        self.assertIn("SameSite=Strict", answer.field("set-cookie")[0])
-        _, _, answer = self.visit()
-        self.assertRegex(answer.field("set-cookie")[0], "^PHPSESSID=[^;]*; path=/$")
-        self.assertEqual(answer.field("cache-control"), ["no-store, no-cache, must-revalidate"])
+        _, _, response = self.visit("/session-settings")
+        self.assertIn("SameSite=Strict", response.field("set-cookie")[0])
+        _, _, response = self.visit()
+        self.assertRegex(response.field("set-cookie")[0], "^PHPSESSID=[^;]*; path=/$")
+        self.assertEqual(response.field("cache-control"), ["no-store, no-cache, must-revalidate"])
 
     def test_what_is_said_about_caching_behind_session_start_counts(self):
         never = ["no-store, no-cache, must-revalidate"]
         for query, control, pragma in (("", never, ["no-cache"]), ("after=1", ["max-age=5"], ["no-cache"]), ("remove=1", never, [])):
-            answer = self.worker.get("/session-caching", query=query)
-            self.assertEqual((answer.field("cache-control"), answer.field("pragma"), answer.field("x-kept")), (control, pragma, ["1"]), query)
+            response = self.worker.get("/session-caching", query=query)
+            self.assertEqual((response.field("cache-control"), response.field("pragma"), response.field("x-kept")), (control, pragma, ["1"]), query)
 
     def test_a_page_whose_session_was_destroyed_is_not_cached(self):
         _, cookie, _ = self.visit()
         for query in ("", "array=1"):
-            answer = self.worker.get("/session-destroyed", query=query, fields=[("cookie", cookie)])
-            self.assertEqual((answer.body, answer.field("cache-control")), (b"destroyed", ["no-store, no-cache, must-revalidate"]), query)
-            self.assertEqual((answer.field("pragma"), answer.field("set-cookie")), (["no-cache"], []))
+            response = self.worker.get("/session-destroyed", query=query, fields=[("cookie", cookie)])
+            self.assertEqual((response.body, response.field("cache-control")), (b"destroyed", ["no-store, no-cache, must-revalidate"]), query)
+            self.assertEqual((response.field("pragma"), response.field("set-cookie")), (["no-cache"], []))
         self.assertEqual(self.visit("/")[2].field("cache-control"), [])
 
     def test_a_name_in_the_options_of_session_start_is_named(self):
         self.visit()
         self.assertIn("session_start() was told the name OPTION in its options", self.worker.log_of(lambda: self.visit("/session-options")))
 
-    def test_a_session_is_written_before_its_visitor_has_the_answer(self):
+    def test_a_session_is_written_before_its_visitor_has_the_response(self):
         here, go = os.path.join(self.folder.name, "here"), os.path.join(self.folder.name, "go")
         os.mkfifo(here)
         os.mkfifo(go)
@@ -95,10 +95,10 @@ class Sessions(unittest.TestCase):
                 begun = select.select([worker.mine], [], [], 0)[0] != []
                 self.assertEqual(begun, how in ("pieces", "flushed"), how)
                 if begun:
-                    self.assertFalse(is_over(worker.take(stream, lambda answer: answer.frames)), how)
+                    self.assertFalse(is_over(worker.take(stream, lambda response: response.frames)), how)
                 with open(go, "w") as line:
                     line.write("\n")
-                self.assertEqual(worker.answer(stream).body, b"x", how)
+                self.assertEqual(worker.response(stream).body, b"x", how)
 
     def test_a_session_that_php_begins_by_itself(self):
         with Worker("plain.php", "-d", f"session.save_path={self.folder.name}", "-d", "session.auto_start=1") as worker:

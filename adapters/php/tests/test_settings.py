@@ -43,10 +43,10 @@ class Settings(unittest.TestCase):
     def same(self, path, query="", fields=(), body=b""):
         method = "POST" if body else "GET"
         fields = [*fields, ("content-length", str(len(body)))] if body else list(fields)
-        answer = self.worker.get(path, query=query, method=method, fields=fields, body=body)
-        self.assertEqual(answer.status, 200, (answer, self.worker.log()[-2000:]))
+        response = self.worker.get(path, query=query, method=method, fields=fields, body=body)
+        self.assertEqual(response.status, 200, (response, self.worker.log()[-2000:]))
         text, cookies = self.of_cgi(path, query, method, fields, body)
-        found = answer.body.decode(), [re.sub(r"=[a-z0-9,-]{20,}", "=NEW", cookie) for cookie in answer.field("set-cookie")]
+        found = response.body.decode(), [re.sub(r"=[a-z0-9,-]{20,}", "=NEW", cookie) for cookie in response.field("set-cookie")]
         self.assertEqual(found, (text, [re.sub(r"=[a-z0-9,-]{20,}", "=NEW", cookie) for cookie in cookies]), (path, query, fields, body))
 
     def test_ids_of_sessions_from_query_and_form(self):

@@ -18,8 +18,8 @@ class Signals(unittest.TestCase):
 
     def test_one_that_throws_while_a_frame_is_written(self):
         worker = self.start()
-        answer = worker.interrupted_when_full("/large", signal.SIGUSR1)
-        self.assertEqual(answer.reset, (3, "RuntimeException in the application"), worker.log())
+        response = worker.interrupted_when_full("/large", signal.SIGUSR1)
+        self.assertEqual(response.reset, (3, "RuntimeException in the application"), worker.log())
         self.assertIn("Uncaught RuntimeException: interrupted", worker.log())
         self.same(worker)
 
@@ -47,7 +47,7 @@ class Signals(unittest.TestCase):
         worker.wait_until_asleep()
         worker.data(stream, b"x" * 50_000)
         worker.data(stream, b"x" * 50_000, end=True)
-        self.assertIn(b"rescued interrupted", worker.answer(stream).body, worker.log())
+        self.assertIn(b"rescued interrupted", worker.response(stream).body, worker.log())
         self.same(worker)
 
     def test_an_application_catches_what_its_handler_throws(self):
@@ -59,7 +59,7 @@ class Signals(unittest.TestCase):
 
     def test_signals_at_any_moment_lose_no_request(self):
         worker = self.start()
-        for answer in worker.answers_among_signals("/after", signal.SIGUSR1):
-            self.assertTrue(answer.body == b"after" or answer.reset is not None, worker.log())
+        for response in worker.responses_among_signals("/after", signal.SIGUSR1):
+            self.assertTrue(response.body == b"after" or response.reset is not None, worker.log())
         worker.wait_until_asleep()
         self.same(worker)

@@ -18,10 +18,10 @@ class State(unittest.TestCase):
         return worker
 
     def see(self, worker, **more):
-        answer = worker.get("/see", fields=FIELDS, **more)
-        self.assertEqual(answer.status, 200, worker.log()[-2000:])
-        self.assertEqual(answer.field("x-alice"), [])
-        return json.loads(answer.body)
+        response = worker.get("/see", fields=FIELDS, **more)
+        self.assertEqual(response.status, 200, worker.log()[-2000:])
+        self.assertEqual(response.field("x-alice"), [])
+        return json.loads(response.body)
 
     def test_nothing_of_a_visitor_is_left(self):
         worker = self.start()

@@ -21,9 +21,9 @@ class Ahead(unittest.TestCase):
         strings, _ = unblock(self.worker.hello.payload[14:])
         self.assertEqual(dict(pairs(strings))["ahead"], "3")
 
-    def test_requests_of_one_read_are_answered_in_order(self):
+    def test_requests_of_one_read_are_served_in_order(self):
         streams = self.together("/", "/environ", "/generator", "/")
-        bodies = [self.worker.answer(stream).body for stream in streams]
+        bodies = [self.worker.response(stream).body for stream in streams]
         self.assertEqual(bodies[0], b"hello")
         self.assertIn(b'"PATH_INFO": "/environ"', bodies[1])
         self.assertEqual(bodies[3], b"hello")
@@ -32,12 +32,12 @@ class Ahead(unittest.TestCase):
         # A generator looks for news between its blocks, and so reads what waits.
         streams = self.together("/generator", "/", "/generator", "/")
         for stream, expected in zip(streams, (None, b"hello", None, b"hello")):
-            answer = self.worker.answer(stream)
-            self.assertEqual(answer.status, 200)
+            response = self.worker.response(stream)
+            self.assertEqual(response.status, 200)
             if expected is not None:
-                self.assertEqual(answer.body, expected)
+                self.assertEqual(response.body, expected)
 
-    def test_what_is_done_behind_an_answer_keeps_its_place_taken(self):
+    def test_work_after_a_response_keeps_its_slot_taken(self):
         """By a `close`, unless it was quick again and again."""
 
         def busy(path, query="0"):
@@ -63,9 +63,9 @@ class Ahead(unittest.TestCase):
 
     def test_an_error_in_one_does_not_reach_the_next(self):
         first, second, third = self.together("/fail-before", "/", "/fail-late-start")
-        self.assertIsNotNone(self.worker.answer(first).reset)
-        self.assertEqual(self.worker.answer(second).body, b"hello")
-        self.assertIsNotNone(self.worker.answer(third).reset)
+        self.assertIsNotNone(self.worker.response(first).reset)
+        self.assertEqual(self.worker.response(second).body, b"hello")
+        self.assertIsNotNone(self.worker.response(third).reset)
         self.assertEqual(self.worker.get("/").body, b"hello")
 
     def test_cut_anywhere_they_are_the_same(self):
@@ -74,13 +74,13 @@ class Ahead(unittest.TestCase):
         for cut in range(0, len(data), 37):
             self.worker.send(data[cut : cut + 37])
         for stream, _ in sent:
-            self.assertEqual(self.worker.answer(stream).body, b"hello")
+            self.assertEqual(self.worker.response(stream).body, b"hello")
 
-    def test_a_process_that_ends_answers_what_waits(self):
+    def test_a_process_that_ends_serves_what_waits(self):
         first, second, third = self.together("/leave", "/", "/")
-        self.assertEqual(self.worker.answer(first).reset[0], 3)
+        self.assertEqual(self.worker.response(first).reset[0], 3)
         for stream in (second, third):
-            self.assertEqual(self.worker.answer(stream).body, b"hello")
+            self.assertEqual(self.worker.response(stream).body, b"hello")
         self.assertEqual(self.worker.drain(), 7)
 
 

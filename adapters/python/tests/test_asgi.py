@@ -87,10 +87,10 @@ class Scope(Shared):
         self.assertEqual(second[1], first[1] + 1)
 
 
-class Answers(Shared):
-    def test_an_answer_in_one_piece_is_one_frame(self):
-        answer = self.get("/")
-        self.assertEqual((answer.names, answer.status, answer.body), (["RESPONSE"], 200, b"hello"))
+class Responses(Shared):
+    def test_a_response_in_one_piece_is_one_frame(self):
+        response = self.get("/")
+        self.assertEqual((response.names, response.status, response.body), (["RESPONSE"], 200, b"hello"))
 
     def test_fields_stay_repeated_and_in_order_and_in_their_case(self):
         self.assertEqual(self.get("/fields").fields, [("Set-Cookie", "a=1"), ("x-between", "x"), ("set-cookie", "b=2")])
@@ -99,58 +99,58 @@ class Answers(Shared):
         self.assertEqual(self.get("/generator-of-fields").fields, [("x-0", "v"), ("x-1", "v"), ("x-2", "v")])
 
     def test_a_stream(self):
-        answer = self.get("/stream")
-        self.assertEqual(answer.body, b"firstsecond")
-        self.assertEqual(answer.names[0], "RESPONSE")
-        self.assertTrue(answer.frames[-1].end)
+        response = self.get("/stream")
+        self.assertEqual(response.body, b"firstsecond")
+        self.assertEqual(response.names[0], "RESPONSE")
+        self.assertTrue(response.frames[-1].end)
 
     def test_the_start_is_held_until_the_body_begins(self):
         stream = self.worker.request("/held-start")
         self.get("/")
-        self.assertEqual(self.worker.answers[stream].names if stream in self.worker.answers else [], [])
+        self.assertEqual(self.worker.responses[stream].names if stream in self.worker.responses else [], [])
         self.get("/open-gate")
-        self.assertEqual(self.worker.answer(stream).names, ["RESPONSE"])
+        self.assertEqual(self.worker.response(stream).names, ["RESPONSE"])
 
     def test_many_at_once_out_of_order(self):
         streams = [self.worker.request("/wait-at-gate") for _ in range(20)]
         self.assertEqual(self.get("/").body, b"hello")
         self.get("/open-gate")
         for stream in reversed(streams):
-            self.assertEqual(self.worker.answer(stream).body, b"through")
+            self.assertEqual(self.worker.response(stream).body, b"through")
 
-    def test_answers_of_one_turn_leave_together(self):
+    def test_responses_of_one_turn_leave_together(self):
         requests = b"".join(self.worker.request("/", send=False)[1] for _ in range(10))
         last = self.worker.stream
         self.worker.send(requests)
         self.worker.mine.settimeout(driver.PATIENCE)
         data = self.worker.mine.recv(1 << 16)
         self.worker.buffer += data
-        self.assertEqual(self.worker.answer(last).body, b"hello")
+        self.assertEqual(self.worker.response(last).body, b"hello")
         self.assertEqual(len(data) % 10, 0)
         self.assertEqual(data.count(b"hello"), 10)
 
     def test_no_body_with_head_204_and_304(self):
-        for answer in (self.get("/status", query="204"), self.get("/status", query="304"), self.get("/", method="HEAD")):
-            self.assertEqual((answer.names, answer.body), (["RESPONSE"], b""))
+        for response in (self.get("/status", query="204"), self.get("/status", query="304"), self.get("/", method="HEAD")):
+            self.assertEqual((response.names, response.body), (["RESPONSE"], b""))
 
     def test_head_of_a_stream(self):
-        answer = self.get("/stream", method="HEAD")
-        self.assertEqual((answer.names, answer.body, answer.reset), (["RESPONSE"], b"", None))
+        response = self.get("/stream", method="HEAD")
+        self.assertEqual((response.names, response.body, response.reset), (["RESPONSE"], b"", None))
 
     def test_sizes_around_a_frame_arrive_whole(self):
         for size in (0, 1, 65_535, 65_536, 65_537, 131_072, 300_001):
-            answer = self.get("/big", query=str(size))
-            self.assertEqual(answer.body, bytes(range(256)) * (size // 256) + b"e" * (size % 256))
+            response = self.get("/big", query=str(size))
+            self.assertEqual(response.body, bytes(range(256)) * (size // 256) + b"e" * (size % 256))
 
     def test_send_waits_for_the_credit_of_the_stream(self):
         self.worker.auto_credit = False
         stream = self.worker.request("/many-parts", query="4")
         sent = 65_536 * 2
-        answer = self.worker.take(stream, lambda answer: len(answer.body) >= sent - 31_072)
+        response = self.worker.take(stream, lambda response: len(response.body) >= sent - 31_072)
         self.get("/")  # nothing else waits
-        self.assertLessEqual(len(answer.body), sent)
+        self.assertLessEqual(len(response.body), sent)
         self.worker.credit(stream, 1_000_000)
-        self.assertEqual(len(self.worker.answer(stream).body), 400_000)
+        self.assertEqual(len(self.worker.response(stream).body), 400_000)
         self.worker.credit(0, 400_000)
 
     def test_streams_share_the_credit_of_the_connection(self):
@@ -162,13 +162,13 @@ class Answers(Shared):
             while got < total - 3 * 65_536:
                 before = got
                 while True:
-                    got = sum(len(f.payload) for a in worker.answers.values() for f in a.frames if f.name == "DATA")
+                    got = sum(len(f.payload) for a in worker.responses.values() for f in a.frames if f.name == "DATA")
                     if got - before >= 65_536 or got >= total - 3 * 65_536:
                         break
                     worker.file(worker.read())
                 worker.credit(0, got - before)
-            answers = [worker.answer(stream) for stream in streams]
-            self.assertEqual([len(answer.body) for answer in answers], [400_000] * 3)
+            responses = [worker.response(stream) for stream in streams]
+            self.assertEqual([len(response.body) for response in responses], [400_000] * 3)
 
     def test_streams_with_much_to_send_take_turns(self):
         with Worker("asgi_app", stream_credit=1 << 20, connection_credit=65_536) as worker:
@@ -184,70 +184,70 @@ class Answers(Shared):
             self.assertGreater(order.count(streams[1]), 1)
 
     def test_hop_by_hop_fields_are_not_forwarded_and_close_is_honored(self):
-        answer = self.get("/hop-by-hop")
-        self.assertEqual((answer.fields, answer.close_after), ([("x-kept", "1")], True))
+        response = self.get("/hop-by-hop")
+        self.assertEqual((response.fields, response.close_after), ([("x-kept", "1")], True))
         self.assertIn("transfer-encoding", self.worker.log())
 
     def test_early_hints(self):
-        answer = self.get("/hints", flags=END | driver.EARLY_HINTS)
-        self.assertEqual(answer.informs, [(103, [("link", "</a.css>; rel=preload"), ("link", "</b.js>; rel=preload")])])
+        response = self.get("/hints", flags=END | driver.EARLY_HINTS)
+        self.assertEqual(response.informs, [(103, [("link", "</a.css>; rel=preload"), ("link", "</b.js>; rel=preload")])])
         self.assertEqual(self.get("/hints").informs, [])
 
     def test_trailers(self):
-        answer = self.get("/trailers", flags=END | driver.TRAILERS)
-        self.assertEqual((answer.body, answer.trailers), (b"one two", [("x-a", "1"), ("x-b", "2")]))
+        response = self.get("/trailers", flags=END | driver.TRAILERS)
+        self.assertEqual((response.body, response.trailers), (b"one two", [("x-a", "1"), ("x-b", "2")]))
 
-    def test_a_client_that_closes_its_writing_side_is_a_disconnect_and_gets_its_answer(self):
+    def test_a_client_that_closes_its_writing_side_is_a_disconnect_and_gets_its_response(self):
         for late in (False, True):
-            stream = self.worker.request("/answers-a-client-that-closed", method="POST", length=3, flags=0)
+            stream = self.worker.request("/responds-to-a-client-that-closed", method="POST", length=3, flags=0)
             if late:
                 self.worker.data(stream, b"abc", end=True)
                 self.get("/")
             else:  # all in one read
                 self.worker.data(stream, b"abc", end=True)
             self.worker.send(pack("HALF_CLOSE", stream))
-            self.assertEqual(self.worker.answer(stream).body, b"all the same")
+            self.assertEqual(self.worker.response(stream).body, b"all the same")
             self.assertEqual(self.seen(), ["http.disconnect"])
 
     def test_more_fields_than_fit_a_frame_are_the_applications_error(self):
         for what, status in (("start", None), ("hint", None), ("trailers", 200)):
-            answer = self.get("/too-many-fields", query=what, flags=END | driver.TRAILERS | driver.EARLY_HINTS)
-            self.assertEqual((answer.status, answer.reset[0]), (status, 3), what)
+            response = self.get("/too-many-fields", query=what, flags=END | driver.TRAILERS | driver.EARLY_HINTS)
+            self.assertEqual((response.status, response.reset[0]), (status, 3), what)
 
     def test_a_task_that_sends_behind_the_end_is_told_and_sends_nothing(self):
         self.worker.auto_credit = False
-        answer = self.get("/sends-on")
-        self.assertEqual(answer.reset[0], 3)
+        response = self.get("/sends-on")
+        self.assertEqual(response.reset[0], 3)
         self.worker.credit(0, 1_000_000)
         self.worker.auto_credit = True
         self.assertEqual(self.seen(), ["ClientDisconnected"])
-        self.assertEqual(len(answer.frames), len(self.worker.answers[answer.frames[0].stream].frames))
+        self.assertEqual(len(response.frames), len(self.worker.responses[response.frames[0].stream].frames))
 
     def test_pathsend_for_head_reads_nothing(self):
-        answer = self.get("/path-send", method="HEAD", query="200000")
-        self.assertEqual((answer.status, answer.body, answer.reset), (200, b"", None))
+        response = self.get("/path-send", method="HEAD", query="200000")
+        self.assertEqual((response.status, response.body, response.reset), (200, b"", None))
 
     def test_pathsend(self):
         for size in (0, 10, 65_536, 200_000):
-            answer = self.get("/path-send", query=str(size))
-            self.assertEqual((answer.body, answer.reset), (b"p" * size, None))
+            response = self.get("/path-send", query=str(size))
+            self.assertEqual((response.body, response.reset), (b"p" * size, None))
 
-    def test_receive_after_the_answer_is_a_disconnect(self):
-        self.get("/after-answer")
+    def test_receive_after_the_response_is_a_disconnect(self):
+        self.get("/after-response")
         self.assertEqual(self.seen(), ["http.disconnect", "http.disconnect"])
 
 
 class Errors(Shared):
     def check(self, path, code, said, body=b"", **more):
-        answer = None
+        response = None
 
         def action():
-            nonlocal answer
-            answer = self.get(path, **more)
+            nonlocal response
+            response = self.get(path, **more)
 
         log = self.worker.log_of(action)
-        self.assertEqual((answer.reset or (None,))[0], code, answer)
-        self.assertEqual(answer.body, body)
+        self.assertEqual((response.reset or (None,))[0], code, response)
+        self.assertEqual(response.body, body)
         self.assertIn(said, log)
         return log
 
@@ -302,36 +302,36 @@ class Bodies(Shared):
         for start in range(50_000, len(body), 60_000):
             self.worker.data(stream, body[start : start + 60_000], end=start + 60_000 >= len(body))
             self.get("/")  # so that no more is sent than the worker reads
-        self.assertEqual(json.loads(self.worker.answer(stream).body), [len(body), hashlib.sha256(body).hexdigest()])
+        self.assertEqual(json.loads(self.worker.response(stream).body), [len(body), hashlib.sha256(body).hexdigest()])
 
     def test_credit_comes_back_for_what_was_read_and_only_for_that(self):
         stream = self.worker.request("/read-slowly", method="POST", length=CHUNKED, flags=0)
         for _ in range(2):
             self.worker.data(stream, b"x" * 60_000)
         self.get("/")
-        self.assertNotIn(stream, self.worker.answers)
+        self.assertNotIn(stream, self.worker.responses)
         self.get("/open-gate")
-        answer = self.worker.take(stream, lambda answer: "CREDIT" in answer.names)
-        self.assertEqual(struct.unpack(">I", answer.frames[0].payload)[0], 120_000)
+        response = self.worker.take(stream, lambda response: "CREDIT" in response.names)
+        self.assertEqual(struct.unpack(">I", response.frames[0].payload)[0], 120_000)
         self.worker.data(stream, end=True)
-        self.assertEqual(json.loads(self.worker.answer(stream).body)[0], 120_000)
+        self.assertEqual(json.loads(self.worker.response(stream).body)[0], 120_000)
 
     def test_expect_reading_asks_for_the_body_once(self):
         stream = self.worker.request("/digest", method="POST", length=6, flags=EXPECT)
-        self.worker.take(stream, lambda answer: answer.wants)
+        self.worker.take(stream, lambda response: response.wants)
         self.worker.data(stream, b"abc")
         self.worker.data(stream, b"def", end=True)
-        answer = self.worker.answer(stream)
-        self.assertEqual((json.loads(answer.body)[0], answer.wants), (6, 1))
+        response = self.worker.response(stream)
+        self.assertEqual((json.loads(response.body)[0], response.wants), (6, 1))
 
-    def test_expect_answering_does_not_ask(self):
-        answer = self.get("/", method="POST", length=6, flags=EXPECT)
-        self.assertEqual((answer.status, answer.wants), (200, 0))
+    def test_expect_responding_without_reading_asks_for_nothing(self):
+        response = self.get("/", method="POST", length=6, flags=EXPECT)
+        self.assertEqual((response.status, response.wants), (200, 0))
 
-    def test_an_answer_without_reading_the_body(self):
+    def test_a_response_without_reading_the_body(self):
         for _ in range(40):
             stream = self.worker.request("/", method="POST", length=CHUNKED, flags=0)
-            self.worker.answer(stream)
+            self.worker.response(stream)
             self.worker.data(stream, b"y" * 65_536)
             self.worker.data(stream, end=True)
         self.get("/")
@@ -343,7 +343,7 @@ class Bodies(Shared):
             stream = self.worker.request("/breaks-off", method="POST", length=100, flags=0)
             self.worker.data(stream, b"part")
             self.worker.reset(stream, 5)
-            self.assertEqual(self.worker.answer(stream).reset[0], 1)
+            self.assertEqual(self.worker.response(stream).reset[0], 1)
 
         self.assertEqual(self.worker.log_of(action), "")
         self.assertEqual(self.seen(), ["http.disconnect"])
@@ -352,21 +352,21 @@ class Bodies(Shared):
         stream = self.worker.request("/digest", method="POST", length=CHUNKED, flags=0)
         self.worker.data(stream, b"abc")
         self.worker.send(pack("TRAILERS", stream, driver.block(["x-sum", "1"])))
-        self.assertEqual(json.loads(self.worker.answer(stream).body)[0], 3)
+        self.assertEqual(json.loads(self.worker.response(stream).body)[0], 3)
 
 
 class LostClients(Shared):
     def test_what_a_framework_raises_in_its_place_is_not_logged_either(self):
         def sends():
             stream = self.worker.request("/passes-the-disconnect-on")
-            self.worker.take(stream, lambda answer: len(answer.frames) > 3)
+            self.worker.take(stream, lambda response: len(response.frames) > 3)
             self.worker.reset(stream)
-            self.assertEqual(self.worker.answer(stream).reset[0], 1)
+            self.assertEqual(self.worker.response(stream).reset[0], 1)
 
         def receives():
             stream = self.worker.request("/passes-the-disconnect-on", query="receive")
             self.worker.send(pack("HALF_CLOSE", stream))
-            self.assertEqual(self.worker.answer(stream).reset[0], 1)
+            self.assertEqual(self.worker.response(stream).reset[0], 1)
 
         for action in (sends, receives):
             self.assertEqual(self.worker.log_of(action), "")
@@ -375,25 +375,25 @@ class LostClients(Shared):
         def action():
             stream = self.worker.request("/breaks-off")
             self.worker.send(pack("HALF_CLOSE", stream))
-            self.assertEqual(self.worker.answer(stream).reset[0], 1)
+            self.assertEqual(self.worker.response(stream).reset[0], 1)
 
         self.assertEqual(self.worker.log_of(action), "")
 
     def test_what_fails_beside_a_lost_client_is_logged(self):
         def action():
             stream = self.worker.request("/passes-the-disconnect-on", query="with-another")
-            self.worker.take(stream, lambda answer: len(answer.frames) > 3)
+            self.worker.take(stream, lambda response: len(response.frames) > 3)
             self.worker.reset(stream)
-            self.worker.answer(stream)
+            self.worker.response(stream)
 
         self.assertIn("several", self.worker.log_of(action))
 
     def test_send_raises_an_os_error_that_is_not_logged(self):
         def action():
             stream = self.worker.request("/never-ends")
-            self.worker.take(stream, lambda answer: len(answer.frames) > 3)
+            self.worker.take(stream, lambda response: len(response.frames) > 3)
             self.worker.reset(stream)
-            self.assertEqual(self.worker.answer(stream).reset[0], 1)
+            self.assertEqual(self.worker.response(stream).reset[0], 1)
 
         self.assertEqual(self.worker.log_of(action), "")
         self.assertEqual(self.seen(), ["ClientDisconnected"])
@@ -403,27 +403,27 @@ class LostClients(Shared):
 
         def action():
             stream = self.worker.request("/never-ends")
-            self.worker.take(stream, lambda answer: len(answer.body) >= 65_536)
+            self.worker.take(stream, lambda response: len(response.body) >= 65_536)
             self.worker.reset(stream)
-            answer = self.worker.answer(stream)
-            self.assertEqual(answer.reset[0], 1)
-            self.worker.credit(0, len(answer.body))
+            response = self.worker.response(stream)
+            self.assertEqual(response.reset[0], 1)
+            self.worker.credit(0, len(response.body))
 
         self.assertEqual(self.worker.log_of(action), "")
 
     def test_receive_tells(self):
         def action():
             stream = self.worker.request("/waits-for-the-end")
-            self.worker.take(stream, lambda answer: answer.body)
+            self.worker.take(stream, lambda response: response.body)
             self.worker.reset(stream)
-            self.assertEqual(self.worker.answer(stream).reset[0], 1)
+            self.assertEqual(self.worker.response(stream).reset[0], 1)
 
         self.assertEqual(self.worker.log_of(action), "")
         self.assertEqual(self.seen(), ["http.disconnect", "ClientDisconnected"])
 
-    def test_a_reset_that_crosses_the_answer_is_ignored(self):
+    def test_a_reset_that_crosses_the_response_is_ignored(self):
         stream = self.worker.request("/")
-        self.worker.answer(stream)
+        self.worker.response(stream)
         self.worker.reset(stream)
         self.assertEqual(self.get("/").status, 200)
 
@@ -453,18 +453,18 @@ class Process(unittest.TestCase):
         with Worker("asgi_app") as worker:
             worker.get("/close-gate")
             waiting = worker.request("/wait-at-gate")
-            self.assertEqual(worker.answer(worker.request("/background")).body, b"answered")
+            self.assertEqual(worker.response(worker.request("/background")).body, b"responded")
             opener = worker.request("/open-gate")
             worker.send(pack("DRAIN"))
-            self.assertEqual(worker.answer(waiting).body, b"through")
-            worker.answer(opener)
+            self.assertEqual(worker.response(waiting).body, b"through")
+            worker.response(opener)
             self.assertEqual(worker.process.wait(driver.PATIENCE), 0)
             self.assertEqual(worker.log(), "started\nbackground is done\nstopped\n")
 
     def test_the_end_of_the_wire_ends_it(self):
         with Worker("asgi_app") as worker:
             stream = worker.request("/waits-for-the-end")
-            worker.take(stream, lambda answer: answer.body)
+            worker.take(stream, lambda response: response.body)
             worker.mine.close()
             self.assertEqual(worker.process.wait(driver.PATIENCE), 0)
             self.assertEqual(worker.log(), "started\nstopped\n")
@@ -480,7 +480,7 @@ class Process(unittest.TestCase):
             _, one = worker.request("/", send=False)
             for place in range(len(one)):
                 worker.send(one[place : place + 1])
-            self.assertEqual(worker.answer(1).status, 200)
+            self.assertEqual(worker.response(1).status, 200)
 
     def test_a_fault_ends_it_with_status_1(self):
         for bad in (b"\xff" * 10, pack("HELLO"), pack("REQUEST", 1, b"\0" * 14, END), pack("DATA", 9, b"x")):
@@ -508,7 +508,7 @@ class Process(unittest.TestCase):
             frame = worker.held[0] if worker.held else worker.read()
             self.assertEqual(frame.name, "DRAIN")
             worker.get("/open-gate")
-            self.assertEqual(worker.answer(waiting).body, b"through")
+            self.assertEqual(worker.response(waiting).body, b"through")
             self.assertEqual(worker.drain(), 7)
             self.assertIn("SystemExit: 7", worker.log())
 

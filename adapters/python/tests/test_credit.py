@@ -26,7 +26,7 @@ class Ledger:
         self.connection = connection_credit
         self.streams = {}  # what may be sent on each that is open
         self.ended = set()  # by Keepwarm: no more of its frames
-        self.answered = set()
+        self.responded = set()
         self.buffer = b""
 
     def open(self, stream):
@@ -54,9 +54,9 @@ class Ledger:
                 if self.connection > self.whole:
                     raise AssertionError(f"more credit than there was: {self.connection} of {self.whole}")
         elif name == "RESPONSE":
-            if stream in self.answered:
+            if stream in self.responded:
                 raise AssertionError(f"a second RESPONSE on stream {stream}")
-            self.answered.add(stream)
+            self.responded.add(stream)
         if name in ("RESET", "CLOSE", "TRAILERS") or (flags & END and name in ("RESPONSE", "DATA")):
             del self.streams[stream]
 
@@ -156,7 +156,7 @@ class AsgiWorld:
             if end:
                 self.ledger.ended.add(stream)
             self.give("DATA", stream, size, size, end)
-        elif stream in self.ledger.answered and self.ledger.room(stream, max(size, 64)) >= max(size, 64):
+        elif stream in self.ledger.responded and self.ledger.room(stream, max(size, 64)) >= max(size, 64):
             kind = self.messages.setdefault(stream, self.random.choice(["TEXT", "BINARY"]))
             if end:
                 del self.messages[stream]
@@ -167,7 +167,7 @@ class AsgiWorld:
         self.connection.data_received(pack(name, stream, b"m" * size, END if end else 0))
 
     def end(self, stream):
-        if stream in self.sockets and stream in self.ledger.answered:
+        if stream in self.sockets and stream in self.ledger.responded:
             if stream not in self.ledger.ended:
                 self.ledger.ended.add(stream)
                 code = self.random.choice([1000, 1001, 1006])

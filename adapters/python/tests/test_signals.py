@@ -23,21 +23,21 @@ class SignalsTest(unittest.TestCase):
     def test_one_that_raises_while_a_response_is_written(self):
         for options in KINDS:
             worker = self.start(*options)
-            answer = worker.interrupted_when_full("/large", signal.SIGUSR1)
-            self.assertEqual((answer.reset, len(answer.body)), (None, 2_000_000), worker.log())
+            response = worker.interrupted_when_full("/large", signal.SIGUSR1)
+            self.assertEqual((response.reset, len(response.body)), (None, 2_000_000), worker.log())
             self.assert_sound(worker)
 
     def test_one_that_raises_while_a_part_is_written(self):
         worker = self.start()
-        answer = worker.interrupted_when_full("/parts", signal.SIGUSR1)
-        self.assertEqual((answer.reset, len(answer.body)), ((3, "RuntimeError in the application"), 2_000_000), worker.log())
+        response = worker.interrupted_when_full("/parts", signal.SIGUSR1)
+        self.assertEqual((response.reset, len(response.body)), ((3, "RuntimeError in the application"), 2_000_000), worker.log())
         self.assertIn(INTERRUPTED, worker.log())
         self.assert_sound(worker)
 
     def test_one_that_exits_while_a_response_is_written(self):
         worker = self.start()
-        answer = worker.interrupted_when_full("/large", signal.SIGUSR2)
-        self.assertEqual(len(answer.body), 2_000_000, worker.log())
+        response = worker.interrupted_when_full("/large", signal.SIGUSR2)
+        self.assertEqual(len(response.body), 2_000_000, worker.log())
         self.assertEqual(worker.process.wait(10), 7, worker.log())
 
     def test_one_that_raises_while_no_request_is_in_work(self):
@@ -56,7 +56,7 @@ class SignalsTest(unittest.TestCase):
         worker.data(stream, b"x" * 50_000)
         worker.wait_until_asleep()
         worker.process.send_signal(signal.SIGUSR1)
-        self.assertEqual(worker.answer(stream).body, b"rescued interrupted", worker.log())
+        self.assertEqual(worker.response(stream).body, b"rescued interrupted", worker.log())
         worker.data(stream, b"x" * 50_000, end=True)
         self.assert_sound(worker)
 
@@ -69,7 +69,7 @@ class SignalsTest(unittest.TestCase):
     def test_signals_at_any_moment_lose_no_request(self):
         for options in KINDS:
             worker = self.start(*options)
-            for answer in worker.answers_among_signals("/after", signal.SIGUSR1, together=1 if options else 3):
-                self.assertTrue(answer.body == b"after" or answer.reset is not None, worker.log())
+            for response in worker.responses_among_signals("/after", signal.SIGUSR1, together=1 if options else 3):
+                self.assertTrue(response.body == b"after" or response.reset is not None, worker.log())
             worker.wait_until_asleep()
             self.assert_sound(worker)

@@ -29,7 +29,7 @@ class Stacks(unittest.TestCase):
         worker.wait_for_log("in wait_at_gate")
         worker.wait_for_log("Stack (most recent call first)")
         worker.get("/open-gate")
-        self.assertEqual(worker.answer(stream).status, 200)
+        self.assertEqual(worker.response(stream).status, 200)
 
     def test_one_that_holds_the_interpreters_lock_is_shown(self):
         worker = self.worker()
@@ -42,13 +42,13 @@ class Stacks(unittest.TestCase):
         worker = self.worker()
         stream, other = self.waiting(worker), self.waiting(worker)
         worker.reset(stream, TIMEOUT, "the request timed out")
-        self.assertEqual(worker.answer(stream).reset[0], 1)
+        self.assertEqual(worker.response(stream).reset[0], 1)
         self.assertIn("GET /wait-at-gate timed out", worker.log())
         self.assertIn("in wait_at_gate", worker.log())
         self.assertNotIn("Traceback", worker.log())
         # The others of the worker are as they were.
         worker.get("/open-gate")
-        self.assertEqual(worker.answer(other).status, 200)
+        self.assertEqual(worker.response(other).status, 200)
 
     def test_one_whose_client_has_gone_is_not_cancelled(self):
         worker = self.worker()
@@ -56,7 +56,7 @@ class Stacks(unittest.TestCase):
         worker.reset(stream)
         worker.send(pack("PING", payload=b"12345678"))
         worker.get("/open-gate")
-        self.assertEqual(worker.answer(stream).reset[0], 1)
+        self.assertEqual(worker.response(stream).reset[0], 1)
         self.assertNotIn("timed out", worker.log())
 
 

@@ -28,7 +28,7 @@ class Forked(driver.wire_driver.Worker):
             start_new_session=True,
         )  # fmt: skip
         control.close()
-        self.buffer, self.stream, self.answers, self.held, self.auto_credit = b"", 0, {}, [], True
+        self.buffer, self.stream, self.responses, self.held, self.auto_credit = b"", 0, {}, [], True
         self.line(b"ready\n")
         output = self.log_file.fileno()
         socket.send_fds(self.control, [b"fork 1\n"], [theirs.fileno(), output, output])

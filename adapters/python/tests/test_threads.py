@@ -31,7 +31,7 @@ class Environ(_WithThreads, test_wsgi.Environ):
         self.assertEqual((environ["wsgi.multithread"], environ["wsgi.multiprocess"], environ["wsgi.run_once"]), (True, False, False))
 
 
-class Answers(_WithThreads, test_wsgi.Answers):
+class Responses(_WithThreads, test_wsgi.Responses):
     pass
 
 
@@ -45,9 +45,9 @@ class Bodies(_WithThreads, test_wsgi.Bodies):
 
         def action():
             stream = self.worker.request("/read-error", method="POST", length=5, flags=EXPECT)
-            self.worker.take(stream, lambda answer: answer.wants)
+            self.worker.take(stream, lambda response: response.wants)
             self.worker.reset(stream, code=5)
-            self.assertEqual(self.worker.answer(stream).reset[0], 1)
+            self.assertEqual(self.worker.response(stream).reset[0], 1)
 
         self.assertEqual(self.worker.log_of(action), "read failed with ClientDisconnected\n")
 
@@ -74,12 +74,12 @@ class Process(test_wsgi.Process):
     def leaves(self, path, status):
         """The others of the worker are finished first: it asks for a replacement, and ends by itself."""
         with threaded("wsgi_app") as worker:
-            answer = worker.get(path)
-            self.assertEqual(answer.reset[0], 3)
+            response = worker.get(path)
+            self.assertEqual(response.reset[0], 3)
             self.assertEqual((worker.held.pop(0) if worker.held else worker.read()).name, "DRAIN")
             self.assertEqual(worker.get("/").body, b"hello")
             self.assertEqual(worker.drain(), status)
-            return answer
+            return response
 
     def test_sys_exit_ends_the_worker_after_a_500(self):
         self.leaves("/leave", 7)
@@ -106,17 +106,17 @@ class Process(test_wsgi.Process):
             worker.process.terminate()
             self.assertEqual(worker.read().name, "DRAIN")
             go_on()
-            self.assertEqual(worker.answer(stream).body, b"went on")
+            self.assertEqual(worker.response(stream).body, b"went on")
             self.assertEqual(worker.drain(), 0)
 
 
 class Threads(unittest.TestCase):
-    def test_others_are_answered_while_one_waits(self):
+    def test_others_are_served_while_one_waits(self):
         with waiting() as (worker, stream, go_on):
             for _ in range(8):
                 self.assertEqual(worker.get("/").body, b"hello")
             go_on()
-            self.assertEqual(worker.answer(stream).body, b"went on")
+            self.assertEqual(worker.response(stream).body, b"went on")
 
     def test_a_ping_is_answered_while_all_threads_wait(self):
         with waiting(count=4) as (worker, _, _):
@@ -129,15 +129,15 @@ class Threads(unittest.TestCase):
             for part in range(3):
                 for place, stream in enumerate(streams):
                     worker.data(stream, bytes([97 + place]), end=part == 2)
-            answers = [json.loads(worker.answer(stream).body) for stream in streams]
-            self.assertEqual([answer[0] for answer in answers], [3] * 4)
-            self.assertEqual(len({answer[1] for answer in answers}), 4)
+            responses = [json.loads(worker.response(stream).body) for stream in streams]
+            self.assertEqual([response[0] for response in responses], [3] * 4)
+            self.assertEqual(len({response[1] for response in responses}), 4)
 
     def test_streams_share_the_credit_and_none_gets_more_than_its_own(self):
         with threaded("wsgi_app") as worker:
             worker.auto_credit = True
             streams = [worker.request("/big") for _ in range(4)]
-            sizes = {len(worker.answer(stream).body) for stream in streams}
+            sizes = {len(worker.response(stream).body) for stream in streams}
             self.assertEqual(len(sizes), 1)
 
     def test_the_stacks_on_sigquit_say_which_thread_is_at_which_request(self):
@@ -152,7 +152,7 @@ class Threads(unittest.TestCase):
             for _ in range(200):
                 stream = worker.request("/")
                 worker.process.send_signal(signal.SIGQUIT)
-                self.assertEqual(worker.answer(stream).status, 200, worker.log()[-2000:])
+                self.assertEqual(worker.response(stream).status, 200, worker.log()[-2000:])
 
     def test_drain_waits_for_all(self):
         with waiting(count=3) as (worker, _, go_on):
@@ -160,8 +160,8 @@ class Threads(unittest.TestCase):
             for _ in range(3):
                 go_on()
             for stream in (1, 2, 3):
-                answer = worker.answer(stream)
-                self.assertEqual((answer.body, answer.reset), (b"went on", None), worker.log())
+                response = worker.response(stream)
+                self.assertEqual((response.body, response.reset), (b"went on", None), worker.log())
             self.assertEqual(worker.process.wait(PATIENCE), 0)
 
     def test_one_that_was_withdrawn_before_a_thread_was_free_is_not_begun(self):
@@ -172,7 +172,7 @@ class Threads(unittest.TestCase):
             self.assertEqual(worker.read().name, "PONG")  # it has read the RESET
             for _ in range(4):
                 go_on()
-            self.assertEqual(worker.answer(late).reset[0], 1)
+            self.assertEqual(worker.response(late).reset[0], 1)
             self.assertEqual(worker.get("/").body, b"hello")
 
     def test_threads_are_refused_to_asgi_and_concurrency_to_wsgi(self):
@@ -203,24 +203,24 @@ def waiting(count=1):
 
 
 class ClientsThatLeave(unittest.TestCase):
-    def test_nothing_follows_the_end_of_an_answer_whose_client_leaves_as_it_ends(self):
+    def test_nothing_follows_the_end_of_a_response_whose_client_leaves_as_it_ends(self):
         """The thread that reads hears of it between the last frame and the look whether anybody waits; Keepwarm would end the worker for the RESET."""
         mine, theirs = socket.socketpair()
         self.addCleanup(mine.close)
         self.addCleanup(theirs.close)
         connection = adapter.Threaded(mine, 1)
         connection.credit = connection.first_credit = 1 << 20
-        answer = Response(connection, 1, wire.END, head_only=False)
+        response = Response(connection, 1, wire.END, head_only=False)
         send = connection.send
 
         def heard_at_the_end(data):
             send(data)
             if data[5] & wire.END:
-                answer.on_reset(wire.CANCELLED)
+                response.on_reset(wire.CANCELLED)
 
         connection.send = heard_at_the_end
-        answer.start_response("200 OK", [("content-length", "6")])
-        answer.deliver(iter([b"abc", b"def"]))
+        response.start_response("200 OK", [("content-length", "6")])
+        response.deliver(iter([b"abc", b"def"]))
         frames, kinds = theirs.recv(4096), []
         while frames:
             length, kind, _, _ = wire.HEAD.unpack_from(frames)

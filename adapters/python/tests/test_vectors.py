@@ -200,9 +200,9 @@ class Script:
 class Sessions(unittest.TestCase):
     """The transcripts, with a real connection on a transport that only remembers what is written."""
 
-    # What an application cannot do here: the worker answers these by itself, at once, so that the stream is over (and
+    # What an application cannot do here: the worker responds to these by itself, at once, so that the stream is over (and
     # what comes for it ignored) where the transcript has it still open.
-    ANSWERED_AT_ONCE = {"Keepwarm: TEXT after CLOSE"}
+    RESPONDED_AT_ONCE = {"Keepwarm: TEXT after CLOSE"}
 
     def test_sessions(self):
         count = 0
@@ -211,7 +211,7 @@ class Sessions(unittest.TestCase):
         self.addCleanup(patch.stop)
         for case in load("sessions.json"):
             last = case["steps"][-1]
-            if (last.get("fault") and last["from"] == "worker") or case["name"] in self.ANSWERED_AT_ONCE:
+            if (last.get("fault") and last["from"] == "worker") or case["name"] in self.RESPONDED_AT_ONCE:
                 continue  # what a worker of ours never sends
             count += 1
             with self.subTest(case["name"]):
@@ -271,23 +271,23 @@ class Refusal(Exception):
 
 async def perform(frame, send, receive, socket, trailers):
     kind, more = frame["type"], "END" not in frame.get("flags", ())
-    answer = "websocket.http.response." if socket else "http.response."
+    prefix = "websocket.http.response." if socket else "http.response."
     headers = [tuple(part.encode("latin-1") for part in pair) for pair in frame.get("fields", ())]
     headers = [pair for pair in headers if pair[0].lower() != b"content-length"]  # bodies are placeholders
-    body = {"type": answer + "body", "body": body_of(frame), "more_body": more}
+    body = {"type": prefix + "body", "body": body_of(frame), "more_body": more}
     if kind == "RESPONSE" and frame["status"] == 101:
         await quietly(send({"type": "websocket.accept", "headers": headers}))
     elif kind == "RESPONSE":
-        start = {"type": answer + "start", "status": frame["status"], "headers": headers, "trailers": trailers}
+        start = {"type": prefix + "start", "status": frame["status"], "headers": headers, "trailers": trailers}
         await quietly(send(start))
         await quietly(send(body))
     elif kind == "DATA":
         await quietly(send(body))
     elif kind == "TRAILERS":
-        await quietly(send({"type": answer + "body"}))
-        await quietly(send({"type": answer + "trailers", "headers": headers}))
+        await quietly(send({"type": prefix + "body"}))
+        await quietly(send({"type": prefix + "trailers", "headers": headers}))
     elif kind == "INFORM":
-        await quietly(send({"type": answer + "early_hint", "links": [value for _, value in headers]}))
+        await quietly(send({"type": prefix + "early_hint", "links": [value for _, value in headers]}))
     elif kind in ("WANT", "CREDIT"):
         await quietly(receive())
     elif kind == "TEXT":

@@ -39,17 +39,17 @@ class WebSockets(unittest.TestCase):
     def open(self, path, *fields, **more):
         """A stream on which the application has accepted."""
         stream = self.ask(path, *fields, **more)
-        answer = self.worker.take(stream, lambda answer: answer.status)
-        self.assertEqual((answer.status, answer.frames[0].flags), (101, 0))
+        response = self.worker.take(stream, lambda response: response.status)
+        self.assertEqual((response.status, response.frames[0].flags), (101, 0))
         return stream
 
     def frame(self, stream, number):
         """The frame of that number on a stream, the 101 being the first; credit does not count."""
 
-        def said(answer):
-            return [frame for frame in answer.frames if frame.name != "CREDIT"]
+        def said(response):
+            return [frame for frame in response.frames if frame.name != "CREDIT"]
 
-        return said(self.worker.take(stream, lambda answer: len(said(answer)) > number))[number]
+        return said(self.worker.take(stream, lambda response: len(said(response)) > number))[number]
 
     def say(self, stream, text, end=True):
         data = text if isinstance(text, bytes) else text.encode()
@@ -57,7 +57,7 @@ class WebSockets(unittest.TestCase):
 
     def test_accept_with_a_subprotocol_and_fields(self):
         stream = self.open("/echo", ("sec-websocket-protocol", "chat, other"))
-        self.assertEqual(self.worker.answers[stream].fields, [("x-ws", "1"), ("sec-websocket-protocol", "chat")])
+        self.assertEqual(self.worker.responses[stream].fields, [("x-ws", "1"), ("sec-websocket-protocol", "chat")])
 
     def test_the_scope(self):
         stream = self.open("/echo", ("sec-websocket-protocol", "a,b"), ("sec-websocket-protocol", "c"), scheme="https")
@@ -94,13 +94,13 @@ class WebSockets(unittest.TestCase):
                 sent, credit = sent + part, credit - part
                 self.worker.send(pack("BINARY", stream, b"m" * part, END if sent == size else 0))
                 continue
-            self.worker.take(stream, lambda answer: len(answer.frames) > number)
-            frame = self.worker.answers[stream].frames[number]
+            self.worker.take(stream, lambda response: len(response.frames) > number)
+            frame = self.worker.responses[stream].frames[number]
             number += 1
             self.assertEqual(frame.name, "CREDIT")
             credit += struct.unpack(">I", frame.payload)[0]
-        answer = self.worker.take(stream, lambda answer: "TEXT" in answer.names)
-        self.assertEqual(next(frame.payload for frame in answer.frames if frame.name == "TEXT"), b"1000000")
+        response = self.worker.take(stream, lambda response: "TEXT" in response.names)
+        self.assertEqual(next(frame.payload for frame in response.frames if frame.name == "TEXT"), b"1000000")
 
     def test_large_messages_there_and_back(self):
         for kind in ("BINARY", "TEXT"):
@@ -134,10 +134,10 @@ class WebSockets(unittest.TestCase):
         for _ in range(2):
             self.say(stream, b"m" * 65_536)
         self.worker.get("/")
-        self.assertEqual(self.worker.answers[stream].names, ["RESPONSE"])
+        self.assertEqual(self.worker.responses[stream].names, ["RESPONSE"])
         self.worker.get("/open-gate")
-        answer = self.worker.take(stream, lambda answer: answer.names.count("TEXT") == 2)
-        back = sum(struct.unpack(">I", frame.payload)[0] for frame in answer.frames if frame.name == "CREDIT")
+        response = self.worker.take(stream, lambda response: response.names.count("TEXT") == 2)
+        back = sum(struct.unpack(">I", frame.payload)[0] for frame in response.frames if frame.name == "CREDIT")
         self.assertEqual(back, 131_072)
 
     def test_an_empty_message_costs_credit(self):
@@ -145,49 +145,49 @@ class WebSockets(unittest.TestCase):
         for _ in range(131_072 // 64):
             self.say(stream, "")
         self.worker.get("/")
-        self.assertEqual(self.worker.answers[stream].names, ["RESPONSE"])
+        self.assertEqual(self.worker.responses[stream].names, ["RESPONSE"])
         self.worker.credit(stream, 65_536)  # it says something to each
         self.worker.get("/open-gate")
-        answer = self.worker.take(stream, lambda answer: answer.names.count("CREDIT") == 4)
-        back = sum(struct.unpack(">I", frame.payload)[0] for frame in answer.frames if frame.name == "CREDIT")
+        response = self.worker.take(stream, lambda response: response.names.count("CREDIT") == 4)
+        back = sum(struct.unpack(">I", frame.payload)[0] for frame in response.frames if frame.name == "CREDIT")
         self.assertEqual(back, 131_072)
 
     def test_empty_messages_wait_for_credit(self):
         stream = self.open("/push-empty")
         count = 65_536 // 64
-        answer = self.worker.take(stream, lambda answer: answer.names.count("TEXT") == count)
+        response = self.worker.take(stream, lambda response: response.names.count("TEXT") == count)
         self.worker.get("/")
-        self.assertEqual(answer.names.count("TEXT"), count)
+        self.assertEqual(response.names.count("TEXT"), count)
         self.worker.credit(stream, 63)
         self.worker.get("/")
-        self.assertEqual(answer.names.count("TEXT"), count)
+        self.assertEqual(response.names.count("TEXT"), count)
         self.worker.credit(stream, 1)
-        self.worker.take(stream, lambda answer: answer.names.count("TEXT") == count + 1)
+        self.worker.take(stream, lambda response: response.names.count("TEXT") == count + 1)
         self.worker.get("/")
-        self.assertEqual(answer.names.count("TEXT"), count + 1)
+        self.assertEqual(response.names.count("TEXT"), count + 1)
         self.worker.credit(stream, 65_536)
-        self.worker.take(stream, lambda answer: "CLOSE" in answer.names)
-        self.assertEqual(answer.names.count("TEXT"), count + 2)
+        self.worker.take(stream, lambda response: "CLOSE" in response.names)
+        self.assertEqual(response.names.count("TEXT"), count + 2)
 
     def test_credit_of_messages_that_nobody_reads_comes_back(self):
         with Worker("asgi_app") as worker:
             for _ in range(40):  # twice what the connection has
                 stream = worker.request("/leaves", flags=END | WEBSOCKET)
-                worker.take(stream, lambda answer: answer.status)
+                worker.take(stream, lambda response: response.status)
                 worker.send(pack("BINARY", stream, b"m" * 65_536, END))
                 worker.send(pack("BINARY", stream, b"m" * 65_472, END) + pack("TEXT", stream, b"", END))
-                worker.take(stream, lambda answer: "CLOSE" in answer.names)
+                worker.take(stream, lambda response: "CLOSE" in response.names)
             worker.get("/")
             back = sum(struct.unpack(">I", frame.payload)[0] for frame in worker.held if frame.name == "CREDIT")
             self.assertGreater(back, 39 * 131_072 - 2_097_152 // 4)
 
     def test_two_tasks_that_send_do_not_mix_their_messages(self):
         stream = self.open("/push")
-        answer, messages, current = self.worker.answers[stream], [], b""
+        response, messages, current = self.worker.responses[stream], [], b""
         seen = 1
         while len(messages) < 6:
-            self.worker.take(stream, lambda answer: len(answer.frames) > seen)
-            frame = answer.frames[seen]
+            self.worker.take(stream, lambda response: len(response.frames) > seen)
+            frame = response.frames[seen]
             seen += 1
             current += frame.payload
             self.worker.credit(stream, len(frame.payload))
@@ -200,22 +200,22 @@ class WebSockets(unittest.TestCase):
 
     def test_an_empty_message_does_not_break_into_another(self):
         stream = self.open("/empty-beside-large")
-        answer = self.worker.take(stream, lambda answer: answer.names.count("TEXT") == 1)
+        response = self.worker.take(stream, lambda response: response.names.count("TEXT") == 1)
         self.worker.credit(stream, 65_536)
-        self.worker.take(stream, lambda answer: "CLOSE" in answer.names)
-        texts = [(len(frame.payload), frame.end) for frame in answer.frames if frame.name == "TEXT"]
+        self.worker.take(stream, lambda response: "CLOSE" in response.names)
+        texts = [(len(frame.payload), frame.end) for frame in response.frames if frame.name == "TEXT"]
         self.assertEqual(texts, [(65_536, False), (34_464, True), (0, True)])
 
     def test_more_fields_than_fit_a_frame_are_the_applications_error(self):
-        answer = self.worker.answer(self.ask("/too-many-fields"))
-        self.assertEqual((answer.status, answer.reset[0]), (None, 3))
+        response = self.worker.response(self.ask("/too-many-fields"))
+        self.assertEqual((response.status, response.reset[0]), (None, 3))
 
     def test_a_client_that_leaves_while_a_message_waits_for_credit(self):
         def action():
             stream = self.open("/push")
-            self.worker.take(stream, lambda answer: len(answer.frames) > 1)
+            self.worker.take(stream, lambda response: len(response.frames) > 1)
             self.worker.send(pack("CLOSE", stream, close(1006)))
-            self.worker.answer(stream)
+            self.worker.response(stream)
 
         self.assertEqual(self.worker.log_of(action), "")
         self.assertEqual(self.seen(), ["ClientDisconnected"])
@@ -226,7 +226,7 @@ class WebSockets(unittest.TestCase):
         def action():
             stream = self.open("/lets-it-pass")
             self.worker.send(pack("CLOSE", stream, close(1001)))
-            self.worker.take(stream, lambda answer: "CLOSE" in answer.names)
+            self.worker.take(stream, lambda response: "CLOSE" in response.names)
             self.worker.wait_for_log(said)
 
         self.assertEqual(self.worker.log_of(action), said)
@@ -247,7 +247,7 @@ class WebSockets(unittest.TestCase):
     def test_a_reset(self):
         stream = self.open("/echo")
         self.worker.reset(stream)
-        self.assertEqual(self.worker.answer(stream).reset[0], 1)
+        self.assertEqual(self.worker.response(stream).reset[0], 1)
         self.assertEqual(self.seen(), [[1006, ""]])
 
     def test_the_application_closes(self):
@@ -272,16 +272,16 @@ class WebSockets(unittest.TestCase):
         self.assertIn("ZeroDivisionError: in a WebSocket", self.worker.log_of(action))
 
     def test_the_application_fails_before_it_accepts(self):
-        self.assertEqual(self.worker.answer(self.ask("/fail")).reset[0], 3)
+        self.assertEqual(self.worker.response(self.ask("/fail")).reset[0], 3)
 
     def test_close_instead_of_accept_is_403(self):
-        answer = self.worker.answer(self.ask("/refuse"))
-        self.assertEqual((answer.status, answer.names), (403, ["RESPONSE"]))
+        response = self.worker.response(self.ask("/refuse"))
+        self.assertEqual((response.status, response.names), (403, ["RESPONSE"]))
         self.assertEqual(self.seen(), ["websocket.disconnect"])
 
-    def test_a_denial_with_an_answer(self):
-        answer = self.worker.answer(self.ask("/deny"))
-        self.assertEqual((answer.status, answer.fields, answer.body), (401, [("x-why", "because")], b"not you"))
+    def test_a_denial_with_a_response(self):
+        response = self.worker.response(self.ask("/deny"))
+        self.assertEqual((response.status, response.fields, response.body), (401, [("x-why", "because")], b"not you"))
 
     def test_frames_that_do_not_belong_are_faults(self):
         for bad in (
@@ -292,7 +292,7 @@ class WebSockets(unittest.TestCase):
         ):
             with Worker("asgi_app") as worker:
                 stream = worker.request("/slow", flags=END | WEBSOCKET)
-                worker.take(stream, lambda answer: answer.status)
+                worker.take(stream, lambda response: response.status)
                 worker.send(bad(stream))
                 while True:
                     frame = worker.read()

@@ -84,9 +84,9 @@ class Environ(Shared):
         self.assertEqual(environ["REQUEST_URI"], "/environ")
 
     def test_strings_are_latin_1(self):
-        answer = self.get("/latin/\xe9")
-        self.assertEqual(answer.body, "/latin/\xe9".encode("latin-1"))
-        self.assertEqual(answer.field("X-Name"), ["caf\xe9"])
+        response = self.get("/latin/\xe9")
+        self.assertEqual(response.body, "/latin/\xe9".encode("latin-1"))
+        self.assertEqual(response.field("X-Name"), ["caf\xe9"])
 
     def test_server_name_and_port_are_never_empty(self):
         environ = self.environ(server=("", ""))
@@ -118,39 +118,39 @@ class Environ(Shared):
             self.assertEqual(environ[f"HTTP_X_{turn}_49"], "v")
 
 
-class Answers(Shared):
-    def test_an_answer_of_one_block_is_one_frame(self):
-        answer = self.get("/")
-        self.assertEqual(answer.names, ["RESPONSE"])
-        self.assertEqual((answer.status, answer.body), (200, b"hello"))
-        self.assertEqual(answer.fields, [("Content-Type", "text/plain"), ("Content-Length", "5")])
+class Responses(Shared):
+    def test_a_response_of_one_block_is_one_frame(self):
+        response = self.get("/")
+        self.assertEqual(response.names, ["RESPONSE"])
+        self.assertEqual((response.status, response.body), (200, b"hello"))
+        self.assertEqual(response.fields, [("Content-Type", "text/plain"), ("Content-Length", "5")])
 
     def test_a_list_without_a_length_is_one_frame(self):
-        answer = self.get("/no-length")
-        self.assertEqual((answer.names, answer.body), (["RESPONSE"], b"one two"))
+        response = self.get("/no-length")
+        self.assertEqual((response.names, response.body), (["RESPONSE"], b"one two"))
 
     def test_a_large_list_without_a_length_gets_one(self):
-        answer = self.get("/large-list", query="1")
-        self.assertEqual((len(answer.body), answer.fields), (100_000, [("X-Field", "1"), ("content-length", "100000")]))
-        answer = self.get("/large-list")
-        self.assertEqual((len(answer.body), answer.fields), (100_000, [("content-length", "100000")]))
+        response = self.get("/large-list", query="1")
+        self.assertEqual((len(response.body), response.fields), (100_000, [("X-Field", "1"), ("content-length", "100000")]))
+        response = self.get("/large-list")
+        self.assertEqual((len(response.body), response.fields), (100_000, [("content-length", "100000")]))
 
     def test_repeated_fields_stay_repeated_and_in_order(self):
         self.assertEqual(self.get("/two-cookies").fields, [("Set-Cookie", "a=1"), ("X-Between", "x"), ("Set-Cookie", "b=2")])
 
     def test_fields_leave_with_the_first_block_that_is_not_empty(self):
-        answer = self.get("/generator")
-        self.assertEqual(answer.names, ["RESPONSE", "DATA", "DATA"])
-        self.assertEqual([frame.payload for frame in answer.frames[1:]], [b"second", b""])
-        self.assertTrue(answer.frames[0].payload.endswith(b"first"))
+        response = self.get("/generator")
+        self.assertEqual(response.names, ["RESPONSE", "DATA", "DATA"])
+        self.assertEqual([frame.payload for frame in response.frames[1:]], [b"second", b""])
+        self.assertTrue(response.frames[0].payload.endswith(b"first"))
 
     def test_start_response_may_come_with_the_first_block(self):
-        answer = self.get("/late-start")
-        self.assertEqual((answer.field("X-Late"), answer.body), (["yes"], b"late"))
+        response = self.get("/late-start")
+        self.assertEqual((response.field("X-Late"), response.body), (["yes"], b"late"))
 
     def test_write(self):
-        answer = self.get("/write")
-        self.assertEqual((answer.body, answer.field("x-way")), (b"one two three", ["write"]))
+        response = self.get("/write")
+        self.assertEqual((response.body, response.field("x-way")), (b"one two three", ["write"]))
 
     def test_statuses(self):
         for status in (200, 201, 302, 404, 418, 500, 599, 999):
@@ -158,46 +158,46 @@ class Answers(Shared):
 
     def test_no_body_with_204_and_304(self):
         for status in (204, 304):
-            answer = self.get("/status", query=str(status))
-            self.assertEqual((answer.names, answer.body), (["RESPONSE"], b""))
+            response = self.get("/status", query=str(status))
+            self.assertEqual((response.names, response.body), (["RESPONSE"], b""))
 
     def test_head_gets_the_fields_and_no_body(self):
-        answer = self.get("/", method="HEAD")
-        self.assertEqual((answer.names, answer.body, answer.field("content-length")), (["RESPONSE"], b"", ["5"]))
+        response = self.get("/", method="HEAD")
+        self.assertEqual((response.names, response.body, response.field("content-length")), (["RESPONSE"], b"", ["5"]))
 
     def test_head_does_not_run_a_long_body_to_its_end(self):
-        answer = self.get("/closing-head", method="HEAD")
-        self.assertEqual((answer.names, answer.body), (["RESPONSE"], b""))
+        response = self.get("/closing-head", method="HEAD")
+        self.assertEqual((response.names, response.body), (["RESPONSE"], b""))
         self.assertEqual(self.closed(), ["head"])
 
     def test_the_end_of_the_iterable_runs_after_the_last_byte(self):
         self.assertEqual(self.get("/after-the-end").names, ["RESPONSE"])
         self.assertEqual(self.closed(), ["ran to its end"])
 
-    def test_close_is_called_after_a_whole_answer(self):
+    def test_close_is_called_after_a_whole_response(self):
         self.get("/closing")
         self.assertEqual(self.closed(), ["closing"])
 
     def test_close_is_called_when_the_iterable_fails(self):
-        answer = self.get("/closing-failed")
-        self.assertEqual((answer.body, answer.reset[0]), (b"a", 3))
+        response = self.get("/closing-failed")
+        self.assertEqual((response.body, response.reset[0]), (b"a", 3))
         self.assertEqual(self.closed(), ["failed"])
 
     def test_sizes_around_a_frame_arrive_whole(self):
         for size in (0, 1, 65_535, 65_536, 65_537, 131_072, 300_001):
-            answer = self.get("/big", query=str(size))
-            self.assertEqual(answer.body, bytes(range(256)) * (size // 256) + b"e" * (size % 256))
-            self.assertIsNone(answer.reset)
+            response = self.get("/big", query=str(size))
+            self.assertEqual(response.body, bytes(range(256)) * (size // 256) + b"e" * (size % 256))
+            self.assertIsNone(response.reset)
 
     def test_a_big_stream_waits_for_credit(self):
         self.worker.auto_credit = False
         stream = self.worker.request("/big", query="400000")
-        answer = self.worker.take(stream, lambda answer: len(answer.body) == 65_536 * 2)
+        response = self.worker.take(stream, lambda response: len(response.body) == 65_536 * 2)
         self.worker.credit(stream, 100_000)
-        self.worker.take(stream, lambda answer: len(answer.body) == 65_536 * 2 + 100_000)
+        self.worker.take(stream, lambda response: len(response.body) == 65_536 * 2 + 100_000)
         self.worker.credit(stream, 1_000_000)
-        answer = self.worker.answer(stream)
-        self.assertEqual(len(answer.body), 400_000)
+        response = self.worker.response(stream)
+        self.assertEqual(len(response.body), 400_000)
         self.worker.credit(0, 334_464)
 
     def test_many_big_blocks(self):
@@ -205,10 +205,10 @@ class Answers(Shared):
 
     def test_what_a_request_kept_is_of_no_use_for_another(self):
         self.assertEqual(self.get("/keep").body, b"kept")
-        answer = self.get("/use-kept", flags=END | driver.EARLY_HINTS)
+        response = self.get("/use-kept", flags=END | driver.EARLY_HINTS)
         late = ["write() is called after the end of its response", "start_response() is called after the end of its response"]
-        self.assertEqual((answer.status, answer.fields, answer.informs), (200, [], []))
-        self.assertEqual(answer.body, b"own " + json.dumps(late * 2).encode())
+        self.assertEqual((response.status, response.fields, response.informs), (200, [], []))
+        self.assertEqual(response.body, b"own " + json.dumps(late * 2).encode())
 
     def test_files_are_read_in_large_blocks_and_pipes_as_asked(self):
         self.assertEqual(self.json("/file-blocks"), [[65_536, 65_536, 65_536, 3_392], [10] * 10])
@@ -220,19 +220,19 @@ class Answers(Shared):
 
     def test_hop_by_hop_fields_are_not_forwarded_and_close_is_honored(self):
         with Worker("wsgi_app") as worker:
-            answers = []
-            log = worker.log_of(lambda: answers.extend(worker.get("/hop-by-hop") for _ in range(2)))
-        self.assertEqual(answers[1].fields, [("X-Kept", "1")])
-        self.assertTrue(answers[1].close_after)
+            responses = []
+            log = worker.log_of(lambda: responses.extend(worker.get("/hop-by-hop") for _ in range(2)))
+        self.assertEqual(responses[1].fields, [("X-Kept", "1")])
+        self.assertTrue(responses[1].close_after)
         self.assertEqual(log.count("Transfer-Encoding"), 1)
         self.assertEqual(log.count("Keep-Alive"), 1)
         self.assertNotIn("Connection:", log)
 
     def test_early_hints(self):
-        answer = self.get("/hints", flags=END | driver.EARLY_HINTS)
+        response = self.get("/hints", flags=END | driver.EARLY_HINTS)
         links = [("Link", "</a.css>; rel=preload"), ("Link", "</b.js>; rel=preload")]
-        self.assertEqual(answer.informs, [(103, links)])
-        self.assertEqual(answer.names, ["INFORM", "RESPONSE", "DATA"])
+        self.assertEqual(response.informs, [(103, links)])
+        self.assertEqual(response.names, ["INFORM", "RESPONSE", "DATA"])
 
     def test_early_hints_to_a_client_that_would_not_understand(self):
         self.assertEqual(self.get("/hints").informs, [])
@@ -246,26 +246,26 @@ class Errors(Shared):
         self.assertNotIn("keepwarm", log.replace(str(driver.TESTS), ""))
 
     def test_an_exception_after_start_response_and_before_a_body(self):
-        answer = self.get("/fail-late-start")
-        self.assertEqual((answer.names, answer.reset[0]), (["RESET"], 3))
+        response = self.get("/fail-late-start")
+        self.assertEqual((response.names, response.reset[0]), (["RESET"], 3))
 
     def test_an_error_page_in_place_of_a_304_has_its_body(self):
-        answer = self.get("/error-page-behind-304")
-        self.assertEqual((answer.status, answer.body), (500, b"sorry"))
+        response = self.get("/error-page-behind-304")
+        self.assertEqual((response.status, response.body), (500, b"sorry"))
 
     def test_an_error_page_by_exc_info(self):
-        answer = self.get("/error-page")
-        self.assertEqual((answer.status, answer.fields, answer.body), (500, [("X-Second", "2")], b"sorry"))
+        response = self.get("/error-page")
+        self.assertEqual((response.status, response.fields, response.body), (500, [("X-Second", "2")], b"sorry"))
 
     def test_exc_info_is_raised_again_once_fields_have_left(self):
-        answer = None
+        response = None
 
         def action():
-            nonlocal answer
-            answer = self.get("/error-page-late")
+            nonlocal response
+            response = self.get("/error-page-late")
 
         log = self.worker.log_of(action)
-        self.assertEqual((answer.status, answer.body, answer.reset[0]), (200, b"begun", 3))
+        self.assertEqual((response.status, response.body, response.reset[0]), (200, b"begun", 3))
         self.assertIn("KeyError: 'lost late'", log)
 
     def test_start_response_twice(self):
@@ -294,27 +294,27 @@ class Errors(Shared):
 
     def test_too_short(self):
         for path, body in (("/too-short", b"abc"), ("/too-short-stream", b"abcdef")):
-            answer = None
+            response = None
 
             def action():
-                nonlocal answer
-                answer = self.get(path)
+                nonlocal response
+                response = self.get(path)
 
             log = self.worker.log_of(action)
-            self.assertEqual((answer.body, answer.reset[0]), (body, 4))
+            self.assertEqual((response.body, response.reset[0]), (body, 4))
             self.assertIn(f"after {len(body)} of the 10 bytes", log)
 
     def test_too_long_is_cut_and_logged_once(self):
         with Worker("wsgi_app") as worker:
-            answers = []
+            responses = []
 
             def action():
                 for path in ("/too-long", "/too-long-stream", "/too-long"):
-                    answers.append(worker.get(path))
+                    responses.append(worker.get(path))
 
             log = worker.log_of(action)
-        for answer in answers:
-            self.assertEqual((answer.body, answer.reset), (b"abc", None))
+        for response in responses:
+            self.assertEqual((response.body, response.reset), (b"abc", None))
         self.assertEqual(log.count("longer than its Content-Length"), 1)
 
     def test_recursion_without_end(self):
@@ -328,17 +328,17 @@ class Bodies(Shared):
         stream = self.worker.request("/digest", method="POST", body=body[:50_000], length=len(body), flags=0)
         for start in range(50_000, len(body), 60_000):
             self.worker.data(stream, body[start : start + 60_000], end=start + 60_000 >= len(body))
-        answer = self.worker.answer(stream)
-        self.assertEqual(json.loads(answer.body), [len(body), hashlib.sha256(body).hexdigest()])
+        response = self.worker.response(stream)
+        self.assertEqual(json.loads(response.body), [len(body), hashlib.sha256(body).hexdigest()])
 
     def test_credit_comes_back_for_what_was_read(self):
         stream = self.worker.request("/digest", method="POST", length=CHUNKED, flags=0)
         for _ in range(4):
             self.worker.data(stream, b"x" * 65_536)
-        answer = self.worker.take(stream, lambda answer: sum(f.name == "CREDIT" for f in answer.frames) >= 4)
+        response = self.worker.take(stream, lambda response: sum(f.name == "CREDIT" for f in response.frames) >= 4)
         self.worker.data(stream, end=True)
-        self.worker.answer(stream)
-        back = sum(struct.unpack(">I", f.payload)[0] for f in answer.frames if f.name == "CREDIT")
+        self.worker.response(stream)
+        back = sum(struct.unpack(">I", f.payload)[0] for f in response.frames if f.name == "CREDIT")
         self.assertEqual(back, 4 * 65_536)
 
     def test_read_readline_readlines_and_iteration(self):
@@ -349,21 +349,21 @@ class Bodies(Shared):
             stream = self.worker.request("/lines", method="POST", body=body[:cut], length=len(body), flags=0)
             self.worker.data(stream, body[cut : cut + 1])
             self.worker.data(stream, body[cut + 1 :], end=True)
-            self.assertEqual(json.loads(self.worker.answer(stream).body), expected)
+            self.assertEqual(json.loads(self.worker.response(stream).body), expected)
 
     def test_a_client_that_breaks_off_its_body(self):
         def action():
             stream = self.worker.request("/read-error", method="POST", length=100, flags=0)
             self.worker.data(stream, b"part")
             self.worker.reset(stream, 5, "the client went away")
-            self.assertEqual(self.worker.answer(stream).reset[0], 1)
+            self.assertEqual(self.worker.response(stream).reset[0], 1)
 
         self.assertEqual(self.worker.log_of(action), "read failed with ClientDisconnected\n")
 
-    def test_an_answer_without_reading_the_body(self):
+    def test_a_response_without_reading_the_body(self):
         stream = self.worker.request("/", method="POST", length=1_000_000, flags=0)
-        answer = self.worker.answer(stream)
-        self.assertEqual((answer.status, answer.wants), (200, 0))
+        response = self.worker.response(stream)
+        self.assertEqual((response.status, response.wants), (200, 0))
         self.worker.data(stream, b"y" * 65_536)
         self.worker.data(stream, b"y" * 65_536, end=True)
         self.assertEqual(self.get("/").status, 200)
@@ -372,7 +372,7 @@ class Bodies(Shared):
         with Worker("wsgi_app") as worker:
             for _ in range(3):
                 stream = worker.request("/", method="POST", length=CHUNKED, flags=0)
-                worker.answer(stream)
+                worker.response(stream)
                 for _ in range(2):
                     worker.data(stream, b"z" * 60_000)
                 worker.get("/")
@@ -381,37 +381,37 @@ class Bodies(Shared):
 
     def test_expect_reading_asks_for_the_body_once(self):
         stream = self.worker.request("/digest", method="POST", length=6, flags=EXPECT)
-        answer = self.worker.take(stream, lambda answer: answer.wants)
+        response = self.worker.take(stream, lambda response: response.wants)
         self.worker.data(stream, b"abc")
         self.worker.data(stream, b"def", end=True)
-        self.worker.answer(stream)
-        self.assertEqual((json.loads(answer.body)[0], answer.wants), (6, 1))
+        self.worker.response(stream)
+        self.assertEqual((json.loads(response.body)[0], response.wants), (6, 1))
 
-    def test_expect_answering_does_not_ask(self):
-        answer = self.get("/", method="POST", length=6, flags=EXPECT)
-        self.assertEqual((answer.status, answer.wants), (200, 0))
+    def test_expect_responding_without_reading_asks_for_nothing(self):
+        response = self.get("/", method="POST", length=6, flags=EXPECT)
+        self.assertEqual((response.status, response.wants), (200, 0))
 
     def test_expect_is_in_the_environment(self):
         stream = self.worker.request("/environ", method="POST", length=1, flags=EXPECT)
         self.worker.data(stream, b"x", end=True)
-        self.assertEqual(json.loads(self.worker.answer(stream).body)["HTTP_EXPECT"], "100-continue")
+        self.assertEqual(json.loads(self.worker.response(stream).body)["HTTP_EXPECT"], "100-continue")
         self.assertNotIn("HTTP_EXPECT", self.json("/environ"))
 
     def test_the_explicit_call_for_the_body(self):
         stream = self.worker.request("/continue", method="POST", length=3, flags=EXPECT)
-        answer = self.worker.take(stream, lambda answer: answer.wants)
+        response = self.worker.take(stream, lambda response: response.wants)
         self.worker.data(stream, b"abc", end=True)
-        self.worker.answer(stream)
-        self.assertEqual((answer.body, answer.wants), (b"abc", 1))
+        self.worker.response(stream)
+        self.assertEqual((response.body, response.wants), (b"abc", 1))
         self.assertEqual(self.get("/continue", body=b"here", method="POST").wants, 0)
 
     def test_the_convention_of_unicorn(self):
         self.json("/was-closed")
         stream = self.worker.request("/unicorn", method="POST", length=3, flags=EXPECT)
-        answer = self.worker.take(stream, lambda answer: answer.wants)
+        response = self.worker.take(stream, lambda response: response.wants)
         self.worker.data(stream, b"abc", end=True)
-        self.worker.answer(stream)
-        self.assertEqual((answer.status, answer.body, answer.wants), (200, b"read abc", 1))
+        self.worker.response(stream)
+        self.assertEqual((response.status, response.body, response.wants), (200, b"read abc", 1))
         self.assertEqual(self.closed(), ["unicorn"])
 
     def test_100_for_ever_is_an_error(self):
@@ -420,13 +420,13 @@ class Bodies(Shared):
     def test_data_that_came_before_it_was_asked_for(self):
         stream = self.worker.request("/continue", method="POST", body=b"ab", length=3, flags=EXPECT)
         self.worker.data(stream, b"c", end=True)
-        self.assertEqual(self.worker.answer(stream).body, b"abc")
+        self.assertEqual(self.worker.response(stream).body, b"abc")
 
     def test_trailers_end_a_body(self):
         stream = self.worker.request("/digest", method="POST", length=CHUNKED, flags=0)
         self.worker.data(stream, b"abc")
         self.worker.send(pack("TRAILERS", stream, driver.block(["x-sum", "1"])))
-        self.assertEqual(json.loads(self.worker.answer(stream).body)[0], 3)
+        self.assertEqual(json.loads(self.worker.response(stream).body)[0], 3)
 
 
 class Alarms(unittest.TestCase):
@@ -434,7 +434,7 @@ class Alarms(unittest.TestCase):
         with Worker("wsgi_app", stream_credit=1 << 30, connection_credit=1 << 30) as worker:
             stream = worker.request("/alarmed")
             time.sleep(0.2)  # the time limit; meanwhile the worker stands in a write that nobody reads
-            self.assertEqual(worker.answer(stream).reset[0], 3)
+            self.assertEqual(worker.response(stream).reset[0], 3)
             self.assertIn("TimeoutError: over", worker.log())
             self.assertEqual(worker.get("/").body, b"hello")
 
@@ -443,9 +443,9 @@ class LostClients(Shared):
     def test_a_stream_ends_without_a_word_in_the_log(self):
         def action():
             stream = self.worker.request("/never-ends")
-            self.worker.take(stream, lambda answer: len(answer.frames) > 3)
+            self.worker.take(stream, lambda response: len(response.frames) > 3)
             self.worker.reset(stream)
-            self.assertEqual(self.worker.answer(stream).reset[0], 1)
+            self.assertEqual(self.worker.response(stream).reset[0], 1)
 
         self.quiet(action)
         self.assertIn("never ends", self.closed())
@@ -455,17 +455,17 @@ class LostClients(Shared):
 
         def action():
             stream = self.worker.request("/never-ends")
-            self.worker.take(stream, lambda answer: len(answer.body) >= 65_536)
+            self.worker.take(stream, lambda response: len(response.body) >= 65_536)
             self.worker.reset(stream)
-            answer = self.worker.answer(stream)
-            self.assertEqual(answer.reset[0], 1)
-            self.worker.credit(0, len(answer.body))
+            response = self.worker.response(stream)
+            self.assertEqual(response.reset[0], 1)
+            self.worker.credit(0, len(response.body))
 
         self.quiet(action)
 
-    def test_a_reset_that_crosses_the_answer_is_ignored(self):
+    def test_a_reset_that_crosses_the_response_is_ignored(self):
         stream = self.worker.request("/")
-        self.worker.answer(stream)
+        self.worker.response(stream)
         self.worker.reset(stream)
         self.assertEqual(self.get("/").status, 200)
 
@@ -491,7 +491,7 @@ class Process(unittest.TestCase):
             stream = worker.request("/digest", method="POST", length=3, flags=0)
             worker.data(stream, b"abc", end=True)
             worker.send(pack("DRAIN"))
-            self.assertEqual(json.loads(worker.answer(stream).body)[0], 3)
+            self.assertEqual(json.loads(worker.response(stream).body)[0], 3)
             self.assertEqual(worker.process.wait(driver.PATIENCE), 0)
 
     def test_the_end_of_the_wire_ends_it(self):
@@ -502,7 +502,7 @@ class Process(unittest.TestCase):
     def test_the_end_of_the_wire_within_a_request(self):
         with Worker("wsgi_app") as worker:
             stream = worker.request("/never-ends")
-            worker.take(stream, lambda answer: len(answer.frames) > 1)
+            worker.take(stream, lambda response: len(response.frames) > 1)
             worker.mine.close()
             self.assertEqual(worker.process.wait(driver.PATIENCE), 0)
             self.assertEqual(worker.log(), "")
@@ -513,7 +513,7 @@ class Process(unittest.TestCase):
             pong = worker.read()
             self.assertEqual((pong.name, pong.payload), ("PONG", b"12345678"))
 
-    def test_it_is_woken_once_for_each_frame_and_not_by_the_reading_of_its_answer(self):
+    def test_it_is_woken_once_for_each_frame_and_not_by_the_reading_of_its_reply(self):
         with Worker("wsgi_app") as worker:
             self.assertLess(worker.sleeps(20), 30)
 
@@ -522,10 +522,10 @@ class Process(unittest.TestCase):
             _, one = worker.request("/", send=False)
             for place in range(len(one)):
                 worker.send(one[place : place + 1])
-            self.assertEqual(worker.answer(1).status, 200)
+            self.assertEqual(worker.response(1).status, 200)
             _, two = worker.request("/", send=False)
             worker.send(pack("PING", payload=b"abcdefgh") + two + pack("PING", payload=b"hgfedcba") + pack("DRAIN"))
-            self.assertEqual(worker.answer(2).status, 200)
+            self.assertEqual(worker.response(2).status, 200)
             self.assertEqual(worker.process.wait(driver.PATIENCE), 0)
 
     def test_a_fault_ends_it_with_status_1(self):
@@ -554,8 +554,8 @@ class Process(unittest.TestCase):
 
     def test_a_forked_child_never_writes_to_the_wire(self):
         with Worker("wsgi_app") as worker:
-            answer = worker.get("/fork")
-            self.assertEqual(answer.body, b"by the parent")
+            response = worker.get("/fork")
+            self.assertEqual(response.body, b"by the parent")
             self.assertEqual(worker.get("/").body, b"hello")
 
     def test_a_grandchild_does_not_get_the_descriptor(self):
@@ -569,12 +569,12 @@ class Process(unittest.TestCase):
     def leaves(self, path):
         """It asks for a replacement, and goes on until it is there; gives its response, its status, and what it has logged."""
         with Worker("wsgi_app") as worker:
-            answer = worker.get(path)
-            self.assertEqual(answer.reset[0], 3)
+            response = worker.get(path)
+            self.assertEqual(response.reset[0], 3)
             said = [frame.name for frame in worker.held if frame.name != "BUSY"] or [worker.read().name]
             self.assertEqual(said, ["DRAIN"])
             self.assertEqual(worker.get("/").body, b"hello")
-            return answer, worker.drain(), worker.log()
+            return response, worker.drain(), worker.log()
 
     def test_sys_exit_ends_the_worker_after_a_500(self):
         _, status, log = self.leaves("/leave")
@@ -582,8 +582,8 @@ class Process(unittest.TestCase):
         self.assertIn("SystemExit: 7", log)
 
     def test_what_was_made_before_sys_exit_is_delivered(self):
-        answer, status, _ = self.leaves("/leave-late")
-        self.assertEqual((answer.body, status), (b"what was made before", 7))
+        response, status, _ = self.leaves("/leave-late")
+        self.assertEqual((response.body, status), (b"what was made before", 7))
 
     def test_os_exit_closes_the_wire(self):
         with Worker("wsgi_app") as worker:
@@ -621,7 +621,7 @@ class Process(unittest.TestCase):
                 worker.process.terminate()
                 with open(go, "w") as line:
                     line.write("go\n")
-                self.assertEqual(worker.answer(stream).body, b"went on")
+                self.assertEqual(worker.response(stream).body, b"went on")
                 frame = worker.held[0] if worker.held else worker.read()
                 self.assertEqual(frame.name, "DRAIN")
                 self.assertEqual(worker.drain(), 0)
@@ -646,7 +646,7 @@ class Process(unittest.TestCase):
                 worker.wait_for_log("in wait_for_line")
                 with open(go, "w") as line:
                     line.write("go\n")
-                worker.answer(stream)
+                worker.response(stream)
 
     def test_what_a_request_leaks_is_put_back(self):
         with Worker("wsgi_app") as worker:
@@ -667,12 +667,12 @@ class Validator(unittest.TestCase):
     def test_wsgiref_validate(self):
         with Worker("validated_app") as worker:
             for method, body in (("GET", b""), ("POST", b"a body"), ("HEAD", b"")):
-                answer = worker.get("/", method=method, body=body, fields=[("content-length", str(len(body)))])
-                self.assertEqual((answer.status, answer.reset), (200, None), worker.log())
-                self.assertEqual(answer.body, b"" if method == "HEAD" else b"read " + body)
+                response = worker.get("/", method=method, body=body, fields=[("content-length", str(len(body)))])
+                self.assertEqual((response.status, response.reset), (200, None), worker.log())
+                self.assertEqual(response.body, b"" if method == "HEAD" else b"read " + body)
             stream = worker.request("/", method="POST", length=3, flags=0, fields=[("content-length", "3")])
             worker.data(stream, b"abc", end=True)
-            self.assertEqual(worker.answer(stream).body, b"read abc")
+            self.assertEqual(worker.response(stream).body, b"read abc")
             self.assertEqual(worker.log(), "")
 
 

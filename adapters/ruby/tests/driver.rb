@@ -70,7 +70,7 @@ module Driver
   end
 
   # What a worker said on one stream, until it ended it.
-  class Answer
+  class Response
     attr_accessor :status, :fields, :body, :frames, :informs, :reset, :close_after, :wants
 
     def initialize
@@ -196,7 +196,7 @@ module Driver
       @buffer = "".b
       @passed = []
       @stream = 0
-      @answers = Hash.new { |all, id| all[id] = Answer.new }
+      @responses = Hash.new { |all, id| all[id] = Response.new }
       @held = [] # frames that belong to no stream
       @auto_credit = true
       about = Driver.block(["app", "test", "worker", "0", "workers", workers.to_s, "software", "keepwarm/0.0.1"])
@@ -272,28 +272,28 @@ module Driver
       send(Driver.pack(:CREDIT, stream, [amount].pack("N")))
     end
 
-    # -- answers --------------------------------------------------------------------------------------------------------
+    # -- responses ------------------------------------------------------------------------------------------------------
 
-    # Reads frames, filing each with its stream, until the block holds for that stream's answer; gives it.
+    # Reads frames, filing each with its stream, until the block holds for that stream's response; gives it.
     def take(stream)
-      answer = @answers[stream]
-      until yield answer
+      response = @responses[stream]
+      until yield response
         frame = read
         raise "the worker closed the wire; its log:\n#{log}" if frame.nil?
 
         file(frame)
       end
-      answer
+      response
     end
 
     # The whole response on `stream`.
-    def answer(stream)
+    def response(stream)
       take(stream, &:over?)
     end
 
     # A request and its whole response.
     def get(path = "/", **more)
-      answer(request(path, **more))
+      response(request(path, **more))
     end
 
     # -- the process ----------------------------------------------------------------------------------------------------
@@ -414,35 +414,35 @@ module Driver
     def file(frame)
       return @held << frame if frame.stream.zero?
 
-      answer = @answers[frame.stream]
-      raise "#{frame} after the end of its stream" if answer.over?
+      response = @responses[frame.stream]
+      raise "#{frame} after the end of its stream" if response.over?
 
-      answer.frames << frame
+      response.frames << frame
       case frame.name
-      when :RESPONSE then file_response(answer, frame)
-      when :DATA then file_data(answer, frame)
-      when :INFORM then answer.informs << [frame.payload.unpack1("n"), Driver.unblock(frame.payload.byteslice(2..))[0].each_slice(2).to_a]
-      when :RESET then answer.reset = [frame.payload.unpack1("n"), frame.payload.byteslice(2..).force_encoding("UTF-8")]
-      when :WANT then answer.wants += 1
+      when :RESPONSE then file_response(response, frame)
+      when :DATA then file_data(response, frame)
+      when :INFORM then response.informs << [frame.payload.unpack1("n"), Driver.unblock(frame.payload.byteslice(2..))[0].each_slice(2).to_a]
+      when :RESET then response.reset = [frame.payload.unpack1("n"), frame.payload.byteslice(2..).force_encoding("UTF-8")]
+      when :WANT then response.wants += 1
       end
     end
 
-    def file_response(answer, frame)
-      raise "a second RESPONSE" if answer.status
+    def file_response(response, frame)
+      raise "a second RESPONSE" if response.status
 
-      answer.status = frame.payload.unpack1("n")
+      response.status = frame.payload.unpack1("n")
       strings, body = Driver.unblock(frame.payload.byteslice(2..))
       raise "too much body in a RESPONSE" if body.bytesize > 65_536
 
-      answer.body = body
-      answer.fields = strings.each_slice(2).to_a
-      answer.close_after = frame.flags & 2 != 0
+      response.body = body
+      response.fields = strings.each_slice(2).to_a
+      response.close_after = frame.flags & 2 != 0
     end
 
-    def file_data(answer, frame)
+    def file_data(response, frame)
       raise "too much in a DATA" if frame.payload.bytesize > 65_536
 
-      answer.body << frame.payload
+      response.body << frame.payload
       return if !@auto_credit || frame.payload.empty?
 
       credit(0, frame.payload.bytesize)

@@ -16,7 +16,7 @@ class HeadTest < Minitest::Test
     Dir.mktmpdir do |folder|
       File.write(File.join(folder, "app.rb"), source)
       Driver::Worker.with("app.rb", directory: folder) do |worker|
-        length = ->(path, query = "") { worker.get(path, method: "HEAD", query: query).then { |answer| [answer.field("content-length"), answer.body] } }
+        length = ->(path, query = "") { worker.get(path, method: "HEAD", query: query).then { |response| [response.field("content-length"), response.body] } }
         assert_equal [[["5"], ""], [["5"], ""]], [length.call("/one"), length.call("/two")]
         assert_equal [[[], ""]] * 3, [length.call("/none"), length.call("/blank"), length.call("/parts")]
         assert_equal [[["7"], ""], [[], ""]], [length.call("/one", "own"), length.call("/one", "304")]

@@ -10,7 +10,7 @@ class HijackTest < SharedWorker
   # As Keepwarm does: the request again, in HTTP/1.1.
   def take_over(worker = self.worker, path = "/take-over", **more)
     stream = worker.request(path, **more)
-    worker.take(stream) { |answer| answer.names.include?(:HIJACK) }
+    worker.take(stream) { |response| response.names.include?(:HIJACK) }
     io = worker.passed.shift
     io.write(GET)
     io
@@ -82,17 +82,17 @@ class HijackTest < SharedWorker
   # The client has gone while the application was thinking.
   def test_nobody_waits_for_it
     worker.request("/take-over")
-    worker.take(worker.stream) { |answer| answer.names.include?(:HIJACK) }
+    worker.take(worker.stream) { |response| response.names.include?(:HIJACK) }
     worker.passed.shift.close
     log = log_of { assert_equal "hello", get.body }
     refute_includes log, "ClientDisconnected"
   end
 
-  def test_what_is_raised_behind_it_is_logged_and_answers_nothing
+  def test_what_is_raised_after_it_is_logged_and_sends_nothing
     stream = worker.request("/take-over-and-raise")
-    worker.take(stream) { |answer| answer.names.include?(:HIJACK) }
+    worker.take(stream) { |response| response.names.include?(:HIJACK) }
     worker.passed.shift.write(GET)
-    # With threads another one answers what follows.
+    # With threads another one serves what follows.
     Driver.eventually { worker.log.include?("behind the hijack (ArgumentError)") }
     assert_equal "hello", get.body
   end

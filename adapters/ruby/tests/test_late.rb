@@ -37,7 +37,7 @@ class LateTest < Minitest::Test
       end
     RUBY
     each_kind(source) do |worker|
-      assert_equal "begun", worker.answer(worker.request(method: "POST", flags: EXPECT, length: 5)).body
+      assert_equal "begun", worker.response(worker.request(method: "POST", flags: EXPECT, length: 5)).body
       assert_sound(worker)
     end
   end
@@ -61,7 +61,7 @@ class LateTest < Minitest::Test
     each_kind(READS_AT_THE_END) do |worker|
       stream = worker.request(method: "POST", flags: 0, length: 200_000)
       4.times { |number| worker.data(stream, "x" * 50_000, last: number == 3) }
-      assert_equal "begun", worker.answer(stream).body
+      assert_equal "begun", worker.response(stream).body
       assert_sound(worker)
     end
   end
@@ -71,7 +71,7 @@ class LateTest < Minitest::Test
     each_kind(READS_AT_THE_END) do |worker|
       stream = worker.request(method: "POST", flags: 0, length: 200_000)
       2.times { worker.data(stream, "x" * 50_000) }
-      assert_equal "begun", worker.answer(stream).body
+      assert_equal "begun", worker.response(stream).body
       assert_sound(worker)
       assert_match(/\AIOError: .*the response has ended/, worker.log)
     end

@@ -47,7 +47,7 @@ class MixedTest < Minitest::Test
   # What must not grow does not: descriptors, and memory by more than a fraction of what so many requests would leak.
   def between(worker, number)
     worker.held.clear
-    worker.instance_variable_get(:@answers).clear
+    worker.instance_variable_get(:@responses).clear
     return unless number == COUNT / 2 || number == COUNT - 1
 
     seen = [Dir.children("/proc/#{worker.pid}/fd").size, File.read("/proc/#{worker.pid}/statm").split[1].to_i * 4]
@@ -69,7 +69,7 @@ class MixedTest < Minitest::Test
   end
 
   def failing_parts(worker, _, _)
-    assert_equal ["a", 3], worker.get("/failing-parts").then { |answer| [answer.body, answer.reset[0]] }
+    assert_equal ["a", 3], worker.get("/failing-parts").then { |response| [response.body, response.reset[0]] }
     worker.get("/closed")
   end
 
@@ -78,7 +78,7 @@ class MixedTest < Minitest::Test
     stream = worker.request("/digest", method: "POST", length: CHUNKED, flags: 0)
     body.scan(/.{1,40000}/mn) { |piece| worker.data(stream, piece) }
     worker.data(stream, last: true)
-    assert_equal [body.bytesize, Digest::SHA256.hexdigest(body)], worker.answer(stream).json
+    assert_equal [body.bytesize, Digest::SHA256.hexdigest(body)], worker.response(stream).json
   end
 
   def small_upload(worker, random, _)
@@ -103,9 +103,9 @@ class MixedTest < Minitest::Test
 
   def lost(worker, _, _)
     stream = worker.request("/endless")
-    worker.take(stream) { |answer| answer.frames.size > 2 }
+    worker.take(stream) { |response| response.frames.size > 2 }
     worker.reset(stream)
-    assert_equal 1, worker.answer(stream).reset[0]
+    assert_equal 1, worker.response(stream).reset[0]
     worker.get("/closed")
   end
 
@@ -113,28 +113,28 @@ class MixedTest < Minitest::Test
     stream = worker.request("/read-error", method: "POST", length: 100, flags: 0)
     worker.data(stream, "part")
     worker.reset(stream, 5)
-    assert_equal 1, worker.answer(stream).reset[0]
+    assert_equal 1, worker.response(stream).reset[0]
   end
 
   def broken_upload(worker, _, _)
     stream = worker.request("/", method: "POST", length: 90_000, flags: 0)
     worker.data(stream, "x" * 60_000)
-    assert_equal "hello", worker.answer(stream).body
+    assert_equal "hello", worker.response(stream).body
     worker.data(stream, "x" * 30_000, last: true)
   end
 
   def continue(worker, _, _)
     stream = worker.request("/continue", method: "POST", length: 3, flags: EXPECT)
-    worker.take(stream) { |answer| answer.wants.positive? }
+    worker.take(stream) { |response| response.wants.positive? }
     worker.data(stream, "abc", last: true)
-    assert_equal "abc", worker.answer(stream).body
+    assert_equal "abc", worker.response(stream).body
   end
 
   def unicorn(worker, _, _)
     stream = worker.request("/unicorn", method: "POST", length: 3, flags: EXPECT)
-    worker.take(stream) { |answer| answer.wants.positive? }
+    worker.take(stream) { |response| response.wants.positive? }
     worker.data(stream, "abc", last: true)
-    assert_equal "read abc", worker.answer(stream).body
+    assert_equal "read abc", worker.response(stream).body
     worker.get("/closed")
   end
 

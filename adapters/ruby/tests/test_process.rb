@@ -7,7 +7,7 @@ module AnyWorkerTests
   def test_the_end_of_the_wire_within_a_request
     with do |worker|
       stream = worker.request("/endless")
-      worker.take(stream) { |answer| answer.frames.size > 1 }
+      worker.take(stream) { |response| response.frames.size > 1 }
       worker.mine.close
       assert_equal 0, worker.wait
       assert_equal "", worker.log
@@ -54,14 +54,14 @@ class ProcessTest < Minitest::Test
     end
   end
 
-  def test_it_is_woken_once_for_each_frame_and_not_by_the_reading_of_its_answer
+  def test_it_is_woken_once_for_each_frame_and_not_by_the_reading_of_its_reply
     [[], %w[--threads 2]].each do |options|
       # The least of some: a busy machine wakes it for other reasons.
       with("app.rb", *options) { |worker| assert_operator Array.new(5) { worker.sleeps(20) }.min, :<, 30 }
     end
   end
 
-  def test_what_runs_after_the_answer_keeps_its_place_taken
+  def test_what_runs_after_the_response_keeps_its_slot_taken
     with do |worker|
       assert_equal [200, 200], [worker.get("/").status, worker.get("/finishing").status]
       assert_equal 200, worker.get("/").status
@@ -108,7 +108,7 @@ class ProcessTest < Minitest::Test
       stream = worker.request("/digest", method: "POST", length: 3, flags: 0)
       worker.data(stream, "abc", last: true)
       worker.send(Driver.pack(:DRAIN))
-      assert_equal 3, worker.answer(stream).json[0]
+      assert_equal 3, worker.response(stream).json[0]
       assert_equal 0, worker.wait
     end
   end
@@ -139,10 +139,10 @@ class ProcessTest < Minitest::Test
     with do |worker|
       _, one = worker.request("/", send: false)
       one.each_char { |byte| worker.send(byte) }
-      assert_equal 200, worker.answer(1).status
+      assert_equal 200, worker.response(1).status
       _, two = worker.request("/", send: false)
       worker.send([Driver.pack(:PING, 0, "abcdefgh"), two, Driver.pack(:PING, 0, "hgfedcba"), Driver.pack(:DRAIN)].join)
-      assert_equal 200, worker.answer(2).status
+      assert_equal 200, worker.response(2).status
       assert_equal 0, worker.wait
     end
   end
@@ -198,15 +198,15 @@ class ProcessTest < Minitest::Test
   # It asks for a replacement, and goes on until it is there.
   def leaves(path, status, words)
     with do |worker|
-      answer = worker.get(path)
-      assert_equal 3, answer.reset[0]
+      response = worker.get(path)
+      assert_equal 3, response.reset[0]
       said = worker.held.map(&:name)
       said << worker.read.name until said.last == :DRAIN
       assert_equal [:DRAIN], said - [:BUSY]
       assert_equal "hello", worker.get("/").body
       assert_equal status, worker.drain
       assert_includes worker.log, words
-      answer
+      response
     end
   end
 
@@ -280,7 +280,7 @@ class ProcessTest < Minitest::Test
     stuck do |worker, stream, go_on|
       worker.signal("TERM")
       go_on.call
-      assert_equal "went on", worker.answer(stream).body
+      assert_equal "went on", worker.response(stream).body
       assert_equal :DRAIN, (worker.held.first || worker.read).name
       assert_equal 0, worker.drain
     end
@@ -293,7 +293,7 @@ class ProcessTest < Minitest::Test
         Driver.eventually { worker.log.include?("wait_for_line") }
         assert_match(/app\.rb:\d+:in `wait_for_line'/, worker.log)
         go_on.call
-        assert_equal "went on", worker.answer(stream).body
+        assert_equal "went on", worker.response(stream).body
       end
     end
   end
@@ -327,9 +327,9 @@ class AheadTest < Minitest::Test
     sent.map(&:first)
   end
 
-  def test_requests_of_one_read_are_answered_in_order
+  def test_requests_of_one_read_are_served_in_order
     Worker.with("app.rb") do |worker|
-      bodies = together(worker, "/", "/environ", "/parts", "/").map { |stream| worker.answer(stream).body }
+      bodies = together(worker, "/", "/environ", "/parts", "/").map { |stream| worker.response(stream).body }
       assert_equal ["hello", "/environ", "firstsecond", "hello"], [bodies[0], JSON.parse(bodies[1])["PATH_INFO"], *bodies[2..]]
     end
   end
@@ -337,9 +337,9 @@ class AheadTest < Minitest::Test
   def test_an_error_in_one_does_not_reach_the_next
     Worker.with("app.rb") do |worker|
       first, second, third = together(worker, "/fail", "/", "/failing-parts")
-      assert worker.answer(first).reset
-      assert_equal "hello", worker.answer(second).body
-      assert worker.answer(third).reset
+      assert worker.response(first).reset
+      assert_equal "hello", worker.response(second).body
+      assert worker.response(third).reset
       assert_equal "hello", worker.get("/").body
     end
   end
@@ -348,7 +348,7 @@ class AheadTest < Minitest::Test
     Worker.with("app.rb") do |worker|
       sent = Array.new(3) { worker.request("/", send: false) }
       sent.map(&:last).join.each_char.each_slice(37) { |piece| worker.send(piece.join) }
-      sent.each { |stream, _| assert_equal "hello", worker.answer(stream).body }
+      sent.each { |stream, _| assert_equal "hello", worker.response(stream).body }
     end
   end
 
@@ -358,16 +358,16 @@ class AheadTest < Minitest::Test
       waiting = worker.request("/")
       worker.reset(waiting)
       worker.data(body, "abc", last: true)
-      assert_equal 3, worker.answer(body).json[0]
-      assert_equal 1, worker.answer(waiting).reset[0]
+      assert_equal 3, worker.response(body).json[0]
+      assert_equal 1, worker.response(waiting).reset[0]
     end
   end
 
-  def test_a_process_that_ends_answers_what_waits
+  def test_a_process_that_ends_serves_what_waits
     Worker.with("app.rb") do |worker|
       first, *others = together(worker, "/exit", "/", "/")
-      assert_equal 3, worker.answer(first).reset[0]
-      others.each { |stream| assert_equal "hello", worker.answer(stream).body }
+      assert_equal 3, worker.response(first).reset[0]
+      others.each { |stream| assert_equal "hello", worker.response(stream).body }
       assert_equal 7, worker.drain
     end
   end

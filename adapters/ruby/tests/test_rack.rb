@@ -158,23 +158,23 @@ class EnvironmentTest < SharedWorker
   end
 end
 
-class AnswersTest < SharedWorker
-  def test_an_answer_of_one_part_is_one_frame
-    answer = get
-    assert_equal [[:RESPONSE], 200, "hello"], [answer.names, answer.status, answer.body]
-    assert_equal [%w[content-type text/plain], %w[content-length 5]], answer.fields
+class ResponsesTest < SharedWorker
+  def test_a_response_of_one_part_is_one_frame
+    response = get
+    assert_equal [[:RESPONSE], 200, "hello"], [response.names, response.status, response.body]
+    assert_equal [%w[content-type text/plain], %w[content-length 5]], response.fields
   end
 
   def test_an_array_without_a_length_is_one_frame
-    assert_equal [[:RESPONSE], "one two"], get("/no-length").then { |answer| [answer.names, answer.body] }
-    assert_equal [[:RESPONSE], "", []], get("/empty").then { |answer| [answer.names, answer.body, answer.fields] }
-    assert_equal [[:RESPONSE], "ab"], get("/array-like").then { |answer| [answer.names, answer.body] }
+    assert_equal [[:RESPONSE], "one two"], get("/no-length").then { |response| [response.names, response.body] }
+    assert_equal [[:RESPONSE], "", []], get("/empty").then { |response| [response.names, response.body, response.fields] }
+    assert_equal [[:RESPONSE], "ab"], get("/array-like").then { |response| [response.names, response.body] }
     assert_closed "array-like"
   end
 
   def test_bytes_of_any_encoding
-    answer = get("/utf8")
-    assert_equal ["café".b, "déjà vu\xff ü".b], [*answer.field("x-name"), answer.body]
+    response = get("/utf8")
+    assert_equal ["café".b, "déjà vu\xff ü".b], [*response.field("x-name"), response.body]
   end
 
   def test_repeated_fields_stay_repeated_and_in_order
@@ -182,15 +182,15 @@ class AnswersTest < SharedWorker
   end
 
   def test_parts_leave_as_they_come
-    answer = get("/parts")
-    assert_equal %i[RESPONSE DATA DATA], answer.names
-    assert_equal ["second", ""], answer.frames.drop(1).map(&:payload)
+    response = get("/parts")
+    assert_equal %i[RESPONSE DATA DATA], response.names
+    assert_equal ["second", ""], response.frames.drop(1).map(&:payload)
     assert_closed "parts ran to its end", "parts"
   end
 
   def test_parts_with_a_length_end_with_the_last
-    answer = get("/measured-parts")
-    assert_equal [%i[RESPONSE DATA], "abcd"], [answer.names, answer.body]
+    response = get("/measured-parts")
+    assert_equal [%i[RESPONSE DATA], "abcd"], [response.names, response.body]
     assert_closed "measured ran to its end", "measured"
   end
 
@@ -201,19 +201,19 @@ class AnswersTest < SharedWorker
 
   def test_no_body_and_no_fields_about_one_with_204_and_304
     [204, 304].each do |status|
-      answer = get("/status", query: status.to_s)
-      assert_equal [[:RESPONSE], "", [%w[x-status 1]]], [answer.names, answer.body, answer.fields]
+      response = get("/status", query: status.to_s)
+      assert_equal [[:RESPONSE], "", [%w[x-status 1]]], [response.names, response.body, response.fields]
     end
   end
 
   def test_head_gets_the_fields_and_no_body
-    answer = get("/", method: "HEAD")
-    assert_equal [[:RESPONSE], "", ["5"]], [answer.names, answer.body, answer.field("content-length")]
+    response = get("/", method: "HEAD")
+    assert_equal [[:RESPONSE], "", ["5"]], [response.names, response.body, response.field("content-length")]
   end
 
   def test_head_does_not_run_a_body_and_closes_it
-    answer = get("/endless", method: "HEAD")
-    assert_equal [[:RESPONSE], ""], [answer.names, answer.body]
+    response = get("/endless", method: "HEAD")
+    assert_equal [[:RESPONSE], ""], [response.names, response.body]
     assert_closed "never ends"
     assert_equal "", get("/stream", method: "HEAD").body
     assert_equal "", get("/hijack", method: "HEAD").body
@@ -221,29 +221,29 @@ class AnswersTest < SharedWorker
   end
 
   def test_close_is_called_when_the_body_fails
-    answer = nil
-    log = log_of { answer = get("/failing-parts") }
-    assert_equal ["a", 3], [answer.body, answer.reset[0]]
+    response = nil
+    log = log_of { response = get("/failing-parts") }
+    assert_equal ["a", 3], [response.body, response.reset[0]]
     assert_includes log, "after the first part (ArgumentError)"
     assert_closed "failing"
   end
 
   def test_sizes_around_a_frame_arrive_whole
     [0, 1, 65_535, 65_536, 65_537, 131_072, 300_001].each do |size|
-      answer = get("/big", query: size.to_s)
-      assert_equal Digest::SHA256.hexdigest(((0..255).to_a.pack("C*") * (size / 256)) + ("e" * (size % 256))), Digest::SHA256.hexdigest(answer.body)
-      assert_nil answer.reset
+      response = get("/big", query: size.to_s)
+      assert_equal Digest::SHA256.hexdigest(((0..255).to_a.pack("C*") * (size / 256)) + ("e" * (size % 256))), Digest::SHA256.hexdigest(response.body)
+      assert_nil response.reset
     end
   end
 
-  def test_a_big_answer_waits_for_credit
+  def test_a_big_response_waits_for_credit
     worker.auto_credit = false
     stream = worker.request("/big", query: "400000")
-    worker.take(stream) { |answer| answer.body.bytesize == 65_536 * 2 }
+    worker.take(stream) { |response| response.body.bytesize == 65_536 * 2 }
     worker.credit(stream, 100_000)
-    worker.take(stream) { |answer| answer.body.bytesize == 65_536 * 2 + 100_000 }
+    worker.take(stream) { |response| response.body.bytesize == 65_536 * 2 + 100_000 }
     worker.credit(stream, 1_000_000)
-    assert_equal 400_000, worker.answer(stream).body.bytesize
+    assert_equal 400_000, worker.response(stream).body.bytesize
     worker.credit(0, 334_464)
   end
 
@@ -253,37 +253,37 @@ class AnswersTest < SharedWorker
   end
 
   def test_a_large_array_without_a_length_gets_one
-    answer = get("/large-array")
-    assert_equal [100_000, ["100000"]], [answer.body.bytesize, answer.field("content-length")]
+    response = get("/large-array")
+    assert_equal [100_000, ["100000"]], [response.body.bytesize, response.field("content-length")]
   end
 
   def test_files
-    answer = get("/file")
-    assert_equal File.read(File.join(APPS, "app.rb")), answer.body.dup.force_encoding("UTF-8")
-    assert_equal [[:RESPONSE], [answer.body.bytesize.to_s]], [answer.names, answer.field("content-length")]
+    response = get("/file")
+    assert_equal File.read(File.join(APPS, "app.rb")), response.body.dup.force_encoding("UTF-8")
+    assert_equal [[:RESPONSE], [response.body.bytesize.to_s]], [response.names, response.field("content-length")]
     assert_closed "file"
     assert_equal "from each", get("/file", query: "/nowhere").body
     assert_equal "from each", get("/file", query: "/").body
     Tempfile.create do |file|
       file.write("x" * 400_000)
       file.flush
-      answer = get("/file", query: file.path)
-      assert_equal [400_000, ["400000"]], [answer.body.bytesize, answer.field("content-length")]
+      response = get("/file", query: file.path)
+      assert_equal [400_000, ["400000"]], [response.body.bytesize, response.field("content-length")]
     end
     closed
   end
 
   def test_callable_bodies
-    answer = get("/stream")
-    assert_equal ["abcd", nil], [answer.body, answer.reset]
+    response = get("/stream")
+    assert_equal ["abcd", nil], [response.body, response.reset]
     assert_closed true
   end
 
   def test_a_callable_body_reads_the_request
     stream = worker.request("/echo", method: "POST", body: "ab", length: 9, flags: 0)
-    worker.take(stream) { |answer| answer.names.include?(:RESPONSE) }
+    worker.take(stream) { |response| response.names.include?(:RESPONSE) }
     worker.data(stream, "cdefghi", last: true)
-    assert_equal "ABCDEFGHI", worker.answer(stream).body
+    assert_equal "ABCDEFGHI", worker.response(stream).body
     assert_closed true
     assert_equal "", get("/echo").body
     closed
@@ -296,23 +296,23 @@ class AnswersTest < SharedWorker
   end
 
   def test_a_stream_that_fails
-    answer = nil
-    assert_includes log_of { answer = get("/failing-stream") }, "in the stream (ArgumentError)"
-    assert_equal [200, 3], [answer.status, answer.reset[0]]
+    response = nil
+    assert_includes log_of { response = get("/failing-stream") }, "in the stream (ArgumentError)"
+    assert_equal [200, 3], [response.status, response.reset[0]]
   end
 
   def test_partial_hijack
-    answer = get("/hijack")
-    assert_equal ["taken", [%w[x-hijacked 1]]], [answer.body, answer.fields]
+    response = get("/hijack")
+    assert_equal ["taken", [%w[x-hijacked 1]]], [response.body, response.fields]
     assert_closed "hijack"
   end
 
   def test_hop_by_hop_fields_are_not_forwarded_and_close_is_honored
     Worker.with("app.rb") do |worker|
-      answers = []
-      log = worker.log_of { 2.times { answers << worker.get("/hop-by-hop") << worker.get("/close") } }
-      assert_equal [%w[X-Kept 1]], answers[0].fields
-      assert answers.all?(&:close_after)
+      responses = []
+      log = worker.log_of { 2.times { responses << worker.get("/hop-by-hop") << worker.get("/close") } }
+      assert_equal [%w[X-Kept 1]], responses[0].fields
+      assert responses.all?(&:close_after)
       assert_equal 1, log.scan("the field Transfer-Encoding").size
       assert_equal 1, log.scan("the field Keep-Alive").size
       assert_equal 1, log.scan("the field Connection").size
@@ -329,10 +329,10 @@ class AnswersTest < SharedWorker
         next if name == "long" && size < 30_000
 
         log = log_of do
-          answer = get("/own-chunks", query: "#{way},#{size},#{name}")
-          assert_equal [200, body.b, nil], [answer.status, answer.body, answer.reset], [way, size, name].inspect
-          assert_empty answer.field("transfer-encoding")
-          assert_equal way == "whole" && body.size > 65_536 ? ["200000"] : [], answer.field("content-length")
+          response = get("/own-chunks", query: "#{way},#{size},#{name}")
+          assert_equal [200, body.b, nil], [response.status, response.body, response.reset], [way, size, name].inspect
+          assert_empty response.field("transfer-encoding")
+          assert_equal way == "whole" && body.size > 65_536 ? ["200000"] : [], response.field("content-length")
         end
         assert_equal "", log
       end
@@ -344,9 +344,9 @@ class AnswersTest < SharedWorker
     wrong = ["bare feed", "feed in extension", "no size", "too long", "huge", "endless line", "trailer", "more", "no end", "cut"]
     wrong.product(%w[whole parts file hijack thread], [3, 100_000]).each do |name, way, size|
       before = worker.log.size
-      answer = get("/own-chunks", query: "#{way},#{size},#{name}")
-      refute_nil answer.reset, [name, way, size].inspect
-      assert_operator "hello", :start_with?, answer.body
+      response = get("/own-chunks", query: "#{way},#{size},#{name}")
+      refute_nil response.reset, [name, way, size].inspect
+      assert_operator "hello", :start_with?, response.body
       Driver.eventually { worker.log[before..].match?(/is not chunked as its Transfer-Encoding says|ended before its last chunk/) }
     end
     closed
@@ -355,19 +355,19 @@ class AnswersTest < SharedWorker
   def test_a_body_that_is_not_chunked_whatever_its_fields_say_is_sent_as_it_is
     { "not chunked" => "hello world", "sign" => "+5\r\nhello\r\n0\r\n\r\n", "digits" => "abc", "nothing" => "" }.each do |name, body|
       %w[whole parts file hijack thread].product([1, 3, 100_000]).each do |way, size|
-        answer = get("/own-chunks", query: "#{way},#{size},#{name}")
-        assert_equal [200, body, nil, []], [answer.status, answer.body, answer.reset, answer.field("transfer-encoding")], [way, size, name].inspect
+        response = get("/own-chunks", query: "#{way},#{size},#{name}")
+        assert_equal [200, body, nil, []], [response.status, response.body, response.reset, response.field("transfer-encoding")], [way, size, name].inspect
       end
     end
     closed
   end
 
   def test_head_of_a_body_that_the_application_chunked_itself
-    assert_equal [[:RESPONSE], ""], get("/own-chunks", method: "HEAD", query: "parts,1,cut").then { |answer| [answer.names, answer.body] }
+    assert_equal [[:RESPONSE], ""], get("/own-chunks", method: "HEAD", query: "parts,1,cut").then { |response| [response.names, response.body] }
     closed
   end
 
-  def test_a_block_that_a_body_kept_is_of_no_use_for_another_answer
+  def test_a_block_that_a_body_kept_is_of_no_use_for_another_response
     assert_equal "kept", get("/keep-each").body
     assert_equal "own IOError IOError the response has ended", get("/use-kept").body
     closed
@@ -379,15 +379,15 @@ class AnswersTest < SharedWorker
 
   def test_a_computed_length_fits_beside_as_many_fields_as_there_may_be
     [65_472, 65_473].each do |size|
-      answer = get("/large-field", query: size.to_s)
-      assert_equal size == 65_472 ? 100_000 : 0, answer.body.bytesize
+      response = get("/large-field", query: size.to_s)
+      assert_equal size == 65_472 ? 100_000 : 0, response.body.bytesize
     end
   end
 
   def test_early_hints
-    answer = get("/hints", flags: END_BODY | EARLY_HINTS)
-    assert_equal [[103, [["link", "</a.css>; rel=preload"], ["link", "</b.js>; rel=preload"]]]], answer.informs
-    assert_equal %i[INFORM RESPONSE DATA], answer.names
+    response = get("/hints", flags: END_BODY | EARLY_HINTS)
+    assert_equal [[103, [["link", "</a.css>; rel=preload"], ["link", "</b.js>; rel=preload"]]]], response.informs
+    assert_equal %i[INFORM RESPONSE DATA], response.names
     assert_equal [], get("/hints").informs
     closed
   end
@@ -403,7 +403,7 @@ class AnswersTest < SharedWorker
     assert_equal expected, seen
   end
 
-  def test_rack_after_reply_runs_in_order_behind_the_answer
+  def test_rack_after_reply_runs_in_order_after_the_response
     assert_equal "body", get("/after-reply").body
     assert_finished "closed", "finished", "first", "of the body"
     assert_includes worker.log, "a callable fails (RuntimeError)"
@@ -412,7 +412,7 @@ class AnswersTest < SharedWorker
     closed
   end
 
-  def test_what_runs_after_the_answer_runs_in_reverse_order
+  def test_what_runs_after_the_response_runs_in_reverse_order
     get("/finishing")
     assert_finished ["last", 4], ["first", 200, nil]
     assert_includes worker.log, "a callback fails (RuntimeError)"
@@ -422,8 +422,8 @@ class AnswersTest < SharedWorker
 end
 
 class ErrorsTest < SharedWorker
-  def test_an_exception_before_the_answer
-    log = log_of { assert_equal [[:RESET], 3], get("/fail").then { |answer| [answer.names, answer.reset[0]] } }
+  def test_an_exception_before_the_response
+    log = log_of { assert_equal [[:RESET], 3], get("/fail").then { |response| [response.names, response.reset[0]] } }
     assert_includes log, "before the response (ArgumentError)"
     assert_match(/app\.rb:\d+:in/, log)
     refute_includes log, "lib/keepwarm"
@@ -436,7 +436,7 @@ class ErrorsTest < SharedWorker
     assert_includes log, "the cause (KeyError)"
   end
 
-  def test_answers_that_are_none
+  def test_invalid_responses
     { "/nil" => "instead of a status", "/no-body" => "neither `each` nor `call`", "/number-part" => "instead of String" }.each do |path, said|
       assert_includes log_of { assert_equal 3, get(path).reset[0] }, said
     end
@@ -454,9 +454,9 @@ class ErrorsTest < SharedWorker
 
   def test_too_short
     { "/too-short" => "abc", "/too-short-parts" => "abcdef" }.each do |path, body|
-      answer = nil
-      log = log_of { answer = get(path) }
-      assert_equal [body, 4], [answer.body, answer.reset[0]]
+      response = nil
+      log = log_of { response = get(path) }
+      assert_equal [body, 4], [response.body, response.reset[0]]
       assert_includes log, "after #{body.size} of the 10 bytes"
     end
     closed
@@ -466,8 +466,8 @@ class ErrorsTest < SharedWorker
     Worker.with("app.rb") do |worker|
       log = worker.log_of do
         %w[/too-long /too-long-parts /too-long].each do |path|
-          answer = worker.get(path)
-          assert_equal ["abc", nil], [answer.body, answer.reset]
+          response = worker.get(path)
+          assert_equal ["abc", nil], [response.body, response.reset]
         end
       end
       assert_equal 1, log.scan("longer than its Content-Length").size
@@ -489,17 +489,17 @@ class BodiesTest < SharedWorker
     body = Random.bytes(300_000)
     stream = worker.request("/digest", method: "POST", body: body[0, 50_000], length: body.size, flags: 0)
     50_000.step(body.size - 1, 60_000) { |at| worker.data(stream, body[at, 60_000], last: at + 60_000 >= body.size) }
-    assert_equal [body.size, Digest::SHA256.hexdigest(body)], worker.answer(stream).json
+    assert_equal [body.size, Digest::SHA256.hexdigest(body)], worker.response(stream).json
   end
 
   def test_credit_comes_back_for_what_was_read
     Worker.with("app.rb", *self.class.options) do |worker|
       stream = worker.request("/digest", method: "POST", length: CHUNKED, flags: 0)
       4.times { worker.data(stream, "x" * 65_536) }
-      answer = worker.take(stream) { |one| one.names.count(:CREDIT) >= 4 }
+      response = worker.take(stream) { |one| one.names.count(:CREDIT) >= 4 }
       worker.data(stream, last: true)
-      worker.answer(stream)
-      assert_equal 4 * 65_536, answer.frames.select { |frame| frame.name == :CREDIT }.sum { |frame| frame.payload.unpack1("N") }
+      worker.response(stream)
+      assert_equal 4 * 65_536, response.frames.select { |frame| frame.name == :CREDIT }.sum { |frame| frame.payload.unpack1("N") }
     end
   end
 
@@ -510,7 +510,7 @@ class BodiesTest < SharedWorker
       stream = worker.request("/reads", method: "POST", body: body[0, cut], length: body.size, flags: 0)
       worker.data(stream, body[cut, 1])
       worker.data(stream, body[(cut + 1)..], last: true)
-      assert_equal READS, worker.answer(stream).json, "cut at #{cut}"
+      assert_equal READS, worker.response(stream).json, "cut at #{cut}"
     end
     assert_equal [nil, nil, "", nil, "", nil, "", nil, nil, ""], json("/reads")
   end
@@ -520,14 +520,14 @@ class BodiesTest < SharedWorker
       stream = worker.request("/read-error", method: "POST", length: 100, flags: 0)
       worker.data(stream, "part")
       worker.reset(stream, 5, "the client went away")
-      assert_equal 1, worker.answer(stream).reset[0]
+      assert_equal 1, worker.response(stream).reset[0]
     end
     assert_equal "read failed with Keepwarm::ClientDisconnected\n", log
   end
 
-  def test_an_answer_without_reading
+  def test_a_response_without_reading
     stream = worker.request("/", method: "POST", length: 200_000, flags: 0)
-    assert_equal 200, worker.answer(stream).status
+    assert_equal 200, worker.response(stream).status
     3.times { worker.data(stream, "x" * 65_536) } # on its way when the response ended
     assert_equal 200, get.status
     credited = worker.held.select { |frame| frame.name == :CREDIT }.sum { |frame| frame.payload.unpack1("N") }
@@ -536,33 +536,33 @@ class BodiesTest < SharedWorker
 
   def test_the_first_read_asks_for_the_body
     stream = worker.request("/read-one", method: "POST", length: 3, flags: EXPECT)
-    answer = worker.take(stream) { |one| one.wants.positive? }
+    response = worker.take(stream) { |one| one.wants.positive? }
     worker.data(stream, "abc", last: true)
-    worker.answer(stream)
-    assert_equal ["a", 1], [answer.body, answer.wants]
+    worker.response(stream)
+    assert_equal ["a", 1], [response.body, response.wants]
   end
 
-  def test_an_answer_without_reading_asks_for_nothing
+  def test_a_response_without_reading_asks_for_nothing
     stream = worker.request("/", method: "POST", length: 3, flags: EXPECT)
-    assert_equal [:RESPONSE], worker.answer(stream).names
+    assert_equal [:RESPONSE], worker.response(stream).names
   end
 
   def test_the_explicit_call
     stream = worker.request("/continue", method: "POST", length: 3, flags: EXPECT)
-    answer = worker.take(stream) { |one| one.wants.positive? }
+    response = worker.take(stream) { |one| one.wants.positive? }
     worker.data(stream, "abc", last: true)
-    worker.answer(stream)
-    assert_equal ["abc", 1], [answer.body, answer.wants]
+    worker.response(stream)
+    assert_equal ["abc", 1], [response.body, response.wants]
     assert_equal 0, get("/continue", body: "here", method: "POST").wants
   end
 
   def test_the_convention_of_unicorn
     closed
     stream = worker.request("/unicorn", method: "POST", length: 3, flags: EXPECT)
-    answer = worker.take(stream) { |one| one.wants.positive? }
+    response = worker.take(stream) { |one| one.wants.positive? }
     worker.data(stream, "abc", last: true)
-    worker.answer(stream)
-    assert_equal [200, "read abc", 1], [answer.status, answer.body, answer.wants]
+    worker.response(stream)
+    assert_equal [200, "read abc", 1], [response.status, response.body, response.wants]
     assert_closed "unicorn"
     assert_equal "read whole", get("/unicorn", method: "POST", body: "whole").body
   end
@@ -574,14 +574,14 @@ class BodiesTest < SharedWorker
   def test_data_that_came_before_it_was_asked_for
     stream = worker.request("/continue", method: "POST", body: "ab", length: 3, flags: EXPECT)
     worker.data(stream, "c", last: true)
-    assert_equal "abc", worker.answer(stream).body
+    assert_equal "abc", worker.response(stream).body
   end
 
   def test_trailers_end_a_body
     stream = worker.request("/digest", method: "POST", length: CHUNKED, flags: 0)
     worker.data(stream, "abc")
     worker.send(Driver.pack(:TRAILERS, stream, Driver.block(%w[x-sum 1])))
-    assert_equal 3, worker.answer(stream).json[0]
+    assert_equal 3, worker.response(stream).json[0]
   end
 
   def test_a_body_that_was_read_in_part_gives_its_credit_back
@@ -589,16 +589,16 @@ class BodiesTest < SharedWorker
       stream = worker.request("/read-some", method: "POST", query: [0, 1, 60_000, 90_000][number % 4].to_s, length: 100_000, flags: 0)
       2.times { worker.data(stream, "d" * 50_000) }
       worker.data(stream, last: true)
-      assert_equal "read", worker.answer(stream).body
+      assert_equal "read", worker.response(stream).body
     end
     get("/")
     back = worker.held.sum { |frame| frame.name == :CREDIT ? frame.payload.unpack1("N") : 0 }
     assert_operator back, :>, 60 * 100_000 - 3 * 262_144 / 4
   end
 
-  def test_a_body_is_not_read_after_the_answer
+  def test_a_body_is_not_read_after_the_response
     stream = worker.request("/read-late", method: "POST", length: 100, flags: 0)
-    worker.answer(stream)
+    worker.response(stream)
     assert_equal "IOError", get("/read-later").body
   end
 
@@ -609,14 +609,14 @@ class BodiesTest < SharedWorker
     Driver.eventually { worker.log[before..].include?("the time is over") }
     worker.data(stream, "def", last: true)
     # What had been read when the time was over is the application's own loss.
-    assert_match(/\Atimed out, then .*def\z/, worker.answer(stream).body)
+    assert_match(/\Atimed out, then .*def\z/, worker.response(stream).body)
     assert_equal 200, get.status
   end
 
   def test_a_body_need_not_rewind
     assert_equal true, json("/rewinds", body: "whole", method: "POST")
     stream = worker.request("/rewinds", method: "POST", body: "ab", length: 6, flags: 0)
-    assert_equal "false", worker.answer(stream).body
+    assert_equal "false", worker.response(stream).body
   end
 end
 
@@ -624,9 +624,9 @@ class LostClientsTest < SharedWorker
   def test_a_body_ends_without_a_word_in_the_log
     assert_quiet do
       stream = worker.request("/endless")
-      worker.take(stream) { |answer| answer.frames.size > 3 }
+      worker.take(stream) { |response| response.frames.size > 3 }
       worker.reset(stream)
-      assert_equal 1, worker.answer(stream).reset[0]
+      assert_equal 1, worker.response(stream).reset[0]
     end
     assert_closed "each left", "never ends"
   end
@@ -635,11 +635,11 @@ class LostClientsTest < SharedWorker
     worker.auto_credit = false
     assert_quiet do
       stream = worker.request("/endless")
-      worker.take(stream) { |answer| answer.body.bytesize >= 65_536 }
+      worker.take(stream) { |response| response.body.bytesize >= 65_536 }
       worker.reset(stream)
-      answer = worker.answer(stream)
-      assert_equal 1, answer.reset[0]
-      worker.credit(0, answer.body.bytesize)
+      response = worker.response(stream)
+      assert_equal 1, response.reset[0]
+      worker.credit(0, response.body.bytesize)
     end
     closed
   end
@@ -647,9 +647,9 @@ class LostClientsTest < SharedWorker
   def test_a_thread_that_writes_to_a_lost_client_is_told
     assert_quiet do
       stream = worker.request("/open-for-ever")
-      worker.take(stream) { |answer| answer.frames.size > 3 }
+      worker.take(stream) { |response| response.frames.size > 3 }
       worker.reset(stream)
-      assert_equal 1, worker.answer(stream).reset[0]
+      assert_equal 1, worker.response(stream).reset[0]
       assert_equal 200, get.status
     end
     told = []
@@ -658,9 +658,9 @@ class LostClientsTest < SharedWorker
     assert_includes ["Keepwarm::ClientDisconnected", "IOError"], told[0]
   end
 
-  def test_a_reset_that_crosses_the_answer_is_ignored
+  def test_a_reset_that_crosses_the_response_is_ignored
     stream = worker.request("/")
-    worker.answer(stream)
+    worker.response(stream)
     worker.reset(stream)
     assert_equal 200, get.status
   end

@@ -32,7 +32,7 @@ class LintTest < SharedWorker
       assert_equal 3, get("/odd-status", query: "").reset[0] # what the application does wrong is all that lint says
       stream = worker.request("/digest", method: "POST", body: "ab", length: 4, flags: 0, fields: [%w[content-type text/x]])
       worker.data(stream, "cd", last: true)
-      assert_equal 4, worker.answer(stream).json[0]
+      assert_equal 4, worker.response(stream).json[0]
       assert_equal 200, get("/environ", script: "/app", raw_path: "/app/environ", scheme: "https").status
     end
     assert_equal 1, log.scan("Rack::Lint::LintError").size, log
@@ -77,9 +77,9 @@ class Rack2Test < SharedWorker
         run ->(env) { [200, { "Content-Type" => "text/plain", "Trailer" => "x-sum" }, ["first ", "", "second"].each.lazy.tap { |body| def body.trailers = { "x-sum" => "1" } }] }
       RUBY
       Driver::Worker.with(entry) do |worker|
-        answer = nil
-        assert_equal "", worker.log_of { answer = worker.get("/") }
-        assert_equal ["first second", nil, []], [answer.body, answer.reset, answer.field("transfer-encoding")]
+        response = nil
+        assert_equal "", worker.log_of { response = worker.get("/") }
+        assert_equal ["first second", nil, []], [response.body, response.reset, response.field("transfer-encoding")]
       end
     end
   end
@@ -92,7 +92,7 @@ class Rack2Test < SharedWorker
       cuts.each { |piece| worker.data(stream, piece) }
       worker.data(stream, last: true)
       expected = [size, [size, Digest::SHA256.hexdigest(body)], (body[/\A[^\n]*\n/n] || body).bytesize]
-      assert_equal expected, worker.answer(stream).json
+      assert_equal expected, worker.response(stream).json
     end
   end
 
@@ -102,7 +102,7 @@ class Rack2Test < SharedWorker
       stream = worker.request("/reads", method: "POST", body: body[0, cut], length: body.size, flags: 0)
       worker.data(stream, body[cut, 1])
       worker.data(stream, body[(cut + 1)..], last: true)
-      assert_equal READS, worker.answer(stream).json, "cut at #{cut}"
+      assert_equal READS, worker.response(stream).json, "cut at #{cut}"
     end
   end
 
@@ -111,12 +111,12 @@ class Rack2Test < SharedWorker
       Driver::Worker.with("rack2.ru", env: { "TMPDIR" => folder, "LINT" => "no" }) do |worker|
         stream = worker.request("/twice", method: "POST", length: 500_000, flags: 0)
         5.times { worker.data(stream, "x" * 60_000) }
-        worker.take(stream) { |answer| answer.names.count(:CREDIT) >= 3 }
+        worker.take(stream) { |response| response.names.count(:CREDIT) >= 3 }
         assert_empty Dir.children(folder)
         worker.data(stream, "x" * 60_000)
         3.times { worker.data(stream, "x" * 46_666) }
         worker.data(stream, "xx", last: true)
-        assert_equal 500_000, worker.answer(stream).json[0]
+        assert_equal 500_000, worker.response(stream).json[0]
       end
     end
   end

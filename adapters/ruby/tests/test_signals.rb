@@ -59,8 +59,8 @@ class SignalsTest < Minitest::Test
   def test_a_handler_that_raises_while_a_frame_is_written
     while_it_writes do |worker, stream|
       worker.signal("USR1")
-      answer = worker.answer(stream)
-      assert_equal [3, "RuntimeError in the application"], answer.reset
+      response = worker.response(stream)
+      assert_equal [3, "RuntimeError in the application"], response.reset
       assert_match(/interrupted \(RuntimeError\)/, worker.log)
       assert_equal ["after", 0], [worker.get("/after").body, worker.drain]
     end
@@ -71,8 +71,8 @@ class SignalsTest < Minitest::Test
     while_it_writes(options: %w[--threads 2]) do |worker, stream|
       worker.signal("USR1")
       Driver.eventually { worker.log.include?("interrupted (RuntimeError)") }
-      answer = worker.answer(stream)
-      assert_equal [nil, SIZE], [answer.reset, answer.body.bytesize]
+      response = worker.response(stream)
+      assert_equal [nil, SIZE], [response.reset, response.body.bytesize]
       assert_equal ["after", 0], [worker.get("/after").body, worker.drain]
     end
   end
@@ -80,7 +80,7 @@ class SignalsTest < Minitest::Test
   def test_a_handler_that_exits_while_a_frame_is_written
     while_it_writes do |worker, stream|
       worker.signal("USR2")
-      assert_equal 3, worker.answer(stream).reset[0]
+      assert_equal 3, worker.response(stream).reset[0]
       assert_equal 7, worker.drain
     end
   end
@@ -89,8 +89,8 @@ class SignalsTest < Minitest::Test
   def test_a_handler_that_raises_while_a_part_is_written
     while_it_writes("/parts") do |worker, stream|
       worker.signal("USR1")
-      answer = worker.answer(stream)
-      assert_equal [3, "RuntimeError in the application"], answer.reset
+      response = worker.response(stream)
+      assert_equal [3, "RuntimeError in the application"], response.reset
       assert_equal ["after", 0], [worker.get("/after").body, worker.drain]
     end
   end
@@ -98,7 +98,7 @@ class SignalsTest < Minitest::Test
   def test_a_signal_without_a_handler_while_a_frame_is_written
     while_it_writes do |worker, stream|
       worker.signal("ALRM")
-      assert_equal [3, "SignalException in the application"], worker.answer(stream).reset
+      assert_equal [3, "SignalException in the application"], worker.response(stream).reset
       worker.send(Driver.pack(:DRAIN))
       assert_nil worker.wait # by the signal
     end
@@ -108,7 +108,7 @@ class SignalsTest < Minitest::Test
   def test_a_handler_that_throws_while_a_frame_is_written
     while_it_writes("/caught") do |worker, stream|
       worker.signal("HUP")
-      assert_raises(RuntimeError, Errno::EPIPE) { worker.answer(stream) } # the second: the driver's next credit meets a closed socket
+      assert_raises(RuntimeError, Errno::EPIPE) { worker.response(stream) } # the second: the driver's next credit meets a closed socket
       assert_equal 0, worker.wait
     end
   end
@@ -133,8 +133,8 @@ class SignalsTest < Minitest::Test
         worker.send(sent.map(&:last).join)
         worker.signal("USR1")
         sent.each do |stream, _|
-          answer = worker.answer(stream)
-          assert answer.reset || answer.body == "after", worker.log
+          response = worker.response(stream)
+          assert response.reset || response.body == "after", worker.log
         end
       end
       worker.wait_until_asleep

@@ -39,7 +39,7 @@ class StatsTest < Minitest::Test
       stats = worker.get("/").json
       assert_equal [0, 3, 1, 3, 2, 2], stats.values_at("backlog", "running", "pool_capacity", "max_threads", "requests_count", "busy_threads")
       worker.get("/go")
-      assert_equal 200, worker.answer(waits).status
+      assert_equal 200, worker.response(waits).status
     end
   end
 

@@ -7,7 +7,7 @@ require "test_process"
 require "test_rack"
 
 # Everything that holds for one request at a time holds for several, too.
-[AnswersTest, ErrorsTest, BodiesTest, LostClientsTest].each do |suite|
+[ResponsesTest, ErrorsTest, BodiesTest, LostClientsTest].each do |suite|
   threaded = Class.new(suite) do
     def self.options
       ["--threads", "3"]
@@ -41,7 +41,7 @@ class ThreadsTest < Minitest::Test
       waiting = Array.new(2) { worker.request("/digest", method: "POST", length: 3, flags: 0) }
       assert_equal "hello", worker.get("/").body
       waiting.reverse_each { |stream| worker.data(stream, "abc", last: true) }
-      waiting.each { |stream| assert_equal 3, worker.answer(stream).json[0] }
+      waiting.each { |stream| assert_equal 3, worker.response(stream).json[0] }
     end
   end
 
@@ -52,7 +52,7 @@ class ThreadsTest < Minitest::Test
       worker.get("/leak")
       assert_equal "/", worker.get("/place").json[0]
       worker.data(beside, "abc", last: true)
-      assert_equal 3, worker.answer(beside).json[0]
+      assert_equal 3, worker.response(beside).json[0]
       Driver.eventually { worker.get("/place").json == before }
     end
   end
@@ -62,9 +62,9 @@ class ThreadsTest < Minitest::Test
       streams = Array.new(4) { |number| [worker.request("/digest", method: "POST", length: CHUNKED, flags: 0), number.to_s] }
       5.times { streams.each { |stream, digit| worker.data(stream, digit * 40_000) } }
       streams.each { |stream, _| worker.data(stream, last: true) }
-      streams.each { |stream, digit| assert_equal [200_000, Digest::SHA256.hexdigest(digit * 200_000)], worker.answer(stream).json }
+      streams.each { |stream, digit| assert_equal [200_000, Digest::SHA256.hexdigest(digit * 200_000)], worker.response(stream).json }
       streams = Array.new(4) { worker.request("/big", query: "400000") }
-      streams.each { |stream| assert_equal 400_000, worker.answer(stream).body.bytesize }
+      streams.each { |stream| assert_equal 400_000, worker.response(stream).body.bytesize }
     end
   end
 
@@ -82,7 +82,7 @@ class ThreadsTest < Minitest::Test
       streams = Array.new(2) { worker.request("/digest", method: "POST", length: 3, flags: 0) }
       worker.send(Driver.pack(:DRAIN))
       streams.each { |stream| worker.data(stream, "abc", last: true) }
-      streams.each { |stream| assert_equal 3, worker.answer(stream).json[0] }
+      streams.each { |stream| assert_equal 3, worker.response(stream).json[0] }
       assert_equal 0, worker.wait
     end
   end
@@ -93,7 +93,7 @@ class ThreadsTest < Minitest::Test
       assert_equal 3, worker.get("/exit").reset[0]
       assert_equal :DRAIN, (worker.held.first || worker.read).name
       worker.data(other, "abc", last: true)
-      assert_equal 3, worker.answer(other).json[0]
+      assert_equal 3, worker.response(other).json[0]
       assert_equal 7, worker.drain
     end
   end
@@ -111,7 +111,7 @@ end
 class LeavingTest < Minitest::Test
   # The thread that reads hears of it between the last frame and the look whether anybody waits; Keepwarm would end the worker for
   # the RESET.
-  def test_nothing_follows_the_end_of_an_answer
+  def test_nothing_follows_the_end_of_a_response
     ours, theirs = UNIXSocket.pair
     connection = Keepwarm::Threaded.new(ours, 1)
     connection.instance_variable_set(:@credit, 1 << 20)
@@ -121,9 +121,9 @@ class LeavingTest < Minitest::Test
       super(data)
       stream.lose if data.getbyte(5) & Keepwarm::Wire::END_BODY != 0
     end
-    answer = Keepwarm::Response.new(connection, [3, 0])
-    answer.begin(stream, false)
-    answer.deliver(200, { "content-length" => "6" }, %w[abc def].each, nil)
+    response = Keepwarm::Response.new(connection, [3, 0])
+    response.begin(stream, false)
+    response.deliver(200, { "content-length" => "6" }, %w[abc def].each, nil)
     frames = theirs.recv(4096)
     kinds = []
     until frames.empty?

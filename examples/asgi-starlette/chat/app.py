@@ -123,20 +123,20 @@ async def events(request):
 
 async def cookies(request):
     """Several cookies at once, and those that came."""
-    answer = JSONResponse(request.cookies)
-    answer.set_cookie("basket", "42", httponly=True, samesite="lax")
-    answer.set_cookie("theme", "dark", max_age=3600)
-    answer.set_cookie("seen", "yes")
-    return answer
+    response = JSONResponse(request.cookies)
+    response.set_cookie("basket", "42", httponly=True, samesite="lax")
+    response.set_cookie("theme", "dark", max_age=3600)
+    response.set_cookie("seen", "yes")
+    return response
 
 
 async def error(request):
-    """An exception, before anything of the answer has left. (Starlette answers 500 itself, and raises.)"""
+    """An exception, before any part of the response has left. (Starlette responds with 500 itself, and raises.)"""
     raise RuntimeError("an error on demand")
 
 
 async def error_late(request):
-    """An exception in the middle of the answer: the client must see that it is not whole."""
+    """An exception in the middle of the response: the client must see that it is incomplete."""
 
     async def lines():
         yield "this much came\n"
@@ -146,7 +146,7 @@ async def error_late(request):
 
 
 async def slow(request):
-    """Sleeps `?seconds=S` before it answers."""
+    """Sleeps `?seconds=S` before it responds."""
     seconds = float(request.query_params.get("seconds", 1))
     await asyncio.sleep(seconds)
     return PlainTextResponse(f"slept {seconds} s\n")
@@ -172,7 +172,7 @@ async def moved(request):
 
 
 async def early(request):
-    """Answers without reading the body: 413, as an application with a limit of its own would."""
+    """Responds without reading the body: 413, as an application with a limit of its own would."""
     return PlainTextResponse("too much for this chat\n", status_code=413)
 
 
@@ -192,7 +192,7 @@ async def state(request):
 
 
 async def background(request):
-    """Writes down `X-Request-Id` after the answer has left."""
+    """Writes down `X-Request-Id` after the response has left."""
     request_id = request.headers.get("x-request-id", "")
     return PlainTextResponse("later\n", background=BackgroundTask(count, request_id))
 
@@ -217,5 +217,5 @@ async def echo(websocket):
 
 
 async def refuse(websocket):
-    """Answers the opening with 401 instead of accepting it."""
+    """Responds to the opening with 401 instead of accepting it."""
     await websocket.send_denial_response(PlainTextResponse("not you\n", status_code=401))

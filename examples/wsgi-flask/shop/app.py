@@ -109,20 +109,20 @@ def events():
 
 def cookies():
     """Several cookies at once, and those that came."""
-    answer = jsonify(request.cookies.to_dict())
-    answer.set_cookie("basket", "42", httponly=True, samesite="Lax")
-    answer.set_cookie("theme", "dark", max_age=3600)
-    answer.set_cookie("seen", "yes")
-    return answer
+    response = jsonify(request.cookies.to_dict())
+    response.set_cookie("basket", "42", httponly=True, samesite="Lax")
+    response.set_cookie("theme", "dark", max_age=3600)
+    response.set_cookie("seen", "yes")
+    return response
 
 
 def error():
-    """An exception, before anything of the answer has left."""
+    """An exception, before any part of the response has left."""
     raise RuntimeError("an error on demand")
 
 
 def error_late():
-    """An exception in the middle of the answer: the client must see that it is not whole."""
+    """An exception in the middle of the response: the client must see that it is incomplete."""
 
     def lines():
         yield "this much came\n"
@@ -132,7 +132,7 @@ def error_late():
 
 
 def slow():
-    """Sleeps `?seconds=S` before it answers."""
+    """Sleeps `?seconds=S` before it responds."""
     seconds = request.args.get("seconds", 1.0, float)
     time.sleep(seconds)
     return f"slept {seconds} s\n", {"Content-Type": "text/plain"}
@@ -158,7 +158,7 @@ def moved():
 
 
 def early():
-    """Answers without reading the body: 413, as an application with a limit of its own would."""
+    """Responds without reading the body: 413, as an application with a limit of its own would."""
     return "too much for this shop\n", 413, {"Content-Type": "text/plain"}
 
 
@@ -170,5 +170,5 @@ def whoami():
 
 
 def pong():
-    """Many fields and four bytes: the answer that once left in sixteen packets."""
+    """Many fields and four bytes: the response that once left in sixteen packets."""
     return "pong", {f"X-Field-{number}": "small" for number in range(1, 13)}

@@ -207,7 +207,7 @@ pub(crate) enum AppFault {
     Refuses,
     Resets(usize),
     Dies(usize),
-    /// Neither sends, nor reads, nor answers a close.
+    /// Neither sends, nor reads, nor replies to a close.
     Hangs(usize),
     /// Closes with a code that may not be sent.
     BadCode,

@@ -106,7 +106,7 @@ switch ($do) {
         http_response_code(200);
         break;
     case 'behind':
-        echo 'answered';
+        echo 'responded';
         fastcgi_finish_request();
         for ($until = microtime(true) + $_GET['ms'] / 1000; microtime(true) < $until;) {
             usleep(10000);

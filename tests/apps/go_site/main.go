@@ -112,10 +112,10 @@ func upload(w http.ResponseWriter, r *http.Request) {
 	}
 	sum := sha256.New()
 	size, _ := io.Copy(sum, file)
-	answer(w, 200, map[string]any{"name": header.Filename, "size": size, "sha256": hex.EncodeToString(sum.Sum(nil))})
+	respondJSON(w, 200, map[string]any{"name": header.Filename, "size": size, "sha256": hex.EncodeToString(sum.Sum(nil))})
 }
 
-func answer(w http.ResponseWriter, status int, what any) {
+func respondJSON(w http.ResponseWriter, status int, what any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(what)
@@ -127,7 +127,7 @@ func echoJSON(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), 400)
 		return
 	}
-	answer(w, 201, map[string]any{"got": got})
+	respondJSON(w, 201, map[string]any{"got": got})
 }
 
 func events(w http.ResponseWriter, r *http.Request) {
@@ -152,7 +152,7 @@ func main() {
 		_, _ = io.WriteString(w, strings.Repeat("all work and no play\n", 5_000))
 	})
 	http.HandleFunc("/seen", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, 200, map[string]any{"host": r.Host, "query": r.URL.Query()})
+		respondJSON(w, 200, map[string]any{"host": r.Host, "query": r.URL.Query()})
 	})
 	http.HandleFunc("/broken", func(http.ResponseWriter, *http.Request) { panic("broken on purpose") })
 	http.HandleFunc("/file", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, os.Getenv("ASSETS")+"/site.css") })

@@ -64,9 +64,9 @@ def before():
     assert visit("GET", "/js/messages.php?l=en").headers["content-type"].startswith("text/javascript")
     for asset, kind in [("/themes/pmahomme/css/theme.css", "text/css"), ("/themes/pmahomme/img/logo_left.png", "image/png"), ("/js/vendor/jquery/jquery.min.js", "javascript")]:
         # The file's own fields are each server's.
-        answer = visitor.browser.get(visitor.base + asset)
-        assert answer.status_code == 200 and kind in answer.headers["content-type"], asset
-        visitor.seen.append(["GET", asset, len(answer.content)])
+        response = visitor.browser.get(visitor.base + asset)
+        assert response.status_code == 200 and kind in response.headers["content-type"], asset
+        visitor.seen.append(["GET", asset, len(response.content)])
 
 
 def after():

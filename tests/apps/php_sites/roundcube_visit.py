@@ -30,8 +30,8 @@ def before():
     assert visit("GET", "/index.php?_task=utils&_action=text2html").status_code in (200, 302, 401, 403)
     for asset in ["/skins/elastic/styles/styles.min.css", "/program/js/app.min.js", "/skins/elastic/images/logo.svg", "/program/js/jquery.min.js"]:
         # The file's own fields are each server's.
-        answer = visitor.browser.get(visitor.base + asset)
-        visitor.seen.append(["GET", asset, answer.status_code, answer.headers.get("content-type", "").split(";")[0].replace("application/javascript", "text/javascript"), len(answer.content)])
+        response = visitor.browser.get(visitor.base + asset)
+        visitor.seen.append(["GET", asset, response.status_code, response.headers.get("content-type", "").split(";")[0].replace("application/javascript", "text/javascript"), len(response.content)])
 
 
 def after():

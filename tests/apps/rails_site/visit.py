@@ -51,8 +51,8 @@ def before():
     redirect = visit("GET", html.unescape(re.search(r'href="(/rails/active_storage/[^"]*)"', page.text)[1]))
     assert redirect.status_code == 302
     where = redirect.headers["location"].removeprefix(visitor.base)
-    answer = visit("GET", where)
-    assert answer.content == paper
+    response = visit("GET", where)
+    assert response.content == paper
     part = visit("GET", where, headers={"Range": "bytes=10-13"})
     assert (part.status_code, part.content) == (206, paper[10:14])
 

@@ -1,5 +1,5 @@
 //! A site of Rails 6.1 from Debian's packages, with Active Record, Active Storage, streams and Action Cable, visited as its users would, and compared with what
-//! it answers behind Puma.
+//! it returns behind Puma.
 
 mod puma_config;
 mod redmine;

@@ -1,4 +1,4 @@
-//! Redmine from Debian's package, visited as its user would, and compared with what it answers behind Puma: two instances of one copy of its code.
+//! Redmine from Debian's package, visited as its user would, and compared with what it returns behind Puma: two instances of one copy of its code.
 
 use std::path::Path;
 use std::process::Command;

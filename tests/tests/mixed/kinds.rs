@@ -17,7 +17,7 @@ pub(crate) struct Kind {
     pub(crate) rules: Rules,
     /// What becomes of a request that calls `exit`.
     pub(crate) exit: Exit,
-    /// An exception in the middle of a response cuts it; a classic script's answer is then what it has printed.
+    /// An exception in the middle of a response cuts it; a classic script's response is then what it has printed.
     pub(crate) late_is_cut: bool,
     /// It reads forms with files.
     pub(crate) forms: bool,

@@ -1,5 +1,5 @@
 //! Requests of every sort to one application of each kind: right ones, exceptions, `exit`, deaths, forms, uploads, streams, and clients that leave. No
-//! wrong answer, no response of one request in another, and nothing left behind: no process, no descriptor, no temporary file.
+//! wrong response, no response of one request in another, and nothing left behind: no process, no descriptor, no temporary file.
 //!
 //! What is asked follows from a seed; when it fails, the command that does it again is printed. `MIXED_REQUESTS` says how many to each kind (100000 takes
 //! minutes); a third as many follow, among them some that exit, and `MIXED_DEATHS` that kill their process. Memory is told, not judged.

@@ -56,7 +56,7 @@ fn killed_workers_lose_only_the_posts_they_held() {
 fn a_lone_workers_death_loses_only_the_post_it_works_on() {
     const KILLS: usize = 6;
     let server = wsgi(1, "queue_timeout = \"20s\"\nstart_retries = 20");
-    // It answers at once: a lone worker is given requests ahead.
+    // It responds at once: a lone worker is given requests ahead.
     let load = Load::new(server.address(), "POST").with_work_ms(0);
     let outcomes = load.while_doing(10, 2, || kill_some(&server, &load, KILLS));
     only_held_posts_are_lost(&server, &outcomes, KILLS);

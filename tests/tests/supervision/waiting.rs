@@ -113,7 +113,7 @@ fn the_request_timeout_counts_the_apps_time_not_the_clients() {
 fn an_app_is_notified_of_a_half_close_and_can_still_send() {
     let server = start(&config("asgi_app:application", 1, ""), 1);
     let mut client = server.client();
-    client.send(get("/waits-and-answers"));
+    client.send(get("/waits-and-responds"));
     wait_until("the app waits", LONG, || counts(&server).contains_key("waiting"));
     client.half_close();
     assert_eq!(client.response("GET").text(), "http.disconnect");
@@ -125,10 +125,10 @@ fn an_app_learns_of_a_client_that_closed_before_a_worker_had_its_request() {
     let server =
         start(&config("asgi_app:application", 1, "concurrency = 1\n[admin]\nbind = \"127.0.0.1:0\""), 1);
     let mut first = server.client();
-    first.send(get("/waits-and-answers"));
+    first.send(get("/waits-and-responds"));
     wait_until("the app waits", LONG, || counts(&server).contains_key("waiting"));
     let mut second = server.client();
-    second.send(get("/waits-and-answers"));
+    second.send(get("/waits-and-responds"));
     second.half_close();
     admin::wait_for_metric(&server, r#"keepwarm_queue_length{app="app"}"#, 1.0);
     first.half_close();

@@ -104,7 +104,7 @@ $routes = [
         $text = $sum($read());
         return json_encode([$text, glob(sys_get_temp_dir() . '/*'), count(array_filter(glob('/proc/self/fd/*'), fn ($fd) => str_contains((string) @readlink($fd), ' (deleted)')))]);
     },
-    '/later' => function () use ($sum, $read) { echo 'answered'; fastcgi_finish_request(); error_log($sum($read())); },
+    '/later' => function () use ($sum, $read) { echo 'responded'; fastcgi_finish_request(); error_log($sum($read())); },
     '/memory' => function () use ($sum) {
         $before = memory_get_peak_usage();
         $hash = hash_init('md5');

@@ -12,8 +12,8 @@ use Symfony\Component\HttpKernel\Kernel;
 use Symfony\Component\Routing\Loader\Configurator\RoutingConfigurator;
 
 $cases = require __DIR__ . '/cases.php';
-$answer = static fn (string $what, string $name): string => json_encode($cases[$name][$what === 'see' ? 1 : 0]());
-$fromPath = static fn (string $path): string => $path === '/' ? 'hello' : $answer(...\array_slice(explode('/', rawurldecode($path)), 1, 2));
+$visit = static fn (string $what, string $name): string => json_encode($cases[$name][$what === 'see' ? 1 : 0]());
+$fromPath = static fn (string $path): string => $path === '/' ? 'hello' : $visit(...\array_slice(explode('/', rawurldecode($path)), 1, 2));
 
 if (getenv('TEST_KIND') === 'symfony') {
     require_once 'Symfony/Bundle/FrameworkBundle/autoload.php';
@@ -22,14 +22,14 @@ if (getenv('TEST_KIND') === 'symfony') {
     {
         use MicroKernelTrait;
 
-        public \Closure $answer;
+        public \Closure $visit;
 
         public function registerBundles(): iterable { yield new FrameworkBundle(); }
         public function getProjectDir(): string { return __DIR__; }
         public function getCacheDir(): string { return getenv('TEST_CACHE') . '/visitors'; }
         public function getLogDir(): string { return getenv('TEST_CACHE'); }
         public function hello(): Response { return new Response('hello'); }
-        public function visit(string $what, string $name): Response { return new Response(($this->answer)($what, $name)); }
+        public function visit(string $what, string $name): Response { return new Response(($this->visit)($what, $name)); }
 
         protected function configureContainer(ContainerConfigurator $container): void
         {
@@ -44,7 +44,7 @@ if (getenv('TEST_KIND') === 'symfony') {
     }
 
     $kernel = new Site('prod', false);
-    $kernel->answer = $answer;
+    $kernel->visit = $visit;
     return $kernel;
 }
 
@@ -52,7 +52,7 @@ if (getenv('TEST_KIND') === 'slim') {
     require_once 'Slim/autoload.php';
     $app = new \Slim\App(['settings' => ['displayErrorDetails' => false]]);
     $app->get('/', fn ($request, $response) => $response->write('hello'));
-    $app->map(['GET', 'POST'], '/{what}/{name}', fn ($request, $response, array $arguments) => $response->write($answer($arguments['what'], $arguments['name'])));
+    $app->map(['GET', 'POST'], '/{what}/{name}', fn ($request, $response, array $arguments) => $response->write($visit($arguments['what'], $arguments['name'])));
     return $app;
 }
 
@@ -60,12 +60,12 @@ require_once 'Nyholm/Psr7/autoload.php';
 eval('namespace Psr\Http\Server; interface RequestHandlerInterface { public function handle(\Psr\Http\Message\ServerRequestInterface $request): \Psr\Http\Message\ResponseInterface; }');
 
 return new class ($fromPath) implements \Psr\Http\Server\RequestHandlerInterface {
-    public function __construct(private \Closure $answer)
+    public function __construct(private \Closure $fromPath)
     {
     }
 
     public function handle(\Psr\Http\Message\ServerRequestInterface $request): \Psr\Http\Message\ResponseInterface
     {
-        return new \Nyholm\Psr7\Response(200, [], ($this->answer)($request->getUri()->getPath()));
+        return new \Nyholm\Psr7\Response(200, [], ($this->fromPath)($request->getUri()->getPath()));
     }
 };

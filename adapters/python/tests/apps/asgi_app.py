@@ -43,13 +43,13 @@ async def body(send, data=b"", more=False):
     await send({"type": "http.response.body", "body": data, "more_body": more})
 
 
-async def answer(send, data, status=200):
+async def respond(send, data, status=200):
     await start(send, status, [(b"content-type", b"text/plain"), (b"content-length", str(len(data)).encode())])
     await body(send, data)
 
 
 async def as_json(send, thing):
-    await answer(send, json.dumps(thing, default=lambda one: one.decode("latin-1")).encode())
+    await respond(send, json.dumps(thing, default=lambda one: one.decode("latin-1")).encode())
 
 
 async def read(receive):
@@ -63,7 +63,7 @@ async def read(receive):
 
 
 async def hello(scope, receive, send):
-    await answer(send, b"hello")
+    await respond(send, b"hello")
 
 
 async def show_scope(scope, receive, send):
@@ -88,17 +88,17 @@ async def read_slowly(scope, receive, send):
 
 async def open_gate(scope, receive, send):
     gate.set()
-    await answer(send, b"opened")
+    await respond(send, b"opened")
 
 
 async def close_gate(scope, receive, send):
     gate.clear()
-    await answer(send, b"closed")
+    await respond(send, b"closed")
 
 
 async def wait_at_gate(scope, receive, send):
     await gate.wait()
-    await answer(send, b"through")
+    await respond(send, b"through")
 
 
 async def holds_everything(scope, receive, send):
@@ -109,8 +109,8 @@ async def holds_everything(scope, receive, send):
     ctypes.PyDLL(None).sleep(60)
 
 
-async def after_answer(scope, receive, send):
-    await answer(send, b"done")
+async def after_response(scope, receive, send):
+    await respond(send, b"done")
     seen.append((await receive())["type"])
     seen.append((await receive())["type"])
 
@@ -233,7 +233,7 @@ async def start_twice(scope, receive, send):
 
 
 async def after_the_end(scope, receive, send):
-    await answer(send, b"done")
+    await respond(send, b"done")
     await body(send, b"more")
 
 
@@ -259,11 +259,11 @@ async def waits_for_the_end(scope, receive, send):
         seen.append(type(error).__name__)
 
 
-async def answers_a_client_that_closed(scope, receive, send):
-    """It waits for its client's end, and answers all the same."""
+async def responds_to_a_client_that_closed(scope, receive, send):
+    """It waits for its client's end, and responds all the same."""
     await read(receive)
     seen.append((await receive())["type"])
-    await answer(send, b"all the same")
+    await respond(send, b"all the same")
 
 
 class ClientDisconnect(Exception):
@@ -317,7 +317,7 @@ async def breaks_off(scope, receive, send):
 async def hints(scope, receive, send):
     if "http.response.early_hint" in scope["extensions"]:
         await send({"type": "http.response.early_hint", "links": [b"</a.css>; rel=preload", b"</b.js>; rel=preload"]})
-    await answer(send, b"ok")
+    await respond(send, b"ok")
 
 
 async def trailers(scope, receive, send):
@@ -382,7 +382,7 @@ async def sends_on(scope, receive, send):
 async def context(scope, receive, send):
     before = variable.get()
     variable.set("set by a request")
-    await answer(send, before.encode())
+    await respond(send, before.encode())
 
 
 async def state(scope, receive, send):
@@ -393,7 +393,7 @@ async def state(scope, receive, send):
 
 
 async def background(scope, receive, send):
-    await answer(send, b"answered")
+    await respond(send, b"responded")
     await gate.wait()
     seen.append("background")
     print("background is done")
@@ -402,16 +402,16 @@ async def background(scope, receive, send):
 async def prints(scope, receive, send):
     print("printed to stdout")
     print("printed to stderr", file=sys.stderr)
-    await answer(send, b"ok")
+    await respond(send, b"ok")
 
 
 async def fork(scope, receive, send):
     child = os.fork()
     if child == 0:
-        await answer(send, b"written by the child, which must not be seen")
+        await respond(send, b"written by the child, which must not be seen")
         return
     await asyncio.get_running_loop().run_in_executor(None, os.waitpid, child, 0)
-    await answer(send, b"by the parent")
+    await respond(send, b"by the parent")
 
 
 async def leave(scope, receive, send):
@@ -513,14 +513,14 @@ async def ws_leaves(scope, receive, send):
 
 ROUTES = {
     "/": hello, "/scope": show_scope, "/digest": digest, "/read-slowly": read_slowly, "/open-gate": open_gate,
-    "/close-gate": close_gate, "/wait-at-gate": wait_at_gate, "/after-answer": after_answer, "/was-seen": was_seen,
+    "/close-gate": close_gate, "/wait-at-gate": wait_at_gate, "/after-response": after_response, "/was-seen": was_seen,
     "/holds-everything": holds_everything, "/fields": fields, "/generator-of-fields": generator_of_fields, "/stream": stream, "/held-start": held_start, "/big": big,
     "/many-parts": many_parts, "/status": with_status, "/fail-before": fail_before, "/fail-held": fail_held,
     "/fail-late": fail_late, "/no-start": no_start, "/no-bytes": no_bytes, "/no-end": no_end, "/too-short": too_short, "/too-long": too_long,
     "/too-long-at-once": too_long_at_once, "/hop-by-hop": hop_by_hop, "/bad-field": bad_field, "/wrong-order": wrong_order,
     "/start-twice": start_twice, "/after-the-end": after_the_end, "/never-ends": never_ends,
     "/waits-for-the-end": waits_for_the_end, "/breaks-off": breaks_off, "/passes-the-disconnect-on": passes_the_disconnect_on,
-    "/answers-a-client-that-closed": answers_a_client_that_closed, "/hints": hints, "/trailers": trailers,
+    "/responds-to-a-client-that-closed": responds_to_a_client_that_closed, "/hints": hints, "/trailers": trailers,
     "/path-send": path_send, "/context": context, "/state": state, "/background": background, "/prints": prints, "/fork": fork,
     "/leave": leave, "/memory": memory, "/recursion": recursion, "/too-many-fields": too_many_fields, "/sends-on": sends_on,
 }  # fmt: skip

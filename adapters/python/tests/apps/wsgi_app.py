@@ -195,7 +195,7 @@ def keep(environ, start_response):
 
 
 def use_kept(environ, start_response):
-    """What another request got says something, before this one's answer and within it."""
+    """What another request got says something, before this one's response and within it."""
     write, start, hints = kept
     seen = []
 

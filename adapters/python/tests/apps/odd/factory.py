@@ -2,11 +2,11 @@
 
 
 def application_of(body=b"made"):
-    def answer(environ, start_response):
+    def application(environ, start_response):
         start_response("200 OK", [])
         return [body]
 
-    return answer
+    return application
 
 
 def create_app():
