@@ -60,10 +60,10 @@ impl Calls {
     }
 
     fn counted(settings: PoolSettings, protocol: Protocol, meter: Option<Arc<EndpointMeter>>) -> Arc<Self> {
-        let places = ConnectionSlots::new(settings.max_in_all);
-        let http1 = Pool::within(settings, Arc::clone(&places), PoolCounters::new(meter.clone()));
+        let slots = ConnectionSlots::new(settings.max_in_all);
+        let http1 = Pool::within(settings, Arc::clone(&slots), PoolCounters::new(meter.clone()));
         let beside = (protocol == Protocol::Auto).then(|| Arc::clone(&http1));
-        let http2 = Http2Pool::beside(settings, beside, places, PoolCounters::new(meter));
+        let http2 = Http2Pool::beside(settings, beside, slots, PoolCounters::new(meter));
         Arc::new(Self {
             http1,
             http2,
@@ -150,7 +150,7 @@ impl Calls {
         }
     }
 
-    /// A connection for one request, or a place on one: see [`Pool::acquire`].
+    /// A connection for one request, or a slot on one: see [`Pool::acquire`].
     ///
     /// # Errors
     /// No connection could be made.

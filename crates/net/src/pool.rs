@@ -7,28 +7,28 @@
 //!   requests have been in flight at once, and nobody waits for a handshake that is not needed any more.
 //! * **Watching.** A task on each thread that has idle connections is woken when one of them says something, which is nearly always that it closes: so a close is
 //!   learnt at once, and from closes the endpoint's idle time-out ([`KeepAlive`]). A connection that is in use wakes nobody but its user.
-//! * **The limit over all endpoints** ([`places`]): whoever makes a connection has a place first.
+//! * **The limit over all endpoints** ([`slots`]): whoever makes a connection has a slot first.
 //! * A [`Lease`] that is dropped closes its connection; [`Lease::finish`] puts it back if it can be used again.
 //!
 //! # The race between watcher and taker
 //!
-//! A server closes an idle connection while somebody takes it. Idle connections lie on a shelf under the pool's lock, and these are the steps, each of them under that lock or touching nothing that is shared:
+//! A server closes an idle connection while somebody takes it. Idle connections lie on an idle list under the pool's lock, and these are the steps, each of them under that lock or touching nothing that is shared:
 //!
 //! | who | step | under the lock |
 //! |---|---|---|
-//! | taker | takes the newest off its shelf, or sits down to wait | yes |
+//! | taker | takes the newest off its idle list, or starts to wait | yes |
 //! | taker | looks at the socket: uses the connection if it is quiet | no: it owns it |
 //! | taker | else says that it is gone, and learns from a close | yes |
-//! | returner | has the watcher woken by what comes, and then puts the connection on the shelf, or gives it to who waits | yes |
+//! | returner | has the watcher woken by what comes, and then puts the connection on the idle list, or gives it to who waits | yes |
 //! | watcher | takes off what has something to say, learns from closes, and has itself woken by the rest | yes |
 //!
 //! What holds in every order of them:
 //!
-//! 1. A connection has one owner: the shelf, a taker, the watcher. Whoever takes it off the shelf owns it from then on, and the places that are counted are those that are owned.
+//! 1. A connection has one owner: the idle list, a taker, the watcher. Whoever takes it off the idle list owns it from then on, and the slots that are counted are those that are owned.
 //! 2. What had been closed before a taker looked is not used. A close after that look is met by the call, which knows that its connection had been idle.
 //! 3. A close that is seen while a connection is idle is learnt once, by whoever sees it.
-//! 4. A connection that is closed while on the shelf does not stay there: the watcher is registered with its socket before it can be found, so that a close before, during or after wakes it.
-//! 5. Who waits gets what comes back, or the place of what went: nobody sits while there is either.
+//! 4. A connection that is closed while on the idle list does not stay there: the watcher is registered with its socket before it can be found, so that a close before, during or after wakes it.
+//! 5. Who waits gets what comes back, or the slot of what went: nobody waits while there is either.
 //!
 //! The tests in `model` run the steps in every order there is, those in `stress` many callers against servers with moods.
 
@@ -75,7 +75,7 @@ pub(crate) use totals::{Meter, PoolCounters, count_dial, count_failed_dial};
 pub struct Pool<C> {
     inner: Mutex<Inner<C>>,
     metering: PoolCounters,
-    places: Arc<ConnectionSlots>,
+    slots: Arc<ConnectionSlots>,
 }
 
 #[derive(Debug)]
@@ -83,13 +83,13 @@ struct Inner<C> {
     settings: PoolSettings,
     tls: Option<Arc<ClientTls>>,
     /// In order: there are few, and to compare costs less than to hash.
-    shelves: BTreeMap<Endpoint, EndpointPool<C>>,
+    entries: BTreeMap<Endpoint, EndpointPool<C>>,
     /// By thread.
     watchers: BTreeMap<usize, watcher::ThreadWatcher>,
     waiters: u64,
 }
 
-/// What a look at the shelf came to.
+/// What a look at the idle list came to.
 enum IdleLookup<'p, C: Codec> {
     Lease(Lease<C>),
     Wait(ConnectionWait<'p, C>),
@@ -114,17 +114,17 @@ impl<C: Codec> Pool<C> {
         Self::within(settings, ConnectionSlots::new(settings.max_in_all), PoolCounters::default())
     }
 
-    /// An empty one, whose connections have places among others.
+    /// An empty one, whose connections have slots among others.
     pub(crate) fn within(
         settings: PoolSettings,
-        places: Arc<ConnectionSlots>,
+        slots: Arc<ConnectionSlots>,
         metering: PoolCounters,
     ) -> Arc<Self> {
         let inner =
-            Inner { settings, tls: None, shelves: BTreeMap::new(), watchers: BTreeMap::new(), waiters: 0 };
-        let pool = Arc::new(Self { inner: Mutex::new(inner), metering, places });
+            Inner { settings, tls: None, entries: BTreeMap::new(), watchers: BTreeMap::new(), waiters: 0 };
+        let pool = Arc::new(Self { inner: Mutex::new(inner), metering, slots });
         let giver = Arc::downgrade(&pool);
-        pool.places.add_giver(giver);
+        pool.slots.add_giver(giver);
         pool
     }
 
@@ -134,12 +134,12 @@ impl<C: Codec> Pool<C> {
         inner.settings = settings;
         inner.watchers.values().for_each(watcher::ThreadWatcher::wake);
         drop(inner);
-        self.places.set_most(settings.max_in_all);
+        self.slots.set_most(settings.max_in_all);
     }
 
     /// Those who wait for a connection because of a limit wait here.
     pub fn queue(&self) -> &Arc<Queue> {
-        self.places.queue()
+        self.slots.queue()
     }
 
     /// Changes what new connections are encrypted with. What is open stays open.
@@ -165,8 +165,8 @@ impl<C: Codec> Pool<C> {
         loop {
             match self.find(endpoint, need, true) {
                 IdleLookup::Lease(lease) => return Ok(lease),
-                IdleLookup::Wait(seat) => {
-                    if let Some(result) = seat.await {
+                IdleLookup::Wait(wait) => {
+                    if let Some(result) = wait.await {
                         return result;
                     }
                 }
@@ -183,7 +183,7 @@ impl<C: Codec> Pool<C> {
         }
     }
 
-    /// A kept connection; if there is none and the caller `waits`, a seat to wait in. Between the two nothing is missed.
+    /// A kept connection; if there is none and the caller `waits`, a [`ConnectionWait`]. Nothing is missed between the two.
     fn find<'p>(
         self: &'p Arc<Self>,
         endpoint: &'p Endpoint,
@@ -214,7 +214,7 @@ impl<C: Codec> Pool<C> {
         }
     }
 
-    /// One that was taken off the shelf; `None`: it is closed, or over.
+    /// One that was taken off the idle list; `None`: it is closed, or over.
     fn use_again(
         self: &Arc<Self>,
         endpoint: &Endpoint,
@@ -234,8 +234,8 @@ impl<C: Codec> Pool<C> {
             return Some(Lease::new(self, endpoint, idle.client, Some(idled), None));
         }
         let mut inner = self.lock();
-        if let Some(shelf) = inner.shelves.get_mut(endpoint).filter(|_| state == IdleState::Closed) {
-            shelf.keep_alive.handle_close(idled, Instant::now().into_std());
+        if let Some(entry) = inner.entries.get_mut(endpoint).filter(|_| state == IdleState::Closed) {
+            entry.keep_alive.handle_close(idled, Instant::now().into_std());
             self.metering.counts(meter).closed_idle();
         }
         inner.left(endpoint);
@@ -252,8 +252,8 @@ impl<C: Codec> Pool<C> {
     pub fn warm(self: &Arc<Self>, endpoint: &Endpoint) {
         let thread = thread_index();
         let mut inner = self.lock();
-        let shelf = inner.shelf(endpoint, &self.metering);
-        (shelf.forgotten, shelf.warm) = (false, true);
+        let entry = inner.entry(endpoint, &self.metering);
+        (entry.forgotten, entry.warm) = (false, true);
         let wake = inner.wake_now(thread);
         drop(inner);
         self.wake(wake, thread);
@@ -263,8 +263,8 @@ impl<C: Codec> Pool<C> {
     pub fn forget(&self, endpoint: &Endpoint) {
         let mut inner = self.lock();
         let max = inner.settings.max;
-        let Some(shelf) = inner.shelves.get_mut(endpoint) else { return };
-        let closed = shelf.forget(max);
+        let Some(entry) = inner.entries.get_mut(endpoint) else { return };
+        let closed = entry.forget(max);
         inner.sweep_out(endpoint);
         drop(inner);
         drop(closed);
@@ -272,19 +272,19 @@ impl<C: Codec> Pool<C> {
 
     /// Idle connections to an endpoint, and all of them, those in use included.
     pub fn count(&self, endpoint: &Endpoint) -> (usize, usize) {
-        self.lock().shelves.get(endpoint).map_or((0, 0), |shelf| (shelf.idle.len(), shelf.open))
+        self.lock().entries.get(endpoint).map_or((0, 0), |entry| (entry.idle.len(), entry.open))
     }
 
     /// The connections to an endpoint, or (`None`) to all.
     pub fn state(&self, endpoint: Option<&Endpoint>) -> PoolState {
         let inner = self.lock();
         let mut state = PoolState::default();
-        for (at, shelf) in inner.shelves.iter().filter(|(at, _)| endpoint.is_none_or(|it| it == *at)) {
-            state.idle += shelf.idle.len();
-            // Who has no place yet makes none.
-            state.dialling += shelf.dialling.saturating_sub(self.places.waiting(&SlotPurpose::anywhere(at)));
-            state.in_use += shelf.open.saturating_sub(shelf.idle.len() + shelf.dialling);
-            state.waiting += shelf.waiting();
+        for (at, entry) in inner.entries.iter().filter(|(at, _)| endpoint.is_none_or(|it| it == *at)) {
+            state.idle += entry.idle.len();
+            // Who has no slot yet makes none.
+            state.dialling += entry.dialling.saturating_sub(self.slots.waiting(&SlotPurpose::anywhere(at)));
+            state.in_use += entry.open.saturating_sub(entry.idle.len() + entry.dialling);
+            state.waiting += entry.waiting();
         }
         state
     }
@@ -302,7 +302,7 @@ impl<C: Codec> Pool<C> {
 
     /// How long a connection to an endpoint may lie idle and be used, as far as that is known.
     pub fn idle_limit(&self, endpoint: &Endpoint) -> Option<Duration> {
-        self.lock().shelves.get(endpoint)?.keep_alive.limit()
+        self.lock().entries.get(endpoint)?.keep_alive.limit()
     }
 
     /// Takes a connection back.
@@ -329,20 +329,20 @@ impl<C: Codec> Pool<C> {
         let (settings, waker) = (inner.settings, inner.watcher(thread));
         // Registers the watcher, without waking it. What is not quiet now was closed with the response, and teaches nothing.
         let quiet = client.heard_of(waker.as_ref().unwrap_or(Waker::noop())) == IdleState::Quiet;
-        let closed = match inner.shelves.get_mut(endpoint) {
+        let closed = match inner.entries.get_mut(endpoint) {
             None => Some(client),
-            Some(shelf) => {
+            Some(entry) => {
                 if was_spare {
-                    shelf.dialled(true);
+                    entry.dialled(true);
                 }
-                shelf.handle_responded(client.codec().keep_alive_timeout(), idle, now);
-                let seeks = || SlotPurpose::anywhere(endpoint);
+                entry.handle_responded(client.codec().keep_alive_timeout(), idle, now);
+                let purpose = || SlotPurpose::anywhere(endpoint);
                 let claimed = || {
-                    self.places.claims(seeks, shelf.is_wanted(), now)
-                        || (shelf.wants_new() && self.places.waiting_for(seeks) > 0)
+                    self.slots.claims(purpose, entry.is_wanted(), now)
+                        || (entry.wants_new() && self.slots.waiting_for(purpose) > 0)
                 };
-                match quiet && settings.allows(&client, now) && !shelf.forgotten && !claimed() {
-                    true => shelf.put(IdleConnection { client, thread, since: now }, settings.idle),
+                match quiet && settings.allows(&client, now) && !entry.forgotten && !claimed() {
+                    true => entry.put(IdleConnection { client, thread, since: now }, settings.idle),
                     false => Some(client),
                 }
             }
@@ -370,13 +370,13 @@ impl<C: Codec> Pool<C> {
         self.inner.lock().unwrap_or_else(|poisoned| self.begin_anew(poisoned))
     }
 
-    /// A panic has left the shelves in the middle of a change: what is counted, and who has been given what, is not known any more. What lies idle is closed, and who
+    /// A panic has left the entries in the middle of a change: what is counted, and who has been given what, is not known any more. What lies idle is closed, and who
     /// waits looks again. Connections in use are not counted any more, so that there may be more than `max` until they end.
     #[cold]
     fn begin_anew<'p>(&'p self, poisoned: PoisonError<MutexGuard<'p, Inner<C>>>) -> MutexGuard<'p, Inner<C>> {
         let mut inner = poisoned.into_inner();
         tracing::error!(name: "pool_reset", "a bug in Keepwarm broke a pool of connections; pool reset");
-        inner.shelves.values_mut().for_each(EndpointPool::begin_anew);
+        inner.entries.values_mut().for_each(EndpointPool::begin_anew);
         self.inner.clear_poison();
         inner
     }
@@ -391,7 +391,7 @@ impl<C: Codec> IdleOwner for Pool<C> {
         let mut inner = self.lock();
         let Some((endpoint, _)) = inner.oldest_idle() else { return false };
         let endpoint = endpoint.clone();
-        let closed = inner.shelves.get_mut(&endpoint).and_then(EndpointPool::take_oldest);
+        let closed = inner.entries.get_mut(&endpoint).and_then(EndpointPool::take_oldest);
         inner.left(&endpoint);
         drop(inner);
         closed.is_some()
@@ -407,7 +407,7 @@ impl<C> Drop for Pool<C> {
 }
 
 impl<C: Codec> Inner<C> {
-    /// Takes a connection that will do off its shelf, if it is quiet still and not over.
+    /// Takes a connection that will do off its idle list, if it is quiet still and not over.
     fn pop(
         &mut self,
         endpoint: &Endpoint,
@@ -419,15 +419,15 @@ impl<C: Codec> Inner<C> {
             return None;
         }
         let settings = self.settings;
-        let shelf = self.shelves.get_mut(endpoint)?;
-        let idle = shelf.take(thread, need, now)?;
-        let lacks = settings.min_idle > 0 && shelf.lacks(settings.kept(), settings.max, now).0 > 0;
-        let meter = shelf.meter;
+        let entry = self.entries.get_mut(endpoint)?;
+        let idle = entry.take(thread, need, now)?;
+        let lacks = settings.min_idle > 0 && entry.lacks(settings.kept(), settings.max, now).0 > 0;
+        let meter = entry.meter;
         let wake = if lacks { self.wake_now(thread) } else { watcher::WatcherWake::Nobody };
         Some((idle, wake, meter))
     }
 
-    /// A seat for somebody who found nothing, and whether they are to make a connection themselves.
+    /// The wait of a caller that found nothing, and whether it dials itself.
     fn wait(
         &mut self,
         endpoint: &Endpoint,
@@ -438,33 +438,33 @@ impl<C: Codec> Inner<C> {
     ) -> (u64, bool) {
         self.waiters += 1;
         let (number, max) = (self.waiters, self.settings.max);
-        let shelf = self.shelf(endpoint, metering);
-        (number, shelf.wait(number, need, thread, now, max))
+        let entry = self.entry(endpoint, metering);
+        (number, entry.wait(number, need, thread, now, max))
     }
 
-    fn shelf(&mut self, endpoint: &Endpoint, metering: &PoolCounters) -> &mut EndpointPool<C> {
+    fn entry(&mut self, endpoint: &Endpoint, metering: &PoolCounters) -> &mut EndpointPool<C> {
         let empty = || EndpointPool::counted(metering.of(endpoint));
-        self.shelves.entry(endpoint.clone()).or_insert_with(empty)
+        self.entries.entry(endpoint.clone()).or_insert_with(empty)
     }
 
     /// A connection has been closed.
     fn left(&mut self, endpoint: &Endpoint) {
         let max = self.settings.max;
-        if let Some(shelf) = self.shelves.get_mut(endpoint) {
-            shelf.left(max);
+        if let Some(entry) = self.entries.get_mut(endpoint) {
+            entry.left(max);
         }
         self.sweep_out(endpoint);
     }
 
     fn oldest_idle(&self) -> Option<(&Endpoint, Instant)> {
-        let oldest = |(at, shelf): (_, &EndpointPool<C>)| Some((at, shelf.idle.first()?.since));
-        self.shelves.iter().filter_map(oldest).min_by_key(|(_, since)| *since)
+        let oldest = |(at, entry): (_, &EndpointPool<C>)| Some((at, entry.idle.first()?.since));
+        self.entries.iter().filter_map(oldest).min_by_key(|(_, since)| *since)
     }
 
     /// Drops what is known of an endpoint that is gone, when its last connection is.
     fn sweep_out(&mut self, endpoint: &Endpoint) {
-        if self.shelves.get(endpoint).is_some_and(EndpointPool::is_over) {
-            self.shelves.remove(endpoint);
+        if self.entries.get(endpoint).is_some_and(EndpointPool::is_over) {
+            self.entries.remove(endpoint);
         }
     }
 }

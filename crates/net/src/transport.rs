@@ -16,7 +16,7 @@ pub use stream::TransportStream;
 pub struct Transport {
     kind: Kind,
     /// Among the connections there may be. Given back after the socket is closed.
-    place: Option<ConnectionSlot>,
+    slot: Option<ConnectionSlot>,
 }
 
 #[derive(Debug)]
@@ -36,13 +36,13 @@ pub struct WriteProgress {
 
 impl From<Io> for Transport {
     fn from(io: Io) -> Self {
-        Self { kind: Kind::Plain(io), place: None }
+        Self { kind: Kind::Plain(io), slot: None }
     }
 }
 
 impl From<Session> for Transport {
     fn from(session: Session) -> Self {
-        Self { kind: Kind::Tls(Box::new(session)), place: None }
+        Self { kind: Kind::Tls(Box::new(session)), slot: None }
     }
 }
 
@@ -183,9 +183,9 @@ impl Transport {
         }
     }
 
-    /// It has this place among the connections there may be, for as long as it is open.
-    pub(crate) fn hold(&mut self, place: ConnectionSlot) {
-        self.place = Some(place);
+    /// It has this slot among the connections there may be, for as long as it is open.
+    pub(crate) fn hold(&mut self, slot: ConnectionSlot) {
+        self.slot = Some(slot);
     }
 
     /// Waits for the next byte of a Unix socket, and tells the process that has sent it (see [`Io::poll_sender`]).

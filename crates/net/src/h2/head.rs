@@ -109,7 +109,7 @@ pub(super) struct RequestInfo {
 pub(super) fn fill_response(
     head: &mut ResponseHead,
     parts: &response::Parts,
-    asked: RequestInfo,
+    request: RequestInfo,
     ended: bool,
 ) -> Result<(), ServerFault> {
     *head = ResponseHead { fields: std::mem::take(&mut head.fields), ..ResponseHead::default() };
@@ -123,7 +123,7 @@ pub(super) fn fill_response(
         return Ok(());
     }
     head.content_length = length(&parts.headers)?;
-    let bodiless = asked.head || matches!(parts.status.as_u16(), 204 | 304);
+    let bodiless = request.head || matches!(parts.status.as_u16(), 204 | 304);
     head.body = match head.content_length {
         _ if bodiless => ResponseBody::None,
         Some(length) => ResponseBody::Length(length),

@@ -6,8 +6,8 @@
 //! Only one connection is dialled at a time for a thread and endpoint, by a task of its own: whoever comes meanwhile waits for that one, and whoever goes away leaves it to the
 //! others. A new one takes a single call until the server's SETTINGS say how many it takes.
 //!
-//! With fewer places for connections ([`ConnectionSlots`]) than threads and endpoints, they take turns: a connection that is in use gets no further calls, ends with those it has, and leaves its
-//! place to who has waited for one.
+//! With fewer slots for connections ([`ConnectionSlots`]) than threads and endpoints, they take turns: a connection that is in use gets no further calls, ends with those it has, and leaves its
+//! slot to who has waited for one.
 
 mod acquire;
 mod dial;
@@ -34,7 +34,7 @@ pub struct Http2Pool {
     metering: PoolCounters,
     /// Takes connections whose server has chosen HTTP/1.1.
     http1: Option<Arc<Pool<Http1>>>,
-    pub(super) places: Arc<ConnectionSlots>,
+    pub(super) slots: Arc<ConnectionSlots>,
 }
 
 #[derive(Debug)]
@@ -42,12 +42,12 @@ struct Inner {
     settings: PoolSettings,
     tls: Option<Arc<ClientTls>>,
     /// By endpoint and thread.
-    shelves: HashMap<Endpoint, Vec<EndpointConnections>>,
+    entries: HashMap<Endpoint, Vec<EndpointConnections>>,
     /// When each endpoint closes idle connections.
     keep_alive: HashMap<Endpoint, KeepAlive>,
     /// Warmers that ever were.
     warmers: u64,
-    /// Dials that ever were: a number is never given twice, though the shelves of an endpoint come and go.
+    /// Dials that ever were: a number is never given twice, though the entries of an endpoint come and go.
     dials: u64,
     /// Waiters that ever were.
     waiters: u64,
@@ -59,18 +59,18 @@ impl Http2Pool {
         Self::beside(settings, None, ConnectionSlots::new(settings.max_in_all), PoolCounters::default())
     }
 
-    /// An empty one, whose connections have places among others. Those whose server has chosen HTTP/1.1 go to `http1`.
+    /// An empty one, whose connections have slots among others. Those whose server has chosen HTTP/1.1 go to `http1`.
     pub(crate) fn beside(
         settings: PoolSettings,
         http1: Option<Arc<Pool<Http1>>>,
-        places: Arc<ConnectionSlots>,
+        slots: Arc<ConnectionSlots>,
         metering: PoolCounters,
     ) -> Arc<Self> {
-        let (shelves, keep_alive) = (HashMap::new(), HashMap::new());
-        let inner = Inner { settings, tls: None, shelves, keep_alive, warmers: 0, dials: 0, waiters: 0 };
-        let pool = Arc::new(Self { inner: Mutex::new(inner), metering, http1, places });
+        let (entries, keep_alive) = (HashMap::new(), HashMap::new());
+        let inner = Inner { settings, tls: None, entries, keep_alive, warmers: 0, dials: 0, waiters: 0 };
+        let pool = Arc::new(Self { inner: Mutex::new(inner), metering, http1, slots });
         let giver = Arc::downgrade(&pool);
-        pool.places.add_giver(giver);
+        pool.slots.add_giver(giver);
         pool
     }
 
@@ -83,29 +83,29 @@ impl Http2Pool {
     pub fn set_settings(&self, settings: PoolSettings) {
         let mut inner = self.lock();
         inner.settings = settings;
-        inner.shelves.values_mut().flatten().for_each(EndpointConnections::wake_warmer);
+        inner.entries.values_mut().flatten().for_each(EndpointConnections::wake_warmer);
         drop(inner);
-        self.places.set_most(settings.max_in_all);
+        self.slots.set_most(settings.max_in_all);
     }
 
     /// Gives no further calls to an endpoint's connections. They end when their calls have.
     pub fn forget(&self, endpoint: &Endpoint) {
-        let shelves = {
+        let entries = {
             let mut inner = self.lock();
             inner.keep_alive.remove(endpoint);
-            inner.shelves.remove(endpoint)
+            inner.entries.remove(endpoint)
         };
-        for mut shelf in shelves.into_iter().flatten() {
-            shelf.wake_warmer();
-            shelf.kept.iter().for_each(|kept| kept.link.retire());
-            shelf.wake();
+        for mut entry in entries.into_iter().flatten() {
+            entry.wake_warmer();
+            entry.kept.iter().for_each(|kept| kept.link.retire());
+            entry.wake();
         }
     }
 
     /// Connections to an endpoint that may be given calls, and calls on them.
     pub fn count(&self, endpoint: &Endpoint) -> (usize, usize) {
         let inner = self.lock();
-        let kept = inner.shelves.get(endpoint).into_iter().flatten().flat_map(|shelf| &shelf.kept);
+        let kept = inner.entries.get(endpoint).into_iter().flatten().flat_map(|entry| &entry.kept);
         kept.fold((0, 0), |(connections, calls), kept| (connections + 1, calls + kept.link.open()))
     }
 
@@ -124,13 +124,13 @@ impl Http2Pool {
     pub fn state(&self, endpoint: Option<&Endpoint>) -> PoolState {
         let inner = self.lock();
         let mut state = PoolState::default();
-        let shelves = inner.shelves.iter().filter(|(at, _)| endpoint.is_none_or(|it| it == *at));
-        for shelf in shelves.flat_map(|(_, shelves)| shelves) {
-            let in_use = shelf.kept.iter().filter(|kept| kept.link.open() > 0).count();
+        let entries = inner.entries.iter().filter(|(at, _)| endpoint.is_none_or(|it| it == *at));
+        for entry in entries.flat_map(|(_, entries)| entries) {
+            let in_use = entry.kept.iter().filter(|kept| kept.link.open() > 0).count();
             state.in_use += in_use;
-            state.idle += shelf.kept.len() - in_use;
-            state.dialling += usize::from(shelf.dialling);
-            state.waiting += shelf.waiting.len();
+            state.idle += entry.kept.len() - in_use;
+            state.dialling += usize::from(entry.dialling);
+            state.waiting += entry.waiting.len();
         }
         state
     }
@@ -144,7 +144,7 @@ impl Http2Pool {
         self.inner.lock().unwrap_or_else(|poisoned| self.begin_anew(poisoned))
     }
 
-    /// A panic has left the shelves in the middle of a change: the connections get no further calls, and who waits looks again.
+    /// A panic has left the entries in the middle of a change: the connections get no further calls, and who waits looks again.
     #[cold]
     fn begin_anew<'p>(&'p self, poisoned: PoisonError<MutexGuard<'p, Inner>>) -> MutexGuard<'p, Inner> {
         let mut inner = poisoned.into_inner();
@@ -152,11 +152,11 @@ impl Http2Pool {
             name: "pool_reset",
             "a bug in Keepwarm broke a pool of HTTP/2 connections; pool reset"
         );
-        for shelf in inner.shelves.values_mut().flatten() {
-            shelf.kept.drain(..).for_each(|kept| kept.link.retire());
-            (shelf.dialling, shelf.failure) = (false, None);
-            shelf.wake();
-            shelf.wake_warmer();
+        for entry in inner.entries.values_mut().flatten() {
+            entry.kept.drain(..).for_each(|kept| kept.link.retire());
+            (entry.dialling, entry.failure) = (false, None);
+            entry.wake();
+            entry.wake_warmer();
         }
         self.inner.clear_poison();
         inner
@@ -166,20 +166,20 @@ impl Http2Pool {
 impl Inner {
     /// Whether somebody waits on its thread for a connection to its endpoint.
     fn is_wanted(&self, link: &Link) -> bool {
-        let shelf = self.shelves.get(&link.endpoint).and_then(|shelves| shelves.get(link.thread));
-        shelf.is_some_and(|shelf| !shelf.waiting.is_empty())
+        let entry = self.entries.get(&link.endpoint).and_then(|entries| entries.get(link.thread));
+        entry.is_some_and(|entry| !entry.waiting.is_empty())
     }
 
-    fn shelf(&mut self, endpoint: &Endpoint, thread: usize) -> &mut EndpointConnections {
-        if !self.shelves.contains_key(endpoint) {
-            self.shelves.insert(endpoint.clone(), Vec::new());
+    fn entry(&mut self, endpoint: &Endpoint, thread: usize) -> &mut EndpointConnections {
+        if !self.entries.contains_key(endpoint) {
+            self.entries.insert(endpoint.clone(), Vec::new());
         }
-        let Some(shelves) = self.shelves.get_mut(endpoint) else { unreachable!("inserted above") };
-        if shelves.len() <= thread {
-            shelves.resize_with(thread + 1, EndpointConnections::default);
+        let Some(entries) = self.entries.get_mut(endpoint) else { unreachable!("inserted above") };
+        if entries.len() <= thread {
+            entries.resize_with(thread + 1, EndpointConnections::default);
         }
-        match shelves.get_mut(thread) {
-            Some(shelf) => shelf,
+        match entries.get_mut(thread) {
+            Some(entry) => entry,
             None => unreachable!("made above"),
         }
     }
@@ -187,11 +187,11 @@ impl Inner {
     /// No further calls on it.
     fn retire(&mut self, link: &Link) {
         link.retire();
-        let shelf = self.shelf(&link.endpoint, link.thread);
-        shelf.kept.retain(|kept| !std::ptr::eq(&*kept.link, link));
-        shelf.wake();
-        if shelf.kept.is_empty() {
-            shelf.wake_warmer();
+        let entry = self.entry(&link.endpoint, link.thread);
+        entry.kept.retain(|kept| !std::ptr::eq(&*kept.link, link));
+        entry.wake();
+        if entry.kept.is_empty() {
+            entry.wake_warmer();
         }
         self.tidy(&link.endpoint);
     }
@@ -201,22 +201,22 @@ impl Inner {
     }
 
     fn connections(&self, endpoint: &Endpoint) -> usize {
-        let shelves = self.shelves.get(endpoint).into_iter().flatten();
-        shelves.map(|shelf| shelf.kept.len() + usize::from(shelf.dialling)).sum()
+        let entries = self.entries.get(endpoint).into_iter().flatten();
+        entries.map(|entry| entry.kept.len() + usize::from(entry.dialling)).sum()
     }
 
     fn wake(&mut self, link: &Link) {
-        let shelf = self.shelves.get_mut(&link.endpoint).and_then(|shelves| shelves.get_mut(link.thread));
-        shelf.into_iter().for_each(EndpointConnections::wake);
+        let entry = self.entries.get_mut(&link.endpoint).and_then(|entries| entries.get_mut(link.thread));
+        entry.into_iter().for_each(EndpointConnections::wake);
     }
 
     /// Forgets an endpoint that nobody has to do with.
     fn tidy(&mut self, endpoint: &Endpoint) {
-        let unused = |shelf: &EndpointConnections| {
-            shelf.kept.is_empty() && !shelf.dialling && shelf.waiting.is_empty() && shelf.warmer.is_none()
+        let unused = |entry: &EndpointConnections| {
+            entry.kept.is_empty() && !entry.dialling && entry.waiting.is_empty() && entry.warmer.is_none()
         };
-        if self.shelves.get(endpoint).is_some_and(|shelves| shelves.iter().all(unused)) {
-            self.shelves.remove(endpoint);
+        if self.entries.get(endpoint).is_some_and(|entries| entries.iter().all(unused)) {
+            self.entries.remove(endpoint);
         }
     }
 }
@@ -229,7 +229,7 @@ impl Http2Pool {
     }
 
     pub(super) fn has_shelves(&self, endpoint: &Endpoint) -> bool {
-        self.lock().shelves.contains_key(endpoint)
+        self.lock().entries.contains_key(endpoint)
     }
 
     pub(super) fn dials(&self) -> u64 {

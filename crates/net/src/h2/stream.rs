@@ -20,7 +20,7 @@ use super::sending::Sending;
 use crate::CallHead;
 use crate::client::{ClientError, ResponsePart};
 
-/// A place for one call on a connection, then the call: what [`crate::Client`] is for HTTP/1.1, with the same methods.
+/// A slot for one call on a connection, then the call: what [`crate::Client`] is for HTTP/1.1, with the same methods.
 ///
 /// Dropped before both messages are complete, it is called off (RST_STREAM with CANCEL); the connection goes on.
 #[derive(Debug)]
@@ -104,7 +104,7 @@ impl Http2Call {
                 self.request.ended = bodiless;
                 self.request.stream = (!bodiless).then_some(stream);
             }
-            // It has ended since the place was given.
+            // It has ended since the slot was given.
             Err(error) => {
                 self.response.state = StreamState::Over(Some(error::told(error, &self.link, self.known())));
             }

@@ -44,13 +44,13 @@ enum DialStage {
 type DialFuture = Pin<Box<dyn Future<Output = DialResult> + Send>>;
 type DialResult = Result<(Transport, DialTimes), AcquireError>;
 
-/// The place of a connection that is being made. Given back when that fails, or when nobody waits for it any more.
+/// The slot of a connection that is being made. Given back when that fails, or when nobody waits for it any more.
 struct DialPermit<C: Codec> {
     pool: Arc<Pool<C>>,
     endpoint: Endpoint,
     /// It is for nobody in particular.
     spare: bool,
-    /// The connection has been made, and has the place.
+    /// The connection has been made, and has the slot.
     used: bool,
 }
 
@@ -70,7 +70,7 @@ impl<'p, C: Codec> ConnectionWait<'p, C> {
     fn take(&mut self, idle: IdleConnection<C>, meter: Meter, settings: PoolSettings) -> Option<Lease<C>> {
         if let Some(mut dialling) = self.dial.take() {
             dialling.permit.spare = true;
-            // Elsewhere than on the data plane nothing waits for what it leaves: it is given up. So is one that has no place yet.
+            // Elsewhere than on the data plane nothing waits for what it leaves: it is given up. So is one that has no slot yet.
             if let (true, DialStage::Dialing(dialing)) = (is_data_plane(), dialling.stage) {
                 drop(crate::spawn_local(run_spare(dialing, dialling.permit)));
             }
@@ -89,9 +89,9 @@ impl<C: Codec> Future for ConnectionWait<'_, C> {
         let mut inner = this.pool.lock();
         let settings = inner.settings;
         let (mut given, mut at_limit) = (Poll::Ready((None, None)), false);
-        if let Some(shelf) = inner.shelves.get_mut(this.endpoint) {
-            given = shelf.poll_given(this.id, cx).map(|given| (given, shelf.meter));
-            at_limit = given.is_pending() && this.dial.is_none() && shelf.is_held_up(this.id, settings.max);
+        if let Some(entry) = inner.entries.get_mut(this.endpoint) {
+            given = entry.poll_given(this.id, cx).map(|given| (given, entry.meter));
+            at_limit = given.is_pending() && this.dial.is_none() && entry.is_held_up(this.id, settings.max);
         }
         drop(inner);
         match given {
@@ -112,7 +112,7 @@ impl<C: Codec> Future for ConnectionWait<'_, C> {
                 this.waits.stop();
                 return Poll::Pending;
             }
-            return this.waits.poll(this.pool.places.queue(), cx).map(|error| Some(Err(error)));
+            return this.waits.poll(this.pool.slots.queue(), cx).map(|error| Some(Err(error)));
         };
         let permit = this.dial.take().map(|dialling| dialling.permit);
         Poll::Ready(Some(dialled.map(|(transport, times)| {
@@ -129,7 +129,7 @@ impl<C: Codec> Drop for ConnectionWait<'_, C> {
         // What it was given and did not fetch is for the next.
         let mut inner = self.pool.lock();
         let (most, max) = (inner.settings.idle, inner.settings.max);
-        let closed = inner.shelves.get_mut(self.endpoint).and_then(|shelf| shelf.leave(self.id, most, max));
+        let closed = inner.entries.get_mut(self.endpoint).and_then(|entry| entry.leave(self.id, most, max));
         inner.sweep_out(self.endpoint);
         drop(inner);
         drop(closed);
@@ -139,7 +139,7 @@ impl<C: Codec> Drop for ConnectionWait<'_, C> {
 impl<C: Codec> PendingDial<C> {
     fn new(pool: &Arc<Pool<C>>, endpoint: &Endpoint) -> Self {
         Self {
-            stage: DialStage::Waiting(pool.places.ticket(SlotPurpose::anywhere(endpoint))),
+            stage: DialStage::Waiting(pool.slots.slot_request(SlotPurpose::anywhere(endpoint))),
             permit: DialPermit::new(pool, endpoint, false),
         }
     }
@@ -149,9 +149,9 @@ impl<C: Codec> PendingDial<C> {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<DialResult> {
-        if let DialStage::Waiting(ticket) = &mut self.stage {
-            let place = ready!(ticket.poll(cx));
-            self.stage = DialStage::Dialing(make(&self.permit.pool, &self.permit.endpoint, place));
+        if let DialStage::Waiting(slot_request) = &mut self.stage {
+            let slot = ready!(slot_request.poll(cx));
+            self.stage = DialStage::Dialing(make(&self.permit.pool, &self.permit.endpoint, slot));
         }
         match &mut self.stage {
             DialStage::Dialing(dialing) => dialing.as_mut().poll(cx),
@@ -160,8 +160,8 @@ impl<C: Codec> PendingDial<C> {
     }
 }
 
-/// Makes a connection, with a place among those there may be.
-fn make<C: Codec>(pool: &Arc<Pool<C>>, endpoint: &Endpoint, place: ConnectionSlot) -> DialFuture {
+/// Makes a connection, with a slot among those there may be.
+fn make<C: Codec>(pool: &Arc<Pool<C>>, endpoint: &Endpoint, slot: ConnectionSlot) -> DialFuture {
     let (settings, tls) = pool.dials_with();
     let (to, counting) = (endpoint.clone(), Arc::clone(pool));
     Box::pin(async move {
@@ -173,7 +173,7 @@ fn make<C: Codec>(pool: &Arc<Pool<C>>, endpoint: &Endpoint, place: ConnectionSlo
         };
         match dial.run().await {
             Ok((mut transport, times)) => {
-                transport.hold(place);
+                transport.hold(slot);
                 Ok((transport, times))
             }
             Err(error) => {
@@ -199,11 +199,11 @@ async fn run_spare<C: Codec>(making: DialFuture, permit: DialPermit<C>) {
     }
 }
 
-/// Makes a connection that has been counted already, for the shelf, if there may be one more without closing another.
+/// Makes a connection that has been counted already, for the idle list, if there may be one more without closing another.
 pub(super) fn spawn_spare<C: Codec>(pool: &Arc<Pool<C>>, endpoint: &Endpoint) {
     let permit = DialPermit::new(pool, endpoint, true);
-    match pool.places.take() {
-        Some(place) => drop(crate::spawn_local(run_spare(make(pool, endpoint, place), permit))),
+    match pool.slots.take() {
+        Some(slot) => drop(crate::spawn_local(run_spare(make(pool, endpoint, slot), permit))),
         None => permit.give_up(),
     }
 }
@@ -217,12 +217,12 @@ pub(super) fn keep<C: Codec>(
 ) {
     let mut inner = pool.lock();
     let max = inner.settings.max;
-    let shelf = inner.shelf(endpoint, &pool.metering);
-    shelf.forgotten = false;
-    if shelf.open >= max {
+    let entry = inner.entry(endpoint, &pool.metering);
+    entry.forgotten = false;
+    if entry.open >= max {
         return;
     }
-    shelf.begin_spare();
+    entry.begin_spare();
     drop(inner);
     DialPermit::new(pool, endpoint, true).keep(transport, times);
 }
@@ -235,8 +235,8 @@ impl<C: Codec> DialPermit<C> {
     /// One that was to lie idle is not made. It is tried again in time.
     fn give_up(self) {
         let pool = Arc::clone(&self.pool);
-        if let Some(shelf) = pool.lock().shelves.get_mut(&self.endpoint) {
-            shelf.warmth.handle_failure(Instant::now());
+        if let Some(entry) = pool.lock().entries.get_mut(&self.endpoint) {
+            entry.prewarm.handle_failure(Instant::now());
         }
         drop(self);
         let mut inner = pool.lock();
@@ -248,7 +248,7 @@ impl<C: Codec> DialPermit<C> {
     /// The connection has been made, for nobody in particular.
     fn keep(mut self, transport: Transport, times: &DialTimes) {
         self.used = true;
-        let meter = self.pool.lock().shelves.get(&self.endpoint).and_then(|shelf| shelf.meter);
+        let meter = self.pool.lock().entries.get(&self.endpoint).and_then(|entry| entry.meter);
         count_dial(self.pool.metering.counts(meter), times);
         self.pool.put_spare(&self.endpoint, Box::new(Client::new(transport)));
     }
@@ -257,9 +257,9 @@ impl<C: Codec> DialPermit<C> {
     fn settle(mut self, times: &DialTimes) {
         self.used = true;
         let mut meter = None;
-        if let Some(shelf) = self.pool.lock().shelves.get_mut(&self.endpoint) {
-            meter = shelf.meter;
-            shelf.dialled(self.spare);
+        if let Some(entry) = self.pool.lock().entries.get_mut(&self.endpoint) {
+            meter = entry.meter;
+            entry.dialled(self.spare);
         }
         count_dial(self.pool.metering.counts(meter), times);
     }
@@ -272,8 +272,8 @@ impl<C: Codec> Drop for DialPermit<C> {
         }
         let mut inner = self.pool.lock();
         let max = inner.settings.max;
-        if let Some(shelf) = inner.shelves.get_mut(&self.endpoint) {
-            shelf.end_dial(self.spare, max);
+        if let Some(entry) = inner.entries.get_mut(&self.endpoint) {
+            entry.end_dial(self.spare, max);
         }
         inner.sweep_out(&self.endpoint);
     }

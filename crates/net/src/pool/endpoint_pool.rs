@@ -22,7 +22,7 @@ pub(super) struct EndpointPool<C> {
     pub(super) open: usize,
     /// Being made.
     pub(super) dialling: usize,
-    /// Being made for nobody in particular: for the shelf, or by one who was given another meanwhile.
+    /// Being made for nobody in particular: for the idle list, or by one who was given another meanwhile.
     spare: usize,
     /// In the order they came, with those who have been given something and not fetched it.
     waiters: VecDeque<Waiter<C>>,
@@ -32,7 +32,7 @@ pub(super) struct EndpointPool<C> {
     pub(super) keep_alive: KeepAlive,
     /// Some are made before they are asked for.
     pub(super) warm: bool,
-    pub(super) warmth: PrewarmState,
+    pub(super) prewarm: PrewarmState,
     /// What counts them.
     pub(super) meter: Meter,
     /// Since when nobody has had to do with it, as far as was seen.
@@ -70,7 +70,7 @@ struct Waiter<C> {
 pub(super) enum Assignment<C> {
     /// One that has come back, or was made for nobody.
     Connection(IdleConnection<C>),
-    /// The place for a new one.
+    /// The slot for a new one.
     Slot,
 }
 
@@ -92,7 +92,7 @@ impl<C> Default for EndpointPool<C> {
             forgotten: false,
             keep_alive: KeepAlive::default(),
             warm: false,
-            warmth: PrewarmState::default(),
+            prewarm: PrewarmState::default(),
             meter: None,
             deserted: None,
         }
@@ -137,7 +137,7 @@ impl<C> EndpointPool<C> {
             return None;
         }
         if self.waiters.iter().any(|it| it.waits_for_place()) {
-            // For a new one, which needs the place of this.
+            // For a new one, which needs the slot of this.
             return Some(idle.client);
         }
         self.idle.push(idle);
@@ -294,7 +294,7 @@ impl<C> EndpointPool<C> {
 
     /// A request got its response on a connection that had been idle, or (`None`) was new. The response may `state` for how many seconds a connection is kept.
     pub(super) fn handle_responded(&mut self, stated: Option<u64>, idle: Option<Duration>, now: Instant) {
-        self.warmth.handle_success();
+        self.prewarm.handle_success();
         self.keep_alive.handle_header(stated.map(Duration::from_secs));
         if let Some(idle) = idle {
             self.keep_alive.handle_success(idle, now.into_std());
@@ -325,7 +325,7 @@ impl<C> EndpointPool<C> {
         self.left(max);
     }
 
-    /// A connection was closed, or not made: who waits for a place has it, unless one that is being made for nobody will do.
+    /// A connection was closed, or not made: who waits for a slot has it, unless one that is being made for nobody will do.
     pub(super) fn left(&mut self, max: usize) {
         self.open = self.open.saturating_sub(1);
         if self.open >= max {
@@ -360,7 +360,7 @@ impl<C> EndpointPool<C> {
         let over = ends.clone().filter(|end| *end <= now).count();
         let usable = self.idle.len().saturating_sub(over) + self.spare().saturating_sub(self.queued());
         let lack = least.saturating_sub(usable).min(max.saturating_sub(self.open));
-        match self.warmth.not_before {
+        match self.prewarm.not_before {
             Some(at) if lack > 0 && at > now => (0, Some(at)),
             _ => (lack, ends.filter(|end| *end > now).min()),
         }

@@ -104,13 +104,13 @@ impl<C: Codec> Drop for Lease<C> {
     fn drop(&mut self) {
         let Some(client) = self.client.take() else { return };
         let mut inner = self.pool.lock();
-        if let (Some(idle), Some(shelf)) = (self.idle, inner.shelves.get_mut(&self.endpoint)) {
+        if let (Some(idle), Some(entry)) = (self.idle, inner.entries.get_mut(&self.endpoint)) {
             let now = Instant::now();
             if client.is_without_response() {
                 // Most likely the server closed it while the request was on its way.
-                shelf.keep_alive.handle_loss(idle, now.into_std());
+                entry.keep_alive.handle_loss(idle, now.into_std());
             } else if client.has_heard() {
-                shelf.handle_responded(None, Some(idle), now);
+                entry.handle_responded(None, Some(idle), now);
             }
         }
         inner.left(&self.endpoint);

@@ -101,7 +101,7 @@ impl World {
         }
     }
 
-    /// The taker's first step: takes one off the shelf, under the lock.
+    /// The taker's first step: takes one off the idle list, under the lock.
     fn pop(&self) -> Option<(IdleConnection<Http1>, Meter)> {
         let (idle, _, meter) =
             self.pool.lock().pop(&self.endpoint, ConnectionNeed::Any, 0, Instant::now())?;
@@ -130,9 +130,9 @@ impl World {
         let stays = self
             .pool
             .lock()
-            .shelves
+            .entries
             .get(&self.endpoint)
-            .is_some_and(|shelf| shelf.idle.iter().any(|idle| idle.client.opened() == closed));
+            .is_some_and(|entry| entry.idle.iter().any(|idle| idle.client.opened() == closed));
         assert!(!(self.closed && stays), "{order:?}: a closed connection stays, and nobody is woken");
         let (idle, open) = self.pool.count(&self.endpoint);
         assert_eq!(open, idle + leases.len(), "{order:?}: each connection has one owner, or is gone");
@@ -281,15 +281,15 @@ impl<'p> Waiter<'p> {
         match self {
             Self::New => match pool.find(endpoint, ConnectionNeed::Any, true) {
                 IdleLookup::Lease(lease) => Self::Has(lease),
-                IdleLookup::Wait(seat) => Self::Sits(Box::pin(seat)),
+                IdleLookup::Wait(wait) => Self::Sits(Box::pin(wait)),
                 IdleLookup::Nothing => Self::New,
             },
-            Self::Sits(mut seat) => match seat.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Self::Sits(mut wait) => match wait.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                 Poll::Ready(Some(Ok(lease))) => Self::Has(lease),
                 Poll::Ready(Some(Err(_))) => Self::Dials,
                 // What came is closed: it looks again.
                 Poll::Ready(None) => Self::New,
-                Poll::Pending => Self::Sits(seat),
+                Poll::Pending => Self::Sits(wait),
             },
             ended => ended,
         }

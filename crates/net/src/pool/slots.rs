@@ -1,9 +1,9 @@
 //! How many connections an upstream may have in all: to every endpoint, of every thread and version of HTTP.
 //!
 //! * Each connection holds a [`ConnectionSlot`] from before it is made until its socket is closed; it lies in the [`Transport`](crate::Transport).
-//! * Who finds no place waits in the order of arrival ([`SlotRequest`]), and has one that lies idle given up for it, the longest idle first ([`IdleOwner`]).
-//! * A connection that comes back and that nobody waits for at its own endpoint is closed for who waits for a place. Where somebody does wait there it is given to them, for that
-//!   costs no handshake; but once in [`TURN`] whoever has waited that long for a place goes first, so that a busy endpoint never starves another.
+//! * Who finds no slot waits in the order of arrival ([`SlotRequest`]), and has one that lies idle given up for it, the longest idle first ([`IdleOwner`]).
+//! * A connection that comes back and that nobody waits for at its own endpoint is closed for who waits for a slot. Where somebody does wait there it is given to them, for that
+//!   costs no handshake; but once in [`TURN`] whoever has waited that long for a slot goes first, so that a busy endpoint never starves another.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -22,7 +22,7 @@ use crate::Endpoint;
 /// How long one waits at least before a connection is closed that others wait for, and how often that happens at most.
 const TURN: Duration = Duration::from_millis(100);
 
-/// The places of the connections to one upstream.
+/// The slots of the connections to one upstream.
 pub(crate) struct ConnectionSlots {
     state: Mutex<SlotState>,
     /// Somebody waits. Set and read under the lock of a pool or before it is taken, so that one of the two sides always sees the other.
@@ -44,14 +44,14 @@ struct SlotState {
 
 #[derive(Debug)]
 struct Waiter {
-    ticket: u64,
-    seeks: SlotPurpose,
+    slot_request: u64,
+    purpose: SlotPurpose,
     since: Instant,
     waker: Option<Waker>,
     given: bool,
 }
 
-/// What a place is for.
+/// What a slot is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SlotPurpose {
     pub(crate) endpoint: Endpoint,
@@ -79,7 +79,7 @@ impl fmt::Debug for ConnectionSlots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.lock();
         let waiting = state.waiting.len();
-        write!(f, "Places {{ taken: {}, most: {}, waiting: {waiting} }}", state.taken, state.most)
+        write!(f, "ConnectionSlots {{ taken: {}, most: {}, waiting: {waiting} }}", state.taken, state.most)
     }
 }
 
@@ -87,11 +87,11 @@ impl fmt::Debug for ConnectionSlots {
 #[derive(Debug)]
 pub(crate) struct ConnectionSlot(Arc<ConnectionSlots>);
 
-/// Somebody who asks for a place. Dropped, it waits no more.
+/// Somebody who asks for a slot. Dropped, it waits no more.
 #[derive(Debug)]
 pub(crate) struct SlotRequest {
-    places: Arc<ConnectionSlots>,
-    seeks: SlotPurpose,
+    slots: Arc<ConnectionSlots>,
+    purpose: SlotPurpose,
     number: Option<u64>,
     /// Looks once more for one that lies idle: a connection of HTTP/2 becomes so without anybody being told.
     again: Option<Pin<Box<Sleep>>>,
@@ -108,7 +108,7 @@ impl ConnectionSlots {
         &self.queue
     }
 
-    /// Connections of it hold places here.
+    /// Connections of it hold slots here.
     pub(crate) fn add_giver(&self, giver: Weak<dyn IdleOwner>) {
         self.lock().givers.push(giver);
     }
@@ -124,7 +124,7 @@ impl ConnectionSlots {
         let _ = (0..excess).all(|_| self.have_one_given_up());
     }
 
-    /// A place that is free, without waiting and without taking it from anybody.
+    /// A slot that is free, without waiting and without taking it from anybody.
     pub(crate) fn take(self: &Arc<Self>) -> Option<ConnectionSlot> {
         let mut state = self.lock();
         let free = state.has_room() && !state.is_wanted();
@@ -132,36 +132,36 @@ impl ConnectionSlots {
         free.then(|| ConnectionSlot(Arc::clone(self)))
     }
 
-    pub(crate) fn ticket(self: &Arc<Self>, seeks: SlotPurpose) -> SlotRequest {
-        SlotRequest { places: Arc::clone(self), seeks, number: None, again: None }
+    pub(crate) fn slot_request(self: &Arc<Self>, purpose: SlotPurpose) -> SlotRequest {
+        SlotRequest { slots: Arc::clone(self), purpose, number: None, again: None }
     }
 
-    /// Those who wait for a place for this.
-    pub(crate) fn waiting(&self, seeks: &SlotPurpose) -> usize {
-        self.waiting_for(|| seeks.clone())
+    /// Those who wait for a slot for this.
+    pub(crate) fn waiting(&self, purpose: &SlotPurpose) -> usize {
+        self.waiting_for(|| purpose.clone())
     }
 
     /// The same, where most of the time nobody waits for anything.
-    pub(crate) fn waiting_for(&self, seeks: impl Fn() -> SlotPurpose) -> usize {
+    pub(crate) fn waiting_for(&self, purpose: impl Fn() -> SlotPurpose) -> usize {
         if !self.wanted.load(Relaxed) {
             return 0;
         }
-        let seeks = seeks();
-        self.lock().waiting.iter().filter(|it| !it.given && it.seeks == seeks).count()
+        let purpose = purpose();
+        self.lock().waiting.iter().filter(|it| !it.given && it.purpose == purpose).count()
     }
 
     /// Whether a connection of this kind that has become idle is to be closed for somebody else. `wanted_there`: others of its kind wait for it. To be asked under the lock
     /// of its pool.
-    pub(crate) fn claims(&self, seeks: impl Fn() -> SlotPurpose, wanted_there: bool, now: Instant) -> bool {
+    pub(crate) fn claims(&self, purpose: impl Fn() -> SlotPurpose, wanted_there: bool, now: Instant) -> bool {
         if !self.wanted.load(Relaxed) {
             return false;
         }
-        let (mut state, seeks) = (self.lock(), seeks());
+        let (mut state, purpose) = (self.lock(), purpose());
         let mut waiting = state.waiting.iter().filter(|it| !it.given);
         // Threads that share too few connections to one endpoint take turns, too.
-        let shares = |it: &Waiter| it.seeks != seeks && it.seeks.endpoint == seeks.endpoint;
+        let shares = |it: &Waiter| it.purpose != purpose && it.purpose.endpoint == purpose.endpoint;
         // Who seeks the same is given it, or another that has come back.
-        let Some(first) = waiting.find(|it| it.seeks != seeks) else { return false };
+        let Some(first) = waiting.find(|it| it.purpose != purpose) else { return false };
         if !wanted_there && !shares(first) {
             return true;
         }
@@ -173,10 +173,12 @@ impl ConnectionSlots {
         claims
     }
 
-    /// Whether a waiter has been given a place, which it has from now on; else it is woken when it is.
-    fn fetch(&self, ticket: u64, waker: &Waker) -> bool {
+    /// Whether a waiter has been given a slot, which it has from now on; else it is woken when it is.
+    fn fetch(&self, slot_request: u64, waker: &Waker) -> bool {
         let mut state = self.lock();
-        let Some(at) = state.waiting.iter().position(|it| it.ticket == ticket) else { return false };
+        let Some(at) = state.waiting.iter().position(|it| it.slot_request == slot_request) else {
+            return false;
+        };
         if let Some(waiter) = state.waiting.get_mut(at).filter(|it| !it.given) {
             waiter.waker = Some(waker.clone());
             return false;
@@ -224,30 +226,36 @@ impl SlotRequest {
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ConnectionSlot> {
         let number = match self.number {
             Some(number) => number,
-            None => match self.places.take() {
-                Some(place) => return Poll::Ready(place),
+            None => match self.slots.take() {
+                Some(slot) => return Poll::Ready(slot),
                 None => self.queue(),
             },
         };
         loop {
-            if self.places.fetch(number, cx.waker()) {
+            if self.slots.fetch(number, cx.waker()) {
                 self.number = None;
-                return Poll::Ready(ConnectionSlot(Arc::clone(&self.places)));
+                return Poll::Ready(ConnectionSlot(Arc::clone(&self.slots)));
             }
             ready!(self.poll_again(cx));
-            self.places.have_one_given_up();
+            self.slots.have_one_given_up();
         }
     }
 
     fn queue(&mut self) -> u64 {
-        let mut state = self.places.lock();
+        let mut state = self.slots.lock();
         state.tickets += 1;
-        let (ticket, seeks) = (state.tickets, self.seeks.clone());
-        state.waiting.push_back(Waiter { ticket, seeks, since: Instant::now(), waker: None, given: false });
+        let (slot_request, purpose) = (state.tickets, self.purpose.clone());
+        state.waiting.push_back(Waiter {
+            slot_request,
+            purpose,
+            since: Instant::now(),
+            waker: None,
+            given: false,
+        });
         // One may have become free since.
-        self.places.give(&mut state);
-        self.number = Some(ticket);
-        ticket
+        self.slots.give(&mut state);
+        self.number = Some(slot_request);
+        slot_request
     }
 
     /// Ready at once, and from time to time.
@@ -266,11 +274,11 @@ impl SlotRequest {
 impl Drop for SlotRequest {
     fn drop(&mut self) {
         let Some(number) = self.number else { return };
-        let mut state = self.places.lock();
-        let Some(at) = state.waiting.iter().position(|it| it.ticket == number) else { return };
+        let mut state = self.slots.lock();
+        let Some(at) = state.waiting.iter().position(|it| it.slot_request == number) else { return };
         let given = state.waiting.remove(at).is_some_and(|waiter| waiter.given);
         state.taken -= usize::from(given);
-        self.places.give(&mut state);
+        self.slots.give(&mut state);
     }
 }
 
@@ -288,56 +296,56 @@ mod tests {
 
     use super::*;
 
-    fn seeks(port: u16) -> SlotPurpose {
+    fn purpose(port: u16) -> SlotPurpose {
         SlotPurpose { endpoint: Endpoint::Tcp(([127, 0, 0, 1], port).into()), thread: None }
     }
 
-    async fn is_pending(ticket: &mut SlotRequest) -> bool {
-        poll_fn(|cx| Poll::Ready(ticket.poll(cx).is_pending())).await
+    async fn is_pending(slot_request: &mut SlotRequest) -> bool {
+        poll_fn(|cx| Poll::Ready(slot_request.poll(cx).is_pending())).await
     }
 
     #[tokio::test(start_paused = true)]
     async fn places_are_given_in_order_and_come_back_from_who_gives_up() {
-        let places = ConnectionSlots::new(1);
-        let first = places.take().unwrap();
-        assert!(places.take().is_none());
-        let (mut second, mut third) = (places.ticket(seeks(1)), places.ticket(seeks(2)));
+        let slots = ConnectionSlots::new(1);
+        let first = slots.take().unwrap();
+        assert!(slots.take().is_none());
+        let (mut second, mut third) = (slots.slot_request(purpose(1)), slots.slot_request(purpose(2)));
         assert!(is_pending(&mut second).await && is_pending(&mut third).await);
-        assert_eq!(places.waiting(&seeks(1)), 1);
+        assert_eq!(slots.waiting(&purpose(1)), 1);
         drop(first);
         assert!(is_pending(&mut third).await, "it is the other's turn");
         // It was given one and does not fetch it.
         drop(second);
-        let place = poll_fn(|cx| third.poll(cx)).await;
-        assert!(places.take().is_none());
-        drop(place);
-        drop(places.take().unwrap());
-        assert_eq!(places.lock().taken, 0);
+        let slot = poll_fn(|cx| third.poll(cx)).await;
+        assert!(slots.take().is_none());
+        drop(slot);
+        drop(slots.take().unwrap());
+        assert_eq!(slots.lock().taken, 0);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_busy_endpoint_gives_one_up_now_and_then() {
-        let places = ConnectionSlots::new(1);
-        let _first = places.take().unwrap();
-        assert!(!places.claims(|| seeks(1), false, Instant::now()), "nobody waits");
-        let mut other = places.ticket(seeks(2));
+        let slots = ConnectionSlots::new(1);
+        let _first = slots.take().unwrap();
+        assert!(!slots.claims(|| purpose(1), false, Instant::now()), "nobody waits");
+        let mut other = slots.slot_request(purpose(2));
         assert!(is_pending(&mut other).await);
-        assert!(places.claims(|| seeks(1), false, Instant::now()), "nobody wants it there");
-        assert!(!places.claims(|| seeks(1), true, Instant::now()), "not yet");
+        assert!(slots.claims(|| purpose(1), false, Instant::now()), "nobody wants it there");
+        assert!(!slots.claims(|| purpose(1), true, Instant::now()), "not yet");
         tokio::time::advance(TURN).await;
-        assert!(!places.claims(|| seeks(2), true, Instant::now()), "it would be closed for its own kind");
-        assert!(places.claims(|| seeks(1), true, Instant::now()));
-        assert!(!places.claims(|| seeks(1), true, Instant::now()), "one at a time");
+        assert!(!slots.claims(|| purpose(2), true, Instant::now()), "it would be closed for its own kind");
+        assert!(slots.claims(|| purpose(1), true, Instant::now()));
+        assert!(!slots.claims(|| purpose(1), true, Instant::now()), "one at a time");
         tokio::time::advance(TURN).await;
-        assert!(places.claims(|| seeks(1), true, Instant::now()));
+        assert!(slots.claims(|| purpose(1), true, Instant::now()));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_higher_limit_lets_those_in_who_wait() {
-        let places = ConnectionSlots::new(0);
-        let mut ticket = places.ticket(seeks(1));
-        assert!(is_pending(&mut ticket).await);
-        places.set_most(1);
-        let _place = poll_fn(|cx| ticket.poll(cx)).await;
+        let slots = ConnectionSlots::new(0);
+        let mut slot_request = slots.slot_request(purpose(1));
+        assert!(is_pending(&mut slot_request).await);
+        slots.set_most(1);
+        let _place = poll_fn(|cx| slot_request.poll(cx)).await;
     }
 }

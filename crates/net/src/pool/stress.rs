@@ -105,7 +105,7 @@ fn wait_for(results: &Receiver<()>, count: usize) {
     }
 }
 
-/// When all is over, every place has been given back.
+/// When all is over, every slot has been given back.
 fn settled(pool: &Arc<Pool<Http1>>, endpoint: &Endpoint) -> PoolState {
     let until = std::time::Instant::now() + BOUND;
     loop {
@@ -150,7 +150,7 @@ fn never_more_connections_than_calls_at_once() {
     }
 }
 
-/// Callers that give up, drop what they have, want new ones, and a server that closes as it likes: every place comes back, the limit holds, and what was
+/// Callers that give up, drop what they have, want new ones, and a server that closes as it likes: every slot comes back, the limit holds, and what was
 /// answered is what was asked.
 #[test]
 fn every_place_comes_back_whatever_happens() {

@@ -189,10 +189,10 @@ async fn at_the_limit_a_request_waits_for_a_connection_to_come_back() {
         let pool = pool(PoolSettings { max: 1, ..PoolSettings::default() });
         let mut first = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         ask(&mut first).await.unwrap();
-        let (waiting, place) = (Arc::clone(&pool), endpoint.clone());
+        let (waiting, slot) = (Arc::clone(&pool), endpoint.clone());
         let second =
             tokio::task::spawn_local(
-                async move { waiting.acquire(&place, ConnectionNeed::Any).await.unwrap() },
+                async move { waiting.acquire(&slot, ConnectionNeed::Any).await.unwrap() },
             );
         tokio::task::yield_now().await;
         first.finish();
@@ -206,7 +206,7 @@ async fn at_the_limit_a_request_waits_for_a_connection_to_come_back() {
     .await;
 }
 
-/// With places for two: who waits takes one of those that come back, and the other is kept.
+/// With slots for two: who waits takes one of those that come back, and the other is kept.
 #[tokio::test]
 async fn a_connection_is_not_closed_for_who_has_been_given_another() {
     run(async {
@@ -224,7 +224,7 @@ async fn a_connection_is_not_closed_for_who_has_been_given_another() {
             let (pool, endpoint) = (Arc::clone(&pool), endpoint.clone());
             async move { pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap() }
         });
-        until(|| pool.places.waiting(&SlotPurpose::anywhere(&endpoint)) == 1).await;
+        until(|| pool.slots.waiting(&SlotPurpose::anywhere(&endpoint)) == 1).await;
         leases.into_iter().for_each(Lease::finish);
         let third = third.await.unwrap();
         assert_eq!((pool.state(None).idle, connections.get()), (1, 2));
@@ -236,7 +236,7 @@ async fn a_connection_is_not_closed_for_who_has_been_given_another() {
             let (pool, endpoint) = (Arc::clone(&pool), endpoint.clone());
             async move { pool.acquire(&endpoint, ConnectionNeed::New).await.unwrap() }
         });
-        until(|| pool.places.waiting(&SlotPurpose::anywhere(&endpoint)) == 1).await;
+        until(|| pool.slots.waiting(&SlotPurpose::anywhere(&endpoint)) == 1).await;
         let mut kept = kept;
         ask(&mut kept).await.unwrap();
         kept.finish();
@@ -685,11 +685,11 @@ async fn a_server_that_closes_at_once_is_not_dialled_in_a_loop() {
             }
         });
         pool.warm(&endpoint);
-        let waits = |shelf: &EndpointPool<Http1>| {
-            let (lacks, later) = shelf.lacks(1, usize::MAX, Instant::now());
-            lacks == 0 && later.is_some() && shelf.idle.is_empty()
+        let waits = |entry: &EndpointPool<Http1>| {
+            let (lacks, later) = entry.lacks(1, usize::MAX, Instant::now());
+            lacks == 0 && later.is_some() && entry.idle.is_empty()
         };
-        until(|| accepted.get() >= 2 && pool.lock().shelves.get(&endpoint).is_some_and(waits)).await;
+        until(|| accepted.get() >= 2 && pool.lock().entries.get(&endpoint).is_some_and(waits)).await;
     })
     .await;
 }
@@ -697,31 +697,31 @@ async fn a_server_that_closes_at_once_is_not_dialled_in_a_loop() {
 /// Many that are to lie idle are made together, and fail together: that is one failure, not as many as there are.
 #[test]
 fn connections_that_fail_together_put_off_the_next_no_longer_than_one() {
-    let mut shelf: EndpointPool<Http1> = EndpointPool::default();
-    shelf.warm = true;
+    let mut entry: EndpointPool<Http1> = EndpointPool::default();
+    entry.warm = true;
     let now = Instant::now();
-    let next = |shelf: &EndpointPool<Http1>, now| shelf.lacks(32, usize::MAX, now);
-    (0..32).for_each(|_| shelf.warmth.handle_failure(now));
+    let next = |entry: &EndpointPool<Http1>, now| entry.lacks(32, usize::MAX, now);
+    (0..32).for_each(|_| entry.prewarm.handle_failure(now));
     let first = now + Duration::from_millis(250);
-    assert_eq!(next(&shelf, now), (0, Some(first)));
-    assert_eq!(next(&shelf, first), (32, None));
-    (0..32).for_each(|_| shelf.warmth.handle_failure(first));
-    assert_eq!(next(&shelf, first), (0, Some(first + Duration::from_millis(500))));
+    assert_eq!(next(&entry, now), (0, Some(first)));
+    assert_eq!(next(&entry, first), (32, None));
+    (0..32).for_each(|_| entry.prewarm.handle_failure(first));
+    assert_eq!(next(&entry, first), (0, Some(first + Duration::from_millis(500))));
 }
 
 /// What is known of an endpoint that nobody calls is not kept for ever; one that is to be kept warm is.
 #[test]
 fn an_endpoint_that_nobody_calls_is_forgotten_in_time() {
-    let mut shelf: EndpointPool<Http1> = EndpointPool::default();
+    let mut entry: EndpointPool<Http1> = EndpointPool::default();
     let now = Instant::now();
     let later = now + Duration::from_secs(3600);
-    assert!(!shelf.is_stale(now) && shelf.is_stale(later));
-    shelf.warm = true;
-    assert!(!shelf.is_stale(later));
-    shelf.warm = false;
-    assert!(!shelf.is_stale(later), "it counts anew");
-    drop(shelf.forget(1));
-    assert!(shelf.is_stale(later) && shelf.is_over());
+    assert!(!entry.is_stale(now) && entry.is_stale(later));
+    entry.warm = true;
+    assert!(!entry.is_stale(later));
+    entry.warm = false;
+    assert!(!entry.is_stale(later), "it counts anew");
+    drop(entry.forget(1));
+    assert!(entry.is_stale(later) && entry.is_over());
 }
 
 /// Has the task use up its turn: from now on nothing seems ready to it.

@@ -126,24 +126,24 @@ impl<C: Codec> Inner<C> {
         let now = Instant::now();
         let settings = self.settings;
         let mut swept = SweepResult { next: None, over: Vec::new(), lacking: Vec::new() };
-        for (endpoint, shelf) in &mut self.shelves {
-            let (keep_alive, warmth) = (&mut shelf.keep_alive, &mut shelf.warmth);
-            let counts = metering.counts(shelf.meter);
+        for (endpoint, entry) in &mut self.entries {
+            let (keep_alive, prewarm) = (&mut entry.keep_alive, &mut entry.prewarm);
+            let counts = metering.counts(entry.meter);
             let limit = settings.idle_timeout.min(keep_alive.keep_for().unwrap_or(Duration::MAX));
-            let over = shelf.idle.extract_if(.., |idle| {
+            let over = entry.idle.extract_if(.., |idle| {
                 if idle.thread != thread {
                     return false;
                 }
                 let idled = now.saturating_duration_since(idle.since);
                 if idled >= SHORT_LIFE {
-                    warmth.handle_success();
+                    prewarm.handle_success();
                 }
                 if let Poll::Ready(noise) = idle.client.poll_noise(cx) {
                     if noise == IdleState::Closed {
                         counts.closed_idle();
                         keep_alive.handle_close(idled, now.into_std());
                         if idle.client.requests() == 0 && idled < SHORT_LIFE {
-                            warmth.handle_failure(now);
+                            prewarm.handle_failure(now);
                         }
                     }
                     return true;
@@ -158,16 +158,16 @@ impl<C: Codec> Inner<C> {
             let before = swept.over.len();
             swept.over.extend(over);
             for _ in before..swept.over.len() {
-                shelf.left(settings.max);
+                entry.left(settings.max);
             }
-            let (lacks, later) = shelf.lacks(settings.kept(), settings.max, now);
+            let (lacks, later) = entry.lacks(settings.kept(), settings.max, now);
             for _ in 0..lacks {
-                shelf.begin_spare();
+                entry.begin_spare();
                 swept.lacking.push(endpoint.clone());
             }
             swept.next = swept.next.into_iter().chain(later).min();
         }
-        self.shelves.retain(|_, shelf| !shelf.is_stale(now));
+        self.entries.retain(|_, entry| !entry.is_stale(now));
         let slot = self.watchers.entry(thread).or_default();
         slot.waker = Some(cx.waker().clone());
         slot.looks_at = swept.next;

@@ -1,4 +1,4 @@
-//! A place for a call: on a connection that is there, or on one that is made for it.
+//! A slot for a call: on a connection that is there, or on one that is made for it.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::h2::stream::Http2Call;
 use crate::pool::{QueueWait, SlotPurpose};
 use crate::{AcquireError, ConnectionNeed, Endpoint, thread_index};
 
-/// Why there is no place on a connection.
+/// Why there is no slot on a connection.
 enum SlotError {
     /// A connection is to be made.
     Short,
@@ -24,7 +24,7 @@ enum SlotError {
 }
 
 impl Http2Pool {
-    /// A place for one call on a connection: one that is there, or a new one. To be called on a data-plane thread.
+    /// A slot for one call on a connection: one that is there, or a new one. To be called on a data-plane thread.
     ///
     /// [`PoolSettings::max`](crate::PoolSettings::max) bounds connections that are opened beside others: each thread has one in any case. [`PoolSettings::max_in_all`](crate::PoolSettings::max_in_all) bounds all.
     ///
@@ -35,40 +35,41 @@ impl Http2Pool {
         endpoint: &Endpoint,
         need: ConnectionNeed,
     ) -> Result<Http2Call, AcquireError> {
-        let (mut waiter, mut ticket, mut waits) = (Waiter::new(self, endpoint), None, QueueWait::default());
+        let (mut waiter, mut slot_request, mut waits) =
+            (Waiter::new(self, endpoint), None, QueueWait::default());
         poll_fn(|cx| {
             loop {
                 match self.poll_acquire(need, &mut waiter, cx) {
                     Ok(call) => return Poll::Ready(call),
                     Err(SlotError::Short) => {}
                     Err(SlotError::Full) => {
-                        ticket = None;
-                        return waits.poll(self.places.queue(), cx).map(Err);
+                        slot_request = None;
+                        return waits.poll(self.slots.queue(), cx).map(Err);
                     }
                     Err(SlotError::Later) => {
-                        ticket = None;
+                        slot_request = None;
                         waits.stop();
                         return Poll::Pending;
                     }
                 }
-                let seeks = || SlotPurpose { endpoint: endpoint.clone(), thread: Some(thread_index()) };
-                match ticket.get_or_insert_with(|| self.places.ticket(seeks())).poll(cx) {
-                    Poll::Ready(place) => self.dial(endpoint, need, place),
-                    Poll::Pending => return waits.poll(self.places.queue(), cx).map(Err),
+                let purpose = || SlotPurpose { endpoint: endpoint.clone(), thread: Some(thread_index()) };
+                match slot_request.get_or_insert_with(|| self.slots.slot_request(purpose())).poll(cx) {
+                    Poll::Ready(slot) => self.dial(endpoint, need, slot),
+                    Poll::Pending => return waits.poll(self.slots.queue(), cx).map(Err),
                 }
             }
         })
         .await
     }
 
-    /// The same without waiting: a place on a connection that is there, if one will do.
+    /// The same without waiting: a slot on a connection that is there, if one will do.
     pub fn take(self: &Arc<Self>, endpoint: &Endpoint, need: ConnectionNeed) -> Option<Http2Call> {
         let now = Instant::now();
         let mut inner = self.lock();
-        let Inner { settings, shelves, keep_alive, .. } = &mut *inner;
-        let shelf = shelves.get_mut(endpoint)?.get_mut(thread_index())?;
+        let Inner { settings, entries, keep_alive, .. } = &mut *inner;
+        let entry = entries.get_mut(endpoint)?.get_mut(thread_index())?;
         let learnt = keep_alive.get(endpoint).copied().unwrap_or_default();
-        shelf.drop_worn(settings, now);
+        entry.drop_worn(settings, now);
         let usable = |kept: &&mut PooledConnection| {
             let link = &kept.link;
             let may_use = |repeatable| learnt.may_use(link.idled(now), repeatable, now.into_std());
@@ -77,8 +78,8 @@ impl Http2Pool {
             fits && kept.has_room() && link.is_quiet()
         };
         // The fullest, so that those which are needed no more become idle; of idle ones, the newest.
-        let place = |kept: &&mut PooledConnection| (kept.link.open(), kept.link.idle_since());
-        let kept = shelf.kept.iter_mut().filter(usable).max_by_key(place)?;
+        let slot = |kept: &&mut PooledConnection| (kept.link.open(), kept.link.idle_since());
+        let kept = entry.kept.iter_mut().filter(usable).max_by_key(slot)?;
         let idle = kept.link.begin_call(now);
         if let Some(idle) = idle {
             self.metering.counts(kept.link.meter).reuse(kept.link.certificate_bytes);
@@ -89,7 +90,7 @@ impl Http2Pool {
         Some(Http2Call::new(kept.sender.clone(), Arc::clone(&kept.link), Arc::clone(self), idle))
     }
 
-    /// A place, or why there is none.
+    /// A slot, or why there is none.
     fn poll_acquire(
         self: &Arc<Self>,
         need: ConnectionNeed,
@@ -103,22 +104,22 @@ impl Http2Pool {
         let mut inner = self.lock();
         let max = inner.settings.max;
         let everywhere = inner.connections(endpoint);
-        if let Some(failure) = inner.shelf(endpoint, waiter.thread).failure_of(waiter.dial) {
+        if let Some(failure) = inner.entry(endpoint, waiter.thread).failure_of(waiter.dial) {
             return Ok(Err(failure));
         }
-        let shelf = waiter.wait(&mut inner, cx.waker());
-        let made = usize::from(everywhere >= max && !shelf.dialling && shelf.make_room());
-        if shelf.is_short(need, everywhere - made, max) {
+        let entry = waiter.wait(&mut inner, cx.waker());
+        let made = usize::from(everywhere >= max && !entry.dialling && entry.make_room());
+        if entry.is_short(need, everywhere - made, max) {
             return Err(SlotError::Short);
         }
-        if shelf.dialling {
-            waiter.dial.get_or_insert(shelf.dial);
+        if entry.dialling {
+            waiter.dial.get_or_insert(entry.dial);
         }
-        if !shelf.says_nothing(need) {
+        if !entry.says_nothing(need) {
             // Its task reads what it says, that it closes or nothing of importance: soon, or when the socket takes what has to be written first.
-            shelf.kept.iter().filter(|kept| !kept.link.is_quiet()).for_each(|kept| kept.link.expect());
+            entry.kept.iter().filter(|kept| !kept.link.is_quiet()).for_each(|kept| kept.link.expect());
         }
-        Err(match shelf.is_short(need, 0, usize::MAX) {
+        Err(match entry.is_short(need, 0, usize::MAX) {
             true => SlotError::Full,
             false => SlotError::Later,
         })

@@ -19,21 +19,21 @@ use crate::{AcquireError, ConnectionNeed, Dial, Endpoint, PoolSettings, thread_i
 
 impl Http2Pool {
     /// Makes a connection for this thread, if it is still wanted.
-    pub(super) fn dial(self: &Arc<Self>, endpoint: &Endpoint, need: ConnectionNeed, place: ConnectionSlot) {
+    pub(super) fn dial(self: &Arc<Self>, endpoint: &Endpoint, need: ConnectionNeed, slot: ConnectionSlot) {
         let mut inner = self.lock();
         let max = inner.settings.max;
         let everywhere = inner.connections(endpoint);
         let number = inner.dials + 1;
-        let shelf = inner.shelf(endpoint, thread_index());
-        if !shelf.is_short(need, everywhere, max) {
+        let entry = inner.entry(endpoint, thread_index());
+        if !entry.is_short(need, everywhere, max) {
             drop(inner);
-            return drop(place);
+            return drop(slot);
         }
-        shelf.dialling = true;
-        shelf.dial = number;
-        shelf.failure = None;
+        entry.dialling = true;
+        entry.dial = number;
+        entry.failure = None;
         inner.dials = number;
-        crate::spawn_local(dial(Arc::clone(self), endpoint.clone(), number, place));
+        crate::spawn_local(dial(Arc::clone(self), endpoint.clone(), number, slot));
     }
 
     /// A dial has ended. Of an endpoint that was forgotten meanwhile, its connection is not kept; who waits there now waits for another dial.
@@ -45,24 +45,24 @@ impl Http2Pool {
         dialled: Result<PooledConnection, AcquireError>,
     ) {
         let mut inner = self.lock();
-        let shelf = inner.shelves.get_mut(endpoint).and_then(|shelves| shelves.get_mut(thread));
-        let Some(shelf) = shelf.filter(|shelf| shelf.dial == dial) else {
+        let entry = inner.entries.get_mut(endpoint).and_then(|entries| entries.get_mut(thread));
+        let Some(entry) = entry.filter(|entry| entry.dial == dial) else {
             return drop(dialled.map(|kept| kept.link.retire()));
         };
-        shelf.dialling = false;
+        entry.dialling = false;
         match dialled {
-            Ok(kept) => shelf.kept.push(kept),
-            Err(failure) => shelf.failure = Some(failure),
+            Ok(kept) => entry.kept.push(kept),
+            Err(failure) => entry.failure = Some(failure),
         }
-        shelf.wake();
+        entry.wake();
     }
 }
 
 /// Makes a connection, and tells the pool.
-async fn dial(pool: Arc<Http2Pool>, endpoint: Endpoint, number: u64, place: ConnectionSlot) {
+async fn dial(pool: Arc<Http2Pool>, endpoint: Endpoint, number: u64, slot: ConnectionSlot) {
     let thread = thread_index();
     let dialled = {
-        let connecting = pin!(connect(&pool, &endpoint, thread, place));
+        let connecting = pin!(connect(&pool, &endpoint, thread, slot));
         catch_future(connecting).await
     };
     // Those who wait for it must hear of its end.
@@ -88,7 +88,7 @@ async fn connect(
     pool: &Http2Pool,
     endpoint: &Endpoint,
     thread: usize,
-    place: ConnectionSlot,
+    slot: ConnectionSlot,
 ) -> Result<NewConnection, AcquireError> {
     let (settings, tls) = {
         let inner = pool.lock();
@@ -97,7 +97,7 @@ async fn connect(
     let PoolSettings { connect_timeout, handshake_timeout, .. } = settings;
     let dial = Dial { endpoint, tls: tls.as_deref(), connect_timeout, handshake_timeout };
     let (mut transport, times) = dial.run().await?;
-    transport.hold(place);
+    transport.hold(slot);
     // RFC 9113 §3.3: in clear it is known beforehand, under TLS it is agreed upon.
     if tls.is_some() && transport.alpn() != Some(b"h2") {
         if let Some(http1) = &pool.http1 {

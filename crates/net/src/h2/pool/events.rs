@@ -25,10 +25,10 @@ impl Http2Pool {
     pub(in crate::h2) fn handle_call_end(&self, link: &Link) {
         link.end_call();
         let mut inner = self.lock();
-        let seeks = || SlotPurpose { endpoint: link.endpoint.clone(), thread: Some(link.thread) };
-        // Those who have been told that there is room on it wait no more, but for a place of their own.
-        let wanted = link.open() > 0 || inner.is_wanted(link) || self.places.waiting_for(seeks) > 0;
-        let claimed = !link.is_retired() && self.places.claims(seeks, wanted, Instant::now());
+        let purpose = || SlotPurpose { endpoint: link.endpoint.clone(), thread: Some(link.thread) };
+        // Those who have been told that there is room on it wait no more, but for a slot of their own.
+        let wanted = link.open() > 0 || inner.is_wanted(link) || self.slots.waiting_for(purpose) > 0;
+        let claimed = !link.is_retired() && self.slots.claims(purpose, wanted, Instant::now());
         inner.wake(link);
         // In one step: another thread must not give up the same one for somebody else.
         if claimed {

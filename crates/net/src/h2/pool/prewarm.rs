@@ -26,18 +26,18 @@ impl Http2Pool {
         let mut inner = self.lock();
         inner.warmers += 1;
         let number = inner.warmers;
-        let shelf = inner.shelf(endpoint, thread_index());
-        if shelf.warmer.is_some() {
+        let entry = inner.entry(endpoint, thread_index());
+        if entry.warmer.is_some() {
             return None;
         }
-        shelf.warmer = Some(PrewarmTask { number, waker: None });
+        entry.warmer = Some(PrewarmTask { number, waker: None });
         Some(number)
     }
 
     /// They do so no more.
     pub(crate) fn end_warmth(&self, endpoint: &Endpoint, number: u64) {
         let mut inner = self.lock();
-        inner.shelf(endpoint, thread_index()).warmer.take_if(|warmer| warmer.number == number);
+        inner.entry(endpoint, thread_index()).warmer.take_if(|warmer| warmer.number == number);
         inner.tidy(endpoint);
     }
 
@@ -45,11 +45,11 @@ impl Http2Pool {
     pub(crate) fn is_warmed(&self, endpoint: &Endpoint, number: u64) -> bool {
         let mut inner = self.lock();
         let wanted = inner.settings.min_idle > 0;
-        let shelf = inner.shelves.get_mut(endpoint).and_then(|shelves| shelves.get_mut(thread_index()));
-        let Some(shelf) = shelf else { return false };
-        let ours = shelf.warmer.as_ref().is_some_and(|warmer| warmer.number == number);
+        let entry = inner.entries.get_mut(endpoint).and_then(|entries| entries.get_mut(thread_index()));
+        let Some(entry) = entry else { return false };
+        let ours = entry.warmer.as_ref().is_some_and(|warmer| warmer.number == number);
         if ours && !wanted {
-            shelf.warmer = None;
+            entry.warmer = None;
             inner.tidy(endpoint);
         }
         ours && wanted
@@ -60,11 +60,11 @@ impl Http2Pool {
         let Some(pool) = pool.upgrade() else { return Poll::Ready(()) };
         let mut inner = pool.lock();
         let wanted = inner.settings.min_idle > 0;
-        let shelf = inner.shelves.get_mut(endpoint).and_then(|shelves| shelves.get_mut(thread_index()));
-        let Some(shelf) = shelf.filter(|shelf| wanted && !shelf.kept.is_empty()) else {
+        let entry = inner.entries.get_mut(endpoint).and_then(|entries| entries.get_mut(thread_index()));
+        let Some(entry) = entry.filter(|entry| wanted && !entry.kept.is_empty()) else {
             return Poll::Ready(());
         };
-        let Some(warmer) = &mut shelf.warmer else { return Poll::Ready(()) };
+        let Some(warmer) = &mut entry.warmer else { return Poll::Ready(()) };
         warmer.waker = Some(cx.waker().clone());
         Poll::Pending
     }
@@ -78,22 +78,22 @@ impl Http2Pool {
         poll_fn(|cx| {
             let mut inner = self.lock();
             let next_dial = inner.dials + 1;
-            let shelf = inner.shelf(endpoint, thread_index());
-            if !shelf.kept.is_empty() {
+            let entry = inner.entry(endpoint, thread_index());
+            if !entry.kept.is_empty() {
                 return Poll::Ready(Ok(true));
             }
-            if let Some(failure) = shelf.failure_of(waiter.dial) {
+            if let Some(failure) = entry.failure_of(waiter.dial) {
                 return Poll::Ready(Err(failure));
             }
-            let shelf = waiter.wait(&mut inner, cx.waker());
-            if shelf.dialling {
-                waiter.dial.get_or_insert(shelf.dial);
+            let entry = waiter.wait(&mut inner, cx.waker());
+            if entry.dialling {
+                waiter.dial.get_or_insert(entry.dial);
                 return Poll::Pending;
             }
             waiter.dial = Some(next_dial);
             drop(inner);
-            let Some(place) = self.places.take() else { return Poll::Ready(Ok(false)) };
-            self.dial(endpoint, ConnectionNeed::Any, place);
+            let Some(slot) = self.slots.take() else { return Poll::Ready(Ok(false)) };
+            self.dial(endpoint, ConnectionNeed::Any, slot);
             Poll::Pending
         })
         .await
@@ -104,7 +104,7 @@ impl Drop for Http2Pool {
     /// Who keeps connections ends.
     fn drop(&mut self) {
         let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
-        inner.shelves.values_mut().flatten().for_each(EndpointConnections::wake_warmer);
+        inner.entries.values_mut().flatten().for_each(EndpointConnections::wake_warmer);
     }
 }
 
@@ -123,7 +123,7 @@ impl IdleOwner for Http2Pool {
 
 impl Inner {
     fn oldest_idle(&self) -> Option<&Arc<Link>> {
-        let kept = self.shelves.values().flatten().flat_map(|shelf| &shelf.kept);
+        let kept = self.entries.values().flatten().flat_map(|entry| &entry.kept);
         kept.map(|kept| &kept.link).filter(|link| link.open() == 0).min_by_key(|link| link.idle_since())
     }
 }

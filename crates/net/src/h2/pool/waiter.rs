@@ -30,9 +30,9 @@ impl<'a> Waiter<'a> {
             inner.waiters += 1;
             inner.waiters
         });
-        let shelf = inner.shelf(self.endpoint, self.thread);
-        shelf.waiting.insert(number, Some(waker.clone()));
-        shelf
+        let entry = inner.entry(self.endpoint, self.thread);
+        entry.waiting.insert(number, Some(waker.clone()));
+        entry
     }
 }
 
@@ -40,9 +40,9 @@ impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         let Some(number) = self.number else { return };
         let mut inner = self.pool.lock();
-        let shelves = inner.shelves.get_mut(self.endpoint);
-        if let Some(shelf) = shelves.and_then(|shelves| shelves.get_mut(self.thread)) {
-            shelf.waiting.remove(&number);
+        let entries = inner.entries.get_mut(self.endpoint);
+        if let Some(entry) = entries.and_then(|entries| entries.get_mut(self.thread)) {
+            entry.waiting.remove(&number);
         }
         inner.tidy(self.endpoint);
     }

@@ -1,4 +1,4 @@
-//! Calls that wait for room on a connection, or for a place for one.
+//! Calls that wait for room on a connection, or for a slot for one.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -22,15 +22,15 @@ async fn who_waits_because_of_a_limit_is_in_the_queue() {
             let (listener, endpoint) = listen().await;
             let (gate, _connections) = serve_gated(listener, 1);
             let pool = Http2Pool::new(PoolSettings { max, max_in_all, ..PoolSettings::default() });
-            pool.places.queue().set(1, BOUND);
+            pool.slots.queue().set(1, BOUND);
             let both = tokio::task::spawn_local({
                 let (pool, endpoint) = (Arc::clone(&pool), endpoint.clone());
                 async move { ask_all(&pool, &endpoint, 2).await }
             });
-            until(|| pool.count(&endpoint) == (1, 1) && pool.places.queue().join().is_none()).await;
+            until(|| pool.count(&endpoint) == (1, 1) && pool.slots.queue().join().is_none()).await;
             let refused = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap_err();
             assert!(matches!(refused, AcquireError::QueueFull), "{refused}");
-            pool.places.queue().set(2, Duration::from_millis(1));
+            pool.slots.queue().set(2, Duration::from_millis(1));
             let waited = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap_err();
             assert!(matches!(waited, AcquireError::NoneFree(_)), "{waited}");
             gate.add_permits(2);
@@ -40,7 +40,7 @@ async fn who_waits_because_of_a_limit_is_in_the_queue() {
     }
 }
 
-/// Whoever waits for room on it is on the way, and nobody else wants its place.
+/// Whoever waits for room on it is on the way, and nobody else wants its slot.
 #[tokio::test]
 async fn a_connection_is_not_closed_for_those_who_wait_for_it() {
     run(async {
@@ -51,8 +51,8 @@ async fn a_connection_is_not_closed_for_those_who_wait_for_it() {
             let (pool, endpoint) = (Arc::clone(&pool), endpoint.clone());
             async move { ask_all(&pool, &endpoint, 20).await }
         });
-        let seeks = SlotPurpose { endpoint: endpoint.clone(), thread: Some(thread_index()) };
-        until(|| pool.count(&endpoint) == (1, 2) && pool.places.waiting(&seeks) == 18).await;
+        let purpose = SlotPurpose { endpoint: endpoint.clone(), thread: Some(thread_index()) };
+        until(|| pool.count(&endpoint) == (1, 2) && pool.slots.waiting(&purpose) == 18).await;
         gate.add_permits(20);
         assert!(all.await.unwrap().into_iter().all(|response| response.unwrap().body == b"hello"));
         assert_eq!(connections.get(), 1);
@@ -60,7 +60,7 @@ async fn a_connection_is_not_closed_for_those_who_wait_for_it() {
     .await;
 }
 
-/// The limit over all endpoints: what is idle makes room, and what is in use at one endpoint leaves its place to another in turn.
+/// The limit over all endpoints: what is idle makes room, and what is in use at one endpoint leaves its slot to another in turn.
 #[tokio::test]
 async fn endpoints_share_the_places_there_are() {
     run(async {
@@ -87,8 +87,7 @@ async fn endpoints_share_the_places_there_are() {
             async move { ask(&pool, &at).await }
         });
         until(|| {
-            pool.places.waiting(&SlotPurpose { endpoint: second.1.clone(), thread: Some(thread_index()) })
-                == 1
+            pool.slots.waiting(&SlotPurpose { endpoint: second.1.clone(), thread: Some(thread_index()) }) == 1
         })
         .await;
         // Longer than a turn.
@@ -185,7 +184,7 @@ async fn a_caller_that_gives_up_waits_no_more() {
     .await;
 }
 
-/// Threads that want a place find one idle connection: it is given up once.
+/// Threads that want a slot find one idle connection: it is given up once.
 #[tokio::test]
 async fn an_idle_connection_is_given_up_once_however_many_ask() {
     run(async {
@@ -298,7 +297,7 @@ async fn a_caller_that_gives_up_leaves_nothing_behind() {
         let held = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         {
             let mut waiting = pin!(pool.acquire(&other, ConnectionNeed::Any));
-            assert!(is_pending(waiting.as_mut()).await, "there is no place for a second connection");
+            assert!(is_pending(waiting.as_mut()).await, "there is no slot for a second connection");
             assert!(pool.has_shelves(&other));
         }
         assert!(!pool.has_shelves(&other));
