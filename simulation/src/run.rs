@@ -10,9 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use keepwarm_net::simulation::{self, Reactor, Settings, Totals};
-use tokio::runtime::{Builder, LocalOptions};
+use tokio::runtime::{Builder, LocalOptions, RngSeed};
 
 use crate::{Options, door, examine, front, http2, memory, operation, relay, upstream, watchdog, websocket};
+
+#[cfg(not(tokio_unstable))]
+compile_error!("tokio takes a seed only with `--cfg tokio_unstable`: build in `simulation/`, whose `.cargo/config.toml` sets it, without RUSTFLAGS");
 
 /// A kind of world: how a plan is made from a seed, played, and made smaller.
 pub(crate) trait Scenario: Clone + Debug + Send + 'static {
@@ -77,7 +80,7 @@ pub(crate) fn play<S: Scenario>(seed: u64, plan: &S) -> Result<Totals, String> {
     let before = memory::in_use().0;
     memory::reset_peak();
     let plan = Rc::new(plan.clone());
-    let result = std::panic::catch_unwind(AssertUnwindSafe(|| played(Rc::clone(&plan))));
+    let result = std::panic::catch_unwind(AssertUnwindSafe(|| played(seed, Rc::clone(&plan))));
     if let Some(panic) = PANIC.take() {
         return Err(panic);
     }
@@ -89,10 +92,11 @@ pub(crate) fn play<S: Scenario>(seed: u64, plan: &S) -> Result<Totals, String> {
     Ok(totals)
 }
 
-fn played<S: Scenario>(plan: Rc<S>) -> Result<Totals, String> {
+fn played<S: Scenario>(seed: u64, plan: Rc<S>) -> Result<Totals, String> {
     let runtime = Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
+        .rng_seed(RngSeed::from_bytes(&seed.to_le_bytes()))
         .build_local(LocalOptions::default())
         .map_err(|error| error.to_string())?;
     let jump = plan.settings().jump;
