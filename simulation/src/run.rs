@@ -15,7 +15,9 @@ use tokio::runtime::{Builder, LocalOptions, RngSeed};
 use crate::{Options, door, examine, front, http2, memory, operation, relay, upstream, watchdog, websocket};
 
 #[cfg(not(tokio_unstable))]
-compile_error!("tokio takes a seed only with `--cfg tokio_unstable`: build in `simulation/`, whose `.cargo/config.toml` sets it, without RUSTFLAGS");
+compile_error!(
+    "tokio takes a seed only with `--cfg tokio_unstable`: build in `simulation/`, whose `.cargo/config.toml` sets it, without RUSTFLAGS"
+);
 
 /// A kind of world: how a plan is made from a seed, played, and made smaller.
 pub(crate) trait Scenario: Clone + Debug + Send + 'static {

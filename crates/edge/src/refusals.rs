@@ -20,7 +20,7 @@ keepwarm_serve::error_responses! {
     /// A header of a `redirect` or `respond` is invalid. This is a bug: the configuration should have been rejected.
     BAD_FIELD_CONFIGURED = 500 "bad_field_in_response", "The server is misconfigured: {}.";
 
-    /// There is no file of this name in the folder of the route.
+    /// There is no file of this name in the directory of the route.
     NO_FILE = 404 "no_file", "There is no such file.";
 
     /// The system does not allow Keepwarm's user to read the file.
@@ -44,6 +44,6 @@ keepwarm_serve::error_responses! {
     /// The app named a file with `X-Accel-Redirect` or `X-Sendfile`, and set a header that cannot be sent with it.
     BAD_FIELD = 502 "bad_field", "The response has a header that cannot be sent.";
 
-    /// The app named a file with `X-Accel-Redirect` or `X-Sendfile` that does not exist or is not below a declared folder; the log has it.
+    /// The app named a file with `X-Accel-Redirect` or `X-Sendfile` that does not exist or is not below a declared directory; the log has it.
     HANDED_FILE = 502 "sendfile_failed", "The application named a file that cannot be sent.";
 }
