@@ -44,8 +44,7 @@ const PROCESS_LIMITS: [(&str, &str); 3] = [
     ("spill_memory", "set it in `[server.limits]`; here you can set `response_buffer`"),
 ];
 
-fn check_limits(_: &ListenDraft, _: &Table, directive: &Directive, cx: &mut Checker<'_>) {
-    let Value::Table(table) = &directive.value else { return };
+fn check_limits(_: &ListenDraft, table: &Table, _: &Directive, cx: &mut Checker<'_>) {
     for (key, help) in PROCESS_LIMITS {
         let Some(entry) = table.entry(key) else { continue };
         let message = format!("`{}.{key}` is a limit of the whole process", cx.name());

@@ -52,6 +52,20 @@ fn a_wrong_variable_is_named() {
     assert!(report.contains("did you mean `threads`"), "{report}");
 }
 
+/// A variable can hold the whole table: it was looked at only where a file had it.
+#[test]
+fn a_limit_of_the_process_is_refused_for_a_listener_wherever_it_stands() {
+    for key in ["connections", "spill", "spill_memory"] {
+        let table = format!("{{ {key} = 100000 }}");
+        let name = format!("KEEPWARM_LISTEN__PUBLIC__LIMITS__{}", key.to_uppercase());
+        for variable in [("KEEPWARM_LISTEN__PUBLIC__LIMITS", table.as_str()), (&name, "100000")] {
+            let report = load(&world(&[variable]), ROOT).unwrap_err().to_string();
+            let message = format!("`listen.public.limits.{key}` is a limit of the whole process");
+            assert!(report.contains(&message), "{variable:?}: {report}");
+        }
+    }
+}
+
 #[test]
 fn values_of_placeholders_are_never_shown() {
     for value in ["hunter2", "[\"hunter2\"]", "{ hunter2 = 1 }"] {
