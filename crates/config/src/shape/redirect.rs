@@ -1,7 +1,7 @@
 //! `redirect`: a target and a status.
 
 use super::is_table_like;
-use super::value_error::ValueError;
+use super::value_error::{ValueError, value_or_report};
 use crate::checker::Checker;
 use crate::description::{Describe, Description, KeyInfo};
 use crate::json::Json;
@@ -121,19 +121,14 @@ impl Shape for RedirectTarget {
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Vec<RedirectPiece>> {
         let text = cx.text(directive)?;
-        let error = match pieces(&text.text) {
-            Ok(pieces) => return Some(pieces),
-            Err(error) => error,
-        };
-        let what = if text.secret { "has an invalid value" } else { &error.what };
-        cx.wrong(directive.span, what).maybe_help(error.help.filter(|_| !text.secret)).reject(cx)
+        value_or_report(pieces(&text.text), text, directive, cx)
     }
 }
 
 fn pieces(text: &str) -> Result<Vec<RedirectPiece>, ValueError> {
     let rest = ["http://", "https://", "/"].iter().find_map(|start| text.strip_prefix(start));
     let Some(rest) = rest else {
-        let help = (!text.is_empty() && !text.starts_with('$')).then(|| format!("write \"https://{text}\""));
+        let help = (!text.starts_with('$')).then(|| format!("write \"https://{text}\""));
         return Err(ValueError::new(format!("is `{text}`")).maybe_help(help));
     };
     // A request for `//evil.example` must not become a redirect to that host: text from the client is never the
