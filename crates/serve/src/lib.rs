@@ -13,6 +13,7 @@ mod h2;
 mod handler;
 mod listener;
 mod max_forwards;
+mod outcome;
 mod pass;
 mod pump;
 mod record;
@@ -26,7 +27,7 @@ pub use error_response::{
     ErrorMessage, ErrorResponse, respond_with_body_error, respond_with_error, respond_with_printed,
     respond_with_refusal, wants_page,
 };
-pub use exchange::{BodyError, BodyProgress, ClientLoss, Exchange, Refusal, ResponseOutcome};
+pub use exchange::Exchange;
 pub use field_edits::FieldEdits;
 pub use folder::{FileLookup, Folder, Guard, OpenFile, RewrittenQuery, Rules, file_name};
 pub use h1::{Message, WebSocketLimits};
@@ -38,6 +39,7 @@ pub use listener::{
     ConnectionLimits, ListenerContext, OpenConnections, StopListening, StopSignal, serve, stop_listening,
 };
 pub use max_forwards::{ALLOW, MAX_FORWARDS, forwards_left, max_forwards, respond_as_final_recipient};
+pub use outcome::{BodyError, BodyProgress, ClientLoss, Refusal, ResponseOutcome};
 pub use pass::{
     ServerExchange, Tunnel, TunnelEnd, UNSENT_ENOUGH, is_for_client, is_read_first, offered_protocols,
     pass_informational, read_first, request_target, response_fields,

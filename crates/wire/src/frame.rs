@@ -10,7 +10,7 @@ mod to_worker;
 
 pub use from_worker::{Capabilities, FromWorker, Hello, Response};
 pub use patch::{clear_frame_flags, frame_flags, set_frame_stream};
-pub use strings::{Pairs, StringIter, Strings};
+pub use strings::{OwnedStrings, Pairs, StringIter, Strings};
 pub use to_worker::{Request, RequestStrings, ToWorker, Welcome};
 
 use crate::{FaultKind, WireFault};

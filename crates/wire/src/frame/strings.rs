@@ -51,6 +51,36 @@ impl<'a> Strings<'a> {
     }
 }
 
+/// The strings of a frame and the bytes after them, in one allocation: for a reader that comes later than the input
+/// is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OwnedStrings {
+    count: u16,
+    /// Where the strings end in `bytes`.
+    end: usize,
+    bytes: Vec<u8>,
+}
+
+impl OwnedStrings {
+    /// Copies both.
+    pub fn new(strings: Strings<'_>, rest: &[u8]) -> Self {
+        let mut bytes = Vec::with_capacity(strings.text.len() + rest.len());
+        bytes.extend_from_slice(strings.text);
+        bytes.extend_from_slice(rest);
+        Self { count: strings.count, end: strings.text.len(), bytes }
+    }
+
+    /// The strings, as they were decoded.
+    pub fn strings(&self) -> Strings<'_> {
+        Strings { count: self.count, text: self.bytes.get(..self.end).unwrap_or_default() }
+    }
+
+    /// The bytes after them.
+    pub fn rest(&self) -> &[u8] {
+        self.bytes.get(self.end..).unwrap_or_default()
+    }
+}
+
 impl<'a> IntoIterator for Strings<'a> {
     type Item = &'a [u8];
     type IntoIter = StringIter<'a>;

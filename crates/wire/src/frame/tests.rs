@@ -74,6 +74,22 @@ fn pairs_go_on_from_where_an_iterator_is() {
 }
 
 #[test]
+fn an_owned_block_is_the_one_that_was_decoded() {
+    for (count, text, rest) in [
+        (0, &b""[..], &b""[..]),
+        (0, b"", b"body"),
+        (1, b"", b"body\0with a NUL"),
+        (2, b"name\0value", b""),
+        (4, b"a\0\0\0d", b"\0"),
+    ] {
+        let block = strings(count, text).unwrap();
+        let owned = OwnedStrings::new(block, rest);
+        assert_eq!(owned.strings(), block);
+        assert_eq!(owned.rest(), rest);
+    }
+}
+
+#[test]
 fn a_frame_borrows_its_input() {
     let frame = trailers(2, b"name\0value");
     let Ok(Some((FromWorker::Trailers { fields, .. }, _))) = FromWorker::decode(&frame) else { panic!() };

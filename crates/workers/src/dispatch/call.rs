@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use keepwarm_net::Socket;
-use keepwarm_wire::frame::{ResetCode, message_cost};
+use keepwarm_wire::frame::{OwnedStrings, ResetCode, message_cost};
 use tokio::time::Instant;
 
 use super::activity::{ActiveRequest, RequestSummary};
@@ -58,8 +58,21 @@ pub(super) enum CallState {
 /// What a worker says about a request, or what became of the worker.
 #[derive(Debug)]
 pub(super) enum Item {
-    /// A RESPONSE, TRAILERS or INFORM frame, whole, as it came.
-    Frame(Vec<u8>),
+    /// The head of a response, and the first bytes of its body.
+    Response {
+        /// 200 to 999, or 101.
+        status: u16,
+        /// The response is complete.
+        end: bool,
+        /// The client's connection ends after it.
+        close: bool,
+        /// Its fields, and after them the bytes of the body.
+        fields: OwnedStrings,
+    },
+    /// An informational response.
+    Inform(u16, OwnedStrings),
+    /// The trailers of a response, which is complete with them.
+    Trailers(OwnedStrings),
     /// Bytes of the body; to be released. `over`: the last.
     Data {
         /// At most 64 KiB.

@@ -4,20 +4,20 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use keepwarm_net::{Deadlines, Io, ReadBuffer, Socket, WaitKind};
 use keepwarm_telemetry::panics::{catch, catch_future};
 use keepwarm_wire::WireFault;
-use keepwarm_wire::frame::{FromWorker, HEADER_LEN, Hello};
+use keepwarm_wire::frame::{FromWorker, Hello, OwnedStrings, Response};
 use keepwarm_wire::session::SessionEvent;
 use rustix::io::Errno;
 
 use super::activity::RequestSummary;
 use super::app::{App, WorkerCapabilities};
 use super::call::{Call, Item};
-use super::link::{FlushResult, KillCause, Link, OrphanedRequests, PostResponseWork};
+use super::link::{FlushResult, KillCause, Link, LinkInner, OrphanedRequests, PostResponseWork};
 use crate::supervisor::LinkEvent;
 
 /// Read at a time: a whole largest frame, so that a body block costs one read.
@@ -106,7 +106,31 @@ impl Driver {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<DisconnectReason> {
         loop {
-            // Room to write is one of the two things waited for; the other is the read below.
+            if self.post_response.is_some() && self.deadlines.poll_passed(WaitKind::Response, cx) {
+                self.tail_is_late();
+            }
+            let room = self.room;
+            match self.poll_read(cx, room) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(DisconnectReason::Closed),
+                Poll::Ready(Ok(got)) => {
+                    self.room = if got >= READ_SMALL { READ } else { READ_SMALL };
+                    if let Err(fault) = self.read_frames() {
+                        return Poll::Ready(DisconnectReason::Fault(fault));
+                    }
+                    continue;
+                }
+                // Linux: the peer of a Unix socket that dies with bytes unread leaves ECONNRESET.
+                Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::ConnectionReset => {
+                    return Poll::Ready(DisconnectReason::ClosedUnread);
+                }
+                // The reactor takes no watch for now. The worker is well.
+                Poll::Ready(Err(error)) if error.raw_os_error() == Some(Errno::NOSPC.raw_os_error()) => {
+                    self.try_later(cx);
+                }
+                Poll::Ready(Err(_)) => return Poll::Ready(DisconnectReason::Closed),
+                Poll::Pending => {}
+            }
+            // Room to write is the other thing waited for.
             match self.link.flush(cx.waker()) {
                 FlushResult::Nothing => self.io.forget_writable(),
                 FlushResult::ForRoom => match self.io.poll_writable(cx) {
@@ -117,30 +141,7 @@ impl Driver {
                 },
                 FlushResult::ForLater => self.try_later(cx),
             }
-            if self.post_response.is_some() && self.deadlines.poll_passed(WaitKind::Response, cx) {
-                self.tail_is_late();
-            }
-            let room = self.room;
-            match ready!(self.poll_read(cx, room)) {
-                Ok(0) => return Poll::Ready(DisconnectReason::Closed),
-                Ok(got) => {
-                    self.link.lock().heard += 1;
-                    self.room = if got >= READ_SMALL { READ } else { READ_SMALL };
-                    if let Err(fault) = self.read_frames() {
-                        return Poll::Ready(DisconnectReason::Fault(fault));
-                    }
-                }
-                // Linux: the peer of a Unix socket that dies with bytes unread leaves ECONNRESET.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
-                    return Poll::Ready(DisconnectReason::ClosedUnread);
-                }
-                // The reactor takes no watch for now. The worker is well.
-                Err(error) if error.raw_os_error() == Some(Errno::NOSPC.raw_os_error()) => {
-                    self.try_later(cx);
-                    return Poll::Pending;
-                }
-                Err(_) => return Poll::Ready(DisconnectReason::Closed),
-            }
+            return Poll::Pending;
         }
     }
 
@@ -157,41 +158,47 @@ impl Driver {
         self.deadlines.poll_passed(WaitKind::Write, cx);
     }
 
+    /// Handles all frames that have come whole, under one lock of the link.
     fn read_frames(&mut self) -> Result<(), WireFault> {
-        let mut used = 0;
+        let (mut used, mut freed) = (0, 0_usize);
+        let mut inner = self.link.lock();
+        inner.heard += 1;
         let result = loop {
             let rest = self.buffer.unread().get(used..).unwrap_or_default();
-            match FromWorker::decode(rest) {
-                Ok(Some((frame, length))) => {
-                    let bytes = rest.get(..length).unwrap_or_default();
-                    let passed = match frame {
-                        FromWorker::Hijack { .. } if !self.sockets.is_empty() => Some(self.sockets.remove(0)),
-                        _ => None,
-                    };
-                    let freed = match handle(&self.link, &self.app, frame, bytes, passed) {
-                        Ok(freed) => freed,
-                        Err(fault) => break Err(fault),
-                    };
-                    used += length;
-                    if freed {
-                        // At once, before the client's task has its turn: the worker waits.
-                        self.app.place_is_free(&self.link);
-                    }
-                }
+            let (frame, length) = match FromWorker::decode(rest) {
+                Ok(Some(decoded)) => decoded,
                 Ok(None) => break Ok(()),
+                Err(fault) => break Err(fault),
+            };
+            used += length;
+            let passed = match frame {
+                FromWorker::Hijack { .. } if !self.sockets.is_empty() => Some(self.sockets.remove(0)),
+                _ => None,
+            };
+            match handle(&mut inner, frame, passed) {
+                Ok(Handled::Done) => {}
+                Ok(Handled::SlotFree) => freed += 1,
+                Ok(Handled::Connection(event)) => {
+                    drop(inner);
+                    connection_event(&self.link, &self.app, event);
+                    inner = self.link.lock();
+                }
                 Err(fault) => break Err(fault),
             }
         };
+        let mut frames = Vec::new();
+        inner.session.poll_credit(&mut frames);
+        inner.write(self.link.kind.socket(), &frames);
+        let post_response = inner.post_response.clone();
+        drop(inner);
         self.buffer.consume(used);
         if self.buffer.is_empty() {
             self.buffer.reset(READ_SMALL);
         }
-        let mut frames = Vec::new();
-        let mut inner = self.link.lock();
-        inner.session.poll_credit(&mut frames);
-        let post_response = inner.post_response.clone();
-        drop(inner);
-        self.link.write(&frames);
+        if result.is_ok() {
+            // At once, before the clients' tasks have their turn: the worker waits.
+            (0..freed).for_each(|_| self.app.place_is_free(&self.link));
+        }
         self.keep_time_of(post_response);
         result
     }
@@ -266,59 +273,57 @@ impl Driver {
     }
 }
 
-/// Passes a frame on to whom it concerns, with the socket that came with it. `true`: a place is free.
-fn handle(
-    link: &Arc<Link>,
-    app: &Arc<App>,
-    frame: FromWorker<'_>,
-    bytes: &[u8],
+/// What is left to do of a frame when the link's lock is given up.
+enum Handled<'f> {
+    /// Nothing.
+    Done,
+    /// A slot of the worker is free: it can get another request.
+    SlotFree,
+    /// An event of the connection.
+    Connection(SessionEvent<'f>),
+}
+
+/// Passes a frame on to the request that it is about, with the socket that came with it.
+fn handle<'f>(
+    inner: &mut LinkInner,
+    frame: FromWorker<'f>,
     passed: Option<Socket>,
-) -> Result<bool, WireFault> {
-    let mut inner = link.lock();
+) -> Result<Handled<'f>, WireFault> {
     let event = inner.session.handle_frame(frame)?;
-    let ended = event.ended();
     let stream = event.stream();
-    let mut freed = ended.is_some();
-    let call = match ended {
-        Some(stream) => {
-            let call = inner.calls.remove(&stream);
-            // One that was withdrawn while it waited behind that response has ended before it.
-            if inner.busy && !inner.session.is_open_before(stream) {
-                inner.post_response = Some(PostResponseWork { stream, call: call.clone() });
-                freed = false;
-            } else if !inner.busy {
-                inner.begin_next();
-            }
-            call
-        }
-        None => inner.calls.get(&stream).cloned(),
-    };
-    if let SessionEvent::Busy { end } = event {
-        return Ok(inner.set_busy(!end));
-    }
-    if stream == 0 {
-        let all: Vec<Arc<Call>> = match event {
-            SessionEvent::Credit { .. } => inner.calls.values().cloned().collect(),
-            _ => Vec::new(),
-        };
-        drop(inner);
-        all.iter().for_each(|call| call.wake());
-        connection_event(link, app, event);
-        return Ok(false);
-    }
-    drop(inner);
-    let Some(call) = call else { return Ok(freed) };
     match event {
-        SessionEvent::Hijack { stream } => link.hijack(stream, &call, passed),
+        SessionEvent::Busy { end } => return Ok(Handled::free(inner.set_busy(!end))),
+        SessionEvent::Credit { stream: 0 } => {
+            inner.calls.values().for_each(|call| call.wake());
+            return Ok(Handled::Done);
+        }
+        event if stream == 0 => return Ok(Handled::Connection(event)),
+        _ => {}
+    }
+    let (call, freed) = match event.ended() {
+        Some(stream) => inner.end_stream(stream),
+        None => (inner.calls.get(&stream).cloned(), false),
+    };
+    let Some(call) = call else { return Ok(Handled::free(freed)) };
+    match event {
+        SessionEvent::Hijack { stream } => inner.hijack(stream, &call, passed),
         SessionEvent::Credit { .. } => call.wake(),
-        SessionEvent::Inform { .. } => call.put_hint(Item::Frame(bytes.to_vec())),
+        SessionEvent::Inform { status, fields, .. } => {
+            call.put_hint(Item::Inform(status, OwnedStrings::new(fields, &[])));
+        }
         event => {
-            if let Some(item) = item(event, bytes) {
+            if let Some(item) = item(event) {
                 call.put(item);
             }
         }
     }
-    Ok(freed)
+    Ok(Handled::free(freed))
+}
+
+impl Handled<'_> {
+    fn free(freed: bool) -> Self {
+        if freed { Self::SlotFree } else { Self::Done }
+    }
 }
 
 fn connection_event(link: &Arc<Link>, app: &Arc<App>, event: SessionEvent<'_>) {
@@ -350,12 +355,13 @@ fn ready_now(link: &Arc<Link>, app: &Arc<App>, hello: Hello<'_>) {
     });
 }
 
-fn item(event: SessionEvent<'_>, frame: &[u8]) -> Option<Item> {
+/// What an event is to the client's task; `None`: nothing.
+fn item(event: SessionEvent<'_>) -> Option<Item> {
     Some(match event {
-        SessionEvent::Response(_) | SessionEvent::Trailers { .. } => {
-            debug_assert!(frame.len() >= HEADER_LEN, "a frame has its header");
-            Item::Frame(frame.to_vec())
+        SessionEvent::Response(Response { status, fields, body, end, close, .. }) => {
+            Item::Response { status, end, close, fields: OwnedStrings::new(fields, body) }
         }
+        SessionEvent::Trailers { fields, .. } => Item::Trailers(OwnedStrings::new(fields, &[])),
         // Costs its worker no credit: it would be kept without bound for a client that reads nothing.
         SessionEvent::Data { bytes: [], over: false, .. } => return None,
         SessionEvent::Data { bytes, over, .. } => Item::Data { bytes: bytes.to_vec(), over },
@@ -382,7 +388,12 @@ fn item(event: SessionEvent<'_>, frame: &[u8]) -> Option<Item> {
 pub(super) fn hear(link: &Arc<Link>, app: &Arc<App>, bytes: &[u8]) {
     let (frame, length) = FromWorker::decode(bytes).unwrap().unwrap();
     assert_eq!(length, bytes.len(), "one frame");
-    if handle(link, app, frame, bytes, None).unwrap() {
-        app.place_is_free(link);
+    let mut inner = link.lock();
+    let handled = handle(&mut inner, frame, None).unwrap();
+    drop(inner);
+    match handled {
+        Handled::Done => {}
+        Handled::SlotFree => app.place_is_free(link),
+        Handled::Connection(event) => connection_event(link, app, event),
     }
 }

@@ -204,6 +204,21 @@ impl LinkInner {
         }
     }
 
+    /// A stream has ended: the request that it carried, and whether its slot is free.
+    pub(super) fn end_stream(&mut self, stream: u32) -> (Option<Arc<Call>>, bool) {
+        let call = self.calls.remove(&stream);
+        if !self.busy {
+            self.begin_next();
+            return (call, true);
+        }
+        // One that was withdrawn while it waited behind that response has ended before it.
+        if self.session.is_open_before(stream) {
+            return (call, true);
+        }
+        self.post_response = Some(PostResponseWork { stream, call: call.clone() });
+        (call, false)
+    }
+
     /// Whether the worker is busy behind its response. `true`: the slot of that response is free now.
     pub(super) fn set_busy(&mut self, busy: bool) -> bool {
         self.busy = busy && self.in_order;

@@ -2,7 +2,7 @@
 
 use keepwarm_net::Socket;
 use keepwarm_serve::Exchange;
-use keepwarm_wire::frame::{FromWorker, ResetCode, Response};
+use keepwarm_wire::frame::{OwnedStrings, ResetCode};
 
 use super::super::call::Item;
 use super::super::refusals;
@@ -11,7 +11,22 @@ use super::Conversation;
 impl Conversation<'_, '_> {
     pub(super) fn handle_item(&mut self, item: Item) {
         match item {
-            Item::Frame(frame) => self.handle_frame(&frame),
+            Item::Response { status, end, close, fields } => {
+                self.begun = true;
+                self.handle_response(status, end, close, &fields);
+            }
+            Item::Inform(status, fields) => {
+                // Not a response, however many follow.
+                if !std::mem::replace(&mut self.begun, true) {
+                    self.application_works();
+                }
+                self.exchange.informational(status, fields.strings().pairs());
+            }
+            Item::Trailers(fields) => {
+                self.begun = true;
+                self.responded_to_end();
+                self.response.end(self.exchange, fields.strings().pairs());
+            }
             Item::Data { bytes, over } => self.handle_data(&bytes, over),
             Item::Want => {
                 self.wanted = true;
@@ -72,48 +87,29 @@ impl Conversation<'_, '_> {
         self.exchange.abort("draining");
     }
 
-    fn handle_frame(&mut self, frame: &[u8]) {
-        let first = !std::mem::replace(&mut self.begun, true);
-        match FromWorker::decode(frame) {
-            Ok(Some((FromWorker::Response(response), _))) => self.handle_response(&response),
-            Ok(Some((FromWorker::Inform { status, fields, .. }, _))) => {
-                // It is no response, however many follow.
-                if first {
-                    self.application_works();
-                }
-                self.exchange.informational(status, fields.pairs());
-            }
-            Ok(Some((FromWorker::Trailers { fields, .. }, _))) => {
-                self.responded_to_end();
-                self.response.end(self.exchange, fields.pairs());
-            }
-            // The driver has decoded it before.
-            _ => {}
-        }
-    }
-
-    fn handle_response(&mut self, response: &Response<'_>) {
-        if response.end {
+    fn handle_response(&mut self, status: u16, end: bool, close: bool, fields: &OwnedStrings) {
+        let (fields, body) = (fields.strings(), fields.rest());
+        if end {
             self.responded_to_end();
         }
         self.application_works();
-        if response.status == 101 {
-            return super::websocket::begin(self, response);
+        if status == 101 {
+            return super::websocket::begin(self, fields);
         }
-        if let Ok(true) = self.exchange.hand_file(response.status, response.fields.pairs()) {
+        if let Ok(true) = self.exchange.hand_file(status, fields.pairs()) {
             // The edge sends it, and the worker is free.
             self.stop_waiting();
             self.over = true;
             return;
         }
-        let length = response.end.then_some(response.body.len() as u64);
-        match self.exchange.head(response.status, length, response.close, response.fields.pairs()) {
+        let length = end.then_some(body.len() as u64);
+        match self.exchange.head(status, length, close, fields.pairs()) {
             Ok(summary) => {
                 if let Some(field) = summary.hop_by_hop {
                     self.app.warn_hop_by_hop(field);
                 }
-                self.exchange.data(response.body);
-                if response.end {
+                self.exchange.data(body);
+                if end {
                     self.exchange.end();
                     self.log_wrong_length();
                 }

@@ -8,7 +8,7 @@ use http::Method;
 use keepwarm_http1::{RequestBody, Version};
 use keepwarm_net::WaitKind;
 use keepwarm_serve::{ClientLoss, Exchange, Message};
-use keepwarm_wire::frame::{MAX_BODY, ResetCode, Response, message_cost};
+use keepwarm_wire::frame::{MAX_BODY, ResetCode, Strings, message_cost};
 
 use super::super::app::App;
 use super::super::call::Item;
@@ -118,9 +118,9 @@ fn may_be_sent(code: u16) -> bool {
 }
 
 /// The worker has accepted.
-pub(super) fn begin(conversation: &mut Conversation<'_, '_>, response: &Response<'_>) {
+pub(super) fn begin(conversation: &mut Conversation<'_, '_>, fields: Strings<'_>) {
     let limits = conversation.exchange.limits().websocket;
-    match conversation.exchange.accept_websocket(response.fields.pairs(), limits) {
+    match conversation.exchange.accept_websocket(fields.pairs(), limits) {
         Ok(()) => {
             conversation.exchange.deadlines().set(WaitKind::Response, None);
             conversation.messages = Some(WebSocketState::default());

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use keepwarm_net::Socket;
 
-use super::Link;
+use super::{Link, LinkInner};
 use crate::dispatch::call::{Call, Item};
 
 impl Link {
@@ -19,17 +19,18 @@ impl Link {
         self.hijacks.store(hijacks, Ordering::Relaxed);
     }
 
-    /// The application responds on this socket.
-    pub(in crate::dispatch) fn hijack(&self, stream: u32, call: &Arc<Call>, socket: Option<Socket>) {
-        self.lock().hijacked.insert(stream, Arc::clone(call));
-        // Its client has left meanwhile: the application hears of it by the end of its socket.
-        if !call.put_if_waiting(Item::Hijacked(socket)) {
-            self.forget_hijacked(stream);
-        }
-    }
-
     /// Such a request is over.
     pub(in crate::dispatch) fn forget_hijacked(&self, stream: u32) {
         self.lock().hijacked.remove(&stream);
+    }
+}
+
+impl LinkInner {
+    /// The application responds on this socket.
+    pub(in crate::dispatch) fn hijack(&mut self, stream: u32, call: &Arc<Call>, socket: Option<Socket>) {
+        // If its client has left meanwhile, the application notices by the end of its socket.
+        if call.put_if_waiting(Item::Hijacked(socket)) {
+            self.hijacked.insert(stream, Arc::clone(call));
+        }
     }
 }

@@ -1,17 +1,19 @@
 //! What is certain about a request whose worker died. The test plays the worker at the other end of the socket, and reads nothing.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Wake};
+use std::task::{Context, Poll, Wake};
 use std::time::Duration;
 
 use http::Method;
 use keepwarm_net::DataPlane;
 use keepwarm_telemetry::RequestId;
-use keepwarm_wire::encode::{ResponseWriter, encode_credit, encode_data, encode_inform};
-use keepwarm_wire::frame::{FromWorker, HEADER_LEN};
+use keepwarm_wire::encode::{
+    ResponseWriter, encode_credit, encode_data, encode_drain, encode_inform, encode_pong,
+};
+use keepwarm_wire::frame::{FromWorker, HEADER_LEN, flags};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -314,6 +316,44 @@ fn a_worker_is_not_silent_while_the_thread_that_reads_from_it_does_not_turn() {
     while !bench.link.is_silent() {
         assert!(std::time::Instant::now() < deadline, "it never responds");
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// All that one read brings is handled under one lock of the link, up to a frame that is about the connection and past it.
+#[test]
+fn frames_that_come_together_reach_their_requests() {
+    let mut bench = Bench::new(3);
+    let (link, socket) = (Arc::clone(&bench.link), bench.link.kind.socket().unwrap().try_clone().unwrap());
+    let calls: Vec<Arc<Call>> = (0..3).map(|_| bench.give(100)).collect();
+    let streams: Vec<u32> = calls.iter().map(|call| call.given().unwrap().1).collect();
+    let (sender, mut alive) = tokio::sync::mpsc::channel(1);
+    bench.link.ask(sender);
+    let mut frames = Vec::new();
+    let responds = |frames: &mut Vec<u8>, stream: u32| {
+        let mut head = ResponseWriter::begin(frames, stream, 200);
+        head.field(b"x-stream", stream.to_string().as_bytes());
+        head.finish(flags::END).unwrap();
+    };
+    responds(&mut frames, streams[0]);
+    encode_pong(&mut frames, *b"keepwarm");
+    responds(&mut frames, streams[1]);
+    encode_drain(&mut frames);
+    responds(&mut frames, streams[2]);
+    // Not before all of it lies in the socket.
+    bench.worker.write_all(&frames).unwrap();
+    bench.plane.as_ref().unwrap().remotes()[0].spawn(move || drive(link, socket));
+    let event = bench.events.blocking_recv().unwrap();
+    assert!(matches!(event, LinkEvent::WantsDrain { .. }), "{event:?}");
+    drop(bench.plane.take());
+    assert!(alive.try_recv().is_ok(), "the PONG counts");
+    let waiting = Context::from_waker(Waker::noop());
+    for (call, stream) in calls.iter().zip(streams) {
+        let Poll::Ready(Item::Response { status: 200, end: true, fields, .. }) = call.poll_item(&waiting)
+        else {
+            panic!("no response for {stream}");
+        };
+        let name: Vec<_> = fields.strings().pairs().collect();
+        assert_eq!(name, [(&b"x-stream"[..], stream.to_string().as_bytes())]);
     }
 }
 

@@ -49,7 +49,7 @@ impl Link {
 
 impl LinkInner {
     /// One write; what the socket does not take waits for the driver.
-    pub(super) fn write(&mut self, socket: Option<&Socket>, bytes: &[u8]) {
+    pub(in crate::dispatch) fn write(&mut self, socket: Option<&Socket>, bytes: &[u8]) {
         let Some(socket) = socket.filter(|_| !bytes.is_empty() && !self.dead) else { return };
         self.last_written = None;
         if !self.unsent.is_empty() {

@@ -270,7 +270,7 @@ impl World {
                     more = true;
                     client.outcome = match item {
                         _ if client.outcome.is_some() => client.outcome,
-                        Item::Frame(_) => Some("answered"),
+                        Item::Response { .. } => Some("responded"),
                         Item::Refused(_) => Some("refused"),
                         Item::Lost { unprocessed: false, .. } => Some("lost"),
                         Item::Lost { .. } => {

@@ -1,0 +1,135 @@
+//! What becomes of an exchange: of its request's body, of a request that is refused, of its client, of its response.
+
+use std::fmt::Display;
+
+use keepwarm_http1::{Fault, PathFault};
+use keepwarm_net::SpoolError;
+
+use crate::{ErrorResponse, refusals};
+
+/// How far the request's body has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyProgress {
+    /// Bytes were appended; there may be more.
+    More,
+    /// That was the end of it.
+    Done,
+}
+
+/// Why the body of a request will not be complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyError {
+    /// The client has gone.
+    ClientLost(ClientLoss),
+    /// It is framed wrongly.
+    Fault(Fault),
+    /// It exceeds the route's limit.
+    TooLarge {
+        /// The limit.
+        limit: u64,
+    },
+    /// It comes too slowly.
+    TooSlow,
+    /// It was to be read whole, and the file it was to wait in failed.
+    NotKept,
+    /// It was to be read whole, and spools hold all they may (`server.limits.spill`).
+    NoRoom,
+}
+
+impl BodyError {
+    /// What to respond with; `None` when nobody is there to read it.
+    pub fn refusal(&self) -> Option<Refusal> {
+        match self {
+            Self::ClientLost(_) => None,
+            Self::Fault(fault) => Some(fault.into()),
+            Self::TooLarge { limit } => Some(Refusal::body_too_large(*limit)),
+            Self::TooSlow => Some(Refusal::of(&refusals::BODY_TOO_SLOW, &[])),
+            Self::NotKept => Some(Refusal::of(&refusals::BODY_NOT_KEPT, &[])),
+            Self::NoRoom => Some(Refusal::of(&refusals::SPILL_FULL, &[])),
+        }
+    }
+}
+
+impl From<&SpoolError> for BodyError {
+    fn from(error: &SpoolError) -> Self {
+        match error {
+            SpoolError::Failed(_) => Self::NotKept,
+            SpoolError::Full => Self::NoRoom,
+        }
+    }
+}
+
+/// A request that gets an error response from Keepwarm itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The status.
+    pub status: u16,
+    /// A stable name, for counters and logs.
+    pub name: &'static str,
+    /// A sentence for people.
+    pub detail: String,
+}
+
+impl Refusal {
+    /// One of a table, with the details of a case.
+    #[must_use]
+    pub fn of(response: &'static ErrorResponse, details: &[&dyn Display]) -> Self {
+        let detail = response.about(details).sentence().to_owned();
+        Self { status: response.status, name: response.reason, detail }
+    }
+
+    /// A body above the limit of `limit` bytes (RFC 9110 §15.5.14), with the keys that set it.
+    #[must_use]
+    pub fn body_too_large(limit: u64) -> Self {
+        let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+        let exact = units.iter().find(|(_, bytes)| limit >= *bytes && limit.is_multiple_of(*bytes));
+        let limit = exact
+            .map_or_else(|| format!("{limit} bytes"), |(unit, bytes)| format!("{} {unit}", limit / bytes));
+        Self::of(&refusals::BODY_TOO_LARGE, &[&limit])
+    }
+}
+
+impl From<&Fault> for Refusal {
+    fn from(fault: &Fault) -> Self {
+        Self { status: fault.status(), name: fault.name(), detail: fault.to_string() }
+    }
+}
+
+impl From<&PathFault> for Refusal {
+    fn from(fault: &PathFault) -> Self {
+        Self { status: fault.status(), name: fault.name(), detail: fault.to_string() }
+    }
+}
+
+/// How a client was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientLoss {
+    /// It reset the connection, or a write failed.
+    Reset,
+    /// It shut its writing side before its request was whole, or on a route where that means that it left.
+    Closed,
+    /// It took its response too slowly.
+    TooSlow,
+}
+
+impl ClientLoss {
+    /// A stable name, for counters and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Reset => "client_reset",
+            Self::Closed => "client_closed",
+            Self::TooSlow => "client_too_slow",
+        }
+    }
+}
+
+/// How an exchange ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResponseOutcome {
+    /// The response was written whole.
+    Complete,
+    /// It was cut, by us.
+    Cut,
+    /// The client left before it was written.
+    ClientLost(ClientLoss),
+}
