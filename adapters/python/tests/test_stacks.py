@@ -70,5 +70,55 @@ else:
         loop = "uvloop"
 
 
+try:
+    import trio as _
+except ImportError:
+    pass  # then nothing of it is to be shown
+else:
+
+    class StacksOfTrio(unittest.TestCase):
+        """Trio's tasks are none of asyncio's, and a request may have started several."""
+
+        def setUp(self):
+            self.worker = Worker("trio_app", "--loop", "trio")
+            self.addCleanup(self.worker.stop)
+
+        def waiting(self, path):
+            stream = self.worker.request(path)
+            for _ in range(3):
+                self.worker.get("/")  # both loops have turned since
+            return stream
+
+        def timed_out(self, path):
+            stream = self.waiting(path)
+            self.worker.reset(stream, TIMEOUT, "the request timed out")
+            self.assertEqual(self.worker.answer(stream).reset[0], 1)
+            log = self.worker.log()
+            self.assertIn(f"GET {path} timed out", log)
+            self.assertNotIn("asgi_trio.py", log)
+            self.assertNotIn("Traceback", log)
+            self.assertEqual(self.worker.get("/").status, 200)
+            return log
+
+        def test_a_request_whose_time_is_over(self):
+            self.assertRegex(self.timed_out("/wait-at-gate"), r"(?s)timed out; it is cancelled here:\n.*in application\n.*in wait_at_gate\n")
+
+        def test_tasks_that_it_has_started(self):
+            log = self.timed_out("/wait-in-nursery")
+            self.assertRegex(log, r"(?s)timed out; it is cancelled here:\n.*in application\n")
+            for task, place in (("trio_app.wait_below", "wait_below"), ("trio_app.wait_beside", "wait_beside"), ("trio_app.wait_at_gate", "wait_at_gate")):
+                self.assertRegex(log, rf"(?s)Task {task}, started by it:\n[^\n]*in {place}\n")
+
+        def test_a_request_that_waits_for_its_client(self):
+            self.assertIn("in application", self.timed_out("/read-twice"))
+
+        def test_all_on_sigquit(self):
+            stream = self.waiting("/wait-in-nursery")
+            self.worker.process.send_signal(signal.SIGQUIT)
+            self.worker.wait_for_log("in wait_beside")
+            self.worker.wait_for_log("in wait_at_gate")
+            self.worker.reset(stream)
+
+
 if __name__ == "__main__":
     unittest.main()

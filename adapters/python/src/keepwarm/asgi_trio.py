@@ -7,7 +7,7 @@ Trio's; what it receives and sends is a task of asyncio's, for whose end Trio's 
 import asyncio
 import functools
 
-from keepwarm import usual
+from keepwarm import stacks, usual
 from keepwarm.errors import LoadError
 
 try:
@@ -51,12 +51,16 @@ class _Host:
         """Called by asyncio: the application's end is its end."""
         end = self._loop.create_future()
         cancelling = trio.CancelScope()
-        self._token.run_sync_soon(self._nursery.start_soon, self._call, cancelling, end, scope, receive, send)
+        caller, called = asyncio.current_task(), []
+        stacks.elsewhere[caller] = lambda: _standing(called)
+        self._token.run_sync_soon(self._nursery.start_soon, self._call, called, cancelling, end, scope, receive, send)
         try:
             error = await asyncio.shield(end)
         except asyncio.CancelledError:
             self._token.run_sync_soon(cancelling.cancel)
             error = await end or asyncio.CancelledError()
+        finally:
+            stacks.elsewhere.pop(caller, None)
         if error is not None:
             raise error
 
@@ -73,8 +77,9 @@ class _Host:
             self.started.set_result(None)
             await trio.sleep_forever()
 
-    async def _call(self, cancelling, end, *arguments):
-        """In Trio: gives `end` what the application has raised, or None."""
+    async def _call(self, called, cancelling, end, *arguments):
+        """In Trio: gives `end` what the application has raised, or None. `called`: a list for its task."""
+        called.append(trio.lowlevel.current_task())
         scope, receive, send = arguments
         error = None
         try:
@@ -104,3 +109,15 @@ class _Host:
         if called.cancelled():
             await trio.lowlevel.checkpoint_if_cancelled()
         return called.result()
+
+
+def _standing(called):
+    """As in `stacks.elsewhere`: these tasks of Trio, then those that they have started."""
+    found = [(None, task.coro) for task in called]
+    tasks = list(called)
+    while tasks:
+        task = tasks.pop(0)
+        children = [child for nursery in task.child_nurseries for child in nursery.child_tasks]
+        found += [(f"Task {child.name}, started by it", child.coro) for child in children]
+        tasks += children
+    return found

@@ -8,6 +8,9 @@ from keepwarm import log
 
 _MOST = 50  # tasks that are shown; a worker may have a thousand, which mostly stand at the same place
 
+# asyncio's task -> a function that gives `(title, coroutine)` of each task that it waits for in another event loop; the title is None where the stack goes on
+elsewhere = {}
+
 
 def write_threads(doing=None):
     """Writes where every thread but this one stands. `doing`: what some are at, by thread id."""
@@ -33,9 +36,20 @@ def write_all(loop):
 
 def write(task, title):
     """Writes where a task stands, the innermost call last, without the adapter's own."""
-    frames = [frame for frame in _frames(task.get_coro()) if not log.is_own(frame.f_code.co_filename)]
-    summary = traceback.StackSummary.extract((frame, frame.f_lineno) for frame in frames)
-    log.write("".join([f"{title}:\n", *summary.format()]))
+    text = [f"{title}:\n", *_formatted(task.get_coro())]
+    others = elsewhere[task]() if task in elsewhere else []
+    for title, coroutine in others[:_MOST]:
+        if title is not None:
+            text.append(f"{title}:\n")
+        text += _formatted(coroutine)
+    if len(others) > _MOST:
+        text.append(f"... and {len(others) - _MOST} tasks more\n")
+    log.write("".join(text))
+
+
+def _formatted(coroutine):
+    frames = [frame for frame in _frames(coroutine) if not log.is_own(frame.f_code.co_filename)]
+    return traceback.StackSummary.extract((frame, frame.f_lineno) for frame in frames).format()
 
 
 def _frames(awaited):

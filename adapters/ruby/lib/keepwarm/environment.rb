@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "keepwarm/input"
 require "keepwarm/version"
 require "keepwarm/wire"
 
@@ -12,6 +13,10 @@ module Keepwarm
       REMOTE_ADDR REMOTE_PORT
     ].freeze
     LOCALHOST, ON, CONTINUE, WEBSOCKET, UPGRADE = %w[localhost on 100-continue websocket Upgrade].map { |value| value.b.freeze }
+    # What holds for a request without a body, for a client that takes no hints.
+    NO_INPUT = NoInput.new
+    NO_HINTS = ->(_headers) {}
+    NO_CONTINUE = -> {}
     private_constant :MAX_REMEMBERED, :FIXED, :LOCALHOST, :ON, :CONTINUE, :WEBSOCKET, :UPGRADE
 
     # `rack`: the version of the application's Rack, `[3, 0]`. `software`: who serves.
@@ -20,17 +25,17 @@ module Keepwarm
       # The fixed keys stand in it too, so that a copy already has its final size when they are filled in.
       @base = FIXED.to_h { |key| [key, "".b.freeze] }.merge(
         "rack.url_scheme" => "http",
-        "rack.input" => nil,
+        "rack.input" => NO_INPUT,
         "rack.errors" => $stderr,
         "rack.multithread" => multithread,
         "rack.multiprocess" => multiprocess,
         "rack.run_once" => false,
         "rack.hijack?" => true,
         "rack.hijack" => nil,
-        "rack.early_hints" => nil,
+        "rack.early_hints" => NO_HINTS,
         "rack.response_finished" => nil,
         "rack.after_reply" => nil,
-        "keepwarm.send_continue" => nil,
+        "keepwarm.send_continue" => NO_CONTINUE,
         "GATEWAY_INTERFACE" => "CGI/1.2".b.freeze,
         "SERVER_SOFTWARE" => software.b.freeze
       )
@@ -38,7 +43,6 @@ module Keepwarm
       # Up to Rack 3.0 it is the protocol, as its lint wants it; from 3.1 on it is the client's header `Version`, as any other.
       @protocol_twice = (rack <=> [3, 1]) < 0
       @base["HTTP_VERSION"] = "".b.freeze if @protocol_twice
-      @prefixes = {}
     end
 
     # The environment of a REQUEST's strings.

@@ -21,60 +21,64 @@ module Keepwarm
     # Bytes of fields that always fit a RESPONSE beside its first body bytes and a Content-Length that the adapter adds.
     MAX_TEXT = Wire::MAX_PAYLOAD - Wire::MAX_CHUNK - 64
     MAX_REMEMBERED = 1_024 # names; an application that invents them without end must not fill the memory
-    private_constant :KINDS, :TOKEN, :MAX_REMEMBERED
+    MAX_PATTERNS = 256
+    MAX_LENGTH = 10**19
+    private_constant :KINDS, :TOKEN, :MAX_REMEMBERED, :MAX_PATTERNS, :MAX_LENGTH
 
     attr_reader :text, :count, :length, :close, :hijack, :chunked
 
     # `lines`: whether a value may be several, one a line (Rack 2; in Rack 3 such a value is an Array).
     def initialize(lines:)
       @lines = lines
-      @text = String.new(capacity: 4_096, encoding: Encoding::BINARY)
+      @text = Wire::NOTHING
+      @parts = nil # names and values in turn
+      @patterns = [] # of `pack`, by the number of parts
       @kinds = Hash.new { |kinds, name| classified(kinds, name) }
-      @prefixes = Hash.new { |prefixes, name| prefixed(prefixes, name) } # a name and its NUL
     end
 
     # Reads the fields of a response with this status. What is wrong with them raises.
     def take(headers, status)
       clear
       bodiless = status == 204 || status == 304
-      text = @text
-      count = 0
+      parts = @parts
       headers.each do |name, value|
         kind = @kinds[name]
         if kind == PLAIN || (kind == TYPE && !bodiless)
-          if value.instance_of?(String) && value.ascii_only?
-            text << @prefixes[name] << value << "\0"
-            count += 2
+          if value.instance_of?(String)
+            parts << name << value
           else
-            count += add(name, value)
+            add(name, value)
           end
         elsif kind == LENGTH
-          count += add_length(name, value, bodiless)
+          add_length(name, value, bodiless)
         elsif kind != TYPE
           special(kind, name, value)
         end
       end
-      return take_lines(headers, status) if text.count("\0\r\n") != count # a NUL for each string, and nothing else of these
+      count = parts.size
+      text = count == 0 ? Wire::NOTHING : parts.pack(pattern(count)) # one call for all, whatever their encodings
+      return take_lines(headers, status) if count != 0 && text.count("\0\r\n") != count - 1 # a NUL between two, and nothing else of these
       return without_named(headers, status) if @named
       return without_length(headers, status) if @chunked && @length
 
-      raise ArgumentError, "the fields take #{text.bytesize} bytes, more than #{MAX_TEXT}" if text.bytesize > MAX_TEXT
+      size = text.bytesize + 1 # each string with its NUL
+      raise ArgumentError, "the fields take #{size} bytes, more than #{MAX_TEXT}" if size > MAX_TEXT
 
-      text.chop!
+      @text = text
       @count = count
     end
 
     # The application gave no `Content-Length`, and its body has one all the same.
     def add_computed_length(length)
-      @text << "\0" unless @count.zero?
-      @text << "content-length\0" << length.to_s
+      @text = "#{@text}#{"\0" unless @count.zero?}content-length\0#{length}"
       @count += 2
     end
 
     private
 
     def clear
-      @text.clear
+      @parts = []
+      @text = Wire::NOTHING
       @count = 0
       @length = @hijack = @named = nil
       @close = @chunked = false
@@ -91,35 +95,36 @@ module Keepwarm
       kind
     end
 
-    def prefixed(prefixes, name)
-      prefix = "#{name}\0".b.freeze
-      prefixes[name.dup.freeze] = prefix if prefixes.size < MAX_REMEMBERED
-      prefix
+    # Strings with a NUL behind each but the last.
+    def pattern(count)
+      return @patterns[count] ||= "#{"Z*" * (count - 1)}a*" if count <= MAX_PATTERNS
+
+      "#{"Z*" * (count - 1)}a*"
     end
 
-    # Any value: one string, several, or what has a form as a string. Gives how many strings were added.
+    # Any value: one string, several, or what has a form as a string.
     def add(name, value)
-      return 0 if value.nil?
-      return value.sum { |one| add(name, one) } if value.is_a?(Array)
-
-      @text << name << "\0" << value.to_s.b << "\0"
-      2
+      if value.is_a?(Array)
+        value.each { |one| add(name, one) }
+      elsif !value.nil?
+        @parts << name << value.to_s
+      end
     end
 
     # RFC 9110 §8.6: digits and nothing else.
     def add_length(name, value, bodiless)
-      return 0 if value.nil? || bodiless
+      return if value.nil? || bodiless
 
       value = value.first if value.is_a?(Array) && value.uniq.size == 1
       digits = value.to_s
-      raise ArgumentError, "not a Content-Length: #{value.inspect}" unless digits.match?(/\A\d{1,19}\z/)
-
       length = digits.to_i
+      unless (length.to_s == digits && length >= 0 && length < MAX_LENGTH) || digits.match?(/\A\d{1,19}\z/)
+        raise ArgumentError, "not a Content-Length: #{value.inspect}"
+      end
       raise ArgumentError, "two values of Content-Length: #{@length} and #{length}" if @length && @length != length
 
       @length = length
-      @text << name << "\0" << digits << "\0"
-      2
+      @parts << name << digits
     end
 
     def special(kind, name, value)

@@ -11,12 +11,11 @@ module Keepwarm
     HEAD_END = "\r\n\r\n"
     private_constant :HEAD_END
 
-    def initialize(connection, response, env)
-      @connection = connection
+    # Every request has one, and Ruby keeps three variables in the object itself: a fourth costs an allocation, so `@io` waits until it is needed.
+    def initialize(response, id, env)
       @response = response
-      @id = response.stream.id
+      @id = id
       @env = env
-      @io = nil
     end
 
     # The socket; the same at every call. Raises `IOError` when the response has begun or is over, `ClientDisconnected` when nobody waits for it.
@@ -27,18 +26,19 @@ module Keepwarm
     private
 
     def take_over
+      connection = @response.connection
       ours, theirs = UNIXSocket.pair
-      @connection.undivided do
-        @connection.synchronize do
+      connection.undivided do
+        connection.synchronize do
           raise IOError, "the response has begun: it is too late for rack.hijack" unless @response.open_for?(@id)
 
           @response.leave
-          @connection.send(Wire.frame(Wire::HIJACK, 0, @id), theirs)
+          connection.send(Wire.frame(Wire::HIJACK, 0, @id), theirs)
         end
       end
       theirs.close
       wait_for_keepwarm(ours)
-      @connection.hijacked(ours)
+      connection.hijacked(ours)
       @env["rack.hijack_io"] = @io = ours
     end
 

@@ -12,6 +12,7 @@ module Keepwarm
 
     attr_reader :waiting, :drain_asked, :interruption
     attr_accessor :idle
+    attr_writer :admitted
 
     def initialize(sock)
       super

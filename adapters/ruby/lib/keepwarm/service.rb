@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "stringio"
+require "keepwarm/environment"
 require "keepwarm/response"
 require "keepwarm/hijack"
 require "keepwarm/input"
@@ -13,12 +14,10 @@ module Keepwarm
   #
   # A worker has one of these for each request that it serves at once.
   class Service
-    NO_INPUT = NoInput.new
-    NO_HINTS = ->(_headers) {}
-    NO_CONTINUE = -> {}
+    NO_INPUT = Environment::NO_INPUT
     QUICK = 0.001 # seconds: a `close` that takes no longer keeps nobody waiting
     TRUSTED = 16 # so many quick ones in a row, and the next is taken for quick
-    private_constant :NO_INPUT, :NO_HINTS, :NO_CONTINUE, :QUICK, :TRUSTED
+    private_constant :NO_INPUT, :QUICK, :TRUSTED
 
     # `rack`: the version of the application's Rack. `alone`: the process serves one request at a time.
     def initialize(connection, app, environment, rack, alone)
@@ -30,6 +29,8 @@ module Keepwarm
       @environment = environment
       @rack = rack
       @response = Response.new(connection, rack)
+      # Where signal handlers run, in a worker that serves one request at a time: `Connection#admitted`, without its block.
+      @guarded = alone && Thread.current.equal?(Thread.main)
     end
 
     # A request. Gives the exception that ends the process after it, or nil.
@@ -38,9 +39,8 @@ module Keepwarm
       response.begin(stream, strings[0] == "HEAD")
       env = @environment.for(strings, flags)
       input = input(env, flags, stream, body)
-      env["rack.input"] = input
-      env["rack.hijack"] = Hijack.new(@connection, response, env)
-      env["rack.early_hints"] = flags & Wire::EARLY_HINTS == 0 ? NO_HINTS : hints(response, stream)
+      env["rack.hijack"] = Hijack.new(response, stream.id, env)
+      env["rack.early_hints"] = hints(response, stream) unless flags & Wire::EARLY_HINTS == 0
       finished = env["rack.response_finished"] = []
       after = env["rack.after_reply"] = []
       run(env, input, finished, after)
@@ -67,7 +67,17 @@ module Keepwarm
     def run(env, input, finished, after)
       error = body = status = headers = nil
       begin
-        @connection.admitted do
+        if @guarded
+          begin
+            @connection.admitted = true
+            raise @connection.take_interruption if @connection.interruption
+
+            status, headers, body = @app.call(env)
+            status, headers, body = again(env, body) if status == 100
+          ensure
+            @connection.admitted = false
+          end
+        else
           status, headers, body = @app.call(env)
           status, headers, body = again(env, body) if status == 100
         end
@@ -95,19 +105,18 @@ module Keepwarm
       if flags & Wire::END_BODY == 0
         stream_input(env, flags, stream, body)
       else
-        env["keepwarm.send_continue"] = NO_CONTINUE
         return NO_INPUT if body.empty?
 
         # It was chunked: RFC 3875 §4.1.2 wants the length all the same.
         env["CONTENT_LENGTH"] ||= body.bytesize.to_s.b
-        StringIO.new(body)
+        env["rack.input"] = StringIO.new(body)
       end
     end
 
     def stream_input(env, flags, stream, body)
       input = Input.new(@connection, stream, body, flags & Wire::EXPECT != 0)
       env["keepwarm.send_continue"] = -> { input.send_continue }
-      @rack[0] < 3 ? RewindableInput.new(input) : input
+      env["rack.input"] = @rack[0] < 3 ? RewindableInput.new(input) : input
     end
 
     # The application returned 100, the convention of Unicorn: let the body come, and call it again.
@@ -123,6 +132,8 @@ module Keepwarm
 
     # The status, as a number that can be sent.
     def checked(status)
+      return status if status.instance_of?(Integer) && status >= 200 && status <= 999 # nearly always
+
       number = status.is_a?(Integer) ? status : status.to_s[/\A\d{3}\z/].to_i
       return number if number.between?(200, 999)
       raise ArgumentError, "the application returned #{number}, which is not the status of a final response" if number.between?(100, 199)

@@ -34,9 +34,10 @@ module Keepwarm
 
     HEAD = "NCCN" # length, type, flags, stream
     HEAD_SIZE = 10
-    REQUEST_HEAD = "NCCNQ>nN" # and content_length, count, text length
-    REQUEST_HEAD_SIZE = 24
+    REQUEST_HEAD_SIZE = 24 # and content_length, count, text length
+    REQUEST_NUMBERS = "Q>n@18nN" # those without content_length, in fewer numbers
     RESPONSE_WHOLE = "NCCNnnNa*a*" # and status, count, text length; then the text and the body, whatever their encodings
+    RESPONSE_AGAIN = "@0Q>nQ>a*a*" # the same bytes in fewer numbers; replaces the content of the buffer
 
     NOTHING = "".b.freeze
 
