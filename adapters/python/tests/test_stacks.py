@@ -92,7 +92,7 @@ else:
         def timed_out(self, path):
             stream = self.waiting(path)
             self.worker.reset(stream, TIMEOUT, "the request timed out")
-            self.assertEqual(self.worker.answer(stream).reset[0], 1)
+            self.assertEqual(self.worker.response(stream).reset[0], 1)
             log = self.worker.log()
             self.assertIn(f"GET {path} timed out", log)
             self.assertNotIn("asgi_trio.py", log)
