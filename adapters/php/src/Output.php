@@ -231,34 +231,38 @@ final class Output
         }
     }
 
-    /** Whether the application has left something that was printed, or a buffer. */
-    public static function isLeft(): bool
-    {
-        return self::$held !== '' || \count(\ob_list_handlers()) !== self::$ours || \ob_get_length() !== 0;
-    }
-
     /** Everything printed goes where it belongs; from now on it is log. */
     public static function end(): void
     {
-        if (Output::isLeft()) {
-            Output::settle();
+        if (self::$held !== '' || \count(\ob_list_handlers()) !== self::$ours || \ob_get_length() !== 0) {
+            self::settle();
         }
-        Output::close();
-    }
-
-    /** As `end`, where nothing is left. */
-    public static function close(): void
-    {
-        // To ask PHP whether our buffer is switched off costs twice as much. Then this is a line of the log, and the last of its worker.
-        self::$probing = true;
-        echo "\n";
-        if (self::$probing) {
-            self::$probing = false;
-            Output::disabled();
+        self::$held = '';
+        if (!self::close()) {
+            self::disabled();
         }
         self::$mode = self::LOG;
-        self::$held = '';
         self::$response = self::$starter = null;
+    }
+
+    /**
+     * As `end`, behind a complete response, where the application has left nothing that was printed, and no buffer. False: it has, or our buffer is switched
+     * off, and `end` is needed.
+     *
+     * PHP asked for its buffers, and for what is wrong with ours, would take three times as long as a byte that comes to ours or does not. One that does not
+     * is in the application's buffer, which nobody waits for any more, or a line of the log.
+     */
+    public static function close(): bool
+    {
+        self::$probing = true;
+        echo "\n";
+        if (self::$probing || self::$held !== '') {
+            self::$probing = false;
+            return false;
+        }
+        self::$mode = self::LOG;
+        self::$response = self::$starter = null;
+        return true;
     }
 
     /** Forgets what was printed and has not left. */

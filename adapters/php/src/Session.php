@@ -14,7 +14,7 @@ final class Session
     private const LONG_AGO = 'Thu, 19 Nov 1981 08:52:00 GMT'; // what PHP says
 
     /** A session has been used in this process, so that PHP will not look at the cookies again. */
-    private static bool $used = false;
+    public static bool $used = false;
     /** @var array<string, string> those that a request may change, as the application's boot left them: name => value */
     private static array $settings = [];
     /** @var list<string|false> as `place` gives them when the application is loaded */
@@ -96,11 +96,10 @@ final class Session
         }
     }
 
+    /** A request begins, in a process that has used a session. */
     public static function begin(): void
     {
-        if (self::$used) {
-            self::adopt();
-        }
+        self::adopt();
         if (self::$automatic) {
             session_start();
         }

@@ -169,7 +169,9 @@ final class Worker
             $_COOKIE = $request->cookies;
             $_FILES = $request->files;
             $_REQUEST = $request->post === [] && $request->cookies === [] && $request->get === [] ? [] : $request->merged();
-            Session::begin();
+            if (Session::$used) {
+                Session::begin();
+            }
             Web::$finish = $this->finishPrinted;
             try {
                 $this->handler->handle($request, $this->reply);
@@ -240,14 +242,18 @@ final class Worker
         Web::$headers = [];
         Web::$callback = null;
         $_SERVER = $request->server;
-        Session::begin();
+        if (Session::$used) {
+            Session::begin();
+        }
         $this->handler->handle($request, $this->reply);
     }
 
     /** The response has left; what the request leaves behind is removed. */
     private function finished(): void
     {
-        if (Shutdown::$request !== [] || isset($_SESSION) || Output::isLeft() || $this->watch !== null) {
+        if (Shutdown::$request === [] && !isset($_SESSION) && $this->watch === null && Output::close()) {
+            Session::end();
+        } else {
             $this->connection->signals->admit();
             if (Shutdown::$request !== []) {
                 Shutdown::request();
@@ -259,9 +265,6 @@ final class Worker
             $this->watch?->look(Web::$request);
             Session::end();
             $this->connection->signals->hold();
-        } else {
-            Output::close();
-            Session::end();
         }
         if (Web::$uploads !== []) {
             Temporary::unlink(array_keys(Web::$uploads));
