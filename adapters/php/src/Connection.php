@@ -152,15 +152,17 @@ final class Connection
         if ($this->lost) {
             return;
         }
-        if (getmypid() !== $this->pid) {
+        if (\getmypid() !== $this->pid) {
             $this->endOfWire();
             return;
         }
-        $async = $this->signals->hold();
+        $held = $this->signals->hold();
         if (!$this->transport->write($data)) {
             $this->endOfWire();
         }
-        $this->signals->release($async);
+        if ($held) {
+            $this->signals->release(true);
+        }
     }
 
     /** Whether this process is a child that the application forked. */
@@ -257,7 +259,7 @@ final class Connection
             $this->endOfWire();
             return;
         }
-        $async = $this->signals->hold();
+        $held = $this->signals->hold();
         try {
             $this->handle(...$this->nextFrame());
         } catch (Lost) {
@@ -265,7 +267,7 @@ final class Connection
         } catch (Fault $fault) {
             $this->fail($fault);
         } finally {
-            $this->signals->release($async);
+            $this->signals->release($held);
         }
     }
 
@@ -276,12 +278,12 @@ final class Connection
             $this->endOfWire();
             return;
         }
-        $async = $this->signals->hold();
+        $held = $this->signals->hold();
         $this->takeRest();
         $data = $this->transport->readWithoutWaiting();
         if ($data === '') {
             $this->endOfWire();
-            $this->signals->release($async);
+            $this->signals->release($held);
             return;
         }
         $this->buffer .= (string) $data;
@@ -292,7 +294,7 @@ final class Connection
         } catch (Fault $fault) {
             $this->fail($fault);
         } finally {
-            $this->signals->release($async);
+            $this->signals->release($held);
         }
     }
 

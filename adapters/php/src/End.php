@@ -126,7 +126,9 @@ final class End
         }
         try {
             $this->handler->failed(); // its `finally` blocks were not run
-            $this->handler->terminate();
+            if ($this->handler instanceof TerminableHandler) {
+                $this->handler->terminate();
+            }
         } catch (\Throwable $error) {
             Log::exception($error);
             $this->connection->askToDrain();

@@ -36,8 +36,8 @@ final class Environment
         if ($_ENV !== self::$global) {
             $_ENV = self::$global;
         }
-        if (self::$libc === null ? getenv() !== self::$variables : self::pointers() !== self::$pointers) {
-            self::restore();
+        if (self::$libc === null ? getenv() !== self::$variables : Environment::pointers() !== self::$pointers) {
+            Environment::restore();
         }
     }
 

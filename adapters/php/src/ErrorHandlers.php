@@ -17,6 +17,9 @@ final class ErrorHandlers
 
     /** @var array<string, mixed> kind => what holds between requests */
     private static array $normal = [];
+    // Those two again, to compare in each request.
+    private static mixed $error = null;
+    private static mixed $exception = null;
     /** @var array<string, mixed> kind => what held before one was left standing */
     private static array $before = [];
     /** @var array<string, true> functions that were set more than once */
@@ -28,19 +31,25 @@ final class ErrorHandlers
             self::$normal[$kind] = self::current($set, $restore);
         }
         self::$before = self::$repeated = [];
+        self::remember();
+    }
+
+    private static function remember(): void
+    {
+        [self::$error, self::$exception] = [self::$normal['error handler'], self::$normal['exception handler']];
     }
 
     public static function reset(): void
     {
         $now = \set_error_handler(null);
         \restore_error_handler();
-        if ($now !== self::$normal['error handler']) {
-            self::put('error handler');
+        if ($now !== self::$error) {
+            ErrorHandlers::put('error handler');
         }
         $now = \set_exception_handler(null);
         \restore_exception_handler();
-        if ($now !== self::$normal['exception handler']) {
-            self::put('exception handler');
+        if ($now !== self::$exception) {
+            ErrorHandlers::put('exception handler');
         }
     }
 
@@ -52,12 +61,14 @@ final class ErrorHandlers
         if ($now !== null && !\array_key_exists($kind, self::$before) && !isset(self::$repeated[$name]) && self::isPackaged($now)) {
             self::$before[$kind] = self::$normal[$kind];
             self::$normal[$kind] = $now;
+            self::remember();
             return;
         }
         if (\array_key_exists($kind, self::$before) && $name === self::name(self::$normal[$kind])) {
             self::$repeated[$name] = true; // it comes by itself
             self::$normal[$kind] = self::$before[$kind];
             unset(self::$before[$kind]);
+            self::remember();
         }
         Reset::say($kind);
         for ($count = 0; $count < self::MOST && ($now = self::current($set, $restore)) !== self::$normal[$kind] && $now !== null; $count++) {

@@ -7,7 +7,6 @@ namespace Keepwarm;
 /** What functions of extensions remember for the next call: the last error, how errors are reported, what is searched. */
 final class Extensions
 {
-    private readonly bool $json;
     private readonly bool $intl;
     private readonly bool $search;
     private readonly ?\mysqli_driver $mysqli;
@@ -20,7 +19,6 @@ final class Extensions
     /** The application is loaded. */
     public function __construct()
     {
-        $this->json = \extension_loaded('json');
         $this->intl = \extension_loaded('intl');
         $this->search = \function_exists('mb_ereg_search_init');
         $this->mysqli = \extension_loaded('mysqli') ? new \mysqli_driver() : null;
@@ -36,8 +34,8 @@ final class Extensions
         if (\preg_last_error() !== \PREG_NO_ERROR) {
             preg_match('//', '');
         }
-        if ($this->json) {
-            \json_encode(0);
+        if (\json_last_error() !== \JSON_ERROR_NONE) {
+            json_encode(0);
         }
         $date = \date_get_last_errors(); // an array without errors before PHP 8.2
         if ($date !== false && $date['warning_count'] + $date['error_count'] > 0) {

@@ -16,11 +16,13 @@ final class Fields
     private const LENGTH = 1;
     private const HOP_BY_HOP = 2;
     private const CONNECTION = 3;
+    private const TYPE = 4;
     private const MAX_REMEMBERED = 1_024; // names; an application that invents them without end must not fill the memory
 
     // RFC 9110 §7.6.1, and RFC 9112 §6.1: these speak about a connection, which is Keepwarm's. `Trailer` travels.
     private const SPECIAL = [
         'content-length' => self::LENGTH,
+        'content-type' => self::TYPE,
         'connection' => self::CONNECTION,
         'keep-alive' => self::HOP_BY_HOP,
         'proxy-connection' => self::HOP_BY_HOP,
@@ -36,22 +38,27 @@ final class Fields
     private const MAX_TEXT = Wire::MAX_PAYLOAD - Wire::MAX_CHUNK - 64;
 
     /**
-     * `[count, text, content length or null, whether to close the connection]`. Throws `\ValueError` for what cannot travel.
+     * `[count, text, content length or null, whether to close the connection, whether there is a type]`. Throws `\ValueError` for what cannot travel.
      *
      * @param list<string> $flat names and values in turn
-     * @return array{int, string, ?int, bool}
+     * @return array{int, string, ?int, bool, bool}
      */
     public static function block(array $flat): array
     {
         if ($flat === []) {
-            return [0, '', null, false];
+            return [0, '', null, false, false];
         }
         $length = null;
-        $special = $close = false;
+        $special = $close = $typed = false;
         $count = \count($flat);
+        $kinds = self::$kinds;
         for ($at = 0; $at < $count; $at += 2) {
-            $kind = self::$kinds[$flat[$at]] ?? self::kindOf($flat[$at]);
+            $kind = $kinds[$flat[$at]] ?? self::kindOf($flat[$at]);
             if ($kind === self::PLAIN) {
+                continue;
+            }
+            if ($kind === self::TYPE) {
+                $typed = true;
                 continue;
             }
             if ($kind !== self::LENGTH) {
@@ -68,14 +75,22 @@ final class Fields
             [$flat, $close] = self::withoutHopByHop($flat);
             $count = \count($flat);
         }
-        $text = implode("\0", $flat);
-        if (strpbrk($text, "\r\n") !== false || ($count > 0 && substr_count($text, "\0") !== $count - 1)) {
+        $text = \implode("\0", $flat);
+        if (\str_contains($text, "\n") || \str_contains($text, "\r") || ($count > 0 && \substr_count($text, "\0") !== $count - 1)) {
             throw new \ValueError('CR, LF or NUL in the value of the field ' . self::badField($flat));
         }
         if (\strlen($text) > self::MAX_TEXT) {
+            self::checkLength($text);
+        }
+        return [$count, $text, $length, $close, $typed];
+    }
+
+    /** Throws `\ValueError` for a text of fields that is too long. */
+    public static function checkLength(string $text): void
+    {
+        if (\strlen($text) > self::MAX_TEXT) {
             throw new \ValueError('the fields take ' . \strlen($text) . ' bytes, more than ' . self::MAX_TEXT);
         }
-        return [$count, $text, $length, $close];
     }
 
     private static function kindOf(string $name): int
@@ -111,7 +126,7 @@ final class Fields
         $close = false;
         foreach (array_chunk($flat, 2) as [$name, $value]) {
             $kind = self::kindOf($name);
-            if ($kind < self::HOP_BY_HOP) {
+            if ($kind < self::HOP_BY_HOP || $kind === self::TYPE) {
                 $kept[] = [$name, $value];
                 continue;
             }

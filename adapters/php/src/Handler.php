@@ -10,9 +10,6 @@ interface Handler
     /** Answers a request: gives a status, fields and a body to the reply. What it throws is the application's error. */
     public function handle(Request $request, Reply $reply): void;
 
-    /** The response has left. */
-    public function terminate(): void;
-
     /** `handle` threw, or `exit()` was called in it: the next request is not to be served by what this one may have left half done. */
     public function failed(): void;
 

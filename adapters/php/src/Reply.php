@@ -10,11 +10,18 @@ namespace Keepwarm;
  */
 final class Reply
 {
-    private bool $sessions;
+    private readonly bool $sessions;
+    /** Begins the response of an application that prints it. */
+    private readonly \Closure $start;
 
     public function __construct(public readonly Response $response)
     {
         $this->sessions = \extension_loaded('session');
+        $this->start = function (): void {
+            $status = $this->printedStatus();
+            $this->response->head($status, $this->printedFields());
+            Output::pass($this->response);
+        };
     }
 
     /**
@@ -35,7 +42,7 @@ final class Reply
             return;
         }
         $printed = Output::held();
-        if (Shutdown::isPending()) {
+        if (Shutdown::$request !== []) {
             Shutdown::request();
             $more = Output::held();
             $body .= $more;
@@ -68,7 +75,7 @@ final class Reply
                 }
             }
         }
-        if (Shutdown::isPending()) {
+        if (Shutdown::$request !== []) {
             Output::begin();
             Shutdown::request();
             $this->response->write(Output::held());
@@ -94,7 +101,7 @@ final class Reply
             $this->response->write($printed);
         }
         $print();
-        if (Shutdown::isPending()) {
+        if (Shutdown::$request !== []) {
             Shutdown::request();
         }
         Output::end();
@@ -105,11 +112,7 @@ final class Reply
     /** From now on what the application prints is the response, with what it gave to `header()` as its head. */
     public function prints(): void
     {
-        Output::startWith(function (): void {
-            $status = $this->printedStatus();
-            $this->response->head($status, $this->printedFields($status));
-            Output::pass($this->response);
-        });
+        Output::startWith($this->start);
     }
 
     /**
@@ -118,7 +121,7 @@ final class Reply
      */
     public function finishPrinted(string $more = '', ?int $status = null, bool $last = true): void
     {
-        if ($last && Shutdown::isPending()) {
+        if ($last && Shutdown::$request !== []) {
             echo $more;
             $more = '';
             Shutdown::request();
@@ -140,7 +143,7 @@ final class Reply
     /** A whole page that was printed. */
     public function page(string $body, int $status): void
     {
-        $this->response->head($status, $this->printedFields($status));
+        $this->response->head($status, $this->printedFields());
         $this->response->whole($body);
     }
 
@@ -159,20 +162,20 @@ final class Reply
      */
     private function head(int $status, array $flat, string $printed): string
     {
-        $given = Web::takeHeaders();
-        if ($given !== []) {
-            if ($this->sessions && isset($_SESSION)) {
-                $given = Session::withoutRemoval($given);
+        $session = isset($_SESSION) && $this->sessions;
+        if ($session || Web::$headers !== [] || Web::$callback !== null) {
+            $given = Web::takeHeaders();
+            if ($given !== []) {
+                $flat = self::joined($session ? Session::withoutRemoval($given) : $given, $flat);
             }
-            $flat = self::joined($given, $flat);
-        }
-        if ($this->sessions && isset($_SESSION)) {
-            array_push($flat, ...Session::fields($flat));
+            if ($session || isset($_SESSION)) { // a callback of header_register_callback() may have opened one
+                array_push($flat, ...Session::fields($flat));
+            }
         }
         if ($printed !== '') {
             $flat = self::without($flat, 'content-length');
         }
-        $this->response->head($status, self::typed($status, $flat));
+        $this->response->head($status, $flat);
         return $printed;
     }
 
@@ -182,35 +185,11 @@ final class Reply
     }
 
     /** @return list<string> */
-    private function printedFields(int $status): array
+    private function printedFields(): array
     {
         $flat = Web::takeHeaders();
         if ($this->sessions && isset($_SESSION)) {
             array_push($flat, ...Session::fields($flat));
-        }
-        return self::typed($status, $flat);
-    }
-
-    /**
-     * A response of no type has that of php.ini, as in any PHP.
-     *
-     * @param list<string> $flat
-     * @return list<string>
-     */
-    private static function typed(int $status, array $flat): array
-    {
-        for ($at = 0; $at < \count($flat); $at += 2) {
-            if (strcasecmp($flat[$at], 'content-type') === 0) {
-                return $flat;
-            }
-        }
-        if ($status === 304 || $status < 200) {
-            return $flat; // it speaks of what the client has, whose type that is (RFC 9110 §15.4.5)
-        }
-        $type = (string) \ini_get('default_mimetype');
-        $charset = (string) \ini_get('default_charset');
-        if ($type !== '') {
-            array_push($flat, 'Content-Type', str_starts_with($type, 'text/') && $charset !== '' ? "$type; charset=$charset" : $type);
         }
         return $flat;
     }

@@ -10,26 +10,28 @@ final class Request
     private const MAX_REMEMBERED = 1_024; // names; clients choose them, so they must not fill the memory
     private const DEFAULT_PORTS = ['http' => '80', 'https' => '443'];
 
+    private const FIELDS = 16; // of a request, for which there is room
+
     /** @var array<array-key, string> field name => its key in $_SERVER */
     private static array $keys = ['content-type' => 'CONTENT_TYPE', 'content-length' => 'CONTENT_LENGTH'];
 
-    public string $method;
+    public string $method = '';
     /** `HTTP/1.1`, `HTTP/1.0`, `HTTP/2` */
-    public string $protocol;
+    public string $protocol = '';
     /** `http` or `https` */
-    public string $scheme;
+    public string $scheme = '';
     /** Below the script name, percent-decoded. */
-    public string $path;
+    public string $path = '';
     /** As it was routed, percent-encoded, without the query. */
-    public string $rawPath;
+    public string $rawPath = '';
     /** Without `?`. */
-    public string $query;
-    public string $scriptName;
-    public string $clientAddress;
+    public string $query = '';
+    public string $scriptName = '';
+    public string $clientAddress = '';
     /** @var array<array-key, list<string>> name in lower case => its values */
     public array $fields = [];
     /** @var array<string, mixed> as $_SERVER */
-    public array $server;
+    public array $server = [];
     /** @var array<array-key, mixed> as $_GET, $_POST, $_COOKIE, $_FILES */
     public array $get = [];
     /** @var array<array-key, mixed> */
@@ -39,17 +41,41 @@ final class Request
     /** @var array<array-key, mixed> */
     public array $files = [];
     /** The body when it came whole with the request, otherwise null. */
-    public ?string $whole;
+    public ?string $whole = null;
     /** The body when it did not. */
     public ?Body $body = null;
     /** The body was a form of files: it has been read, and is not there again, as with PHP itself. */
     public bool $spent = false;
     /** Its length; null when the client did not say. */
-    public ?int $length;
+    public ?int $length = null;
+
+    /**
+     * `$base` with a place for what each request has in $_SERVER: what is filled costs less than what is added.
+     *
+     * @param array<string, mixed> $base what is in $_SERVER for every request
+     * @return array<string, mixed>
+     */
+    public static function template(array $base): array
+    {
+        foreach ([
+            'REQUEST_METHOD', 'SERVER_PROTOCOL', 'REQUEST_SCHEME', 'REQUEST_URI', 'QUERY_STRING', 'SERVER_NAME', 'SERVER_PORT', 'REMOTE_ADDR', 'REMOTE_PORT',
+            'REQUEST_TIME_FLOAT', 'REQUEST_TIME',
+        ] as $name) {
+            $base[$name] = '';
+        }
+        // An array that has grown keeps its size in each copy.
+        for ($at = 0; $at < self::FIELDS; $at++) {
+            $base["keepwarm $at"] = '';
+        }
+        while (--$at >= 0) {
+            unset($base["keepwarm $at"]);
+        }
+        return $base;
+    }
 
     /**
      * @param list<string> $strings of a REQUEST (spec/wire.md §4)
-     * @param array<string, mixed> $base what is in $_SERVER for every request
+     * @param array<string, mixed> $base a `template`
      */
     public function __construct(array $strings, int $flags, int $length, ?string $whole, array $base)
     {

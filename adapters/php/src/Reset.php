@@ -52,7 +52,10 @@ final class Reset
 
     public function after(): void
     {
-        $this->process();
+        if (\getcwd() !== $this->directory || \umask() !== $this->umask || \date_default_timezone_get() !== $this->zone
+            || \setlocale(\LC_ALL, '0') !== $this->locale) {
+            $this->process();
+        }
         Settings::reset();
         Session::reset();
         ErrorHandlers::reset();

@@ -26,6 +26,10 @@ final class Response
     private int $status = 200;
     private int $count = 0;
     private string $text = '';
+    // The default type as it was the last time, and its field.
+    private string $type = '';
+    private string $charset = '';
+    private string $typeText = '';
     private ?int $length = null;
     private int $flags = 0;
     private int $sent = 0;
@@ -45,7 +49,7 @@ final class Response
     }
 
     /**
-     * The status and the fields. What is wrong with them is thrown here.
+     * The status and the fields. What is wrong with them is thrown here. A response of no type has that of php.ini, as in any PHP.
      *
      * @param list<string> $flat names and values in turn
      */
@@ -57,41 +61,57 @@ final class Response
         if ($status < 200 || $status > 999) {
             throw new \ValueError("$status is not the status of a final response");
         }
-        [$this->count, $text, $this->length, $close] = Fields::block($flat);
+        [$this->count, $this->text, $this->length, $close, $typed] = Fields::block($flat);
+        if (!$typed && $status !== 304) { // a 304 speaks of what the client has, whose type that is (RFC 9110 §15.4.5)
+            $this->addType();
+        }
         $this->status = $status;
-        $this->text = $text;
         $this->flags = $close ? Wire::CLOSE_AFTER : 0;
         $this->headed = true;
         $this->bodiless = $this->headOnly || $status === 204 || $status === 304;
     }
 
-    /** A body that is all here; the response ends with it. */
+    /** That of php.ini. */
+    private function addType(): void
+    {
+        $type = (string) \ini_get('default_mimetype');
+        $charset = (string) \ini_get('default_charset');
+        if ($type === '') {
+            return;
+        }
+        if ($type !== $this->type || $charset !== $this->charset) {
+            $value = str_starts_with($type, 'text/') && $charset !== '' ? "$type; charset=$charset" : $type;
+            $this->typeText = Fields::block(['Content-Type', $value])[1];
+            [$this->type, $this->charset] = [$type, $charset];
+        }
+        $this->text .= $this->count === 0 ? $this->typeText : "\0{$this->typeText}";
+        $this->count += 2;
+        Fields::checkLength($this->text);
+    }
+
+    /** A body that is all here; the response ends with it. As behind `finish`, signal handlers are held: the application has said what it had to. */
     public function whole(string $body): void
     {
-        $async = $this->connection->signals->hold();
-        try {
-            if (!$this->begun && !$this->bodiless && ($this->length === null || $this->length === \strlen($body))) {
-                if ($this->length === null && \strlen($body) > Wire::MAX_CHUNK) {
-                    // It takes several frames, so that nobody else can know its length when the fields leave.
-                    $this->text .= ($this->count === 0 ? '' : "\0") . "content-length\0" . \strlen($body);
-                    $this->count += 2;
-                }
-                $this->first($body, Wire::END);
-                return;
+        $this->connection->signals->hold();
+        if (!$this->begun && !$this->bodiless && ($this->length === null || $this->length === \strlen($body))) {
+            if ($this->length === null && \strlen($body) > Wire::MAX_CHUNK) {
+                // It takes several frames, so that nobody else can know its length when the fields leave.
+                $this->text .= ($this->count === 0 ? '' : "\0") . "content-length\0" . \strlen($body);
+                $this->count += 2;
             }
-            if ($body !== '') {
-                $this->write($body);
-            }
-            $this->finish();
-        } finally {
-            $this->connection->signals->release($async);
+            $this->first($body, Wire::END);
+            return;
         }
+        if ($body !== '') {
+            $this->write($body);
+        }
+        $this->finish();
     }
 
     /** Sends a piece of the body at once. False when no further one is wanted. */
     public function write(string $block): bool
     {
-        $async = $this->connection->signals->hold();
+        $held = $this->connection->signals->hold();
         try {
             if ($this->begun) {
                 return $this->next($block);
@@ -112,61 +132,57 @@ final class Response
             }
             return !$this->connection->gone;
         } finally {
-            $this->connection->signals->release($async);
+            $this->connection->signals->release($held);
         }
     }
 
     /** The head without a body yet: for a response whose first piece may take a while. */
     public function flush(): void
     {
-        $async = $this->connection->signals->hold();
+        $held = $this->connection->signals->hold();
         try {
             if (!$this->begun && !$this->over) {
                 $this->first('', $this->bodiless ? Wire::END : 0);
             }
         } finally {
-            $this->connection->signals->release($async);
+            $this->connection->signals->release($held);
         }
     }
 
     /** The application has no more of it. */
     public function finish(): void
     {
-        $async = $this->connection->signals->hold();
-        try {
-            if ($this->over) {
-                return;
-            }
-            if ($this->connection->gone) {
-                $this->abort(Wire::CANCELLED, '');
-            } elseif (!$this->begun) {
-                if ($this->length !== null && $this->length > 0 && !$this->bodiless) {
-                    $this->tooShort();
-                } else {
-                    $this->first('', Wire::END);
-                }
-            } elseif ($this->length !== null && $this->sent < $this->length) {
+        $this->connection->signals->hold();
+        if ($this->over) {
+            return;
+        }
+        if ($this->connection->gone) {
+            $this->abort(Wire::CANCELLED, '');
+        } elseif (!$this->begun) {
+            if ($this->length !== null && $this->length > 0 && !$this->bodiless) {
                 $this->tooShort();
             } else {
-                $this->end();
-                $this->connection->send(Wire::frame(Wire::DATA, Wire::END, $this->stream));
+                $this->first('', Wire::END);
             }
-        } finally {
-            $this->connection->signals->release($async);
+        } elseif ($this->length !== null && $this->sent < $this->length) {
+            $this->tooShort();
+        } else {
+            $this->end();
+            $this->connection->send(Wire::frame(Wire::DATA, Wire::END, $this->stream));
         }
     }
 
     /** Ends the stream without a complete response: 500 if its head has not left, a cut connection otherwise. */
     public function abort(int $code, string $reason): void
     {
-        $async = $this->connection->signals->hold();
+        $held = $this->connection->signals->hold();
         try {
             if (!$this->over) {
                 $this->end();
                 $this->connection->send(Wire::reset($this->stream, $code, $reason));
             }
         } finally {
-            $this->connection->signals->release($async);
+            $this->connection->signals->release($held);
         }
     }
 
@@ -193,10 +209,11 @@ final class Response
                 $this->end();
             }
             $this->sent = $size;
-            $text = $this->text;
+            $length = \strlen($this->text);
+            // As `Wire::response`, of four numbers: each costs.
             $this->connection->send(
-                pack('NCCNnnN', 8 + \strlen($text) + $size, Wire::RESPONSE, $end | $this->flags, $this->stream, $this->status, $this->count, \strlen($text))
-                . $text . $body
+                \pack('NJnN', 8 + $length + $size, Wire::RESPONSE << 56 | ($end | $this->flags) << 48 | $this->stream << 16 | $this->status, $this->count, $length)
+                . $this->text . $body
             );
             return;
         }

@@ -14,16 +14,10 @@ final class Session
     private const LONG_AGO = 'Thu, 19 Nov 1981 08:52:00 GMT'; // what PHP says
 
     /** A session has been used in this process, so that PHP will not look at the cookies again. */
-    private static bool $used = false;
+    public static bool $used = false;
     /** @var array<string, string> those that a request may change, as the application's boot left them: name => value */
     private static array $settings = [];
-    /** What functions change without a session: session_set_cookie_params(), session_save_path(), … */
-    private const MOVABLE = [
-        'session.cookie_lifetime' => true, 'session.cookie_path' => true, 'session.cookie_domain' => true, 'session.cookie_secure' => true,
-        'session.cookie_httponly' => true, 'session.cookie_samesite' => true, 'session.save_path' => true, 'session.cache_limiter' => true,
-        'session.cache_expire' => true, 'session.save_handler' => true,
-    ];
-    /** @var array<string, string> of MOVABLE, as the application's boot left them */
+    /** @var list<string|false> as `place` gives them when the application is loaded */
     private static array $place = [];
     /** `session.auto_start` */
     private static bool $automatic = false;
@@ -47,15 +41,28 @@ final class Session
         }
     }
 
-    /** Whether a request changed settings by a function, without a session. */
-    private static function isMoved(): bool
+    /**
+     * What functions change without a session: session_set_cookie_params(), session_save_path(), …
+     *
+     * @return list<string|false>
+     */
+    private static function place(): array
     {
-        foreach (self::$place as $name => $value) {
-            if (\ini_get($name) !== $value) {
-                return true;
-            }
-        }
-        return false;
+        return [
+            \ini_get('session.cookie_lifetime'), \ini_get('session.cookie_path'), \ini_get('session.cookie_domain'), \ini_get('session.cookie_secure'),
+            \ini_get('session.cookie_httponly'), \ini_get('session.cookie_samesite'), \ini_get('session.save_path'), \ini_get('session.cache_limiter'),
+            \ini_get('session.cache_expire'), \ini_get('session.save_handler'),
+        ];
+    }
+
+    /** As a comparison with `place` would say, for less: each request asks. */
+    private static function isInPlace(): bool
+    {
+        $was = self::$place;
+        return \ini_get('session.cookie_lifetime') === $was[0] && \ini_get('session.cookie_path') === $was[1] && \ini_get('session.cookie_domain') === $was[2]
+            && \ini_get('session.cookie_secure') === $was[3] && \ini_get('session.cookie_httponly') === $was[4] && \ini_get('session.cookie_samesite') === $was[5]
+            && \ini_get('session.save_path') === $was[6] && \ini_get('session.cache_limiter') === $was[7] && \ini_get('session.cache_expire') === $was[8]
+            && \ini_get('session.save_handler') === $was[9];
     }
 
     public static function settle(): void
@@ -70,16 +77,18 @@ final class Session
         // PHP itself, which looks for the first session's id, knows no referer here.
         self::$used = self::$used || self::$loaded && (string) \ini_get('session.referer_check') !== '';
         self::$touched = false;
-        self::$place = array_intersect_key(self::$settings, self::MOVABLE);
+        self::$place = self::place();
+        self::$name = self::$settings['session.name'] ?? '';
     }
 
     /** Puts the settings back. */
     public static function reset(): void
     {
-        if (!self::$loaded || !self::$touched && !self::isMoved()) {
+        if (!self::$touched && (!self::$loaded || Session::isInPlace())) {
             return;
         }
         self::$touched = false;
+        self::$name = self::$settings['session.name'] ?? '';
         foreach (self::$settings as $name => $value) {
             if (\ini_get($name) !== $value && $value !== 'user') {
                 @ini_alter($name, $value);
@@ -87,12 +96,10 @@ final class Session
         }
     }
 
+    /** A request begins, in a process that has used a session. */
     public static function begin(): void
     {
-        self::$name = self::$settings['session.name'] ?? '';
-        if (self::$used) {
-            self::adopt();
-        }
+        self::adopt();
         if (self::$automatic) {
             session_start();
         }

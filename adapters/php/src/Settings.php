@@ -18,6 +18,10 @@ final class Settings
     private static array $touched = [];
     /** @var array<string, string> name => value */
     private static array $watched = [];
+    /** @var array<string, string> of `watched`: those that are not in OTHERS */
+    private static array $own = [];
+    /** @var list<mixed> OTHERS as `others` gives them */
+    private static array $others = [];
     /** @var array<string, string> every setting; where `ini_set()` is not ours */
     private static array $all = [];
 
@@ -43,12 +47,19 @@ final class Settings
             }
         }
         self::$touched = [];
+        self::$own = array_diff_key(self::$watched, array_flip(self::OTHERS));
+        self::$others = self::others();
         self::$all = Web::$complete ? [] : self::all();
     }
 
     public static function reset(): void
     {
-        foreach (self::$watched as $name => $value) {
+        $was = self::$others;
+        // As `others`: most requests change none of them, and this asks each by what costs least.
+        $same = \error_reporting() === $was[0] && \ini_get('max_execution_time') === $was[1] && \gc_enabled() === $was[2]
+            && \ini_get('intl.default_locale') === $was[3] && \ini_get('bcmath.scale') === $was[4]
+            && \ini_get('assert.active') === $was[5] && \ini_get('assert.callback') === $was[6];
+        foreach ($same ? self::$own : self::$watched as $name => $value) {
             if (\ini_get($name) !== $value) {
                 self::put($name, $value);
             }
@@ -68,6 +79,15 @@ final class Settings
                 self::put($name, $value);
             }
         }
+    }
+
+    /** @return list<mixed> the values of OTHERS, as `reset` compares them */
+    private static function others(): array
+    {
+        return [
+            \error_reporting(), \ini_get('max_execution_time'), \gc_enabled(), \ini_get('intl.default_locale'), \ini_get('bcmath.scale'),
+            \ini_get('assert.active'), \ini_get('assert.callback'),
+        ];
     }
 
     private static function put(string $name, string $value): void

@@ -14,8 +14,8 @@ final class Shutdown
 {
     /** @var list<array{callable, array<array-key, mixed>}> of the script: registered while the application was loaded */
     private static array $script = [];
-    /** @var list<array{callable, array<array-key, mixed>}> */
-    private static array $request = [];
+    /** @var list<array{callable, array<array-key, mixed>}> of the request */
+    public static array $request = [];
     private static bool $serving = false;
     private static bool $ended = false;
     private static bool $called = true;
@@ -75,13 +75,7 @@ final class Shutdown
         return session_commit();
     }
 
-    /** Whether the request has left something to do. */
-    public static function isPending(): bool
-    {
-        return self::$request !== [];
-    }
-
-    /** The request ends. */
+    /** The request ends, and has functions to call. */
     public static function request(): void
     {
         self::call(self::$request);

@@ -12,6 +12,10 @@ namespace Keepwarm;
 final class Signals
 {
     private readonly bool $exist;
+    /** Code of the application is beneath: handlers run, unless it holds them back itself. */
+    private bool $admitted = true;
+    /** They ran when they were held. */
+    private bool $async = false;
 
     public function __construct()
     {
@@ -21,23 +25,33 @@ final class Signals
     /** Code of the application follows. */
     public function admit(): void
     {
+        $this->admitted = true;
         if ($this->exist) {
-            pcntl_async_signals(true);
+            \pcntl_async_signals(true);
         }
     }
 
-    /** Handlers wait for `release`, or for `handle`. Gives whether they ran so far. */
+    /** Handlers wait for `release`, or for `handle`. False: they were held before, and are for as long. */
     public function hold(): bool
     {
-        return $this->exist && pcntl_async_signals(false);
+        if (!$this->admitted || !$this->exist) {
+            return false;
+        }
+        $this->admitted = false;
+        $this->async = \pcntl_async_signals(false);
+        return true;
     }
 
-    /** `$async`: what `hold` gave. If handlers ran then, those that have waited run now. */
-    public function release(bool $async): void
+    /** `$held`: what `hold` gave. If handlers ran before that, those that have waited run now. */
+    public function release(bool $held): void
     {
-        if ($async) {
-            pcntl_async_signals(true);
-            pcntl_signal_dispatch();
+        if (!$held) {
+            return;
+        }
+        $this->admitted = true;
+        if ($this->async) {
+            \pcntl_async_signals(true);
+            \pcntl_signal_dispatch();
         }
     }
 
@@ -46,7 +60,7 @@ final class Signals
     {
         if ($this->exist) {
             try {
-                pcntl_signal_dispatch();
+                \pcntl_signal_dispatch();
             } catch (\Throwable $error) {
                 if ($rescued) {
                     throw $error;

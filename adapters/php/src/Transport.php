@@ -12,11 +12,19 @@ namespace Keepwarm;
  */
 final class Transport
 {
-    private const READ_SIZE = 65_536; // nearly every REQUEST in one call
+    // Bytes of a read: nearly every REQUEST in one call. PHP takes memory of the smaller size faster.
+    private const SMALL = 3_000;
+    private const LARGE = 65_536;
+    private const FEW = 16; // reads in a row for which the smaller would have done
     private const EINTR = 4; // of Linux, as the sockets extension reports it
     private const EAGAIN = 11;
+    private const LOOK_EVERY = 8; // reads
 
     private readonly ?\Socket $direct;
+    /** Reads that first wait, because the last that did not had to; then one looks again. */
+    private int $waits = 0;
+    private int $size = self::SMALL;
+    private int $few = 0;
 
     /** @param resource $socket */
     public function __construct(private readonly mixed $socket)
@@ -38,7 +46,7 @@ final class Transport
         $size = \strlen($data);
         while (true) {
             try {
-                $sent = $this->direct !== null ? @socket_send($this->direct, $data, $size, 0) : @fwrite($this->socket, $data);
+                $sent = $this->direct !== null ? @\socket_send($this->direct, $data, $size, 0) : @fwrite($this->socket, $data);
             } catch (\Throwable) {
                 $sent = false;
             }
@@ -60,9 +68,18 @@ final class Transport
         if ($this->direct === null) {
             return $this->readStream(null);
         }
-        do {
-            $data = $this->receive();
-        } while ($data === null && socket_last_error($this->direct) === self::EAGAIN && $this->waitForBytes());
+        if ($this->waits > 0) {
+            $this->waits--;
+            if (!$this->waitForBytes()) {
+                return null;
+            }
+        }
+        while (($data = $this->receive()) === null && socket_last_error($this->direct) === self::EAGAIN) {
+            $this->waits = self::LOOK_EVERY;
+            if (!$this->waitForBytes()) {
+                return null;
+            }
+        }
         return $data;
     }
 
@@ -75,7 +92,14 @@ final class Transport
     private function receive(): ?string
     {
         try {
-            if (@socket_recv($this->direct, $data, self::READ_SIZE, \MSG_DONTWAIT) !== false) {
+            $size = @\socket_recv($this->direct, $data, $this->size, \MSG_DONTWAIT);
+            if ($size !== false) {
+                if ($size >= self::SMALL) {
+                    $this->size = self::LARGE;
+                    $this->few = 0;
+                } elseif ($this->size === self::LARGE && ++$this->few > self::FEW) {
+                    $this->size = self::SMALL;
+                }
                 return (string) $data;
             }
         } catch (\Throwable) {
@@ -92,7 +116,7 @@ final class Transport
         try {
             // A read that waits goes on waiting behind a signal.
             if (@stream_select($read, $none, $none, $seconds) === 1) {
-                $data = (string) @fread($this->socket, self::READ_SIZE);
+                $data = (string) @fread($this->socket, self::LARGE);
             }
         } catch (\Throwable) {
         }
@@ -108,7 +132,7 @@ final class Transport
         $read = [$this->direct];
         $none = null;
         try {
-            return @socket_select($read, $none, $none, null) !== false;
+            return @\socket_select($read, $none, $none, null) !== false;
         } catch (\Throwable) {
             return false; // of the warning that a signal came
         }

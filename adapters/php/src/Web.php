@@ -246,10 +246,15 @@ final class Web
     }
 
     /** A request begins. */
-    public static function begin(): void
+    public static function begin(Response $response, Request $request): void
     {
+        self::$response = $response;
+        self::$request = $request;
+        self::$body = $request->body;
         self::$status = false;
-        self::$headers = self::$uploads = self::$caching = [];
-        self::$callback = self::$finish = null;
+        if (self::$headers !== [] || self::$uploads !== [] || self::$caching !== [] || self::$callback !== null) {
+            self::$headers = self::$uploads = self::$caching = [];
+            self::$callback = null;
+        }
     }
 }

@@ -13,6 +13,11 @@ final class Worker
     private readonly Reply $reply;
     private readonly Reset $reset;
     private readonly ?Watch $watch;
+    private readonly ?TerminableHandler $terminable;
+    /** What `fastcgi_finish_request()` does. */
+    private readonly \Closure $finishPrinted;
+    /** @var array<string, mixed> what a request's $_SERVER begins as */
+    private readonly array $template;
     public readonly End $end;
     /** A request is in work. */
     public bool $busy = false;
@@ -25,6 +30,9 @@ final class Worker
     ) {
         $this->response = new Response($connection);
         $this->reply = new Reply($this->response);
+        $this->finishPrinted = fn () => $this->reply->finishPrinted(last: false);
+        $this->terminable = $handler instanceof TerminableHandler ? $handler : null;
+        $this->template = Request::template($base);
         $this->reset = new Reset();
         $this->watch = \in_array(getenv('KEEPWARM_WATCH'), ['', '0', false], true) ? null : new Watch($handler instanceof CallableHandler ? $handler->call : null);
         $this->end = new End($this, $connection, $handler, $this->response, $this->reply);
@@ -91,20 +99,20 @@ final class Worker
         $size = \strlen($data);
         $start = 0;
         while ($size - $start > 24) {
-            $head = unpack('Nl/Ck/Cf/Ns/Jb/nc/Nt', $data, $start);
+            $head = \unpack('Nl/nk/Ns/Jb/nc/Nt', $data, $start);
             $length = $head['l'];
-            $flags = $head['f'];
+            $flags = $head['k'] & 0xFF;
             $end = $start + 10 + $length;
             $textEnd = $start + 24 + $head['t'];
-            if ($head['k'] !== Wire::REQUEST || $end > $size || $length > Wire::MAX_PAYLOAD || $end < $textEnd || $end - $textEnd > Wire::MAX_CHUNK
+            if ($head['k'] >> 8 !== Wire::REQUEST || $end > $size || $length > Wire::MAX_PAYLOAD || $end < $textEnd || $end - $textEnd > Wire::MAX_CHUNK
                 || $flags > 0x3F || ($flags & 0x11) === Wire::WEBSOCKET || $head['s'] === 0) {
                 break; // the other way finds the words for it
             }
-            $strings = explode("\0", substr($data, $start + 24, $head['t']));
-            if (\count($strings) !== $head['c']) {
+            $strings = \explode("\0", \substr($data, $start + 24, $head['t']));
+            $count = \count($strings);
+            if ($count !== $head['c'] || $count < Wire::FIXED_STRINGS || ($count - Wire::FIXED_STRINGS) % 2 !== 0) {
                 break;
             }
-            Wire::checkRequest($head['c']);
             $connection->rest = $end === $size ? null : substr($data, $end); // whoever reads on within this request finds it first
             $this->serve($flags, $head['s'], $head['b'], $strings, $end === $textEnd ? '' : substr($data, $textEnd, $end - $textEnd));
             if ($connection->rest === null || $connection->lost) {
@@ -139,15 +147,12 @@ final class Worker
         $this->busy = true;
         $this->response->begin($stream, $strings[0] === 'HEAD', ($flags & Wire::EARLY_HINTS) !== 0);
         $ended = ($flags & Wire::END) !== 0;
-        $request = new Request($strings, $flags, $length, $ended ? $first : null, $this->base);
+        $request = new Request($strings, $flags, $length, $ended ? $first : null, $this->template);
         if (!$ended) {
             $connection->expectBody();
             $request->body = new Body($connection, $stream, $first, ($flags & Wire::EXPECT) !== 0);
         }
-        Web::begin();
-        Web::$response = $this->response;
-        Web::$request = $request;
-        Web::$body = $request->body;
+        Web::begin($this->response, $request);
         Output::begin();
         $failed = null;
         try {
@@ -163,9 +168,11 @@ final class Worker
             $_POST = $request->post;
             $_COOKIE = $request->cookies;
             $_FILES = $request->files;
-            $_REQUEST = $request->merged();
-            Session::begin();
-            Web::$finish = fn () => $this->reply->finishPrinted(last: false);
+            $_REQUEST = $request->post === [] && $request->cookies === [] && $request->get === [] ? [] : $request->merged();
+            if (Session::$used) {
+                Session::begin();
+            }
+            Web::$finish = $this->finishPrinted;
             try {
                 $this->handler->handle($request, $this->reply);
             } catch (ContinueFirst) {
@@ -185,13 +192,15 @@ final class Worker
         if ($failed !== null) {
             $this->failed($failed);
         }
-        try {
-            $connection->signals->admit();
-            $this->handler->terminate();
-            $connection->signals->hold();
-        } catch (\Throwable $error) {
-            $connection->signals->hold();
-            Log::exception($error);
+        if ($this->terminable !== null) {
+            try {
+                $connection->signals->admit();
+                $this->terminable->terminate();
+                $connection->signals->hold();
+            } catch (\Throwable $error) {
+                $connection->signals->hold();
+                Log::exception($error);
+            }
         }
         // What the application has hung on them goes now: its destructors may change what is put back next.
         try {
@@ -233,30 +242,39 @@ final class Worker
         Web::$headers = [];
         Web::$callback = null;
         $_SERVER = $request->server;
-        Session::begin();
+        if (Session::$used) {
+            Session::begin();
+        }
         $this->handler->handle($request, $this->reply);
     }
 
     /** The response has left; what the request leaves behind is removed. */
     private function finished(): void
     {
-        $this->connection->signals->admit();
-        if (Shutdown::isPending()) {
-            Shutdown::request();
-        }
-        Output::end();
-        if (isset($_SESSION)) {
+        if (Shutdown::$request === [] && !isset($_SESSION) && $this->watch === null && Output::close()) {
             Session::end();
+        } else {
+            $this->connection->signals->admit();
+            if (Shutdown::$request !== []) {
+                Shutdown::request();
+            }
+            Output::end();
+            if (isset($_SESSION)) {
+                Session::end();
+            }
+            $this->watch?->look(Web::$request);
+            Session::end();
+            $this->connection->signals->hold();
         }
-        $this->watch?->look(Web::$request);
-        Session::end();
-        $this->connection->signals->hold();
         if (Web::$uploads !== []) {
             Temporary::unlink(array_keys(Web::$uploads));
             Web::$uploads = [];
         }
-        Web::$response = Web::$request = Web::$body = Web::$finish = Web::$callback = null;
-        Web::$headers = [];
+        Web::$response = Web::$request = Web::$body = Web::$finish = null;
+        if (Web::$headers !== [] || Web::$callback !== null) {
+            Web::$headers = [];
+            Web::$callback = null;
+        }
         if (Input::$filled > 0) {
             Input::forget();
         }

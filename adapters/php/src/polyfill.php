@@ -34,7 +34,11 @@ if (!function_exists('fastcgi_finish_request')) {
             return false;
         }
         Web::$connection?->staysBusy();
-        $finish();
+        try {
+            $finish();
+        } finally {
+            Web::$connection?->signals->release(true);
+        }
         return true;
     }
 }

@@ -196,6 +196,13 @@ class Callable(Visitors, unittest.TestCase):
                     worker.get(f"/touch/{name}")
                     self.assertEqual(self.see(worker, name), before, worker.log()[-2000:])
 
+    def test_a_buffer_that_a_destructor_begins_behind_the_response(self):
+        worker = self.start()
+        for _ in range(2):
+            self.assertEqual(worker.get("/touch/late buffer").body, b"1")
+            self.assertEqual(self.see(worker, "late buffer"), 0)
+        self.assertEqual(worker.log(), "late IN A BUFFER\n" * 2)
+
     def test_no_loader_of_ours_among_the_applications(self):
         self.assertEqual(self.see(self.start(), "autoloaders"), 0)
 

@@ -27,6 +27,8 @@ final class CallableHandler implements Handler
     private int $at = 0;
     /** @var list<mixed> the arguments, without the request */
     private readonly array $arguments;
+    /** The request is the only one. */
+    private readonly bool $alone;
 
     public function __construct(callable $callable)
     {
@@ -58,6 +60,7 @@ final class CallableHandler implements Handler
             );
         }
         $this->arguments = $arguments;
+        $this->alone = \count($arguments) === 1;
     }
 
     /** Whether a parameter is for a request, by its type. */
@@ -109,13 +112,17 @@ final class CallableHandler implements Handler
         } elseif ($this->factory !== null) {
             $given = $this->factory->request($request);
         }
-        $arguments = $this->arguments;
-        $arguments[$this->at] = $given;
-        $returned = ($this->call)(...$arguments);
+        if ($this->alone) {
+            $returned = ($this->call)($given);
+        } else {
+            $arguments = $this->arguments;
+            $arguments[$this->at] = $given;
+            $returned = ($this->call)(...$arguments);
+        }
         if ($returned === null || \is_string($returned)) {
             $reply->finishPrinted((string) $returned);
         } elseif (\is_array($returned)) {
-            self::send($returned, $reply);
+            CallableHandler::send($returned, $reply);
         } elseif (is_a($returned, 'Symfony\Component\HttpFoundation\Response')) {
             SymfonyHandler::send($returned->prepare($this->symfony ? $given : SymfonyHandler::request($request)), $reply);
         } elseif (is_a($returned, 'Psr\Http\Message\ResponseInterface')) {
@@ -123,10 +130,6 @@ final class CallableHandler implements Handler
         } else {
             throw new \TypeError('the application returned ' . get_debug_type($returned) . ' instead of a response, [status, fields, body], a string or null');
         }
-    }
-
-    public function terminate(): void
-    {
     }
 
     public function failed(): void
@@ -156,12 +159,15 @@ final class CallableHandler implements Handler
         }
         $flat = [];
         foreach ($returned[1] ?? [] as $name => $values) {
-            foreach ((array) $values as $value) {
-                array_push($flat, (string) $name, (string) $value);
+            foreach (\is_array($values) ? $values : [$values] as $value) {
+                $flat[] = (string) $name;
+                $flat[] = (string) $value;
             }
         }
         $body = $returned[2] ?? '';
-        if (\is_resource($body)) {
+        if (\is_string($body)) {
+            $reply->whole($returned[0], $flat, $body);
+        } elseif (\is_resource($body)) {
             $reply->pieces($returned[0], $flat, self::readAll($body));
         } elseif (is_iterable($body)) {
             $reply->pieces($returned[0], $flat, $body);

@@ -9,11 +9,11 @@ use Illuminate\Foundation\Application;
 use Illuminate\Foundation\Bootstrap\RegisterProviders;
 use Illuminate\Foundation\Bootstrap\SetRequestForConsole;
 use Illuminate\Http\Request as LaravelRequest;
-use Keepwarm\Handler;
 use Keepwarm\Log;
 use Keepwarm\Reply;
 use Keepwarm\Request;
 use Keepwarm\Snapshot;
+use Keepwarm\TerminableHandler;
 use Keepwarm\Web;
 
 /**
@@ -22,7 +22,7 @@ use Keepwarm\Web;
  *
  * Connections to databases and to Redis stay, without their transactions.
  */
-final class LaravelHandler implements Handler
+final class LaravelHandler implements TerminableHandler
 {
     private const NAMESPACES = ['Illuminate\\', 'Carbon\\', 'Laravel\\'];
     private const LEAVES = [

@@ -27,10 +27,6 @@ final class Psr15Handler implements Handler
         self::send($this->application->handle($this->factory->request($request)), $reply);
     }
 
-    public function terminate(): void
-    {
-    }
-
     public function failed(): void
     {
         if ($this->again !== null) {

@@ -58,10 +58,6 @@ final class SlimThreeHandler implements Handler
         Psr15Handler::send($response, $reply);
     }
 
-    public function terminate(): void
-    {
-    }
-
     public function failed(): void
     {
     }

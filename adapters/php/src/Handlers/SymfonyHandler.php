@@ -5,10 +5,10 @@ declare(strict_types=1);
 namespace Keepwarm\Handlers;
 
 use Keepwarm\Forms;
-use Keepwarm\Handler;
 use Keepwarm\Log;
 use Keepwarm\Reply;
 use Keepwarm\Request;
+use Keepwarm\TerminableHandler;
 use Keepwarm\Web;
 use Symfony\Component\EventDispatcher\EventDispatcherInterface;
 use Symfony\Component\HttpFoundation\BinaryFileResponse;
@@ -23,7 +23,7 @@ use Symfony\Component\HttpKernel\KernelInterface;
 use Symfony\Component\HttpKernel\TerminableInterface;
 
 /** A Symfony kernel, or anything that is an `HttpKernelInterface`. */
-final class SymfonyHandler implements Handler
+final class SymfonyHandler implements TerminableHandler
 {
     private ?SymfonyRequest $request = null;
     private ?Response $response = null;

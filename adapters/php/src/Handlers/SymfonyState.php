@@ -5,6 +5,7 @@ declare(strict_types=1);
 namespace Keepwarm\Handlers;
 
 use Keepwarm\Log;
+use Symfony\Component\DependencyInjection\Container;
 use Symfony\Component\EventDispatcher\EventDispatcher;
 use Symfony\Component\HttpFoundation\Request;
 use Symfony\Component\HttpFoundation\RequestStack;
@@ -23,6 +24,7 @@ final class SymfonyState
     /** @var array<string, array<int, array<mixed>>> */
     private array $known = [];
     private int $count = 0;
+    private readonly ?SymfonyServices $services;
     private readonly \Closure $statics;
     /** @var list<mixed> */
     private readonly array $static;
@@ -35,6 +37,7 @@ final class SymfonyState
         $container = $kernel->getContainer();
         $this->stack = $container->has('request_stack') ? $container->get('request_stack') : null;
         $this->context = self::contextOf($container);
+        $this->services = $container instanceof Container && ($container->has('twig') || $container->has('translator')) ? new SymfonyServices($container) : null;
         $this->parameters = $this->context?->getParameters() ?? [];
         $dispatcher = $container->has('event_dispatcher') ? $container->get('event_dispatcher') : null;
         $this->listeners = $dispatcher instanceof EventDispatcher ? \Closure::bind(fn (): array => $this->listeners, $dispatcher, EventDispatcher::class) : null;
@@ -83,6 +86,7 @@ final class SymfonyState
     {
         while ($this->stack?->pop() !== null) {
         }
+        $this->services?->reset();
         if ($this->context !== null && $this->context->getParameters() !== $this->parameters) {
             $this->context->setParameters($this->parameters);
         }

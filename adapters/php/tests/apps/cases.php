@@ -168,6 +168,13 @@ $cases = [
         function () { $held = Late::object(); $fiber = 'Fiber'; (new $fiber(function () use ($held, $fiber) { try { $fiber::suspend(); } finally { ini_set('precision', '3'); } }))->start(); return 1; },
         fn () => [ini_get('precision'), getenv('VISITOR'), umask(), headers_list()],
     ],
+    'late buffer' => [
+        function (?Keepwarm\Request $request = null) {
+            $request->server['held'] = new class { public function __destruct() { echo 'late '; ob_start(fn (string $text) => strtoupper($text)); echo 'in a buffer'; } };
+            return 1;
+        },
+        fn () => ob_get_level(),
+    ],
     'late in generator' => [
         function () { $numbers = (function () { try { yield 1; yield 2; } finally { ini_set('precision', '3'); } })(); return $numbers->current(); },
         fn () => [ini_get('precision'), getenv('VISITOR'), umask(), headers_list()],
