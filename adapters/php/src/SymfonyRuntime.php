@@ -29,7 +29,7 @@ class SymfonyRuntime extends \Symfony\Component\Runtime\SymfonyRuntime
         $closure = $callable(...);
         foreach (($reflector ?? new \ReflectionFunction($closure))->getParameters() as $parameter) {
             if (CallableHandler::takesRequest($parameter)) {
-                // It answers requests itself; each gets one of its own.
+                // It handles requests itself; each gets one of its own.
                 return new ClosureResolver(static fn (): \Closure => $closure, static fn (): array => []);
             }
         }
@@ -45,7 +45,7 @@ class SymfonyRuntime extends \Symfony\Component\Runtime\SymfonyRuntime
     {
         $entry = Main::entry();
         if ($application instanceof Application || $application instanceof Command) {
-            throw new EntryError("$entry returned a console application, which answers no requests; run it with php.");
+            throw new EntryError("$entry returned a console application, which does not serve requests; run it with php.");
         }
         $handler = Entry::known($application, $this->again) ?? Entry::handler($application, $entry);
         return new class ($handler) implements RunnerInterface {

@@ -27,9 +27,9 @@ class Bundles(unittest.TestCase):
         return worker
 
     def see(self, worker, name):
-        answer = worker.get(f"/see/{name}")
-        self.assertEqual(answer.status, 200, (name, answer, worker.log()[-3000:]))
-        return json.loads(answer.body)
+        response = worker.get(f"/see/{name}")
+        self.assertEqual(response.status, 200, (name, response, worker.log()[-3000:]))
+        return json.loads(response.body)
 
     def test_nothing_of_a_visitor_is_left(self):
         first = self.start()
