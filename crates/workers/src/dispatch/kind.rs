@@ -1,12 +1,12 @@
-//! The kinds of worker: what an app's policy says, what a link to one holds, and what is given to one.
+//! The kinds of worker: in an app's policy, in the link to a worker, and in the requests for it.
 //!
-//! | kind | it speaks | who starts it |
+//! | kind | protocol | started by |
 //! |---|---|---|
 //! | wire | our wire (`spec/wire.md`), on a socket that it inherits | the supervisor |
-//! | server | HTTP or FastCGI, at an address that it is told | the supervisor |
-//! | external server | FastCGI, at an address in the configuration | somebody else |
+//! | server | HTTP or FastCGI, at an address from its environment | the supervisor |
+//! | external server | FastCGI, at an address in the configuration | another service manager |
 //!
-//! A reload may change the kind of an app. For a while requests of the old kind then meet workers of the new one, and the other way round.
+//! A reload may change the kind of an app. Until the old generation has drained, requests of one kind may meet workers of the other.
 
 use keepwarm_net::{Endpoint, Socket};
 

@@ -64,12 +64,12 @@ impl Supervisor {
     }
 
     /// Starts a new generation of every app beside the old one, and retires the old one when every new worker of every
-    /// app is ready. Returns then; the old workers go on draining. A reload during a reload waits for its turn.
+    /// app is ready. Returns then, while the old workers drain. A reload during a reload waits for its turn.
     ///
     /// # Errors
     ///
-    /// The first new worker that failed (nothing is retried). The new generation is ended, the old one of every app
-    /// goes on serving.
+    /// The first new worker that failed (nothing is retried). The new generation is stopped, the old one of every app
+    /// keeps serving.
     pub async fn reload(&self, apps: Vec<AppSpec>) -> Result<ReloadReport, StartFailure> {
         let (reply, response) = oneshot::channel();
         self.send(Command::Reload(apps, reply));
@@ -115,8 +115,8 @@ impl Supervisor {
         let _ = response.await;
     }
 
-    /// So many workers of every app more, or fewer (`by` below 0): within 1 and the most that its configuration allows. It holds until the next
-    /// reload; an app whose number of workers follows its load has no fewer from now on.
+    /// Adds `by` workers to every app, or removes them (`by` below 0): within 1 and the maximum of its configuration. It holds until the next
+    /// reload; for an app whose number of workers follows its load it sets the minimum.
     pub fn shift_workers(&self, by: i32) {
         self.send(Command::Shift(by));
     }

@@ -26,7 +26,7 @@ pub(super) fn new_mark(random: u64) -> String {
     format!("{}-{random:016x}", std::process::id())
 }
 
-/// Whether a process carries the mark of what is to be killed.
+/// Whether a process carries the mark of processes to kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ProcessMatch {
     Killed,
@@ -98,7 +98,7 @@ fn kill_if(pid: Pid, wanted: &[String]) -> io::Result<ProcessMatch> {
     Ok(matched)
 }
 
-/// `Killed`: it is to be, for these are in the environment that the process was started with. That of one that has ended is empty, and it has no program.
+/// `Killed`: the environment that the process was started with has all of these. That of a process that has ended is empty, and it has no program.
 fn look(pid: Pid, wanted: &[String]) -> io::Result<ProcessMatch> {
     let folder = format!("/proc/{}", pid.as_raw_nonzero());
     let environment = std::fs::read(format!("{folder}/environ"))?;

@@ -96,7 +96,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// One more. `true`, once: so many were allowed.
+    /// Counts a request. `true`, once: the limit is reached.
     pub fn count(&self) -> bool {
         let before = self.given.fetch_add(1, Ordering::Relaxed);
         before.saturating_add(1) == self.limit.load(Ordering::Relaxed)
@@ -172,7 +172,7 @@ pub enum LinkEvent {
         /// Who.
         worker: WorkerKey,
     },
-    /// A request takes long: the worker says where it stands, and goes on.
+    /// A request takes long: the worker's stack is requested, and it keeps running.
     Slow {
         /// Who.
         worker: WorkerKey,
@@ -182,7 +182,7 @@ pub enum LinkEvent {
         /// Who.
         worker: WorkerKey,
     },
-    /// It was given as many requests as it may: it is replaced, and goes on until the replacement is ready.
+    /// It has reached its limit of requests: it is replaced, and keeps serving until the replacement is ready.
     RequestsReached {
         /// Who.
         worker: WorkerKey,
@@ -190,7 +190,7 @@ pub enum LinkEvent {
 }
 
 impl LinkEvent {
-    /// Whom it is about.
+    /// The worker of this event.
     #[must_use]
     pub fn worker(&self) -> &WorkerKey {
         match self {

@@ -84,7 +84,7 @@ fn room_of_groups(groups: &str) -> Option<u64> {
 
 fn room_of_group(group: &Path) -> Option<u64> {
     let number = |file: &str| fs::read_to_string(group.join(file)).ok()?.trim().parse::<u64>().ok();
-    // Version 2, where "max", which is no limit, is no number; and version 1, where that is a number beyond all memory.
+    // Version 2, where no limit is "max", which does not parse as a number; and version 1, where it is a number beyond all memory.
     let limit = number("memory.max").or_else(|| number("memory.limit_in_bytes"))?;
     let used = number("memory.current").or_else(|| number("memory.usage_in_bytes"))?;
     let stat = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();

@@ -22,7 +22,7 @@ use super::spawn::{Launch, SpawnedProcess, Spawner, SpawnerCommand, WorkerConnec
 use super::template::TemplateReaper;
 use super::{Exit, Options};
 
-/// Above all that a kernel gives: whoever looks for such a process on this machine finds none.
+/// Above all ids that a kernel assigns: no lookup finds such a process on this machine.
 const FIRST_PID: u32 = 5_000_000;
 /// The spawner starts one process at a time.
 const SLOWEST_START: usize = 20;
@@ -34,9 +34,9 @@ pub struct Process {
     pub app: Arc<str>,
     /// Its place among the app's workers.
     pub number: u32,
-    /// Its id, which no other process of the world has had.
+    /// Its id, unique in the simulation.
     pub pid: u32,
-    /// What was to be started.
+    /// The command of the worker.
     pub command: Vec<OsString>,
     /// Its end of the wire.
     pub wire: Rc<Peer>,

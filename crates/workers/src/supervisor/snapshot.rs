@@ -81,7 +81,7 @@ pub struct WorkerSnapshot {
     pub requests: u64,
     /// Its memory when it was last looked at, at most some seconds ago; none before the first look.
     pub memory: Option<Memory>,
-    /// `Some`: it is to be replaced, for this reason; it goes on until the replacement is ready.
+    /// `Some`: it will be replaced, for this reason; it keeps serving until the replacement is ready.
     pub leaving: Option<RecycleReason>,
     /// How many workers had this place in this generation before.
     pub restarts: u64,

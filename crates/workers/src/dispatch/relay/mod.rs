@@ -1,4 +1,4 @@
-//! Requests to workers that are servers by themselves: each takes a place of one, speaks its protocol on a connection of the app's pool, and gives the place back.
+//! Requests to workers that are servers themselves: each takes a slot of a worker, speaks its protocol on a connection of the app's pool, and releases the slot.
 //!
 //! ```text
 //!   collect ──▶ wait for a place ──▶ connect ──▶ talk ──▶ over
@@ -7,11 +7,11 @@
 //! ```
 //!
 //! * [`Dialect`]: what a protocol adds: HTTP here (`http`).  `attempt`: one try with one worker.  `worker_request`: the two messages between client and server.
-//! * `child`: the processes of a server that keeps its own.  `behind`: what they do behind a response.
-//! * `hijack`: an application that responds to one request by itself.  `external`: a server that runs already.  `tunnel`: what becomes of them after `101`.  `discard`: a response that nobody wants any more.  `server`: the places of a server, and what is known of it.  `health`: whether it responds.
+//! * `child`: the processes of a server that manages its own.  `behind`: their work after a response.
+//! * `hijack`: an application that takes over a connection.  `external`: a server that already runs.  `tunnel`: connections after `101`.  `discard`: a response whose client has gone.  `server`: the slots and the state of a server.  `health`: whether it responds.
 //!
-//! The app's workers, their places, the queue before them, reloads and failures are those of every other app ([`super::app`]); the client's own task
-//! does the talking.
+//! The app's workers, their slots, the queue before them, reloads and failures are those of every other app ([`super::app`]); the client's own task
+//! speaks the protocol.
 
 mod attempt;
 mod behind;
@@ -72,7 +72,7 @@ pub struct ServerPolicy {
     pub health: Option<String>,
     /// How its processes are treated, if it keeps some of its own: php-fpm, at a Unix socket.
     pub children: Option<ChildPolicy>,
-    /// A script may go on behind its response, and leave the end of its request unread for as long (see `child`). Only at a Unix socket.
+    /// A script may keep running after its response, and leaves the end of its request unread until it ends (see `child`). Only at a Unix socket.
     pub works_behind: bool,
 }
 
@@ -226,9 +226,9 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
         }
     }
 
-    /// A client that waits for `100 Continue` before it sends a body that is to be read whole gets it when a worker is free to take the request (`spec/http.md`
-    /// §2): not to send ten megabytes for a 503. The place is given back while the body comes, since no client holds a worker by being slow (§7), and the request
-    /// is not turned away any more. `false`: it got an error response, or its client has gone.
+    /// A client that waits for `100 Continue` before it sends a body that is read whole gets it when a worker is free to take the request (`spec/http.md`
+    /// §2): it need not send ten megabytes for a 503. The slot is released while the body arrives, since no client holds a worker by being slow (§7), and the request
+    /// is no longer rejected. `false`: it got an error response, or its client has gone.
     async fn wait_until_wanted(&mut self) -> bool {
         if !C::BLOCKING || !self.exchange.awaits_continue() || !self.reads_whole() {
             return true;
@@ -242,7 +242,7 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
     /// Whether the body is read to its end before a worker is asked for.
     fn reads_whole(&self) -> bool {
         let request = self.exchange.request();
-        // What is to be told its length before has to be measured.
+        // An application that needs the length first gets a measured body.
         let unmeasured = C::BLOCKING && request.head.body == RequestBody::Chunked;
         request.passing().buffer_request.unwrap_or(C::BLOCKING) || unmeasured
     }

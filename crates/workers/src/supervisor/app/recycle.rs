@@ -40,7 +40,7 @@ impl Generation {
         self.workers.get(&id).is_some_and(|worker| worker.left_as_asked(end))
     }
 
-    /// It was given as many requests as it may.
+    /// It has reached its limit of requests.
     pub(in crate::supervisor) fn handle_requests_reached(&mut self, id: WorkerId, now: Instant) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
         if worker.due.is_none_or(|(at, _)| at > now) {
@@ -120,7 +120,7 @@ impl Generation {
         }
     }
 
-    /// After how many requests it is to be replaced.
+    /// The number of requests after which it is replaced.
     pub(in crate::supervisor) fn max_requests(&self, id: WorkerId) -> Option<u64> {
         self.workers.get(&id)?.max_requests
     }

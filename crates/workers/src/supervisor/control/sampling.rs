@@ -44,7 +44,7 @@ impl Control {
         }
     }
 
-    /// A person wants so many workers of every app more, or fewer.
+    /// An operator wants more or fewer workers of every app.
     pub(super) fn shift(&mut self, by: i32) {
         let now = now();
         for ((app, generation), running) in &mut self.running {
