@@ -104,7 +104,7 @@ impl Discovery {
                 update = receiver.recv() => update,
                 Some(ended) = tasks.join_next() => match ended {
                     Ok(()) => continue,
-                    // A source that nobody looks at any more would never change again: all begin anew (see the caller).
+                    // A source without its task would never change again: all are restarted (see the caller).
                     Err(ended) => match ended.try_into_panic() {
                         Ok(panic) => std::panic::resume_unwind(panic),
                         Err(_aborted) => continue,

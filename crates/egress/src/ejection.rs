@@ -1,4 +1,4 @@
-//! Endpoints that do worse than the others of their upstream: left alone for a while ([`keepwarm_policy::outlier`]).
+//! Endpoints that do worse than the others of their upstream are ejected for some time ([`keepwarm_policy::outlier`]).
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};

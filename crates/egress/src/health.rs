@@ -68,7 +68,7 @@ pub async fn run_health_checks(upstream: Weak<Upstream>) {
             let calls = calls.get_or_insert_with(|| Calls::new(PoolSettings::default(), settings.protocol));
             calls.set_settings(settings.check_pool());
             calls.set_tls(known.tls());
-            // One that has panicked is made anew.
+            // A checker that has panicked is recreated.
             checkers.retain(|endpoint, task| set.has(endpoint) && !task.0.is_finished());
             for entry in &set.endpoints {
                 checkers.entry(entry.endpoint.clone()).or_insert_with(|| {

@@ -68,9 +68,9 @@ pub(crate) async fn forward(
 /// Whether an attempt ends the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AttemptResult {
-    /// The call has its response, or nobody waits for it.
+    /// The call has its response, or its client has gone.
     Over,
-    /// It goes on with another attempt.
+    /// The call continues with another attempt.
     Again,
 }
 

@@ -49,7 +49,7 @@ pub(super) struct UpstreamRequest<'t, 'a, 'c> {
     informed: u32,
 }
 
-/// Informational responses that put the time-outs off: an upstream that works for long may say so (102) every now and then, and one that says nothing
+/// Maximum number of informational responses that extend the timeouts: an upstream that works for long may send 102 repeatedly, and one that sends nothing
 /// else cannot hold a call for ever. This number is arbitrary.
 const SIGNS_OF_LIFE: u32 = 100;
 
@@ -238,7 +238,7 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
             };
             let queued = call.unsent();
             let flushed = call.poll_flush(cx);
-            // What only fills our own buffer is no sign of life of the upstream.
+            // Bytes that only fill our own buffer are not a sign of life of the upstream.
             self.moved |= call.unsent() < queued;
             if flushed.is_pending() || matches!(step, BodyStep::Starved | BodyStep::Nothing) {
                 return Ok(());

@@ -36,7 +36,7 @@ struct ResolverQuery {
     response: oneshot::Sender<ResolvedAddresses>,
 }
 
-/// Addresses, and until when they count; or a sentence that goes on from the name.
+/// Addresses, and their expiry; or a sentence that continues after the name.
 pub(super) type ResolvedAddresses = Result<(Arc<[IpAddr]>, Instant), String>;
 
 /// Runs the lookups, on the control thread.
@@ -64,7 +64,7 @@ impl Resolver {
 }
 
 impl ResolverDriver {
-    /// Answers until nobody can ask any more. After a panic those who wait are told, and it begins anew.
+    /// Replies until all [`Resolver`]s are dropped. After a panic, waiters get an error, and it restarts.
     pub async fn run(mut self) {
         loop {
             let responding = pin!(self.reply_to_all());

@@ -38,7 +38,7 @@ impl RateLimiter {
         self.responds(exchange, decision)
     }
 
-    /// Answers what may not go on.
+    /// Responds to a request that is rejected. Returns whether it did.
     fn responds(&self, exchange: &mut Exchange<'_>, decision: Decision) -> bool {
         match decision {
             Decision::Allowed(_) => return false,
