@@ -101,7 +101,7 @@ enum Comparison {
     Weak,
 }
 
-/// The tags of a list, with their quotes; whether each is weak. What is no tag ends the list.
+/// The tags of a list, with their quotes; whether each is weak. Anything else ends the list.
 fn tags(list: &[u8]) -> impl Iterator<Item = (bool, &[u8])> {
     let mut rest = list;
     std::iter::from_fn(move || {
