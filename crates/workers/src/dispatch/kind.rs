@@ -43,9 +43,9 @@ impl WorkerKind {
 pub(super) enum LinkKind {
     /// Over our wire; the driver reads from a duplicate of this socket.
     Wire(Socket),
-    /// It listens by itself: the task of each request that has a slot there connects to it.
+    /// It listens itself: the task of each request that has a slot there connects to it.
     Server(ServerProcess),
-    /// The same of one that is nobody's worker.
+    /// The same for an external server.
     External(ExternalServer),
 }
 
@@ -75,7 +75,7 @@ impl LinkKind {
         }
     }
 
-    /// The server that is nobody's worker.
+    /// The external server.
     pub(super) fn external(&self) -> Option<&ExternalServer> {
         match self {
             Self::External(external) => Some(external),

@@ -54,9 +54,9 @@ impl Supervisor {
         Ok(Self { commands })
     }
 
-    /// Returns when every app of [`start`](Self::start) has all its workers (those apart that were given up beside a ready one), or was given up: these, in that
-    /// order. One is given up when one of its workers ended with a status that says that another try is of no use, or when it was retried in vain. What that
-    /// worker wrote to standard error is in the failure and not in the log: see [`StartFailure::write_to`].
+    /// Returns when every app of [`start`](Self::start) has all its workers (except those given up beside a ready one), or was given up: the latter, in that
+    /// order. An app is given up when one of its workers ended with a status that rules out a retry, or when all retries failed. That
+    /// worker's standard error is in the failure and not in the log: see [`StartFailure::write_to`].
     pub async fn wait_first_boot(&self) -> Vec<StartFailure> {
         let (reply, response) = oneshot::channel();
         self.send(Command::WaitFirstBoot(reply));
@@ -100,7 +100,7 @@ impl Supervisor {
         self.send(Command::Spawner(SpawnerCommand::GuardFile(path.to_path_buf())));
     }
 
-    /// The file is no more this process's.
+    /// The file no longer belongs to this process.
     pub fn forget_file(&self, path: &Path) {
         self.send(Command::Spawner(SpawnerCommand::ForgetFile(path.to_path_buf())));
     }

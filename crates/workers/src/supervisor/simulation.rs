@@ -1,6 +1,6 @@
-//! Processes that are none, for the simulation (`keepwarm_net::simulation`): with its feature this module stands in the place of `reap` and of the spawner
-//! thread. A process is a script of the world, which is told of signals, holds the worker's end of the wire, and says how it ends. There is no guardian: what
-//! it is for happens only when Keepwarm itself is gone.
+//! Simulated processes (`keepwarm_net::simulation`): with its feature this module replaces `reap` and the spawner
+//! thread. A process is a script of the world, which receives signals, holds the worker's end of the wire, and decides how it ends. There is no guardian: it
+//! acts only when Keepwarm itself is gone.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -204,7 +204,7 @@ pub(super) async fn reap(
     exit
 }
 
-/// SIGKILL ends the process, whatever its script does; of others it is told.
+/// SIGKILL ends the process, whatever its script does; the script receives all others.
 pub(super) fn send_signal(pid: Pid, _: impl AsFd, signal: Signal) {
     let process = WORLD.with_borrow(|world| world.processes.get(&number(pid)).cloned());
     let Some((signals, end)) = process else { return };

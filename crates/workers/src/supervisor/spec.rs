@@ -169,7 +169,7 @@ pub struct ReloadReport {
     pub generation: u64,
     /// The apps that serve now.
     pub apps: Vec<Arc<str>>,
-    /// The apps that were there before and are no more.
+    /// The apps that were removed.
     pub removed: Vec<Arc<str>>,
     /// From the request until every new worker was ready.
     pub took: Duration,

@@ -1,4 +1,4 @@
-//! Whether a server responds: asked until it does, when it has been started; then now and then while it has nothing to do, and when a request
+//! Checks whether a server responds: after its start until it does; then periodically while it is idle, and when a request
 //! has timed out.
 
 use std::future::poll_fn;

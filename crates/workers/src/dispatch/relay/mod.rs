@@ -68,7 +68,7 @@ pub struct ServerPolicy {
     pub protocol: Protocol,
     /// Requests that one is given at once.
     pub concurrency: usize,
-    /// The path that is asked for to see whether one is well; `None`: any response to any question will do.
+    /// The path of the health check; `None`: any response to any request will do.
     pub health: Option<String>,
     /// How its processes are treated, if it keeps some of its own: php-fpm, at a Unix socket.
     pub children: Option<ChildPolicy>,
@@ -170,7 +170,7 @@ pub(super) async fn hold<C: Dialect>(
 /// Whether an attempt with one worker ends the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AttemptResult {
-    /// The request has its response, or nobody waits for it.
+    /// The request has its response, or its client has gone.
     Over,
     /// It goes to another worker, because of this.
     Again(&'static str),
@@ -184,7 +184,7 @@ struct Relay<'a, 'c, C: Dialect> {
     /// It was let through to see whether its route still kills workers.
     probe: Option<QuarantineProbe>,
     source: BodySource,
-    /// What came of [`BodySource::Client`] while it was waited for: each try begins with it.
+    /// The bytes that arrived from [`BodySource::Client`] during the wait: each try begins with them.
     begun: Vec<u8>,
     /// A byte of a body that cannot be had again has been given to a worker.
     body_used: bool,
@@ -239,7 +239,7 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
         true
     }
 
-    /// Whether the body is read to its end before a worker is asked for.
+    /// Whether the body is read to its end before the request takes a worker.
     fn reads_whole(&self) -> bool {
         let request = self.exchange.request();
         // An application that needs the length first gets a measured body.
@@ -258,7 +258,7 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
         if self.exchange.awaits_continue() && !C::BLOCKING {
             return Ok(());
         }
-        // Who works on one request at a time is not to wait for a client either.
+        // A worker with one request at a time must not wait for a client either.
         let alone = || self.app.policy().kind.server().is_some_and(|server| server.concurrency == 1);
         if whole || (first && alone()) {
             self.source = read_whole(self.app, self.exchange).await?;

@@ -1,4 +1,4 @@
-//! What is looked at now and then, in all apps.
+//! Periodic samples of all apps.
 
 use super::{Control, now};
 use crate::supervisor::sampler::{self, MemorySamples, WorkerSample};

@@ -1,4 +1,4 @@
-//! What is told of all apps.
+//! The snapshot of all apps.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is looked at now and then, in one generation of one app.
+//! Periodic samples of one generation of one app.
 
 use std::sync::Arc;
 use std::time::Instant;
