@@ -12,14 +12,14 @@ use tokio::time::Instant;
 use crate::EndpointSet;
 use crate::endpoints::lock;
 
-/// Who compares the endpoints of an upstream.
+/// Compares the endpoints of an upstream.
 #[derive(Debug)]
 pub(crate) struct Ejections {
     outlier: Mutex<Option<Outlier>>,
     origin: Instant,
-    /// When success rates are compared next, in nanoseconds since `origin`: looked at by every call, without the lock.
+    /// When success rates are compared next, in nanoseconds since `origin`: every call reads it, without the lock.
     next: AtomicU64,
-    /// In nanoseconds; 0: nobody is compared.
+    /// In nanoseconds; 0: no comparison.
     interval: AtomicU64,
 }
 

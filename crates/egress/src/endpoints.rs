@@ -231,7 +231,7 @@ impl EndpointState {
         self.healthy.store(healthy, Ordering::Relaxed);
     }
 
-    /// Nobody looks after it any more: it is taken for healthy and warm.
+    /// It has no checker any more: it counts as healthy and warm.
     pub(crate) fn forget_health(&self) {
         self.note_check(true, None);
         self.set_warmth(1000);

@@ -31,15 +31,15 @@ use crate::{Upstream, UpstreamSettings};
 /// How the endpoints of an upstream are checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthSettings {
-    /// What is asked.
+    /// The kind of check.
     pub probe: Probe,
     /// How long it may take.
     pub timeout: Duration,
-    /// How often it is asked, and how many responses change something.
+    /// The interval of checks, and how many results change the state.
     pub thresholds: HealthThresholds,
 }
 
-/// What a check asks.
+/// What a check tests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Probe {
     /// Whether a connection can be made, and encrypted where the upstream's are.

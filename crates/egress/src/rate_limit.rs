@@ -25,24 +25,24 @@ pub use store::{Driver as StoreDriver, Store, StoreFailure, StoreSettings};
 
 use self::local::Tables;
 
-/// What a limit is told.
+/// The settings of a limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RateLimitSettings {
-    /// How many, in how long, and how many at once.
+    /// The rate, its period, and the burst.
     pub quota: Quota,
-    /// What is counted apart.
+    /// What is counted separately.
     pub key: LimitKey,
-    /// What happens while the store cannot be asked.
+    /// What happens while the store is unavailable.
     pub on_store_failure: OnStoreFailure,
 }
 
-/// What happens while the store cannot be asked.
+/// What happens while the store is unavailable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnStoreFailure {
-    /// Requests go on; each process counts by itself.
+    /// Requests continue; each process counts alone.
     #[default]
     Open,
-    /// Requests are refused.
+    /// Requests are rejected.
     Closed,
 }
 
@@ -98,7 +98,7 @@ impl RateLimiter {
         &self.name
     }
 
-    /// Keys that had to make room for others: when it grows quickly, somebody invents keys.
+    /// Keys that were evicted for others: quick growth means that a client invents keys.
     #[must_use]
     pub fn displaced(&self) -> u64 {
         self.tables.displaced()

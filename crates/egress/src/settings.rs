@@ -1,4 +1,4 @@
-//! What an upstream is told: the configuration, as this crate wants it.
+//! The settings of an upstream: the configuration in the form that this crate uses.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -108,7 +108,7 @@ impl DnsResolver {
         Arc::new(Self { servers, hosts_file, timeout, loaded: Mutex::new(None) })
     }
 
-    /// The addresses of a name, of both families at the same time. `hurry`: somebody waits for a first address; a family that is much later than the
+    /// Looks up both families of a name at the same time. `hurry`: a call waits for the first address; a family that is much later than the
     /// other counts as failed.
     pub(crate) async fn addresses(&self, host: &str, hurry: bool) -> Addresses {
         if let Ok(address) = host.parse::<IpAddr>() {

@@ -41,7 +41,7 @@ pub(super) struct UpstreamRequest<'t, 'a, 'c> {
     /// Whose turn it is, as far as time goes.
     pub(super) turn: Turn,
     pub(super) clock: PhaseTimer,
-    /// The upstream has said something, if not yet its response.
+    /// The upstream has sent something, if not yet its response.
     pub(super) begun: bool,
     /// Bytes have moved since the time was looked at.
     pub(super) moved: bool,
@@ -179,7 +179,7 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
 
     fn handle_head(&mut self) -> PartResult<AttemptEnd> {
         if self.side.holds_body() {
-            // It responds without having asked for the body: that settles the expectation, too.
+            // It responds without having requested the body: that settles the expectation, too.
             self.attempt.state().expectation().handle_honored();
         }
         let now = Instant::now();

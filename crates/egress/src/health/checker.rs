@@ -1,4 +1,4 @@
-//! Who looks after one endpoint.
+//! The health checker of one endpoint.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

@@ -81,7 +81,7 @@ impl Proxy {
         self.config.store(Arc::new(ProxyConfig { rules, upstreams, origin_cache }));
     }
 
-    /// A call for somebody else's host.
+    /// A call to a host that is not an upstream.
     async fn call(&self, exchange: &mut Exchange<'_>) {
         let config = self.config.load_full();
         let head = &exchange.request().head;

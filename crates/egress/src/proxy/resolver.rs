@@ -122,7 +122,7 @@ fn too_many() -> String {
     "lookup refused: too many other names are being looked up".to_owned()
 }
 
-/// One more who waits for the same name. Those who have gone are swept out each time their number doubles: there are never more than twice as many as really wait.
+/// Adds a waiter for the same name. Cancelled waiters are removed each time the number doubles: the list never holds more than twice the live ones.
 fn join(waiters: &mut Vec<oneshot::Sender<ResolvedAddresses>>, waiter: oneshot::Sender<ResolvedAddresses>) {
     if waiters.len().is_power_of_two() {
         waiters.retain(|waiter| !waiter.is_closed());

@@ -17,7 +17,7 @@ pub struct RateLimitHandler {
     limiter: Arc<RateLimiter>,
 }
 
-/// When to come again while the store is away: nobody knows, but soon.
+/// `Retry-After` while the store is down: a guess, but soon.
 const AWAY: Duration = Duration::from_secs(1);
 
 impl RateLimitHandler {

@@ -98,7 +98,7 @@ impl Store {
     /// A store, and who drives its connection: spawn [`Driver::run`] on the control thread. It ends with the store.
     ///
     /// # Errors
-    /// A URL that is none, in words.
+    /// An invalid URL, as a phrase.
     pub fn open(settings: StoreSettings) -> Result<(Arc<Self>, Driver), String> {
         let (queries, receiver) = mpsc::channel(MOST_UNDER_WAY);
         let state = Arc::<StoreState>::default();
@@ -112,7 +112,7 @@ impl Store {
         &self.settings
     }
 
-    /// Whether it is asked.
+    /// Whether it gets queries.
     #[must_use]
     pub fn is_up(&self) -> bool {
         self.state.up.load(Ordering::Relaxed)

@@ -37,7 +37,7 @@ pub struct Driver {
 /// A failed query: its kind, and the message of the server or the system.
 struct StoreError {
     failure: StoreFailure,
-    /// The whole store is ill, not this key alone.
+    /// The whole store fails, not this key alone.
     trips: bool,
     detail: String,
 }
@@ -85,7 +85,7 @@ impl Driver {
     async fn serve_all(&mut self) {
         let settings = BackoffSettings { cap: Duration::from_secs(5), ..BackoffSettings::default() };
         let mut backoff = Backoff::new(settings);
-        // The first failure is told, and then that it is over.
+        // Logs the first failure, and then the recovery.
         let mut told = false;
         loop {
             let (failed, healthy) = match self.connect().await {
