@@ -151,7 +151,7 @@ impl KeepAlive {
         self.closed = self.closed.filter(|closed| !outlived(closed));
     }
 
-    /// A connection has been idle for this long, and lies there still, open as far as is known. (The oldest of those that are kept: any time will do.)
+    /// A connection has been idle for this long, and is still open as far as is known. (The oldest in the pool: any time will do.)
     pub fn handle_idle(&mut self, idle: Duration) {
         if idle >= TIMEOUT_MIN {
             self.closed = self.closed.filter(|closed| closed.idle >= TIMEOUT_MIN);
@@ -237,7 +237,7 @@ impl KeepAlive {
         self.stated.filter(|_| !self.distrusted).map(with_margin)
     }
 
-    /// What the server says or shows by itself.
+    /// The timeout that the server states or shows.
     fn server_limit(&self) -> Option<Duration> {
         self.closed.map(|closed| closed.idle).into_iter().chain(self.stated).min().map(with_margin)
     }

@@ -1,7 +1,7 @@
-//! The defaults held to bounds, in virtual time: what a bad page, a bad endpoint, a dead one, a restart and a slow start cost those who call, with 1, 2 and 8 endpoints.
+//! Checks bounds on the defaults, in virtual time: the cost to callers of a bad page, a bad endpoint, a dead one, a restart and a slow start, with 1, 2 and 8 endpoints.
 //!
-//! Callers call, get a response, pause, and call again. Breakers, outliers, the choice of an endpoint and the budget of retries are the real ones; what stands around them in `egress` (who waits_until, what
-//! counts as a sign of life, what is tried again) is done here in a few lines.
+//! Callers call, get a response, pause, and call again. Breakers, outliers, the choice of an endpoint and the budget of retries are the real ones; the code around them in `egress` (which call
+//! waits, what counts as a sign of life, what is retried) is replaced by a few lines.
 
 #![expect(clippy::disallowed_methods, reason = "tests need some instant to count from")]
 
