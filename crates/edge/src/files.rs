@@ -181,7 +181,7 @@ fn fail(exchange: &mut Exchange<'_>, folder: &Folder, error: &std::io::Error) {
     refusals::FILE_FAILED.respond(exchange);
 }
 
-/// Whether files are asked for with this method.
+/// Whether files are served for this method.
 fn takes(method: &Method) -> bool {
     *method == Method::GET || *method == Method::HEAD
 }

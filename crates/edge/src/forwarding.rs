@@ -35,7 +35,7 @@ pub struct ForwardedInfo<'a> {
     pub client: Option<IpAddr>,
     /// The scheme the client used.
     pub scheme: Option<Scheme>,
-    /// The host the client asked for.
+    /// The host the client requested.
     pub host: Option<Cow<'a, [u8]>>,
 }
 
@@ -145,8 +145,8 @@ pub(crate) fn set_fields(request: &mut Request, trusted: &[Cidr]) {
     fields.push(b"forwarded", &forwarded);
 }
 
-/// An app behind a proxy that nobody told us of takes every client for the proxy and `https` for `http`, and nothing fails: said once in a process,
-/// and only of peers that can be such a proxy, since any client can send the field.
+/// Behind a proxy that is not configured, an app takes every client for the proxy and `https` for `http`, and nothing fails: logged once per process,
+/// and only for peers that can be such a proxy, since any client can send the field.
 fn tell_of_unheard_proxy(request: &Request) {
     static TOLD: AtomicBool = AtomicBool::new(false);
     if TOLD.load(Ordering::Relaxed) || request.head.fields.first("x-forwarded-for").is_none() {

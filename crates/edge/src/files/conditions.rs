@@ -35,7 +35,7 @@ impl Validators {
     }
 
     pub(super) fn new(seconds: i64, nanoseconds: i64, length: u64, now: SystemTime) -> Self {
-        // Times before 1970 are somebody's mistake, and no date of HTTP's.
+        // Times before 1970 are a mistake, and not HTTP dates.
         let since = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
         let modified = UNIX_EPOCH + since;
         Self {
