@@ -12,7 +12,7 @@ pub struct Cidr {
 }
 
 impl Cidr {
-    /// The block around `address` whose addresses share `prefix` leading bits; `None` when there are not so many bits.
+    /// The block around `address` whose addresses share `prefix` leading bits; `None` when the address has fewer bits.
     #[must_use]
     pub fn new(address: IpAddr, prefix: u8) -> Option<Self> {
         let (bits, width) = bits(address);

@@ -19,20 +19,20 @@ use crate::refusals;
 use crate::route::{Route, RouteMatch, Target, find};
 use crate::site::Site;
 
-/// Answers the requests of a listener by its [`Site`].
+/// Responds to the requests of a listener by its [`Site`].
 #[derive(Debug)]
 pub struct Edge {
     site: ArcSwap<Site>,
 }
 
 impl Edge {
-    /// Answers by `site`.
+    /// An edge that serves `site`.
     #[must_use]
     pub fn new(site: Site) -> Self {
         Self { site: ArcSwap::from_pointee(site) }
     }
 
-    /// Answers by another site from the next request on, on kept connections too. Requests in work end by the old one.
+    /// Serves another site from the next request on, on persistent connections too. Requests in progress finish with the old one.
     pub fn replace(&self, site: Site) {
         self.site.store(Arc::new(site));
     }
@@ -41,7 +41,7 @@ impl Edge {
 impl Handler for Edge {
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         match self.site.load().handle(exchange) {
-            // No size, so that its box is no allocation.
+            // Zero-sized, so that its box does not allocate.
             None => Box::pin(ReadyResponse),
             Some(app) => Box::pin(self.respond(app, exchange)),
         }
@@ -61,11 +61,11 @@ impl Frontend for Edge {
     }
 }
 
-/// How often an app may name another path in place of its response. This number is arbitrary; other servers have it too.
+/// How often an app may redirect internally to another path. This number is arbitrary; other servers have it too.
 const REDIRECTS: usize = 10;
 
 impl Edge {
-    /// Has the app response, and whoever it names in its place (RFC 3875 §6.2.2).
+    /// Lets the app respond, or the target of its local redirect (RFC 3875 §6.2.2).
     async fn respond(&self, mut app: Arc<dyn Handler>, exchange: &mut Exchange<'_>) {
         for redirects in 0.. {
             app.handle(exchange).await;
@@ -100,7 +100,7 @@ fn path_of(local: &[u8]) -> &[u8] {
 }
 
 impl Site {
-    /// Answers, or says who does.
+    /// Responds, or returns the handler that does.
     fn handle(&self, exchange: &mut Exchange<'_>) -> Option<Arc<dyn Handler>> {
         let head = &exchange.request().head;
         if let Some(refusal) = head.refusal {
@@ -145,7 +145,7 @@ impl Site {
         }
     }
 
-    /// Takes the request along its route: limits first, then the response or whoever gives it.
+    /// Applies the route to the request: limits first, then the response, or the handler that gives it.
     fn follow(&self, route: &Route, exchange: &mut Exchange<'_>) -> Option<Arc<dyn Handler>> {
         let request = exchange.request_mut();
         request.notes.target = Some(Arc::clone(route.label()));

@@ -1,6 +1,6 @@
-//! Files: what a `files` route ends in, what is tried before an app (`try_files`), and what an app has sent for it (`send_files`).
+//! Files: the target of a `files` route, files that are tried before an app (`try_files`), and files that are sent for an app (`send_files`).
 //!
-//! GET and HEAD, conditional requests (RFC 9110 §13), ranges (§14), what lies compressed beside a file. No listing of folders. Names: [`keepwarm_serve::file_name`]; opening and reading:
+//! GET and HEAD, conditional requests (RFC 9110 §13), ranges (§14), precompressed variants. No directory listings. Names: [`keepwarm_serve::file_name`]; opening and reading:
 //! [`keepwarm_serve::Folder`]. Scripts are never sent: `wp-config.php` is code with a password in it, and a route that was meant for a PHP app is easily
 //! written without one.
 
@@ -26,20 +26,20 @@ use keepwarm_serve::{Exchange, FileLookup, Folder, Guard, Handler, OpenFile, fil
 
 pub use send_files::SendFiles;
 
-/// What a folder's address shows.
+/// The file that a directory's address shows.
 const INDEX: &[u8] = b"index.html";
 
-/// Serves the files of a folder, and nothing else.
+/// Serves the files of a directory, and nothing else.
 #[derive(Debug, Clone)]
 pub struct Files {
     folder: Folder,
     /// How many bytes of the path are not the file's name: the route's prefix.
     prefix: usize,
-    /// What lies there and is not served.
+    /// Decides which files there are not served.
     guard: Option<Arc<Guard>>,
 }
 
-/// Serves the files of a folder; what is none of them is the app's.
+/// Serves the files of a directory; all other requests go to the app.
 pub struct TryFiles {
     files: Files,
     app: Arc<dyn Handler>,
@@ -48,13 +48,13 @@ pub struct TryFiles {
 /// The result of looking up a path.
 enum PathLookup {
     File(OpenFile, Vec<u8>),
-    /// A folder with an index, asked for without its slash.
+    /// A directory with an index, requested without a trailing slash.
     NeedsSlash,
     Nothing,
     Denied,
     /// A file that is there and is not served.
     Hidden,
-    /// That was the response.
+    /// The error response is already sent.
     Failed,
 }
 
@@ -65,7 +65,7 @@ impl Files {
         Self { folder: Folder::new(folder), prefix, guard: None }
     }
 
-    /// The folder is a site of PHP: what its `.htaccess` files deny, copies and Composer's files are not served; those of its `vendor/` only where that is wanted.
+    /// The directory is a PHP site: files that its `.htaccess` files deny, copies and Composer's files are not served; those of its `vendor/` only with `serves_vendor`.
     #[must_use]
     pub fn guarded(mut self, serves_vendor: bool) -> Self {
         let guard = Guard::new(self.folder.clone());
@@ -73,7 +73,7 @@ impl Files {
         self
     }
 
-    /// Answers with the file that the path names, or says that there is none.
+    /// Sends the file that the path names. `false`: there is none.
     async fn serve(&self, exchange: &mut Exchange<'_>) -> bool {
         match self.look(exchange).await {
             PathLookup::File(file, name) => {
@@ -181,7 +181,7 @@ fn fail(exchange: &mut Exchange<'_>, folder: &Folder, error: &std::io::Error) {
     refusals::FILE_FAILED.respond(exchange);
 }
 
-/// Whether files are asked for with this method.
+/// Whether files are served for this method.
 fn takes(method: &Method) -> bool {
     *method == Method::GET || *method == Method::HEAD
 }

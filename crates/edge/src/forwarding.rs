@@ -1,17 +1,17 @@
-//! Who the client is, when a proxy in between says so (`X-Forwarded-*`; RFC 7239).
+//! Determines the client behind trusted proxies (`X-Forwarded-*`; RFC 7239).
 //!
-//! What anybody may write nobody can believe: only a peer among the trusted proxies is listened to.
+//! Anybody can write these fields, so they count only from a peer among the trusted proxies.
 //!
-//! * **Who.** Each proxy appends the address it was called from. Read from the right, the first address that is no trusted proxy is the client: what stands
-//!   to the left of it, that client may have written itself. Are all trusted, the leftmost is. Something that is no address (`unknown`, a hidden name) ends
+//! * **Who.** Each proxy appends the address it was called from. Read from the right, the first address that is not a trusted proxy is the client: that client may
+//!   have written everything to the left of it. If all are trusted, the leftmost is the client. Anything but an address (`unknown`, a hidden name) ends
 //!   the search: the trusted proxy to the right of it is all that is known.
 //! * **Which field.** `X-Forwarded-For` where there is one, else `Forwarded`. Most proxies write the first and pass the second on as their client wrote it;
 //!   a proxy that writes `Forwarded` must remove the other.
-//! * **Scheme and host.** `X-Forwarded-Proto`: the value that stands at the client's place if the lists are of one length, else the last, which our peer wrote.
+//! * **Scheme and host.** `X-Forwarded-Proto`: the value at the client's position if the lists are of equal length, else the last, which our peer wrote.
 //!   `X-Forwarded-Host`: the last. `Forwarded`: `proto` and `host` of the client's element.
 //!
-//! What an app learns. From an untrusted peer, every field of the kind is removed ([`Request::drops_field`]). A worker sees the truth in its environment:
-//! `REMOTE_ADDR` is the client, the scheme is the client's. The fields are set for every app, to what is believed and to one value each: so an app that trusts
+//! For the app, every such field from an untrusted peer is removed ([`Request::drops_field`]). A worker sees the result in its environment:
+//! `REMOTE_ADDR` is the client, the scheme is the client's. The fields are set for every app, to that result and to one value each: so an app that trusts
 //! one proxy reads the right address, whichever end it reads from.
 
 use std::borrow::Cow;
@@ -35,7 +35,7 @@ pub struct ForwardedInfo<'a> {
     pub client: Option<IpAddr>,
     /// The scheme the client used.
     pub scheme: Option<Scheme>,
-    /// The host the client asked for.
+    /// The host the client requested.
     pub host: Option<Cow<'a, [u8]>>,
 }
 
@@ -145,8 +145,8 @@ pub(crate) fn set_fields(request: &mut Request, trusted: &[Cidr]) {
     fields.push(b"forwarded", &forwarded);
 }
 
-/// An app behind a proxy that nobody told us of takes every client for the proxy and `https` for `http`, and nothing fails: said once in a process,
-/// and only of peers that can be such a proxy, since any client can send the field.
+/// Behind a proxy that is not configured, an app takes every client for the proxy and `https` for `http`, and nothing fails: logged once per process,
+/// and only for peers that can be such a proxy, since any client can send the field.
 fn tell_of_unheard_proxy(request: &Request) {
     static TOLD: AtomicBool = AtomicBool::new(false);
     if TOLD.load(Ordering::Relaxed) || request.head.fields.first("x-forwarded-for").is_none() {

@@ -59,7 +59,7 @@ impl PathPattern {
         }
     }
 
-    /// How many bytes of a path that matches are stripped as a prefix: those of `/assets` for `/assets/*`. What is left begins with a slash.
+    /// How many bytes of a path that matches are stripped as a prefix: those of `/assets` for `/assets/*`. The rest begins with a slash.
     #[must_use]
     pub fn mount(&self) -> usize {
         match self {

@@ -1,4 +1,4 @@
-//! Answers of the edge that are no errors, made when their route is made.
+//! Responses of the edge that are not errors, built with their route.
 
 use crate::refusals;
 use keepwarm_http1::{BadField, scan_app_fields};

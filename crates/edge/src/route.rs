@@ -51,7 +51,7 @@ pub enum Target {
         /// The handler. It has the options of the route that only it uses (buffering, early hints): make one per route.
         handler: Arc<dyn Handler>,
     },
-    /// The files of a folder.
+    /// The files of a directory.
     Files(Arc<Files>),
     /// A fixed response.
     Respond(FixedResponse),

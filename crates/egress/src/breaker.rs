@@ -1,7 +1,7 @@
 //! The breaker of an upstream as a whole, and the calls that wait for it.
 //!
-//! A call that is not let through waits, as long as it may wait for anything (`limits.queue_timeout`, the time of the whole call) and as there is room in the queue: for a probe that is
-//! under way, or for the next one when that comes early enough. So a restart is a delay. When the next one is too late the call is refused at once, since its time would be lost.
+//! A call that is not admitted waits, within its limits (`limits.queue_timeout`, the time of the whole call) and while there is room in the queue: for a probe in
+//! flight, or for the next one if that comes early enough. So a restart is a delay. If the next one is too late, the call is refused at once, since waiting would be in vain.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(crate) struct UpstreamBreaker {
     changed: Notify,
 }
 
-/// A call that was let through. Dropped without a result it says nothing, and leaves its place to another.
+/// An admitted call. Dropped without a result, it does not count, and leaves its slot to another.
 #[derive(Debug)]
 pub(crate) struct Admission<'b> {
     of: &'b UpstreamBreaker,
@@ -69,7 +69,7 @@ impl UpstreamBreaker {
         let began = Instant::now();
         let mut queued = None;
         loop {
-            // Before it is asked: a change in between is not missed.
+            // Before the check: a change in between is not missed.
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
             let now = Instant::now();

@@ -1,12 +1,12 @@
-//! Discovery: from what the configuration says of an upstream's place to its endpoints, for as long as it is wanted.
+//! Discovery: resolves the configured addresses of an upstream to its endpoints, and keeps them current.
 //!
-//! One [`Discovery`] per upstream, on the control thread. Literal addresses and Unix sockets are what they are; each name is looked up in a task of its own, so that one that
-//! does not answer holds up no other.
+//! One [`Discovery`] per upstream, on the control thread. Literal addresses and Unix sockets need no lookup; each name is looked up in its own task, so that one without
+//! a response does not delay others.
 //!
-//! * **When.** A response is asked for again when its time to live is over, within a floor and a ceiling, up to a tenth earlier at random. After a failure: after a second, then less and less often.
-//! * **What counts.** The last good response, until there is a better one ([`cache`]).
-//! * **Changes.** Only a set that differs is published. What stays keeps its connections and all that was learnt of it; what is gone gets no further calls, and what it carries ends in peace.
-//! * **Two families.** One is used, the other stands by ([`race`]).
+//! * **When.** A name is looked up again when its time to live is over, within a floor and a ceiling, up to a tenth earlier at random. After a failure: after a second, then less and less often.
+//! * **Validity.** The last good response stays valid until there is a better one ([`cache`]).
+//! * **Changes.** Only a set that differs is published. Remaining endpoints keep their connections and their state; removed ones get no further calls, and finish those in flight.
+//! * **Two families.** One is used, the other is the standby ([`race`]).
 
 mod cache;
 mod names;
@@ -53,7 +53,7 @@ pub struct Discovery {
     pub sources: Vec<Source>,
     /// How names are looked up.
     pub dns: DnsSettings,
-    /// Who looks them up.
+    /// The resolver for names.
     pub names: Arc<DnsResolver>,
     /// Where it tells how it goes.
     pub status: Arc<DiscoveryStatus>,
@@ -104,7 +104,7 @@ impl Discovery {
                 update = receiver.recv() => update,
                 Some(ended) = tasks.join_next() => match ended {
                     Ok(()) => continue,
-                    // A source that nobody looks at any more would never change again: all begin anew (see the caller).
+                    // A source without its task would never change again: all are restarted (see the caller).
                     Err(ended) => match ended.try_into_panic() {
                         Ok(panic) => std::panic::resume_unwind(panic),
                         Err(_aborted) => continue,

@@ -1,4 +1,4 @@
-//! The ways in that belong to one upstream: a door, and a route of a listener.
+//! The entries that belong to one upstream: a door, and a route of a listener.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -102,7 +102,7 @@ fn refused(exchange: &mut Exchange<'_>, names: Option<&[String]>) -> bool {
         respond_as_final_recipient(exchange);
         return true;
     }
-    // It goes on as it came: a signature may cover it. What is no path is refused all the same.
+    // The path is forwarded as it came: a signature may cover it. An invalid path is still refused.
     let mut scratch = Vec::new();
     if let Err(fault) = normalize_path(request.head.path(), &mut scratch) {
         exchange.close_after();

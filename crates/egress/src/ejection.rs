@@ -1,4 +1,4 @@
-//! Endpoints that do worse than the others of their upstream: left alone for a while ([`keepwarm_policy::outlier`]).
+//! Endpoints that do worse than the others of their upstream are ejected for some time ([`keepwarm_policy::outlier`]).
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,14 +12,14 @@ use tokio::time::Instant;
 use crate::EndpointSet;
 use crate::endpoints::lock;
 
-/// Who compares the endpoints of an upstream.
+/// Compares the endpoints of an upstream.
 #[derive(Debug)]
 pub(crate) struct Ejections {
     outlier: Mutex<Option<Outlier>>,
     origin: Instant,
-    /// When success rates are compared next, in nanoseconds since `origin`: looked at by every call, without the lock.
+    /// When success rates are compared next, in nanoseconds since `origin`: every call reads it, without the lock.
     next: AtomicU64,
-    /// In nanoseconds; 0: nobody is compared.
+    /// In nanoseconds; 0: no comparison.
     interval: AtomicU64,
 }
 

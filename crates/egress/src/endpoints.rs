@@ -167,7 +167,7 @@ pub struct EndpointState {
     /// How its calls went, for the comparison with others.
     record: EndpointRecord,
     expectation: Mutex<ExpectSupport>,
-    /// It was said that its responses have to be mended.
+    /// It was logged that its responses must be normalized.
     told_mended: AtomicBool,
     stats: EndpointStats,
 }
@@ -231,7 +231,7 @@ impl EndpointState {
         self.healthy.store(healthy, Ordering::Relaxed);
     }
 
-    /// Nobody looks after it any more: it is taken for healthy and warm.
+    /// It has no checker any more: it counts as healthy and warm.
     pub(crate) fn forget_health(&self) {
         self.note_check(true, None);
         self.set_warmth(1000);
@@ -255,7 +255,7 @@ impl EndpointState {
         lock(&self.breaker).as_ref().map_or(BreakerState::Closed, |breaker| breaker.state(now))
     }
 
-    /// Whether it is left alone for a while, because the others do better.
+    /// Whether it is ejected, because the others do better.
     #[must_use]
     pub fn is_ejected(&self) -> bool {
         self.record.is_ejected(Instant::now().into_std())
@@ -286,12 +286,12 @@ impl EndpointState {
         lock(&self.expectation)
     }
 
-    /// Whether it is to be said now that its responses have to be mended: once.
+    /// Whether to log now that its responses must be normalized: once.
     pub(crate) fn tells_mended(&self) -> bool {
         !self.told_mended.swap(true, Ordering::Relaxed)
     }
 
-    /// A call is given to it, although its breaker may be open: then there is no other.
+    /// Gives it a call, even if its breaker is open: then there is no other endpoint.
     fn enter(self: &Arc<Self>, is_single: bool, now: Instant) -> EndpointAttempt {
         let pass = match &mut *lock(&self.breaker) {
             Some(breaker) => breaker.try_acquire(now.into_std()).ok(),

@@ -23,7 +23,7 @@ pub(crate) struct Gate {
 struct GateState {
     limits: CallLimits,
     in_work: u32,
-    /// The oldest first. One that is told has its place.
+    /// The oldest first. A notified waiter has its slot.
     waiting: VecDeque<oneshot::Sender<()>>,
 }
 
@@ -110,7 +110,7 @@ impl GateState {
         self.limits.in_flight.is_none_or(|most| self.in_work < most)
     }
 
-    /// The longest waiting gets a place. `false`: nobody waits.
+    /// Gives the oldest waiter a slot. `false`: no call waits.
     fn admit_next(&mut self) -> bool {
         while let Some(first) = self.waiting.pop_front() {
             if first.send(()).is_ok() {

@@ -1,4 +1,4 @@
-//! Who may use a door. "Local" is not trusted: a page in a browser on this machine can send requests to loopback, under a name of its own that resolves there.
+//! Access to doors. "Local" is not trusted: a page in a browser on this machine can send requests to loopback, under its own name that resolves there.
 
 use std::net::IpAddr;
 

@@ -31,15 +31,15 @@ use crate::{Upstream, UpstreamSettings};
 /// How the endpoints of an upstream are checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthSettings {
-    /// What is asked.
+    /// The kind of check.
     pub probe: Probe,
     /// How long it may take.
     pub timeout: Duration,
-    /// How often it is asked, and how many responses change something.
+    /// The interval of checks, and how many results change the state.
     pub thresholds: HealthThresholds,
 }
 
-/// What a check asks.
+/// What a check tests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Probe {
     /// Whether a connection can be made, and encrypted where the upstream's are.
@@ -68,7 +68,7 @@ pub async fn run_health_checks(upstream: Weak<Upstream>) {
             let calls = calls.get_or_insert_with(|| Calls::new(PoolSettings::default(), settings.protocol));
             calls.set_settings(settings.check_pool());
             calls.set_tls(known.tls());
-            // One that has panicked is made anew.
+            // A checker that has panicked is recreated.
             checkers.retain(|endpoint, task| set.has(endpoint) && !task.0.is_finished());
             for entry in &set.endpoints {
                 checkers.entry(entry.endpoint.clone()).or_insert_with(|| {

@@ -1,5 +1,5 @@
-//! The back door: an application calls a door on this machine, and its call goes on over a connection that is kept, shared by all workers and threads, to the
-//! service behind it.
+//! The back door: an application calls a door on this machine, and its call continues over a persistent connection, shared by all workers and threads, to the
+//! upstream.
 
 mod breaker;
 mod discovery;

@@ -19,7 +19,7 @@ impl Origin {
         Some(Self { scheme, host: host.into(), port })
     }
 
-    /// In clear or over TLS.
+    /// In plaintext or over TLS.
     #[must_use]
     pub fn scheme(&self) -> Scheme {
         self.scheme

@@ -1,9 +1,9 @@
-//! Rate limits: so many requests for each key, refused with 429 beyond that.
+//! Rate limits: a number of requests for each key; requests over the limit are rejected with 429.
 //!
-//! * **By itself**: each limit has tables of its own ([`keepwarm_policy::gcra::GcraTable`]), shared by all threads and bounded: a flood of keys displaces keys, and takes no memory.
-//! * **Together**: with a [`Store`], several Keepwarms share one limit through a Valkey or Redis. A request then waits for one round trip. A store that is
-//!   slow or away costs the requests that are under way its time-out, once; after that it is not asked until it has proved itself in the background ([`store`]). Meanwhile each process counts by
-//!   itself, or everything is refused, as configured.
+//! * **Local**: each limit has its own tables ([`keepwarm_policy::gcra::GcraTable`]), shared by all threads and bounded: a flood of keys displaces keys, and takes no memory.
+//! * **Shared**: with a [`Store`], several Keepwarms share one limit through a Valkey or Redis. A request then waits for one round trip. A store that is
+//!   slow or down costs the requests in flight its timeout, once; after that it gets no queries until it has proved healthy in the background ([`store`]). Meanwhile each process counts
+//!   alone, or every request is rejected, as configured.
 //!
 //! [`RateLimitHandler`] puts a limit in front of any handler.
 
@@ -25,24 +25,24 @@ pub use store::{Driver as StoreDriver, Store, StoreFailure, StoreSettings};
 
 use self::local::Tables;
 
-/// What a limit is told.
+/// The settings of a limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RateLimitSettings {
-    /// How many, in how long, and how many at once.
+    /// The rate, its period, and the burst.
     pub quota: Quota,
-    /// What is counted apart.
+    /// What is counted separately.
     pub key: LimitKey,
-    /// What happens while the store cannot be asked.
+    /// What happens while the store is unavailable.
     pub on_store_failure: OnStoreFailure,
 }
 
-/// What happens while the store cannot be asked.
+/// What happens while the store is unavailable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnStoreFailure {
-    /// Requests go on; each process counts by itself.
+    /// Requests continue; each process counts alone.
     #[default]
     Open,
-    /// Requests are refused.
+    /// Requests are rejected.
     Closed,
 }
 
@@ -61,14 +61,14 @@ struct Rule {
     store: Option<Arc<Store>>,
 }
 
-/// What is to become of a request.
+/// The decision on a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// It goes on.
+    /// The request is within the limit.
     Allowed(RateLimitDecision),
-    /// It is one too many.
+    /// The request is over the limit.
     Limited(RateLimitDecision),
-    /// Nobody knows, and then nobody may.
+    /// The count is unknown, and the configuration rejects requests then.
     StoreUnavailable(StoreFailure),
 }
 
@@ -98,7 +98,7 @@ impl RateLimiter {
         &self.name
     }
 
-    /// Keys that had to make room for others: when it grows quickly, somebody invents keys.
+    /// Keys that were evicted for others: quick growth means that a client invents keys.
     #[must_use]
     pub fn displaced(&self) -> u64 {
         self.tables.displaced()
@@ -121,7 +121,7 @@ impl RateLimiter {
         }
     }
 
-    /// Counts a request. Waits for the store, if there is one, at most for its time-out.
+    /// Counts a request. Waits for the store, if there is one, at most for its timeout.
     pub async fn check(&self, request: &Request) -> Decision {
         let rule = self.rule.load_full();
         let Some(store) = &rule.store else {

@@ -1,4 +1,4 @@
-//! What an upstream is told: the configuration, as this crate wants it.
+//! The settings of an upstream: the configuration in the form that this crate uses.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::{DiscoveredEndpoint, HealthSettings};
 /// How an upstream is called.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UpstreamSettings {
-    /// In clear or over TLS.
+    /// In plaintext or over TLS.
     pub scheme: Scheme,
     /// `Host` of every call. `None`: the endpoint's authority for doors, the client's for routes.
     pub host: Option<String>,
@@ -50,9 +50,9 @@ pub struct UpstreamSettings {
     pub dns: DnsSettings,
     /// How endpoints are checked. `None`: not at all.
     pub health: Option<HealthSettings>,
-    /// How long one that is new, or was down, gets less than its share. `None`: off.
+    /// How long an endpoint that is new, or was down, gets less than its share. `None`: off.
     pub slow_start: Option<Duration>,
-    /// Answers of its doors say what they cost.
+    /// Responses of its doors carry `Server-Timing`.
     pub server_timing: bool,
 }
 
@@ -187,7 +187,7 @@ impl UpstreamSettings {
 mod tests {
     use super::*;
 
-    /// The failure of a call names the time-out of connecting; the pool keeps it.
+    /// The failure of a call names the connect timeout; the pool holds it.
     #[test]
     fn the_time_of_connecting_that_is_told_is_the_one_that_holds() {
         let it = UpstreamSettings::new(Scheme::Https, Vec::new());

@@ -34,7 +34,7 @@ pub struct Upstream {
     ejections: Ejections,
     hedge: Mutex<Option<Hedge>>,
     discovery: Arc<DiscoveryStatus>,
-    /// There are endpoints. Whoever watches is told of each change: of endpoints, settings, certificates.
+    /// `true`: there are endpoints. Watchers are notified of each change of endpoints, settings and certificates.
     published: watch::Sender<bool>,
     tls: ArcSwapOption<ClientTls>,
     limiter: ArcSwapOption<RateLimiter>,

@@ -8,8 +8,8 @@
 //!   same key goes to the same endpoint as long as it is usable, on every host with the same endpoints; when an endpoint goes, only its keys move.
 //!
 //! Endpoints have priorities, 0 first. A lower priority gets requests as far as endpoints above it are missing: Envoy's rule, see `priority`. When fewer than
-//! half of the endpoints of a priority are usable, all are used (Envoy's "panic"): then the health checks are more likely to be wrong than so many endpoints,
-//! and the few that are left could not bear the load.
+//! half of the endpoints of a priority are usable, all are used (Envoy's "panic"): then the health checks are more likely to be wrong than most endpoints to be
+//! down, and the few that are left could not bear the load.
 //!
 //! A [`Balancer`] is built once for a set of endpoints. It picks by index into that set, from any thread, in constant time (ring: logarithmic), as long as a good
 //! part of the set is usable. The volatile state of an endpoint is queried for each pick: [`MemberStatus`].

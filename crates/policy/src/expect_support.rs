@@ -1,8 +1,8 @@
 //! Whether a server honors `Expect: 100-continue`.
 //!
 //! A client that sends an expectation waits before it sends its body. A forwarded expectation lets the server decide; but many servers ignore it, and then
-//! client and server wait until one of them times out. So each server has a short time to react, and a server that let it pass a few times in a row gets no
-//! expectations for a while: it may have been slow for other reasons, or be replaced by a new version.
+//! client and server wait until one of them times out. So each server has a short time to react, and a server that missed it a few times in a row gets no
+//! expectations for some time, not for ever: it may have been slow for other reasons, or be replaced by a new version.
 
 use std::time::{Duration, Instant};
 

@@ -99,13 +99,13 @@ impl Gcra {
         }
     }
 
-    /// A request was admitted; the TAT is now so many microseconds ahead.
+    /// A request was admitted; the TAT is now `ahead` microseconds in the future.
     #[must_use]
     pub fn admitted(&self, ahead: u64) -> RateLimitDecision {
         self.decision(true, ahead)
     }
 
-    /// A request was refused; the TAT is so many microseconds ahead.
+    /// A request was refused; the TAT is `ahead` microseconds in the future.
     #[must_use]
     pub fn refused(&self, ahead: u64) -> RateLimitDecision {
         self.decision(false, ahead)

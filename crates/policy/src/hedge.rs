@@ -23,7 +23,7 @@ pub enum HedgeDelay {
 pub struct HedgeSettings {
     /// The delay.
     pub after: HedgeDelay,
-    /// Lower bound of a quantile: a second attempt of a very quick call is no gain.
+    /// Lower bound of a quantile: a second attempt of a very quick call gains nothing.
     pub least: Duration,
     /// Second attempts for a hundred calls.
     pub percent: u32,

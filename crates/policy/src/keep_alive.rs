@@ -9,27 +9,27 @@
 //! | observed | implies |
 //! |---|---|
 //! | *stated*: `Keep-Alive: timeout=5` | T is 5 s |
-//! | *closed*: a FIN while it lay idle | T is at most that, and this server tells when it closes. It may have ended: then all its connections close, however long they were idle |
+//! | *closed*: a FIN while idle | T is at most that, and this server announces its closes. It may have ended: then all its connections close, however long they were idle |
 //! | *closed* again, at another moment after about the same time | T is that |
-//! | *quiet*: it lies idle for [`TIMEOUT_MIN`] or longer, and no FIN came | closes that came sooner were no time-out: the server ended, or closes after some responses |
-//! | *kept*: it lay idle for longer than an earlier close, and no FIN came | that close was no time-out, if it was the only one; or T is longer now, if the last one is [`FORGET_AFTER`] ago, or less when it was seen a few times only |
+//! | *quiet*: idle for [`TIMEOUT_MIN`] or longer without a FIN | earlier closes were not a timeout: the server ended, or closes after some responses |
+//! | *kept*: idle for longer than an earlier close without a FIN | that close was not a timeout, if it was the only one; or T is longer now, if the last one is [`FORGET_AFTER`] ago, or less when it was seen a few times only |
 //! | *success*: a response on a connection that had been idle | T is longer than that |
-//! | *lost*: a request on it died without a byte of a response | T is at most that, and this server may close without telling (or something between drops connections); nothing, when others that had been idle for other times were closed in the same moment: then the server has ended |
+//! | *lost*: a request on it died without a byte of a response | T is at most that, and this server may close silently (or something between drops connections); nothing, when others that had been idle for other times were closed in the same moment: then the server has ended |
 //!
 //! # Rules
 //!
-//! Of the shortest of what was stated, closed and lost, four fifths are used, from the first sign on: the fifth is for the way to the server and back, and for clocks.
+//! Four fifths of the shortest time stated, closed or lost are used, from the first observation on: the fifth is for the round trip to the server, and for clocks.
 //!
 //! A request that **cannot be repeated** goes, while nothing is known, on a connection that was used within the last second ([`FRESH_MAX`]). A single close adds to that what was
 //! proven by responses (nine tenths of it); a stated timeout, or two closes, are trusted. After a loss only idle times proven since count, because T may be anything below; under
-//! [`TIMEOUT_MIN`] no server has its timeout, and a connection that dies there has died of something else. A server that closes there and loses a request does so after each response: of it, too, only
+//! [`TIMEOUT_MIN`] no server has its timeout, and a connection that dies there has died of something else. A server that closes there and loses a request does so after each response: then, too, only
 //! idle times proven since count.
 //!
-//! A request that **can be repeated** takes any connection while nothing is known. After a loss it finds the way back: now and then one tries a connection that has been idle for longer
-//! than what was lost. Some good ones in a row end the suspicion; one that is lost costs a second attempt, and doubles the time to the next try. So a server that was restarted is used as before within
-//! minutes, and only repeatable requests have tried. Where none ever comes, closes that agree end it as well, since then the server does tell.
+//! A request that **can be repeated** takes any connection while nothing is known. After a loss it probes: from time to time one tries a connection that has been idle for longer
+//! than the lost one. Several successes in a row end the suspicion; a loss costs a second attempt, and doubles the time to the next try. So a restarted server is used as before within
+//! minutes, and only repeatable requests have tried. Without repeatable requests, closes that agree end the suspicion as well, since then the server does announce them.
 //!
-//! Connections are left lying beyond what may be used, up to the pool's own limit: they show when the server closes them, and are there for the tries.
+//! Connections stay in the pool beyond their usable idle time, up to the pool's own limit: they show when the server closes them, and serve the tries.
 
 #[cfg(test)]
 mod simulation;
@@ -40,9 +40,9 @@ use std::time::{Duration, Instant};
 
 /// A connection this fresh carries any request: few servers close earlier. Apache's default is 5 s, Node's 5 s, gunicorn's 2 s.
 const FRESH_MAX: Duration = Duration::from_secs(1);
-/// No idle time-out is shorter. (The shortest that a server's documentation names is a second.)
+/// No idle timeout is shorter. (The shortest in any server's documentation is a second.)
 const TIMEOUT_MIN: Duration = Duration::from_millis(100);
-/// A time-out that was seen twice counts this long against connections that live longer.
+/// A timeout that was seen twice counts this long against connections that live longer.
 const FORGET_AFTER: Duration = Duration::from_secs(10 * 60);
 /// And no longer than this for each time it was seen: ends of the server may agree by chance.
 const FORGET_AFTER_EACH: Duration = Duration::from_secs(15);
@@ -69,7 +69,7 @@ pub struct KeepAlive {
     proven: Duration,
     /// There was a loss that no agreeing closes have explained: only what is proven counts.
     distrusted: bool,
-    /// It closes sooner than any time-out would, and a request was lost then: it does so after each response, and does not say so. The longest idle time proven since.
+    /// It closes sooner than any timeout would, and a request was lost then: it does so after each response, silently. The longest idle time proven since.
     at_once: Option<Duration>,
     /// Good tries or agreeing closes that would explain the last loss, and when that was.
     enough: u32,
@@ -151,7 +151,7 @@ impl KeepAlive {
         self.closed = self.closed.filter(|closed| !outlived(closed));
     }
 
-    /// A connection has been idle for this long, and lies there still, open as far as is known. (The oldest of those that are kept: any time will do.)
+    /// A connection has been idle for this long, and is still open as far as is known. (The oldest in the pool: any time will do.)
     pub fn handle_idle(&mut self, idle: Duration) {
         if idle >= TIMEOUT_MIN {
             self.closed = self.closed.filter(|closed| closed.idle >= TIMEOUT_MIN);
@@ -237,7 +237,7 @@ impl KeepAlive {
         self.stated.filter(|_| !self.distrusted).map(with_margin)
     }
 
-    /// What the server says or shows by itself.
+    /// The timeout that the server states or shows.
     fn server_limit(&self) -> Option<Duration> {
         self.closed.map(|closed| closed.idle).into_iter().chain(self.stated).min().map(with_margin)
     }
@@ -266,7 +266,7 @@ fn is_end_of_server((one, at): (Duration, Instant), (other, now): (Duration, Ins
     !agree && now.saturating_duration_since(at) < EVENT_SPAN
 }
 
-/// Four fifths: what of a time-out is used.
+/// Four fifths: the usable part of a timeout.
 fn with_margin(idle: Duration) -> Duration {
     idle * 4 / 5
 }

@@ -44,9 +44,9 @@ pub struct OutlierSettings {
 }
 
 impl Default for OutlierSettings {
-    /// Envoy's numbers, but for two. The ceiling: it has 10 %, which of three endpoints is none but the one that always may be; a third leaves enough to bear the load. And how long a row has to last:
-    /// an endpoint that is restarted fails five calls in a row within milliseconds, and would be left alone for a hundred times as long as it was away. Until the openings of its breaker are as
-    /// long as they get ([`crate::breaker`]), that one asks it again soon enough.
+    /// Envoy's numbers, with two exceptions. The ceiling: Envoy has 10 %, which of three endpoints allows only the one that is always allowed; a third leaves enough to bear the load. And the duration of a row:
+    /// a restarted endpoint fails five calls in a row within milliseconds, and would be ejected for a hundred times as long as it was down. Until the openings of its breaker reach their
+    /// maximum ([`crate::breaker`]), the breaker probes it soon enough.
     fn default() -> Self {
         Self {
             consecutive: 5,

@@ -35,7 +35,7 @@ impl Validators {
     }
 
     pub(super) fn new(seconds: i64, nanoseconds: i64, length: u64, now: SystemTime) -> Self {
-        // Times before 1970 are somebody's mistake, and no date of HTTP's.
+        // Times before 1970 are a mistake, and not HTTP dates.
         let since = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
         let modified = UNIX_EPOCH + since;
         Self {
@@ -101,7 +101,7 @@ enum Comparison {
     Weak,
 }
 
-/// The tags of a list, with their quotes; whether each is weak. What is no tag ends the list.
+/// The tags of a list, with their quotes; whether each is weak. Anything else ends the list.
 fn tags(list: &[u8]) -> impl Iterator<Item = (bool, &[u8])> {
     let mut rest = list;
     std::iter::from_fn(move || {

@@ -1,9 +1,9 @@
-//! What lies compressed beside a file: `app.css.gz`, `app.css.br`. Asset pipelines put it there (Rails, Vite, Django's manifest storage), so that nobody has to
-//! compress when it is asked for.
+//! Precompressed variants beside a file: `app.css.gz`, `app.css.br`. Asset pipelines create them (Rails, Vite, Django's manifest storage), so that no server has to
+//! compress for each request.
 //!
-//! It is sent in the file's place (RFC 9110 §8.4) to clients that take that coding, if it is no older than the file: one that was forgotten when the file changed
-//! is passed over. `.br` is looked for where there is a `.gz`, or where the client takes nothing else: a folder without either costs one look.
-//! A file that has one says so to all (`Vary`), for caches in between.
+//! A variant replaces the file (RFC 9110 §8.4) for clients that accept its coding, unless it is older than the file: one that was forgotten when the file changed
+//! is ignored. `.br` is looked up where there is a `.gz`, or where the client accepts nothing else: a directory without either costs one lookup.
+//! Every response of a file with a variant has `Vary`, for caches in between.
 
 use keepwarm_http1::Fields;
 

@@ -47,13 +47,13 @@ fn strip_unit(field: &[u8]) -> Option<&[u8]> {
     unit.eq_ignore_ascii_case(b"bytes=").then_some(specs)
 }
 
-/// One range; empty when the file has none of it. `None`: it is no range.
+/// One range; empty when it lies outside the file. `None`: not a range.
 fn parse(spec: &[u8], length: u64) -> Option<Range<u64>> {
     let dash = spec.iter().position(|&byte| byte == b'-')?;
     let (first, last) = (spec.get(..dash)?, spec.get(dash + 1..)?);
     Some(match (first.is_empty(), last.is_empty()) {
         (true, true) => return None,
-        // The last so many bytes; more than there are means all.
+        // A suffix of the file; a length beyond the file's means all of it.
         (true, false) => length.saturating_sub(number(last)?)..length,
         (false, true) => number(first)?.min(length)..length,
         (false, false) => {

@@ -5,8 +5,8 @@ use super::types;
 
 /// Whether a file of that name holds PHP source, so that it is never sent as it is.
 ///
-/// The endings are read from the last to the first. One that browsers load decides that the file is no source (`list.php.html` of a mirror, `logo.php.png`);
-/// any other is passed over, because nobody can list what copies are called: `.php.bak`, `.php.orig`, `.php.2024-06-01`, `.php.gz`.
+/// Extensions are read from the last to the first. One that browsers load shows that the file does not hold source (`list.php.html` of a mirror, `logo.php.png`);
+/// any other is skipped, because names of copies cannot be listed: `.php.bak`, `.php.orig`, `.php.2024-06-01`, `.php.gz`.
 pub(super) fn holds_source(name: &[u8]) -> bool {
     let file = name.rsplit(|&byte| byte == b'/').next().unwrap_or(name);
     let endings = file.iter().filter(|&&byte| byte == b'.').count();

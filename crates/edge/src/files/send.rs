@@ -36,7 +36,7 @@ struct RangePart {
 }
 
 impl FileResponse {
-    /// Answers.
+    /// Sends the response.
     pub(super) async fn run(self, exchange: &mut Exchange<'_>) {
         let validators = Validators::of(&self.file.about, SystemTime::now());
         let conditional = self.fields.as_ref().is_none_or(|(status, _)| *status == 200);

@@ -1,6 +1,6 @@
 //! Files that an app names and Keepwarm sends: `X-Accel-Redirect` and `X-Sendfile`.
 //!
-//! Only what a worker of ours says is heard, only on a route that declares folders for it, and only files beneath those. So a program can check who may
+//! Keepwarm accepts them only from its own workers, only on a route that declares directories for them, and only for files beneath those. So an app can check who may
 //! have a file, and is free again before its first byte is sent.
 
 use std::future::Future;
@@ -23,8 +23,8 @@ pub struct SendFiles {
 }
 
 impl SendFiles {
-    /// `folders`: a prefix of `X-Accel-Redirect` that ends in a slash (`/protected/`), and the folder it stands for. `X-Sendfile` names a file beneath any of
-    /// the folders by its absolute path.
+    /// `folders`: a prefix of `X-Accel-Redirect` that ends in a slash (`/protected/`), and the directory it stands for. `X-Sendfile` names a file beneath any of
+    /// the directories by its absolute path.
     #[must_use]
     pub fn new(folders: Vec<(String, PathBuf)>, app: Arc<dyn Handler>) -> Self {
         let mut folders: Vec<(Vec<u8>, Folder)> =

@@ -1,4 +1,4 @@
-//! What an app behind a route is told.
+//! What an app behind a route receives.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use keepwarm_serve::{BodyProgress, Exchange, FieldEdits, FieldNames, Handler, re
 
 use crate::harness::{Server, at, block, body, status_of};
 
-/// Reads the body and says what it was told.
+/// Reads the body and responds with what it received.
 struct Mirror;
 
 impl Handler for Mirror {

@@ -42,7 +42,7 @@ impl Server {
 
     pub(crate) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
-        // Below every time-out of the defaults: who waits for one of those fails.
+        // Below every default timeout: a test that waits for one fails.
         stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         stream
     }

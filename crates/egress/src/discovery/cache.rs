@@ -1,8 +1,8 @@
-//! What is known of a name: the last good answer, and what a further one does to it. Sans-IO.
+//! The cache of a name: the last good DNS answer, and how a new one changes it. Sans-IO.
 //!
-//! An answer that has addresses replaces what was known. One that fails, or has none, does not: a name server that is ill, or a zone that was
-//! emptied by mistake, must not take a service down that is well. The families are looked up apart, so one may fail alone: then the other is used, and what was
-//! known of the one that failed is kept.
+//! A DNS answer with addresses replaces the cached ones. A lookup that fails, or has none, does not: an unhealthy name server, or a zone
+//! emptied by mistake, must not take down a healthy service. The families are looked up separately, so one may fail alone: then the other is used, and the
+//! cached addresses of the failed one are kept.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -27,7 +27,7 @@ pub(super) struct LookupOutcome {
 }
 
 impl CachedAddresses {
-    /// An answer came for both families.
+    /// Handles the DNS answers of both families.
     pub(super) fn handle(&mut self, (v4, v6): Addresses) -> LookupOutcome {
         let failure = failure(&v4).or_else(|| failure(&v6));
         let mut after = self.clone();
@@ -67,7 +67,7 @@ pub(super) struct CachedService {
 }
 
 impl CachedService {
-    /// An answer came with the servers. `Err`: it was of no use.
+    /// Handles the DNS answer with the servers. `Err`: it was unusable.
     pub(super) fn handle(&mut self, result: LookupResult<ServiceRecord>) -> Result<Duration, LookupFailure> {
         match result {
             LookupResult::Found(mut records, ttl) => {
@@ -90,11 +90,11 @@ impl CachedService {
     }
 }
 
-/// Puts an answer in the place of what was known, as far as it says something. Gives how long it counts.
+/// Replaces the cached records by those of a DNS answer, unless the lookup failed. Returns their time to live.
 fn replace<T: Ord>(cached: &mut Vec<T>, result: LookupResult<T>) -> Option<Duration> {
     match result {
         LookupResult::Found(mut found, ttl) => {
-            // Name servers turn the order about; an order of our own makes equal answers equal.
+            // Name servers rotate the order; our own order makes equal DNS answers equal.
             found.sort();
             found.dedup();
             *cached = found;

@@ -1,9 +1,9 @@
-//! Looking names up: the system's hosts file first, then name servers.
+//! Looks names up: in the system's hosts file first, then at name servers.
 //!
-//! * **hosts.** A name that `/etc/hosts` has is not asked for elsewhere, as with the C library: an entry that sends a service to this machine is not to be mixed
+//! * **hosts.** A name in `/etc/hosts` is not looked up elsewhere, as with the C library: an entry that sends a service to this machine must not be mixed
 //!   with the addresses of the real one.
-//! * **Name servers.** Those of `/etc/resolv.conf`, with its search list, time-out and attempts; or those that are named. Answers are not cached: whoever asks minds their time to live.
-//! * **Changes.** Both files are looked at before each lookup, and read again when they have changed.
+//! * **Name servers.** Those of `/etc/resolv.conf`, with its search list, timeout and attempts; or those that are configured. DNS answers are not cached: the caller observes their time to live.
+//! * **Changes.** Both files are checked before each lookup, and read again when they have changed.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -26,11 +26,11 @@ use crate::endpoints::lock;
 
 /// How long a lookup may take in all, with every attempt at every server.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The first answer of a name is used without the other family's when that is later than this (RFC 8305 §3).
+/// The first DNS answer is used without the other family's when that is later than this (RFC 8305 §3).
 const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
 /// What the hosts file says counts so long: an edit is noticed soon, and looking costs nothing.
 const HOSTS_TTL: Duration = Duration::from_secs(5);
-/// Of one answer; what is beyond is not used.
+/// The maximum of one DNS answer; further records are ignored.
 const MOST_RECORDS: usize = 256;
 
 /// Resolves names by DNS and the hosts file. Shared by all upstreams that ask the same servers; to be used on the control thread, whose runtime drives its connections.
@@ -86,12 +86,12 @@ pub(crate) struct ServiceRecord {
 pub struct LookupFailure {
     /// A stable name, for counters and logs.
     pub name: &'static str,
-    /// What went on, as a sentence that goes on from "looking up NAME:".
+    /// The cause, as a sentence that continues "looking up NAME:".
     pub sentence: String,
 }
 
 impl DnsResolver {
-    /// Asks these servers, or those of the system when there are none; the system's hosts file before them.
+    /// Queries these servers, or those of the system when there are none; the system's hosts file before them.
     #[must_use]
     pub fn new(servers: &[SocketAddr]) -> Arc<Self> {
         let servers = match servers {
@@ -108,7 +108,7 @@ impl DnsResolver {
         Arc::new(Self { servers, hosts_file, timeout, loaded: Mutex::new(None) })
     }
 
-    /// The addresses of a name, of both families at the same time. `hurry`: somebody waits for a first address; a family that is much later than the
+    /// Looks up both families of a name at the same time. `hurry`: a call waits for the first address; a family that is much later than the
     /// other counts as failed.
     pub(crate) async fn addresses(&self, host: &str, hurry: bool) -> Addresses {
         if let Ok(address) = host.parse::<IpAddr>() {
@@ -230,7 +230,7 @@ impl NameServers {
                 (ResolverConfig::from_parts(None, Vec::new(), servers), ResolverOpts::default())
             }
         };
-        // Both are ours to do: the hosts file is looked at before, and an answer is asked for when the one before is no longer good.
+        // We do both: the hosts file is read before, and a name is queried again when its last DNS answer has expired.
         options.use_hosts_file = ResolveHosts::Never;
         options.cache_size = 0;
         let mut builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
@@ -352,7 +352,7 @@ fn name_server(address: SocketAddr) -> NameServerConfig {
 fn read_hosts(path: &std::path::Path) -> Hosts {
     let mut hosts = Hosts::default();
     let read = std::fs::File::open(path).and_then(|file| hosts.read_hosts_conf(file));
-    // None is no trouble: many containers have none.
+    // A missing file is not a fault: many containers have none.
     if let Err(error) = read
         && error.kind() != io::ErrorKind::NotFound
     {

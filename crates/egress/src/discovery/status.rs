@@ -22,7 +22,7 @@ pub struct DiscoveryStatus {
     look_again: Notify,
     /// How many sources there are.
     sources: AtomicUsize,
-    /// All of them are in trouble: nobody need wait for an endpoint.
+    /// All of them fail: calls need not wait for an endpoint.
     fails: watch::Sender<bool>,
 }
 

@@ -97,7 +97,7 @@ async fn an_answer_that_changes_is_published_and_one_that_does_not_is_not() {
     server.set_v4("search.test", 1, &[[192, 0, 2, 2], [192, 0, 2, 1]]);
     let mut running = Running::start(&server, &[named("search.test")], quick());
     assert_eq!(running.next().await, ["192.0.2.1:80 1 0", "192.0.2.2:80 1 0"]);
-    // Another order, or a longer time, is no change.
+    // Another order, or a longer time, does not count as a change.
     server.set_v4("search.test", 2, &[[192, 0, 2, 1], [192, 0, 2, 2]]);
     server.asked(6).await;
     assert!(running.publishes_nothing());

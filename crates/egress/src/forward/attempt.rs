@@ -304,7 +304,7 @@ pub(crate) fn is_failure(status: u16) -> bool {
     status >= 500 && status != 501
 }
 
-/// How long the connection had lain idle before this call. One that was made for it, and lay on the shelf for a moment because another version of HTTP was asked for first, had not.
+/// How long the connection was idle before this call. `None` for a connection that was opened for this call, and waited for a moment because another version of HTTP was tried first.
 fn idle_before(call: &Call) -> Option<Duration> {
     const MOMENT: Duration = Duration::from_millis(100);
     call.idle().filter(|idle| call.is_reused() || idle.is_zero() || *idle >= MOMENT)

@@ -27,15 +27,15 @@ pub(super) enum Turn {
 /// Time the upstream has used of the current phase, without the time spent waiting for the client.
 #[derive(Debug, Default)]
 pub(super) struct PhaseTimer {
-    /// The last turn that was the upstream's, and what it took without a byte that moved.
+    /// The last turn of the upstream, and its time without a byte that moved.
     last: Option<Turn>,
     used: Duration,
-    /// Since when that turn goes on.
+    /// The start of that turn.
     since: Option<Instant>,
 }
 
 impl PhaseTimer {
-    /// It is this one's turn now; gives what is used of its time.
+    /// Gives this one the turn; returns the time it has used.
     fn turn_to(&mut self, turn: Turn, moved: bool, now: Instant) -> Duration {
         if let Some(since) = self.since.take() {
             self.used += now.saturating_duration_since(since);

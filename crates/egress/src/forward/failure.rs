@@ -84,7 +84,7 @@ pub(super) struct AttemptFailure {
     pub(super) sent: bool,
     /// A byte of a response came.
     pub(super) response_started: bool,
-    /// Another attempt is of no use.
+    /// Another attempt is useless.
     pub(super) is_final: bool,
 }
 
@@ -107,7 +107,7 @@ impl AttemptFailure {
         self.response.with_sentence(format!("Upstream {upstream} {}.", self.sentence)).reason(self.name)
     }
 
-    /// Whether it says something of the upstream.
+    /// Whether it counts against the upstream.
     pub(super) fn is_upstreams(&self) -> bool {
         !(self.is_final && self.cause == FailureCause::Connect)
     }

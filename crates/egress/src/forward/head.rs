@@ -20,9 +20,9 @@ pub(crate) struct ForwardOptions<'m> {
     pub(crate) via: bool,
     /// Redirects to the upstream's own origin come back here.
     pub(crate) returns_redirects: bool,
-    /// The upstream decides about expectations; otherwise we say yes for it.
+    /// The upstream decides about expectations; otherwise we accept them for it.
     pub(crate) forwards_expectation: bool,
-    /// Answers say what they cost.
+    /// Responses carry `Server-Timing`.
     pub(crate) says_timing: bool,
 }
 

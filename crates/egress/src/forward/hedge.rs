@@ -53,7 +53,7 @@ impl<'a> HedgedAttempt<'a> {
         }
     }
 
-    /// Goes on. Ready when it has begun to respond: then it is the response.
+    /// Polls the second attempt. Ready when it has begun to respond: then it is the response.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -81,7 +81,7 @@ impl<'a> HedgedAttempt<'a> {
                         // Those of the first attempt are passed on.
                         Ok(ResponsePart::Informational(_)) => continue,
                         Ok(ResponsePart::Head(head)) if !is_failure(head.status.as_u16()) => {}
-                        // It was quicker to fail: that is no better response. The first attempt goes on alone.
+                        // A faster failure is not a better response. The first attempt continues alone.
                         responded => {
                             let failed = matches!(responded, Ok(_) | Err(ClientError::Fault(_)));
                             if let (true, Some((_, target))) = (failed, self.take()) {

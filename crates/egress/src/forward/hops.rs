@@ -1,13 +1,13 @@
-//! Messages that run in a circle: an upstream that leads back here. `Via` shows how often one has been here (RFC 9110 §7.6.3).
+//! Forwarding loops: an upstream that leads back here. `Via` shows how often a message has been here (RFC 9110 §7.6.3).
 
 use keepwarm_http1::Fields;
 
 use super::VIA;
 
-/// Chains of so many proxies are not built on purpose.
+/// Nobody builds a chain of this many proxies on purpose.
 const MOST: usize = 16;
 
-/// Whether this request has been passed on by a Keepwarm too often.
+/// Whether Keepwarm instances have forwarded this request too often.
 pub(super) fn is_in_a_circle(fields: &Fields) -> bool {
     // Nearly no request has one.
     fields.first("via").is_some() && fields.all("via").map(times_in).sum::<usize>() >= MOST

@@ -68,9 +68,9 @@ pub(crate) async fn forward(
 /// Whether an attempt ends the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AttemptResult {
-    /// The call has its response, or nobody waits for it.
+    /// The call has its response, or its client has gone.
     Over,
-    /// It goes on with another attempt.
+    /// The call continues with another attempt.
     Again,
 }
 
@@ -236,7 +236,7 @@ impl<'a, 'c> Forward<'a, 'c> {
     }
 }
 
-/// Waits, but not for a client that has gone: it is to hold no place in a queue, nor have a call made that nobody waits for.
+/// Waits while the client is connected: a client that has gone must not hold a slot in a queue, nor cause a call without a waiter.
 async fn while_here<T>(
     exchange: &mut Exchange<'_>,
     waiting: impl Future<Output = T>,

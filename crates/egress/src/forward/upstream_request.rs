@@ -41,7 +41,7 @@ pub(super) struct UpstreamRequest<'t, 'a, 'c> {
     /// Whose turn it is, as far as time goes.
     pub(super) turn: Turn,
     pub(super) clock: PhaseTimer,
-    /// The upstream has said something, if not yet its response.
+    /// The upstream has sent something, if not yet its response.
     pub(super) begun: bool,
     /// Bytes have moved since the time was looked at.
     pub(super) moved: bool,
@@ -49,7 +49,7 @@ pub(super) struct UpstreamRequest<'t, 'a, 'c> {
     informed: u32,
 }
 
-/// Informational responses that put the time-outs off: an upstream that works for long may say so (102) every now and then, and one that says nothing
+/// Maximum number of informational responses that extend the timeouts: an upstream that works for long may send 102 repeatedly, and one that sends nothing
 /// else cannot hold a call for ever. This number is arbitrary.
 const SIGNS_OF_LIFE: u32 = 100;
 
@@ -179,7 +179,7 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
 
     fn handle_head(&mut self) -> PartResult<AttemptEnd> {
         if self.side.holds_body() {
-            // It responds without having asked for the body: that settles the expectation, too.
+            // It responds without having requested the body: that settles the expectation, too.
             self.attempt.state().expectation().handle_honored();
         }
         let now = Instant::now();
@@ -238,7 +238,7 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
             };
             let queued = call.unsent();
             let flushed = call.poll_flush(cx);
-            // What only fills our own buffer is no sign of life of the upstream.
+            // Bytes that only fill our own buffer are not a sign of life of the upstream.
             self.moved |= call.unsent() < queued;
             if flushed.is_pending() || matches!(step, BodyStep::Starved | BodyStep::Nothing) {
                 return Ok(());

@@ -1,4 +1,4 @@
-//! Who looks after one endpoint.
+//! The health checker of one endpoint.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -13,11 +13,11 @@ use super::HealthSettings;
 use super::check::{CheckFailure, check};
 use crate::{EndpointEntry, EndpointState, Upstream, UpstreamSettings};
 
-/// While it warms up, its share grows in so many steps.
+/// While it warms up, its share grows in this number of steps.
 const STEPS: u32 = 50;
 /// But not more often than that.
 const SHORTEST_STEP: Duration = Duration::from_millis(50);
-/// Nothing is to be done until there is news.
+/// Nothing to do until there is news.
 const NEVER: Duration = Duration::from_secs(86_400);
 
 /// Runs the health checks and the slow start of one endpoint.
@@ -89,7 +89,7 @@ impl HealthChecker {
         &self.entry.state
     }
 
-    /// When something is to be done next.
+    /// The time of the next check or step.
     fn next(&self, settings: &UpstreamSettings) -> Instant {
         let now = Instant::now();
         let check = settings.health.as_ref().map(|_| self.check_at);

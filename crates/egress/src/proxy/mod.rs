@@ -1,11 +1,11 @@
-//! The forward proxy: a listener that calls what its clients name (`http_proxy`).
+//! The forward proxy: a listener that calls the hosts its clients name (`http_proxy`).
 //!
-//! * Absolute targets are calls: pooled by origin, as an upstream of the configuration where that has the authority (and then over TLS where the upstream says so;
-//!   `https://` is never carried by one in clear).
-//! * `CONNECT` is a tunnel, to listed hosts and ports only. What is in it is nobody's but its ends': it cannot be pooled.
+//! * Absolute targets are calls: pooled by origin, or by the configured upstream with that authority (and then over TLS where the upstream says so;
+//!   an upstream in plaintext never carries `https://`).
+//! * `CONNECT` is a tunnel, to listed hosts and ports only. Its content belongs to its ends: it cannot be pooled.
 //! * Anything else is for the listener's routes.
 //!
-//! What is connected to is the address that was checked ([`ProxyRules`]), whatever its name leads to a moment later.
+//! A connection goes to the address that was checked ([`ProxyRules`]), whatever its name resolves to a moment later.
 
 mod origin_cache;
 mod resolver;
@@ -39,7 +39,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 
 /// The handler of a listener that is a forward proxy.
 pub struct Proxy {
-    /// Answers what is asked of the listener itself.
+    /// Responds to requests for the listener itself.
     inner: Arc<dyn Frontend>,
     resolver: Resolver,
     config: ArcSwap<ProxyConfig>,
@@ -55,7 +55,7 @@ struct ProxyConfig {
 }
 
 impl Proxy {
-    /// A proxy in front of `inner`. `upstreams`: by authority, without the port where that is the scheme's own. `log`: where calls to what is none of them are recorded.
+    /// A proxy in front of `inner`. `upstreams`: by authority, without the port where that is the scheme's own. `log`: records calls to other hosts.
     #[must_use]
     pub fn new(
         inner: Arc<dyn Frontend>,
@@ -70,7 +70,7 @@ impl Proxy {
         Self { inner, resolver, config }
     }
 
-    /// What counts from the next call on. Under other rules connections to what is no upstream are made anew, as its addresses are to be checked.
+    /// Takes effect from the next call on. Under other rules, connections to hosts that are not upstreams are reopened, as their addresses must be checked.
     pub fn replace(&self, rules: ProxyRules, upstreams: Vec<(String, Arc<Upstream>)>, log: Option<CallLog>) {
         let before = self.config.load();
         let origin_cache = match before.rules.allow == rules.allow {
@@ -81,7 +81,7 @@ impl Proxy {
         self.config.store(Arc::new(ProxyConfig { rules, upstreams, origin_cache }));
     }
 
-    /// A call for somebody else's host.
+    /// A call to a host that is not an upstream.
     async fn call(&self, exchange: &mut Exchange<'_>) {
         let config = self.config.load_full();
         let head = &exchange.request().head;

@@ -36,7 +36,7 @@ struct ResolverQuery {
     response: oneshot::Sender<ResolvedAddresses>,
 }
 
-/// Addresses, and until when they count; or a sentence that goes on from the name.
+/// Addresses, and their expiry; or a sentence that continues after the name.
 pub(super) type ResolvedAddresses = Result<(Arc<[IpAddr]>, Instant), String>;
 
 /// Runs the lookups, on the control thread.
@@ -64,7 +64,7 @@ impl Resolver {
 }
 
 impl ResolverDriver {
-    /// Answers until nobody can ask any more. After a panic those who wait are told, and it begins anew.
+    /// Replies until all [`Resolver`]s are dropped. After a panic, waiters get an error, and it restarts.
     pub async fn run(mut self) {
         loop {
             let responding = pin!(self.reply_to_all());
@@ -122,7 +122,7 @@ fn too_many() -> String {
     "lookup refused: too many other names are being looked up".to_owned()
 }
 
-/// One more who waits for the same name. Those who have gone are swept out each time their number doubles: there are never more than twice as many as really wait.
+/// Adds a waiter for the same name. Cancelled waiters are removed each time the number doubles: the list never holds more than twice the live ones.
 fn join(waiters: &mut Vec<oneshot::Sender<ResolvedAddresses>>, waiter: oneshot::Sender<ResolvedAddresses>) {
     if waiters.len().is_power_of_two() {
         waiters.retain(|waiter| !waiter.is_closed());

@@ -135,7 +135,7 @@ fn canonical(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Where clouds serve credentials and settings of the machine to whoever asks from it, beside 169.254.0.0/16 and fe80::/10, which all of them use.
+/// Where clouds serve credentials and settings of the machine to any process on it, beside 169.254.0.0/16 and fe80::/10, which all of them use.
 const METADATA_V4: [Ipv4Addr; 3] = [
     Ipv4Addr::new(100, 100, 100, 200), // Alibaba
     Ipv4Addr::new(168, 63, 129, 16),   // Azure's WireServer

@@ -17,7 +17,7 @@ pub struct RateLimitHandler {
     limiter: Arc<RateLimiter>,
 }
 
-/// When to come again while the store is away: nobody knows, but soon.
+/// `Retry-After` while the store is down: a guess, but soon.
 const AWAY: Duration = Duration::from_secs(1);
 
 impl RateLimitHandler {
@@ -38,7 +38,7 @@ impl RateLimiter {
         self.responds(exchange, decision)
     }
 
-    /// Answers what may not go on.
+    /// Responds to a request that is rejected. Returns whether it did.
     fn responds(&self, exchange: &mut Exchange<'_>, decision: Decision) -> bool {
         match decision {
             Decision::Allowed(_) => return false,

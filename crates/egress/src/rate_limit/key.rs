@@ -7,7 +7,7 @@ use keepwarm_serve::Request;
 /// What of a request tells whose it is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum LimitKey {
-    /// The client's address, as far as trusted proxies name it. Of IPv6 the first 64 bits, which is what one subscriber has at least (RFC 6177): whoever may choose
+    /// The client's address, as far as trusted proxies name it. For IPv6 the first 64 bits, the least that one subscriber has (RFC 6177): a client that can choose
     /// among 2^64 addresses is still one. All clients of Unix sockets count together.
     Client,
     /// A field, its name in lower case. Requests without it count together.

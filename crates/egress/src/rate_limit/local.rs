@@ -26,7 +26,7 @@ impl Tables {
         let hasher = RandomState::new();
         let now = Instant::now().into_std();
         let table = |shard: usize| {
-            // Another secret than the one that chooses the shard: its keys are to be spread over all of the table.
+            // Another secret than the one that chooses the shard: its keys must spread over the whole table.
             Mutex::new(GcraTable::new(gcra, KEYS / SHARDS, hasher.hash_one((shard, "secret")), now))
         };
         Self { shards: (0..SHARDS).map(table).collect(), hasher }

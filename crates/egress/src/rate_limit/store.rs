@@ -1,13 +1,13 @@
-//! Limits that several Keepwarms share: the counts lie in a Valkey or Redis.
+//! Limits that several Keepwarms share: the counts are kept in a Valkey or Redis.
 //!
 //! One round trip for a request: `EVALSHA` of [`SCRIPT`], which is loaded when the server does not know it (`NOSCRIPT`: it was restarted, or its scripts were flushed). The
-//! connection belongs to a [`Driver`] on the control thread; a data-plane thread hands it a question through a channel, and waits for the response without blocking.
+//! connection belongs to a [`Driver`] on the control thread; a data-plane thread sends it a query through a channel, and waits for the response without blocking.
 //!
-//! # A store that is ill
+//! # An unhealthy store
 //!
-//! Nobody's request is to wait for a time-out again and again. The first failure takes the store out: from then on nobody asks. Its driver then connects anew and asks for a key of its own, after
-//! 100 ms, then less and less often up to every 5 s; when that gets a reply in time, the store is back. One that fails soon after it came back is left alone for longer each time.
-//! What is under way is bounded, and ends with the time-out.
+//! Requests must not wait for the timeout again and again. The first failure takes the store out: from then on it gets no queries. Its driver then reconnects and queries its own key, after
+//! 100 ms, then less and less often up to every 5 s; when that gets a reply in time, the store is back. A store that fails again soon stays out for longer each time.
+//! Queries in flight are bounded, and end with the timeout.
 
 mod driver;
 
@@ -98,7 +98,7 @@ impl Store {
     /// A store, and who drives its connection: spawn [`Driver::run`] on the control thread. It ends with the store.
     ///
     /// # Errors
-    /// A URL that is none, in words.
+    /// An invalid URL, as a phrase.
     pub fn open(settings: StoreSettings) -> Result<(Arc<Self>, Driver), String> {
         let (queries, receiver) = mpsc::channel(MOST_UNDER_WAY);
         let state = Arc::<StoreState>::default();
@@ -112,7 +112,7 @@ impl Store {
         &self.settings
     }
 
-    /// Whether it is asked.
+    /// Whether it gets queries.
     #[must_use]
     pub fn is_up(&self) -> bool {
         self.state.up.load(Ordering::Relaxed)

@@ -49,7 +49,7 @@ pub struct EndpointStatus {
     pub healthy: bool,
     /// Why the last of them failed.
     pub check_failure: Option<CheckFailure>,
-    /// It is left alone for a while, because the others do better.
+    /// It is ejected, because the others do better.
     pub ejected: bool,
     /// How much of its weight it bears, in thousandths.
     pub warmth: u32,
@@ -59,11 +59,11 @@ pub struct EndpointStatus {
     pub in_flight: u32,
     /// Its connections.
     pub connections: PoolState,
-    /// What has happened to its connections; none when it is one of so many that they are counted together.
+    /// Totals of its connections; none when there are too many endpoints, which are counted together.
     pub totals: Option<PoolTotals>,
-    /// Its calls; none when it is one of so many that they are counted together.
+    /// Totals of its calls; none when there are too many endpoints, which are counted together.
     pub calls: Option<EndpointTotals>,
-    /// The failure that came last.
+    /// The last failure.
     pub last_failure: Option<LastFailure>,
 }
 

@@ -43,7 +43,7 @@ impl Trace {
     pub(crate) const NAME: &[u8] = TRACEPARENT;
 }
 
-/// The trace that fields name. Two `traceparent` name none: nobody can know which is meant.
+/// The trace that fields name. Two `traceparent` name none: they are ambiguous.
 fn named(fields: &Fields) -> Option<TraceContext> {
     let mut parents = fields.all("traceparent");
     let first = parents.next()?;

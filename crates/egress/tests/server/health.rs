@@ -201,7 +201,7 @@ fn checks_are_encrypted_where_calls_are() {
     let origin = Origin::start(Some(server));
     let checked = CheckedUpstream::start(&[&origin], |settings| settings.scheme = Scheme::Https);
     let state = checked.state(&origin);
-    // In clear it is no server at all.
+    // In plaintext, a check of the TLS server fails.
     wait_until(|| !state.is_healthy(), "a check in clear");
     let tls = |name: &str| {
         let ca = Pem { file: "ca.pem".into(), text: ca.clone().into_bytes() };
@@ -259,7 +259,7 @@ fn checks_speak_the_protocol_of_calls() {
     plane.stop();
 }
 
-/// A server of HTTP/2 in clear, and how many requests for `/health?deep` it has answered. It ends with the process.
+/// A server of HTTP/2 in plaintext, and its number of responses to `/health?deep`. It ends with the process.
 fn http2_origin(status: Arc<AtomicU16>) -> (SocketAddr, Arc<AtomicU32>) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();

@@ -26,7 +26,7 @@ pub(crate) struct Limit {
     pub(crate) timeout: Duration,
 }
 
-/// So many an hour, by the field `x-key`; a store may take long, as it may on a busy machine.
+/// `burst` requests an hour, by the field `x-key`; a long timeout for the store, as the machine may be busy.
 pub(crate) fn hourly(burst: u64) -> Limit {
     Limit {
         name: "api",

@@ -1,4 +1,4 @@
-//! An HTTP server of the test's own that changes its mind, in clear or over TLS.
+//! The test's own HTTP server, whose behavior can change, in plaintext or over TLS.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -15,7 +15,7 @@ pub(crate) struct Origin {
 
 #[derive(Default)]
 struct Shared {
-    /// What is answered to `/health`.
+    /// The status of `/health`.
     status: AtomicU16,
     /// Connections are taken, and nothing is said on them.
     hangs: AtomicBool,

@@ -1,4 +1,4 @@
-//! Stores that hang, die, come back, and answer nonsense.
+//! Stores that hang, die, come back, and send unexpected messages.
 
 use std::time::Duration;
 

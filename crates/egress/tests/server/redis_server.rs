@@ -1,4 +1,4 @@
-//! A redis-server of the test's own, on a Unix socket in a folder of its own.
+//! The test's own redis-server, on a Unix socket in its own directory.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -40,10 +40,10 @@ impl RedisServer {
         command.query(&mut self.connect().unwrap()).unwrap()
     }
 
-    /// It hangs: takes connections and questions, and answers nothing.
+    /// Makes it hang: it takes connections and queries, and sends no response.
     pub(crate) fn hang(&self) {
         self.signal(Signal::STOP);
-        // Until then it may still answer.
+        // Until then it may still respond.
         let stat = format!("/proc/{}/stat", self.process.id());
         while !std::fs::read_to_string(&stat).unwrap().contains(") T ") {
             std::thread::yield_now();

@@ -9,7 +9,7 @@ use crate::rng::{Rng, mix};
 /// Draws before all members are scanned. With half of them usable that happens once in 256 picks.
 const DRAWS_MAX: usize = 8;
 /// Assumed average of an endpoint that has requests and no sample yet: a penalty, so that a new endpoint is not given all requests before it
-/// has responded to the first (Finagle's penalty). In nanoseconds, far above any time-out.
+/// has responded to the first (Finagle's penalty). In nanoseconds, far above any timeout.
 const UNKNOWN: u64 = 1 << 45;
 /// Scale of the pressure of requests in flight, which is a whole number.
 const SCALE: u64 = 1024;

@@ -1,7 +1,7 @@
-//! The defaults held to bounds, in virtual time: what a bad page, a bad endpoint, a dead one, a restart and a slow start cost those who call, with 1, 2 and 8 endpoints.
+//! Checks bounds on the defaults, in virtual time: the cost to callers of a bad page, a bad endpoint, a dead one, a restart and a slow start, with 1, 2 and 8 endpoints.
 //!
-//! Callers call, get a response, pause, and call again. Breakers, outliers, the choice of an endpoint and the budget of retries are the real ones; what stands around them in `egress` (who waits_until, what
-//! counts as a sign of life, what is tried again) is done here in a few lines.
+//! Callers call, get a response, pause, and call again. Breakers, outliers, the choice of an endpoint and the budget of retries are the real ones; the code around them in `egress` (which call
+//! waits, what counts as a sign of life, what is retried) is replaced by a few lines.
 
 #![expect(clippy::disallowed_methods, reason = "tests need some instant to count from")]
 
@@ -21,16 +21,16 @@ const WAIT: Duration = SECOND;
 /// How long an endpoint may be silent (`timeouts.first_byte`): short, so that there are many of those.
 const SILENCE: Duration = SECOND;
 
-/// What an endpoint behavior with a request.
+/// How an endpoint handles a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Behavior {
-    /// Answers, after that time.
+    /// Responds after that time.
     Serves(Duration),
-    /// Answers 500.
+    /// Responds with 500.
     Fails,
     /// Refuses the connection.
     Refuses,
-    /// Says nothing.
+    /// Sends nothing.
     Hangs,
 }
 
@@ -411,7 +411,7 @@ fn a_restart_is_a_delay() {
         1000..1300 if at == 0 => Behavior::Refuses,
         _ => Behavior::Serves(2 * MILLI),
     };
-    // Ten callers, none of whom is sent away: a delay of 0.2 s at most, however many others there are.
+    // Ten callers, none of them rejected: a delay of 0.2 s at most, however many endpoints there are.
     each(&SIZES, ten(60 * SECOND, script), |endpoints, tally| {
         let recovered = tally.recovered.is_some_and(|at| at <= Duration::from_millis(1_600));
         // 4 failed, of those who had no other endpoint; 9 went there.

@@ -1,7 +1,7 @@
 //! The race in virtual time: a million calls of one caller each against origins that close idle connections, and a pool that asks [`KeepAlive`].
 //!
-//! What holds: after the first close that was seen, no call fails, GET or POST; no request is processed twice; and nearly as many connections are used again as by an oracle that
-//! knows the time-out and uses four fifths of it.
+//! Guarantees: after the first close that was seen, no call fails, GET or POST; no request is processed twice; and nearly as many connections are reused as by an oracle that
+//! knows the timeout and uses four fifths of it.
 
 #![expect(clippy::disallowed_methods, reason = "tests need some instant to count from")]
 
@@ -21,14 +21,14 @@ enum Style {
     Stated,
 }
 
-/// How the caller's pauses are spread, relative to the time-out.
+/// The distribution of the caller's pauses, relative to the timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pauses {
-    /// Evenly up to twice the time-out.
+    /// Uniform up to twice the timeout.
     Even,
     /// Mostly short, few very long (each power of two as likely as the next).
     Powers,
-    /// Exponential, with half of the time-out as its mean.
+    /// Exponential, with half of the timeout as its mean.
     Exponential,
     /// Always the same, just below or just above.
     Near,
@@ -41,16 +41,16 @@ struct Case {
     style: Style,
     pauses: Pauses,
     timeout: Duration,
-    /// Of a hundred calls, those that can be repeated.
+    /// How many of a hundred calls can be repeated.
     repeatable: u64,
     /// To the origin and back.
     round_trip: Duration,
     calls: u64,
-    /// The origin's time-out is another after so many calls.
+    /// The origin's timeout changes after this number of calls.
     changes: Option<u64>,
-    /// The origin ends after so many calls, and another takes its place.
+    /// The origin ends after this number of calls, and another replaces it.
     ends: Option<(u64, End)>,
-    /// Every second connection comes to another server, with this time-out.
+    /// Every second connection goes to another server, with this timeout.
     other: Option<Duration>,
 }
 
@@ -295,7 +295,7 @@ impl Sum {
 
 const STYLES: [Style; 3] = [Style::Fin, Style::Reset, Style::Stated];
 
-/// A million calls: every way to close, every kind of pauses, all time-outs from 0.2 s to 120 s, and each kind of caller.
+/// A million calls: every way to close, every distribution of pauses, all timeouts from 0.2 s to 120 s, and each kind of caller.
 #[test]
 fn after_the_first_close_no_call_fails_and_nothing_is_processed_twice() {
     let mut rng = Rng::new(1);
@@ -340,7 +340,7 @@ fn a_caller_adapts_to_an_origin_that_never_sends_a_fin() {
     }
 }
 
-/// Two servers behind one address that never tell, one with a shorter time-out: what is good at one is lost at the other. That it cannot be known is found out soon.
+/// Two servers behind one address that close silently, one with a shorter timeout: an idle time that is safe at one is lost at the other. The learner soon finds that it cannot know.
 #[test]
 fn servers_of_two_kinds_behind_one_address_cost_few_calls() {
     for repeatable in [90, 50, 10] {
@@ -393,7 +393,7 @@ fn a_restart_of_an_origin_does_not_disable_pooling_for_long() {
                 let case = Case::new(style, Pauses::Exponential, timeout, repeatable);
                 sum.add(Case { ends: Some((300, end)), ..case }, seed);
             }
-            // An origin that never tells, and callers of whom few or none can try.
+            // An origin that closes silently, and callers with few or no repeatable calls.
             let blind = style == Style::Reset && repeatable < 50;
             assert!(blind || sum.percent() >= least, "{style:?} {end:?} {repeatable}: {} %", sum.percent());
         }

@@ -53,7 +53,7 @@ fn a_response_proves_an_idle_time_that_a_single_close_leaves_open() {
     assert!(!keep.may_use(millis(1_600), false, now), "never more than four fifths of a close");
 }
 
-/// All connections close at one moment, however long they were idle. The next that lives longer shows that it was no time-out.
+/// All connections close at one moment, however long they were idle. The next that lives longer shows that the closes were not a timeout.
 #[test]
 fn a_restart_is_forgotten_once_a_connection_stays_open_longer() {
     let (mut keep, mut now) = (KeepAlive::default(), Instant::now());
@@ -81,7 +81,7 @@ fn a_longer_timeout_is_adopted_once_the_old_one_is_stale() {
     assert_eq!(keep.limit(), Some(48 * SECOND));
 }
 
-/// Each of its ends closes what is idle; that two of them came after about the same time is not believed for long, once a connection shows that it was no time-out.
+/// Each restart closes idle connections; two closes after about the same time are soon disregarded, once a connection shows that they were not a timeout.
 #[test]
 fn restarts_that_agree_by_chance_are_soon_forgotten() {
     let (mut keep, now) = (KeepAlive::default(), Instant::now());
@@ -125,13 +125,13 @@ fn immediate_losses_teach_nothing_about_idle_times() {
     assert!(keep.may_use(SECOND, false, now));
 }
 
-/// It does not say so, and a request that meets the close is lost: only responses show that a connection is kept at all.
+/// It does not announce the close, and a request that meets it is lost: only responses show that a connection stays open at all.
 #[test]
 fn a_server_that_closes_after_each_response_gets_only_repeatable_requests_on_idle_connections() {
     let (mut it, start) = (KeepAlive::default(), Instant::now());
     it.handle_success(millis(900), start);
     it.handle_close(millis(5), start + millis(1000));
-    // The closes of a busy pool come one upon the other, and are one event.
+    // The closes of a busy pool come in quick succession, and are one event.
     it.handle_close(millis(5), start + millis(1010));
     assert!(it.may_use(millis(2), false, start + millis(1020)));
     it.handle_loss(millis(2), start + millis(2000));
@@ -141,7 +141,7 @@ fn a_server_that_closes_after_each_response_gets_only_repeatable_requests_on_idl
     assert!(it.may_use(millis(2), false, start + millis(3000)));
 }
 
-/// Two reloads of a busy server close connections that were idle for a moment, and for about the same one. That is nobody's time-out, and not to cost the pool.
+/// Two reloads of a busy server close connections that were idle for a moment, and for about the same time. That is not a timeout, and must not empty the pool.
 #[test]
 fn immediate_closes_are_refuted_by_a_connection_that_stays_open() {
     let (mut keep, now) = (KeepAlive::default(), Instant::now());
@@ -151,7 +151,7 @@ fn immediate_closes_are_refuted_by_a_connection_that_stays_open() {
     assert!(!keep.may_use(millis(20), true, now + SECOND), "it may be what the server does");
     keep.handle_idle(TIMEOUT_MIN);
     assert!(keep.may_use(millis(20), true, now + SECOND) && keep.may_use(millis(20), false, now + SECOND));
-    // A time-out that may be one is not given up for that.
+    // A plausible timeout is not dropped for that.
     keep.handle_close(5 * SECOND, now + 10 * SECOND);
     keep.handle_idle(20 * SECOND);
     assert_eq!(keep.limit(), Some(4 * SECOND));

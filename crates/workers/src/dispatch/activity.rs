@@ -1,4 +1,4 @@
-//! What each worker is doing: a view for status and metrics, and the words by which a request is told in the log.
+//! The activity of each worker: a view for status and metrics, and the text that describes a request in the log.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, OnceLock};

@@ -389,8 +389,8 @@ impl App {
         self.state.lock().unwrap_or_else(|poisoned| self.begin_anew(poisoned))
     }
 
-    /// A panic has left queue and places in the middle of a change: a place may be counted twice or never, and a request be lost. Both begin anew: what waits is
-    /// refused, and the workers, whose places are not known any more, are replaced. Other apps notice nothing.
+    /// A panic has interrupted a change of the queue and the slots: a slot may be counted twice or never, and a request may be lost. Both are reset: queued requests
+    /// are refused, and the workers are replaced, because their slots are unknown. Other apps are not affected.
     #[cold]
     fn begin_anew<'a>(&'a self, poisoned: PoisonError<MutexGuard<'a, AppState>>) -> MutexGuard<'a, AppState> {
         const REASON: &str = "a bug in Keepwarm broke the queue of its app";

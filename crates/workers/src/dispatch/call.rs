@@ -30,7 +30,7 @@ struct CallInner {
     more: VecDeque<Item>,
     waker: Option<Waker>,
     state: CallState,
-    /// The client has closed its writing side: whoever gets the request is to be told.
+    /// The client has closed its writing side: the worker that gets the request should learn it.
     half_closed: bool,
     /// The worker that last had it, and its stream.
     last: Option<(Arc<Link>, u32)>,
@@ -82,7 +82,7 @@ pub(super) enum Item {
     },
     /// The application wants the body.
     Want,
-    /// Part of a WebSocket message; what it cost is to be released.
+    /// Part of a WebSocket message; the receiver releases its credit.
     Message {
         /// Text, else binary.
         text: bool,
@@ -221,7 +221,7 @@ impl Call {
         std::mem::replace(&mut self.lock().state, CallState::Abandoned)
     }
 
-    /// The client's side: it has closed its writing side. Tells who has the request; whoever gets it later has the client's task woken ([`Self::is_half_closed`]).
+    /// The client has closed its writing side. Returns the worker that has the request; if a worker gets it later, the client's task is woken ([`Self::is_half_closed`]).
     pub(super) fn note_half_close(&self) -> Option<(Arc<Link>, u32)> {
         self.lock().half_closed = true;
         self.given()

@@ -228,7 +228,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
         }
     }
 
-    /// Nobody waits for the response any more: whoever has the request is told.
+    /// The client no longer waits for the response: resets the request at its worker.
     fn stop_waiting(&mut self) {
         if !std::mem::replace(&mut self.over, true) && !self.complete {
             match self.call.abandon() {
@@ -315,14 +315,14 @@ impl<'c> Backend<'c> for Conversation<'_, 'c> {
 }
 
 impl Drop for Conversation<'_, '_> {
-    /// However it ended: nobody listens to the call, and what is still in it has left memory.
+    /// However it ended: nobody reads from the call any more, and its remaining items are released.
     fn drop(&mut self) {
         self.stop_waiting();
         let times = self.times();
         let request = self.exchange.request_mut();
         request.notes.times = Some(times);
         if request.notes.continued {
-            // It takes an interface that knows of no 100: whoever served the app would have had to.
+            // Its interface must lack 100 (Continue): any server of the app would have had to send it.
             request.notes.stalls.insert(Stall::ExpectationIgnored);
         }
         self.exchange.deadlines().set(WaitKind::Slow, None);

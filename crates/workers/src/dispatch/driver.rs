@@ -25,7 +25,7 @@ const READ: usize = 128 * 1024;
 /// Read at a time from a worker whose responses have been small.
 const READ_SMALL: usize = 16 * 1024;
 
-/// How long is waited for what the kernel is short of. The number is arbitrary: long enough not to spin, short beside any time-out.
+/// Pause before a retry when the kernel lacks a resource. Arbitrary: long enough not to spin, short compared to any timeout.
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// Reads what a worker says until its socket ends; then everything that it held is lost.
@@ -67,7 +67,7 @@ struct Driver {
     buffer: ReadBuffer,
     room: usize,
     deadlines: Deadlines,
-    /// What the worker is at work on behind a response.
+    /// The worker's work after a response.
     post_response: Option<PostResponseWork>,
     /// Those that the worker has passed, for HIJACK frames that have not come whole.
     sockets: Vec<Socket>,
@@ -203,7 +203,7 @@ impl Driver {
         result
     }
 
-    /// What a worker does behind a response has the time of a request, too: nobody else would notice that it never ends.
+    /// The request timeout applies to work after a response, too: nothing else would notice that it never ends.
     fn keep_time_of(&mut self, post_response: Option<PostResponseWork>) {
         match (&self.post_response, &post_response) {
             (None, None) => return,

@@ -1,4 +1,4 @@
-//! Whether an app can take a request: asked through the wire, as a request would come; a worker that speaks none is asked for its health.
+//! Checks whether an app can take a request: through the wire, as a request would come; a worker without our wire gets a health check.
 
 use std::sync::Arc;
 use std::time::Duration;

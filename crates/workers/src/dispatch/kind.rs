@@ -1,12 +1,12 @@
-//! The kinds of worker: what an app's policy says, what a link to one holds, and what is given to one.
+//! The kinds of worker: in an app's policy, in the link to a worker, and in the requests for it.
 //!
-//! | kind | it speaks | who starts it |
+//! | kind | protocol | started by |
 //! |---|---|---|
 //! | wire | our wire (`spec/wire.md`), on a socket that it inherits | the supervisor |
-//! | server | HTTP or FastCGI, at an address that it is told | the supervisor |
-//! | external server | FastCGI, at an address in the configuration | somebody else |
+//! | server | HTTP or FastCGI, at an address from its environment | the supervisor |
+//! | external server | FastCGI, at an address in the configuration | another service manager |
 //!
-//! A reload may change the kind of an app. For a while requests of the old kind then meet workers of the new one, and the other way round.
+//! A reload may change the kind of an app. Until the old generation has drained, requests of one kind may meet workers of the other.
 
 use keepwarm_net::{Endpoint, Socket};
 
@@ -43,9 +43,9 @@ impl WorkerKind {
 pub(super) enum LinkKind {
     /// Over our wire; the driver reads from a duplicate of this socket.
     Wire(Socket),
-    /// It listens by itself: the task of each request that has a slot there connects to it.
+    /// It listens itself: the task of each request that has a slot there connects to it.
     Server(ServerProcess),
-    /// The same of one that is nobody's worker.
+    /// The same for an external server.
     External(ExternalServer),
 }
 
@@ -75,7 +75,7 @@ impl LinkKind {
         }
     }
 
-    /// The server that is nobody's worker.
+    /// The external server.
     pub(super) fn external(&self) -> Option<&ExternalServer> {
         match self {
             Self::External(external) => Some(external),

@@ -63,7 +63,7 @@ pub(super) struct LinkInner {
     driver: Option<Waker>,
     /// The worker takes its requests one after the other, in the order of their streams.
     pub(super) in_order: bool,
-    /// The worker has something to do behind the response that ends next, or has ended (`spec/wire.md` §8).
+    /// The worker has work to do after the response that ends next, or has ended (`spec/wire.md` §8).
     pub(super) busy: bool,
     /// That response has ended: its place is free once the worker is.
     pub(super) post_response: Option<PostResponseWork>,
@@ -195,7 +195,7 @@ impl Link {
 }
 
 impl LinkInner {
-    /// The worker has ended a request: it goes on with the next.
+    /// The worker has ended a request and continues with the next.
     pub(super) fn begin_next(&mut self) {
         if self.in_order
             && let Some((_, call)) = self.calls.first_key_value()
@@ -219,7 +219,7 @@ impl LinkInner {
         (call, false)
     }
 
-    /// Whether the worker is busy behind its response. `true`: the slot of that response is free now.
+    /// Sets whether the worker is busy after its response. Returns `true` if the slot of that response is free now.
     pub(super) fn set_busy(&mut self, busy: bool) -> bool {
         self.busy = busy && self.in_order;
         let freed = !self.busy && self.post_response.take().is_some();

@@ -91,8 +91,8 @@ impl Links {
         self.former.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the workers replaced whose sockets are read by this data-plane thread, which does not turn: nobody would take their responses. Others take their requests meanwhile. Takes the locks of
-    /// apps and workers, which the thread may hold: to be called where that holds nobody up.
+    /// Replaces the workers whose sockets this data-plane thread reads: it is stuck, and would not read their responses. Others take their requests meanwhile. Takes the locks of
+    /// apps and workers, which the thread may hold: call it where it may block.
     pub fn abandon(&self, thread: usize) {
         let apps: Vec<Arc<App>> = self.apps().values().cloned().collect();
         let links = apps.iter().flat_map(|app| app.links());

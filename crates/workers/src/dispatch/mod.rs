@@ -1,12 +1,12 @@
-//! Requests to workers: who gets which, and the talk with them over the wire.
+//! Requests to workers: which worker gets which request, and the exchange over the wire.
 //!
-//! * [`App`]: an app's workers and the requests that wait for them; [`AppHandler`] is what a route ends in.
+//! * [`App`]: an app's workers and the requests that wait for them; [`AppHandler`] is the handler of a route.
 //! * `kind`: workers that speak our wire, and those that are servers.
 //! * `queue`: which worker gets which request.  `link`: writing to a worker.  `driver`: reading from it.
 //! * `quarantine`: which routes are refused because they kill workers.  `activity`: what each worker is doing.
 //! * `conversation`: one request, on its client's task.  `call`: what that and the driver share.
 //! * `refusals`: the errors that are sent in place of an app's response.
-//! * `relay`: the same with a worker that is a server by itself, and has a protocol of its own.
+//! * `relay`: the same with a worker that is a server itself, and has its own protocol.
 //!
 //! A request costs a worker one read and one write. On our side: the client's task writes the REQUEST frame itself, on whatever
 //! thread it is; the driver of the worker, on the thread that owns it, reads the response, at once gives the freed worker the next

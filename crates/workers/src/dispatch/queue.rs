@@ -43,7 +43,7 @@ struct WorkerEntry {
     ahead: usize,
     latency: WorkerLatency,
     retired: bool,
-    /// It takes nothing more, whoever waits: its worker has said so.
+    /// Its worker has announced that it takes no more requests.
     closed: bool,
     /// Higher than that of all others when it was chosen last.
     turn: u64,
@@ -186,7 +186,7 @@ impl Queue {
         self.count_begun(slots);
     }
 
-    /// A worker with so many places was given a request.
+    /// A worker with that many slots was given a request.
     fn count_begun(&mut self, slots: usize) {
         self.in_work += 1;
         self.load.begun += 1;

@@ -1,5 +1,5 @@
-//! Addresses for workers that listen by themselves: a free port on loopback, and a path for a Unix socket in a folder that only its user can enter. A worker
-//! is told both (`PORT`, `KEEPWARM_SOCKET`), and listens at the one it likes.
+//! Addresses for workers that listen themselves: a free port on loopback, and a path for a Unix socket in a directory that only its user can enter. A worker
+//! gets both (`PORT`, `KEEPWARM_SOCKET`), and listens at either.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -12,12 +12,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes of a Unix socket's path that Linux takes: `sun_path` less its NUL.
 const PATH_MAX: usize = 107;
-/// The name of a worker's socket in its folder.
+/// The name of a worker's socket in its directory.
 const SOCKET: &str = "app.sock";
 /// Ports tried before the system is asked for one.
 const TRIES: usize = 64;
 
-/// Where one worker may listen. The folder of its socket is removed when this is dropped.
+/// Where one worker may listen. The directory of its socket is removed when this is dropped.
 #[derive(Debug)]
 pub struct Addresses {
     /// What `PORT` says, on loopback.
@@ -73,10 +73,10 @@ impl AddressBook {
         Self { folder: None, folder_is_new: false, used_ports: UsedPorts::default(), next: 0, seed }
     }
 
-    /// Addresses that nobody uses, for a worker that runs as `owner` (user and group), or as we do.
+    /// Unused addresses, for a worker that runs as `owner` (user and group), or as we do.
     ///
     /// # Errors
-    /// There is no port; the folder cannot be made, or its path is too long.
+    /// No port is free, the directory cannot be created, or its path is too long.
     pub(super) fn hand_out(&mut self, owner: Option<(u32, u32)>) -> io::Result<Addresses> {
         let number = self.next;
         self.next += 1;
@@ -90,7 +90,7 @@ impl AddressBook {
         Ok(Addresses { tcp, unix, used_ports: Arc::clone(&self.used_ports) })
     }
 
-    /// The folder of the sockets, if it has been made since this was asked last.
+    /// The directory of the sockets, if it was created since the last call.
     pub(super) fn take_new_folder(&mut self) -> Option<PathBuf> {
         std::mem::take(&mut self.folder_is_new).then(|| self.folder.clone())?
     }
@@ -142,7 +142,7 @@ fn ephemeral_from() -> Option<u16> {
     range.split_whitespace().next()?.parse().ok()
 }
 
-/// Beneath the user's own folder for such things where the system has one, else beneath the one for temporary files.
+/// Beneath the user's runtime directory where the system has one, else beneath the directory for temporary files.
 fn make_folder(seed: u64) -> io::Result<PathBuf> {
     let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_dir());
     // The workers of root may be another user's, who could not enter it.
@@ -155,7 +155,7 @@ fn make_folder(seed: u64) -> io::Result<PathBuf> {
     Ok(folder)
 }
 
-/// The folder of one worker's socket.
+/// The directory of one worker's socket.
 fn make_private(folder: &Path, owner: Option<(u32, u32)>) -> io::Result<()> {
     make(folder, 0o700)?;
     match owner {

@@ -54,9 +54,9 @@ impl Supervisor {
         Ok(Self { commands })
     }
 
-    /// Returns when every app of [`start`](Self::start) has all its workers (those apart that were given up beside a ready one), or was given up: these, in that
-    /// order. One is given up when one of its workers ended with a status that says that another try is of no use, or when it was retried in vain. What that
-    /// worker wrote to standard error is in the failure and not in the log: see [`StartFailure::write_to`].
+    /// Returns when every app of [`start`](Self::start) has all its workers (except those given up beside a ready one), or was given up: the latter, in that
+    /// order. An app is given up when one of its workers ended with a status that rules out a retry, or when all retries failed. That
+    /// worker's standard error is in the failure and not in the log: see [`StartFailure::write_to`].
     pub async fn wait_first_boot(&self) -> Vec<StartFailure> {
         let (reply, response) = oneshot::channel();
         self.send(Command::WaitFirstBoot(reply));
@@ -64,12 +64,12 @@ impl Supervisor {
     }
 
     /// Starts a new generation of every app beside the old one, and retires the old one when every new worker of every
-    /// app is ready. Returns then; the old workers go on draining. A reload during a reload waits for its turn.
+    /// app is ready. Returns then, while the old workers drain. A reload during a reload waits for its turn.
     ///
     /// # Errors
     ///
-    /// The first new worker that failed (nothing is retried). The new generation is ended, the old one of every app
-    /// goes on serving.
+    /// The first new worker that failed (nothing is retried). The new generation is stopped, the old one of every app
+    /// keeps serving.
     pub async fn reload(&self, apps: Vec<AppSpec>) -> Result<ReloadReport, StartFailure> {
         let (reply, response) = oneshot::channel();
         self.send(Command::Reload(apps, reply));
@@ -100,7 +100,7 @@ impl Supervisor {
         self.send(Command::Spawner(SpawnerCommand::GuardFile(path.to_path_buf())));
     }
 
-    /// The file is no more this process's.
+    /// The file no longer belongs to this process.
     pub fn forget_file(&self, path: &Path) {
         self.send(Command::Spawner(SpawnerCommand::ForgetFile(path.to_path_buf())));
     }
@@ -115,8 +115,8 @@ impl Supervisor {
         let _ = response.await;
     }
 
-    /// So many workers of every app more, or fewer (`by` below 0): within 1 and the most that its configuration allows. It holds until the next
-    /// reload; an app whose number of workers follows its load has no fewer from now on.
+    /// Adds `by` workers to every app, or removes them (`by` below 0): within 1 and the maximum of its configuration. It holds until the next
+    /// reload; for an app whose number of workers follows its load it sets the minimum.
     pub fn shift_workers(&self, by: i32) {
         self.send(Command::Shift(by));
     }

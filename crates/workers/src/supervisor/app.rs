@@ -1,8 +1,8 @@
-//! One generation of one app, sans-IO: what happened to its workers comes in with `now`, what to do comes out.
+//! One generation of one app, sans-IO: events of its workers come in with `now`, actions come out.
 //!
-//! What may live here: decisions about when a worker starts, is recycled, is retired, is signalled, how many there are, and when the app is
-//! given up. What may not: processes, sockets, clocks, logs. `loss`: a worker that should not have ended. `recycle`: one that is to be replaced, though
-//! it does well. `size`: more and fewer workers. `stop`: signals. `view`: what is told of all of it.
+//! This module decides when a worker starts, is recycled, is retired, is signalled, how many there are, and when the app is
+//! given up. It contains no processes, sockets, clocks or logs. `loss`: a worker that should not have ended. `recycle`: a healthy worker that should be
+//! replaced. `size`: more and fewer workers. `stop`: signals. `view`: the snapshot of all of it.
 //!
 //! The app has *places*, numbered from 1. A place is served by one worker at a time, except while a worker that is
 //! leaving waits for its replacement. Order of calls: any `handle_*` or command, then
@@ -37,26 +37,26 @@ const UNKILLABLE_AFTER: Duration = Duration::from_secs(5);
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct WorkerId(u64);
 
-/// What the supervisor is to do.
+/// What the supervisor must do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Action {
-    /// Start a process for this place. `quiet`: others serve meanwhile, whom it must not disturb.
+    /// Start a process for this place. `quiet`: it must not disturb others, which serve meanwhile.
     Spawn { id: WorkerId, number: u32, quiet: bool },
-    /// This worker is to be replaced, and goes on until then.
+    /// Replace this worker; it keeps serving until then.
     Recycle { id: WorkerId, why: RecycleReason, detail: String },
-    /// It ought to be replaced for its memory, and there is none for the replacement.
+    /// It should be replaced for its memory, but there is none for the replacement.
     NoRoom { id: WorkerId, own: u64, available: u64 },
     /// Its replacements cannot be started: it keeps running, and is replaced later.
     Keep { id: WorkerId, number: u32, reason: String },
     /// No new requests to this worker; DRAIN when it has finished.
     Retire { id: WorkerId },
-    /// End this worker.
+    /// Stop this worker.
     Signal { id: WorkerId, signal: StopSignal, why: String },
     /// A worker ended that should not have; another is started after `wait`.
     Restart { id: WorkerId, number: u32, reason: String, wait: Duration },
     /// A worker ended that should not have; its place is served already.
     Lost { id: WorkerId, number: u32, reason: String },
-    /// It has been starting for a while: this is said, with its stack.
+    /// It starts slowly: log this, with its stack.
     SlowBoot { id: WorkerId, number: u32 },
     /// This place is not tried again; others of the app serve, or are still tried.
     GiveUpSlot { id: WorkerId, number: u32, reason: String },
@@ -110,13 +110,13 @@ pub(super) struct Generation {
     recycling: Recycling,
     hang_timeout: Option<Duration>,
     ends_at_quit: bool,
-    /// So many are started at once beside a generation that serves.
+    /// How many start concurrently beside a generation that serves.
     quiet_starts: usize,
-    /// What starts later beside a generation that serves is in a hurry.
+    /// Later starts beside a generation that serves are no longer quiet.
     quiet_until: Instant,
-    /// Its files have changed: what it started now would be something else.
+    /// Its files have changed: a worker started now would run other code.
     gives_way: bool,
-    /// So many ready workers may take the place of the generation that serves.
+    /// The number of ready workers that may replace the generation that serves.
     enough: usize,
     /// A worker was given requests: from now on the app is not given up.
     has_served: bool,

@@ -1,7 +1,7 @@
-//! Which children are Keepwarm's own: as process 1 of a container it is given those of others, too, and has to reap them.
+//! Which children are Keepwarm's own: as process 1 of a container it gets those of others, too, and has to reap them.
 //!
-//! The kernel hands every orphan to process 1. What is not one's own is found among the zombies and waited for by its id, so that the status of a
-//! worker is left to whoever waits for that one.
+//! The kernel hands every orphan to process 1. Children of others are found among the zombies and reaped by id, so that the status of a
+//! worker is left to the task that waits for it.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -13,8 +13,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitIdStatus, waitid};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Those that were started and not yet reaped. Locked from before a start until the id is here, and while one is reaped: whoever holds the lock
-/// knows of every child whose it is.
+/// Our children that are not reaped yet. Locked from before a start until the id is here, and while one is reaped: under the lock, the owner of every
+/// child is known.
 static OWN: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 
 /// Starts a process, as one of our own.

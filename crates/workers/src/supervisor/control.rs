@@ -36,7 +36,7 @@ pub(super) enum Command {
     /// Passed on to the thread that speaks to the guardian.
     Spawner(SpawnerCommand),
     Stop(Duration, oneshot::Sender<()>),
-    /// So many workers of every app more, or fewer.
+    /// Add workers to every app, or remove them.
     Shift(i32),
     Snapshot(oneshot::Sender<Snapshot>),
     /// Of the worker with this process id.
@@ -161,7 +161,7 @@ impl Control {
         while !self.is_over() {
             let timeout = self.running.values().filter_map(|running| running.machine.poll_timeout()).min();
             tokio::select! {
-                // Not by `is_closed`: that the last handle was dropped is to be learnt once, also when something else came first.
+                // Not by `is_closed`: the drop of the last handle must be noticed once, also when something else came first.
                 command = inputs.commands.recv(), if inputs.has_handles => {
                     inputs.has_handles = command.is_some();
                     self.handle_command(command);

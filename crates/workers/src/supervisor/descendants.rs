@@ -1,8 +1,8 @@
-//! What workers have started, and what has left their process groups since (`setsid`, a daemon that forks twice): found by a mark in the environment that
+//! Processes that workers have started and that have left their process groups since (`setsid`, a daemon that forks twice): found by a mark in the environment that
 //! the supervisor gives each worker and that every descendant inherits, whatever its parent, its group and its session are by now.
 //!
-//! It needs no right, no control group and no process between, and what is left can be found by another process, the guardian, when Keepwarm was killed. What
-//! clears or overwrites its environment, and what has become another user where Keepwarm is not root, is not found.
+//! It needs no privilege, no control group and no process between, and another process, the guardian, can find the rest when Keepwarm was killed. A process that
+//! clears or overwrites its environment, or has become another user where Keepwarm is not root, is not found.
 //!
 //! While a program is being loaded (`execve`), its process shows no environment for a moment. So one that shows none is looked at again: for as long as it
 //! shows no arguments either, which only such a process lacks, and which lasts where the machine is busy or the program's pages are not in memory.
@@ -14,7 +14,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 /// The variable.
 pub(super) const MARK: &str = "KEEPWARM_INSTANCE";
-/// What is found may fork while it is killed: so often everything is looked at again. This number is arbitrary.
+/// Maximum number of scans: a process may fork while it is killed. This number is arbitrary.
 const ROUNDS: usize = 20;
 /// So often one without an environment is looked at again, so often one without arguments too, and so long after. All three numbers are arbitrary.
 const LOOKS: usize = 20;
@@ -26,7 +26,7 @@ pub(super) fn new_mark(random: u64) -> String {
     format!("{}-{random:016x}", std::process::id())
 }
 
-/// Whether a process carries the mark of what is to be killed.
+/// Whether a process carries the mark of processes to kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ProcessMatch {
     Killed,
@@ -83,7 +83,7 @@ fn is_loading(pid: Pid) -> bool {
         .is_ok_and(|arguments| arguments.is_empty())
 }
 
-/// An error: it has ended, or is somebody else's.
+/// An error: it has ended, or belongs to another user.
 fn kill_if(pid: Pid, wanted: &[String]) -> io::Result<ProcessMatch> {
     let matched = look(pid, wanted)?;
     if matched != ProcessMatch::Killed {
@@ -98,7 +98,7 @@ fn kill_if(pid: Pid, wanted: &[String]) -> io::Result<ProcessMatch> {
     Ok(matched)
 }
 
-/// `Killed`: it is to be, for these are in the environment that the process was started with. That of one that has ended is empty, and it has no program.
+/// `Killed`: the environment that the process was started with has all of these. That of a process that has ended is empty, and it has no program.
 fn look(pid: Pid, wanted: &[String]) -> io::Result<ProcessMatch> {
     let folder = format!("/proc/{}", pid.as_raw_nonzero());
     let environment = std::fs::read(format!("{folder}/environ"))?;

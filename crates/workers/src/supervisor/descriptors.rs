@@ -2,10 +2,10 @@
 
 use std::os::fd::RawFd;
 
-/// Closes every descriptor from 3 on. Keepwarm opens its own close-on-exec; these are the ones that whoever started Keepwarm
+/// Closes every descriptor from 3 on. Keepwarm opens its own close-on-exec; these are the ones that the parent of Keepwarm
 /// left open (a shell, `make`'s job server), which would otherwise stay open in every worker for ever.
 ///
-/// To be called before this process opens anything. Where `/proc` is missing nothing is closed.
+/// Call it before this process opens anything. Where `/proc` is missing, it closes nothing.
 pub(super) fn close_inherited() {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
     let number =

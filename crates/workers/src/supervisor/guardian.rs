@@ -1,8 +1,8 @@
 //! The guardian is another process: Keepwarm's binary, started again as `keepwarm __guardian`.
 //!
 //! The kernel kills workers when Keepwarm dies (the parent-death signal), but not what they have forked. The guardian
-//! is told each worker's process group, the mark of all that they have started, and the files that would be left behind; it kills and removes what is still
-//! listed when its input ends, which it does however Keepwarm ends. It says [`READY`] once.
+//! gets each worker's process group, the mark of all that they have started, and the files that would be left behind; it kills and removes what is still
+//! listed when its input ends, which it does however Keepwarm ends. It writes [`READY`] once.
 
 pub(super) mod list;
 
@@ -53,7 +53,7 @@ fn guard() -> io::Result<()> {
     let _ = input.write_all(&[READY]);
     let list = watch(&mut input)?;
     for group in &list.groups {
-        // An error: the group has ended by itself.
+        // An error: the group has already ended.
         let _ = kill_process_group(*group, Signal::KILL);
     }
     list.marks.iter().for_each(|mark| descendants::kill(mark, None));

@@ -35,7 +35,7 @@ pub trait WorkerLinks: Send + Sync {
         events: UnboundedSender<LinkEvent>,
     ) -> Arc<dyn WorkerLink>;
 
-    /// A worker that listens by itself has been spawned, and told these addresses. It is ready when it responds at one of them.
+    /// A worker that listens itself has been spawned with these addresses. It is ready when it responds at one of them.
     fn adopt_server(
         &self,
         worker: WorkerKey,
@@ -57,15 +57,15 @@ pub trait WorkerLinks: Send + Sync {
 
 /// One worker's wire, or its server. Dropped once the process has been reaped.
 pub trait WorkerLink: Send + Sync {
-    /// No new requests; of a worker that is not ready yet, none at all. The link sends DRAIN by itself once its streams are over. May be called more than
+    /// Sends no new requests to it; to a worker that is not ready yet, none at all. The link sends DRAIN itself once its streams are over. May be called more than
     /// once.
     fn retire(&self);
 
-    /// The process is about to be killed, for this reason: a request that it may have begun is judged by it when it is lost.
+    /// The process is about to be killed. The reason decides what happens to its lost requests that may have begun.
     fn expect_kill(&self, _kill_reason: KillReason) {}
 
-    /// The time it had to finish is over: streams that have begun are ended, WebSockets closed with 1001. Comes before the worker is
-    /// made to end.
+    /// Its drain timeout is reached: streams that have begun are ended, WebSockets closed with 1001. Comes before the worker is
+    /// stopped.
     fn say_goodbye(&self);
 
     /// Asks it for a sign of life, if it has nothing to do and does not owe one already.
@@ -74,17 +74,17 @@ pub trait WorkerLink: Send + Sync {
     /// Whether it owes a sign of life, and has nothing to do that could hold it up.
     fn is_silent(&self) -> bool;
 
-    /// Of a worker that keeps processes of its own: has this one end, at once or (`gently`) after what it does. `false`: it is not known here, or was told so.
+    /// Stops this process of a worker that manages its own, at once or (`gently`) after its current request. `false`: it is unknown here, or is already stopping.
     fn end_child(&self, _pid: u32, _gently: bool) -> bool {
         false
     }
 
-    /// Whether it keeps the credit of requests that are over, so that nothing can be sent to it. It may be about to give it back.
+    /// Whether it holds the credit of requests that are over, so that nothing can be sent to it. It may be about to release it.
     fn is_credit_withheld(&self) -> bool {
         false
     }
 
-    /// What has been given to it. The link counts there, and reports [`LinkEvent::RequestsReached`] when [`Requests::count`] says so.
+    /// The count of its requests. The link counts there, and reports [`LinkEvent::RequestsReached`] when [`Requests::count`] returns `true`.
     fn requests(&self) -> &Requests;
 }
 
@@ -96,7 +96,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// One more. `true`, once: so many were allowed.
+    /// Counts a request. `true`, once: the limit is reached.
     pub fn count(&self) -> bool {
         let before = self.given.fetch_add(1, Ordering::Relaxed);
         before.saturating_add(1) == self.limit.load(Ordering::Relaxed)
@@ -172,7 +172,7 @@ pub enum LinkEvent {
         /// Who.
         worker: WorkerKey,
     },
-    /// A request takes long: the worker says where it stands, and goes on.
+    /// A request takes long: the worker's stack is requested, and it keeps running.
     Slow {
         /// Who.
         worker: WorkerKey,
@@ -182,7 +182,7 @@ pub enum LinkEvent {
         /// Who.
         worker: WorkerKey,
     },
-    /// It was given as many requests as it may: it is replaced, and goes on until the replacement is ready.
+    /// It has reached its limit of requests: it is replaced, and keeps serving until the replacement is ready.
     RequestsReached {
         /// Who.
         worker: WorkerKey,
@@ -190,7 +190,7 @@ pub enum LinkEvent {
 }
 
 impl LinkEvent {
-    /// Whom it is about.
+    /// The worker of this event.
     #[must_use]
     pub fn worker(&self) -> &WorkerKey {
         match self {

@@ -1,8 +1,8 @@
-//! How much memory a process holds, and how much there is: read from `/proc` and the control group, on a thread that may wait.
+//! Memory of a process, and available memory: read from `/proc` and the control group, on a thread that may block.
 //!
 //! What counts is anonymous memory: pages of files can be dropped, and are often shared. For a worker that was forked from a template, the kernel
 //! counts the template's pages as the child's too, as long as neither has written to them; only the map of all its pages tells them apart
-//! (`smaps_rollup`). Making that costs the kernel a walk over the pages, so it is asked for only where a worker has another parent than Keepwarm.
+//! (`smaps_rollup`). That costs the kernel a walk over the pages, so it is read only where a worker has another parent than Keepwarm.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -84,7 +84,7 @@ fn room_of_groups(groups: &str) -> Option<u64> {
 
 fn room_of_group(group: &Path) -> Option<u64> {
     let number = |file: &str| fs::read_to_string(group.join(file)).ok()?.trim().parse::<u64>().ok();
-    // Version 2, where "max", which is no limit, is no number; and version 1, where that is a number beyond all memory.
+    // Version 2, where no limit is "max", which does not parse as a number; and version 1, where it is a number beyond all memory.
     let limit = number("memory.max").or_else(|| number("memory.limit_in_bytes"))?;
     let used = number("memory.current").or_else(|| number("memory.usage_in_bytes"))?;
     let stat = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();

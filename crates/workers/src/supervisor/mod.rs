@@ -1,6 +1,6 @@
 //! The processes of the apps: spawn, ready, restart with back-off, reload by generations, drain, stop, no orphans.
 //!
-//! Who runs what:
+//! Threads and processes:
 //!
 //! * [`launcher_main`] and [`guardian_main`] are other processes: Keepwarm's own binary, started again under a hidden
 //!   sub-command ([`LAUNCH`], [`GUARDIAN`]).

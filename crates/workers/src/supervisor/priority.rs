@@ -38,12 +38,12 @@ impl LowPriority {
         Self { nice: nice.filter(|&nice| may_raise_to(nice)) }
     }
 
-    /// The niceness that the launcher is to take on.
+    /// The niceness that the launcher sets for itself.
     pub(super) fn nice(self) -> Option<i32> {
         Some(self.nice?.saturating_add(NICER).min(NICEST))
     }
 
-    /// Gives a worker, all threads of it, the ordinary priority. `false`: not yet everything, it is to be called again.
+    /// Gives all threads of a worker the ordinary priority. `false`: incomplete, call it again.
     pub(super) fn end(self, pid: u32) -> bool {
         let group = end_group(pid);
         let (Some(nice), Some(low)) = (self.nice, self.nice()) else { return group };
@@ -51,7 +51,7 @@ impl LowPriority {
     }
 }
 
-/// Runs IN THE CHILD, in its own session: lowers the priority of what will be the worker. Errors leave it as it was.
+/// Runs IN THE CHILD, in its own session: lowers the priority of the future worker. Errors leave it as it was.
 pub(super) fn begin(nice: Option<i32>) {
     if let Some(nice) = nice {
         let _ = setpriority_process(None, nice);

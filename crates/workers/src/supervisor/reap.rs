@@ -1,7 +1,7 @@
-//! How the end of a process is learnt, and what is done about it.
+//! Waits for the end of processes, and handles it.
 //!
-//! Processes are waited for one by one, through their pidfds, so that nobody else's child is ever taken, and an id
-//! that was given away again is never signalled.
+//! Processes are waited for one by one, through their pidfds, so that a child of others is never reaped, and a reused id
+//! is never signalled.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

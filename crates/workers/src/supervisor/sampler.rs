@@ -1,4 +1,4 @@
-//! What is looked at now and then, off the data plane: memory, signs of life, priorities, and how long requests wait.
+//! Periodic samples, off the data plane: memory, signs of life, priorities, and how long requests wait.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::app::WorkerId;
 pub(super) const EVERY: Duration = Duration::from_secs(1);
 /// Between two looks at the queues of apps whose number of workers follows them.
 pub(super) const LOAD_EVERY: Duration = Duration::from_millis(100);
-/// An idle worker is asked for a sign of life at every so many looks.
+/// An idle worker is pinged once every this many looks.
 pub(super) const PING_LOOKS: u64 = 5;
 
 /// A process to sample.
@@ -21,11 +21,11 @@ pub(super) struct SampleTarget {
     pub(super) generation: u64,
     pub(super) id: WorkerId,
     pub(super) pid: u32,
-    /// It keeps processes of its own, which are looked at, too.
+    /// It manages processes of its own, which are sampled, too.
     pub(super) has_children: bool,
 }
 
-/// The memory of a process and of those that it keeps.
+/// The memory of a process and of those that it manages.
 pub(super) struct WorkerSample {
     pub(super) subject: SampleTarget,
     pub(super) memory: Memory,
@@ -35,7 +35,7 @@ pub(super) struct WorkerSample {
 /// The samples of one round.
 pub(super) struct MemorySamples {
     pub(super) workers: Vec<WorkerSample>,
-    /// What could be had, in bytes.
+    /// The memory that is available, in bytes.
     pub(super) available: Option<u64>,
 }
 
@@ -46,7 +46,7 @@ pub(super) fn start(_: Vec<SampleTarget>, samples: UnboundedSender<MemorySamples
     let _ = samples.send(MemorySamples { workers: Vec::new(), available: None });
 }
 
-/// Looks at these, on a thread that may wait: the kernel makes a reader wait for a process that is changing its memory.
+/// Samples these on a thread that may block: the kernel makes a reader wait for a process that is changing its memory.
 #[cfg(not(feature = "simulation"))]
 pub(super) fn start(subjects: Vec<SampleTarget>, samples: UnboundedSender<MemorySamples>) {
     tokio::task::spawn_blocking(move || {

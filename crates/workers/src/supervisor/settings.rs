@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use rustix::fs::{Gid as FileGroup, Mode, Uid as FileUser, fchown};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 
-/// Whom a worker runs as.
+/// The user and groups that a worker runs as.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Credentials {
     /// Its user.
@@ -98,7 +98,7 @@ impl ProcessSettings {
         Some(settings)
     }
 
-    /// Makes this process so. The parent-death signal is to be asked for afterwards: a change of the user forgets it.
+    /// Applies these to this process. Set the parent-death signal afterwards: a change of the user clears it.
     ///
     /// # Errors
     /// What could not be done, in words, and why.
@@ -126,7 +126,7 @@ impl ProcessSettings {
 }
 
 fn become_user(Credentials { uid, gid, groups }: &Credentials) -> Result<(), (String, io::Error)> {
-    // `/dev/stdout` and `/dev/stderr` are opened anew by some programs, which needs a pipe of one's own.
+    // Some programs reopen `/dev/stdout` and `/dev/stderr`, which works only if the user owns the pipe.
     let (user, group) = (FileUser::from_raw(*uid), FileGroup::from_raw(*gid));
     for pipe in [rustix::stdio::stdout().as_fd(), rustix::stdio::stderr().as_fd()] {
         // An error: such programs fail, and say so.

@@ -1,5 +1,5 @@
-//! Runs IN THE CHILD, the launcher: signals that whoever started Keepwarm had ignored (`nohup`, a shell's background jobs, a CI runner) do what they do by
-//! default again. An ignored signal stays ignored over an exec, and the worker would not show its stack or not end when told to.
+//! Runs IN THE CHILD, the launcher: restores the default action of signals that the parent of Keepwarm had ignored (`nohup`, a shell's background jobs, a CI
+//! runner). An ignored signal stays ignored over an exec, and the worker would not show its stack, or not exit on a signal.
 
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
@@ -34,7 +34,7 @@ pub(super) fn catches_quit(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| has_quit_handler(&status))
 }
 
-/// Whether a process has been killed, and is perhaps not gone yet: its memory goes before its sockets, so that a large one still takes connections for a while.
+/// Whether a process has been killed and may still exist: the kernel frees its memory before its sockets, so that a large one still takes connections meanwhile.
 pub(crate) fn is_killed(pid: u32) -> bool {
     let read = |file| std::fs::read_to_string(format!("/proc/{pid}/{file}"));
     match (read("status"), read("stat")) {

@@ -1,6 +1,6 @@
-//! Processes that are none, for the simulation (`keepwarm_net::simulation`): with its feature this module stands in the place of `reap` and of the spawner
-//! thread. A process is a script of the world, which is told of signals, holds the worker's end of the wire, and says how it ends. There is no guardian: what
-//! it is for happens only when Keepwarm itself is gone.
+//! Simulated processes (`keepwarm_net::simulation`): with its feature this module replaces `reap` and the spawner
+//! thread. A process is a script of the world, which receives signals, holds the worker's end of the wire, and decides how it ends. There is no guardian: it
+//! acts only when Keepwarm itself is gone.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use super::spawn::{Launch, SpawnedProcess, Spawner, SpawnerCommand, WorkerConnec
 use super::template::TemplateReaper;
 use super::{Exit, Options};
 
-/// Above all that a kernel gives: whoever looks for such a process on this machine finds none.
+/// Above all ids that a kernel assigns: no lookup finds such a process on this machine.
 const FIRST_PID: u32 = 5_000_000;
 /// The spawner starts one process at a time.
 const SLOWEST_START: usize = 20;
@@ -34,9 +34,9 @@ pub struct Process {
     pub app: Arc<str>,
     /// Its place among the app's workers.
     pub number: u32,
-    /// Its id, which no other process of the world has had.
+    /// Its id, unique in the simulation.
     pub pid: u32,
-    /// What was to be started.
+    /// The command of the worker.
     pub command: Vec<OsString>,
     /// Its end of the wire.
     pub wire: Rc<Peer>,
@@ -204,7 +204,7 @@ pub(super) async fn reap(
     exit
 }
 
-/// SIGKILL ends the process, whatever its script does; of others it is told.
+/// SIGKILL ends the process, whatever its script does; the script receives all others.
 pub(super) fn send_signal(pid: Pid, _: impl AsFd, signal: Signal) {
     let process = WORLD.with_borrow(|world| world.processes.get(&number(pid)).cloned());
     let Some((signals, end)) = process else { return };

@@ -1,6 +1,6 @@
-//! Notices an app that lives as a script does: each of its processes ends after one request, so that each request pays for a start.
+//! Detects an app that works like a script: each of its processes ends after one request, so that each request pays for a start.
 
-/// How many in a row make it the way of the app: one or two may be accidents.
+/// How many in a row make it the app's behavior: one or two may be accidents.
 const IN_A_ROW: u32 = 3;
 
 /// Detects apps whose processes serve one request each.
@@ -10,10 +10,10 @@ pub(super) struct SingleRequestDetector {
 }
 
 impl SingleRequestDetector {
-    /// A process has ended that served, after so many requests. `true`: one request for each is the way of this app.
+    /// A process has ended after `requests` requests. `true`: this app serves one request per process.
     pub(super) fn handle_end(&mut self, requests: u64) -> bool {
         match requests {
-            // It has not served: another trouble, with words of its own.
+            // It has not served: another fault, with its own message.
             0 => return false,
             1 => self.in_a_row = self.in_a_row.saturating_add(1),
             _ => self.in_a_row = 0,

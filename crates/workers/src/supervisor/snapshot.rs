@@ -33,11 +33,11 @@ pub struct AppSnapshot {
     pub app: Arc<str>,
     /// The generation that serves.
     pub generation: u64,
-    /// How many workers it is to have now: the configuration's number, or what scaling and signals have made of it.
+    /// The target number of workers: the configuration's, or as changed by scaling and signals.
     pub target: usize,
-    /// Between which numbers `target` moves by itself; `None`: it does not.
+    /// The range of `target` under scaling; `None`: no scaling.
     pub scaling: Option<Scaling>,
-    /// Why workers went that did well, and how often.
+    /// Why healthy workers were replaced, and how often.
     pub recycles: Counts<RecycleReason>,
     /// Why workers died that should not have, and how often.
     pub deaths: Counts<Death>,
@@ -81,7 +81,7 @@ pub struct WorkerSnapshot {
     pub requests: u64,
     /// Its memory when it was last looked at, at most some seconds ago; none before the first look.
     pub memory: Option<Memory>,
-    /// `Some`: it is to be replaced, for this reason; it goes on until the replacement is ready.
+    /// `Some`: it will be replaced, for this reason; it keeps serving until the replacement is ready.
     pub leaving: Option<RecycleReason>,
     /// How many workers had this place in this generation before.
     pub restarts: u64,

@@ -61,7 +61,7 @@ pub fn private_variables() -> impl Iterator<Item = OsString> {
 pub(super) struct Launch {
     pub(super) spec: Arc<AppSpec>,
     pub(super) number: u32,
-    /// `Some`: others serve meanwhile, whom it must not disturb.
+    /// `Some`: it must not disturb others, which serve meanwhile.
     pub(super) quiet: Option<LowPriority>,
 }
 
@@ -121,13 +121,13 @@ fn worker_pipes() -> io::Result<(WorkerPipes, OwnedFd, OwnedFd)> {
 
 /// Orders to the thread.
 pub(super) enum SpawnerCommand {
-    /// Start a worker, tell how that went.
+    /// Start a worker and report the result.
     Spawn(Launch, Box<dyn FnOnce(io::Result<SpawnedProcess>) + Send>),
-    /// A template has forked this worker: its group is to be killed with Keepwarm.
+    /// A template has forked this worker: kill its group when Keepwarm ends.
     Remember(Pid),
     /// This process group has been killed and is about to be reaped.
     Forget(Pid),
-    /// The app is there no more: what its workers have left behind ends with it.
+    /// The app has been removed: kill the processes that its workers have left behind.
     KillLeft(Arc<str>),
     /// The guardian is to remove this file when Keepwarm dies.
     GuardFile(PathBuf),

@@ -22,14 +22,14 @@ pub struct AppSpec {
     /// Added to Keepwarm's own environment, later ones winning. `KEEPWARM_APP`, `KEEPWARM_WORKER`,
     /// `KEEPWARM_INSTANCE` and `KEEPWARM_FD` come on top.
     pub env: Vec<(OsString, OsString)>,
-    /// What they are as processes.
+    /// User, limits and other settings of the processes.
     pub process: ProcessSettings,
-    /// How it is spoken to.
+    /// The protocol of the workers.
     pub interface: WorkerInterface,
-    /// SIGQUIT has it finish what it still works on, and end: php-fpm, whose scripts may go on behind their responses. Others end at SIGTERM, and show their
+    /// SIGQUIT lets it finish its work and exit: php-fpm, whose scripts may keep running after their responses. Others exit at SIGTERM, and show their
     /// stacks at SIGQUIT.
     pub ends_at_quit: bool,
-    /// Its processes keep others for the requests: php-fpm. Those are looked at, and ended one by one, in place of the worker itself.
+    /// Its processes manage others for the requests: php-fpm. Those are sampled, and stopped one by one, instead of the worker itself.
     pub children: Option<ChildLimits>,
     /// The command loads the app once and forks the workers (`spec/wire.md` §9).
     pub preload: bool,
@@ -39,10 +39,10 @@ pub struct AppSpec {
     pub boot_timeout: Duration,
     /// How long a retired worker may take to finish; then SIGTERM, and SIGKILL two seconds later.
     pub drain_timeout: Duration,
-    /// How often a worker that dies young is started again, with back-off, before its place is given up. That is for an app that has never served: once a
-    /// worker was given a request, it is tried on.
+    /// How often a worker that dies early is restarted, with back-off, before its place is given up. That holds for an app that has never served: once a
+    /// worker was given a request, restarts continue.
     pub start_retries: u32,
-    /// When a worker that does well is replaced nevertheless.
+    /// When a healthy worker is replaced.
     pub recycling: Recycling,
     /// `Some`: the number of workers follows the load, beginning with `workers`.
     pub scaling: Option<Scaling>,
@@ -50,37 +50,37 @@ pub struct AppSpec {
     pub hang_timeout: Option<Duration>,
 }
 
-/// When a worker that does well is replaced nevertheless. Each worker draws limits of its own, up to a tenth lower, so that those which
+/// When a healthy worker is replaced. Each worker draws its own limits, up to a tenth lower, so that workers which
 /// started together do not end together.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Recycling {
-    /// After so many requests.
+    /// After this number of requests.
     pub max_requests: Option<u64>,
-    /// After so long a time of serving.
+    /// After serving for this time.
     pub max_age: Option<Duration>,
-    /// Above so many bytes of anonymous memory of its own: it is replaced.
+    /// Above this size of anonymous memory of its own, in bytes: it is replaced.
     pub max_memory: Option<u64>,
-    /// Above so many: it is killed, with what it holds.
+    /// Above this size: it is killed, with its requests.
     pub kill_memory: Option<u64>,
 }
 
-/// When one of the processes that a worker keeps is ended.
+/// When one of the processes that a worker manages is stopped.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct ChildLimits {
-    /// Above so many bytes of anonymous memory of its own: after what it does.
+    /// Above this size of anonymous memory of its own, in bytes: after its current request.
     pub max_memory: Option<u64>,
-    /// Above so many: at once.
+    /// Above this size: at once.
     pub kill_memory: Option<u64>,
 }
 
-/// Between which numbers of workers an app moves.
+/// The range of an app's number of workers.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Scaling {
-    /// At least so many; not 0.
+    /// The minimum; not 0.
     pub min: usize,
-    /// At most so many.
+    /// The maximum.
     pub max: usize,
-    /// A worker that was not needed for so long is taken away.
+    /// A worker that was not needed for this time is removed.
     pub idle: Duration,
 }
 
@@ -109,13 +109,13 @@ impl AppSpec {
     }
 }
 
-/// How Keepwarm speaks to a worker.
+/// How Keepwarm communicates with a worker.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum WorkerInterface {
     /// Over our wire: a socket that it inherits.
     #[default]
     Wire,
-    /// It listens by itself, at one of the [`Addresses`](super::Addresses) that it is told.
+    /// It listens itself, at one of the [`Addresses`](super::Addresses) that it gets.
     Server,
 }
 
@@ -169,7 +169,7 @@ pub struct ReloadReport {
     pub generation: u64,
     /// The apps that serve now.
     pub apps: Vec<Arc<str>>,
-    /// The apps that were there before and are no more.
+    /// The apps that were removed.
     pub removed: Vec<Arc<str>>,
     /// From the request until every new worker was ready.
     pub took: Duration,

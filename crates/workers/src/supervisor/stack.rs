@@ -1,4 +1,4 @@
-//! What a worker prints when it is asked where it stands (SIGQUIT, at which adapters print their stacks).
+//! Collects the stack that a worker prints at SIGQUIT (adapters print their stacks then).
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 pub(super) const STACK_TIME: Duration = Duration::from_millis(500);
 /// A stack is printed in many small writes; after such a pause it is over. The number is arbitrary.
 const QUIET: Duration = Duration::from_millis(50);
-/// No stack is longer; a worker that prints more says something else.
+/// No stack is longer; a worker that prints more prints something else.
 const LONGEST: usize = 256 * 1024;
 
 /// Waits until it has been printed, [`STACK_TIME`] at most; what came is in the log, too.

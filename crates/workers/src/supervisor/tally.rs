@@ -25,7 +25,7 @@ pub enum RecycleReason {
     Watch,
     /// A reload.
     Reload,
-    /// The app needs fewer workers, or was told to have fewer.
+    /// The app needs fewer workers, or was scaled down.
     Scale,
     /// It kept the credit of requests that were over: nothing could be sent to it any more.
     Credit,
@@ -36,7 +36,7 @@ pub enum RecycleReason {
 /// Why a worker died that should not have.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Death {
-    /// It exited by itself, with whatever status.
+    /// It exited itself, with any status.
     Exit,
     /// A signal ended it that Keepwarm had not sent.
     Signal,

@@ -1,7 +1,7 @@
 //! The template of an app with `preload`: a process that has loaded the app once and forks its workers (`spec/wire.md` §9).
 //!
-//! A task keeps it: starts it, gives it the orders to fork, one at a time, and asks it for the status of workers that have
-//! ended, whose parent it is. When it ends, whoever waits for a worker is told how; the next order starts another.
+//! A task manages it: starts it, orders forks, one at a time, and requests the status of workers that have
+//! ended, whose parent it is. When it ends, tasks that wait for a worker get the reason; the next order starts another.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;

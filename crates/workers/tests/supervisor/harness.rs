@@ -133,7 +133,7 @@ pub(crate) async fn wait_printed(app: &str, beginning: &str) -> String {
     .await
 }
 
-/// A process whose end can be awaited, whoever its parent is.
+/// A process whose end can be awaited, also by a process that is not its parent.
 pub(crate) struct Process(OwnedFd);
 
 impl Process {

@@ -22,7 +22,7 @@ async fn a_stop_drains_and_leaves_no_process() {
         !records("stopped").iter().any(|record| record.message().contains("SIG")),
         "nobody was signalled"
     );
-    // What is asked after the end is answered.
+    // Calls after the end still return.
     assert!(supervisor.snapshot().await.workers.is_empty());
     supervisor.stop(Duration::ZERO).await;
     assert_eq!(supervisor.wait_first_boot().await.len(), 1);

@@ -1,4 +1,4 @@
-//! A name server of the test's own, over UDP and TCP, whose answers change.
+//! The test's own name server, over UDP and TCP, with replies that change.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -12,19 +12,19 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// What is answered to a question.
+/// The reply to a query.
 #[derive(Debug, Clone)]
 pub(super) enum Reply {
     Records(Vec<(RData, u32)>),
     Code(ResponseCode),
     Silence,
-    /// Over UDP nothing but the word that it is too long.
+    /// Over UDP only the flag that it is truncated.
     Long(Vec<(RData, u32)>),
 }
 
 type Replies = Arc<Mutex<HashMap<(String, RecordType), Reply>>>;
 
-/// Answers until it is dropped; what it was told nothing of does not exist.
+/// Replies until it is dropped; names that were not set do not exist.
 pub(super) struct DnsServer {
     pub(super) address: SocketAddr,
     replies: Replies,

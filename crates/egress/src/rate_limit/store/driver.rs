@@ -15,11 +15,11 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 
 use super::{SCRIPT, StoreFailure, StoreQuery, StoreReply, StoreSettings, StoreState};
 
-/// What it asks for to see whether the store is well: nobody's key.
+/// The key of its health checks; no client uses it.
 const PROBE: &[u8] = b"keepwarm:rate:probe";
-/// How long connecting may take at least, however short the time-out of a question is.
+/// The minimum time for connecting, however short the timeout of a query is.
 const CONNECT: Duration = Duration::from_secs(1);
-/// How often it looks whether the store is still there: better it than a request.
+/// How often it checks the store: better a check fails than a request.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Drives the connection to a store.
@@ -37,7 +37,7 @@ pub struct Driver {
 /// A failed query: its kind, and the message of the server or the system.
 struct StoreError {
     failure: StoreFailure,
-    /// The whole store is ill, not this key alone.
+    /// The whole store fails, not this key alone.
     trips: bool,
     detail: String,
 }
@@ -85,7 +85,7 @@ impl Driver {
     async fn serve_all(&mut self) {
         let settings = BackoffSettings { cap: Duration::from_secs(5), ..BackoffSettings::default() };
         let mut backoff = Backoff::new(settings);
-        // The first failure is told, and then that it is over.
+        // Logs the first failure, and then the recovery.
         let mut told = false;
         loop {
             let (failed, healthy) = match self.connect().await {
@@ -174,7 +174,7 @@ impl Driver {
         Err(StoreError::unreachable(last))
     }
 
-    /// Answers questions until the store fails. `None`: nobody will ask any more.
+    /// Handles queries until the store fails. `None`: the last sender is gone.
     async fn serve(&mut self, connection: MultiplexedConnection) -> Option<StoreError> {
         let (sender, mut failures) = mpsc::channel(1);
         let mut look = interval_at(Instant::now() + LOOK, LOOK);
@@ -183,7 +183,7 @@ impl Driver {
             let query = tokio::select! {
                 biased;
                 failed = failures.recv() => return failed,
-                // A thread did not wait any longer; unless the word is of the time before.
+                // A thread's wait timed out; unless the notice is from an earlier connection.
                 () = self.state.tripped.notified() => match self.state.up.load(Ordering::Relaxed) {
                     true => continue,
                     false => return Some(StoreError::late(self.timeout)),
@@ -204,13 +204,13 @@ impl Driver {
                     }
                     failure
                 });
-                // Whoever asked may have gone.
+                // The caller may have gone.
                 let _ = response.send(counted);
             });
         }
     }
 
-    /// Waits; whoever asks meanwhile is told at once. Whether the store is still wanted.
+    /// Waits; queries fail at once meanwhile. Returns whether the store is still wanted.
     async fn wait(&mut self, pause: Duration) -> bool {
         let pause = sleep(pause);
         tokio::pin!(pause);
@@ -218,7 +218,7 @@ impl Driver {
             tokio::select! {
                 biased;
                 () = &mut pause => return true,
-                // Dropping it is the response.
+                // Dropping the query fails it.
                 query = self.queries.recv() => if query.is_none() { return false },
             }
         }
@@ -226,7 +226,7 @@ impl Driver {
 }
 
 impl StoreQuery {
-    /// One that nobody waits for.
+    /// A query without a waiter.
     fn probe() -> Self {
         Self { key: PROBE.to_vec(), interval: 1, tolerance: 1, response: oneshot::channel().0 }
     }

@@ -50,7 +50,7 @@ fn only_the_keys_of_one_that_cannot_be_used_move_and_they_spread() {
     }
 }
 
-/// Maglev moves a few others when the table is built anew, the ring none.
+/// Maglev moves a few others when the table is rebuilt, the ring none.
 #[test]
 fn when_an_endpoint_goes_for_good_few_others_move() {
     let weighted = (0..6).map(|identity| member(identity, 1 + 7 * identity as u32, 0)).collect();

@@ -53,7 +53,7 @@ impl Bench {
         Arc::new(Link::new(key, &self.app, remote, LinkKind::Wire(ours.into()), self.sender.clone()))
     }
 
-    /// It says HELLO: it takes so many requests at once.
+    /// Sends HELLO with `streams` concurrent requests.
     fn hello(&self, link: &Arc<Link>, streams: u32) {
         self.hello_as(link, streams, "wsgi");
     }
@@ -62,7 +62,7 @@ impl Bench {
         self.hello_with(link, streams, kind, "0");
     }
 
-    /// So many requests may wait there behind the one it works on.
+    /// Up to `ahead` requests may wait at the worker behind the active one.
     fn hello_with(&self, link: &Arc<Link>, streams: u32, kind: &str, ahead: &str) {
         let [first, second] = match kind {
             "asgi" => ["websocket", "half_close"],

@@ -145,7 +145,7 @@ impl WorkerCapabilities {
         }
     }
 
-    /// Of a server that takes so many requests at once.
+    /// For a server that takes `streams` concurrent requests.
     pub(in crate::dispatch) fn of_server(streams: usize, kind: &str, language: &str) -> Self {
         Self {
             slots: WorkerCapacity { streams, ahead: 0 },

@@ -143,8 +143,8 @@ impl Conversation<'_, '_> {
         refusals::respond_timed_out(self.exchange);
     }
 
-    /// The client has gone, and with it whoever counted the worker's time. One that cannot be told to stop keeps its place until it comes to an end, and need not: it has
-    /// the time of a request all the same.
+    /// The client has gone, and with it the task that timed the worker. A worker that cannot cancel the request keeps its slot until it finishes, which may be never:
+    /// so the request timeout still applies.
     pub(super) fn keep_time_of_abandoned(&self) {
         let Some((link, stream)) = self.call.given().filter(|_| self.app.is_blocking() && !self.complete)
         else {

@@ -30,7 +30,7 @@ impl Conversation<'_, '_> {
             Item::Data { bytes, over } => self.handle_data(&bytes, over),
             Item::Want => {
                 self.wanted = true;
-                // Now: behind the head of a response, which may stand next, it could not be said any more.
+                // Now: the next item may be the head of a response, and `100 Continue` cannot follow that.
                 self.exchange.want_body();
             }
             Item::Reset { code, reason, unprocessed } => self.handle_reset(code, &reason, unprocessed),
@@ -68,7 +68,7 @@ impl Conversation<'_, '_> {
         }
     }
 
-    /// Ends a response that has begun and goes on and on: its application learns that nobody listens any more, its client that it was cut.
+    /// Cuts a response that has begun and does not end: its application sees a cancelled request, its client an incomplete response.
     fn end_stream(&mut self) {
         if !self.exchange.responded() || self.complete {
             return;

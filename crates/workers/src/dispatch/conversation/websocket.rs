@@ -29,7 +29,7 @@ pub(super) struct WebSocketState {
     outgoing: usize,
     /// The client has closed, and the worker knows.
     client_closed: bool,
-    /// Keepwarm has said goodbye to both.
+    /// Keepwarm has sent a close message to both.
     leaving: bool,
     /// The application does not take the client's message: its time for that is running.
     stalled: bool,

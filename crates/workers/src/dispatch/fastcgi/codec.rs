@@ -43,7 +43,7 @@ pub(in crate::dispatch) struct FastCgi {
 enum ResponseState {
     /// The head has not come whole.
     Head,
-    /// So many bytes at the front of the input are body: they came in one record with the end of the head.
+    /// The first `left` bytes of the input are body: they came in one record with the end of the head.
     Body { left: usize },
     /// The request is over.
     Over,
@@ -115,7 +115,7 @@ impl FastCgi {
         }
     }
 
-    /// Takes bytes of STDOUT while the head comes. `Some`: so many of them belong to it, which is whole.
+    /// Takes bytes of STDOUT while the head is incomplete. `Some(n)`: the head is complete, and the first `n` bytes belong to it.
     fn take_head(&mut self, bytes: &[u8], head: &mut ResponseHead) -> Result<Option<usize>, ServerFault> {
         let Some(used) = self.head.push(bytes).map_err(of_head)? else { return Ok(None) };
         let status = self.status();

@@ -123,7 +123,7 @@ impl Dialect for FastCgi {
     }
 }
 
-/// Asks a server whether it is one. What is wrong, in words. The connection is of no further use: PHP closes it.
+/// Checks that a server speaks FastCGI. The error is a phrase. The connection cannot be reused: PHP closes it.
 pub(super) async fn ask(client: &mut Client<FastCgi>) -> Result<(), String> {
     client.begin(FastCgi::ask);
     relay::reach_end(client).await.map_err(|error| error.to_string())

@@ -96,7 +96,7 @@ fn encode_request(params: &mut ParamsWriter<'_>, request: &Request, script: &Scr
     params.pair(b"REDIRECT_STATUS", b"200");
 }
 
-/// Who talks to whom.
+/// The addresses of client and server.
 fn encode_ends(params: &mut ParamsWriter<'_>, request: &Request) {
     let (peer_address, peer_port) = request.peer().client_text();
     let believed = request.notes.forwarded.as_ref().map(|forwarded| forwarded.client.to_string());

@@ -1,7 +1,7 @@
-//! What paths have led to lately, so that a busy site's files are not looked up again for every request.
+//! Caches the results of recent path lookups, so that a busy site's files are not looked up again for every request.
 //!
-//! What is known is believed for a second: a script that is new, gone or exchanged for a link is noticed after that. PHP opens the script by its name
-//! after we have looked, so that a look is never more than a statement about the past; this makes that past a second instead of a few microseconds.
+//! An entry is valid for a second: a script that is new, gone or replaced by a link is noticed after that. PHP opens the script by its name
+//! after our lookup, so that a lookup is always a statement about the past; the cache makes that past a second instead of a few microseconds.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -42,7 +42,7 @@ impl PathCache {
         let mut paths = self.lock();
         if paths.len() >= MAX_PATHS {
             paths.retain(|_, (looked, _)| is_fresh(*looked, now));
-            // More paths in a second than are remembered: those that are asked for most come back first.
+            // More paths in a second than the cache holds: those that are requested most come back first.
             if paths.len() >= MAX_PATHS {
                 paths.clear();
             }

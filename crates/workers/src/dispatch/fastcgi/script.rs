@@ -1,13 +1,13 @@
-//! Which script serves a path, by the conventions of PHP's servers, and only ever a script beneath the site's root.
+//! Finds the script that serves a path, by the conventions of PHP's servers; only scripts beneath the site's root.
 //!
-//! 1. A part of the path that ends in `.php` and names a file: that script; what follows is `PATH_INFO`. So `/a.php/b` runs `a.php`, and `/upload.jpg/x.php` runs
-//!    nothing of that name, because there is no such file: what was uploaded is never code.
-//! 2. A folder with an `index.php`: that one. Without its slash the client is sent to the address with it.
+//! 1. A part of the path that ends in `.php` and names a file: that script; the rest is `PATH_INFO`. So `/a.php/b` runs `a.php`, and `/upload.jpg/x.php` runs
+//!    nothing of that name, because there is no such file: an upload is never code.
+//! 2. A directory with an `index.php`: that one. Without a trailing slash, the client is redirected to the address with it.
 //! 3. Everything else: the site's entry, the *front controller*, which finds the path in `REQUEST_URI`.
 //!
-//! Before all that come the rewrites of `.htaccess` files that lead to scripts ([`Guard::rewrite`]).
+//! Rewrites in `.htaccess` files that lead to scripts come first ([`Guard::rewrite`]).
 //!
-//! Files are looked up as [`keepwarm_serve::Folder`] does: no link and no `..` leads out of the root. What was found is believed for a moment (`path_cache`).
+//! Files are looked up as [`keepwarm_serve::Folder`] does: no link and no `..` leads out of the root. Results are cached for a moment (`path_cache`).
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -22,7 +22,7 @@ use keepwarm_serve::{FileLookup, Folder, Guard, RewrittenQuery, file_name};
 
 use super::path_cache::PathCache;
 
-/// What a folder's address runs.
+/// The script that a directory's address runs.
 const INDEX: &[u8] = b"index.php";
 /// What makes a name a script's. Not `.PHP`, `.phtml` or `.phar`: those are nobody's address.
 const ENDING: &[u8] = b".php";
@@ -41,7 +41,7 @@ pub struct ScriptRoot {
 }
 
 impl PartialEq for ScriptRoot {
-    /// Of the same folder and entry; what was seen there does not matter.
+    /// Compares directory and entry; cached lookups do not matter.
     fn eq(&self, other: &Self) -> bool {
         (&self.folder, &self.entry) == (&other.folder, &other.entry)
     }
@@ -64,14 +64,14 @@ pub(super) struct Script {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ScriptLookup {
     Script(Arc<Script>),
-    /// A folder, asked for without its slash.
+    /// A directory, requested without a trailing slash.
     NeedsSlash,
     /// A script that is not run for clients.
     Hidden,
 }
 
 impl ScriptRoot {
-    /// The site whose front controller is the file `entry`; its folder is the root.
+    /// The site whose front controller is the file `entry`; its directory is the root.
     ///
     /// # Errors
     /// The path has no file name.
@@ -197,7 +197,7 @@ fn without_parents(path: &Path) -> PathBuf {
         return path.to_owned();
     };
     let (front, rest) = parts.split_at_checked(last + 1).unwrap_or((&parts, &[]));
-    // A folder that is not there is left as it is: what cannot be found is told with the name that was configured.
+    // A missing directory is left as it is: errors then show the configured name.
     match front.iter().collect::<PathBuf>().canonicalize() {
         Ok(folder) => folder.join(rest.iter().collect::<PathBuf>()),
         Err(_) => path.to_owned(),
@@ -211,7 +211,7 @@ fn script_ends(path: &[u8]) -> impl Iterator<Item = usize> {
         at += segment.len();
         let end = at;
         at += 1; // the slash
-        // `.php` alone is no name, and neither is one that begins with a dot.
+        // `.php` alone is not a script's name.
         (segment.ends_with(ENDING) && segment.len() > ENDING.len()).then_some(end)
     })
 }

@@ -1,4 +1,4 @@
-//! Requests that an application responds by itself, on a socket that its worker has passed (`spec/wire.md` §5, HIJACK): their place is free, and the worker stays
+//! Requests that an application responds to itself, on a socket that its worker has passed (`spec/wire.md` §5, HIJACK): their slot is free, and the worker stays
 //! until they are over.
 
 use std::sync::Arc;

@@ -27,7 +27,7 @@ impl Link {
         inner.session.message_credit(stream).filter(|_| inner.unsent.len() <= UNSENT_ENOUGH)
     }
 
-    /// Sends a frame of a body or a message, of at most [`Self::send_credit`] or [`Self::message_credit`] bytes behind its head.
+    /// Sends a frame of a body or a message: at most [`Self::send_credit`] or [`Self::message_credit`] bytes of payload.
     pub(in crate::dispatch) fn send_body(&self, kind: BodyKind, stream: u32, bytes: &[u8], end: bool) {
         let mut frame = Vec::with_capacity(HEADER_LEN + bytes.len());
         let encoded = match kind {

@@ -11,7 +11,7 @@ use crate::supervisor::{KillReason, LinkEvent, Requests, WorkerLink};
 impl WorkerLink for Link {
     fn retire(&self) {
         let has_none = self.app.upgrade().is_none_or(|app| app.retire(self));
-        // One that is not ready yet has nothing to finish: it is told so when it is.
+        // A worker that is not ready yet has nothing to finish: it gets DRAIN when it is.
         if has_none && self.is_ready() {
             self.drain();
         }

@@ -39,7 +39,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// A worker that takes so many requests at once.
+    /// A worker that takes `streams` concurrent requests.
     fn new(streams: u32) -> Self {
         let app = App::new("shop", AppPolicy::of_one_worker());
         let (ours, worker) = UnixStream::pair().unwrap();
@@ -58,7 +58,7 @@ impl Bench {
         Self { link, events, _app: app, worker, plane: Some(plane) }
     }
 
-    /// Gives it a request with so many bytes.
+    /// Gives it a request of `length` bytes.
     fn give(&self, length: usize) -> Arc<Call> {
         let summary =
             RequestSummary { id: RequestId::new(1), method: Method::GET, route: Some("/*".into()), path: 0 };
@@ -257,7 +257,7 @@ fn a_panic_in_the_middle_of_a_change_has_the_worker_replaced() {
         panic!("while the link is locked");
     })
     .unwrap_err();
-    // Whoever comes next, from any thread, gets no use of it, and does no harm.
+    // A later call, from any thread, has no effect and does no harm.
     let late = bench.give(100);
     let waiting = std::task::Context::from_waker(std::task::Waker::noop());
     assert!(matches!(late.poll_item(&waiting), std::task::Poll::Ready(Item::Lost { unprocessed: true, .. })));

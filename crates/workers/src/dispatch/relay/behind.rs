@@ -1,4 +1,4 @@
-//! What a process does behind its response, `fastcgi_finish_request()` in PHP: nothing else is given to it until it is ready for that.
+//! Work of a process after its response (`fastcgi_finish_request()` in PHP): the process gets no other request until it is ready for one.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,14 +1,14 @@
-//! The processes that a server keeps by itself, php-fpm's children: which one is at the other end of a connection, and how one of them is ended.
+//! The processes that a server manages itself, php-fpm's children: which one is at the other end of a connection, and how one of them is stopped.
 //!
-//! php-fpm's own limits (`pm.max_requests`, `request_terminate_timeout`) suit a server in front of it that connects for each request: on a connection that is kept they count the
-//! time that a process idles as that of its next request, and end it while that may be on its way. So its master starts processes, and which one ends is decided here.
+//! php-fpm's own limits (`pm.max_requests`, `request_terminate_timeout`) suit a server in front of it that connects for each request: on a persistent connection they count a
+//! process's idle time as that of its next request, and stop the process while a request may be on its way. So the master starts processes, and Keepwarm decides which one stops.
 //!
-//! A connection belongs to one process for as long as it is open. Before its first request the process is asked to show itself: it responds to a ping, and the kernel tells who has
-//! sent that ([`Io::poll_sender`](keepwarm_net::Io::poll_sender)). A process that is to leave gets SIGQUIT once it has no request, and its connection is closed: it ends in
-//! order, and the master starts another.
+//! A connection belongs to one process for as long as it is open. Before its first request the process is pinged, and the kernel names the sender of the
+//! response ([`Io::poll_sender`](keepwarm_net::Io::poll_sender)). A process that should leave gets SIGQUIT once it has no request, and its connection is closed: it exits
+//! cleanly, and the master starts another.
 //!
-//! What a script does behind its response (`fastcgi_finish_request()`) nobody announces. But PHP leaves the empty record that ends a request's body in the socket until it is ready for the
-//! next one: as long as that is unread, the process is at work ([`Client::unread`](keepwarm_net::Client::unread)).
+//! Nothing announces work after a response (`fastcgi_finish_request()`). But PHP leaves the empty record that ends a request's body in the socket until it is ready for the
+//! next request: as long as that record is unread, the process is at work ([`Client::unread`](keepwarm_net::Client::unread)).
 
 use std::future::poll_fn;
 use std::io;
@@ -31,7 +31,7 @@ use super::{Dialect, Relay, lock, none, reach_end};
 /// How the processes of a server that keeps its own are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ChildPolicy {
-    /// One is replaced after so many requests.
+    /// A process is replaced after that number of requests.
     pub max_requests: Option<u64>,
     /// And after so long.
     pub max_age: Option<Duration>,
@@ -53,7 +53,7 @@ pub(in crate::dispatch) struct Child {
 #[derive(Debug, Default)]
 struct ChildState {
     requests: u64,
-    /// It has a request, or works behind a response.
+    /// It has a request, or works after a response.
     at_work: bool,
     /// It takes no request any more.
     leaving: bool,

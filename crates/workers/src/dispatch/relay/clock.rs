@@ -20,7 +20,7 @@ impl<C: Dialect> WorkerRequest<'_, '_, '_, C> {
         }
     }
 
-    /// It has shown so: its time begins anew.
+    /// The server has shown that it works: restarts its time.
     pub(super) fn server_works(&self) {
         self.relay.exchange.deadlines().set_after(WaitKind::Response, self.relay.request_timeout());
     }

@@ -1,5 +1,5 @@
-//! What is left of a request when its client has gone or has its response from elsewhere: a script cannot be called off, and until it ends its server takes
-//! nothing else.
+//! The rest of a request whose client has gone or has its response from elsewhere: a script cannot be cancelled, and until it ends its server takes
+//! no other request.
 
 use std::future::poll_fn;
 use std::sync::Arc;

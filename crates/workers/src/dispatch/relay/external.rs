@@ -1,7 +1,7 @@
-//! A server that runs already, and that somebody else starts and ends: a php-fpm of the system, or of another container.
+//! A server that another service manager starts and stops: a php-fpm of the system, or of another container.
 //!
-//! It has no process here, no health to look after and no end to wait for: it has its places for as long as the configuration names it. Each request tries it; while
-//! nobody listens there the response is 503 at once, and the first connection that is taken is the end of that.
+//! It has no process here, no health to check and no end to wait for: it has its slots for as long as the configuration names it. Each request tries it; while
+//! nothing listens there the response is 503 at once, until the first connection is accepted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -18,7 +18,7 @@ use super::ServerPolicy;
 use super::server::Server;
 use crate::supervisor::WorkerKey;
 
-/// Between two looks whether somebody listens again. Only the log and `keepwarm status` wait for it.
+/// Between two checks whether something listens again. Only the log and `keepwarm status` wait for it.
 const LOOK: Duration = Duration::from_millis(250);
 /// How long it may take to accept a connection at such a look.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -37,7 +37,7 @@ pub struct ExternalServerStatus {
 pub(in crate::dispatch) struct ExternalServer {
     pub(in crate::dispatch) server: Server,
     slots: usize,
-    /// Nobody listens there, since it was last tried.
+    /// Nothing listened there at the last try.
     away: AtomicBool,
     /// It was tried without a request.
     looked: AtomicBool,

@@ -1,4 +1,4 @@
-//! Whether a server responds: asked until it does, when it has been started; then now and then while it has nothing to do, and when a request
+//! Checks whether a server responds: after its start until it does; then periodically while it is idle, and when a request
 //! has timed out.
 
 use std::future::poll_fn;
@@ -85,7 +85,7 @@ fn warn_if_open(link: &Link, app: &App, address: SocketAddr) {
     }
 }
 
-/// Whether whoever listens at this loopback address does so on every other address too: then another one of the loopback network cannot be taken.
+/// Whether the listener at this loopback address listens on all addresses: then no other loopback address can be bound.
 fn listens_everywhere(address: SocketAddr) -> bool {
     const ANOTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
     if cfg!(feature = "simulation") {
@@ -126,7 +126,7 @@ async fn boot(link: &Link, app: &App, process: &ServerProcess) -> Option<Endpoin
     None
 }
 
-/// Asks when somebody wants to know: the supervisor, while it has nothing to do, or whoever waited too long for a response.
+/// Checks the server on request: by the supervisor while the server is idle, or by a client's task that waited too long for a response.
 async fn watch(link: &Arc<Link>, app: &App, process: &ServerProcess, endpoint: &Endpoint) {
     loop {
         process.look.notified().await;
@@ -140,16 +140,16 @@ async fn watch(link: &Arc<Link>, app: &App, process: &ServerProcess, endpoint: &
             process.owes_response.store(false, Ordering::Relaxed);
             continue;
         }
-        // A response to any other request is one to this question too: a page that hangs says nothing of the others.
+        // A response to any other request counts for this check too: a page that hangs proves nothing about the others.
         process.owes_response.store(true, Ordering::Relaxed);
         let asked = match policy.protocol {
-            // Without a path of its own the question would be a page, which may be slow or fail: it is asked only for a reason.
+            // Without a health path the check would request a page, which may be slow or fail: that needs a reason.
             Protocol::Http if suspected.is_none() && policy.health.is_none() => {
                 let connected = timeout(PATIENCE, connect(endpoint)).await;
                 connected.unwrap_or_else(|_| Err(Some(SILENT.to_owned()))).map(drop)
             }
             Protocol::Http => ask(endpoint, &policy).await,
-            // It hears nobody while another connection is open.
+            // It accepts no other connection while one is open.
             Protocol::FastCgi(_) => ask_kept(app, endpoint).await,
         };
         match asked {
@@ -231,7 +231,7 @@ async fn ask_kept(app: &App, endpoint: &Endpoint) -> Result<(), Option<String>> 
 
 const SILENT: &str = "it does not respond in time";
 
-/// One question. What is wrong, in words; `None` when nobody listens.
+/// One check. The error is a phrase; `None` when nothing listens.
 async fn ask(endpoint: &Endpoint, policy: &ServerPolicy) -> Result<(), Option<String>> {
     let response = async {
         let io = connect(endpoint).await?;

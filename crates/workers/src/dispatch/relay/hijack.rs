@@ -1,5 +1,5 @@
-//! Rack's full hijack: an application responds to one request by itself, in HTTP/1.1, on a socket that its worker has passed (`spec/wire.md` §5). It is spoken to as a
-//! server that has just taken this request, and may switch protocols: a WebSocket goes through as a tunnel.
+//! Rack's full hijack: an application responds to one request itself, in HTTP/1.1, on a socket that its worker has passed (`spec/wire.md` §5). Keepwarm treats it as a
+//! server that has just taken this request, and that may switch protocols: a WebSocket passes through as a tunnel.
 
 use std::future::poll_fn;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Requests to workers that are servers by themselves: each takes a place of one, speaks its protocol on a connection of the app's pool, and gives the place back.
+//! Requests to workers that are servers themselves: each takes a slot of a worker, speaks its protocol on a connection of the app's pool, and releases the slot.
 //!
 //! ```text
 //!   collect ──▶ wait for a place ──▶ connect ──▶ talk ──▶ over
@@ -7,11 +7,11 @@
 //! ```
 //!
 //! * [`Dialect`]: what a protocol adds: HTTP here (`http`).  `attempt`: one try with one worker.  `worker_request`: the two messages between client and server.
-//! * `child`: the processes of a server that keeps its own.  `behind`: what they do behind a response.
-//! * `hijack`: an application that responds to one request by itself.  `external`: a server that runs already.  `tunnel`: what becomes of them after `101`.  `discard`: a response that nobody wants any more.  `server`: the places of a server, and what is known of it.  `health`: whether it responds.
+//! * `child`: the processes of a server that manages its own.  `behind`: their work after a response.
+//! * `hijack`: an application that takes over a connection.  `external`: a server that already runs.  `tunnel`: connections after `101`.  `discard`: a response whose client has gone.  `server`: the slots and the state of a server.  `health`: whether it responds.
 //!
-//! The app's workers, their places, the queue before them, reloads and failures are those of every other app ([`super::app`]); the client's own task
-//! does the talking.
+//! The app's workers, their slots, the queue before them, reloads and failures are those of every other app ([`super::app`]); the client's own task
+//! speaks the protocol.
 
 mod attempt;
 mod behind;
@@ -68,11 +68,11 @@ pub struct ServerPolicy {
     pub protocol: Protocol,
     /// Requests that one is given at once.
     pub concurrency: usize,
-    /// The path that is asked for to see whether one is well; `None`: any response to any question will do.
+    /// The path of the health check; `None`: any response to any request will do.
     pub health: Option<String>,
     /// How its processes are treated, if it keeps some of its own: php-fpm, at a Unix socket.
     pub children: Option<ChildPolicy>,
-    /// A script may go on behind its response, and leave the end of its request unread for as long (see `child`). Only at a Unix socket.
+    /// A script may keep running after its response, and leaves the end of its request unread until it ends (see `child`). Only at a Unix socket.
     pub works_behind: bool,
 }
 
@@ -170,7 +170,7 @@ pub(super) async fn hold<C: Dialect>(
 /// Whether an attempt with one worker ends the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AttemptResult {
-    /// The request has its response, or nobody waits for it.
+    /// The request has its response, or its client has gone.
     Over,
     /// It goes to another worker, because of this.
     Again(&'static str),
@@ -184,7 +184,7 @@ struct Relay<'a, 'c, C: Dialect> {
     /// It was let through to see whether its route still kills workers.
     probe: Option<QuarantineProbe>,
     source: BodySource,
-    /// What came of [`BodySource::Client`] while it was waited for: each try begins with it.
+    /// The bytes that arrived from [`BodySource::Client`] during the wait: each try begins with them.
     begun: Vec<u8>,
     /// A byte of a body that cannot be had again has been given to a worker.
     body_used: bool,
@@ -226,9 +226,9 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
         }
     }
 
-    /// A client that waits for `100 Continue` before it sends a body that is to be read whole gets it when a worker is free to take the request (`spec/http.md`
-    /// §2): not to send ten megabytes for a 503. The place is given back while the body comes, since no client holds a worker by being slow (§7), and the request
-    /// is not turned away any more. `false`: it got an error response, or its client has gone.
+    /// A client that waits for `100 Continue` before it sends a body that is read whole gets it when a worker is free to take the request (`spec/http.md`
+    /// §2): it need not send ten megabytes for a 503. The slot is released while the body arrives, since no client holds a worker by being slow (§7), and the request
+    /// is no longer rejected. `false`: it got an error response, or its client has gone.
     async fn wait_until_wanted(&mut self) -> bool {
         if !C::BLOCKING || !self.exchange.awaits_continue() || !self.reads_whole() {
             return true;
@@ -239,10 +239,10 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
         true
     }
 
-    /// Whether the body is read to its end before a worker is asked for.
+    /// Whether the body is read to its end before the request takes a worker.
     fn reads_whole(&self) -> bool {
         let request = self.exchange.request();
-        // What is to be told its length before has to be measured.
+        // An application that needs the length first gets a measured body.
         let unmeasured = C::BLOCKING && request.head.body == RequestBody::Chunked;
         request.passing().buffer_request.unwrap_or(C::BLOCKING) || unmeasured
     }
@@ -258,7 +258,7 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
         if self.exchange.awaits_continue() && !C::BLOCKING {
             return Ok(());
         }
-        // Who works on one request at a time is not to wait for a client either.
+        // A worker with one request at a time must not wait for a client either.
         let alone = || self.app.policy().kind.server().is_some_and(|server| server.concurrency == 1);
         if whole || (first && alone()) {
             self.source = read_whole(self.app, self.exchange).await?;

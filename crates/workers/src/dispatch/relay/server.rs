@@ -52,7 +52,7 @@ impl Server {
         self.policy.children
     }
 
-    /// Whether its scripts may go on behind their responses.
+    /// Whether its scripts may keep running after their responses.
     pub(super) fn works_behind(&self) -> bool {
         self.policy.works_behind
     }
@@ -369,7 +369,7 @@ impl<C: Dialect> Relay<'_, '_, C> {
 }
 
 impl<C: Dialect> Drop for Relay<'_, '_, C> {
-    /// Whoever still waits for a place waits no more; one that was given meanwhile is free again.
+    /// A task that still waits for a slot stops waiting; a slot given to it meanwhile is free again.
     fn drop(&mut self) {
         self.exchange.request_mut().notes.times = Some(self.times());
         use super::super::call::CallState;

@@ -10,9 +10,9 @@ use super::{AttemptResult, Dialect};
 
 impl<C: Dialect> WorkerRequest<'_, '_, '_, C> {
     pub(super) fn poll_tunnel(&mut self, cx: &mut Context<'_>) -> Poll<AttemptResult> {
-        // All that is there: an item is announced only to whom the call was empty.
+        // Until it is empty: an item wakes the task only if the call was empty before.
         while let Poll::Ready(item) = self.relay.call.poll_item(cx) {
-            // It can be said in no protocol that is not known.
+            // An unknown protocol has no close message.
             if matches!(item, Item::Goodbye) {
                 self.relay.exchange.request_mut().notes.reason.get_or_insert("drained");
                 return Poll::Ready(AttemptResult::Over);

@@ -1,18 +1,18 @@
 //! Workers that ended and should not have.
 //!
-//! An app is given up only while it has never served: some starts in a row that come to nothing are a broken deploy, which has to be seen. Once a
-//! worker was given requests, what kills workers may be the requests, and what fails starts may be a database that is away for a minute: both pass. So it is
-//! tried on, at waits that grow to [`AWAY_MAX`] after deaths in service, and to half a minute after starts that fail while others serve. Where nobody
-//! else lives or is on its way, a worker that died in service is followed after [`AWAY`] at most: a route that kills is kept away by the quarantine, and
+//! An app is given up only while it has never served: several failed starts in a row are a broken deploy, which must be visible. Once a
+//! worker was given requests, the requests may be what kills workers, and a database that is down for a minute may fail starts: both pass. So restarts
+//! continue, at waits that grow to [`AWAY_MAX`] after deaths in service, and to half a minute after starts that fail while others serve. If no other worker
+//! lives or starts, a worker that died in service is replaced after [`AWAY`] at most: the quarantine keeps a route that kills away, and
 //! all other visitors wait for this start.
 
 use std::time::{Duration, Instant};
 
 use super::{Action, EndReason, Exit, Generation, Phase, Worker, WorkerId};
 
-/// The longest wait after a death in service, and of an app that has served and of which nobody is left.
+/// The longest wait after a death in service, and of an app that has served and has no worker left.
 pub(super) const AWAY_MAX: Duration = Duration::from_secs(2);
-/// The longest wait after a death in service where nobody else is left. It keeps a worker that dies at once from taking a whole processor.
+/// The longest wait after a death in service when no other worker is left. It keeps a worker that dies at once from using a whole processor.
 const AWAY: Duration = Duration::from_millis(100);
 
 impl Generation {

@@ -1,4 +1,4 @@
-//! Workers that do well and are replaced nevertheless: the replacement is ready before the old one finishes.
+//! Replaces healthy workers: the replacement is ready before the old one finishes.
 //!
 //! At most one worker of an app is replaced at a time; the others wait, and keep running meanwhile. When a replacement cannot be started, the old one
 //! keeps running, and its replacement is tried again after [`HOLD`].
@@ -40,7 +40,7 @@ impl Generation {
         self.workers.get(&id).is_some_and(|worker| worker.left_as_asked(end))
     }
 
-    /// It was given as many requests as it may.
+    /// It has reached its limit of requests.
     pub(in crate::supervisor) fn handle_requests_reached(&mut self, id: WorkerId, now: Instant) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
         if worker.due.is_none_or(|(at, _)| at > now) {
@@ -120,7 +120,7 @@ impl Generation {
         }
     }
 
-    /// After how many requests it is to be replaced.
+    /// The number of requests after which it is replaced.
     pub(in crate::supervisor) fn max_requests(&self, id: WorkerId) -> Option<u64> {
         self.workers.get(&id)?.max_requests
     }
@@ -161,7 +161,7 @@ impl Generation {
         }
     }
 
-    /// No replacement will come soon: a worker that takes no requests any more is of no use.
+    /// No replacement will come soon: a worker that takes no more requests is useless.
     pub(super) fn retire_unreplaced(&mut self, number: u32, now: Instant) {
         let leaves = |worker: &Worker| worker.number == number && worker.leaving.is_some();
         self.retire_where(leaves, now + self.drain_timeout, |worker| worker.leaving, now);
@@ -198,7 +198,7 @@ impl Generation {
         self.start_due(now);
     }
 
-    /// It is the app that serves, and nobody else is being replaced.
+    /// The app serves, and no other worker is being replaced.
     fn may_recycle(&self) -> bool {
         let waits = |worker: &Worker| worker.is_ready() && worker.leaving.is_some();
         self.phase == Phase::Serving && !self.workers.values().any(waits)

@@ -16,7 +16,7 @@ impl Generation {
         self.slots.iter().any(|slot| !slot.given_up && !serves(slot.number))
     }
 
-    /// Has so many places from now on; at least one. What is too much finishes what it holds.
+    /// Sets the number of places, at least one. Excess workers finish their requests.
     pub(in crate::supervisor) fn set_target(&mut self, target: usize, now: Instant) {
         if self.phase != Phase::Serving {
             return;

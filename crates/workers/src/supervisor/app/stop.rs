@@ -44,7 +44,7 @@ impl Generation {
         };
         let soon = now + KILL_AFTER;
         let (signal, deadline) = match self.ends_at_quit {
-            // What it does behind its responses may take as long as the responses might have.
+            // Its work after responses may take as long as the responses might have.
             true => (StopSignal::Finish, worker.deadline.map_or(soon, |deadline| deadline.max(soon))),
             false => (StopSignal::Term, soon),
         };

@@ -1,4 +1,4 @@
-//! What is told of a generation.
+//! The snapshot of a generation.
 
 use std::time::Instant;
 

@@ -45,13 +45,13 @@ pub(super) struct Worker {
     pub(super) slow_boot_at: Option<Instant>,
     /// `Some`: it goes when its replacement is ready, for this reason.
     pub(super) leaving: Option<RecycleReason>,
-    /// When it is to be replaced, for what.
+    /// When it will be replaced, and why.
     pub(super) due: Option<(Instant, RecycleReason)>,
-    /// Its replacements could not be started: it is not tried again before.
+    /// Its replacements could not be started: no retry before this.
     pub(super) kept_until: Option<Instant>,
-    /// After how many requests it is to be replaced.
+    /// The number of requests after which it is replaced.
     pub(super) max_requests: Option<u64>,
-    /// It was said that there is no memory for its replacement.
+    /// It was reported that there is no memory for its replacement.
     pub(super) told_no_room: bool,
     /// Since when it owes a response.
     pub(super) silent_since: Option<Instant>,
@@ -129,7 +129,7 @@ impl Worker {
         self.deadline = deadline;
     }
 
-    /// SIGKILL is on its way. One that is to be followed by another is not waited for without an end.
+    /// SIGKILL is on its way. If another worker will follow, the wait for this one is bounded.
     pub(super) fn enter_killed(&mut self, now: Instant) {
         self.killed = true;
         let is_followed = self.end_reason != EndReason::Planned;

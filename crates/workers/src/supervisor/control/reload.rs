@@ -43,7 +43,7 @@ impl Control {
         {
             let refused = if self.stopping.is_some() { Err(stopped(Arc::from(""), 0)) } else { check(&apps) };
             if let Err(failure) = refused {
-                // Whoever asked has gone: the log has it.
+                // An error: the caller has gone; the log has the failure.
                 let _ = reply.send(Err(failure));
                 continue;
             }
@@ -134,7 +134,7 @@ impl Control {
         let _ = reply.send(Err(failure));
     }
 
-    /// An app whose number of workers follows its load goes on with as many as it has, not with as many as it once began with.
+    /// An app whose number of workers follows its load keeps its current number, instead of returning to the initial one.
     fn keep_size(&self, spec: &mut AppSpec) {
         let key = self.current.get(&spec.name).map(|&generation| (spec.name.clone(), generation));
         let old = key.and_then(|key| self.running.get(&key));

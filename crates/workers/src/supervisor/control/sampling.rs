@@ -1,4 +1,4 @@
-//! What is looked at now and then, in all apps.
+//! Periodic samples of all apps.
 
 use super::{Control, now};
 use crate::supervisor::sampler::{self, MemorySamples, WorkerSample};
@@ -44,7 +44,7 @@ impl Control {
         }
     }
 
-    /// A person wants so many workers of every app more, or fewer.
+    /// An operator wants more or fewer workers of every app.
     pub(super) fn shift(&mut self, by: i32) {
         let now = now();
         for ((app, generation), running) in &mut self.running {

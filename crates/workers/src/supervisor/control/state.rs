@@ -1,4 +1,4 @@
-//! What is told of all apps.
+//! The snapshot of all apps.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ impl Control {
         }
     }
 
-    /// Lets go of generations that are over, and keeps what is to be told of them.
+    /// Drops generations that are over, and keeps their totals.
     pub(super) fn forget_over(&mut self) {
         let current = &self.current;
         let is_over = |(app, generation): &(Arc<str>, u64), running: &mut RunningGeneration| {

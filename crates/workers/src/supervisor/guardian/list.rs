@@ -1,4 +1,4 @@
-//! What the guardian is told, a line each, and what it makes of it: what is to go when Keepwarm does.
+//! The orders to the guardian, one per line: what to kill and to remove when Keepwarm ends.
 //!
 //! | line | meaning |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | `=DEVICE INODE SECONDS NANOSECONDS PATH` | remove this file, if it still is that one, by inode and time of change |
 //! | `~PATH` | forget it |
 //! | `!MARK` | kill all processes with this mark (`descendants`), whatever their group is |
-//! | `/PATH` | remove this folder, which is of Keepwarm's making, and what is in it |
+//! | `/PATH` | remove this directory, which Keepwarm created, and its contents |
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;

@@ -76,7 +76,7 @@ impl RunningGeneration {
                     "worker {reason}; gave up on its slot until the next reload, the app keeps running with the others"
                 );
             }
-            // Whoever has asked for the trial is told, and says it.
+            // The caller of the trial gets the failure, and logs it.
             Action::GiveUp { id, number, reason, exit, trial: true } => {
                 return self.given_up(id, number, reason, exit);
             }

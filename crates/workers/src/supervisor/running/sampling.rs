@@ -1,4 +1,4 @@
-//! What is looked at now and then, in one generation of one app.
+//! Periodic samples of one generation of one app.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use crate::supervisor::sampler::{PING_LOOKS, SampleTarget};
 use crate::supervisor::{Memory, WorkerLink, WorkerSnapshot, WorkerState, priority};
 
 impl RunningGeneration {
-    /// Looks at signs of life and priorities; gives the processes whose memory is to be looked at.
+    /// Checks signs of life and priorities; returns the processes whose memory should be sampled.
     pub(in crate::supervisor) fn look(
         &mut self,
         looks: u64,

@@ -240,7 +240,7 @@ impl World {
         }
     }
 
-    /// A worker does something behind its response, or is done with that.
+    /// A worker starts or finishes work after its response.
     fn busy(&mut self) {
         let Some(at) = self
             .pick(|worker| worker.streams == 1 && !worker.dead && (worker.busy || !open(worker).is_empty()))

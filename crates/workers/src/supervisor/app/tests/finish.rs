@@ -13,7 +13,7 @@ fn one_that_ends_at_sigterm_has_two_seconds() {
     assert_eq!(bench.told(), ["Kill 0"]);
 }
 
-/// php-fpm, whose scripts may go on behind their responses.
+/// php-fpm, whose scripts may keep running after their responses.
 #[test]
 fn one_that_ends_at_sigquit_has_the_time_that_its_responses_might_have_taken() {
     let mut bench = Bench::of(1, Phase::First, |spec| spec.ends_at_quit = true);

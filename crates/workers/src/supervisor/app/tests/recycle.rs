@@ -1,4 +1,4 @@
-//! Workers that do well and are replaced nevertheless.
+//! Healthy workers that are replaced.
 
 use super::*;
 
