@@ -12,7 +12,7 @@ use crate::server::Server;
 use crate::settings::Settings;
 use crate::target::Target;
 
-/// Who is told while an examination goes on.
+/// Receives progress of a running examination.
 pub trait Watcher: Send + Sync {
     /// A probe begins.
     fn begins(&self, probe: Probe);
@@ -63,7 +63,7 @@ pub struct ProbeResult {
 }
 
 impl Examination {
-    /// The worst verdict of all. What could not be told does not spoil what is good.
+    /// The worst verdict of all. An unknown one does not spoil a good one.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         worst(self.results.iter().map(ProbeResult::verdict))
@@ -71,7 +71,7 @@ impl Examination {
 }
 
 impl ProbeResult {
-    /// The worst of its findings'. What could not be told does not spoil what is good.
+    /// The worst verdict of its findings. An unknown one does not spoil a good one.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         worst(self.findings.iter().map(|finding| finding.verdict))
@@ -144,7 +144,7 @@ fn unreached(target: &Target, ReachError { finding, spent }: ReachError, took: D
     }
 }
 
-/// What was found on the way to the server; by the id of the probe whose matter it is.
+/// A finding on the way to the server, under the id of the probe it belongs to.
 fn reach_result(finding: Finding, took: Duration) -> ProbeResult {
     let probe = finding.id.split('.').next().and_then(Probe::named);
     let (id, title) = probe.map_or(("reach", "reachability"), |probe| (probe.id(), probe.title()));

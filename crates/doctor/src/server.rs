@@ -28,7 +28,7 @@ pub enum Server {
     Unknown,
 }
 
-/// The first product that `Server` names, in lower case (RFC 9110 §10.2.4). Whole names: `gunicorn` is no `unicorn`, and `Apache-Coyote` is Tomcat.
+/// The first product that `Server` names, in lower case (RFC 9110 §10.2.4). Whole names: `gunicorn` is not `unicorn`, and `Apache-Coyote` is Tomcat.
 const PRODUCTS: &[(&str, Server)] = &[
     ("nginx", Server::Nginx),
     ("openresty", Server::Nginx),
@@ -70,7 +70,7 @@ impl Server {
         PRODUCTS.iter().find(|(name, _)| *name == product).map(|(_, server)| *server)
     }
 
-    /// Those that do not say their name have habits that nobody else has.
+    /// Servers that do not send their name have habits that no other server has.
     fn by_habits(fields: &[(String, String)]) -> Self {
         let first =
             |wanted: &str| fields.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());

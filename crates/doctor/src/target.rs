@@ -1,4 +1,4 @@
-//! What is examined: a URL, taken apart.
+//! The target of an examination: a URL, parsed.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ pub struct Target {
     pub scheme: Scheme,
     /// A name, or an address without brackets.
     pub host: String,
-    /// The port, said or of the scheme.
+    /// The port, given or of the scheme.
     pub port: u16,
     /// The path and the query, as they go into a request: begins with `/`.
     pub path: String,
@@ -35,7 +35,7 @@ pub enum Scheme {
     Https,
 }
 
-/// Why a text is no target.
+/// Why a text is not a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetError(String);
 
@@ -44,7 +44,7 @@ impl Target {
     /// `unix:/run/app.sock:/cart?full=1`, which is how nginx writes it.
     ///
     /// # Errors
-    /// What is wrong with it, and what was expected.
+    /// The fault of the text, and what was expected.
     pub fn parse(text: &str) -> Result<Self, TargetError> {
         if let Some(socket) = text.strip_prefix("http://").unwrap_or(text).strip_prefix(SOCKET) {
             return Self::on_socket(text, socket);
@@ -108,7 +108,7 @@ impl Target {
     /// Another resource of the same server.
     ///
     /// # Errors
-    /// It is no valid path.
+    /// It is not a valid path.
     pub fn with_path(&self, path: &str) -> Result<Self, TargetError> {
         let sent = path.split('#').next().unwrap_or_default();
         match format!("http://{SOCKET_HOST}{sent}").parse::<Uri>() {

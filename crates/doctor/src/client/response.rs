@@ -16,7 +16,7 @@ const LONGEST: u64 = 32 * 1024 * 1024;
 /// Informational responses before a final one, at most: `curl` and browsers stop at fewer.
 const INFORMATIONAL: usize = 1000;
 
-/// What came back. All times count from when [`Connection::read_response`] was called.
+/// A response as received. All times count from the call of [`Connection::read_response`].
 #[derive(Debug, Clone)]
 pub struct Response {
     /// The 1xx responses before the final one.
@@ -72,7 +72,7 @@ pub enum Outcome {
     Closed,
     /// The connection was reset.
     Reset,
-    /// What came is no valid response.
+    /// The bytes received are not a valid response.
     Malformed(Fault),
     /// It never ends, as far as was read.
     Endless,
@@ -193,7 +193,7 @@ impl Connection {
         response
     }
 
-    /// Understands what is in the inbox; says how the response ended, if it did.
+    /// Decodes the inbox; returns how the response ended, if it did.
     fn decode(&mut self, response: &mut Response, begun: Instant) -> Option<Outcome> {
         let mut used = 0;
         let outcome = loop {

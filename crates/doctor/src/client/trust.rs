@@ -1,4 +1,4 @@
-//! Whom TLS believes.
+//! Trusted certificate authorities.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub struct TlsSettings {
     pub alpn: Vec<Vec<u8>>,
     /// The authorities that are believed.
     pub authorities: Arc<Authorities>,
-    /// Who we are, for a server that asks.
+    /// The client certificate, for a server that requests one.
     pub identity: Option<Arc<Identity>>,
 }
 
@@ -51,7 +51,7 @@ impl Authorities {
     pub fn new(certificates: Vec<CertificateDer<'static>>) -> Self {
         let mut roots = RootCertStore::empty();
         for certificate in &certificates {
-            // One that rustls cannot read helps nobody, and hurts nobody.
+            // A certificate that rustls cannot read is skipped without harm.
             let _ = roots.add(certificate.clone());
         }
         Self { roots, certificates }
@@ -92,7 +92,7 @@ pub fn client_config(tls_settings: &TlsSettings) -> Result<Arc<ClientConfig>, Fa
     Ok(Arc::new(config))
 }
 
-/// Believes what [`chain_errors`] has nothing against, and says what it has; with `insecure` everything.
+/// Accepts a certificate without [`chain_errors`], and reports those of any other; with `insecure` it accepts all.
 #[derive(Debug)]
 struct Verifier {
     insecure: bool,
@@ -101,7 +101,7 @@ struct Verifier {
 }
 
 impl Verifier {
-    /// Who believes every certificate is not protected by what it signs, either; and old ones cannot be read for it.
+    /// A client that accepts every certificate gains nothing from checking signatures; and old certificates cannot be read for it.
     fn forgive(
         &self,
         signed: Result<HandshakeSignatureValid, rustls::Error>,

@@ -35,7 +35,7 @@ pub(super) async fn examine(context: &ProbeContext) -> Vec<Finding> {
                 }
             }
             None => {
-                // Something else has happened to it: no more is to be learnt about checks.
+                // The server has another fault: nothing more can be learnt about checks.
                 let words = "an ordinary request gets no response at present, either";
                 findings.push(Finding::unknown(checker.id(), words));
                 return findings;
@@ -46,7 +46,7 @@ pub(super) async fn examine(context: &ProbeContext) -> Vec<Finding> {
     findings
 }
 
-/// A check, and the status it got; one that is not good is made again before anything is said. Nothing if the server responds to nobody now.
+/// A check, and the status it got; one that is not good is repeated before it is reported. `None` if the server responds to no request now.
 async fn judged(
     context: &ProbeContext,
     checker: Checker,

@@ -24,7 +24,7 @@ pub(super) use fix::fix;
 /// A page is read for so long at most, in search of its trailers.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// A protocol that nobody speaks.
+/// A protocol that does not exist.
 const UNKNOWN_PROTOCOL: &str = "keepwarm-check";
 
 pub(super) async fn examine(context: &ProbeContext) -> Vec<Finding> {
@@ -53,12 +53,12 @@ pub(super) async fn examine(context: &ProbeContext) -> Vec<Finding> {
     findings
 }
 
-/// What came back, as far as it matters here.
+/// The response, as far as it matters here.
 #[derive(Debug, Clone, Default)]
 struct InformationalExchange {
     /// What was sent.
     asked: String,
-    /// What came, in words.
+    /// The response, in words.
     words: String,
     /// The 1xx responses, and when.
     hints: Vec<(u16, Duration)>,
@@ -66,7 +66,7 @@ struct InformationalExchange {
     framed_hint: bool,
     /// The final status, and when.
     last: Option<(u16, Duration)>,
-    /// Whether it was `101`, which nobody asked for.
+    /// Whether it was `101`, which was not requested.
     switched: bool,
     /// Whether nothing final came, on a connection that stayed open.
     silent: bool,
@@ -137,12 +137,12 @@ async fn head(context: &ProbeContext, request: &Request) -> Result<Response, Fai
     Ok(connection.read_response_until(within, |response| response.head.is_some()).await)
 }
 
-/// Servers send 103 only to who goes to a page (RFC 8297 §3 has them be careful with HTTP/1.1).
+/// Servers send 103 only to a client that navigates to a page (RFC 8297 §3 has them be careful with HTTP/1.1).
 fn navigating(request: Request) -> Request {
     request.field("Sec-Fetch-Mode", "navigate").field("Sec-Fetch-Dest", "document")
 }
 
-/// Whether a trailer of that name can move a boundary, or let somebody in.
+/// Whether a trailer of that name can move a boundary, or bypass access control.
 fn is_dangerous(name: &str) -> bool {
     const DANGEROUS: &[&str] = &[
         "transfer-encoding",

@@ -1,4 +1,4 @@
-//! Servers for the tests of probes whose matter is when, and in how many writes, a response comes.
+//! Servers for the tests of probes that look at when, and in how many writes, a response comes.
 
 use std::sync::Arc;
 use std::time::Duration;

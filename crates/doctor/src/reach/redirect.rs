@@ -1,4 +1,4 @@
-//! Redirects: whether they are followed, and what is said about them.
+//! Redirects: whether they are followed, and what is reported about them.
 
 use std::fmt::Write as _;
 
@@ -122,7 +122,7 @@ pub(super) fn led(asked: &Target, hops: usize, to: &Target) -> Option<Finding> {
     })
 }
 
-/// What is wrong there, with the way that led there.
+/// A fault there, with the redirects that led there.
 pub(super) fn after(way: &[Target], mut finding: Finding) -> Finding {
     if !way.is_empty() {
         let way: Vec<String> = way.iter().map(Target::to_string).collect();

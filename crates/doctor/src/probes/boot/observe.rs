@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::client::{Acks, Connection, Request, Response};
 use crate::context::ProbeContext;
 
-/// Rounds, each of which asks for everything once.
+/// Rounds, each of which requests everything once.
 const ROUNDS: usize = 8;
 
 /// Rounds that take long become few: after so long those of a few hundred milliseconds, after more all.
@@ -23,7 +23,7 @@ const FILE: &str = "/robots.txt";
 /// Fields that an application says, and a server in front of it does not.
 const MARKS: &[&str] = &["x-powered-by", "x-runtime", "x-generator", "x-debug-token", "x-aspnet-version"];
 
-/// What PHP says, unless it is told not to.
+/// Header fields that PHP sends unless configured otherwise.
 const PHP: &[(&str, &str)] = &[("x-powered-by", "php"), ("set-cookie", "phpsessid")];
 
 /// Fields that show a cache or a proxy in front, which may be far from the application.
@@ -199,7 +199,7 @@ fn note(
     }
 }
 
-/// When the final response began. A 1xx response says nothing of it.
+/// When the final response began. A 1xx response says nothing about it.
 fn begins(response: &Response) -> Option<Duration> {
     match response.informational.is_empty() {
         true => response.first_byte(),

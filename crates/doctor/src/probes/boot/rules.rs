@@ -28,10 +28,10 @@ const WARM: Duration = Duration::from_micros(480);
 /// No machine is so busy that every one of several responses waits so long for its turn.
 const CERTAIN: Duration = Duration::from_millis(40);
 
-/// A boot takes about as long each time; where the median is so many times the least, what is measured is a busy machine.
+/// A boot takes about as long each time; where the median is this many times the minimum, the times measure a busy machine.
 const NOISY: f64 = 1.8;
 
-/// Answers that say something about constancy.
+/// Fewest responses that show whether a time is constant.
 const SEVERAL: usize = 4;
 
 /// What times differ by on any machine.
@@ -89,7 +89,7 @@ pub(super) fn every(seen: &BootObservation) -> Finding {
     only_the_page(seen, page, own, evidence)
 }
 
-/// Answers that take no work pay as much as `floor`, too.
+/// Responses that take no work cost as much as `floor`, too.
 fn boots(seen: &BootObservation, page: &Samples, floor: Duration, evidence: String) -> Finding {
     let words = format!(
         "{evidence}: no response of the application takes less than {}, whatever is requested, as if it booted each time",
@@ -216,7 +216,7 @@ impl Samples {
         self.at(2)
     }
 
-    /// Whether the faster half of the times differs by a tenth at most, and a millisecond, which any machine does. What others do on it delays the slower half.
+    /// Whether the faster half of the times differs by a tenth at most, and a millisecond, as on any machine. Other load on the machine delays the slower half.
     fn is_constant(&self) -> bool {
         let spread = self.median().saturating_sub(self.at(0));
         self.times.len() >= SEVERAL && spread <= self.median() / 10 + JITTER

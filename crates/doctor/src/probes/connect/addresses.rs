@@ -61,7 +61,7 @@ async fn connect(context: &ProbeContext, address: SocketAddr) -> ConnectAttempt 
     }
 }
 
-/// One that is silent stalls whoever tries it first; one that refuses costs a round trip.
+/// A silent address stalls each client that tries it first; one that refuses costs a round trip.
 pub(super) fn judge(tried: &[(SocketAddr, ConnectAttempt)]) -> Vec<Finding> {
     if tried.is_empty() {
         return Vec::new();
@@ -73,7 +73,7 @@ pub(super) fn judge(tried: &[(SocketAddr, ConnectAttempt)]) -> Vec<Finding> {
         _ => None,
     });
     let refuses = tried.iter().find_map(|(address, tried)| match tried {
-        // On this machine nobody notices; `localhost` is often so.
+        // On this machine the cost is not noticeable; `localhost` is often so.
         ConnectAttempt::Refuses(after) if !address.ip().is_loopback() => Some(*after),
         _ => None,
     });

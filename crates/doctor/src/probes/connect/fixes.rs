@@ -24,7 +24,7 @@ pub(crate) fn fix(finding: &str, server: Server) -> Option<&'static str> {
     })
 }
 
-/// How each server is told to keep connections.
+/// How to configure each server to keep connections.
 fn reuse(server: Server) -> &'static str {
     match server {
         Server::Nginx => {
@@ -67,7 +67,7 @@ fn tls(server: Server) -> &'static str {
     }
 }
 
-/// Sessions are taken up again.
+/// How to enable session resumption.
 fn resumption(server: Server) -> &'static str {
     match server {
         Server::Nginx => {

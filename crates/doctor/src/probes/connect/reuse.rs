@@ -19,7 +19,7 @@ const SAMPLES: usize = 5;
 pub(super) const SLOW: Duration = Duration::from_millis(200);
 const FEWER: usize = 2;
 
-/// Who connects in less than this loses next to nothing by it: the server is on this machine, or in the same rack.
+/// A client that connects in less than this loses next to nothing by it: the server is on this machine, or in the same rack.
 const NEAR: Duration = Duration::from_millis(1);
 
 /// The calls that were made.
@@ -55,7 +55,7 @@ pub(super) enum Reuse {
     Never(String),
     /// It closes only after the ordinary response, which has no length; another is kept.
     NotHere(String),
-    /// It could not be told, and why.
+    /// Not known, and why.
     Unclear(String),
 }
 
@@ -109,7 +109,7 @@ pub(super) async fn ask(context: &ProbeContext) -> Calls {
     calls
 }
 
-/// A connection as a client makes it that knows nothing of any before: without a session to resume.
+/// A connection of a client without any earlier one: it has no session to resume.
 async fn fresh_line(context: &ProbeContext) -> Result<(Connection, NewConnectionCall), Failure> {
     let config = match &context.tls_settings {
         Some(tls_settings) => Some(client_config(tls_settings)?),
@@ -173,7 +173,7 @@ fn announced(response: &Response) -> Option<String> {
     }
 }
 
-/// Whether a connection is kept behind a response that has no body.
+/// Whether a connection is kept after a response that has no body.
 async fn bare_is_kept(context: &ProbeContext) -> bool {
     let request: Request = context.request_by("HEAD");
     let Ok((mut connection, first)) = context.once(&request).await else { return false };

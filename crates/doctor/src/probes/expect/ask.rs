@@ -1,4 +1,4 @@
-//! What is asked, and what was seen: no verdict here.
+//! Requests and observations, without a verdict.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ const LONGEST: Duration = Duration::from_secs(2);
 /// A client of HTTP/1.0 waits so long for the `100` that must not come.
 const HELD_HTTP10: Duration = Duration::from_millis(200);
 
-/// What is sent where no body was given.
+/// The body to send where none was given.
 const BODY: &[u8] = b"keepwarm check";
 
-/// A request whose response was looked at as far as its head.
+/// A request and its response up to the end of the head.
 pub(super) struct HeadExchange {
     /// What was sent.
     pub(super) asked: String,
-    /// What came, in words.
+    /// The response, in words.
     pub(super) words: String,
     /// The final status.
     pub(super) status: Option<u16>,
@@ -45,17 +45,17 @@ pub(super) struct ExpectExchange {
     /// What was sent.
     pub(super) asked: String,
     pub(super) method: String,
-    /// What came before the body was sent.
+    /// The outcome before the body was sent.
     pub(super) first: EarlyResponse,
     /// How many `100` came in all.
     pub(super) hundreds: usize,
-    /// What came once the body was sent, where it was.
+    /// The outcome after the body was sent, where it was.
     pub(super) then: Option<HeadExchange>,
     /// What became of the body, if the server had responded without it and did not announce a close.
     pub(super) unread: Option<UnreadBody>,
 }
 
-/// What came before the body.
+/// The outcome before the body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum EarlyResponse {
     /// `100`.
@@ -71,7 +71,7 @@ pub(super) enum EarlyResponse {
 /// What became of a body that the server had not waited for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum UnreadBody {
-    /// The connection was closed, though the response had not said so.
+    /// The connection was closed, though the response had not announced it.
     Closed,
     /// The next request got this status.
     Responded(u16),
@@ -111,7 +111,7 @@ pub(super) async fn plain(context: &ProbeContext) -> Result<HeadExchange, Failur
     whole(context, &request, asked).await
 }
 
-/// The request with an expectation that nobody knows.
+/// The request with an unknown expectation.
 pub(super) async fn other(context: &ProbeContext) -> Result<HeadExchange, Failure> {
     let request = request(context).field("Expect", "keepwarm-check");
     let asked = described(&request, ", Expect: keepwarm-check");
@@ -222,7 +222,7 @@ async fn unread(
     next(context, connection, ended).await
 }
 
-/// How a response ends of which the head is known.
+/// How a response ends whose head is already read.
 async fn rest(context: &ProbeContext, connection: &mut Connection, response: Response) -> Outcome {
     match response.outcome {
         Outcome::Silence => connection.read_response(longest(context)).await.outcome,

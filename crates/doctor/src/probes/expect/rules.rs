@@ -1,4 +1,4 @@
-//! From what was seen to what is thought of it.
+//! From observations to verdicts.
 
 use std::time::Duration;
 

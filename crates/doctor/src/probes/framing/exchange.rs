@@ -1,4 +1,4 @@
-//! Bytes, sent as they are on a connection of their own, and what came back.
+//! Bytes, sent as they are on a connection of their own, and the response.
 
 use std::time::Duration;
 
@@ -21,11 +21,11 @@ pub(super) struct RawMessage {
     pub(super) parts: Vec<Vec<u8>>,
     /// Whether it begins with a response to `HEAD`.
     pub(super) method: String,
-    /// What is done behind the first response.
+    /// What to do after the first response.
     pub(super) then: FollowUp,
 }
 
-/// What is done after a response.
+/// What to do after a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FollowUp {
     /// It tells everything.
@@ -36,7 +36,7 @@ pub(super) enum FollowUp {
     AskAgain,
 }
 
-/// What came back for one message.
+/// The responses to one message.
 #[derive(Debug, Clone)]
 pub(super) struct Exchange {
     /// The responses, two at most.
@@ -134,7 +134,7 @@ pub(super) async fn send(page: &Page<'_>, bytes: &RawMessage) -> Result<Exchange
     Ok(seen)
 }
 
-/// What comes behind a response, and begins soon: nothing, bytes (and the response that they are, if they are one), or the close.
+/// What comes after a response, and begins soon: nothing, bytes (and the response that they are, if they are one), or the close.
 async fn follows(
     connection: &mut Connection,
     request: &Request,

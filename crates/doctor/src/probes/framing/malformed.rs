@@ -1,4 +1,4 @@
-//! What is malformed, with `--intrusive`: each message on a connection of its own, and whatever hides in it is the ordinary request for the same page.
+//! Malformed messages, with `--intrusive`: each on a connection of its own; the request hidden in it is the ordinary request for the same page.
 
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ struct MalformedMessage {
     rule: Rule,
 }
 
-/// What tells whether it was taken, and what is thought of that.
+/// How to see whether it was accepted, and the verdict then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rule {
     /// The fault is in the head: any ordinary response took it. It must be refused.
@@ -169,7 +169,7 @@ fn codings(request: &Request) -> Vec<MalformedMessage> {
     ]
 }
 
-/// Chunks whose sizes or ends are none.
+/// Chunks with invalid sizes or ends.
 fn chunks(request: &Request) -> Vec<MalformedMessage> {
     let row = |id, what: &str, body: &str, rule| MalformedMessage {
         id,
@@ -273,7 +273,7 @@ fn heads(request: &Request, context: &ProbeContext) -> Vec<MalformedMessage> {
     ]
 }
 
-/// What is thought of what came back.
+/// The verdict on the responses.
 fn judge(row: &MalformedMessage, seen: &Exchange, ordinary: Option<u16>, baseline: Baseline) -> Finding {
     if row.rule == Rule::Trace {
         return trace(row, seen);
@@ -365,7 +365,7 @@ fn at_boundary(
     }
 }
 
-/// What came back is what was sent: a script that may not read a cookie reads it there.
+/// The response repeats the request: a script that may not read a cookie reads it there.
 fn trace(row: &MalformedMessage, seen: &Exchange) -> Finding {
     let evidence = format!("{}: {}", row.what, seen.words(UNASKED));
     let is_echo = |response: &Response| response.body.windows(6).any(|six| six == b"TRACE ");

@@ -1,4 +1,4 @@
-//! From what came to what is thought of it.
+//! From responses to verdicts.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(super) const VIA_TRAILERS: &str = "informational.via_trailers";
 
 const SWITCHED: &str = "101 Switching Protocols";
 
-/// A lead shorter than this tells nothing about who holds what back.
+/// A lead shorter than this does not show which side holds the response back.
 const NOTICEABLE: Duration = Duration::from_millis(10);
 
 /// What comes before the page.
@@ -72,7 +72,7 @@ pub(super) fn http10(old: &InformationalExchange) -> Finding {
     }
 }
 
-/// An upgrade to what nobody speaks is ignored, or refused (RFC 9110 §7.8).
+/// An upgrade to an unknown protocol is ignored, or refused (RFC 9110 §7.8).
 pub(super) fn upgrade(heard: &InformationalExchange) -> Finding {
     let asked = &heard.asked;
     match (heard.switched, heard.last) {

@@ -40,7 +40,7 @@ pub(super) enum IdleTimeout {
     Measured(Duration),
     /// It was still there after so long.
     Longer(Duration),
-    /// Nobody says.
+    /// Not known.
     Untold,
 }
 

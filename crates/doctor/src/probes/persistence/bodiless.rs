@@ -1,4 +1,4 @@
-//! Answers without a body, whatever their fields say: to HEAD, and 304 (RFC 9112 §6.3). A body that comes all the same is taken for the next response.
+//! Responses without a body, whatever their fields say: to HEAD, and 304 (RFC 9112 §6.3). A body sent all the same is taken for the next response.
 
 use keepwarm_http1::ResponseHead;
 
@@ -79,7 +79,7 @@ pub(super) fn judge(id: &'static str, with: &str, series: &Series) -> Finding {
         let evidence = format!("{evidence}, followed by {} bytes of body", series.behind);
         return match first.head.as_ref().is_some_and(ResponseHead::is_persistent) {
             true => Finding::bad(id, evidence).costs(COST),
-            // Nobody reads on where the connection ends.
+            // Nothing is read after the end of the connection.
             false => Finding::warning(id, format!("{evidence}, and then the connection ends")).costs(
                 "bytes that no client reads; behind a proxy that keeps connections open, a misread response",
             ),

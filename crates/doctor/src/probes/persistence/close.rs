@@ -46,7 +46,7 @@ async fn asked(
     }
 }
 
-/// Who asks for the close gets it.
+/// A client that requests the close gets it.
 fn judge(
     id: &'static str,
     value: &str,

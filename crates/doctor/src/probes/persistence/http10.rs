@@ -15,10 +15,10 @@ use crate::report::time;
 /// Without `keep-alive`: the close is what such a client waits for.
 pub(super) const PLAIN: &str = "persistence.http10";
 
-/// With it: kept or not, it has to be told.
+/// With it: kept or not, the response has to say so.
 pub(super) const KEPT: &str = "persistence.http10_keep_alive";
 
-/// No chunks for who does not know them.
+/// No chunks for a client that does not know them.
 pub(super) const CHUNKED: &str = "persistence.http10_chunked";
 
 pub(super) async fn examine(context: &ProbeContext) -> Vec<Finding> {
@@ -106,7 +106,7 @@ pub(super) fn without_keep_alive(series: &Series, prompt: Duration) -> Finding {
     }
 }
 
-/// What stands behind a response hides what becomes of the connection.
+/// Bytes after a response hide whether the connection is kept.
 fn behind(evidence: &str, series: &Series) -> String {
     format!("{evidence}, and {} bytes after its end", series.behind)
 }
@@ -172,7 +172,7 @@ fn not_granted(series: &Series, prompt: Duration, evidence: &str) -> Finding {
     }
 }
 
-/// Whether a client of HTTP/1.0 may take the connection for kept: it says so, and the response's end can be told.
+/// Whether a client of HTTP/1.0 may take the connection for kept: the response says so, and its end can be determined.
 fn granted(head: &ResponseHead) -> bool {
     head.connection.keep_alive && !head.connection.close && head.body != ResponseBody::UntilClose
 }

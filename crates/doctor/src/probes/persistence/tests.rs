@@ -147,7 +147,7 @@ async fn examined(fault: PersistenceFault) -> Examination {
     crate::examine(&target, &settings, Arc::new(SilentWatcher)).await
 }
 
-/// The ids of what is bad, and of what is a warning.
+/// The ids of bad findings, and of warnings.
 fn blamed(examination: &Examination, verdict: Verdict) -> Vec<&'static str> {
     let findings = examination.results.iter().flat_map(|result| &result.findings);
     findings.filter(|finding| finding.verdict == verdict).map(|finding| finding.id).collect()

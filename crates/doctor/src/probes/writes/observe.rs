@@ -1,4 +1,4 @@
-//! Asking, and counting what came.
+//! Sends requests, and counts the segments received.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +10,10 @@ use crate::context::ProbeContext;
 /// New connections that are asked on.
 const FRESH: usize = 3;
 
-/// Answers of each kind on a kept connection: enough for a median that one interruption does not move.
+/// Responses of each kind on a kept connection: enough for a median that one interruption does not move.
 const KEPT: usize = 5;
 
-/// Answers to HEAD.
+/// Responses to HEAD.
 const HEADS: usize = 3;
 
 /// A page that is larger, or slower, is asked for no more than needed: an error response of the same server stands in for it.
@@ -49,7 +49,7 @@ pub(super) struct WriteObservation {
     pub(super) late: Vec<Sample>,
     /// On the same, acknowledged at once.
     pub(super) at_once: Vec<Sample>,
-    /// Answers to HEAD.
+    /// Responses to HEAD.
     pub(super) heads: Vec<Sample>,
     /// Why there is not more.
     pub(super) failure: Option<String>,
@@ -78,7 +78,7 @@ pub(super) struct Sample {
     pub(super) head_reads: usize,
     /// The longest pause between two reads.
     pub(super) pause: Duration,
-    /// Whether something came behind the response.
+    /// Whether something came after the response.
     pub(super) more: bool,
 }
 
@@ -94,7 +94,7 @@ impl Sample {
 pub(super) enum BodyEnd {
     /// There is none.
     None,
-    /// At a length that was said.
+    /// At an announced length.
     Length,
     /// With the last chunk.
     Chunked,
@@ -258,7 +258,7 @@ async fn watch(connection: &mut Connection) -> usize {
     reads
 }
 
-/// Reads until the head was whole. Where 1xx responses came first it is not known which read was whose.
+/// Reads until the head was whole. After 1xx responses it is not known which read belongs to which response.
 fn head_reads(watched: usize, response: &Response) -> usize {
     let whole = response.head_at.unwrap_or_default();
     match response.informational.is_empty() {

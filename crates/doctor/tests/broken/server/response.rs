@@ -1,4 +1,4 @@
-//! Answers, and how they are written.
+//! Responses, and how they are written.
 
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -113,7 +113,7 @@ impl Response {
         self.stays = false;
     }
 
-    /// Who closes (RFC 9112 §9.3).
+    /// Which side closes (RFC 9112 §9.3).
     fn persist(&mut self, request: &Request, turn: usize) {
         let flaw = self.flaw;
         let closes = request.connection("close", flaw);
