@@ -98,7 +98,7 @@ impl Admin {
 
     fn make_ready(&mut self, bind: &Bind, sockets: &Sockets) -> io::Result<SocketCopies> {
         if let (Bind::Unix(path), false) = (bind, sockets.inherited) {
-            // Whoever reaches it may change things: the user and the group of this process.
+            // Its clients may change things: the user and the group of this process.
             std::fs::set_permissions(path, Permissions::from_mode(0o660))?;
         }
         let plane = match self.plane.take() {
@@ -283,7 +283,7 @@ impl AdminHandler {
     }
 }
 
-/// What is served, and what it does.
+/// The paths, and what each does.
 const PATHS: [(&str, Operation); 7] = [
     ("/", Operation::Read),
     ("/livez", Operation::Read),

@@ -127,7 +127,7 @@ fn hang_timeout(app: &App) -> Duration {
     app.request_timeout.max(LEAST_HANG)
 }
 
-/// However short requests are to be, a worker that waits for a processor or for its memory to come back from disk does not hang.
+/// However short the request timeout, a worker that waits for a processor or for its memory to come back from disk does not hang.
 const LEAST_HANG: Duration = Duration::from_secs(5);
 
 /// An app as the first lines of a run name it.
@@ -201,7 +201,7 @@ pub(crate) fn worker_kind(app: &App) -> WorkerKind {
     }
 }
 
-/// Sets what is not of one listener.
+/// Sets the limits that apply to the process, not to one listener.
 pub(crate) fn set_process_limits(limits: &Limits) {
     keepwarm_net::SPILL.set_limits(limits.spill, limits.spill_memory);
 }

@@ -50,7 +50,7 @@ pub(crate) fn check(options: &Check) -> ExitCode {
     };
     announce(&settings, options.json, subjects.len());
     let examinations = examine_all(&runtime, &subjects, &settings, options.verbose);
-    // A name that is still being looked up holds up nobody.
+    // A pending name lookup must not delay the exit.
     runtime.shutdown_background();
     match options.json {
         true => print(&format!("{:#}", machine(&examinations, options.own))),
@@ -68,7 +68,7 @@ fn announce(settings: &Settings, json: bool, subjects: usize) {
     }
 }
 
-/// One after the other, so that none disturbs what is measured at another.
+/// One after the other, so that none disturbs the measurements of another.
 fn examine_all(
     runtime: &Runtime,
     subjects: &[CheckTarget],
@@ -104,7 +104,7 @@ fn human(examinations: &[Examination], verbose: bool) -> String {
     }
 }
 
-/// What could not be examined comes before what was found: nobody knows what would have been.
+/// A target that could not be examined outranks findings: its own are unknown.
 fn outcome(examinations: &[Examination], fail_on: Option<FailOn>) -> u8 {
     let worst = match fail_on {
         None => None,

@@ -11,7 +11,7 @@ use keepwarm_config::{App, AppKind, Config, Program};
 pub(crate) use self::boot::boot;
 use crate::language::interpreter;
 
-/// What is wrong with the apps of a configuration, for a person; nothing where all that can be seen is there.
+/// The faults of a configuration's apps, as text; empty where everything that can be checked is there.
 pub(crate) fn faults(config: &Config) -> Vec<String> {
     config
         .apps

@@ -3,7 +3,7 @@
 use keepwarm_http1::{FaultKind, PathFault};
 use keepwarm_serve::ErrorResponse;
 
-/// Who responds, what stands before each sentence, and the table.
+/// The responder, the prefix of each sentence, and the table.
 type Section = (&'static str, &'static str, &'static [&'static ErrorResponse]);
 
 const SECTIONS: [Section; 5] = [

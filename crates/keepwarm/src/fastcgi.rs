@@ -23,7 +23,7 @@ const FPM: Adapter = Adapter {
 };
 const CONFIGURATION: &str = "php-fpm.conf";
 
-/// Has a program listen at the socket that it is told of: `php-cgi` takes its path as an argument only.
+/// Starts a program that listens at the configured socket: `php-cgi` takes its path as an argument only.
 const LISTEN: &str = r#"exec "$@" -b "$KEEPWARM_SOCKET""#;
 
 /// How the servers of an app are started.
@@ -116,7 +116,7 @@ pub(crate) fn worker_kind(app: &App, requests: usize) -> WorkerKind {
         Program::Entry(entry) => ScriptRoot::of_entry(&app.directory.join(entry)).ok(),
         _ => None,
     };
-    // The entry is no file of the file system, which was told before.
+    // The entry is not a file of the file system, which was reported before.
     let Some(root) = root else { return WorkerKind::Wire };
     let address = app.address.as_ref().and_then(endpoint);
     let is_fpm = has_processes_of_its_own(app);

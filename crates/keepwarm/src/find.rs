@@ -16,10 +16,10 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    /// The one that is meant; without any option the one that was started here.
+    /// The selected instance; without any option the one that was started here.
     ///
     /// # Errors
-    /// None or several: said already, with the exit code that says so.
+    /// None or several: already reported, with the matching exit code.
     pub(crate) fn meant(selector: &cli::InstanceSelector) -> Result<Self, ExitCode> {
         let pid = match selector.pid_file.as_deref().map(read_pid) {
             Some(Ok(pid)) => Some(pid),
@@ -78,7 +78,7 @@ impl Instance {
     }
 }
 
-/// A line for each process: its id, its folder, its command.
+/// A line for each process: its id, its directory, its command.
 fn listed(found: &[(u32, String)]) -> String {
     let mut lines = String::new();
     for (pid, _) in found {

@@ -1,4 +1,4 @@
-//! Whether new requests are wanted: what `/readyz` asks, and what a load balancer goes by.
+//! Whether the process accepts new requests: what `/readyz` reports to load balancers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

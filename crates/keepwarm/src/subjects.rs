@@ -184,7 +184,7 @@ impl OwnTarget {
         })
     }
 
-    /// From the control socket; nothing if it is no subject.
+    /// From the control socket; `None` if it is not a subject.
     pub(crate) fn from_json(value: &Value) -> Option<Self> {
         let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
         Some(Self {

@@ -12,7 +12,7 @@ use crate::run_as::{self, UserChoice};
 
 /// How long an interpreter may take to say its version. This number is arbitrary: a hundred times what it takes.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// What is read of its response, and what is shown of that, in bytes. Both numbers are arbitrary.
+/// Most bytes read of its output, and most bytes shown of that. Both numbers are arbitrary.
 const READ: u64 = 4_096;
 const SHOWN: usize = 80;
 
@@ -38,7 +38,7 @@ const PYTHON: Requirement =
 const PHP_SERVER: Requirement =
     Requirement { language: "PHP", flag: "-v", mark: "PHP ", least: (0, 0), server: true };
 
-/// Adds to the failure of an app what is wrong with its interpreter, if it is that; else which one it is: a module that is missing there may be installed
+/// Adds to the failure of an app the fault of its interpreter, if that is the cause; else which one it is: a module that is missing there may be installed
 /// for another.
 pub(crate) async fn explain(failure: &mut StartFailure, config: &Config) {
     let Some(app) = config.app(&failure.app).cloned() else { return };
@@ -52,7 +52,7 @@ pub(crate) async fn explain(failure: &mut StartFailure, config: &Config) {
     }
 }
 
-/// What is wrong with the app's interpreter, if it is that. Not where workers run as another user: it might be that user's program, and we may be root.
+/// The fault of the app's interpreter, if any. Not where workers run as another user: it might be that user's program, and we may be root.
 fn complaint(app: &App) -> Option<String> {
     if runs_as_another(app) || app.address.is_some() || !matches!(app.program, Program::Entry(_)) {
         return None;
@@ -85,7 +85,7 @@ fn ask(program: &mut Command, flag: &str) -> Option<String> {
 }
 
 impl Requirement {
-    /// What is wrong with a program that says this of itself.
+    /// The fault of a program with this output.
     fn judge(&self, said: &str) -> Option<String> {
         let Self { language, flag, least: (major, minor), .. } = self;
         let line = said.lines().next().unwrap_or_default().trim();

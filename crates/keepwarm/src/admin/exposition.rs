@@ -1,4 +1,4 @@
-//! Metrics as text: OpenMetrics 1.0 for those who ask for it, as Prometheus does, else Prometheus' older format.
+//! Metrics as text: OpenMetrics 1.0 for clients that accept it, as Prometheus does, else Prometheus' older format.
 
 use std::fmt;
 

@@ -20,7 +20,7 @@ pub(super) struct Health {
     pub(super) good: bool,
     /// The parts: name, whether it is well, and in words why.
     parts: Vec<(String, bool, String)>,
-    /// In words: what is lost of it, while it is good.
+    /// In words: what is lost while it is still healthy.
     degraded: Vec<String>,
 }
 
@@ -31,7 +31,7 @@ pub(super) async fn live(view: &View) -> Health {
     for remote in &view.remotes {
         let (turned, turn) = oneshot::channel();
         remote.spawn(move || async move {
-            // Whoever asked may have gone.
+            // The caller may have gone.
             let _ = turned.send(());
         });
         turns.push((format!("data-{}", remote.index), turn));

@@ -20,7 +20,7 @@ pub(super) struct Process {
 pub(super) fn look() -> Process {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let mut process = read_stat(&stat).unwrap_or_default();
-    // The descriptor by which the folder is read is one of them.
+    // The descriptor that reads the directory is one of them.
     process.files =
         std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count().saturating_sub(1) as u64);
     process.most_files = getrlimit(Resource::Nofile).current.unwrap_or(0);

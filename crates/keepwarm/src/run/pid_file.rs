@@ -1,6 +1,6 @@
 //! The file that names the process (`server.pid_file`).
 //!
-//! It is written beside its place and moved there: nobody reads half a number, and a symbolic link that somebody has put there is replaced, not followed.
+//! It is written under another name and then moved: no reader sees half a number, and a symbolic link at its path is replaced, not followed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -23,7 +23,7 @@ pub(super) struct PreparedPidFile {
 enum WriteMethod {
     /// This file is moved there.
     Move(PathBuf),
-    /// Its folder takes no new file: this one is overwritten.
+    /// Its directory takes no new file: this one is overwritten.
     Overwrite(File),
 }
 

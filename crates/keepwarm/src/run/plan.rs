@@ -18,7 +18,7 @@ pub(super) struct ListenPlan {
 pub(super) struct PlannedListener {
     pub(super) wanted: ListenerTarget,
     pub(super) settings: ListenerSettings,
-    /// Of its sockets; none where what accepts there goes on.
+    /// Copies of its sockets; `None` where the listener keeps running.
     pub(super) copies: Option<SocketCopies>,
 }
 

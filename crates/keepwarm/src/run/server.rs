@@ -116,7 +116,7 @@ pub(super) struct Server {
     pub(super) config: Config,
     pub(super) links: Arc<Links>,
     pub(super) upstreams: Upstreams,
-    /// What workers are told about doors.
+    /// The variables for workers about doors.
     pub(super) door_variables: DoorVariables,
     pub(super) listeners: Listeners,
     pub(super) supervisor: Supervisor,
@@ -129,7 +129,7 @@ pub(super) struct Server {
     pub(super) view: Arc<View>,
     pub(super) admin: Admin,
     pub(super) service_manager: ServiceManager,
-    /// Closed as soon as another process has taken over: what is asked of the service is asked of that one then.
+    /// Closed as soon as another process has taken over: requests to the service then go to that one.
     pub(super) control_socket: Option<ControlSocket>,
     pub(super) reloads: mpsc::UnboundedReceiver<ReloadRequest>,
     pub(super) reload_requests: mpsc::UnboundedSender<ReloadRequest>,
@@ -144,7 +144,7 @@ enum ServerCommand {
     /// Source files of these apps have changed.
     Recycle(Vec<String>),
     Upgrade,
-    /// A data-plane thread does not turn: this process is to be replaced.
+    /// A data-plane thread does not turn: this process should be replaced.
     LeaveBehind(usize),
 }
 
@@ -176,7 +176,7 @@ impl Server {
         self.files().iter().for_each(|file| self.supervisor.forget_file(&absolute(file)));
     }
 
-    /// Tells those who look what is served.
+    /// Updates what `status` and the metrics show.
     pub(super) fn show(&self) {
         let listeners = self.listeners.by_name(&self.config);
         self.view.set_served(ServedConfig {
@@ -223,7 +223,7 @@ impl Server {
         }
     }
 
-    /// Ends what is served; within the grace even where a thread that does not turn holds what the end waits for.
+    /// Stops serving, within the grace even where a thread that does not turn holds what the end waits for.
     async fn leave(&mut self, stop_signals: &mut StopSignals, mode: ShutdownMode) -> ExitCode {
         let grace = self.config.server.shutdown_grace;
         if self.view.remotes.iter().any(Remote::is_stuck) {
@@ -322,7 +322,7 @@ impl Server {
 /// What an end may take beyond its grace: workers that are killed, logs that are written.
 const HELD_UP: Duration = Duration::from_secs(5);
 
-/// As those who look are told of them.
+/// The apps as `status` and the metrics show them.
 pub(super) fn shown_apps(config: &Config) -> Vec<(String, Option<usize>)> {
     let threads = |app: &App| (app.kind == Some(AppKind::Rack)).then_some(app.threads as usize);
     config.apps.iter().map(|app| (app.name.clone(), threads(app))).collect()

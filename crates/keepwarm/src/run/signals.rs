@@ -23,7 +23,7 @@ pub(super) struct Signals {
 impl Signals {
     pub(super) fn new() -> std::io::Result<Self> {
         reopen_logs(signal(SignalKind::user_defined1())?);
-        // A file at the limit of its size (`ulimit -f`) ends what is written to it (EFBIG), not the process. The handler stays when this is dropped, and
+        // A file at the limit of its size (`ulimit -f`) fails the write (EFBIG), and does not end the process. The handler stays when this is dropped, and
         // workers do not inherit one.
         drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
         Ok(Self {
@@ -118,7 +118,7 @@ impl StopSignals {
     }
 }
 
-/// On a task of its own: whatever else is going on, a log that was moved away is opened anew.
+/// On a task of its own: whatever else happens, a log that was moved away is reopened.
 fn reopen_logs(mut asked: Signal) {
     tokio::spawn(async move {
         while asked.recv().await.is_some() {

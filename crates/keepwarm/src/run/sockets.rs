@@ -78,7 +78,7 @@ impl OpenedSockets {
 }
 
 impl<'s> OwnSockets<'s> {
-    /// Those of a `bind` that stays (`kept`) or goes. What the service manager keeps is nobody's to take over.
+    /// Adds those of a `bind` that stays (`kept`) or goes. Sockets of the service manager cannot be taken over.
     pub(crate) fn add(&mut self, sockets: &'s Sockets, section: &str, kept: bool) {
         match !kept && sockets.is_own() {
             true => self.free.extend(&sockets.bounds),
@@ -92,7 +92,7 @@ impl<'s> OwnSockets<'s> {
         self.used.extend(addresses.map(|address| (address, section.to_owned())));
     }
 
-    /// Listens at an address. What this process has there already is used again, so that no connection is refused meanwhile.
+    /// Listens at an address. Reuses a socket that this process already has there, so that no connection is refused meanwhile.
     fn listen(&self, address: SocketAddr) -> io::Result<(Vec<ListeningSocket>, bool)> {
         if let Some(same) = self.free.iter().find(|bound| bound.address == Some(address)) {
             return Ok((vec![same.try_clone()?], true));
@@ -117,7 +117,7 @@ impl<'s> OwnSockets<'s> {
     }
 }
 
-/// Whether one of two addresses includes the other. `[::]` is no address of IPv4 here (`net::bind`).
+/// Whether one of two addresses includes the other. `[::]` does not include IPv4 here (`net::bind`).
 fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     one.port() == other.port()
         && one.is_ipv4() == other.is_ipv4()
@@ -170,7 +170,7 @@ impl Sockets {
             return stops.iter().for_each(StopListening::hand_over);
         }
         if let Bind::Unix(path) = bind {
-            // First the name, so that nobody new finds the socket.
+            // First the name, so that no new client finds the socket.
             let _ = std::fs::remove_file(path);
         }
         let each = stops.len() / self.bounds.len().max(1);

@@ -34,7 +34,7 @@ impl Takeover {
     /// # Errors
     /// A sentence that says what was wrong.
     pub(super) fn receive() -> Result<Option<(Self, InheritedSockets)>, String> {
-        // Also in the environment of whatever a worker starts: what counts is whose child this is.
+        // The variable is also in the environment of a worker's children: only a child of that process counts.
         let old = std::env::var(VARIABLE).ok().and_then(|pid| pid.parse::<i32>().ok());
         if old.is_none() || old != getppid().map(|parent| parent.as_raw_nonzero().get()) {
             return Ok(None);
@@ -46,9 +46,9 @@ impl Takeover {
         Ok(Some((Self { socket, sizes }, inherited)))
     }
 
-    /// Says that this process gives up: the old one goes on.
+    /// Reports that this process gives up: the old one keeps running.
     pub(super) fn fail(&self, why: &str) {
-        // An error: the old process has gone, and nobody is left to be told.
+        // An error: the old process has gone, so there is nobody to notify.
         let _ = handover::send(&self.socket, &HandoverMessage::Failed(why.to_owned()), &[]);
     }
 

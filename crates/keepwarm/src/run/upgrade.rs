@@ -26,7 +26,7 @@ const MARGIN: Duration = Duration::from_secs(10);
 /// From SIGTERM to SIGKILL, for a new process that is not wanted any more.
 const KILL_AFTER: Duration = Duration::from_secs(5);
 
-/// A process that serves, and waits to be told that it is the service.
+/// A process that serves, and waits to be confirmed as the service.
 pub(super) struct Successor {
     pub(super) pid: u32,
     /// The `bind`s whose sockets it has taken.
@@ -139,7 +139,7 @@ fn start(binary: &Path, socket: OwnedFd) -> io::Result<NewProcess> {
         .args(arguments)
         .env(VARIABLE, std::process::id().to_string())
         .envs(file_limit::original().map(|files| (file_limit::VARIABLE, files.to_string())))
-        // Said of this process; the new one is the service manager's by then.
+        // They describe this process; the new one is the service manager's by then.
         .env_remove("WATCHDOG_PID")
         .env_remove("LISTEN_PID")
         .env_remove("LISTEN_FDS")
@@ -172,11 +172,11 @@ fn in_path(name: OsString) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(&name)).find(|file| file.is_file())
 }
 
-/// A process that is ended when nobody wants it any more.
+/// A process that is stopped when this is dropped.
 struct NewProcess(Option<Child>);
 
 impl NewProcess {
-    /// It goes on by itself; this process ends before it does.
+    /// It keeps running by itself; this process ends before it does.
     fn release(&mut self) -> u32 {
         self.0.take().map_or(0, |child| child.id())
     }

@@ -1,4 +1,4 @@
-//! The running parts, as far as somebody may look at them: what `keepwarm status`, the metrics and the health checks are made of.
+//! Read access to the running parts: the source of `keepwarm status`, the metrics and the health checks.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -126,7 +126,7 @@ pub(crate) struct AppStatus {
     pub(crate) name: String,
     /// Of a worker, where it is an app of Ruby.
     pub(crate) threads: Option<usize>,
-    /// Kind and language, once a worker has said so.
+    /// Kind and language, once a worker has reported them.
     pub(crate) about: Option<String>,
     /// Requests that wait for a worker.
     pub(crate) queue: usize,
