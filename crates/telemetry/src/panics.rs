@@ -184,7 +184,7 @@ fn end_process(what: &str, why: &str) -> ! {
 }
 
 thread_local! {
-    /// Whether somebody up the stack catches panics and reports them.
+    /// Whether a caller up the stack catches panics and reports them.
     static CATCHING: Cell<bool> = const { Cell::new(false) };
     /// The panic that unwinds towards it.
     static PENDING: RefCell<Option<Panic>> = const { RefCell::new(None) };

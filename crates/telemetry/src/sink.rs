@@ -145,7 +145,7 @@ pub fn reopen_all() {
     sinks.into_iter().for_each(|sink| Sink(sink).reopen());
 }
 
-/// A sink that was opened: its handle, and what its writer holds for as long as it runs.
+/// An open sink: its handle, and what its writer holds for as long as it runs.
 struct OpenSink {
     handle: Weak<Handle>,
     shared: Weak<Shared>,

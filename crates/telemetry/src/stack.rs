@@ -38,7 +38,7 @@ struct StackFrame {
     name: String,
     /// Of the standard library or another crate, mostly the runtime: of no use between the others.
     is_foreign: bool,
-    /// `connection.rs:31`, with the folder it is in.
+    /// `connection.rs:31`, with its directory.
     location: String,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::RequestId;
 
-/// `00-` trace id `-` parent id `-` flags: the length of version 00, which is what is written.
+/// `00-` trace id `-` parent id `-` flags: the length of version 00, the version we write.
 pub const TRACEPARENT_LEN: usize = 55;
 /// The flag of a trace that is recorded.
 const SAMPLED: u8 = 1;

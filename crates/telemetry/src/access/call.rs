@@ -151,7 +151,7 @@ impl<'f, F: Iterator<Item = CallFailure<'f>>> CallAccessRecord<'_, F> {
         out.push(b'\n');
     }
 
-    /// One JSON object; what is absent is left out.
+    /// One JSON object; absent values are left out.
     fn write_json(self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"time\":\"");
         out.extend_from_slice(&timestamp(self.time));

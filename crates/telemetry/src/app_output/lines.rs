@@ -4,7 +4,7 @@ pub(super) fn is_traceback(line: &[u8]) -> bool {
     line.starts_with(b"Traceback (most recent call last)")
 }
 
-/// Of Python's `logging`, where it was told to show where it was called.
+/// A stack of Python's `logging`, where `stack_info` is set.
 pub(super) fn is_stack(line: &[u8]) -> bool {
     line.starts_with(b"Stack (most recent call last)")
 }
