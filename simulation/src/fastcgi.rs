@@ -50,7 +50,7 @@ const STDERR: u8 = 7;
 const GET_VALUES: u8 = 9;
 const GET_VALUES_RESULT: u8 = 10;
 
-/// Serves until it is dropped, with so many processes, each of which has one connection at a time.
+/// Serves until it is dropped, with this many processes, each of which has one connection at a time.
 pub(crate) async fn serve(
     listener: PeerListener,
     processes: usize,
@@ -319,7 +319,7 @@ fn head(number: u64, plan: &ScriptPlan) -> String {
     head
 }
 
-/// Something that is no response, or not this one's, at the front or the end.
+/// Bytes that are not a response, or not this one's, at the front or the end.
 fn spoiled(response: Vec<u8>, id: u16, rng: &mut Rng) -> Vec<u8> {
     let kind = rng.below(7);
     let garbage = match kind {

@@ -26,15 +26,15 @@ use crate::worker::{BodyRead, Fault, Observations};
 /// What it does with its connections; what with each request, [`OriginPlan`] says.
 #[derive(Debug, Clone)]
 pub(crate) struct Http2Plan {
-    /// SETTINGS_MAX_CONCURRENT_STREAMS, at first and after a while.
+    /// SETTINGS_MAX_CONCURRENT_STREAMS, at first and later.
     pub(crate) streams: Option<u32>,
     pub(crate) becomes: Option<(Duration, u32)>,
     /// Of a stream, in bytes; it becomes the second with the other SETTINGS.
     pub(crate) window: (u32, u32),
     pub(crate) connection_window: u32,
-    /// On so many connections, the first ones, GOAWAY comes so long after the beginning.
+    /// How many connections, the first ones, get GOAWAY, and how long after the beginning.
     pub(crate) goaway: Option<(usize, Duration, Goaway)>,
-    /// So many streams, the first of each connection, are refused.
+    /// This many streams, the first of each connection, are refused.
     pub(crate) refuses: usize,
     pub(crate) frames: FramePlan,
     pub(crate) pipe: PipePlan,
@@ -214,7 +214,7 @@ fn inform(respond: &mut SendResponse<Bytes>, status: u16) -> Result<(), h2::Erro
     respond.send_informational(Response::builder().status(status).body(()).expect("a head"))
 }
 
-/// Reads a body to its end, and gives its length; `None`: nobody wants it.
+/// Reads a body to its end, and returns its length; `None`: the body is not wanted.
 async fn receive(
     mut body: RecvStream,
     narrows: bool,
@@ -282,7 +282,7 @@ async fn send(
     Ok(End::Over)
 }
 
-/// Waits for room for some of so many bytes; `None`: nobody takes them any more.
+/// Waits for room for some of `want` bytes; `None`: the peer takes no more.
 async fn room(sending: &mut SendStream<Bytes>, want: usize) -> Result<Option<usize>, h2::Error> {
     sending.reserve_capacity(want);
     match poll_fn(|cx| sending.poll_capacity(cx)).await {

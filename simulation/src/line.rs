@@ -1,4 +1,4 @@
-//! One end of a connection as scripts use it, in clear or under TLS.
+//! One end of a connection as scripts use it, in plaintext or under TLS.
 
 use std::future::poll_fn;
 use std::io;
@@ -20,7 +20,7 @@ pub(crate) trait Line {
     /// Ends this side, behind what was taken.
     fn shutdown_write(&self);
 
-    /// Waits for FIN behind the end that was read.
+    /// Waits for FIN after the end that was read.
     fn poll_end(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
     /// Closes with a reset.

@@ -24,8 +24,8 @@ const PIPES: [((usize, usize), usize); 5] = [
 /// Pipes of at least this hold a tunnel's megabyte in a few turns.
 pub(crate) const WIDE: usize = 8 * 1024;
 
-/// How the sockets and the disk of a world behave, and the size of its largest body. In a clean world they only delay; in the others some of what `may_fail` does, at the
-/// rates that stand there.
+/// How the sockets and the disk of a world behave, and the size of its largest body. In a clean world they only delay; in the others some of `may_fail` happens, at
+/// the rates in it.
 pub(crate) fn settings(rng: &mut Rng, clean: bool, may_fail: &Faults) -> (Settings, usize) {
     let (capacity, most) = *rng.pick(&PIPES);
     // A pipe of a few bytes passes those once each latency.
@@ -112,8 +112,8 @@ pub(crate) fn large(settings: &Settings) -> usize {
     if settings.capacity.0 >= 8 * 1024 && settings.latency.is_zero() { 1536 * 1024 } else { 0 }
 }
 
-/// Quick pipes that hold little beside the largest bodies: who is slow is waited for, or what is there for it is kept on a disk, which may fail. Gives the size of the
-/// largest body.
+/// Quick pipes that hold little beside the largest bodies: a slow client delays its sender, or its response is kept on a disk, which may fail. Returns the size of
+/// the largest body.
 pub(crate) fn crowd(settings: &mut Settings, disk_full: u32) -> usize {
     settings.capacity = (WIDE, 64 * 1024);
     settings.latency = Duration::ZERO;

@@ -30,10 +30,10 @@ pub(crate) trait Scenario: Clone + Debug + Send + 'static {
     /// The virtual time that all of it may take.
     fn bound(&self) -> Duration;
 
-    /// The memory that it may take above what is there at its beginning, in bytes.
+    /// The memory that it may use above that at its beginning, in bytes.
     fn memory(&self) -> usize;
 
-    /// Plays it. What does not hold panics.
+    /// Plays it. A broken rule panics.
     fn play(self: Rc<Self>) -> impl Future<Output = ()>;
 
     /// Plans with less in them.

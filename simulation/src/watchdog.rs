@@ -27,7 +27,7 @@ pub(crate) fn begin(seed: u64) {
 }
 
 impl Progress {
-    /// What this thread begins is told here.
+    /// Receives the progress of this thread.
     pub(crate) fn listen(&'static self) {
         PROGRESS.set(Some(self));
     }

@@ -52,7 +52,7 @@ impl Scenario for WebSocket {
             (settings.capacity, most) = ((256 << 10, 512 << 10), 700 << 10);
         }
         let worker = WorkerPlan {
-            // One that takes a single stream is no app for WebSockets.
+            // An app that takes a single stream cannot serve WebSockets.
             streams: *rng.pick(&[2, 2, 100]),
             stream_credit: *rng.pick(&[65_536, 65_536, 131_072]),
             connection_credit: *rng.pick(&[65_536, 262_144]),
@@ -209,7 +209,7 @@ impl WebSocket {
         let path = format!("/{number}");
         let talking = client::run(conversation, &path, ids(number), peer);
         match conversation.app.fault {
-            // A client that answers pings may wait for ever.
+            // A client that responds to pings may wait for ever.
             AppFault::Hangs(_) => tokio::time::timeout(LONG_IDLE + TALK, talking).await.ok(),
             _ => Some(talking.await),
         }

@@ -1,4 +1,4 @@
-//! A worker that speaks the wire, by a script: what it does with each request stands in the plan.
+//! A worker that speaks the wire, by a script: the plan defines what it does with each request.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -84,7 +84,7 @@ pub(crate) enum Fault {
     DiesInside,
     /// Nothing more comes.
     Hangs,
-    /// What comes is no message, or more than one: only of scripts that are servers.
+    /// The bytes are not a message, or more than one: only of scripts that are servers.
     Garbage,
     SaysMore,
 }
@@ -329,7 +329,7 @@ impl Worker {
         };
         *seen.borrow_mut().begun.entry(id).or_default() += 1;
         self.respond(number, &stream, id, &plan, expects, &seen).await;
-        // What came and was not read counts as consumed.
+        // Bytes received and not read count as consumed.
         let unread = stream.body.take().len();
         self.give_back(None, unread - stream.free.take().min(unread));
         stream.over.set(true);
@@ -386,7 +386,7 @@ impl Worker {
             }
             BodyRead::Throughout => {
                 let read = async {
-                    // Slowly, so that it is credit that the client waits for.
+                    // Slowly, so that the client waits for credit.
                     let pause = Duration::from_millis(1);
                     self.read_body(number, stream, id, &read, (seen, pause)).await;
                     stream.read.set(true);

@@ -71,7 +71,7 @@ impl Draw {
         }
         let (sent, got) = (request.body.size(), response.body);
         let is_allowed = self.max_body.is_none_or(|most| sent as u64 <= most);
-        // What nobody reads, or what is refused, is taken up to the window.
+        // A body that is not read, or is refused, is accepted up to the window.
         let is_taken = (is_allowed && response.reads != BodyRead::Never) || sent < 64 * 1024;
         let abandon = rng.chance(if self.clean { 80 } else { 200 }).then(|| {
             let point = match rng.below(3) {
@@ -106,7 +106,7 @@ impl Draw {
         FramePlan {
             heads: *rng.pick(&[1, 2, 5]),
             pads: rng.chance(500),
-            // The `h2` crate ends a connection with too many small frames that nobody has read yet.
+            // The `h2` crate ends a connection with too many small frames that are still unread.
             data: (*rng.pick(&[1, 100, 4000, usize::MAX])).max(if self.clean { sent / 1000 } else { 1 }),
             strays: *rng.pick(&[0, 100, 500]),
             late: Duration::from_millis(*rng.pick(&[0, 0, 1, 20])),
@@ -132,8 +132,8 @@ impl Draw {
     }
 }
 
-/// The client says with its only request that no other follows, and takes longer to read the response than the server waits for one that reads nothing. What it sends
-/// meanwhile, to make room, must not meet a closed socket.
+/// The client announces with its only request that no other follows, and takes longer to read the response than the server waits for one that reads nothing.
+/// Frames that it sends meanwhile, to make room, must not meet a closed socket.
 pub(super) fn part_slowly(rng: &mut Rng, (client, responses): &mut (ClientPlan, Vec<ResponsePlan>)) {
     client.streams.truncate(1);
     responses.truncate(1);

@@ -81,7 +81,7 @@ impl Deflate {
     }
 }
 
-/// What inflates to so many bytes.
+/// A payload that inflates to `size` bytes.
 pub(super) fn bomb(size: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(size / 100 + 1024);
     let mut compress = Compress::new(Compression::new(9), false);

@@ -17,7 +17,7 @@ pub(crate) struct ConversationPlan {
     pub(crate) polite: bool,
 }
 
-/// Who begins the closing handshake.
+/// The side that begins the closing handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Closer {
     Client,
@@ -40,21 +40,21 @@ pub(crate) struct ClientPlan {
     pub(crate) eager: bool,
     /// Bytes in one write, at most.
     pub(crate) write: usize,
-    /// After so many bytes...
+    /// After this many bytes...
     pub(crate) every: usize,
-    /// ...it pauses so long.
+    /// ...it pauses this long.
     pub(crate) pause: Duration,
     pub(crate) reads: ReadMode,
     pub(crate) pace: Pace,
     pub(crate) messages: Vec<MessagePlan>,
     /// Of a thousand frames, before how many there is a ping, and its bytes.
     pub(crate) pings: (u32, usize),
-    /// So many pings behind the last message.
+    /// Pings after the last message.
     pub(crate) flood: usize,
     pub(crate) code: Option<u16>,
     pub(crate) end: ClientEnd,
     pub(crate) offer: Offer,
-    /// Of a thousand messages, so many are compressed where that was agreed on.
+    /// How many of a thousand messages are compressed where that was negotiated.
     pub(crate) compressed: u32,
 }
 
@@ -123,7 +123,7 @@ pub(crate) enum ReadMode {
     Beside,
     /// When it has sent all of its messages.
     AfterSending,
-    /// After so long.
+    /// After this long.
     Later(Duration),
     Never,
 }
@@ -133,7 +133,7 @@ pub(crate) enum ReadMode {
 pub(crate) enum ClientEnd {
     /// By the closing handshake.
     CloseHandshake,
-    /// After so many bytes.
+    /// After this many bytes.
     Resets(usize),
     Drops(usize),
     /// It shuts its writing side behind its last message, without a close frame.
@@ -192,7 +192,7 @@ pub(crate) struct AppPlan {
     pub(crate) messages: Vec<MessagePlan>,
     /// Before each message.
     pub(crate) pause: Duration,
-    /// Reads nothing, and so gives no credit, for so long.
+    /// Reads nothing, and so gives no credit, for this long.
     pub(crate) hold: Duration,
     /// After each frame that it reads.
     pub(crate) rest: Duration,
@@ -200,7 +200,7 @@ pub(crate) struct AppPlan {
     pub(crate) fault: AppFault,
 }
 
-/// What goes wrong at the app, after so many of its messages.
+/// The app's fault, after this many of its messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AppFault {
     None,
@@ -327,7 +327,7 @@ impl ClientPlan {
         };
         let size = *rng.pick(&[0, 1, 125]);
         let pings = match reads {
-            // Who pings and does not read must not wait until all is sent: pongs have to go somewhere.
+            // A client that pings and does not read must not wait until all is sent: pongs need room.
             ReadMode::AfterSending => (if messages.len() < 20 { 200 } else { 0 }, size.min(4)),
             _ => (*rng.pick(&[0, 0, 100, 500]), size),
         };

@@ -113,7 +113,7 @@ struct Socket {
     unread: RefCell<VecDeque<u32>>,
     accepted: Cell<bool>,
     hangs: Cell<bool>,
-    /// Keepwarm has said CLOSE, or RESET.
+    /// Keepwarm has sent CLOSE, or RESET.
     closed: Cell<bool>,
     over: Cell<bool>,
     changed: Notify,
@@ -159,7 +159,7 @@ impl Worker {
         }
     }
 
-    /// `false`: it is told to go.
+    /// `false`: it should exit.
     fn handle(self: &Rc<Self>, frame: ToWorker<'_>) -> bool {
         match frame {
             ToWorker::Welcome(welcome) => {
@@ -245,7 +245,7 @@ impl Worker {
 
     // -- from the client -------------------------------------------------------------------------
 
-    /// A frame of a message: whose it is, and whether it may come.
+    /// A frame of a message: checks whose it is, and whether it may come.
     fn take(self: &Rc<Self>, number: u32, text: bool, bytes: &[u8], end: bool) {
         let cost = cost(bytes.len());
         self.window.set(self.window.get() - i64::from(cost));
@@ -286,7 +286,7 @@ impl Worker {
         socket.change();
     }
 
-    /// What is inflated of a message before that is known to be too long, which is all that may come without a message of the plan: it never ends.
+    /// The part of a message that is inflated before it is known to be too long. Only this may come without a message of the plan: it never ends.
     fn take_bomb(&self, socket: &Socket, text: bool, bytes: &[u8], end: bool) {
         let is_bomb = socket.conversation.client.end == ClientEnd::Breaks(Violation::Bomb);
         assert!(is_bomb && !text && !end, "a message that the client has not sent: {} bytes", bytes.len());
