@@ -32,7 +32,7 @@ pub struct Load {
     work: u32,
     stop: AtomicBool,
     next: AtomicU64,
-    /// Nobody took a connection while there should have been somebody.
+    /// Connections refused while something should have listened.
     refused: AtomicU64,
 }
 
@@ -48,7 +48,7 @@ impl Load {
         }
     }
 
-    /// The application works so many milliseconds on each.
+    /// The application works this many milliseconds on each.
     #[must_use]
     pub fn with_work_ms(self, millis: u32) -> Self {
         Self { work: millis, ..self }
@@ -78,12 +78,12 @@ impl Load {
         self.next.load(Ordering::Relaxed)
     }
 
-    /// Connections that nobody took.
+    /// Connections that were refused.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Waits until so many further requests have been asked: the load has gone on through what happened.
+    /// Waits until this many further requests have been sent: the load has continued through what happened.
     #[track_caller]
     pub fn wait_for(&self, more: u64) {
         let from = self.sent();
@@ -172,7 +172,7 @@ pub fn counts(file: &Path) -> BTreeMap<String, u32> {
     counts
 }
 
-/// Every request got a response, and the application has had each once.
+/// Every request got a response, and the application got each once.
 #[track_caller]
 pub fn all_responded_once(counts: &BTreeMap<String, u32>, outcomes: &[(String, Outcome)]) {
     for (id, outcome) in outcomes {

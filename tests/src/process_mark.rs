@@ -49,7 +49,7 @@ impl Drop for ProcessMark {
     }
 }
 
-/// Every file in a folder and below, by its path in there.
+/// Every file in a directory and below, by its path in there.
 pub fn files(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_path_buf()];

@@ -1,4 +1,4 @@
-//! The server under test: the real binary, with a configuration in a folder of its own, on a free port.
+//! The server under test: the real binary, with a configuration in a directory of its own, on a free port.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -105,7 +105,7 @@ struct Lines {
 }
 
 impl Server {
-    /// Starts with this configuration and waits until it listens. `@APPS@`, `@EXAMPLES@`, `@PYTHON@` and `@DIR@` (the server's own folder) are filled in.
+    /// Starts with this configuration and waits until it listens. `@APPS@`, `@EXAMPLES@`, `@PYTHON@` and `@DIR@` (the server's own directory) are filled in.
     #[track_caller]
     pub fn start(config: &str) -> Self {
         Self::start_with(config, |_| {})
@@ -131,7 +131,7 @@ impl Server {
         Self::launch(&mut command, folder)
     }
 
-    /// As [`Server::start`], with the binary that `place` puts somewhere, for example into the folder that it is given.
+    /// As [`Server::start`], with the binary that `place` puts somewhere, for example into the directory that it gets.
     #[track_caller]
     pub fn start_as(config: &str, place: impl FnOnce(&Path) -> PathBuf) -> Self {
         let folder = folder();
@@ -200,7 +200,7 @@ impl Server {
         self.pid
     }
 
-    /// The folder of this server: its configuration is `keepwarm.toml` there.
+    /// The directory of this server: its configuration is `keepwarm.toml` there.
     pub fn folder(&self) -> &Path {
         &self.folder
     }

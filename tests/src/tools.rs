@@ -75,7 +75,7 @@ pub fn script(to: &Path, text: &str) {
     std::fs::remove_file(draft).expect("removed");
 }
 
-/// A TCP port nobody listens on now, nor will: never given twice by this process, and below those that the system gives to sockets that ask for no number.
+/// A TCP port where nothing listens, now or later: never given twice by this process, and below those that the system gives to sockets that request no number.
 pub fn free_port() -> u16 {
     static GIVEN: AtomicU32 = AtomicU32::new(0);
     const FROM: u32 = 10_000;
@@ -95,7 +95,7 @@ pub fn free_port() -> u16 {
     panic!("no port from {FROM} to {} is free", FROM + span);
 }
 
-/// An address where nobody listens, nor will.
+/// An address where nothing listens, now or later.
 pub fn nobody() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], free_port()))
 }

@@ -1,4 +1,4 @@
-//! The back door: calls through a local door to a service, in clear.
+//! The back door: calls through a local door to an upstream, in plaintext.
 
 use std::io::{BufReader, Read, Write};
 use std::net::Shutdown;
@@ -235,7 +235,7 @@ fn large_bodies_pass_both_ways_with_back_pressure() {
     client.send(get("/"));
     let (status, _) = client.head("GET");
     assert_eq!(status, 200);
-    // It does not read: what is in the middle has an end.
+    // It does not read: the bytes held in between are limited.
     let before = memory(server.pid());
     std::thread::sleep(Duration::from_millis(300));
     let grown = memory(server.pid()).saturating_sub(before);
@@ -341,7 +341,7 @@ fn a_route_leads_to_an_upstream_with_the_clients_host() {
     assert_eq!(away.field("location"), Some("http://elsewhere/"));
 }
 
-/// A server behind may make variables of names (`spec/http.md` §4), and is told that the request was passed on (RFC 9110 §7.6.3).
+/// An upstream may make variables of names (`spec/http.md` §4), and learns that the request was passed on (RFC 9110 §7.6.3).
 #[test]
 fn a_route_forwards_safe_names_and_its_own_host_unless_configured() {
     let origin = Origin::fixed("found");
@@ -393,7 +393,7 @@ fn a_redirect_to_the_upstream_itself_leads_back_to_the_door() {
     }
 }
 
-/// Whoever is called by another name than its address redirects to that name.
+/// An upstream called by another name than its address redirects to that name.
 #[test]
 fn a_redirect_to_the_host_that_was_sent_leads_back_to_the_door() {
     let origin = Origin::start(|request, stream| {

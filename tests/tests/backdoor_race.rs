@@ -15,7 +15,7 @@ use keepwarm_tests::origin::{Origin, ok, read_head, reset};
 /// Pairs of an origin with a door and one caller, and calls of each.
 const PAIRS: usize = 200;
 const CALLS: usize = 50;
-/// One in so many gaps is about as long as the origin keeps a connection. The others are short.
+/// One in this many gaps is about as long as the origin keeps a connection. The others are short.
 const LONG: u64 = 8;
 
 /// How often each call was processed, by its number.
@@ -123,8 +123,8 @@ fn after_the_first_observed_close_no_call_fails_and_none_is_processed_twice() {
     let mut lost = 0;
     for (pair, caller) in callers.into_iter().enumerate() {
         let failed = caller.join().expect("a caller");
-        // The first close can be the loss of a call that must not be sent again. From then on it is known. What came after so short a silence that the connection had
-        // to be open was lost by the machine: the origin looked at its clock late.
+        // The first close can lose a call that must not be sent again. From then on the idle time is known. A call lost after so short a silence that the connection
+        // had to be open is lost by the machine: the origin looked at its clock late.
         let judged: Vec<&Failed> = failed.iter().filter(|call| call.silence > keeps(pair) * 8 / 10).collect();
         assert!(
             judged.len() <= 1,

@@ -1,4 +1,4 @@
-//! What is seen of the back door: metrics, status, access records, `Server-Timing` and traces say what has happened, no more and no less.
+//! Telemetry of the back door: metrics, status, access records, `Server-Timing` and traces report what has happened, no more and no less.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -24,7 +24,7 @@ fn door(address: SocketAddr, more: &str) -> Server {
     ))
 }
 
-/// So many lines of the access log, in order.
+/// This many lines of the access log, in order.
 #[track_caller]
 fn lines(server: &Server, count: usize) -> Vec<String> {
     let read = || std::fs::read_to_string(server.folder().join("calls")).unwrap_or_default();

@@ -242,7 +242,7 @@ fn a_fixed_response_requests_no_body() {
 #[test]
 fn no_100_after_a_response_has_begun() {
     let _alone = alone();
-    // The application responds, then reads: the client, told nothing, sends its body all the same.
+    // The application responds, then reads: the client, without a 100, sends its body all the same.
     let mut client = asgi().client();
     client.send(expecting("/respond-then-read", "Content-Length: 5"));
     let (status, fields) = client.head("POST");

@@ -18,7 +18,7 @@ fn both() -> [String; 2] {
     ["php-cgi".to_owned(), php_fpm()]
 }
 
-/// A request whose script ends when the file is there. Comes back when the script has begun.
+/// A request whose script ends when the file exists. Returns when the script has begun.
 fn hold(server: &Server, name: &str) -> (keepwarm_tests::Client, std::path::PathBuf) {
     let file = server.folder().join(name);
     let mut held = server.client().patient(LONG);
@@ -83,9 +83,9 @@ fn a_local_redirect_is_followed_internally() {
             ("/info.php/x/y", "/info.php /x/y"),
             ("/blog/../info.php", "/info.php -"),
             ("/any/where?do=pong#behind", "pong"),
-            // What is a file of the site is one here, too.
+            // A file of the site is served as a file here, too.
             ("/style.css", "body { color: black }\n"),
-            // Not out of the site, whoever asks.
+            // Never out of the site.
             ("/../outside.php", "pong"),
         ] {
             let response = client.ask(get(&to(path)));

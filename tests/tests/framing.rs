@@ -1,5 +1,5 @@
-//! `spec/http.md` §4, every faulty row in several spellings, as transcripts over a real socket. Behind each faulty request stands a sound one,
-//! `GET /canary`: it must never get a response, since nobody can know where the faulty one ended.
+//! `spec/http.md` §4, every faulty row in several spellings, as transcripts over a real socket. Each faulty request is followed by a sound one,
+//! `GET /canary`: it must never get a response, since the end of the faulty one is unknown.
 
 use std::sync::OnceLock;
 
@@ -334,7 +334,7 @@ fn the_refusal_does_not_depend_on_how_the_bytes_are_cut() {
     report(&faults, HEADS.len());
 }
 
-/// As [`refused`]; bytes that arrive after the close may turn its end into a reset, which is no fault here.
+/// As [`refused`]; bytes that arrive after the close may turn its end into a reset, which is not a fault here.
 fn refused_or_reset(client: &mut Client, status: u16) -> Result<(), String> {
     let response = client.try_response("GET").map_err(|failure| format!("{failure:?}"))?;
     if response.status != status {
@@ -524,7 +524,7 @@ fn a_truncated_head_gets_only_a_close() {
         let mut client = fixed().client();
         client.send(part);
         client.half_close();
-        // 400 is as right as silence (RFC 9112 §3: an incomplete request is no request); a 2xx is not.
+        // 400 is as right as silence (RFC 9112 §3: an incomplete request is not a request); a 2xx is not.
         match client.try_response("GET") {
             Err(Failure::Closed) => {}
             Ok(response) if response.status == 400 && response.says_close() => client.expect_eof(),

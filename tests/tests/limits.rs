@@ -101,7 +101,7 @@ fn too_many_fields_are_431() {
     refused(&mut client, 431);
 }
 
-/// More lines than a frame of the wire holds. What was done for each of them once took seconds, in which idle workers were killed for their silence.
+/// More lines than a frame of the wire holds. Processing them once took seconds, in which idle workers were killed for their silence.
 #[test]
 fn a_head_of_sixty_thousand_lines_costs_no_worker() {
     for base in [WSGI, ASGI] {
@@ -406,7 +406,7 @@ fn at_the_limit_of_connections_the_longest_idle_goes_first() {
         let mut clients: Vec<Client> = (0..4).map(|_| server.client()).collect();
         for client in &mut clients {
             client.expect_kept("/");
-            std::thread::sleep(Duration::from_millis(5)); // They are told apart by when they were last used.
+            std::thread::sleep(Duration::from_millis(5)); // They differ in when they were last used.
         }
         let mut fifth = server.client();
         fifth.expect_kept("/");
@@ -430,7 +430,7 @@ fn more_clients_than_connections_lose_no_request() {
             scope.spawn(|| {
                 for _ in 0..8 {
                     let mut client = server.client();
-                    // Each keeps its connection for as long as it may.
+                    // Each keeps its connection as long as the server allows.
                     for _ in 0..100 {
                         client.send(get("/"));
                         let response = client.response("GET");
@@ -468,7 +468,7 @@ fn busy_connections_are_closed_in_turn_at_the_limit() {
             }
         };
         (0..2).for_each(|_| drop(scope.spawn(busy)));
-        // Waits in the kernel with its request, until one of the others is told to close.
+        // Waits in the kernel with its request, until one of the others gets a close.
         for _ in 0..2 {
             let mut client = server.client().patient(BOUND);
             assert_eq!(client.ask(get("/")).status, 200);
@@ -520,7 +520,7 @@ fn without_descriptors_new_connections_wait_until_idle_ones_are_closed() {
     assert!(log.contains("cannot accept connections; they wait"), "{log}");
 }
 
-/// May open so many files.
+/// May open this many files.
 fn with_files(config: &str, files: u32) -> Server {
     Server::start_as(config, |folder| {
         let script = folder.join("limited");
@@ -550,7 +550,7 @@ fn a_reload_changes_the_limit_of_connections() {
     assert_eq!(third.response("GET").status, 200);
 }
 
-/// So many threads, so many connections; `/slow` is the test application, all else a fixed response.
+/// This many threads and connections; `/slow` is the test application, all else a fixed response.
 fn full(threads: usize, connections: usize) -> String {
     let app = WSGI.split_once("[app.app]").expect("it has an app").1;
     format!(

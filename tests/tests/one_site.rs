@@ -65,7 +65,7 @@ fn all_parts_respond(server: &Server) {
 fn paths_and_hosts_lead_to_apps_of_several_languages() {
     let server = Server::start(SITE);
     all_parts_respond(&server);
-    // On one connection, whoever responds.
+    // On one connection, for every app.
     let mut client = server.client().patient(LONG);
     for _ in 0..3 {
         assert_eq!(client.ask(get("/chat/")).text(), "hello from node\n");

@@ -14,7 +14,7 @@ use keepwarm_tests::{Response, Server, get, keepwarm};
 /// A bound for what a busy machine may need.
 const LONG: Duration = Duration::from_secs(30);
 
-/// With so many processes, these keys and these scripts.
+/// With this many processes, these keys and these scripts.
 #[track_caller]
 fn start(workers: &str, keys: &str, scripts: &[(&str, &str)]) -> Server {
     let keys = format!("workers = {workers}\n{keys}");

@@ -40,7 +40,7 @@ fn start(entry: &str) -> Server {
     Server::start(&config(entry, "")).warm("/")
 }
 
-/// Who has loaded the app so far.
+/// The processes that have loaded the app so far.
 fn loads(server: &Server) -> Vec<u32> {
     let text = std::fs::read_to_string(server.folder().join("count")).unwrap_or_default();
     text.lines().filter_map(|line| line.strip_prefix("load ")?.parse().ok()).collect()

@@ -1,4 +1,4 @@
-//! A route that kills workers is refused for a while; the others of the app are not.
+//! A route that kills workers is quarantined; the app's other routes are not.
 
 use std::time::{Duration, Instant};
 

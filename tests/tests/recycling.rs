@@ -38,7 +38,7 @@ fn counts(server: &Server) -> BTreeMap<String, u32> {
     load::counts(&server.folder().join("count"))
 }
 
-/// How many workers were said to be replaced for this.
+/// How many workers the log reports as replaced for this reason.
 fn recycled(server: &Server, why: &str) -> usize {
     server.log().lines().filter(|line| line.contains(&format!("replacing worker ({why})"))).count()
 }

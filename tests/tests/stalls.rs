@@ -1,4 +1,4 @@
-//! Stalls are never silent: what Keepwarm removes is counted, and said once with what to do about it.
+//! Stalls are never silent: each that Keepwarm removes is counted, and reported once with what to do about it.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn stalls(kind: &str) -> String {
     format!("keepwarm_stalls_total{{app=\"app\",kind=\"{kind}\"}}")
 }
 
-/// How many lines of the log speak of it.
+/// How many lines of the log report it.
 fn lines(server: &Server, kind: &str) -> usize {
     server.log().lines().filter(|line| line.contains(&format!("stall={kind}"))).count()
 }

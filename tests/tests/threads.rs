@@ -105,7 +105,7 @@ fn upload(server: &Server, body: &[u8], piece: usize) -> String {
     client.response("POST").text()
 }
 
-/// Half of the places may wait for clients whose bodies the application asks for (`spec/http.md` §2); the others are free for those that send.
+/// Half of the slots may wait for clients whose bodies the application requests (`spec/http.md` §2); the others are free for those that send.
 #[test]
 fn clients_that_expect_cannot_hold_all_threads() {
     let server = start("hard_app", 1, "threads = 4");
@@ -114,7 +114,7 @@ fn clients_that_expect_cannot_hold_all_threads() {
     for client in &mut clients {
         assert_eq!(client.head("POST").0, 100, "{client}");
     }
-    // All six were told to go on, and none has: two threads at least are free.
+    // All six got a 100, and none has sent its body: two threads at least are free.
     let mut two: Vec<Client> = (0..2).map(|_| sent(&server, &get("/meet?n=2"))).collect();
     two.iter_mut().for_each(|client| assert_eq!(client.response("GET").status, 200, "{client}"));
     for client in &mut clients {
@@ -239,7 +239,7 @@ impl<'a> Load<'a> {
         })
     }
 
-    /// Waits until so many further requests have been asked.
+    /// Waits until this many further requests have been sent.
     #[track_caller]
     fn wait_for(&self, more: u64) {
         let from = self.next.load(Ordering::Relaxed);

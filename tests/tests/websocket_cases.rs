@@ -346,7 +346,7 @@ fn utf8() {
     well(invalid.iter().map(|bytes| ("binary", vec![frame(0x82, bytes)], vec![binary(bytes)])).collect());
 }
 
-/// The rest of the frame never comes: what cannot be mended is refused without it.
+/// The rest of the frame never comes: a fault that it cannot fix is refused without it.
 #[test]
 fn invalid_text_is_refused_before_its_frame_is_complete() {
     for bytes in [&b"\xce\xba\xf4\x90"[..], b"ok\xff", b"\xed\xa0"] {

@@ -88,7 +88,7 @@ fn frames_sent_with_a_refused_opening_are_never_a_message() {
     client.send(bytes);
     let response = client.response("GET");
     assert_eq!(response.status, 403);
-    // They are the next request's, or nobody's.
+    // The bytes belong to the next request, or to none.
     if response.says_close() {
         client.expect_end();
     } else {

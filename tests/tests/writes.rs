@@ -119,7 +119,7 @@ fn a_head_waits_for_a_short_body_of_known_length() {
         let calls = trace.finish();
         // Head, "po" and "ng" would be three. The head never leaves alone; whether "ng" makes it is a matter of microseconds.
         assert!(calls.len() <= 2 * 15, "{} writes for 15 responses:\n{}", calls.len(), calls.join("\n"));
-        // In a buffer of its own, or behind the head.
+        // In a buffer of its own, or after the head.
         let with_body = |call: &str| call.contains("\"po") || call.contains("\\r\\n\\r\\npo");
         let alone = |call: &&String| call.contains("HTTP/1.1 200") && !with_body(call);
         assert_eq!(calls.iter().filter(alone).count(), 0, "a head left alone:\n{}", calls.join("\n"));

@@ -123,7 +123,7 @@ impl Evidence {
         Report { faults, responded, summary: self.summary() }
     }
 
-    /// What is wrong about one request.
+    /// The fault of one request, if any.
     fn fault(&self, seen: &ObservedRequest) -> Option<String> {
         let (begun, made) = self.book.get(&seen.request.id).copied().unwrap_or_default();
         let safe = matches!(seen.request.method, "GET" | "HEAD");

@@ -30,7 +30,7 @@ impl Random {
         all[self.below(all.len() as u64) as usize]
     }
 
-    /// So many bytes that follow from one number.
+    /// This many bytes that follow from one number.
     pub fn bytes(&mut self, length: u64) -> Vec<u8> {
         let first = self.next();
         (0..length).map(|at| (first.wrapping_add(at * 7) >> 3) as u8).collect()

@@ -59,11 +59,11 @@ pub enum Outcome {
     Cut,
     /// The end of the connection before the first byte.
     NoResponse,
-    /// It stood behind a response after which the server closes, or one that was cut: nobody may have seen it.
+    /// It followed a response after which the server closes, or one that was cut: it may never have been read.
     AfterClose,
     /// The client went away.
     ClientLeft,
-    /// No response for longer than anything may take, or what is no response.
+    /// No response for longer than anything may take, or bytes that are not a response.
     Invalid(String),
 }
 
@@ -130,7 +130,7 @@ impl PlannedRequest {
     }
 }
 
-/// Sends a request, its body in pieces, and reads its response: what became of it, and whether the connection goes on.
+/// Sends a request, its body in pieces, and reads its response: its outcome, and whether the connection continues.
 pub fn send_one(
     client: &mut Client,
     request: PlannedRequest,
@@ -231,7 +231,7 @@ fn send(
     (true, None)
 }
 
-/// Reads a response: what it is, and whether the connection goes on.
+/// Reads a response: its outcome, and whether the connection continues.
 fn read_response(client: &mut Client, request: &PlannedRequest) -> (Outcome, bool) {
     classify(request, client.try_response(request.method))
 }

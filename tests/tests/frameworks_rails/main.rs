@@ -119,7 +119,7 @@ impl Cable {
         self.0.send(websocket::frame(0x81, message.to_string().as_bytes()));
     }
 
-    /// The next message that is no ping.
+    /// The next message that is not a ping.
     fn next(&mut self) -> Value {
         loop {
             let (_, text) = websocket::message(&mut self.0);
@@ -166,7 +166,7 @@ fn log_in(server: &Server) -> String {
 fn action_cable_runs_beside_the_pages_of_its_worker() {
     for threads in ["", "threads = 3"] {
         let server = start(threads);
-        // Whoever is not logged in is refused by the application.
+        // The application refuses a client that is not logged in.
         let mut stranger = server.client().patient(BOUND);
         stranger.send(websocket::opening("/cable", "Sec-WebSocket-Protocol: actioncable-v1-json\r\n"));
         assert_eq!(stranger.head("GET").0, 101);
@@ -291,7 +291,7 @@ fn precompiled_assets_leave_compressed_and_are_kept_by_browsers() {
     assert_eq!((plain.field("content-encoding"), packed.field("content-encoding")), (None, Some("gzip")));
     let gz = std::fs::read(server.folder().join(format!("site/public/assets/{name}.gz"))).expect("the .gz");
     assert!(packed.body == gz && plain.body.len() > gz.len());
-    // What is there only without a digest is the application's: it has none of it.
+    // A path without a digest belongs to the application: it has no such file.
     assert_eq!(server.ask(get("/assets/application.css")).status, 404);
     assert!(server.ask(get("/robots.txt")).text().contains("User-agent"));
 }

@@ -33,7 +33,7 @@ impl<'a> Row<'a> {
         Self { kind, address, random: Random::new(seed, number), next, deaths: 0, seen: Vec::new() }
     }
 
-    /// Asks at least so many requests, and closes its connections.
+    /// Sends at least this many requests, and closes its connections.
     pub(crate) fn ask_many(&mut self, many: u64, deaths: u64) {
         self.deaths = deaths;
         let end = self.next + many;
