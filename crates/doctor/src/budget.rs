@@ -39,7 +39,7 @@ impl Budget {
         }
     }
 
-    /// Waits until one more connection may be opened; it counts until the returned permit is dropped. `None` after half a minute.
+    /// Waits until one more connection may be opened; the connection counts until the returned permit is dropped. `None` after half a minute.
     pub async fn connection(&self) -> Option<OwnedSemaphorePermit> {
         let place = Arc::clone(&self.connections).acquire_owned();
         // The semaphore is never closed.

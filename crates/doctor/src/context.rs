@@ -131,7 +131,7 @@ impl ProbeContext {
         self.exchange_within(connection, request, self.settings.timeout).await
     }
 
-    /// The same, for so long at most.
+    /// The same, at most `within`.
     pub async fn exchange_within(
         &self,
         connection: &mut Connection,

@@ -33,7 +33,7 @@ pub struct SilentWatcher;
 pub struct Examination {
     /// What the caller calls it, besides its URL: nothing, unless they say.
     pub label: Option<String>,
-    /// The URL that was asked for.
+    /// The requested URL.
     pub asked: Target,
     /// The URL that was examined: where redirects led.
     pub target: Target,
@@ -166,7 +166,7 @@ fn gone(context: &ProbeContext) -> Finding {
     finding
 }
 
-/// For so long a probe may go on. Each bounds its own waits; this is for a server that uses up every one of them.
+/// How long a probe may run. Each bounds its own waits; this is for a server that uses up every one of them.
 fn longest(settings: &Settings) -> Duration {
     let waits = if settings.slow { Duration::from_secs(900) } else { Duration::ZERO };
     waits + Duration::from_secs(20) + settings.timeout * 8

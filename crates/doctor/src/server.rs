@@ -76,14 +76,14 @@ impl Server {
             |wanted: &str| fields.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
         let powered = first("x-powered-by").unwrap_or_default();
         let order: Vec<&str> = fields.iter().map(|(name, _)| name.as_str()).collect();
-        // Node writes these three behind one another, and behind the app's.
+        // Node writes these three in a row, after the app's.
         let node = order.windows(3).any(|three| three == ["date", "connection", "keep-alive"]);
         if first("x-envoy-upstream-service-time").is_some() {
             Self::Envoy
         } else if first("via").is_some_and(|via| via.ends_with(" caddy")) {
             Self::Caddy
         } else if first("host").is_some() {
-            // `php -S` says which host was asked for, in its response.
+            // `php -S` repeats the requested host in its response.
             Self::PhpBuiltIn
         } else if node && first("connection") == Some("keep-alive")
             || powered == "express"

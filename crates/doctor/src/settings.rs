@@ -29,7 +29,7 @@ pub struct Settings {
     pub resolve: Vec<(String, u16, IpAddr)>,
     /// Whether a certificate that cannot be verified is accepted (and reported).
     pub insecure: bool,
-    /// Authorities that are believed besides the system's, each in DER.
+    /// Authorities that are trusted besides the system's, each in DER.
     pub authorities: Vec<CertificateDer<'static>>,
     /// The client certificate, for a server that requests one.
     pub identity: Option<Arc<Identity>>,

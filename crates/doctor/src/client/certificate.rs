@@ -44,7 +44,7 @@ pub enum ChainError {
     NotYet(Duration),
     /// It is for other names than the requested one.
     WrongName {
-        /// The one asked for.
+        /// The requested name.
         asked: String,
         /// Those it is for.
         names: Vec<String>,
@@ -53,7 +53,7 @@ pub enum ChainError {
     SelfSigned(String),
     /// No trusted authority signed it, and the certificate of this issuer was not sent along.
     UnknownIssuer(String),
-    /// The chain ends in this root, which is not believed.
+    /// The chain ends in this root, which is not trusted.
     UnknownRoot(String),
     /// In the words of the library that verifies.
     Other(String),
@@ -80,14 +80,14 @@ impl Certificate {
         })
     }
 
-    /// How long it counts in all.
+    /// How long it is valid in all.
     #[must_use]
     pub fn lifetime(&self) -> Duration {
         seconds(self.until.saturating_sub(self.from))
     }
 }
 
-/// Why this chain, for this host, is not to be believed at this second of Unix time; nothing if it is.
+/// Why this chain, for this host, cannot be trusted at this second of Unix time; empty if it can.
 #[must_use]
 pub fn chain_errors(
     chain: &[CertificateDer<'_>],
@@ -169,7 +169,7 @@ fn seconds(seconds: i64) -> Duration {
     Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
 }
 
-/// A span of time as people say it of certificates.
+/// A span of time, in the usual units for certificates.
 pub(crate) fn span(time: Duration) -> String {
     const HOUR: u64 = 3600;
     match time.as_secs() {

@@ -180,7 +180,7 @@ impl Connection {
         Ok(Instant::now())
     }
 
-    /// Waits for bytes, for so long at most.
+    /// Waits for bytes, at most `within`.
     pub async fn read(&mut self, within: Duration) -> Read {
         if self.inbox.len() >= INBOX {
             return Read::Broken(format!("more than {} KiB of unrequested bytes received", INBOX / 1024));
@@ -225,7 +225,7 @@ impl Connection {
         let _ = self.socket.shut_down_writing();
     }
 
-    /// Bytes that came and belong to no response that was asked for.
+    /// Bytes that belong to no requested response.
     #[must_use]
     pub fn left_over(&self) -> &[u8] {
         &self.inbox

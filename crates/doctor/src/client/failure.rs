@@ -22,9 +22,9 @@ pub enum Failure {
     NoRoute(PeerAddress),
     /// This many connections in a row got no reply, so no other was tried.
     Gone(u32),
-    /// Nothing came back for so long, while connecting or encrypting.
+    /// No reply for this long, while connecting or encrypting.
     TimedOut(&'static str, Duration),
-    /// The network says no, or another error of the system.
+    /// The network refuses, or another error of the system.
     Network(String),
     /// The TLS handshake failed.
     Tls(String),

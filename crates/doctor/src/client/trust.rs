@@ -18,11 +18,11 @@ use super::{Failure, chain_errors};
 pub struct TlsSettings {
     /// Whether a certificate that cannot be verified is accepted.
     pub insecure: bool,
-    /// The versions offered: all that are spoken, or fewer.
+    /// The versions offered: all supported ones, or fewer.
     pub versions: &'static [&'static SupportedProtocolVersion],
     /// The protocols offered (ALPN), the one preferred first. Empty: ALPN is not used.
     pub alpn: Vec<Vec<u8>>,
-    /// The authorities that are believed.
+    /// The trusted authorities.
     pub authorities: Arc<Authorities>,
     /// The client certificate, for a server that requests one.
     pub identity: Option<Arc<Identity>>,
@@ -31,13 +31,13 @@ pub struct TlsSettings {
 /// A client certificate.
 #[derive(Debug)]
 pub struct Identity {
-    /// Our certificate, with those between it and its authority behind it.
+    /// Our certificate, followed by those between it and its authority.
     pub chain: Vec<CertificateDer<'static>>,
     /// Its private key.
     pub key: PrivateKeyDer<'static>,
 }
 
-/// The certificates that are believed by themselves.
+/// The certificates that are trusted by themselves.
 #[derive(Debug)]
 pub struct Authorities {
     pub(super) roots: RootCertStore,
@@ -57,7 +57,7 @@ impl Authorities {
         Self { roots, certificates }
     }
 
-    /// The system's, and further ones. Without any every certificate is refused, which says so.
+    /// The system's, and further ones. Without any, every certificate is refused, with that reason.
     #[must_use]
     pub fn of_system(further: &[CertificateDer<'static>]) -> Self {
         let mut certificates = rustls_native_certs::load_native_certs().certs;
@@ -161,7 +161,7 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// Why a certificate is not believed, in words, on their way through rustls.
+/// Why a certificate is not trusted, in words, on their way through rustls.
 #[derive(Debug)]
 struct Reasons(String);
 

@@ -21,7 +21,7 @@ use crate::finding::Finding;
 
 pub(super) use fix::fix;
 
-/// A page is read for so long at most, in search of its trailers.
+/// A page is read for this long at most, in search of its trailers.
 const LONGEST: Duration = Duration::from_secs(2);
 
 /// A protocol that does not exist.
@@ -118,7 +118,7 @@ fn trailer_names(block: &[u8]) -> Vec<String> {
     lines.filter_map(|line| line.split_once(':')).map(|(name, _)| name.trim().to_ascii_lowercase()).collect()
 }
 
-/// The page as a browser asks for it that goes there, and takes trailers.
+/// The page as a browser requests it when it navigates there, and takes trailers.
 async fn page(context: &ProbeContext) -> Result<InformationalExchange, Failure> {
     let request = navigating(context.ordinary_request()).field("TE", "trailers").field("Connection", "TE");
     let mut connection = context.connect().await?;

@@ -32,7 +32,7 @@ pub(super) use fixes::fix;
 /// A close that was due comes at once; what takes longer than this waits for something.
 const AT_ONCE: Duration = Duration::from_millis(250);
 
-/// For so long a close that was due is waited for: a bit longer than Envoy's delay, which is a second.
+/// How long to wait for a close that was due: a bit longer than Envoy's delay, which is a second.
 const PATIENCE: Duration = Duration::from_millis(1200);
 
 /// The same with `--slow`: longer than the idle timeout of every server known.
@@ -145,7 +145,7 @@ pub(super) fn within(context: &ProbeContext) -> Duration {
     (context.first.took * 3 + Duration::from_secs(2)).min(context.settings.timeout)
 }
 
-/// For so long a close is waited for.
+/// How long to wait for a close.
 fn patience(context: &ProbeContext) -> Duration {
     if context.settings.slow { SLOW_PATIENCE } else { PATIENCE }
 }
@@ -153,9 +153,9 @@ fn patience(context: &ProbeContext) -> Duration {
 /// The state of a connection after its last response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConnectionState {
-    /// The server closed or reset it, so long after the last byte of the response.
+    /// The server closed or reset it, this long after the last byte of the response.
     Closed(Duration),
-    /// It stayed open for so long.
+    /// It stayed open for this long.
     Open(Duration),
 }
 
@@ -168,7 +168,7 @@ pub(super) struct Series {
     pub(super) responses: Vec<Response>,
     /// Bytes that came after the end of the last response.
     pub(super) behind: usize,
-    /// What then became of the connection.
+    /// The state of the connection after that.
     pub(super) state: ConnectionState,
     /// What opening the connection took.
     pub(super) opening: Duration,
@@ -186,7 +186,7 @@ impl Series {
     }
 }
 
-/// Asks for these on one connection, as long as `goes_on` finds that a response lets it; a connection that does not go on is watched for so long.
+/// Sends these requests on one connection, as long as `goes_on` allows it by the response; a connection that does not continue is watched for `patience`.
 pub(super) async fn series(
     context: &ProbeContext,
     asks: &[Request],

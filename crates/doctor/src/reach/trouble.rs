@@ -66,7 +66,7 @@ const CERTIFICATE: &str = "Install a certificate for this name, with its interme
 
 const CLEAR: &str = "Use http:// for this port, or enable TLS on it (nginx: listen 443 ssl).";
 
-/// What a server that is asked for nothing says in a handshake; nothing if there is none.
+/// What a server sends in a handshake without a request; `None` if there is none.
 async fn handshake(connector: &Connector<'_>, within: Duration) -> Option<Handshake> {
     let authorities = Arc::new(Authorities::new(Vec::new()));
     let tls_settings =
@@ -131,7 +131,7 @@ async fn speaks_tls(context: &ProbeContext, asked: &str, unread: &[u8]) -> Optio
 fn judge(asked: &str, response: &Response, unread: &[u8]) -> Finding {
     let evidence = format!("{asked}: {}", said(response, unread));
     let Some(head) = &response.head else {
-        // With TLS 1.3 a server says so only behind the handshake (RFC 8446 §4.4.2.4).
+        // With TLS 1.3 a server reports it only after the handshake (RFC 8446 §4.4.2.4).
         if matches!(&response.outcome, Outcome::Broken(why) if why.contains("CertificateRequired")) {
             return fixed(
                 Finding::bad("reach.tls", format!("{evidence}: the server requires a client certificate")),

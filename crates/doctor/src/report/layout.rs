@@ -1,4 +1,4 @@
-//! What reports for people look like: a gutter of labels, wrapped text, colors where they are wanted.
+//! The layout of reports for people: a gutter of labels, wrapped text, colors where they are enabled.
 
 use crate::finding::Verdict;
 

@@ -21,7 +21,7 @@ struct Flood {
     goes_on: &'static str,
 }
 
-/// Examines a server that floods from this connection on, and gives the most that one connection took.
+/// Examines a server that floods from this connection on, and returns the most that one connection took.
 async fn examine(well: usize, flood: Flood) -> (Examination, u64) {
     let most = Arc::new(AtomicU64::new(0));
     let taken = Arc::clone(&most);

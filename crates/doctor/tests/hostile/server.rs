@@ -58,7 +58,7 @@ pub(crate) fn blocking(stream: TcpStream) -> std::net::TcpStream {
 /// How a good server may differ from another.
 #[derive(Clone, Default)]
 pub(crate) struct GoodServer {
-    /// It closes after each response, and says so.
+    /// It closes after each response, and announces it.
     pub(crate) closes: bool,
     /// When it had a request.
     pub(crate) asked: Option<Arc<Mutex<Vec<Instant>>>>,

@@ -8,11 +8,11 @@ use crate::context::ProbeContext;
 /// Rounds, each of which requests everything once.
 const ROUNDS: usize = 8;
 
-/// Rounds that take long become few: after so long those of a few hundred milliseconds, after more all.
+/// This many rounds are enough after this time: few where a round takes some hundred milliseconds, fewer where it takes more.
 const ENOUGH: (Duration, usize) = (Duration::from_millis(1500), 4);
 const TOO_MUCH: (Duration, usize) = (Duration::from_secs(3), 2);
 
-/// Of responses that are larger, or come in parts for longer, no more than the beginning is read.
+/// Of larger responses, or those that come in parts for longer, only the beginning is read.
 const LARGE: u64 = 64 * 1024;
 const LONG: Duration = Duration::from_millis(100);
 

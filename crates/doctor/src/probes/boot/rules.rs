@@ -25,7 +25,7 @@ const FREE: Duration = Duration::from_millis(5);
 /// What a warm worker takes for a page that does nothing (the article's 0.48 ms), where nothing better is known.
 const WARM: Duration = Duration::from_micros(480);
 
-/// No machine is so busy that every one of several responses waits so long for its turn.
+/// No machine is so busy that every one of several responses waits this long for its turn.
 const CERTAIN: Duration = Duration::from_millis(40);
 
 /// A boot takes about as long each time; where the median is this many times the minimum, the times measure a busy machine.
@@ -82,7 +82,7 @@ pub(super) fn every(seen: &BootObservation) -> Finding {
         [BootRequest::Missing, BootRequest::Options].into_iter().filter_map(|question| seen.kind(question));
     let differ = idle.filter(|kind| !kind.is_same_as(page));
     let floor = differ.map(|kind| seen.own(kind)).filter(|own| *own >= least).min();
-    // Where every path gives the same page, and none is fast, its constancy has to do.
+    // Where every path returns the same page, and none is fast, its constancy has to do.
     if let Some(floor) = floor.or_else(|| seen.constant_floor()) {
         return boots(seen, page, floor.min(own), evidence);
     }
@@ -189,7 +189,7 @@ impl BootObservation {
         }
     }
 
-    /// What a response takes at least, without the way there and back.
+    /// The least time a response takes, without the round trip.
     fn own(&self, kind: &Samples) -> Duration {
         kind.least().saturating_sub(self.network)
     }

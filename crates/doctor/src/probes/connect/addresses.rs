@@ -10,10 +10,10 @@ use crate::report::time;
 
 const ID: &str = "connect.addresses";
 
-/// For so long an address is waited for: a first packet that got lost is sent again after a second.
+/// How long to wait for an address: a first packet that got lost is sent again after a second.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
-/// What became of connecting to one address.
+/// The result of connecting to one address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ConnectAttempt {
     Responses(Duration),

@@ -1,4 +1,4 @@
-//! The chain of certificates: whether it is believed, until when, and how much of it is sent for nothing.
+//! The chain of certificates: whether it is trusted, until when, and how much of it is sent for nothing.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

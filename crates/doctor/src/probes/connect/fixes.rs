@@ -53,7 +53,7 @@ fn reuse(server: Server) -> &'static str {
     }
 }
 
-/// TLS 1.3 is spoken.
+/// How to enable TLS 1.3.
 fn tls(server: Server) -> &'static str {
     match server {
         Server::Nginx => "Set ssl_protocols TLSv1.2 TLSv1.3.",

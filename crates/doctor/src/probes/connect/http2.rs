@@ -8,7 +8,7 @@ use crate::finding::Finding;
 
 const ID: &str = "connect.http2";
 
-/// The preface, and SETTINGS that say nothing.
+/// The preface, and empty SETTINGS.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
 /// An acknowledgement of SETTINGS, and GOAWAY without an error.
@@ -20,7 +20,7 @@ const FRAME_HEAD: usize = 9;
 /// Largest frame, unless we allow more (RFC 9113 §4.2).
 const FRAME: usize = 16 * 1024;
 
-/// For so long the SETTINGS are waited for; they need nothing from us but the preface.
+/// How long to wait for the SETTINGS; they need nothing from us but the preface.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Fewer streams at once than this slow clients down that rely on it (RFC 9113 §6.5.2).

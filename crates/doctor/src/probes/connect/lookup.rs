@@ -16,7 +16,7 @@ use crate::report::time;
 
 const ID: &str = "connect.lookup";
 
-/// For so long the name servers are waited for. The system's resolver has found the name before, so this only tells how.
+/// How long to wait for the name servers. The system's resolver has found the name before, so this only tells how.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Where a name was found.

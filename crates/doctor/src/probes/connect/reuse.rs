@@ -160,7 +160,7 @@ async fn again(
     Reuse::Kept
 }
 
-/// How a response says that it is the last on its connection.
+/// How a response announces that it is the last on its connection.
 fn announced(response: &Response) -> Option<String> {
     let head = response.head.as_ref()?;
     match response.field("connection") {

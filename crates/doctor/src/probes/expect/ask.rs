@@ -12,7 +12,7 @@ const HELD: Duration = Duration::from_millis(1200);
 /// No step waits longer than this.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// A client of HTTP/1.0 waits so long for the `100` that must not come.
+/// How long a client of HTTP/1.0 waits for the `100` that must not come.
 const HELD_HTTP10: Duration = Duration::from_millis(200);
 
 /// The body to send where none was given.
@@ -51,7 +51,7 @@ pub(super) struct ExpectExchange {
     pub(super) hundreds: usize,
     /// The outcome after the body was sent, where it was.
     pub(super) then: Option<HeadExchange>,
-    /// What became of the body, if the server had responded without it and did not announce a close.
+    /// What the server did with the body, if it had responded without it and did not announce a close.
     pub(super) unread: Option<UnreadBody>,
 }
 
@@ -60,15 +60,15 @@ pub(super) struct ExpectExchange {
 pub(super) enum EarlyResponse {
     /// `100`.
     Continue(Duration),
-    /// A final response, and whether it says that the connection closes.
+    /// A final response, and whether it announces a close.
     Final { status: u16, after: Duration, closes: bool },
-    /// Nothing, for so long.
+    /// Nothing, for this long.
     Nothing(Duration),
     /// The end of the connection, or no HTTP.
     Lost(String),
 }
 
-/// What became of a body that the server had not waited for.
+/// What the server did with a body that it had not waited for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum UnreadBody {
     /// The connection was closed, though the response had not announced it.
@@ -191,7 +191,7 @@ pub(super) async fn held(context: &ProbeContext, plain: &PlainExchange) -> Resul
     Ok(held)
 }
 
-/// What becomes of the body of a request that gets its response before it, and has no expectation.
+/// What the server does with the body of a request that gets its response before it, and has no expectation.
 pub(super) async fn unread_without(context: &ProbeContext) -> Option<UnreadBody> {
     let request = request(context);
     let mut connection = context.connect().await.ok()?;
@@ -208,7 +208,7 @@ pub(super) async fn unread_without(context: &ProbeContext) -> Option<UnreadBody>
     }
 }
 
-/// Reads the rest of the response, sends the body all the same, and asks again on that connection.
+/// Reads the rest of the response, sends the body all the same, and sends another request on that connection.
 async fn unread(
     context: &ProbeContext,
     connection: &mut Connection,
@@ -260,7 +260,7 @@ fn first(response: &Response) -> EarlyResponse {
     }
 }
 
-/// Whether the response says that the connection closes behind it, in any of the ways there are (RFC 9112 §9.3, §6.3).
+/// Whether the response announces a close, in any of the ways there are (RFC 9112 §9.3, §6.3).
 fn closes(response: &Response) -> bool {
     use keepwarm_http1::{ResponseBody, Version};
     let Some(head) = &response.head else { return true };

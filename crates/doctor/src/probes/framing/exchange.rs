@@ -41,11 +41,11 @@ pub(super) enum FollowUp {
 pub(super) struct Exchange {
     /// The responses, two at most.
     pub(super) responses: Vec<Response>,
-    /// Whether the connection was closed behind them, or was announced to be.
+    /// Whether the connection was closed after them, or was announced to be.
     pub(super) ended: bool,
-    /// Bytes behind the last response, which was whole.
+    /// Bytes after the last response, which was whole.
     pub(super) behind: usize,
-    /// The response to an ordinary request that was sent behind a single response, on the same connection.
+    /// The response to an ordinary request that was sent after a single response, on the same connection.
     pub(super) next: Option<Response>,
 }
 
@@ -56,7 +56,7 @@ pub(super) enum Interpretation {
     Well,
     /// It got another status.
     Otherwise(u16),
-    /// It got a status that says that it was not understood, or not accepted in this form.
+    /// It got a status that means that it was not understood, or not accepted in this form.
     Refused(u16),
     /// The connection ended without a response.
     Dropped,
@@ -165,17 +165,17 @@ fn behind(response: Option<&Response>, left: &[u8]) -> usize {
 }
 
 impl Exchange {
-    /// What became of the first message.
+    /// How the first message was read.
     pub(super) fn first(&self, ordinary: Option<u16>) -> Interpretation {
         self.responses.first().map_or(Interpretation::Nothing, |response| taken(response, ordinary))
     }
 
-    /// What became of what stood behind it, if a response came to that.
+    /// How the bytes after it were read, if they got a response.
     pub(super) fn second(&self, ordinary: Option<u16>) -> Option<Interpretation> {
         self.responses.get(1).map(|response| taken(response, ordinary))
     }
 
-    /// Whether an ordinary request behind it got its usual response.
+    /// Whether an ordinary request after it got its usual response.
     pub(super) fn is_in_step(&self, ordinary: Option<u16>) -> bool {
         self.next.as_ref().is_some_and(|response| taken(response, ordinary) == Interpretation::Well)
     }
@@ -194,7 +194,7 @@ pub(super) fn taken(response: &Response, ordinary: Option<u16>) -> Interpretatio
     match (&response.outcome, response.status()) {
         (Outcome::Complete | Outcome::Endless, status) if status == ordinary => Interpretation::Well,
         (Outcome::Complete | Outcome::Endless, Some(status)) => match status {
-            // 502, 503 and 504 tell of the moment, 401, 403 and 429 of who asks.
+            // 502, 503 and 504 depend on the moment, 401, 403 and 429 on the client.
             400 | 411 | 413 | 414 | 417 | 421 | 426 | 431 | 500 | 501 | 505 => {
                 Interpretation::Refused(status)
             }

@@ -23,15 +23,15 @@ struct MalformedMessage {
 enum Rule {
     /// The fault is in the head: any ordinary response took it. It must be refused.
     Head,
-    /// The same, but it is permitted, or mends nothing that anybody relies on: a risk only.
+    /// The same, but it is permitted, or fixes nothing that matters: a risk only.
     LaxHead,
-    /// The fault is in the body, and an ordinary request stands behind it: if that gets a response, the body was accepted. It must be refused.
+    /// The fault is in the body, and an ordinary request follows it: if that gets a response, the body was accepted. It must be refused.
     Body,
     /// The same; many take it.
     LaxBody,
     /// It moves the message's end, and a request hides where readers disagree.
     Boundary,
-    /// The same, but taking it and closing behind it is permitted.
+    /// The same, but accepting it and then closing is permitted.
     BoundaryUnlessClosed,
     /// The same, but if the hidden request gets a response, the faulty line was harmless.
     BoundaryUnlessSplit,
@@ -40,7 +40,7 @@ enum Rule {
 }
 
 impl Rule {
-    /// Whether an ordinary request stands behind the malformed one, in the same piece.
+    /// Whether an ordinary request follows the malformed one, in the same piece.
     fn has_more(self) -> bool {
         !matches!(self, Self::Head | Self::LaxHead | Self::Trace)
     }
@@ -84,7 +84,7 @@ pub(super) async fn examine(page: &Page<'_>) -> Vec<Finding> {
 /// What the server does where nothing is malformed, to compare with.
 #[derive(Debug, Clone, Copy, Default)]
 struct Baseline {
-    /// A request behind a valid chunked body gets its response.
+    /// A request after a valid chunked body gets its response.
     goes_on: bool,
     /// Two valid requests in one piece get no response at all: the connection is closed. `php -S` does so.
     drops: bool,
@@ -96,14 +96,14 @@ async fn drops_two(page: &Page<'_>) -> bool {
     seen.is_ok_and(|seen| seen.first(page.ordinary) == Interpretation::Dropped)
 }
 
-/// Whether a request behind a valid chunked body gets its response.
+/// Whether a request after a valid chunked body gets its response.
 async fn goes_on_behind_chunks(page: &Page<'_>) -> bool {
     let proper = chunked(&page.request, "5\r\nhello\r\n0\r\n\r\n");
     let seen = send(page, &proper).await;
     seen.is_ok_and(|seen| seen.second(page.ordinary) == Some(Interpretation::Well))
 }
 
-/// A request with this for its body in chunks, and an ordinary one behind it.
+/// A request with this for its body in chunks, and an ordinary one after it.
 fn chunked(request: &Request, body: &str) -> RawMessage {
     with_lines(request, "Transfer-Encoding: chunked\r\n", &[body.as_bytes(), &request.bytes()].concat())
 }
@@ -201,7 +201,7 @@ fn chunks(request: &Request) -> Vec<MalformedMessage> {
     ]
 }
 
-/// Ends of lines that are none, with a length behind them.
+/// Invalid line ends, with a length after them.
 fn lines(request: &Request) -> Vec<MalformedMessage> {
     let hidden = request.bytes();
     let length = hidden.len();
@@ -314,7 +314,7 @@ fn judge(row: &MalformedMessage, seen: &Exchange, ordinary: Option<u16>, baselin
     }
 }
 
-/// The first response may have been given before the body was looked at: the request behind it tells.
+/// The first response may have been sent before the body was looked at: the request after it tells.
 fn in_body(
     rule: Rule,
     seen: &Exchange,

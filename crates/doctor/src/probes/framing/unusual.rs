@@ -60,7 +60,7 @@ pub(super) async fn examine(page: &Page<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Whether `Connection: close` is heard as it is usually written, and not in small letters.
+/// Whether `Connection: close` works as it is usually written, and not in small letters.
 async fn unread_names(page: &Page<'_>) -> Option<Finding> {
     let request = page.request.clone().field("Connection", "close");
     for _ in 0..2 {

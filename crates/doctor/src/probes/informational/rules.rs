@@ -85,7 +85,7 @@ pub(super) fn upgrade(heard: &InformationalExchange) -> Finding {
     }
 }
 
-/// What comes behind the page.
+/// The trailers of the page.
 pub(super) fn trailers(page: &InformationalExchange) -> Finding {
     let asked = &page.asked;
     let Some((status, _)) = page.last else {
@@ -131,7 +131,7 @@ pub(super) fn trailers(page: &InformationalExchange) -> Finding {
     }
 }
 
-/// What the hop `outer` makes of the 1xx of `inner`, the server behind it.
+/// What the hop `outer` does with the 1xx of `inner`, the server behind it.
 pub(super) fn via_hints(
     inner: &InformationalExchange,
     outer: &InformationalExchange,

@@ -12,7 +12,7 @@ use crate::reach::reach;
 use crate::server::Server;
 use crate::settings::Settings;
 
-/// For so long an idle connection is watched with `--slow`: beyond the defaults of nginx (75 s) and of load balancers (60 s).
+/// How long an idle connection is watched with `--slow`: beyond the defaults of nginx (75 s) and of load balancers (60 s).
 const WATCHED: Duration = Duration::from_secs(130);
 
 /// One server of the row.
@@ -38,13 +38,13 @@ pub(super) enum IdleTimeout {
     Promised(Duration),
     /// So it was seen.
     Measured(Duration),
-    /// It was still there after so long.
+    /// It was still there after this long.
     Longer(Duration),
     /// Not known.
     Untold,
 }
 
-/// The examined server and the servers behind it; and what could not be reached.
+/// The examined server and the servers behind it; and those that could not be reached.
 pub(super) async fn visit(context: &ProbeContext) -> (Vec<Hop>, Vec<Finding>) {
     let mut contexts = Vec::new();
     let mut unreached = Vec::new();

@@ -54,7 +54,7 @@ fn condition(first: &Response) -> Option<(&'static str, String)> {
     etag.or_else(|| first.field("last-modified").map(|date| ("If-Modified-Since", date)))
 }
 
-/// The request, and an ordinary one behind it.
+/// The request, and an ordinary one after it.
 async fn asked(context: &ProbeContext, request: Request) -> Result<Series, String> {
     let mut series = series(
         context,
@@ -71,7 +71,7 @@ async fn asked(context: &ProbeContext, request: Request) -> Result<Series, Strin
     Ok(series)
 }
 
-/// It ends with its head, and nothing comes behind it.
+/// It ends with its head, and nothing comes after it.
 pub(super) fn judge(id: &'static str, with: &str, series: &Series) -> Finding {
     let Some(first) = series.responses.first() else { return Finding::unknown(id, series.asked.clone()) };
     let evidence = format!("{}{with}: {}", series.asked, first.words());

@@ -44,13 +44,13 @@ pub(super) async fn examine(context: &ProbeContext) -> Vec<Finding> {
     findings
 }
 
-/// The connection of a client that says nothing.
+/// The connection of a client that does not request `keep-alive`.
 async fn closing(context: &ProbeContext) -> Result<Series, Failure> {
     quickest_close(context, &[context.ordinary_request().http10().without("Connection")], patience(context))
         .await
 }
 
-/// The connection of a client that asks for `keep-alive`.
+/// The connection of a client that requests `keep-alive`.
 async fn keeping(context: &ProbeContext) -> Result<Series, Failure> {
     let request = context.ordinary_request().http10().field("Connection", "keep-alive");
     let asks = [request.clone(), request];
@@ -72,7 +72,7 @@ fn not_spoken(series: &Series) -> String {
     format!("{}: {words}, {then}; the server does not support HTTP/1.0", series.asked)
 }
 
-/// A client of HTTP/1.0 that says nothing is closed on.
+/// The server closes on a client of HTTP/1.0 that does not request `keep-alive`.
 pub(super) fn without_keep_alive(series: &Series, prompt: Duration) -> Finding {
     let Some(response) = series.last() else { return Finding::unknown(PLAIN, series.asked.clone()) };
     let evidence = format!("{}: {}", series.asked, response.words());
@@ -123,7 +123,7 @@ fn said(response: &Response) -> String {
     }
 }
 
-/// A client of HTTP/1.0 that asks for `keep-alive` reads in the response whether it got it, and waits for the close if not.
+/// A client of HTTP/1.0 that requests `keep-alive` reads in the response whether it got it, and waits for the close if not.
 pub(super) fn with_keep_alive(series: &Series, prompt: Duration) -> Finding {
     let Some(first) = series.responses.first() else { return Finding::unknown(KEPT, series.asked.clone()) };
     let Some(head) = first.head.as_ref().filter(|_| first.is_complete()) else {

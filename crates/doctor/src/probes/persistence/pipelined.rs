@@ -36,7 +36,7 @@ async fn asked(context: &ProbeContext) -> Finding {
     judge(&request.line(), &first, Some(&second))
 }
 
-/// Both get a response, unless the first response says that it is the last.
+/// Both get a response, unless the first response announces that it is the last.
 fn judge(asked: &str, first: &Response, second: Option<&Response>) -> Finding {
     let evidence = format!("{asked} twice at once: {}", first.words());
     match (&first.outcome, second) {

@@ -7,7 +7,7 @@ use keepwarm_http1::ResponseBody;
 use crate::client::{Acks, Connection, Read, Request, Response};
 use crate::context::ProbeContext;
 
-/// New connections that are asked on.
+/// New connections to send requests on.
 const FRESH: usize = 3;
 
 /// Responses of each kind on a kept connection: enough for a median that one interruption does not move.
@@ -16,14 +16,14 @@ const KEPT: usize = 5;
 /// Responses to HEAD.
 const HEADS: usize = 3;
 
-/// A page that is larger, or slower, is asked for no more than needed: an error response of the same server stands in for it.
+/// A page that is larger, or slower, is requested no more than needed: an error response of the same server stands in for it.
 const LARGE: u64 = 64 * 1024;
 const SLOW: Duration = Duration::from_millis(300);
 
 /// After this no more than the least is asked.
 const ENOUGH: Duration = Duration::from_millis(1500);
 
-/// For so long a response on a new connection is looked for without sleeping, so that its segments are read one by one.
+/// How long a response on a new connection is polled without sleeping, so that its segments are read one by one.
 const WATCHED: Duration = Duration::from_millis(15);
 
 /// What fits one segment on any path: IPv6's least of 1,280 bytes, less 60 of headers and some options.
@@ -41,7 +41,7 @@ pub(super) const MISSING: &str = "/keepwarm-check-no-such-path";
 /// What was measured for the rules of this probe.
 #[derive(Debug, Default)]
 pub(super) struct WriteObservation {
-    /// What was asked for: the request line.
+    /// The request line.
     pub(super) asked: String,
     /// On new connections.
     pub(super) fresh: Vec<Sample>,
@@ -200,7 +200,7 @@ async fn heads(context: &ProbeContext, request: &Request, begun: Instant, seen: 
     }
 }
 
-/// Asks once, and counts; with whether the connection can be asked again. Nothing if no whole response came.
+/// Sends a request, and counts; with whether the connection can be used again. `None` if no whole response came.
 async fn sample(
     context: &ProbeContext,
     connection: &mut Connection,

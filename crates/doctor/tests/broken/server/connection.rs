@@ -146,7 +146,7 @@ impl Connection {
         }
     }
 
-    /// Reads the body, and says that it may come if the client waits for that.
+    /// Reads the body, and sends a 100 if the client waits for that.
     fn body(&mut self, request: &Request) -> Result<(), End> {
         let waits = request.field("expect").is_some();
         if request.body == Body::None || self.flaw == Flaw::LeavesBody && !waits {

@@ -12,7 +12,7 @@ pub(crate) enum Flaw {
     AnnouncesCloseAndStays,
     /// Says `Connection: keep-alive` to HTTP/1.0, and closes.
     AnnouncesKeepAliveAndCloses,
-    /// Closes after every response to HTTP/1.1, and does not say so.
+    /// Closes after every response to HTTP/1.1, and does not announce it.
     ClosesUnannounced,
     /// Promises 75 s of idling, and closes after 300 ms.
     ClosesIdleEarly,

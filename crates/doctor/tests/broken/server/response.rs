@@ -99,7 +99,7 @@ impl Response {
         response
     }
 
-    /// To what cannot be read; nothing can come behind it.
+    /// The response to a request that cannot be read; nothing can come after it.
     pub(super) fn refused(status: u16) -> Self {
         let mut response = Self::text(status, b"That cannot be read.\n", Flaw::None);
         response.close();
