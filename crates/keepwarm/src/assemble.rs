@@ -184,7 +184,7 @@ pub(crate) fn policy(app: &App) -> AppPolicy {
     }
 }
 
-/// How the workers of an app are spoken to.
+/// The protocol of an app's workers.
 pub(crate) fn worker_kind(app: &App) -> WorkerKind {
     /// An event loop takes many; what bounds it is the memory of that many requests.
     const CONCURRENCY: usize = 1000;
@@ -355,7 +355,7 @@ fn with_limit(
     Ok(Arc::new(RateLimitHandler::new(handler, Arc::clone(limiter))))
 }
 
-/// The app's handler with the files that stand before it and behind it.
+/// The app's handler with the files that are served before and after it.
 fn with_files(app: Arc<dyn Handler>, route: &keepwarm_config::Route, php: Option<&App>) -> Arc<dyn Handler> {
     let app = match route.send_files.as_slice() {
         [] => app,

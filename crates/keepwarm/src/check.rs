@@ -20,13 +20,13 @@ use crate::{complain, print, wants_colors};
 
 /// Exit statuses of its own; the table for operators is in `docs/operate/`.
 mod status {
-    /// Something was found that `--fail-on` asks for.
+    /// Findings that `--fail-on` covers.
     pub(super) const FOUND: u8 = 1;
     /// There was nothing to examine: no server, or no Keepwarm.
     pub(super) const UNREACHED: u8 = 3;
 }
 
-/// Examines what was asked for, and reports.
+/// Examines the targets, and reports.
 pub(crate) fn check(options: &Check) -> ExitCode {
     let (settings, mut subjects) = match options::read(options) {
         Ok(read) => read,

@@ -110,7 +110,7 @@ pub(crate) fn has_processes_of_its_own(app: &App) -> bool {
     app.kind == Some(AppKind::FastCgi) && app.address.is_none() && is_fpm(&interpreter(app))
 }
 
-/// How they are spoken to.
+/// Their protocol.
 pub(crate) fn worker_kind(app: &App, requests: usize) -> WorkerKind {
     let root = match &app.program {
         Program::Entry(entry) => ScriptRoot::of_entry(&app.directory.join(entry)).ok(),

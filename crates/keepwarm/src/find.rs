@@ -71,7 +71,7 @@ impl Instance {
         }
     }
 
-    /// Asks it; gives what it says, or in words why it says nothing.
+    /// Sends it a request; returns its response, or in words why there is none.
     pub(crate) fn ask(&self, request: &str) -> Result<Value, String> {
         control::ask(&self.name, request)
             .map_err(|error| format!("process {} did not respond: {error}", self.pid))

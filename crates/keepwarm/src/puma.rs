@@ -160,7 +160,7 @@ fn adopt(app: &mut App, file: &Path, report: &[PumaEntry], remarks: &mut Vec<Str
     }
 }
 
-/// What was taken, in words; `None`: the configuration says it by itself.
+/// The adopted directive, in words; `None`: the configuration has its own.
 fn adopt_one(app: &mut App, directive: &str, value: &str) -> Result<Option<String>, String> {
     let key = match directive {
         "worker_timeout" => "request_timeout",
@@ -242,7 +242,7 @@ fn adopt_directory(app: &mut App, value: &str) -> Result<Option<String>, String>
     Ok(Some(format!("directory = \"{value}\"")))
 }
 
-/// What Puma reads of its environment, where neither the configuration nor the file says it.
+/// The variables that Puma reads, where neither the configuration nor the file has a value.
 fn adopt_variables(app: &mut App, remarks: &mut Vec<String>) {
     let mut taken = Vec::new();
     for (key, names) in [

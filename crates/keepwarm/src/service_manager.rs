@@ -41,7 +41,7 @@ impl ServiceManager {
         send(&format!("MAINPID={pid}\n"));
     }
 
-    /// Says as often as is wanted that this process turns: the control thread, on which this runs, and every data-plane thread. Ends with the runtime.
+    /// Reports at the required interval that this process turns: the control thread, on which this runs, and every data-plane thread. Ends with the runtime.
     pub(crate) fn start_watchdog(self, remotes: &[Remote]) {
         let Some(interval) = watchdog_interval() else { return };
         let remotes = remotes.to_vec();

@@ -1,6 +1,6 @@
 //! What of a running Keepwarm `keepwarm check --self` examines: its listeners, its doors, and the endpoints of its upstreams.
 //!
-//! The running process knows all of it, ports that the system chose included; the command asks it by the control socket, and examines from outside.
+//! The running process knows all of it, ports that the system chose included; the command queries it by the control socket, and examines from outside.
 
 use keepwarm_config::{
     Config, EndpointAddress, HealthProbe, HostPattern, Listener, PathPattern, TrustRoots, Upstream,
@@ -19,7 +19,7 @@ pub(crate) struct OwnTarget {
     pub(crate) connect: Option<String>,
     /// `Host`, where it is another than the URL's.
     pub(crate) host: Option<String>,
-    /// The file of authorities that are believed, besides the system's.
+    /// The file of authorities that are trusted, besides the system's.
     pub(crate) ca: Option<String>,
     /// The files of the client certificate and its key.
     pub(crate) identity: Option<(String, String)>,

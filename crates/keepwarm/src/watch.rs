@@ -48,7 +48,7 @@ pub(crate) fn start(config: &Config) -> Option<Watch> {
     let (sender, changes) = mpsc::unbounded_channel();
     let wanted = watched.clone();
     let report = move |event: notify::Result<notify::Event>| {
-        // An error: the kernel could not say what has happened.
+        // An error: the kernel could not report what has happened.
         let Ok(event) = event else { return drop(sender.send(FileChange::Unknown)) };
         if event.need_rescan() {
             let _ = sender.send(FileChange::Unknown);

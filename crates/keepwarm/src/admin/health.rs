@@ -48,7 +48,7 @@ fn part(name: &str, turns: bool) -> (String, bool, String) {
     (name.to_owned(), turns, words.to_owned())
 }
 
-/// Whether requests are wanted, and each app has a worker that could take one.
+/// Whether the process accepts requests, and each app has a worker that could take one.
 pub(super) async fn ready(view: &View) -> Health {
     if !view.readiness.is_ready() {
         let words = "starting or draining: not ready for requests".to_owned();

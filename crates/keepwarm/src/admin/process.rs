@@ -31,7 +31,7 @@ pub(super) fn look() -> Process {
 fn read_stat(stat: &str) -> Option<Process> {
     let (_, rest) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_whitespace().collect();
-    // `state`, the third of the manual, is the first behind the name.
+    // `state`, the third of the manual, is the first after the name.
     let field = |number: usize| -> Option<u64> { fields.get(number - 3)?.parse().ok() };
     let ticks = (field(14)? + field(15)?) as f64;
     Some(Process {

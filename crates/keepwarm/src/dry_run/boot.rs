@@ -47,7 +47,7 @@ pub(crate) fn boot(name: &str, mut config: Config) -> ExitCode {
     }
 }
 
-/// Gives how many could not be started.
+/// Returns how many could not be started.
 async fn boot_all(config: &Config) -> Result<usize, String> {
     let mut stop_signals = StopSignals::new().map_err(|error| format!("cannot receive signals: {error}"))?;
     file_limit::raise(false);

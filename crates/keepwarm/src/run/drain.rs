@@ -128,7 +128,7 @@ impl Server {
     }
 }
 
-/// Waits until no connection is left, with idle ones kept for so long: a request that is on its way meets no closing socket. `None`: until none has a request.
+/// Waits until no connection is left, and keeps idle ones for `idle`: a request that is on its way meets no closing socket. `None`: until none has a request.
 /// Those of a thread that hangs are not waited for.
 async fn quiet(open: &OpenConnections, idle: Option<Duration>, threads: &[Remote]) {
     let is_stuck = |thread: usize| threads.get(thread).is_some_and(Remote::is_stuck);

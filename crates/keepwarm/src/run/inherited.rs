@@ -36,7 +36,7 @@ impl InheritedSockets {
     /// What systemd has passed to this process, if it has.
     ///
     /// # Errors
-    /// A sentence that says which descriptor is of no use.
+    /// A sentence that names the descriptor that cannot be used.
     pub(super) fn from_service_manager() -> Result<Self, String> {
         let number = |name: &str| std::env::var(name).ok()?.parse::<i32>().ok();
         let ours = number("LISTEN_PID") == Some(getpid().as_raw_nonzero().get());

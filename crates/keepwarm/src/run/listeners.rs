@@ -293,7 +293,7 @@ impl Listeners {
             handler: handler.handler(),
             #[cfg(feature = "fault-injection")]
             handler: Arc::new(crate::faults::FaultyHandler(handler.handler())),
-            // An app beside us may speak it (gRPC does), and need not say so.
+            // An app beside us may use HTTP/2 (gRPC does), without a setting.
             limits: ConnectionLimits {
                 http2: settings.is_door,
                 ..assemble::connection_limits(&settings.limits)

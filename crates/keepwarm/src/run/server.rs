@@ -52,7 +52,7 @@ pub(super) fn serve(
     panics::install();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let status = match runtime {
-        // Without the thread that hears signals and decides nothing would end the process in order any more.
+        // Without the thread that receives signals and decides, nothing would end the process in order any more.
         Ok(runtime) => match abort_on_panic("the control thread", || {
             runtime.block_on(run(source, config, takeover.as_ref(), inherited))
         }) {
@@ -122,7 +122,7 @@ pub(super) struct Server {
     pub(super) supervisor: Supervisor,
     pub(super) watch: Option<Watch>,
     pub(super) watchdog: Watchdog,
-    /// It ends for a fault of its own, and says so by its status.
+    /// It exits because of its own fault, with a status that shows it.
     pub(super) is_broken: bool,
     pub(super) pid_file: Option<PidFile>,
     pub(super) readiness: Readiness,
@@ -299,7 +299,7 @@ impl Server {
         ShutdownMode::HandedOver { taken: successor.taken.clone(), successor: successor.pid }
     }
 
-    /// A reload that was asked for during the upgrade, or is asked of this process from now on, is the successor's.
+    /// A reload that was requested during the upgrade, or is requested of this process from now on, is the successor's.
     fn pass_on_reloads(&mut self, signals: &mut Signals, successor: u32) {
         let mut asked = signals.pass_on_hangups(successor);
         while let Ok(request) = self.reloads.try_recv() {

@@ -88,7 +88,7 @@ impl StopSignals {
         mode
     }
 
-    /// Waits for one that asks again, while the process ends already: after more than a second.
+    /// Waits for a repeated signal while the process ends already: after more than a second.
     pub(super) async fn again(&mut self) {
         loop {
             self.recv().await;

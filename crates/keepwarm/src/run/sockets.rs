@@ -17,7 +17,7 @@ use super::occupant;
 pub(crate) struct Sockets {
     pub(crate) bounds: Vec<ListeningSocket>,
     pub(super) owner: SocketOwner,
-    /// Bound before it was asked for under this `bind`: by another process, which may still serve, or by this one.
+    /// Bound before it was opened under this `bind`: by another process, which may still serve, or by this one.
     pub(crate) inherited: bool,
 }
 
@@ -71,7 +71,7 @@ impl OpenedSockets {
         self.0.get(bind)
     }
 
-    /// Gives the sockets of a `bind` away.
+    /// Hands over the sockets of a `bind`.
     pub(crate) fn take(&mut self, bind: &Bind) -> Option<Sockets> {
         self.0.remove(bind)
     }

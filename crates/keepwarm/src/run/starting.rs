@@ -151,7 +151,7 @@ impl Server {
         for failure in &mut failures {
             version::explain(failure, &self.config).await;
         }
-        // Of an app that is watched, the next change may mend it.
+        // The next change of a watched app may fix it.
         let waits =
             |failure: &StartFailure| self.config.app(&failure.app).is_some_and(|app| !app.watch.is_empty());
         let serves =

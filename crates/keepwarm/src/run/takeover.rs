@@ -1,4 +1,4 @@
-//! The new process's side of an upgrade: it is given the listening sockets, boots, says so, and is the service when the old one agrees.
+//! The new process's side of an upgrade: it receives the listening sockets, boots, reports that, and is the service when the old one agrees.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -32,7 +32,7 @@ impl Takeover {
     /// What the process that started this one hands over; `None` when it hands nothing over: this is a start like any other.
     ///
     /// # Errors
-    /// A sentence that says what was wrong.
+    /// A sentence that names the fault.
     pub(super) fn receive() -> Result<Option<(Self, InheritedSockets)>, String> {
         // The variable is also in the environment of a worker's children: only a child of that process counts.
         let old = std::env::var(VARIABLE).ok().and_then(|pid| pid.parse::<i32>().ok());
@@ -69,7 +69,7 @@ impl Takeover {
 
     /// Resolves when the old process has ended, which may happen before this one serves.
     pub(super) async fn old_is_gone(&self) {
-        // It says nothing before this process does: whatever comes is the end.
+        // It sends nothing before this process does: whatever comes is the end.
         if let Ok(watched) = self.watch() {
             let _ = watched.readable().await;
         }

@@ -75,7 +75,7 @@ pub(super) async fn upgrade(
             child.end().await;
             return Err(format!("cannot pass the sockets to the new process: {error}"));
         }
-        // One that has ended already is heard of below.
+        // One that has ended already is noticed below.
         _ => {}
     }
     let boot = config.apps.iter().map(|app| app.boot_timeout).max().unwrap_or_default();
