@@ -105,7 +105,7 @@ fn text(payload: &(dyn Any + Send)) -> String {
 /// # Errors
 /// It panicked.
 pub fn catch<R>(f: impl FnOnce() -> R) -> Result<R, Panic> {
-    // Without an allocation and without a system call: on the way that does not panic this is two stores.
+    // Without an allocation and without a system call: where nothing panics this is two stores.
     let outer = CATCHING.replace(true);
     let result = catch_unwind(AssertUnwindSafe(f));
     CATCHING.set(outer);

@@ -104,7 +104,7 @@ pub(super) fn is_logger(line: &[u8]) -> bool {
     logger(line).is_some()
 }
 
-/// `PHP Warning:  Undefined variable $card in shop.php on line 3`, also behind a time in brackets.
+/// `PHP Warning:  Undefined variable $card in shop.php on line 3`, also after a time in brackets.
 fn php(line: &[u8]) -> Option<Level> {
     let rest = match line.strip_prefix(b"[") {
         Some(rest) => rest.splitn(2, |&byte| byte == b']').nth(1)?.trim_ascii_start(),
