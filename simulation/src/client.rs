@@ -320,7 +320,7 @@ async fn write(
         return;
     }
     if most < usize::MAX {
-        // It would have left inside of what it sent; it leaves behind it.
+        // It would have left inside of what it sent; it leaves after it.
         return;
     }
     state.until(|| state.gone.get()).await;

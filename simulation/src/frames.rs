@@ -9,7 +9,7 @@ use std::time::Duration;
 use keepwarm_net::simulation::Rng;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// What becomes of the frames that a library sends.
+/// Changes to the frames that a library sends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FramePlan {
     /// Most frames of a head; the `h2` crate takes six.

@@ -17,7 +17,7 @@ pub(crate) trait Line {
     /// Ready: what was taken has left.
     fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Ends this side, behind what was taken.
+    /// Ends this side, after the bytes taken so far.
     fn shutdown_write(&self);
 
     /// Waits for FIN after the end that was read.

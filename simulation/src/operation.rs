@@ -314,7 +314,7 @@ impl Operation {
         server
     }
 
-    /// Gives what serves since then.
+    /// Returns the server that serves since then.
     async fn reload(
         &self,
         server: &Server,

@@ -35,7 +35,7 @@ pub(crate) struct OriginPlan {
     pub(crate) hands: bool,
     /// Closes after the response; announces it, or does not.
     pub(crate) closes: Option<bool>,
-    /// Switches to a tunnel, where that was asked for.
+    /// Switches to a tunnel, where the request offers that.
     pub(crate) tunnel: Option<TunnelPlan>,
     pub(crate) fault: Fault,
     pub(crate) noise: Option<Noise>,

@@ -19,7 +19,7 @@ impl Outbox {
         self.look_again();
     }
 
-    /// Has [`Self::write_all`] ask again whether that was all.
+    /// Has [`Self::write_all`] check again whether that was all.
     pub(crate) fn look_again(&self) {
         self.changed.notify_one();
     }

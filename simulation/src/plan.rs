@@ -249,7 +249,7 @@ impl<'p, P: Clone> Smaller<'p, P> {
         now: &[(ClientPlan, Vec<R>)],
     ) {
         for (at, (client, _)) in now.iter().enumerate() {
-            // Its place stays: paths say it.
+            // Its index stays: paths contain it.
             self.with(|plan| {
                 let clients = of(plan);
                 clients.len() > 1 && at + 1 == clients.len() && clients.pop().is_some()

@@ -290,7 +290,7 @@ impl Relay {
         scripts.map(|it| it.late + it.response.delay + it.response.pause * 300).sum()
     }
 
-    /// Everybody gives back what they had: connections, places, the queue.
+    /// Everything is released: connections, slots, the queue.
     async fn is_at_rest(&self, app: &App, open: &OpenConnections) {
         site::until_closed(open, Duration::from_secs(9)).await;
         assert_eq!(app.waiting(), 0, "requests that nobody waits for");

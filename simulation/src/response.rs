@@ -269,7 +269,7 @@ impl<'p> Reader<'p> {
         }
     }
 
-    /// What has come and was not asked for.
+    /// Bytes received that were not requested.
     pub(crate) fn left(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.buffer)
     }

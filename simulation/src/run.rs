@@ -74,7 +74,7 @@ pub(crate) fn catch_panics() {
     }));
 }
 
-/// Plays one plan, and gives what its world came to. The failure is one sentence.
+/// Plays one plan, and returns the totals of its world. The failure is one sentence.
 pub(crate) fn play<S: Scenario>(seed: u64, plan: &S) -> Result<Totals, String> {
     PANIC.take();
     watchdog::begin(seed);
@@ -145,7 +145,7 @@ fn on_threads_of_its_own(
     }
 }
 
-/// Runs what the options ask for: of each world the seeds from the first on, in turn. Gives the number of failures.
+/// Runs what the options select: of each world the seeds from the first on, in turn. Returns the number of failures.
 pub(crate) fn run_all(options: &Options, worlds: &[&World]) -> usize {
     let begun = Instant::now();
     let (next, over) = (AtomicU64::new(0), AtomicU64::new(0));

@@ -33,7 +33,7 @@ pub(crate) struct TlsPlan {
 /// How it ends its side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// By a close_notify, and FIN behind it.
+    /// By a close_notify, and FIN after it.
     Whole,
     /// Without FIN.
     Notifies,
@@ -41,7 +41,7 @@ pub(crate) enum Ending {
     Cuts,
 }
 
-/// What becomes of a handshake.
+/// A fault in a handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HandshakeFault {
     /// It never ends.
@@ -111,7 +111,7 @@ fn identities() -> &'static [Identity; 2] {
     IDENTITIES.get_or_init(|| [Identity::new(NAME), Identity::new("other.example")])
 }
 
-/// What Keepwarm encrypts with: it believes both certificates.
+/// Keepwarm's TLS settings: it trusts both certificates.
 pub(crate) fn client() -> Arc<ClientTls> {
     let text = identities().iter().flat_map(|identity| identity.pem.bytes()).collect();
     ClientTls::new(&TlsSettings {

@@ -121,7 +121,7 @@ impl Scenario for WebSocket {
         let outcomes = outcomes.await;
         stops.iter().for_each(StopListening::hand_over);
         if self.clean {
-            // The closing handshake has its time, also where the client has left.
+            // The closing handshake has time, also where the client has left.
             site::until_closed(&open, TALK).await;
             assert_eq!(app.waiting(), 0, "requests that nobody waits for");
             for worker in app.activity() {
@@ -138,7 +138,7 @@ impl Scenario for WebSocket {
 
     fn smaller(&self) -> Vec<Self> {
         let mut smaller = Smaller::than(self);
-        // Its place stays: paths say it.
+        // Its index stays: paths contain it.
         smaller.with(|plan| plan.conversations.len() > 1 && plan.conversations.pop().is_some());
         for at in 0..self.conversations.len() {
             let messages: [fn(&mut ConversationPlan) -> &mut Vec<MessagePlan>; 2] = [

@@ -67,7 +67,7 @@ pub(crate) enum BodyRead {
     Before,
     Beside,
     Never,
-    /// Beside the response, which ends behind it.
+    /// Beside the response, which ends after the body.
     Throughout,
 }
 

@@ -63,7 +63,7 @@ impl Draw {
     fn stream(&self, rng: &mut Rng, most: usize) -> (StreamPlan, ResponsePlan) {
         let mut request = front::request(rng, most);
         let response = front::response(rng, self.clean, (&self.settings, most));
-        // A short body in one frame, which may come before anybody has asked for it.
+        // A short body in one frame, which may come before it is requested.
         let at_once = request.has_body() && rng.chance(200);
         if at_once {
             let size = 1 + rng.below(most.min(1000));

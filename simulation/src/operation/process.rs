@@ -38,7 +38,7 @@ impl ProcessPlan {
     }
 }
 
-/// What becomes of the workers that a reload starts.
+/// The result of starting the workers of a reload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BootOutcome {
     Good,
@@ -74,7 +74,7 @@ pub(super) struct Processes {
 }
 
 impl Processes {
-    /// Starts what the supervisor asks for.
+    /// Starts a process for the supervisor.
     pub(super) fn start(self: &Rc<Self>, process: Process) -> io::Result<()> {
         let argument = |at: usize| process.command.get(at).and_then(|it| it.to_str()?.parse::<usize>().ok());
         let (Some(outcome), Some(version)) = (argument(1), argument(2)) else {

@@ -55,7 +55,7 @@ struct Client<'t> {
     since: Cell<usize>,
 }
 
-/// What has come of a message.
+/// The part of a message received so far.
 struct ReadState {
     got: usize,
     /// Its bytes, where it is compressed.

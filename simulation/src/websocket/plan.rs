@@ -13,7 +13,7 @@ pub(crate) struct ConversationPlan {
     pub(crate) client: ClientPlan,
     pub(crate) app: AppPlan,
     pub(crate) closer: Closer,
-    /// The closer waits until it has all messages of the other side; otherwise it closes behind its own last one.
+    /// The closer waits until it has all messages of the other side; otherwise it closes after its own last one.
     pub(crate) polite: bool,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct MessagePlan {
 #[derive(Debug, Clone)]
 pub(crate) struct ClientPlan {
     pub(crate) start: Duration,
-    /// Sends its first frames behind the opening, before it is accepted.
+    /// Sends its first frames right after the opening, before it is accepted.
     pub(crate) eager: bool,
     /// Bytes in one write, at most.
     pub(crate) write: usize,
@@ -136,9 +136,9 @@ pub(crate) enum ClientEnd {
     /// After this many bytes.
     Resets(usize),
     Drops(usize),
-    /// It shuts its writing side behind its last message, without a close frame.
+    /// It shuts its writing side after its last message, without a close frame.
     HalfCloses,
-    /// It breaks the protocol behind its last message.
+    /// It breaks the protocol after its last message.
     Breaks(Violation),
 }
 
@@ -256,7 +256,7 @@ impl ConversationPlan {
         conversation
     }
 
-    /// The app sends a message that the pipe does not hold, and more behind it; the client only listens, and not at once.
+    /// The app sends a message that the pipe does not hold, and more after it; the client only listens, and not at once.
     pub(crate) fn send_bulk(&mut self, rng: &mut Rng) {
         let Self { client, app, closer, .. } = self;
         let size = rng.between(384 << 10, 640 << 10);
