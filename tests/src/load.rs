@@ -13,7 +13,7 @@ use crate::{Client, Failure};
 const SECOND: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(60);
 
-/// What became of one request.
+/// The result of one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     Responded(u16),

@@ -75,7 +75,7 @@ impl Gate {
     }
 }
 
-/// What becomes of a connection after a response.
+/// What to do with a connection after a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum After {
     Keep,

@@ -39,7 +39,7 @@ interpreter = "@PYTHON@"
 workers = 1
 "#;
 
-/// The same for Rack, in as many ways as the HTTP suites ask for.
+/// The same for Rack, in as many ways as the HTTP suites need.
 pub const RACK: &str = r#"
 [listen.main]
 bind = "127.0.0.1:0"

@@ -67,7 +67,7 @@ impl Service {
         let old = self.pid().expect("a process");
         process::signal(old, Signal::USR2);
         let new = self.wait_for_successor(old);
-        // The old one has let go when it says so.
+        // The old one has let go when it reports that.
         self.wait_for_log(&format!("pid={new}"));
         new
     }

@@ -42,7 +42,7 @@ pub fn run(command: &mut Command, bound: Duration) -> Output {
     Output { status, stdout, stderr }
 }
 
-/// As [`run`], and it must succeed; gives its standard output.
+/// As [`run`], and it must succeed; returns its standard output.
 #[track_caller]
 pub fn run_ok(command: &mut Command, bound: Duration) -> String {
     let output = run(command, bound);

@@ -47,7 +47,7 @@ fn printed(server: &Server, last: &str) -> Vec<(String, String)> {
     read()
 }
 
-/// Asks for the path in an app, and gives the one record with all of `parts`, in this order.
+/// Requests the path in an app, and returns the one record with all of `parts`, in this order.
 #[track_caller]
 fn one_record(app: &str, path: &str, parts: &[&str]) -> (String, String) {
     let server = Server::start(&config("json", app)).warm("/");

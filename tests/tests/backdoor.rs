@@ -427,7 +427,7 @@ fn a_small_body_that_does_not_come_holds_up_no_response() {
     assert_eq!((response.status, response.text().as_str()), (403, "no"));
 }
 
-/// Its callers are workers, which say what they mean (`spec/http.md` §4).
+/// Its callers are workers, whose names are intended (`spec/http.md` §4).
 #[test]
 fn a_door_passes_every_name() {
     let origin = Origin::fixed("found");

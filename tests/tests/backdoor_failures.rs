@@ -424,7 +424,7 @@ fn a_body_where_there_can_be_none_is_dropped() {
     }
 }
 
-/// Of what has begun to leave, the end is held back; where its length says that it is whole, there is nothing to hold back.
+/// The end of a response that has begun to leave is held back; where its length shows that it is whole, there is nothing to hold back.
 #[test]
 fn bytes_after_a_response_truncate_it_if_it_was_already_forwarded() {
     let (go, wait) = mpsc::channel::<()>();

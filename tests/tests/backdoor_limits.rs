@@ -129,7 +129,7 @@ fn a_store_is_reached_over_tls_and_only_the_right_one() {
     );
     assert!(!line.contains(PASSWORD), "{line}");
     assert_eq!(wrong.ask(get("/")).status, 503);
-    // It is there, and says no.
+    // It is there, and refuses.
     let strange = start("guess", "localhost");
     let line = strange.wait_for_log("rate limit store failed", BOUND);
     assert!(line.contains("store_refused") && line.contains("Password"), "{line}");

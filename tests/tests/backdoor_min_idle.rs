@@ -1,4 +1,4 @@
-//! Connections that are made before a call asks for them.
+//! Connections that are made before a call needs them.
 
 use std::io::{Read, Write};
 use std::sync::{Mutex, mpsc};

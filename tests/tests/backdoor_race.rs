@@ -1,4 +1,4 @@
-//! The keep-alive race, with real pairs: origins that reset a connection upon the first byte after so much silence, and say nothing before.
+//! The keep-alive race, with real pairs: origins that reset a connection upon the first byte after a silence, and announce nothing before.
 
 use std::collections::BTreeMap;
 use std::io::{BufReader, Read, Write};
@@ -21,7 +21,7 @@ const LONG: u64 = 8;
 /// How often each call was processed, by its number.
 type Processed = Arc<Mutex<BTreeMap<String, usize>>>;
 
-/// An origin that keeps connections for so long.
+/// An origin that keeps connections for this long.
 fn origin(keeps: Duration) -> (Origin, Processed) {
     let processed = Processed::default();
     let count = Arc::clone(&processed);

@@ -144,7 +144,7 @@ fn connections_are_counted_by_endpoint() {
 #[test]
 fn a_hedged_call_shows_in_the_metrics() {
     let slow = Origin::start(|_, stream| {
-        // Until it is called off.
+        // Until it is cancelled.
         let _ = stream.read(&mut [0]);
         After::Close
     });

@@ -113,7 +113,7 @@ fn a_dry_run_checks_and_starts_nothing() {
     assert!(output.status.success(), "{}", said(&output));
 }
 
-/// It does not run the app, and says so.
+/// It does not run the app, and reports that.
 #[test]
 fn a_dry_run_reports_a_missing_entry() {
     let folder = Folder::new("dry-apps");

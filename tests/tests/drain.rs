@@ -84,7 +84,7 @@ fn a_websocket_whose_client_does_not_reply_to_the_close_is_not_waited_for() {
     websocket::open(&mut socket, "/", "");
     server.signal(Signal::TERM);
     assert_eq!(websocket::read(&mut socket).0, 0x88);
-    // It stays open and says nothing: five seconds, then it is cut.
+    // It stays open and sends nothing: five seconds, then it is cut.
     assert!(server.wait_for_exit(LONG).success());
     assert_eq!(counts(&server).get("websocket.disconnect 1001"), Some(&1));
 }

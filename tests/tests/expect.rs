@@ -29,7 +29,7 @@ fn expecting(path: &str, framing: &str) -> String {
     format!("POST {path} HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n{framing}\r\n\r\n")
 }
 
-/// Sends a head, reads the 100, sends the body, reads the response: gives how long the 100 took.
+/// Sends a head, reads the 100, sends the body, reads the response: returns how long the 100 took.
 #[track_caller]
 fn continued(client: &mut Client, head: &str, body: &[u8]) -> (Duration, keepwarm_tests::Response) {
     let sent = client.send(head);
@@ -313,7 +313,7 @@ fn a_client_that_goes_instead_of_sending_frees_the_worker() {
 fn expecting_clients_hold_at_most_half_of_the_blocking_workers() {
     let _alone = alone();
     let server = Server::start(&WSGI.replace("workers = 1", "workers = 4")).warm("/pong");
-    // Six clients say that they expect, get their 100, and send nothing.
+    // Six clients send an expectation, get their 100, and send nothing more.
     let mut waiting: Vec<Client> = (0..6).map(|_| server.client()).collect();
     for client in &mut waiting {
         client.send(expecting("/digest", "Content-Length: 5"));

@@ -109,7 +109,7 @@ fn a_local_redirect_is_followed_internally() {
         }
         let head = client.ask(format!("HEAD {} HTTP/1.1\r\nHost: a\r\n\r\n", to("/?do=pong")));
         assert_eq!((head.status, head.body.len()), (200, 0), "{interpreter}");
-        // The log has what the client asked for.
+        // The log has the client's request target.
         server.wait_for_log("/?do=local&to=/style.css", LONG);
     }
 }

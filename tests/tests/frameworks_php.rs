@@ -256,7 +256,7 @@ fn an_entry_is_run_without_a_configuration() {
         Server::run(&["app.php", "--bind", "127.0.0.1:0", "--workers", "1", "--watch"], &folder).warm("/");
     let response = patient(&server).ask(get("/world"));
     assert_eq!((response.text().as_str(), response.field("x-kind")), ("hello /world", Some("warm")));
-    // In development a worker says what a request leaves behind.
+    // In development a worker reports what a request leaves behind.
     server.wait_for_log("leak: after GET /, the global $kept is new", PATIENCE);
     // A change of the source recycles the worker.
     std::fs::write(folder.join("app.php"), app.replace("hello", "changed")).expect("a file");

@@ -296,7 +296,7 @@ fn report(faults: &[String], cases: usize) {
     assert!(faults.is_empty(), "{} of {cases} cases fail:\n{shown}", faults.len());
 }
 
-/// Each faulty head, whole and with the canary behind it.
+/// Each faulty head, whole and with the canary after it.
 fn heads(server: &Server) {
     let mut faults = Vec::new();
     for (status, request) in HEADS {
@@ -373,7 +373,7 @@ fn faulty_chunks_never_let_a_fixed_response_keep_the_connection() {
         client.send(format!(
             "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}{CANARY}"
         ));
-        // It may respond before it looks at the body. It may not take anything behind the fault for a request.
+        // It may respond before it looks at the body. It must not take anything after the fault for a request.
         for _ in 0..2 {
             match client.try_response("POST") {
                 Ok(response) if matches!(response.status, 200 | 400) => {}

@@ -518,7 +518,7 @@ fn a_process_that_hangs_or_leaves_is_replaced() {
     }
 }
 
-/// The front page hangs, and is what a server without a health path is asked for when a request has timed out. The other pages are served all the time.
+/// The front page hangs, and is the health check of a server without a health path when a request has timed out. The other pages are served all the time.
 #[test]
 fn a_page_that_hangs_does_not_take_its_server_away() {
     let script = "import http.server, os, time\n\

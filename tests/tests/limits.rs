@@ -127,7 +127,7 @@ fn a_slow_head_is_408_however_it_trickles() {
     quiet.send("GET / HTTP/1.1\r\nHost: a\r\n");
     let begun = Instant::now();
     let mut trickling = server.client();
-    // A byte now and then does not buy more time: it counts from the first one.
+    // A byte now and then does not buy more time: the timeout counts from the first one.
     let head =
         b"GET / HTTP/1.1\r\nHost: a\r\nX: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy";
     for byte in head {
@@ -175,7 +175,7 @@ fn an_idle_connection_is_closed_without_a_response() {
 
 #[test]
 fn an_empty_line_behind_a_request_is_no_head_that_is_late() {
-    // RFC 9112 §2.2: old clients send one behind a body. `Keep-Alive: timeout` was promised before it.
+    // RFC 9112 §2.2: old clients send one after a body. `Keep-Alive: timeout` was promised before it.
     let server = limited(FIXED, "head_timeout = \"200ms\"\nidle_timeout = \"1s\"");
     let mut client = server.client();
     client.expect_kept("/");
@@ -184,7 +184,7 @@ fn an_empty_line_behind_a_request_is_no_head_that_is_late() {
     client.expect_kept("/");
     client.send("\r\n");
     closed_silently(&mut client);
-    // The head behind it has its clock.
+    // The head after it has its clock.
     let mut late = server.client();
     late.send("\r\n");
     late.send("GET / HT");

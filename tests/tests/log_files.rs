@@ -32,7 +32,7 @@ fn text(file: &Path) -> String {
     std::fs::read_to_string(file).unwrap_or_default()
 }
 
-/// Moves both logs away, asks for new ones, and waits until they are there.
+/// Moves both logs away, has them reopened, and waits until they are there.
 #[track_caller]
 fn rotate(server: &Server, number: u32, signal: Signal) {
     for name in ["keepwarm.log", "access.log"] {

@@ -439,7 +439,7 @@ fn a_half_closed_client_gets_a_slow_response_too() {
 
 #[test]
 fn an_unread_body_never_becomes_a_request_and_never_delays_the_response() {
-    // The body lies in the same segment as the head; whether the connection is kept is the server's choice, if it says so.
+    // The body lies in the same segment as the head; whether the connection is kept is the server's choice, if it announces it.
     for server in [wsgi(), rack(), asgi(), php(), fastcgi()] {
         let mut client = server.client();
         let response = client.ask("POST /unread HTTP/1.1\r\nHost: a\r\nContent-Length: 27\r\n\r\nGET /pong HTTP/1.1\r\nHo: a\r\n\r\n");

@@ -40,7 +40,7 @@ interpreter = "@PYTHON@"
 workers = 2
 "#;
 
-/// Keepwarm as process 1; gives its id out here.
+/// Keepwarm as process 1; returns its id outside the namespace.
 #[track_caller]
 fn start() -> (Server, u32) {
     start_as(keepwarm_tests::keepwarm(), CONFIG)

@@ -240,7 +240,7 @@ fn a_head_that_breaks_off_is_in_the_access_log() {
             assert!(!line.contains("/pong"), "{line}");
         }
     }
-    // A client that says nothing, or ends between two requests, has sent none.
+    // A client that sends nothing, or ends between two requests, has sent no request.
     let mark = server.mark();
     let mut client = server.client();
     client.expect_kept("/pong");

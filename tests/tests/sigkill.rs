@@ -201,6 +201,6 @@ fn a_guardian_that_was_killed_is_replaced_and_knows_everything() {
             .into_iter()
             .any(|pid| process::command(pid).contains("__guardian") && Some(pid) != guardian)
     });
-    // It says that it guards before it is used; its list was in its socket before that.
+    // It reports that it guards before it is used; its list was in its socket before that.
     victim.kill(victim.server.pid());
 }

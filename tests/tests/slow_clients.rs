@@ -23,7 +23,7 @@ fn quick(server: &Server) -> (Duration, Duration) {
     (took[10], took[20])
 }
 
-/// A client that asks for a large response and does not read it.
+/// A client that requests a large response and does not read it.
 fn slow_reader(server: &Server) -> Client {
     let mut client = server.client().patient(Duration::from_secs(20));
     rustix::net::sockopt::set_socket_recv_buffer_size(client.stream(), 65_536).expect("SO_RCVBUF");

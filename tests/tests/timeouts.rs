@@ -109,7 +109,7 @@ fn a_worker_that_never_comes_back_from_after_a_response_is_replaced() {
     (0..30).for_each(|_| assert_eq!(patient(&server, "/who"), 200));
     let response = server.client().patient(LONG).ask(get("/behind?name=never"));
     assert_eq!(response.text(), before[0].to_string());
-    // One that came behind it was not begun, and waits for the worker that comes.
+    // A request after it was not begun, and waits for the worker that comes.
     let mut waiting = sent(&server, "POST /who?id=waits HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
     assert_ne!(pid(&mut waiting).to_string(), response.text());
     assert_eq!(begun(&server, "waits"), 1);

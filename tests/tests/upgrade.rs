@@ -197,7 +197,7 @@ fn a_new_process_that_never_serves_is_ended() {
     end(&service);
 }
 
-/// The other side of it: the old process is stuck, and says nothing.
+/// The other side of it: the old process is stuck, and sends nothing.
 #[test]
 fn a_new_process_without_a_handover_gives_up() {
     let (_silent, theirs) =

@@ -154,7 +154,7 @@ fn ill(cases: Vec<Ill<'_>>) {
     let mut faults = Vec::new();
     for (name, mut frames, before, code) in cases {
         let size: usize = frames.iter().map(Vec::len).sum();
-        // Nothing behind it is looked at.
+        // Nothing after it is looked at.
         frames.push(frame(0x89, b"behind"));
         for bytewise in [false, true] {
             if bytewise && size > 2000 {

@@ -190,7 +190,7 @@ fn told_by(kind: &str) -> Server {
     server
 }
 
-/// In one go, the head of the response was first: nothing could ask for the body any more, and both sides waited.
+/// In one write, the head of the response was first: the body could no longer be requested, and both sides waited.
 #[test]
 fn want_and_response_in_one_write_send_the_100_first() {
     for kind in ["asgi", "wsgi"] {

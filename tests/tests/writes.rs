@@ -23,7 +23,7 @@ respond = { status = 200, body = "pong", content_type = "text/plain", headers = 
 respond = { status = 200, body = "pong" }
 "#;
 
-/// `strace` on a running server; gives the calls that wrote to a TCP socket.
+/// `strace` on a running server; returns the calls that wrote to a TCP socket.
 struct Trace {
     child: Child,
     lines: BufReader<std::process::ChildStderr>,
@@ -51,7 +51,7 @@ impl Trace {
         let mut child = command.spawn().expect("strace (what the tests need is in CONTRIBUTING.md)");
         let lines = BufReader::new(child.stderr.take().expect("piped"));
         let status = format!("/proc/{}/status", server.pid());
-        // Attached as soon as the kernel says so, for every thread of the process.
+        // Attached as soon as the kernel reports it, for every thread of the process.
         keepwarm_tests::process::wait_until("strace attaches", Duration::from_secs(10), || {
             let tasks = std::fs::read_dir(format!("/proc/{}/task", server.pid())).expect("tasks");
             let traced = |path: std::path::PathBuf| {

@@ -27,11 +27,11 @@ pub struct PlannedRequest {
 pub enum BodyMode {
     Length,
     Chunked,
-    /// With a length, when it is asked for.
+    /// With a length, after a 100.
     Expecting,
 }
 
-/// What becomes of it when nothing comes in between.
+/// The result without a disturbance.
 #[derive(Debug, Clone)]
 pub enum ExpectedResponse {
     Response(u16, Vec<u8>),
@@ -39,7 +39,7 @@ pub enum ExpectedResponse {
     Cut,
 }
 
-/// A request, and what became of it as its client sees it.
+/// A request, and its result as its client sees it.
 #[derive(Debug, Clone)]
 pub struct ObservedRequest {
     /// Without its body.
@@ -226,7 +226,7 @@ fn send(
             other => return (true, Some(other)),
         }
     }
-    // A server that has responded already need not read the rest: its response says what became of it.
+    // A server that has responded already need not read the rest: its response decides.
     let _ = request.parts(piece).iter().try_for_each(|part| client.try_send(part));
     (true, None)
 }

@@ -139,7 +139,7 @@ impl Cable {
 
 const CHANNEL: &str = r#"{"channel":"NotesChannel"}"#;
 
-/// Logs in with curl; gives the session.
+/// Logs in with curl; returns the session.
 fn log_in(server: &Server) -> String {
     let jar = server.folder().join("jar");
     let curl = |arguments: &[&str], path: &str| {
@@ -155,7 +155,7 @@ fn log_in(server: &Server) -> String {
         .expect("a token");
     let token = format!("authenticity_token={token}");
     curl(&["--data-urlencode", &token, "-d", "name=ann", "-d", "password=sesame"], "/login");
-    // The new session has a token once a page was asked for.
+    // The new session has a token once a page was requested.
     curl(&[], "/");
     let jar = std::fs::read_to_string(jar).expect("cookies");
     let cookie = jar.lines().find(|line| line.contains("_notebook_session")).expect("a session");
@@ -250,7 +250,7 @@ fn in_development_threads_load_code_side_by_side() {
     }
 }
 
-/// As `docs/guide/rails.md` has it: no worker is asked for what `rails assets:precompile` has made.
+/// As in `docs/guide/rails.md`: no worker gets a request for what `rails assets:precompile` has made.
 #[test]
 fn precompiled_assets_leave_compressed_and_are_kept_by_browsers() {
     let config = "[listen.main]\nbind = \"127.0.0.1:0\"\n\

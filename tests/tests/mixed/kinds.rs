@@ -15,7 +15,7 @@ pub(crate) struct Kind {
     pub(crate) process: &'static str,
     pub(crate) processes: usize,
     pub(crate) rules: Rules,
-    /// What becomes of a request that calls `exit`.
+    /// The result of a request that calls `exit`.
     pub(crate) exit: Exit,
     /// An exception in the middle of a response cuts it; a classic script's response is then what it has printed.
     pub(crate) late_is_cut: bool,

@@ -1,4 +1,4 @@
-//! A client: a few kept connections, and what it asks on them and on others.
+//! A client: a few kept connections, and its requests on them and on others.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -28,7 +28,7 @@ fn only_held_posts_are_lost(server: &Server, outcomes: &[(String, Outcome)], dea
     assert!(lost <= deaths, "{lost} requests lost by {deaths} deaths; {}", tally(outcomes));
 }
 
-/// Kills a worker every 60 ms, `times` times; gives how many it killed.
+/// Kills a worker every 60 ms, `times` times; returns how many it killed.
 fn kill_some(server: &Server, load: &Load, times: usize) {
     for number in 0..times {
         load.wait_for(20);
@@ -51,7 +51,7 @@ fn killed_workers_lose_only_the_posts_they_held() {
     wait_until("all are reaped", LONG, || process::zombies(server.pid()).is_empty());
 }
 
-/// Requests wait behind the one that a lone, quick worker works on (`ahead`): those have not begun when it dies.
+/// Requests wait after the one that a lone, quick worker works on (`ahead`): those have not begun when it dies.
 #[test]
 fn a_lone_workers_death_loses_only_the_post_it_works_on() {
     const KILLS: usize = 6;

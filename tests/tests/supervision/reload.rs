@@ -142,7 +142,7 @@ fn the_only_worker_that_requests_a_stop_ends_at_once_while_requests_wait() {
          [app.app]\nentry = \"trouble_app:application\"\ndirectory = \"@APPS@\"\ninterpreter = \"@PYTHON@\"\nworkers = 1\n\
          env = { DIR = \"@DIR@\" }\n",
     );
-    // One that takes its time, behind it one that exits, and others.
+    // A slow one, after it one that exits, and others.
     let ask = |deed: &str, id: u32, ms: u32| {
         let mut client = server.client().patient(LONG);
         client.send(get(&format!("/{deed}?id={id}&n=0&ms={ms}")));
