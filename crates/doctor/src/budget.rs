@@ -16,7 +16,7 @@ pub const REQUESTS_PER_SECOND: u32 = 40;
 /// How long a new connection waits for its place. All are held for longer than this only by a probe that waits for itself.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What may be asked of one server, and what has been.
+/// The limits on requests and connections to one server, and their use.
 #[derive(Debug)]
 pub struct Budget {
     connections: Arc<Semaphore>,

@@ -1,4 +1,4 @@
-//! What every probe is given, once the server has been reached.
+//! The input of every probe, once the server has been reached.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,11 +25,11 @@ pub struct ProbeContext {
     pub settings: Settings,
     /// Every address of the server, the one that is used first. None if it listens on a socket of this machine.
     pub addresses: Vec<SocketAddr>,
-    /// Which server it is, as far as it says.
+    /// The server software, if it reveals it.
     pub server: Server,
     /// The very first response, to the ordinary request.
     pub first: Response,
-    /// What may be asked.
+    /// The budget of requests and connections.
     pub budget: Arc<Budget>,
     /// Trusted authorities, where there is TLS.
     pub(crate) tls_settings: Option<TlsSettings>,
@@ -107,7 +107,7 @@ impl ProbeContext {
         }
     }
 
-    /// What stands in `Host` of an ordinary request: the target's, unless another was given.
+    /// The `Host` of an ordinary request: the target's, unless another was given.
     #[must_use]
     pub fn authority(&self) -> String {
         let given = self.settings.headers.iter().rev().find(|(name, _)| name.eq_ignore_ascii_case("host"));

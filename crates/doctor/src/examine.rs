@@ -28,16 +28,16 @@ pub trait Watcher: Send + Sync {
 #[derive(Debug)]
 pub struct SilentWatcher;
 
-/// What was found, by probe.
+/// The results, by probe.
 #[derive(Debug, Clone)]
 pub struct Examination {
-    /// What the caller calls it, besides its URL: nothing, unless they say.
+    /// The caller's label for it, besides its URL, if any.
     pub label: Option<String>,
     /// The requested URL.
     pub asked: Target,
     /// The URL that was examined: where redirects led.
     pub target: Target,
-    /// Which server it is, as far as it says.
+    /// The server software, if it reveals it.
     pub server: Server,
     /// By probe, in the order they ran. If the server was not reached, a single one, `reach`.
     pub results: Vec<ProbeResult>,
@@ -49,14 +49,14 @@ pub struct Examination {
     pub took: Duration,
 }
 
-/// What one probe found.
+/// The findings of one probe.
 #[derive(Debug, Clone)]
 pub struct ProbeResult {
     /// The probe's id.
     pub id: &'static str,
-    /// What it checks, in words.
+    /// The subject of the check, in words.
     pub title: &'static str,
-    /// What it found, at least one thing.
+    /// The findings, at least one.
     pub findings: Vec<Finding>,
     /// How long it took.
     pub took: Duration,

@@ -1,4 +1,4 @@
-//! What a probe found.
+//! The findings of a probe.
 
 /// The judgment of a finding; the worse, the greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,9 +35,9 @@ pub struct Finding {
     pub verdict: Verdict,
     /// The observation in one line: what was sent, what came back, how long it took.
     pub evidence: String,
-    /// What it costs, in figures, if it costs anything.
+    /// The cost, in figures, if there is one.
     pub cost: Option<String>,
-    /// What to do about it; the examination adds it, by the server it recognized.
+    /// The fix; the examination adds it, by the server it recognized.
     pub fix: Option<String>,
 }
 

@@ -106,7 +106,7 @@ async fn follow(
                     redirect::keep_secrets(&mut settings);
                 }
                 if now.host != next.host {
-                    // What may be done to one site may not be done to another.
+                    // The permission for one site does not cover another.
                     settings.post = None;
                     settings.identity = None;
                 }

@@ -1,4 +1,4 @@
-//! Which server it is, as far as it says.
+//! The server software, if it reveals it.
 
 use keepwarm_http1::ResponseHead;
 
@@ -139,7 +139,7 @@ mod tests {
 
     const DATE: (&str, &str) = ("Date", "Sun, 22 Nov 2026 13:30:36 GMT");
 
-    /// What each of them sends to `GET / HTTP/1.1`, as it comes.
+    /// The response of each to `GET / HTTP/1.1`, as it comes.
     #[test]
     fn servers_are_known_by_what_they_send() {
         let powered = ("X-Powered-By", "PHP/8.2.36");

@@ -23,7 +23,7 @@ pub struct Target {
 /// How a URL begins that names a socket of this machine; `http://` may stand before it.
 const SOCKET: &str = "unix:";
 
-/// What stands in `Host` when a socket of this machine is asked: what `curl --unix-socket` and nginx send there, more or less.
+/// The `Host` for a socket of this machine: the same, more or less, as from `curl --unix-socket` and nginx.
 const SOCKET_HOST: &str = "localhost";
 
 /// A scheme of URLs.
@@ -117,14 +117,14 @@ impl Target {
         }
     }
 
-    /// Whether both are resources of the same server, as far as the URLs say.
+    /// Whether both are resources of the same server, by their URLs.
     #[must_use]
     pub fn is_same_server(&self, other: &Self) -> bool {
         (self.scheme, &self.host, self.port, &self.socket)
             == (other.scheme, &other.host, other.port, &other.socket)
     }
 
-    /// What stands in `Host`: the host, bracketed if it is an IPv6 address, and the port unless it is that of the scheme (RFC 9110 §7.2).
+    /// The `Host`: the host, bracketed if it is an IPv6 address, and the port unless it is that of the scheme (RFC 9110 §7.2).
     #[must_use]
     pub fn authority(&self) -> String {
         let host = match self.host.contains(':') {

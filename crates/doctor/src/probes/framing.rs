@@ -45,7 +45,7 @@ pub(super) async fn examine(context: &ProbeContext) -> Vec<Finding> {
     findings
 }
 
-/// What everything here is a variant of, and is compared with.
+/// The page that every request here varies, and is compared with.
 struct Page<'p> {
     context: &'p ProbeContext,
     /// The ordinary request.

@@ -17,7 +17,7 @@ use crate::finding::{Finding, Verdict};
 use crate::server::Server;
 use checkers::{CheckResult, Checker};
 
-/// What Kubernetes waits, and most others no longer.
+/// How long Kubernetes waits, and most others no longer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A checker that reads once is tried so often: what it sees is a matter of chance.
@@ -120,7 +120,7 @@ fn keeps(response: &Response) -> bool {
     })
 }
 
-/// What one read of the response gives, several times.
+/// How much one read of the response returns, several times.
 async fn one_read(context: &ProbeContext) -> Finding {
     let request = context.ordinary_request().http10();
     let mut reads = Vec::new();

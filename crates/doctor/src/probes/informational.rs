@@ -56,7 +56,7 @@ pub(super) async fn examine(context: &ProbeContext) -> Vec<Finding> {
 /// The response, as far as it matters here.
 #[derive(Debug, Clone, Default)]
 struct InformationalExchange {
-    /// What was sent.
+    /// The request.
     asked: String,
     /// The response, in words.
     words: String,
@@ -127,7 +127,7 @@ async fn page(context: &ProbeContext) -> Result<InformationalExchange, Failure> 
     Ok(InformationalExchange::of(&request, " as a browser that accepts trailers", &response))
 }
 
-/// Asks on a new connection, as far as the head of the response.
+/// Sends a request on a new connection, and reads the head of the response.
 async fn head(context: &ProbeContext, request: &Request) -> Result<Response, Failure> {
     let mut connection = context.connect().await?;
     context.budget.request().await;

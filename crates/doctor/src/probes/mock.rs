@@ -9,12 +9,12 @@ use tokio::net::TcpStream;
 use super::scripted::listen;
 use crate::target::Target;
 
-/// What a server does with a request.
+/// A server's response to a request.
 #[derive(Debug, Clone, Default)]
 pub(super) struct MockResponse {
     /// How long it does nothing.
     pub(super) after: Duration,
-    /// What it writes, each by itself.
+    /// Its writes, each by itself.
     pub(super) writes: Vec<Vec<u8>>,
     /// Whether it then closes.
     pub(super) closes: bool,

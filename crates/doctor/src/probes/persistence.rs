@@ -170,7 +170,7 @@ pub(super) struct Series {
     pub(super) behind: usize,
     /// The state of the connection after that.
     pub(super) state: ConnectionState,
-    /// What opening the connection took.
+    /// The time to open the connection.
     pub(super) opening: Duration,
 }
 

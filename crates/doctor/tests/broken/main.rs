@@ -39,7 +39,7 @@ struct Case {
     flaw: Flaw,
     /// The probe that finds it.
     probe: &'static str,
-    /// What it says of it.
+    /// The verdict on it.
     verdict: Verdict,
     mode: ExamineMode,
 }
@@ -226,7 +226,7 @@ fn authority(pem: &str) -> CertificateDer<'static> {
     CertificateDer::from_pem_slice(pem.as_bytes()).expect("a certificate")
 }
 
-/// What the doctor should not have said.
+/// The verdict that is wrong, if any.
 fn fault(case: Case, examination: &Examination) -> Option<String> {
     for result in &examination.results {
         let verdict = result.verdict();

@@ -17,7 +17,7 @@ const STEP: Duration = Duration::from_secs(1);
 /// An examination that takes longer than this is called endless: nothing here is about speed, and other suites run beside.
 const ENDLESS: Duration = Duration::from_secs(60);
 
-/// What a well-behaved server responds with.
+/// The response of a well-behaved server.
 pub(crate) const RESPONSE: &[u8] =
     b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\npong\n";
 

@@ -12,7 +12,7 @@ const ROUNDS: usize = 8;
 const ENOUGH: (Duration, usize) = (Duration::from_millis(1500), 4);
 const TOO_MUCH: (Duration, usize) = (Duration::from_secs(3), 2);
 
-/// Of larger responses, or those that come in parts for longer, only the beginning is read.
+/// Larger responses, and those that come in parts for longer, are read only at the beginning.
 const LARGE: u64 = 64 * 1024;
 const LONG: Duration = Duration::from_millis(100);
 
@@ -29,7 +29,7 @@ const PHP: &[(&str, &str)] = &[("x-powered-by", "php"), ("set-cookie", "phpsessi
 /// Fields that show a cache or a proxy in front, which may be far from the application.
 const HOPS: &[&str] = &["via", "age", "x-cache", "x-served-by", "cf-ray", "x-amz-cf-id", "x-varnish"];
 
-/// What was measured for the rules of this probe.
+/// The measurements for the rules of this probe.
 #[derive(Debug, Default)]
 pub(super) struct BootObservation {
     /// The least time a connection took: a round trip.
@@ -49,7 +49,7 @@ pub(super) struct BootObservation {
 /// The responses to one kind of request.
 #[derive(Debug, Clone)]
 pub(super) struct Samples {
-    /// What was asked.
+    /// The request.
     pub(super) asked: String,
     /// Which question it is.
     pub(super) question: BootRequest,
@@ -70,7 +70,7 @@ pub(super) enum BootRequest {
     Page,
     /// A path that no server has.
     Missing,
-    /// What can be done with the page.
+    /// The methods of the page.
     Options,
     /// The page's head.
     Head,
@@ -107,7 +107,7 @@ pub(super) async fn observe(context: &ProbeContext) -> BootObservation {
             };
             note(&mut seen, context, *question, request, &response);
         }
-        // What got no response once is not waited for again.
+        // A request that got no response once is not repeated.
         asks.retain(|(question, _)| !silent.contains(question));
     }
     seen.sorted()
@@ -141,7 +141,7 @@ async fn read_response(
     seen: &mut BootObservation,
 ) -> Option<Response> {
     let patience = context.settings.timeout.min(Duration::from_secs(1).max(context.first.took * 3));
-    // Of a page that is long, or takes long to come, the head is enough.
+    // The head is enough where the page is long, or takes long to come.
     let first = &context.first;
     let heavy = first.body_len > LARGE || first.took > begins(first).unwrap_or_default() + LONG;
     for _ in 0..2 {

@@ -9,7 +9,7 @@ use crate::report::time;
 pub(super) const EVERY: &str = "boot.every";
 pub(super) const FIRST: &str = "boot.first";
 
-/// What a response without work takes from a warm worker is below this, in any language.
+/// A response without work from a warm worker takes less than this, in any language.
 const BOOT: Duration = Duration::from_millis(15);
 
 /// Where another response of the same server takes next to nothing, less is suspicious: it is not the machine or the way.
@@ -22,7 +22,7 @@ const BOOT_OF_PHP: Duration = Duration::from_millis(3);
 /// A response this fast was not booted for.
 const FREE: Duration = Duration::from_millis(5);
 
-/// What a warm worker takes for a page that does nothing (the article's 0.48 ms), where nothing better is known.
+/// The time of a warm worker for a page that does nothing (the article's 0.48 ms), where nothing better is known.
 const WARM: Duration = Duration::from_micros(480);
 
 /// No machine is so busy that every one of several responses waits this long for its turn.
@@ -34,7 +34,7 @@ const NOISY: f64 = 1.8;
 /// Fewest responses that show whether a time is constant.
 const SEVERAL: usize = 4;
 
-/// What times differ by on any machine.
+/// The difference between times on any machine.
 const JITTER: Duration = Duration::from_millis(1);
 
 /// A first response this much later than those after it was a start.
@@ -144,7 +144,7 @@ pub(super) fn first(seen: &BootObservation) -> Finding {
     Finding::good(FIRST, evidence)
 }
 
-/// What warm workers would save.
+/// The saving by warm workers.
 fn gain(seen: &BootObservation, page: &Samples, floor: Duration) -> String {
     let now = page.median();
     let fast = seen.kinds.iter().map(Samples::median).min().unwrap_or_default();
@@ -166,7 +166,7 @@ impl BootObservation {
         self.kinds.iter().find(|kind| kind.question == question)
     }
 
-    /// What no response is faster than.
+    /// The time that no response beats.
     fn floor(&self) -> Duration {
         self.kinds.iter().map(|kind| self.own(kind)).min().unwrap_or_default()
     }
@@ -201,7 +201,7 @@ impl BootObservation {
 }
 
 impl Samples {
-    /// What all but one take at least: the very least may be owed to an interruption of our own between sending and looking.
+    /// The second least time: the very least may be owed to an interruption of our own between sending and looking.
     fn least(&self) -> Duration {
         let index = usize::from(self.times.len() >= SEVERAL);
         self.times.get(index).copied().unwrap_or_default()
@@ -222,7 +222,7 @@ impl Samples {
         self.times.len() >= SEVERAL && spread <= self.median() / 10 + JITTER
     }
 
-    /// Whether it is the same response, as far as status and length say: one handler for everything.
+    /// Whether it is the same response by status and length: one handler for everything.
     fn is_same_as(&self, page: &Self) -> bool {
         let close = match (self.length, page.length) {
             (Some(one), Some(other)) => one.abs_diff(other) <= one.max(other) / 10,

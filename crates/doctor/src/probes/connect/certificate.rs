@@ -13,7 +13,7 @@ const SOON: Duration = Duration::from_secs(14 * 24 * 3600);
 /// Certificates valid no longer than this are renewed by machines, and close to their end (RFC 9773; the CA/Browser Forum calls them short-lived).
 const SHORT_LIVED: Duration = Duration::from_secs(10 * 24 * 3600);
 
-/// What a server can send before the first acknowledgement: ten segments (RFC 6928).
+/// Bytes that a server can send before the first acknowledgement: ten segments (RFC 6928).
 const FIRST_FLIGHT: usize = 14_000;
 
 pub(super) async fn examine(context: &ProbeContext, tls_settings: &TlsSettings) -> Vec<Finding> {

@@ -15,7 +15,7 @@ const ID: &str = "connect.reuse";
 
 /// Calls of each kind.
 const SAMPLES: usize = 5;
-/// Of responses that take this long there are fewer, and of those that take five times as long there is one.
+/// Responses that take this long get fewer calls, and those that take five times as long get one.
 pub(super) const SLOW: Duration = Duration::from_millis(200);
 const FEWER: usize = 2;
 
@@ -40,7 +40,7 @@ pub(super) struct NewConnectionCall {
     pub(super) connect: Duration,
     pub(super) tls: Duration,
     pub(super) response: Duration,
-    /// Of our processor, for connecting.
+    /// Our processor time, for connecting.
     pub(super) cpu: Duration,
     /// Bytes that the server sent for the handshake.
     pub(super) handshake: u64,
@@ -89,7 +89,7 @@ pub(super) async fn ask(context: &ProbeContext) -> Calls {
         }
         fresh.response = response.took;
         calls.fresh.push(fresh);
-        // What the first connection shows counts when a second one shows it, too.
+        // A result of the first connection counts when a second one shows it, too.
         if calls.kept.is_empty() && sample < FEWER {
             calls.reuse = again(context, &mut connection, &response, samples, &mut calls.kept).await;
         }
@@ -240,7 +240,7 @@ fn measured(calls: &Calls) -> String {
     )
 }
 
-/// What connecting takes, for one call and for 1, 10 and 1,000 a second.
+/// The time of connecting, for one call and for 1, 10 and 1,000 a second.
 fn saving(calls: &Calls) -> String {
     let wait = median(calls.fresh.iter().map(|fresh| fresh.connect + fresh.tls));
     let rates = |of: &dyn Fn(u32) -> String| [1, 10, 1000].map(of).join(", ");

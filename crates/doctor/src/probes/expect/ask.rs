@@ -20,7 +20,7 @@ const BODY: &[u8] = b"keepwarm check";
 
 /// A request and its response up to the end of the head.
 pub(super) struct HeadExchange {
-    /// What was sent.
+    /// The request.
     pub(super) asked: String,
     /// The response, in words.
     pub(super) words: String,
@@ -42,7 +42,7 @@ pub(super) struct PlainExchange {
 
 /// The request with the expectation, its body held back.
 pub(super) struct ExpectExchange {
-    /// What was sent.
+    /// The request.
     pub(super) asked: String,
     pub(super) method: String,
     /// The outcome before the body was sent.
@@ -160,7 +160,7 @@ pub(super) async fn held(context: &ProbeContext, plain: &PlainExchange) -> Resul
     let mut connection = context.connect().await?;
     context.budget.request().await;
     connection.begin(&request);
-    // What a server says to half of a request counts, whether or not it takes all of it.
+    // A response to half of a request counts, whether or not the server takes all of it.
     let _ = connection.send(&request.head()).await;
     let before = connection.read_response_until((HELD + plain.after).min(LONGEST), any_word).await;
     let first = first(&before);

@@ -13,7 +13,7 @@ pub(super) const HTTP10: &str = "expect.http10";
 pub(super) const EMPTY: &str = "expect.empty";
 pub(super) const OTHER: &str = "expect.other";
 
-/// What `curl` waits, and most clients after it.
+/// How long `curl` waits, and most clients after it.
 const CLIENT_WAITS: Duration = Duration::from_secs(1);
 
 /// A `100` may come this much later than the response to the same request without the expectation: a proxy gives the server behind it a moment.

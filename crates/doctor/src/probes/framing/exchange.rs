@@ -134,7 +134,7 @@ pub(super) async fn send(page: &Page<'_>, bytes: &RawMessage) -> Result<Exchange
     Ok(seen)
 }
 
-/// What comes after a response, and begins soon: nothing, bytes (and the response that they are, if they are one), or the close.
+/// Reads what comes after a response, and begins soon: nothing, bytes (and the response in them, if there is one), or the close.
 async fn follows(
     connection: &mut Connection,
     request: &Request,

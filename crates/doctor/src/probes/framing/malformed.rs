@@ -45,7 +45,7 @@ impl Rule {
         !matches!(self, Self::Head | Self::LaxHead | Self::Trace)
     }
 
-    /// What a second response is to.
+    /// The cause of a second response.
     fn behind(self) -> &'static str {
         match self {
             Self::Body | Self::LaxBody | Self::BoundaryUnlessSplit => "to the request after it:",
@@ -71,7 +71,7 @@ pub(super) async fn examine(page: &Page<'_>) -> Vec<Finding> {
             Some(Ok(seen)) => judge(&row, &seen, page.ordinary, baseline),
             Some(Err(failure)) => Finding::unknown(row.id, format!("{}: {failure}", row.what)),
         };
-        // Of the variants of one thing the worst counts.
+        // The worst of several variants counts.
         match findings.iter_mut().find(|known| known.id == finding.id) {
             Some(known) if finding.verdict > known.verdict => *known = finding,
             Some(_) => {}
@@ -81,7 +81,7 @@ pub(super) async fn examine(page: &Page<'_>) -> Vec<Finding> {
     findings
 }
 
-/// What the server does where nothing is malformed, to compare with.
+/// The server's behavior where nothing is malformed, for comparison.
 #[derive(Debug, Clone, Copy, Default)]
 struct Baseline {
     /// A request after a valid chunked body gets its response.

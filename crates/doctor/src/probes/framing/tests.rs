@@ -45,7 +45,7 @@ enum FramingFault {
 const LENGTH: &str = "Content-Length: ";
 
 impl FramingFault {
-    /// What the decoder gets to see.
+    /// The bytes that the decoder gets.
     fn mend(self, bytes: Vec<u8>) -> Vec<u8> {
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let mended = match self {

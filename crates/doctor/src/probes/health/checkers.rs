@@ -1,4 +1,4 @@
-//! What each checker sends, and what it calls healthy.
+//! The request of each checker, and the responses that it takes for healthy.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(super) enum Checker {
 pub(super) struct CheckResult {
     /// The request, and its sender.
     pub(super) asked: String,
-    /// What stood in `Host`.
+    /// The `Host` sent.
     pub(super) host: Option<String>,
     /// Why there was no connection.
     pub(super) failure: Option<String>,
@@ -95,7 +95,7 @@ impl Checker {
         }
     }
 
-    /// What it puts into `Host`.
+    /// The `Host` it sends.
     pub(super) fn host(self, context: &ProbeContext) -> Option<String> {
         match self {
             Self::HaProxyDefault => None,
@@ -134,13 +134,13 @@ impl Checker {
         }
     }
 
-    /// What it sends, for evidence.
+    /// Its request, for evidence.
     pub(super) fn shown(self, request: &Request, host: Option<&str>) -> String {
         let host = host.map_or_else(|| "without Host".to_owned(), |host| format!("with Host: {host}"));
         format!("{}, {} {host}", self.name(), request.line())
     }
 
-    /// What to tell it, so that it sees a healthy server healthy.
+    /// How to configure it, so that it sees a healthy server healthy.
     pub(super) fn fix(self) -> &'static str {
         match self {
             Self::HaProxyDefault => {

@@ -19,7 +19,7 @@ const SWITCHED: &str = "101 Switching Protocols";
 /// A lead shorter than this does not show which side holds the response back.
 const NOTICEABLE: Duration = Duration::from_millis(10);
 
-/// What comes before the page.
+/// The responses before the page.
 pub(super) fn early_hints(page: &InformationalExchange) -> Finding {
     let asked = &page.asked;
     if page.switched {
@@ -170,7 +170,7 @@ fn lead(heard: &InformationalExchange) -> Duration {
     first.zip(heard.last).map_or(Duration::ZERO, |((_, first), (_, last))| last.saturating_sub(*first))
 }
 
-/// What the hop `outer` makes of the trailers of `inner`.
+/// What the hop `outer` does with the trailers of `inner`.
 pub(super) fn via_trailers(
     inner: &InformationalExchange,
     outer: &InformationalExchange,

@@ -20,7 +20,7 @@ const WATCHED: Duration = Duration::from_secs(130);
 pub(super) struct Hop {
     /// Its URL.
     pub(super) url: String,
-    /// Which it is, as far as it says.
+    /// The server software, if it reveals it.
     pub(super) server: Server,
     /// The status of its response, and when that was whole.
     pub(super) status: u16,
@@ -72,7 +72,7 @@ fn hop(context: &ProbeContext, measured: Option<IdleTimeout>) -> Hop {
     }
 }
 
-/// What a response promises.
+/// The idle timeout that a response promises.
 pub(super) fn promised(response: &Response) -> IdleTimeout {
     match &response.head {
         None => IdleTimeout::Untold,

@@ -48,7 +48,7 @@ async fn not_modified(context: &ProbeContext) -> Finding {
     }
 }
 
-/// The field that makes the request conditional on what the first response gave (RFC 9110 §13.1).
+/// The field that makes the request conditional on the validator of the first response (RFC 9110 §13.1).
 fn condition(first: &Response) -> Option<(&'static str, String)> {
     let etag = first.field("etag").map(|tag| ("If-None-Match", tag));
     etag.or_else(|| first.field("last-modified").map(|date| ("If-Modified-Since", date)))

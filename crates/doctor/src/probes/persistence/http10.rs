@@ -111,7 +111,7 @@ fn behind(evidence: &str, series: &Series) -> String {
     format!("{evidence}, and {} bytes after its end", series.behind)
 }
 
-/// What the response says about the connection.
+/// The response's words about the connection.
 fn said(response: &Response) -> String {
     let version = match response.head.as_ref().map(|head| head.version) {
         Some(Version::Http10) => "HTTP/1.0",

@@ -22,7 +22,7 @@ const REQUESTS: usize = 3;
 /// Opening a connection within a machine takes less than this. A higher cost is worth reporting.
 const CHEAP: Duration = Duration::from_millis(1);
 
-/// What was found about keep-alive, and what later steps go by.
+/// The findings about keep-alive, and the basis of later steps.
 pub(super) struct KeepAlive {
     pub(super) findings: Vec<Finding>,
     /// Seconds of `Keep-Alive: timeout=`.
@@ -80,7 +80,7 @@ async fn asked(context: &ProbeContext, asks: &[crate::client::Request]) -> Resul
     series(context, asks, ResponseHead::is_persistent, patience(context)).await
 }
 
-/// What opening a connection takes at least: the quickest of three.
+/// The least time to open a connection: the quickest of three.
 async fn cheapest(context: &ProbeContext, first: Duration) -> Duration {
     let mut cheapest = first;
     for _ in 0..2 {

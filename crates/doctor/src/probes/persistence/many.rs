@@ -43,7 +43,7 @@ struct RequestCount {
 /// Why a connection carried no more requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum SeriesEnd {
-    /// It did not, as far as was asked.
+    /// It did not, within the requests sent.
     No,
     /// The last response announced it.
     Announced,

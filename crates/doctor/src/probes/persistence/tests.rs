@@ -29,7 +29,7 @@ pub(crate) fn series_of(responses: &[(u16, &[(&str, &str)])], state: ConnectionS
     }
 }
 
-/// What a server of these tests does.
+/// The fault of a server of these tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PersistenceFault {
     None,
@@ -195,7 +195,7 @@ async fn a_close_that_is_announced_and_does_not_come_is_found() {
     }
 }
 
-/// Series, what was done after them, and the verdict that the rule gives.
+/// Series, the state after them, and the verdict of the rule.
 type SeriesCase<'a> = (&'a [(u16, &'a [(&'a str, &'a str)])], ConnectionState, Verdict);
 
 const SOON: ConnectionState = ConnectionState::Closed(Duration::from_millis(3));

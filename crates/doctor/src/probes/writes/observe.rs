@@ -26,19 +26,19 @@ const ENOUGH: Duration = Duration::from_millis(1500);
 /// How long a response on a new connection is polled without sleeping, so that its segments are read one by one.
 const WATCHED: Duration = Duration::from_millis(15);
 
-/// What fits one segment on any path: IPv6's least of 1,280 bytes, less 60 of headers and some options.
+/// Bytes that fit one segment on any path: IPv6's least of 1,280 bytes, less 60 of headers and some options.
 pub(super) const ROOM: usize = 1200;
 
 /// Tickets that servers send, each in a segment at most.
 const TICKETS: u32 = 2;
 
-/// What belongs to no response comes within this, if the server wrote it with the response.
+/// Bytes that belong to no response come within this, if the server wrote them with the response.
 const SETTLE: Duration = Duration::from_millis(4);
 
 /// A path that no server has.
 pub(super) const MISSING: &str = "/keepwarm-check-no-such-path";
 
-/// What was measured for the rules of this probe.
+/// The measurements for the rules of this probe.
 #[derive(Debug, Default)]
 pub(super) struct WriteObservation {
     /// The request line.

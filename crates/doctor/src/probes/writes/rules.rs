@@ -16,7 +16,7 @@ const SMALL: usize = 536;
 /// A delayed acknowledgement waits 40 ms on Linux, 200 ms on others, never less than this.
 const DELAYED: Duration = Duration::from_millis(30);
 
-/// What acknowledging at once must save to prove that it was the acknowledgement.
+/// The saving by immediate acknowledgements that proves that the acknowledgement was the cause.
 const SAVED: Duration = Duration::from_millis(25);
 
 /// Does a head that fits one segment leave in one?

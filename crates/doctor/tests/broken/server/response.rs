@@ -28,7 +28,7 @@ pub(super) struct Response {
     flaw: Flaw,
 }
 
-/// What there is to say to a request.
+/// The response to a request.
 pub(super) fn respond(request: &Request, flaw: Flaw, turn: usize) -> Response {
     let mut response = content(request, flaw);
     response.head_only = request.method == "HEAD" && flaw != Flaw::HeadWithBody;
@@ -106,7 +106,7 @@ impl Response {
         response
     }
 
-    /// Says that this is the last response, and has it be so.
+    /// Announces that this is the last response, and makes it so.
     pub(super) fn close(&mut self) {
         self.fields.retain(|(name, _)| !matches!(*name, "Connection" | "Keep-Alive"));
         self.fields.push(("Connection", "close".to_owned()));
