@@ -48,7 +48,7 @@ pub(crate) struct Admin {
     serving: BTreeMap<Bind, AdminListener>,
 }
 
-/// What `[admin]` needs to be served as a configuration says.
+/// The parts of `[admin]` that can fail, prepared before it is served.
 pub(crate) struct PreparedAdmin {
     opened: OpenedSockets,
     copies: BTreeMap<Bind, SocketCopies>,
@@ -80,7 +80,7 @@ impl Admin {
     /// Makes what may fail, before anything is changed; `opened` has the sockets of addresses that are new.
     ///
     /// # Errors
-    /// In words: the system gives no thread or no descriptor, or a socket cannot be made private.
+    /// In words: the system refuses a thread or a descriptor, or a socket cannot be made private.
     pub(crate) fn prepare(
         &mut self,
         settings: Option<&Settings>,
@@ -163,7 +163,7 @@ impl Admin {
         self.bounds().filter_map(|bound| Some((bound.address?, "admin".to_owned())))
     }
 
-    /// What another process needs to serve in place of this one, as the listeners' offers.
+    /// The sockets that another process needs to serve in place of this one, as the listeners' offers.
     pub(crate) fn offers(&self) -> impl Iterator<Item = (String, bool, &[ListeningSocket])> {
         self.serving.iter().map(|(bind, serving)| {
             let sockets = &serving.sockets;

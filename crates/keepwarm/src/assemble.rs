@@ -37,7 +37,7 @@ pub(crate) type DoorVariables = Vec<(String, String)>;
 /// # Errors
 /// An adapter could not be put in its place.
 pub(crate) fn specs(config: &Config, doors: &DoorVariables) -> io::Result<Vec<AppSpec>> {
-    // What runs already is not started.
+    // A server that runs already is not started.
     config.apps.iter().filter(|app| app.address.is_none()).map(|app| spec(app, doors)).collect()
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn spec(app: &App, doors: &DoorVariables) -> io::Result<AppSpec> {
     })
 }
 
-/// What an app's workers are as processes.
+/// The process settings of an app's workers.
 fn process(app: &App, user: Option<&Account>) -> ProcessSettings {
     let limits = &app.limits;
     let limits = [

@@ -59,7 +59,7 @@ pub(crate) fn check(options: &Check) -> ExitCode {
     ExitCode::from(outcome(&examinations, options.fail_on))
 }
 
-/// Says what will be done, before it is.
+/// Announces the work before it begins.
 fn announce(settings: &Settings, json: bool, subjects: usize) {
     let promise = format!("{}\n", settings.promise(subjects));
     match json {

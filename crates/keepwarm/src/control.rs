@@ -22,7 +22,7 @@ use crate::{stack, status};
 /// A request to reload, and where its outcome goes.
 pub(crate) type ReloadRequest = oneshot::Sender<Result<String, String>>;
 
-/// What a Keepwarm serves, as far as telling it from others goes.
+/// Identifies the configuration that a Keepwarm serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity(u64);
 

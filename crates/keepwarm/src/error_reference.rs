@@ -97,7 +97,7 @@ fn sorted(table: &'static [&'static ErrorResponse]) -> Vec<&'static ErrorRespons
     table
 }
 
-/// What an operator has to know, with the client's time to wait.
+/// Advice for an operator, with the client's time to wait.
 fn help(error: &ErrorResponse) -> String {
     let retry = error.retry_after.map_or_else(String::new, |seconds| format!(" `Retry-After: {seconds}`."));
     format!("{}{retry}", error.help.trim())

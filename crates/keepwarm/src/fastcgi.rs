@@ -15,7 +15,7 @@ use crate::assemble::scaling;
 use crate::language::{StartCommand, interpreter};
 use crate::php_fpm::{self, is_fpm};
 
-/// What php-fpm is configured by.
+/// The configuration of php-fpm.
 const FPM: Adapter = Adapter {
     language: "fastcgi",
     marker: CONFIGURATION,
@@ -81,7 +81,7 @@ fn warn_of_apcu(app: &App, configuration: &Path) {
     }
 }
 
-/// Says which server runs an app's scripts, where the configuration leaves that open.
+/// Reports which server runs an app's scripts, where the configuration leaves that open.
 pub(crate) fn announce(app: &App) {
     if app.kind == Some(AppKind::FastCgi) && app.address.is_none() && app.interpreter.is_none() {
         let (name, server) = (&app.name, interpreter(app));
@@ -93,7 +93,7 @@ pub(crate) fn announce(app: &App) {
     }
 }
 
-/// What runs scripts where no interpreter is configured: a php-fpm, where one is installed.
+/// The server that runs scripts where no interpreter is configured: a php-fpm, where one is installed.
 pub(crate) fn default_server(app: &App) -> PathBuf {
     let path = app.env.get("PATH").map(OsString::from).or_else(|| std::env::var_os("PATH"));
     php_fpm::find(path.as_deref()).unwrap_or_else(|| "php-cgi".into())
@@ -138,7 +138,7 @@ pub(crate) fn worker_kind(app: &App, requests: usize) -> WorkerKind {
     }
 }
 
-/// Of a server that runs already. The configuration has refused names.
+/// The address of a server that runs already. The configuration has refused names.
 fn endpoint(address: &Bind) -> Option<Endpoint> {
     match address {
         Bind::Tcp(address) => Some(Endpoint::Tcp(*address)),

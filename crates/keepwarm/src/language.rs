@@ -95,7 +95,7 @@ const PHP_FUNCTIONS: &str = "header,header_remove,headers_list,headers_sent,head
 
 fn php(app: &App) -> io::Result<StartCommand> {
     let adapter = adapter::PHP.folder()?;
-    // What the adapter reports of leaked state costs milliseconds a request: it is for development.
+    // The adapter's report of leaked state costs milliseconds a request: it is for development.
     let env = match app.watch.is_empty() {
         true => Vec::new(),
         false => vec![("KEEPWARM_WATCH".into(), "1".into())],

@@ -33,7 +33,7 @@ fn find_beside(php: Option<&Path>, folders: impl Iterator<Item = PathBuf>) -> Op
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
         entries.map(|entry| entry.path()).filter(|file| is_ours(file)).collect::<Vec<_>>()
     });
-    // Of equals the first.
+    // The first of equals.
     programs.fold(None, |best, file| match best {
         Some(best) if rank(&best) >= rank(&file) => Some(best),
         _ => Some(file),

@@ -92,7 +92,7 @@ enum PumaEntry {
     Remark(String),
 }
 
-/// Has the app's Ruby evaluate the file.
+/// Makes the app's Ruby evaluate the file.
 fn read(app: &App, file: &Path) -> Result<Vec<PumaEntry>, String> {
     let mut command = command(app, file).map_err(|error| error.to_string())?;
     let said = program_output::printed(&mut command, REPORT, PATIENCE)

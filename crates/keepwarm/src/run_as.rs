@@ -107,7 +107,7 @@ fn entry(app: &App) -> Option<PathBuf> {
     files.iter().map(|file| app.directory.join(file)).find(|file| file.is_file())
 }
 
-/// What keeps this user from running the app.
+/// The reason why this user cannot run the app, if any.
 fn obstacle(app: &App, start: &StartCommand, account: &Account) -> Option<String> {
     let may = |path: &Path, access: Access| users::may(path, account, access);
     let shown = |path: &Path, what: &str| Some(format!("cannot {what} {}", path.display()));
@@ -127,7 +127,7 @@ fn obstacle(app: &App, start: &StartCommand, account: &Account) -> Option<String
     written.and_then(|path| shown(&path, "write to"))
 }
 
-/// What a worker is started from.
+/// The files that a worker is started from.
 fn needed(app: &App, start: &StartCommand) -> Vec<PathBuf> {
     let mut needed = vec![app.directory.clone()];
     needed.extend(entry(app));
@@ -146,7 +146,7 @@ fn needed(app: &App, start: &StartCommand) -> Vec<PathBuf> {
     needed
 }
 
-/// What it is likely to write to.
+/// The paths it is likely to write to.
 fn written(app: &App) -> Vec<PathBuf> {
     let named = app.env.values().map(PathBuf::from).filter(|path| path.is_absolute());
     // Missing directories are created; a path like `/shop`, which belongs to a URL, has no existing ancestor but the root.

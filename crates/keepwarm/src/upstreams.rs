@@ -43,14 +43,14 @@ struct UpstreamEntry {
 /// The parts of a new configuration that can fail, prepared before it applies.
 #[derive(Default)]
 pub(crate) struct PreparedUpstreams {
-    /// What its upstreams are encrypted with, by name.
+    /// The TLS settings of its upstreams, by name.
     tls: BTreeMap<String, Option<Arc<ClientTls>>>,
     /// Where their calls are recorded, by name.
     logs: BTreeMap<String, Option<CallLog>>,
     stores: NewStores,
 }
 
-/// What cannot change while connections are kept.
+/// The settings that cannot change while connections are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ConnectionKind(Scheme, Protocol);
 

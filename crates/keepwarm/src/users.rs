@@ -46,7 +46,7 @@ pub(crate) fn group(name: &str) -> Option<u32> {
     }
 }
 
-/// What this process is.
+/// The user and group of this process, and whether it may change them.
 pub(crate) fn credentials() -> Credentials {
     let both = CapabilitySet::SETUID | CapabilitySet::SETGID;
     Credentials { uid: geteuid().as_raw(), gid: getegid().as_raw(), may_change: has_right(both) }

@@ -1,4 +1,4 @@
-//! What an interpreter is with which an app could not be started: too old, of another language, or none at all. It is only asked then.
+//! The fault of an interpreter with which an app could not be started: too old, of another language, or missing. It is only queried then.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -19,9 +19,9 @@ const SHOWN: usize = 80;
 /// The interpreter version that an app requires.
 struct Requirement {
     language: &'static str,
-    /// What it is asked with.
+    /// The option that makes it print its version.
     flag: &'static str,
-    /// What stands before its version.
+    /// The text before its version.
     mark: &'static str,
     least: (u32, u32),
     /// It has to speak FastCGI.
@@ -78,7 +78,7 @@ fn runs_as_another(app: &App) -> bool {
     app.run_as.as_ref().map_or_else(by_default, |user| user.uid != own)
 }
 
-/// What a program prints when it is asked with `flag`. `None`: it cannot be started, or does not respond.
+/// The output of a program with `flag`. `None`: it cannot be started, or does not respond.
 fn ask(program: &mut Command, flag: &str) -> Option<String> {
     let said = program_output::printed(program.arg(flag).stderr(Stdio::null()), READ, PATIENCE).ok()??;
     Some(String::from_utf8_lossy(&said).into_owned())

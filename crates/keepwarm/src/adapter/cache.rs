@@ -40,7 +40,7 @@ impl Candidate {
     /// # Errors
     /// It cannot be created; another user could change its content; root's workers of other users could not enter it.
     pub(super) fn secure(&self) -> io::Result<PathBuf> {
-        // What `~/.cache` and its like are missing is made as their owner would.
+        // Missing parts of `~/.cache` and its like are created as their owner would.
         builder().recursive(true).create(&self.base)?;
         let base = std::fs::canonicalize(&self.base)?;
         for step in base.ancestors() {

@@ -14,7 +14,7 @@ const TURN: Duration = Duration::from_secs(5);
 /// How long an idle worker may take to respond. Below the second after which the usual prober gives up.
 const RESPONSE: Duration = Duration::from_millis(800);
 
-/// What a check has shown.
+/// The result of a check.
 #[derive(Debug)]
 pub(super) struct Health {
     pub(super) good: bool,

@@ -1,4 +1,4 @@
-//! What the system says about this process.
+//! The system's figures about this process.
 
 use rustix::process::{Resource, getrlimit};
 

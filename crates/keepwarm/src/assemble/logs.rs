@@ -44,7 +44,7 @@ fn check_file(file: &Path) -> io::Result<()> {
     }
 }
 
-/// What writes the log.
+/// The writer of the log.
 #[derive(Debug)]
 pub(crate) struct Logging;
 

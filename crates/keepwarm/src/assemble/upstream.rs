@@ -82,7 +82,7 @@ pub(crate) fn protocol(upstream: &config::Upstream) -> Protocol {
     }
 }
 
-/// What a forward proxy may call.
+/// The destinations that a forward proxy may call.
 pub(crate) fn proxy_rules(proxy: &config::ForwardProxy, own: Arc<ArcSwap<Vec<SocketAddr>>>) -> ProxyRules {
     let allowed = |target: &config::ProxyTarget| AllowEntry {
         host: match &target.host {

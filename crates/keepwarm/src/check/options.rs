@@ -7,7 +7,7 @@ use crate::cli::Check;
 /// A server to check.
 #[derive(Debug)]
 pub(super) struct CheckTarget {
-    /// What it is, besides its URL.
+    /// Its name in the report, besides its URL.
     pub(super) label: Option<String>,
     pub(super) target: Target,
     /// How, where that is not how the others are examined.
@@ -24,7 +24,7 @@ impl CheckTarget {
 /// Reads all of it.
 ///
 /// # Errors
-/// What is wrong, and what was expected.
+/// The fault, and what was expected.
 pub(super) fn read(options: &Check) -> Result<(Settings, Vec<CheckTarget>), String> {
     let selector = &options.selector;
     for (option, given) in [

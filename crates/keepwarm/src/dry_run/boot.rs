@@ -118,7 +118,7 @@ fn ready(app: &App, links: &Links, took: Duration) -> String {
     format!("app {:?}: worker ready after {:.2} s ({})", app.name, took.as_secs_f64(), details.join(", "))
 }
 
-/// What it printed, and then why it failed.
+/// Shows its output, and then why it failed.
 async fn show(mut failure: StartFailure, config: &Config, took: Duration) {
     version::explain(&mut failure, config).await;
     failure.reason = format!("{}; after {:.2} s", failure.reason, took.as_secs_f64());

@@ -25,7 +25,7 @@ fn of_files(files: u64, configured: Option<u64>, passes_on: bool) -> u64 {
     }
 }
 
-/// Says so where there may be fewer than configured.
+/// Warns where there may be fewer than configured.
 pub(super) fn warn_of_lowered(config: &Config, limit: usize) {
     if let Some(configured) = config.server.limits.connections
         && configured > limit as u64

@@ -30,7 +30,7 @@ pub(super) enum ShutdownMode {
 const GOODBYE: Duration = Duration::from_secs(5);
 /// The last part is for the shutdown of workers whose clients were cut.
 const WORKERS: Duration = Duration::from_secs(1);
-/// Of that, for what a worker does on SIGTERM.
+/// The part of it for a worker's work on SIGTERM.
 const TERMINATION: Duration = Duration::from_millis(500);
 /// How often idle connections are looked for.
 const LOOK: Duration = Duration::from_millis(100);

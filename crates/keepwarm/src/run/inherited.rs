@@ -33,7 +33,7 @@ pub(super) enum SocketOwner {
 const FIRST: i32 = 3;
 
 impl InheritedSockets {
-    /// What systemd has passed to this process, if it has.
+    /// The sockets that systemd has passed to this process, if any.
     ///
     /// # Errors
     /// A sentence that names the descriptor that cannot be used.

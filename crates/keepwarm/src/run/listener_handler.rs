@@ -1,4 +1,4 @@
-//! What serves an address: a listener's routes, those behind a forward proxy, or a door.
+//! The handler of an address: a listener's routes, those behind a forward proxy, or a door.
 
 use std::sync::Arc;
 

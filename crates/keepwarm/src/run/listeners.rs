@@ -107,7 +107,7 @@ impl Listeners {
     /// Makes all that is served as the configuration says, before anything is changed.
     ///
     /// # Errors
-    /// In words: a log cannot be opened, or the system gives no descriptor.
+    /// In words: a log cannot be opened, or the system refuses a descriptor.
     pub(super) fn plan(
         &mut self,
         config: &Config,
@@ -188,7 +188,7 @@ impl Listeners {
         self.note_own();
     }
 
-    /// What accepts at an address now.
+    /// The listener at an address now.
     fn at(&self, bind: &Bind) -> Option<&ActiveListener> {
         self.serving.get(bind).or_else(|| self.leaving.get(bind).map(|(door, _)| door))
     }
@@ -304,7 +304,7 @@ impl Listeners {
         }))
     }
 
-    /// What another process needs to listen in place of this one: each `bind`, whether the service manager keeps its sockets, and these.
+    /// The sockets that another process needs to listen in place of this one: each `bind`, whether the service manager keeps its sockets, and these.
     pub(super) fn offers(&self) -> impl Iterator<Item = (String, bool, &[ListeningSocket])> {
         self.serving.iter().map(|(bind, serving)| {
             let sockets = &serving.sockets;

@@ -113,7 +113,7 @@ fn write_beside(path: &Path) -> io::Result<PathBuf> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}", std::process::id()));
     let beside = path.with_file_name(name);
-    // What a process with the same id has left.
+    // A file left by a process with the same id.
     let _ = std::fs::remove_file(&beside);
     let mut file = OpenOptions::new().write(true).create_new(true).open(&beside)?;
     file.write_all(text().as_bytes()).map(|()| beside)

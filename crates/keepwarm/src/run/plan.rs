@@ -1,4 +1,4 @@
-//! What the listeners of a configuration are to serve, all of it made before anything is changed.
+//! The plan for the listeners of a configuration, complete before anything is changed.
 
 use std::collections::BTreeMap;
 

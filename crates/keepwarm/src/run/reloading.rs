@@ -37,7 +37,7 @@ impl Server {
                 self.service_manager.ready("serving");
             }
             Err(ReloadError { message, .. }) => {
-                // What a worker has printed is in the log already.
+                // The output of a worker is in the log already.
                 tracing::error!(
                     name: "reload_failed",
                     "reload failed; the previous configuration stays active: {message}"
@@ -181,7 +181,7 @@ impl Server {
 #[derive(Debug)]
 pub(super) struct ReloadError {
     message: String,
-    /// What the worker that did not start has printed.
+    /// The output of the worker that did not start.
     printed: String,
 }
 

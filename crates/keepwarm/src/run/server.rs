@@ -167,7 +167,7 @@ impl Server {
         self.listeners.files().into_iter().chain(self.admin.files()).chain(pid_file).collect()
     }
 
-    /// Has the guardian remove the files that would be left when this process is killed.
+    /// Makes the guardian remove the files that would be left when this process is killed.
     pub(super) fn guard_files(&self) {
         self.files().iter().for_each(|file| self.supervisor.guard_file(&absolute(file)));
     }
@@ -209,7 +209,7 @@ impl Server {
                 Some(request) = self.reloads.recv() => ServerCommand::Reload(Some(request)),
                 apps = watch::changed(&mut self.watch) => ServerCommand::Recycle(apps),
             };
-            // What takes long is given up for the end: a worker that does not boot must not hold it up.
+            // Long work is given up for the end: a worker that does not boot must not hold it up.
             let mode = tokio::select! {
                 mode = signals.stop_signals.next() => Some(mode),
                 mode = self.perform(work) => mode,
@@ -265,7 +265,7 @@ impl Server {
         }
     }
 
-    /// Has a fresh process of itself take over, since a thread of this one is lost.
+    /// Makes a fresh process of itself take over, since a thread of this one is lost.
     async fn leave_behind(&mut self, thread: usize) -> Option<ShutdownMode> {
         let thread = watchdog::name(thread);
         if std::process::id() == 1 {
@@ -319,7 +319,7 @@ impl Server {
     }
 }
 
-/// What an end may take beyond its grace: workers that are killed, logs that are written.
+/// How long an end may take beyond its grace: workers that are killed, logs that are written.
 const HELD_UP: Duration = Duration::from_secs(5);
 
 /// The apps as `status` and the metrics show them.

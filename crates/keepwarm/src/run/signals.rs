@@ -8,7 +8,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::drain::ShutdownMode;
 
-/// What a serving process listens for; each has its line in `docs/operate/signals.md`.
+/// The signals of a serving process; each has its line in `docs/operate/signals.md`.
 pub(super) struct Signals {
     pub(super) stop_signals: StopSignals,
     pub(super) hangup: Signal,
@@ -37,7 +37,7 @@ impl Signals {
 }
 
 impl Signals {
-    /// Has the process that serves now get each SIGHUP that this one gets from now on. `true`: one has come before.
+    /// Makes the process that serves now get each SIGHUP that this one gets from now on. `true`: one has come before.
     pub(super) fn pass_on_hangups(&mut self, successor: u32) -> bool {
         if let Ok(mut later) = signal(SignalKind::hangup()) {
             tokio::spawn(async move {

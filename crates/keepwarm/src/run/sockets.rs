@@ -163,7 +163,7 @@ impl Sockets {
         }
     }
 
-    /// Ends the listening by `stops`, which [`SocketCopies::serve`] gave; what had connected is still accepted. `kept` have been taken over under another `bind`.
+    /// Ends the listening by `stops`, which [`SocketCopies::serve`] returned; earlier connections are still accepted. `kept` are taken over under another `bind`.
     pub(crate) fn end(&self, bind: &Bind, stops: &[StopListening], kept: &[SocketAddr]) {
         if self.owner == SocketOwner::ServiceManager {
             // It keeps the socket open, for the next start to accept what comes meanwhile.

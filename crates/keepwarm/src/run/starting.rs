@@ -229,7 +229,7 @@ impl Server {
     }
 }
 
-/// What an app can work on at once, in words.
+/// How much an app can work on at once, in words.
 fn at_once(app: &App) -> String {
     match (assemble::workers(app), assemble::scaling(app)) {
         (1, _) if app.address.is_some() => "1 request at once".to_owned(),

@@ -29,7 +29,7 @@ pub(super) struct Takeover {
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Takeover {
-    /// What the process that started this one hands over; `None` when it hands nothing over: this is a start like any other.
+    /// The sockets that the process that started this one hands over; `None` when it hands nothing over: this is a start like any other.
     ///
     /// # Errors
     /// A sentence that names the fault.
@@ -52,7 +52,7 @@ impl Takeover {
         let _ = handover::send(&self.socket, &HandoverMessage::Failed(why.to_owned()), &[]);
     }
 
-    /// Says that this process serves, and waits until the old one has stopped accepting.
+    /// Reports that this process serves, and waits until the old one has stopped accepting.
     ///
     /// # Errors
     /// The old process has ended before it agreed, and took the service with it.

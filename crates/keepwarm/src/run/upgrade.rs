@@ -21,7 +21,7 @@ use super::takeover::VARIABLE;
 use crate::admin::Admin;
 use crate::file_limit;
 
-/// What the new process may take beside the boot of its slowest app. This number is arbitrary; it takes milliseconds.
+/// How long the new process may take beside the boot of its slowest app. This number is arbitrary; it takes milliseconds.
 const MARGIN: Duration = Duration::from_secs(10);
 /// From SIGTERM to SIGKILL, for a new process that is not wanted any more.
 const KILL_AFTER: Duration = Duration::from_secs(5);
