@@ -253,7 +253,7 @@ impl RecordAssembler {
         self.text.rsplit(|&byte| byte == b'\n').next().unwrap_or_default()
     }
 
-    /// What asyncio, and libraries in its manner, say above the objects that it concerns.
+    /// The line of asyncio, and of libraries like it, above the objects that it concerns.
     fn expects_asyncio_context(&self) -> bool {
         const PHRASES: [&[u8]; 3] = [b" was never retrieved", b" but it is pending!", b"Unclosed "];
         let is_phrase = |part: &&[u8]| self.text.windows(part.len()).any(|window| window == *part);

@@ -59,7 +59,7 @@ impl Sink {
     /// dropped lines.
     ///
     /// # Errors
-    /// The file cannot be opened, or the system gives no thread.
+    /// The file cannot be opened, or the system refuses a thread.
     pub fn open(output: Output, format: Format) -> io::Result<Self> {
         let mut all = all();
         all.retain(|sink| sink.shared.strong_count() > 0);

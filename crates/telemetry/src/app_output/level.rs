@@ -58,7 +58,7 @@ fn without_colors(line: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// What Python prints of an exception, in its several forms, or of its own end.
+/// Python's output about an exception, in its several forms, or about its own end.
 fn is_python(line: &[u8]) -> bool {
     line.starts_with(b"Traceback (most recent call last)")
         || is_python_place(line)
