@@ -12,11 +12,11 @@ use crate::origin::{Framing, HANDED, OriginPlan, filling, own_body};
 use crate::pattern;
 use crate::worker::{BodyRead, Fault, Observations};
 
-/// What a script does with one request, beside what every server does.
+/// A script's work for one request, beside what every server does.
 #[derive(Debug, Clone)]
 pub(crate) struct ScriptPlan {
     pub(crate) response: OriginPlan,
-    /// What the query has to be.
+    /// The query to expect.
     pub(crate) query: String,
     /// So often it names another path in place of its response, which is asked in its turn.
     pub(crate) redirects: usize,
@@ -68,7 +68,7 @@ pub(crate) async fn serve(
             }
         });
     }
-    // What one of them panics with is known to the runner.
+    // The runner knows the panic of each of them.
     while all.join_next().await.is_some() {}
 }
 

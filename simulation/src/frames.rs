@@ -59,7 +59,7 @@ pub(crate) struct Frames {
     /// Frames that cause useless work: peers accept a limited number.
     chatter: usize,
     in_head: bool,
-    /// Of a server: SETTINGS_MAX_CONCURRENT_STREAMS, which the next SETTINGS say. The library would not change it.
+    /// For a server: SETTINGS_MAX_CONCURRENT_STREAMS of the next SETTINGS. The library would not change it.
     streams: VecDeque<Option<u32>>,
 }
 
@@ -94,7 +94,7 @@ fn push(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
 }
 
 impl Frames {
-    /// Of a client, which begins with its preface.
+    /// For a client, which begins with its preface.
     pub(crate) fn of_client(plan: FramePlan, seed: u64) -> Self {
         Self {
             plan,

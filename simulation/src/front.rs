@@ -224,7 +224,7 @@ impl Front {
     }
 }
 
-/// What a client must see of the response of an app or origin.
+/// The response of an app or origin as a client must see it.
 pub(crate) struct Expected {
     pub(crate) status: u16,
     pub(crate) body: usize,

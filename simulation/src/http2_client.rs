@@ -21,7 +21,7 @@ use crate::pattern;
 use crate::pipe::{Pipe, PipePlan};
 use crate::response::{Head, Pace};
 
-/// What one stream does.
+/// The plan of one stream.
 #[derive(Debug, Clone)]
 pub(crate) struct StreamPlan {
     pub(crate) request: RequestPlan,
@@ -44,11 +44,11 @@ pub(crate) enum StreamReset {
     Received(usize),
 }
 
-/// What one connection does.
+/// The plan of one connection.
 #[derive(Debug, Clone)]
 pub(crate) struct ClientPlan {
     pub(crate) start: Duration,
-    /// Of a stream, in bytes.
+    /// The window of a stream, in bytes.
     pub(crate) window: u32,
     /// After this time it changes to this value, larger or smaller.
     pub(crate) becomes: Option<(Duration, u32)>,

@@ -231,7 +231,7 @@ impl Operation {
         Some((id(client, request), self.clients.get(client)?.1.get(request)?.clone()))
     }
 
-    /// Of the app, and where there are `two` of the one that comes and goes.
+    /// The app's, and where there are `two` those of the one that comes and goes.
     fn specs(&self, two: bool, outcome: BootOutcome, version: usize) -> Vec<AppSpec> {
         let names = [FIRST, SECOND].into_iter().take(1 + usize::from(two));
         names.map(|name| self.spec(name, outcome, version)).collect()
@@ -362,7 +362,7 @@ impl Operation {
                 // An old Keepwarm keeps the clients that it has.
                 if !self.does(|action| matches!(action, Action::Upgrade)) {
                     processes.generations.borrow_mut().insert(version, report.generation);
-                    // Of two apps, one that is recycled is ahead of the other.
+                    // One of two apps that is recycled is ahead of the other.
                     let two = self.does(|action| matches!(action, Action::Apps(_)));
                     if !two || !self.does(|action| matches!(action, Action::Recycle(_))) {
                         processes.serving.set(processes.serving.get().max(report.generation));
@@ -432,7 +432,7 @@ impl Operation {
         responses.iter().zip(&plan.requests).any(unread)
     }
 
-    /// What has to hold when all is over.
+    /// The conditions at the end of everything.
     async fn settle(&self, server: &Server, seen: &RefCell<Observations>) {
         // A process that was told to exit, and has not been reaped.
         assert_eq!(keepwarm_workers::supervisor::simulation::processes(), 0, "processes are left");

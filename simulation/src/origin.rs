@@ -14,7 +14,7 @@ use crate::tls::TlsServer;
 use crate::tunnel::{self, TunnelPlan};
 use crate::worker::{BodyRead, Fault, Observations};
 
-/// What it does with one request.
+/// The plan for one request.
 #[derive(Debug, Clone)]
 pub(crate) struct OriginPlan {
     pub(crate) status: u16,

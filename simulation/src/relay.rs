@@ -266,7 +266,7 @@ impl Relay {
         if self.unix { Endpoint::Unix(unix) } else { Endpoint::Tcp(tcp) }
     }
 
-    /// What a script does with a path.
+    /// A script's plan for a path.
     fn script(&self, path: &str) -> Option<(u64, ScriptPlan)> {
         if matches!(path, "/" | "/health") {
             return Some((HEALTH, healthy()));
@@ -284,7 +284,7 @@ impl Relay {
         Some((id(client, request), script))
     }
 
-    /// What all scripts take together.
+    /// The time of all scripts together.
     fn scripts(&self) -> Duration {
         let scripts = self.clients.iter().flat_map(|(_, scripts)| scripts);
         scripts.map(|it| it.late + it.response.delay + it.response.pause * 300).sum()
@@ -438,7 +438,7 @@ fn script(rng: &mut Rng, clean: bool, kind: Kind, (settings, most): (&Settings, 
     }
 }
 
-/// What a server says when it is asked whether it is well.
+/// A server's response to a health check.
 fn healthy() -> ScriptPlan {
     let response = OriginPlan {
         status: 200,

@@ -298,7 +298,7 @@ fn parse_request(head: &[u8]) -> Result<Request, Broken> {
     let expects = head.field("expect").is_some();
     let upgrades = head.field("upgrade").is_some();
     if head.field("transfer-encoding").is_none() && head.field("content-length").is_none() {
-        // No body, as far as requests go.
+        // No body, by the requests' rules.
         head.fields.push(("content-length".to_owned(), "0".to_owned()));
     }
     Ok(Request { path: path.to_owned(), is_head: method == "HEAD", expects, upgrades, head })

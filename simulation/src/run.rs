@@ -21,7 +21,7 @@ compile_error!(
 
 /// A kind of world: how a plan is made from a seed, played, and made smaller.
 pub(crate) trait Scenario: Clone + Debug + Send + 'static {
-    /// What a seed stands for.
+    /// The plan of a seed.
     fn generate(seed: u64) -> Self;
 
     /// How the sockets behave.

@@ -1,4 +1,4 @@
-//! What the worlds have in common on Keepwarm's side: a listener, and an app with its workers.
+//! Common parts of the worlds on Keepwarm's side: a listener, and an app with its workers.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -51,7 +51,7 @@ pub(crate) async fn until_closed(open: &OpenConnections, patience: Duration) {
     );
 }
 
-/// A route that gives everything to the app.
+/// A route that sends everything to the app.
 pub(crate) fn route(app: &Arc<App>) -> Route {
     Route::to(Target::App { name: Arc::clone(&app.name), handler: Arc::new(AppHandler(Arc::clone(app))) })
 }
@@ -78,7 +78,7 @@ pub(crate) fn listen(
     (open, stops)
 }
 
-/// A listener's handler that gives everything to the app.
+/// A listener's handler that sends everything to the app.
 pub(crate) fn edge(app: &Arc<App>, max_body: Option<u64>) -> Arc<Edge> {
     let mut route = route(app);
     route.max_body = max_body;

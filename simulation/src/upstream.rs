@@ -108,7 +108,7 @@ fn is_small_talk(door: &mut Door) -> bool {
     true
 }
 
-/// What an origin of HTTP/2 does with a request.
+/// An HTTP/2 origin's plan for a request.
 fn speak_http2(rng: &mut Rng, clean: bool, response: &mut OriginPlan) {
     response.noise = None;
     response.closes = None;

@@ -30,7 +30,7 @@ pub(crate) struct WebSocket {
     clean: bool,
     workers: usize,
     worker: WorkerPlan,
-    /// What a client may be silent for. Short: pings come in between.
+    /// How long a client may be silent. Short: pings come in between.
     idle: Duration,
     conversations: Vec<ConversationPlan>,
 }
@@ -91,7 +91,7 @@ impl Scenario for WebSocket {
         let held = |messages: &[MessagePlan]| messages.iter().map(|it| it.size).max().unwrap_or(0);
         let conversations = self.conversations.iter().map(|conversation| {
             let (up, down) = (held(&conversation.client.messages), held(&conversation.app.messages));
-            // Of each message there are some copies, the scripts' among them; and the buffers of both sides.
+            // Each message has some copies, the scripts' among them; and the buffers of both sides.
             // With compression, the states of both sides, and a bomb.
             let deflate = if conversation.client.offer.is_good() { 3 << 20 } else { 0 };
             5 * (up + down) + 2 * self.settings.capacity.1 + (600 << 10) + deflate
@@ -188,7 +188,7 @@ impl Scenario for WebSocket {
     }
 }
 
-/// Of the client's messages, and of the app's.
+/// The ids of the client's messages, and of the app's.
 fn ids(number: usize) -> (u64, u64) {
     let id = (number as u64 + 1) << 33;
     (id, id | 1 << 32)
@@ -215,7 +215,7 @@ impl WebSocket {
         }
     }
 
-    /// What must hold for one conversation in the end.
+    /// Checks one conversation at its end.
     fn judge(&self, number: usize, outcome: Option<&Outcome>, seen: &ObservationsById) {
         let Some(outcome) = outcome else {
             return assert!(!self.clean, "client {number}: nobody listens");

@@ -16,14 +16,14 @@ use tokio::sync::Notify;
 use crate::outbox::Outbox;
 use crate::pattern;
 
-/// What a worker says of itself.
+/// A worker's announcements.
 #[derive(Debug, Clone)]
 pub(crate) struct WorkerPlan {
     /// `wsgi`, which takes one request at a time, or `asgi`.
     pub(crate) blocking: bool,
     pub(crate) streams: u32,
     pub(crate) ahead: u32,
-    /// Gives credit back only in steps of this many bytes.
+    /// Returns credit only in steps of this many bytes.
     pub(crate) credit_step: u32,
 }
 
@@ -40,7 +40,7 @@ impl WorkerPlan {
     }
 }
 
-/// What it does with one request.
+/// The plan for one request.
 #[derive(Debug, Clone)]
 pub(crate) struct ResponsePlan {
     pub(crate) status: u16,
@@ -50,11 +50,11 @@ pub(crate) struct ResponsePlan {
     /// When it reads the request's body.
     pub(crate) reads: BodyRead,
     pub(crate) body: usize,
-    /// In DATA frames of this size; `None`: all in RESPONSE, as far as that takes it.
+    /// In DATA frames of this size; `None`: all in RESPONSE, if that takes it.
     pub(crate) frames: Option<usize>,
     /// Between two frames.
     pub(crate) pause: Duration,
-    /// Says its length.
+    /// Declares its length.
     pub(crate) declares: bool,
     pub(crate) trailers: usize,
     pub(crate) close: bool,
@@ -71,7 +71,7 @@ pub(crate) enum BodyRead {
     Throughout,
 }
 
-/// What goes wrong.
+/// The fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     None,
@@ -89,7 +89,7 @@ pub(crate) enum Fault {
     SaysMore,
 }
 
-/// What happened at the worker, for the checks.
+/// Observations at the worker, for the checks.
 #[derive(Debug, Default)]
 pub(crate) struct Observations {
     /// How often each request was begun.
@@ -148,7 +148,7 @@ struct Worker {
     peer: Rc<Peer>,
     plan: WorkerPlan,
     out: Outbox,
-    /// Of the connection, and the one that streams begin with.
+    /// Credit of the connection, and the one that streams begin with.
     credit: Cell<i64>,
     stream_credit: Cell<i64>,
     credited: Notify,
@@ -287,12 +287,12 @@ impl Worker {
                 stream.ended.set(end);
                 stream.changed.notify_waiters();
             }
-            // Of a stream that is over: consumed for the connection.
+            // The stream is over: consumed for the connection.
             None => self.give_back(None, bytes.len()),
         }
     }
 
-    /// Gives credit for bytes that were read.
+    /// Returns credit for bytes that were read.
     fn give_back(&self, stream: Option<(u32, &Stream)>, bytes: usize) {
         let bytes = bytes as u32;
         if bytes == 0 {

@@ -13,7 +13,7 @@ use crate::response::Pace;
 use crate::sizes::near_boundary;
 use crate::worker::{self, BodyRead, ResponsePlan};
 
-/// What clients are drawn from.
+/// The settings that clients are drawn from.
 pub(super) struct Draw {
     pub(super) settings: Settings,
     pub(super) clean: bool,
@@ -156,7 +156,7 @@ pub(super) fn part_slowly(rng: &mut Rng, (client, responses): &mut (ClientPlan, 
         PipePlan { reads: Pace { piece: every, every, pause }, writes: Pace::FAST, cut: None, stall: None };
 }
 
-/// Of [`expect_in_a_crowd`].
+/// For [`expect_in_a_crowd`].
 pub(super) const SMALL_BODY: usize = 64;
 
 /// More clients of an app with one request at a time expect `100 Continue` than it may keep waiting: some send slowly what they may; the bodies of the others, which did

@@ -144,7 +144,7 @@ impl Server {
     }
 
     async fn quiet(&self) {
-        // What has connected before is accepted first.
+        // Earlier connections are accepted first.
         tokio::time::sleep(Duration::from_millis(100)).await;
         let close_idle = async {
             tokio::time::sleep(DRAIN_IDLE).await;

@@ -14,7 +14,7 @@ pub(super) struct Deflate {
 }
 
 impl Deflate {
-    /// What the response to the offer means; `Err`: it is none.
+    /// The parameters that the response agrees on; `Err`: it is not a valid response to the offer.
     pub(super) fn agree(offer: Offer, said: &str) -> Result<Self, String> {
         let wrong = |what: &str| Err(format!("{what}: {said}"));
         let mut parameters = said.split(';').map(str::trim);

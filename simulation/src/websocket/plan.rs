@@ -1,4 +1,4 @@
-//! What client and app say to each other on one WebSocket, drawn from a seed.
+//! The conversation of client and app on one WebSocket, drawn from a seed.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ pub(crate) struct ClientPlan {
     pub(crate) reads: ReadMode,
     pub(crate) pace: Pace,
     pub(crate) messages: Vec<MessagePlan>,
-    /// Of a thousand frames, before how many there is a ping, and its bytes.
+    /// Before how many of a thousand frames there is a ping, and its bytes.
     pub(crate) pings: (u32, usize),
     /// Pings after the last message.
     pub(crate) flood: usize,
@@ -58,7 +58,7 @@ pub(crate) struct ClientPlan {
     pub(crate) compressed: u32,
 }
 
-/// What a client offers of permessage-deflate (RFC 7692 §7.1).
+/// A client's offer of permessage-deflate (RFC 7692 §7.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Offer {
     None,
@@ -142,7 +142,7 @@ pub(crate) enum ClientEnd {
     Breaks(Violation),
 }
 
-/// What a client may not send.
+/// A violation that a client commits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Violation {
     Unmasked,
@@ -173,7 +173,7 @@ impl Violation {
         Self::OneByteClose,
     ];
 
-    /// What the server closes with (RFC 6455 §7.4.1), where compression was agreed on or not.
+    /// The server's close code (RFC 6455 §7.4.1), where compression was negotiated or not.
     pub(crate) fn code(self, deflate: bool) -> u16 {
         match self {
             Self::NotDeflate | Self::Bomb if !deflate => 1002,
