@@ -61,7 +61,7 @@ impl Load {
         Self { next, ..Self::new(self.address, self.method) }.with_work_ms(self.work)
     }
 
-    /// Runs the clients while `act` runs in this thread; gives each request's id and outcome.
+    /// Runs the clients while `act` runs in this thread; returns each request's id and outcome.
     pub fn while_doing(&self, kept: usize, single: usize, act: impl FnOnce()) -> Vec<(String, Outcome)> {
         std::thread::scope(|scope| {
             let mut clients: Vec<_> = (0..kept).map(|_| scope.spawn(|| self.run_persistent())).collect();

@@ -50,7 +50,7 @@ impl NameServer {
         self.address
     }
 
-    /// What gets a response from now on; `None`: that it cannot find out.
+    /// The addresses from now on; `None`: a failure.
     pub fn answer_with(&self, addresses: Option<&[Ipv4Addr]>) {
         *self.shared.addresses.lock().expect("no panic while locked") = addresses.map(<[_]>::to_vec);
     }

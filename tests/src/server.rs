@@ -13,7 +13,7 @@ use rustix::process::Signal;
 
 use crate::{Client, get, process};
 
-/// A configuration which gives everything to the test application for WSGI, in one worker.
+/// A configuration which sends everything to the test application for WSGI, in one worker.
 pub const WSGI: &str = r#"
 [listen.main]
 bind = "127.0.0.1:0"
@@ -285,7 +285,7 @@ impl Server {
         loop {
             if let Some(status) = self.child.lock().expect("no panic while locked").try_wait().expect("wait")
             {
-                // What it printed last is still on its way through the pipes.
+                // The last output is still on its way through the pipes.
                 let _ = self.find_line(usize::MAX, Duration::from_secs(5), |_| false);
                 return status;
             }
@@ -297,7 +297,7 @@ impl Server {
     #[track_caller]
     fn launch(command: &mut Command, folder: PathBuf) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // A test that rewrites a module must never meet the compiled one of before.
+        // A test that rewrites a module must never load the compiled one of before.
         command.env("PYTHONDONTWRITEBYTECODE", "1");
         // These tests run as root, and what their apps write belongs to it.
         const USER: &str = "KEEPWARM_SERVER__USER";

@@ -44,7 +44,7 @@ impl Service {
         std::fs::read_to_string(self.server.folder().join("pid")).ok()?.trim().parse().ok()
     }
 
-    /// What all of them have written to `@DIR@/log`, where the configuration names it.
+    /// The output of all of them to `@DIR@/log`, where the configuration names it.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.server.folder().join("log")).unwrap_or_default()
     }

@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Runs to the end and gives everything it printed; killed, and the test failed, when it needs longer than `bound`.
+/// Runs to the end and returns everything it printed; killed, and the test failed, when it needs longer than `bound`.
 #[track_caller]
 pub fn run(command: &mut Command, bound: Duration) -> Output {
     let shown = format!("{command:?}");

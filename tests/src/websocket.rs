@@ -12,7 +12,7 @@ pub fn opening(path: &str, extra: &str) -> String {
     )
 }
 
-/// What a server must return for [`opening`]'s key.
+/// The server's response to [`opening`]'s key.
 pub const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
 /// Opens one and checks the response.

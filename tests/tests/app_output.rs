@@ -1,4 +1,4 @@
-//! What apps print: a traceback of each language is one record in JSON and unbroken lines in text, with the level that its language gives it.
+//! The output of apps: a traceback of each language is one record in JSON and unbroken lines in text, with the level of its language.
 
 use std::time::Duration;
 

@@ -448,7 +448,7 @@ fn a_door_is_not_for_pages_of_other_sites() {
         ("Host: rebound.example\r\n", "foreign_host"),
         ("Host: localhost\r\nOrigin: https://evil.example\r\n", "foreign_origin"),
         ("Host: localhost\r\nOrigin: null\r\n", "foreign_origin"),
-        // What a page loads as an image or a script has no `Origin`.
+        // An image or a script of a page is requested without `Origin`.
         ("Host: localhost\r\nSec-Fetch-Site: cross-site\r\n", "foreign_origin"),
         ("Host: localhost\r\nSec-Fetch-Site: same-site\r\n", "foreign_origin"),
     ] {

@@ -529,7 +529,7 @@ fn a_slow_call_is_made_a_second_time_elsewhere() {
     assert!(!slow.requests().is_empty(), "the slow one was asked first, once at least");
     assert!(begin.elapsed() < Duration::from_secs(3), "nobody has waited for it");
     slow.wait_until("its calls are called off", |origin| origin.open() == 0);
-    // What must not be made twice waits.
+    // A request that must not be sent twice waits.
     let (before, mut posted) = (slow.requests().len() + quick.requests().len(), 0);
     while slow.requests().iter().all(|request| request.method() != "POST") {
         assert_eq!(server.ask(post("/")).status, 200);

@@ -72,7 +72,7 @@ impl Vanishing {
     }
 }
 
-/// Says nothing more, until the other side gives up.
+/// Sends nothing more, until the other side gives up.
 fn silence(stream: &TcpStream) {
     use rustix::event::{PollFd, PollFlags, poll};
     let mut ended = [PollFd::new(stream, PollFlags::RDHUP)];

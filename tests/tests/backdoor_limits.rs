@@ -193,7 +193,7 @@ impl Redis {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::SeqCst);
         let folder = std::env::temp_dir().join(format!("keepwarm-limits-{}-{number}", std::process::id()));
-        // Of a process of the same number that was killed.
+        // Left by a process with the same id that was killed.
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir(&folder).unwrap();
         folder
@@ -279,7 +279,7 @@ fn connections_to_all_endpoints_together_are_bounded() {
     });
     assert!(most.load(Ordering::SeqCst) <= MOST, "{} at once", most.load(Ordering::SeqCst));
     assert!(origins.iter().all(|origin| origin.requests().len() >= 60), "both are called");
-    // What was closed for others is noticed there in its own time.
+    // The origin notices a close for others in its own time.
     let open = || origins.iter().map(Origin::open).sum::<usize>();
     origins[0].wait_until("as many as there may be", |_| open() <= MOST);
 }

@@ -72,7 +72,7 @@ struct Failed {
     silence: Duration,
 }
 
-/// What one caller saw of what failed.
+/// The failed calls of one caller.
 fn call(door: &Path, pair: usize, keeps: Duration) -> Vec<Failed> {
     let mut random = Random(0x9E37_79B9_7F4A_7C15 ^ (pair as u64 + 1));
     let mut stream = UnixStream::connect(door).unwrap();

@@ -8,7 +8,7 @@ use websocket::{frame, message, open, read};
 
 /// More than all sockets and buffers between a client and an app hold.
 const LARGE: usize = 16 << 20;
-/// Of one message, or one part of a body.
+/// The size of one message, or one part of a body.
 const BLOCK: usize = 262_144;
 
 fn server(limits: &str) -> Server {

@@ -73,7 +73,7 @@ fn the_100_comes_within_5_ms_when_the_app_reads() {
     for (kind, server) in all() {
         let mut client = server.client();
         let head = expecting("/digest", "Content-Length: 5");
-        // What else the machine does can only add to it.
+        // Other load on the machine can only add to it.
         let mut median = || {
             let mut took: Vec<Duration> =
                 (0..31).map(|_| continued(&mut client, &head, b"hello").0).collect();

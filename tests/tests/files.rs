@@ -141,7 +141,7 @@ fn a_folder_without_its_slash_is_redirected() {
     let server = start();
     let response = server.ask(get("/assets/docs?a=b"));
     assert_eq!((response.status, response.field("location")), (301, Some("/assets/docs/?a=b")));
-    // What would be another host's address is none.
+    // A path that looks like another host's address is not one.
     let response = server.ask(get("//assets/docs"));
     assert_ne!(response.field("location"), Some("//assets/docs/"));
 }

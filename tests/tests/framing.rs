@@ -453,7 +453,7 @@ fn a_chunk_of_almost_2_64_bytes_is_too_large() {
             client.send(format!(
                 "POST /digest HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{size}\r\n"
             ));
-            // What it announces may be refused at once; what has come must be.
+            // A body that is only announced may be refused at once; one that has come must be.
             let _ = client.try_send(&[b'x'; 2000]);
             let response = client.response("POST");
             assert!(matches!(response.status, 400 | 413), "{size}: {}", response.status);

@@ -1,4 +1,4 @@
-//! What lies in a site of PHP and is not for clients: what its `.htaccess` files deny, copies that people leave, Composer's packages.
+//! Files of a PHP site that are not for clients: those that its `.htaccess` files deny, copies that people leave, Composer's packages.
 
 use std::path::Path;
 use std::time::Duration;

@@ -704,7 +704,7 @@ run lambda { |env|
 
 #[test]
 fn puma_is_served_as_it_is_and_reloaded_without_a_loss() {
-    // What it prints names its own port, which is not ours.
+    // Its output names its own port, which is not ours.
     let command = r#"["sh", "-c", "exec puma -q -t 1:4 -b tcp://127.0.0.1:$PORT @DIR@/app.ru >/dev/null"]"#;
     let more = "concurrency = 8\nenv = { COUNT_FILE = \"@DIR@/count\" }";
     let server = Server::spawn(&config(command, 2, more), |command| {

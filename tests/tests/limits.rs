@@ -220,7 +220,7 @@ fn a_body_above_the_limit_is_413() {
         assert_eq!(server.ask(ask(1000)).json()["length"], 1000);
         let mut client = server.client();
         client.send(ask(1001));
-        // What little is left of it may be read so that the connection is kept.
+        // A small rest of it may be read so that the connection is kept.
         let response = client.response("POST");
         assert_eq!(response.status, 413, "{client}");
         if response.says_close() {
@@ -305,7 +305,7 @@ fn a_client_that_takes_nothing_is_reset() {
             rustix::net::sockopt::set_socket_recv_buffer_size(client.stream(), 65_536).expect("SO_RCVBUF");
             client.send(get("/big?bytes=30000000"));
             client.head("GET");
-            // What it is not sent any more it notices at last by a reset.
+            // It notices at last by a reset that nothing more is sent.
             server.wait_for_log("/big", BOUND);
             let mut client = client.patient(Duration::from_secs(20));
             let (bytes, orderly) = client.read_to_end();

@@ -59,7 +59,7 @@ fn start() -> Server {
     Server::start(CONFIG).warm("/pong")
 }
 
-/// What Prometheus' library makes of it.
+/// The page as Prometheus' library reads it.
 #[track_caller]
 fn parsed(text: &str, format: &str) -> Vec<String> {
     let mut child = Command::new(python())

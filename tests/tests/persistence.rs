@@ -44,7 +44,7 @@ const SAYS: &[Say] = &[
     say("Keep-Alive: timeout=5\r\n", false, false),
 ];
 
-/// What is known of a response's length before the head leaves.
+/// How a response's length is known before the head leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Length {
     /// Known to the server.
@@ -239,7 +239,7 @@ fn once(server: &Server, expected: &Expected, version: &str, say: &Say, method: 
     }
 }
 
-/// The table of `spec/http.md` §1, read from top to bottom. Gives whether the connection is kept.
+/// The table of `spec/http.md` §1, read from top to bottom. Returns whether the connection is kept.
 fn check_head(
     expected: &Expected,
     version: &str,

@@ -129,7 +129,7 @@ fn without_its_template_an_app_keeps_running_and_a_new_one_is_started() {
     });
 }
 
-/// What a start that fails leaves in the log.
+/// The log of a start that fails.
 #[track_caller]
 fn failure(entry: &str, more: &str) -> String {
     let server = Server::spawn(&config(entry, more), |_| {});

@@ -33,7 +33,7 @@ fn begun(server: &Server) -> usize {
     std::fs::read_to_string(server.folder().join("count")).unwrap_or_default().lines().count()
 }
 
-/// Has POST /die refused.
+/// Makes Keepwarm refuse POST /die.
 #[track_caller]
 fn quarantined(workers: u32, more: &str) -> Server {
     let server = start(workers, more);

@@ -83,7 +83,7 @@ impl Victim {
     }
 }
 
-/// What was there before, or is the application's.
+/// Files that existed before, or are the application's.
 const EXPECTED: [&str; 2] = ["keepwarm.toml", "count"];
 
 fn prepare(command: &mut Command, mark: &ProcessMark) {

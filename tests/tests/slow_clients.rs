@@ -52,7 +52,7 @@ fn four_slow_uploads_and_four_slow_readers_on_four_workers() {
     }
     let (beside, worst) = quick(&server);
     assert!(worst < Duration::from_secs(10), "a fifth client waited {worst:?}");
-    // What else the machine does can only add to it.
+    // Other load on the machine can only add to it.
     let as_if_alone = |beside: Duration| beside < alone * 4 + Duration::from_millis(20);
     assert!(
         as_if_alone(beside) || (0..10).any(|_| as_if_alone(quick(&server).0)),

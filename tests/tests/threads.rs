@@ -82,7 +82,7 @@ fn bodies_come_to_their_own_thread_however_long_and_however_slowly() {
             (0..length).map(|at| ((at * (number + 3)) % 251) as u8).collect()
         })
         .collect();
-    // What each digest has to be, by an upload that is alone.
+    // The right digests, each from an upload that is alone.
     let alone: Vec<String> = bodies.iter().map(|body| upload(&server, body, body.len())).collect();
     std::thread::scope(|scope| {
         for (body, expected) in bodies.iter().zip(&alone) {
@@ -229,7 +229,7 @@ impl<'a> Load<'a> {
         Self { server, method, stop: AtomicBool::new(false), next: AtomicU64::new(0) }
     }
 
-    /// Runs the clients while `act` runs in this thread; gives each request's id and status.
+    /// Runs the clients while `act` runs in this thread; returns each request's id and status.
     fn run(&self, clients: usize, act: impl FnOnce()) -> Vec<(String, u16)> {
         std::thread::scope(|scope| {
             let clients: Vec<_> = (0..clients).map(|_| scope.spawn(|| self.client())).collect();

@@ -128,7 +128,7 @@ fn the_new_process_reloads_and_is_found_by_the_reload_command() {
     end(&service);
 }
 
-/// What must hold after an upgrade that failed: the same process serves with the same workers.
+/// Checks the state after an upgrade that failed: the same process serves with the same workers.
 #[track_caller]
 fn goes_on(service: &Service, workers: &[u32]) {
     assert_eq!(service.pid(), Some(service.server.pid()), "the pid file");

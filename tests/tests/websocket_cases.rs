@@ -12,7 +12,7 @@ fn server() -> &'static Server {
     SERVER.get_or_init(|| Server::start(ASGI).warm("/pong"))
 }
 
-/// What comes back, in order.
+/// The reply, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Back {
     Message(u8, Vec<u8>),
@@ -22,9 +22,9 @@ enum Back {
 }
 use Back::{Close, Message, Pong};
 
-/// What it is, the frames, and what they bring back.
+/// The name, the frames, and the replies.
 type Well<'n> = (&'n str, Vec<Vec<u8>>, Vec<Back>);
-/// What it is, the frames, the messages before the breach, and the code of the close.
+/// The name, the frames, the messages before the breach, and the code of the close.
 type Ill<'n> = (&'n str, Vec<Vec<u8>>, Vec<Back>, u16);
 
 fn text(bytes: &[u8]) -> Back {
@@ -76,7 +76,7 @@ fn play(frames: &[Vec<u8>], bytewise: bool, says_close: bool) -> Vec<Back> {
     open(&mut client, "/ws", "");
     let bytes = frames.concat();
     match bytewise {
-        // What it refuses it may have refused before the last byte is sent.
+        // A refusal may come before the last byte is sent.
         true => bytes.iter().for_each(|byte| drop(client.try_send(&[*byte]))),
         false => drop(client.try_send(&bytes)),
     }

@@ -9,7 +9,7 @@ use super::{ExpectedResponse, ObservedRequest, Outcome};
 pub struct Evidence {
     seen: Vec<ObservedRequest>,
     rules: Rules,
-    /// Of the application's book, by the request's name: how often it was begun, and how often its response was made.
+    /// The application's record, by the request's name: how often it was begun, and how often its response was made.
     book: HashMap<u64, (usize, usize)>,
     /// The lines of the access log, by the request's name.
     access: HashMap<u64, Vec<Access>>,
@@ -61,7 +61,7 @@ impl Rules {
         retried: |record| record.contains("retried on another worker") && record.contains("its worker died"),
     };
 
-    /// Of an application that is a server by itself, or runs behind one (HTTP, FastCGI).
+    /// For an application that is a server by itself, or runs behind one (HTTP, FastCGI).
     pub const SERVER: Self = Self {
         lost: &["worker_died", "closed_without_response", "truncated"],
         failed: &["truncated"],

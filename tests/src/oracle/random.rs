@@ -4,7 +4,7 @@
 pub struct Random(u64);
 
 impl Random {
-    /// One of many rows that a seed gives.
+    /// One of many rows from a seed.
     pub fn new(seed: u64, row: u64) -> Self {
         let mut random = Self(seed ^ row.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         random.next();

@@ -1,4 +1,4 @@
-//! What a client asks, how it goes about it, and what it saw.
+//! A client's requests, how it sends them, and what it saw.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub struct PlannedRequest {
     /// Its name: different for each. It stands in the target, and in every response: in the field `X-Name` and in the body.
     pub id: u64,
     pub method: &'static str,
-    /// What the application is to do.
+    /// The action of the application.
     pub action: &'static str,
     pub target: String,
     /// Field lines beside those of the framing.

@@ -224,7 +224,7 @@ impl Service {
         }
     }
 
-    /// Has it reload or upgrade.
+    /// Makes it reload or upgrade.
     fn begin(&self, pid: u32, signal: Signal) -> RunningFault {
         let change = RunningFault { pid, ends: self.ends() };
         process::signal(pid, signal);

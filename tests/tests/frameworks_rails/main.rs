@@ -70,7 +70,7 @@ impl Drop for Puma {
     }
 }
 
-/// What the user saw: method, path, status, headers and page of each request.
+/// The user's view: method, path, status, headers and page of each request.
 fn visit(app: &str, address: &str, part: &str, cookies: &Path) -> Vec<Value> {
     let mut command = Command::new(python());
     command.arg(apps().join(app).join("visit.py")).args([&format!("http://{address}"), part]).arg(cookies);

@@ -52,7 +52,7 @@ fn start(more: &str, file: Option<&str>) -> Server {
     server.listening()
 }
 
-/// What the app sees, and how many threads its worker has.
+/// The app's view, and how many threads its worker has.
 fn seen(server: &Server) -> (Value, u64) {
     let seen = server.ask(get("/")).json();
     let threads = seen["stats"]["max_threads"].as_u64().expect("a number");

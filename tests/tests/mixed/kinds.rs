@@ -11,7 +11,7 @@ pub(crate) struct Kind {
     pub(crate) name: &'static str,
     /// Keys of the application.
     app: String,
-    /// What its workers' command lines contain, and how many there are.
+    /// A part of its workers' command lines, and how many there are.
     pub(crate) process: &'static str,
     pub(crate) processes: usize,
     pub(crate) rules: Rules,

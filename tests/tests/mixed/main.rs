@@ -22,7 +22,7 @@ use row::{CONNECTIONS, Row};
 const LONG: Duration = Duration::from_secs(90);
 const CLIENTS: u64 = 6;
 
-/// What can be set from outside.
+/// The settings from the environment.
 #[derive(Debug, Clone, Copy)]
 struct Settings {
     seed: u64,
@@ -95,7 +95,7 @@ fn mixed(kind: &Kind) {
     assert!(verdict.responded > 0, "nothing was served\n{}", verdict.summary);
 }
 
-/// Has the clients send this many requests together, about `deaths` of which kill a process.
+/// Makes the clients send this many requests together, about `deaths` of which kill a process.
 fn ask(rows: &mut [Row], many: u64, deaths: u64) {
     let each = many / rows.len() as u64;
     let deaths = deaths * 1_000_000 / many;

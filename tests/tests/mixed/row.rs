@@ -22,7 +22,7 @@ pub(crate) struct Row<'a> {
     address: SocketAddr,
     random: Random,
     next: u64,
-    /// Of a million requests, how many end a process.
+    /// How many of a million requests end a process.
     deaths: u64,
     pub(crate) seen: Vec<ObservedRequest>,
 }
@@ -149,7 +149,7 @@ impl<'a> Row<'a> {
         ExpectedResponse::Response(200, response.into_bytes())
     }
 
-    /// What the application is to do.
+    /// The action of the application.
     fn action(&mut self) -> &'static str {
         if self.random.below(1_000_000) < self.deaths {
             return match self.kind.exit {

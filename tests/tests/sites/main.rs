@@ -94,7 +94,7 @@ fn start(interpreter: &str, prepare: impl FnOnce(&Path)) -> Server {
     Server::start_with(&config, |command| prepare(command.get_current_dir().expect("a folder")))
 }
 
-/// What a visitor of the site saw: method, path, status, headers and page of each request.
+/// A visitor's view of the site: method, path, status, headers and page of each request.
 fn visit(script: &str, address: &str, part: &str, cookies: &Path) -> Vec<Value> {
     let mut command = Command::new(python());
     command

@@ -227,7 +227,7 @@ fn a_request_that_hangs_is_over_in_time_though_its_client_has_left() {
     server.wait_for_log("request timed out after its client had left", LONG);
 }
 
-/// What counts the time of the request that its client left must not keep the connection to the worker.
+/// The timer of the request that its client left must not keep the connection to the worker.
 #[test]
 fn a_worker_that_dies_with_a_request_whose_client_has_left_leaves_nothing_open() {
     let server = wsgi(1, "request_timeout = \"10m\"");
