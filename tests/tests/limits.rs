@@ -305,7 +305,7 @@ fn a_client_that_takes_nothing_is_reset() {
             rustix::net::sockopt::set_socket_recv_buffer_size(client.stream(), 65_536).expect("SO_RCVBUF");
             client.send(get("/big?bytes=30000000"));
             client.head("GET");
-            // It notices at last by a reset that nothing more is sent.
+            // A reset tells it at last that nothing more is sent.
             server.wait_for_log("/big", BOUND);
             let mut client = client.patient(Duration::from_secs(20));
             let (bytes, orderly) = client.read_to_end();

@@ -124,7 +124,7 @@ fn a_time_out_ends_only_the_request_in_a_worker_of_many() {
     let before = server.workers();
     let mut hanging = sent(&server, &get("/hang"));
     assert_eq!(hanging.response("GET").status, 504, "{hanging}");
-    // The await that it hung in is in the log, down to the last one.
+    // The log shows where it hung, down to the last await.
     server.wait_for_log("GET /hang timed out; it is cancelled here", LONG);
     server.wait_for_log("in deeper", LONG);
     assert_eq!(patient(&server, "/who"), 200);
