@@ -362,7 +362,7 @@ impl Operation {
                 // An old Keepwarm keeps the clients that it has.
                 if !self.does(|action| matches!(action, Action::Upgrade)) {
                     processes.generations.borrow_mut().insert(version, report.generation);
-                    // One of two apps that is recycled is ahead of the other.
+                    // Where there are two apps, a recycled one is ahead of the other.
                     let two = self.does(|action| matches!(action, Action::Apps(_)));
                     if !two || !self.does(|action| matches!(action, Action::Recycle(_))) {
                         processes.serving.set(processes.serving.get().max(report.generation));
