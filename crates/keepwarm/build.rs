@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-/// Of each adapter: its folder, what of it a worker needs, and the ending of those files.
+/// Each adapter: its directory, the parts of it that a worker needs, and the extension of those files.
 const ADAPTERS: [(&str, &[&str], &str); 3] =
     [("python", &["src"], "py"), ("php", &["bin", "src"], "php"), ("ruby", &["exe", "lib"], "rb")];
 
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The source files beneath a folder; a program has no ending (`exe/keepwarm-worker`).
+/// The source files beneath a directory; a program has no extension (`exe/keepwarm-worker`).
 fn collect(folder: &Path, ending: &str, files: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

@@ -19,7 +19,7 @@ pub(crate) struct RequestPlan {
     pub(crate) body: BodyPlan,
     pub(crate) expects: bool,
     pub(crate) takes_trailers: bool,
-    /// Offers to switch, and goes on through the tunnel: the last request.
+    /// Offers to switch, and continues through the tunnel: the last request.
     pub(crate) tunnel: Option<TunnelPlan>,
 }
 
@@ -40,13 +40,13 @@ impl RequestPlan {
 pub(crate) enum BodyPlan {
     None,
     Length(usize),
-    /// With chunks up to this size, and so many trailers.
+    /// With chunks up to this size, and this many trailers.
     Chunked {
         size: usize,
         chunk: usize,
         trailers: usize,
     },
-    /// The same, but after `size` bytes follows what is no chunk, so much of it.
+    /// The same, but after `size` bytes follow this many that are not a chunk.
     Broken {
         size: usize,
         chunk: usize,
@@ -78,12 +78,12 @@ impl BodyPlan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Disconnect {
     Never,
-    /// After so many bytes of all that it would send.
+    /// After this many bytes of all that it would send.
     Resets(usize),
     Closes(usize),
-    /// So long after it has sent everything.
+    /// This long after it has sent everything.
     ResetsLater(Duration),
-    /// It shuts its writing side behind its last request.
+    /// It shuts its writing side after its last request.
     HalfCloses,
     /// The body of its last request is [`BodyPlan::Broken`].
     AfterBrokenBody,
@@ -95,9 +95,9 @@ pub(crate) struct ClientPlan {
     pub(crate) start: Duration,
     /// Bytes in one write, at most.
     pub(crate) piece: usize,
-    /// After so many bytes...
+    /// After this many bytes...
     pub(crate) every: usize,
-    /// ...it pauses so long.
+    /// ...it pauses this long.
     pub(crate) pause: Duration,
     /// Requests that are sent ahead of their responses.
     pub(crate) pipelines: bool,
@@ -108,14 +108,14 @@ pub(crate) struct ClientPlan {
     pub(crate) requests: Vec<RequestPlan>,
 }
 
-/// What came back of one request.
+/// The responses to one request.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) informs: Vec<u16>,
     pub(crate) head: Head,
     pub(crate) body: usize,
     pub(crate) trailers: usize,
-    /// What Keepwarm said in place of the app: for the message of a failure.
+    /// Keepwarm's response in place of the app's: for the message of a failure.
     #[expect(dead_code, reason = "read by Debug alone")]
     pub(crate) said: String,
 }
@@ -175,8 +175,8 @@ fn encode_chunks(bytes: &mut Vec<u8>, rng: &mut Rng, id: u64, size: usize, chunk
     }
 }
 
-/// Sends the requests, and shows `on_end` what came of each. `name(n)`: id and path of the nth. Gives how the connection ended, where that was not after the last
-/// response.
+/// Sends the requests, and shows `on_end` the result of each. `name(n)`: id and path of the nth. Returns how the connection ended, where that was not after the
+/// last response.
 pub(crate) async fn run(
     plan: &ClientPlan,
     connect: impl Future<Output = Option<Peer>>,
@@ -221,7 +221,7 @@ pub(crate) async fn run(
     left
 }
 
-/// Behind a 408 to HEAD stands nothing, or, where the head was not read and so nobody knew its method, the body that it announces: that and no more.
+/// A 408 to HEAD has nothing after it, or, where the head was not read and its method is unknown, the body that it announces: that and no more.
 async fn unknown_method(reader: &mut Reader<'_>, head: &Head) -> Broken {
     if reader.has_more().await
         && let Err(broken) = reader.body(head, false, |_, _| Ok(())).await
@@ -237,7 +237,7 @@ struct State {
     responded: Cell<usize>,
     /// Requests that were sent to their end; all, once nothing more can be sent.
     sent: Cell<usize>,
-    /// Requests whose body is wanted: the last that has got its 100.
+    /// Requests whose body may be sent: the last that has got its 100.
     wanted: Cell<Option<usize>>,
     changed: Notify,
     gone: Cell<bool>,
@@ -258,7 +258,7 @@ impl State {
     /// What the end of a connection is where the response to this request was to come.
     fn ended_before(&self, number: usize, peer: &Peer) -> Broken {
         match self.begun.borrow().get(number) {
-            // What is sent may meet the end on its way.
+            // Bytes on their way may meet the end.
             Some(begun) if peer.delivered() > *begun => Broken::Ended,
             _ => Broken::Idle,
         }
@@ -320,7 +320,7 @@ async fn write(
         return;
     }
     if most < usize::MAX {
-        // It would have left inside of what it sent; it leaves behind it.
+        // It would have left inside of what it sent; it leaves after it.
         return;
     }
     state.until(|| state.gone.get()).await;

@@ -42,7 +42,7 @@ pub(crate) struct Door {
     pub(crate) transport: OriginTransport,
 }
 
-/// What the origin speaks.
+/// The origin's protocol.
 #[derive(Debug, Clone)]
 pub(crate) struct OriginTransport {
     pub(crate) protocol: Protocol,
@@ -56,7 +56,7 @@ pub(crate) struct OriginTransport {
 }
 
 impl OriginTransport {
-    /// HTTP/1.1 in clear.
+    /// HTTP/1.1 in plaintext.
     const PLAIN: Self =
         Self { protocol: Protocol::Auto, alpn: false, tls: None, http2: None, connections: None };
 }
@@ -322,7 +322,7 @@ fn respond_early(rng: &mut Rng, most: usize, (client, responses): &mut (ClientPl
     client.pause = Duration::from_millis(1 + rng.below(50) as u64);
 }
 
-/// The last request of a client becomes a tunnel, through which so many bytes go both ways.
+/// The last request of a client becomes a tunnel, through which this many bytes go both ways.
 pub(crate) fn tunnel_at_the_end(
     rng: &mut Rng,
     sizes: (usize, usize),

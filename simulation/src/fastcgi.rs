@@ -12,11 +12,11 @@ use crate::origin::{Framing, HANDED, OriginPlan, filling, own_body};
 use crate::pattern;
 use crate::worker::{BodyRead, Fault, Observations};
 
-/// What a script does with one request, beside what every server does.
+/// A script's work for one request, beside what every server does.
 #[derive(Debug, Clone)]
 pub(crate) struct ScriptPlan {
     pub(crate) response: OriginPlan,
-    /// What the query has to be.
+    /// The query to expect.
     pub(crate) query: String,
     /// So often it names another path in place of its response, which is asked in its turn.
     pub(crate) redirects: usize,
@@ -50,7 +50,7 @@ const STDERR: u8 = 7;
 const GET_VALUES: u8 = 9;
 const GET_VALUES_RESULT: u8 = 10;
 
-/// Serves until it is dropped, with so many processes, each of which has one connection at a time.
+/// Serves until it is dropped, with this many processes, each of which has one connection at a time.
 pub(crate) async fn serve(
     listener: PeerListener,
     processes: usize,
@@ -68,7 +68,7 @@ pub(crate) async fn serve(
             }
         });
     }
-    // What one of them panics with is known to the runner.
+    // The runner knows the panic of each of them.
     while all.join_next().await.is_some() {}
 }
 
@@ -319,7 +319,7 @@ fn head(number: u64, plan: &ScriptPlan) -> String {
     head
 }
 
-/// Something that is no response, or not this one's, at the front or the end.
+/// Bytes that are not a response, or not this one's, at the front or the end.
 fn spoiled(response: Vec<u8>, id: u16, rng: &mut Rng) -> Vec<u8> {
     let kind = rng.below(7);
     let garbage = match kind {

@@ -1,4 +1,4 @@
-//! Frames of HTTP/2 that a library would not send by itself: heads in pieces, padding, priorities, frames that nobody knows, window updates that come late.
+//! Frames of HTTP/2 that a library would not send by itself: heads in pieces, padding, priorities, unknown frames, window updates that come late.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -9,22 +9,22 @@ use std::time::Duration;
 use keepwarm_net::simulation::Rng;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// What becomes of the frames that a library sends.
+/// Changes to the frames that a library sends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FramePlan {
-    /// A head comes in up to so many frames; the `h2` crate takes six.
+    /// Most frames of a head; the `h2` crate takes six.
     pub(crate) heads: usize,
     /// Heads have padding, and say a priority.
     pub(crate) pads: bool,
     /// Bytes of a body in one frame, at most.
     pub(crate) data: usize,
-    /// In so many of a thousand cases a frame that means nothing comes before another.
+    /// In this many of a thousand cases a frame without effect comes before another.
     pub(crate) strays: u32,
-    /// WINDOW_UPDATE comes so much later.
+    /// WINDOW_UPDATE comes this much later.
     pub(crate) late: Duration,
-    /// GOAWAY without a reason, behind so many heads.
+    /// GOAWAY without a reason, after this many heads.
     pub(crate) goaway: Option<usize>,
-    /// In so many of a thousand cases a frame against the rules comes before another.
+    /// In this many of a thousand cases a frame against the rules comes before another.
     pub(crate) wrong: u32,
 }
 
@@ -50,16 +50,16 @@ impl FramePlan {
 pub(crate) struct Frames {
     plan: FramePlan,
     rng: Rng,
-    /// What is not yet a whole frame; of a client the preface first.
+    /// Bytes of an incomplete frame; of a client the preface first.
     buffer: Vec<u8>,
     preface: usize,
     late: VecDeque<(Instant, Vec<u8>)>,
     timer: Option<Pin<Box<Sleep>>>,
     heads: usize,
-    /// Frames that make work for nothing: peers take only so many.
+    /// Frames that cause useless work: peers accept a limited number.
     chatter: usize,
     in_head: bool,
-    /// Of a server: SETTINGS_MAX_CONCURRENT_STREAMS, which the next SETTINGS say. The library would not change it.
+    /// For a server: SETTINGS_MAX_CONCURRENT_STREAMS of the next SETTINGS. The library would not change it.
     streams: VecDeque<Option<u32>>,
 }
 
@@ -94,7 +94,7 @@ fn push(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
 }
 
 impl Frames {
-    /// Of a client, which begins with its preface.
+    /// For a client, which begins with its preface.
     pub(crate) fn of_client(plan: FramePlan, seed: u64) -> Self {
         Self {
             plan,
@@ -110,13 +110,13 @@ impl Frames {
         }
     }
 
-    /// Of a server, whose first SETTINGS say that it takes so many streams, and so do the next.
+    /// For a server, whose SETTINGS, the first and the next, announce these limits of streams.
     pub(crate) fn of_server(plan: FramePlan, seed: u64, streams: &[Option<u32>]) -> Self {
         let streams = streams.iter().copied().collect();
         Self { preface: 0, streams, ..Self::of_client(plan, seed) }
     }
 
-    /// Takes bytes of the library, and appends what is sent in their place.
+    /// Takes bytes of the library, and appends those to send instead.
     pub(crate) fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         let front = self.preface.min(bytes.len());
         self.preface -= front;

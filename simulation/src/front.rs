@@ -22,17 +22,17 @@ use crate::worker::{self, BodyRead, Fault, Observations, ResponsePlan, Responses
 pub(crate) struct Front {
     seed: u64,
     settings: Settings,
-    /// Nothing fails, and nobody misbehaves: every request has its response, whole.
+    /// Nothing fails, and every client behaves: every request has its response, whole.
     clean: bool,
     /// Data-plane threads.
     threads: usize,
     workers: usize,
     worker: WorkerPlan,
-    /// Of the queue, of a request, and until one is said to be slow.
+    /// Timeouts of the queue and of a request, and the time after which a request is reported as slow.
     times: (Duration, Duration, Option<Duration>),
     max_body: Option<u64>,
     connections: usize,
-    /// After a while the reactor refuses the next registrations of workers' sockets, so many.
+    /// After this time the reactor refuses the next registrations of workers' sockets, this many.
     refused: Option<(Duration, u32)>,
     clients: Vec<(ClientPlan, Vec<ResponsePlan>)>,
 }
@@ -103,7 +103,7 @@ impl Scenario for Front {
             // One after the other, where they do not all find room at once.
             true if self.is_short() => SCRIPTS * self.clients.len() as u32 + Duration::from_secs(10),
             true => SCRIPTS + Duration::from_secs(10),
-            // The longest time-out there is, and what follows.
+            // The longest timeout, and what follows.
             false => SCRIPTS + Duration::from_secs(200),
         }
     }
@@ -183,7 +183,7 @@ impl Front {
         )
         .await;
         match broken {
-            // At the limit who says nothing makes room.
+            // At the limit a silent client makes room.
             Some(Broken::Idle) if self.is_short() => {}
             broken => plan::judge(number, plan, broken, self.clean, self.may_end_early(number)),
         }
@@ -224,7 +224,7 @@ impl Front {
     }
 }
 
-/// What a client must see of what an app or origin said.
+/// The response of an app or origin as a client must see it.
 pub(crate) struct Expected {
     pub(crate) status: u16,
     pub(crate) body: usize,
@@ -232,7 +232,7 @@ pub(crate) struct Expected {
 }
 
 impl Expected {
-    /// `false`: it is somebody else's response, an error of Keepwarm.
+    /// `false`: the response is not the app's, but an error of Keepwarm.
     pub(crate) fn check(&self, request: &RequestPlan, outcome: &client::Outcome) -> bool {
         if outcome.head.field("x-id").is_none_or(|whose| whose == "wild") {
             return false;
@@ -255,7 +255,7 @@ pub(crate) fn id(client: usize, request: usize) -> u64 {
     (client as u64) << 16 | request as u64
 }
 
-/// A client, and what is to become of each of its requests: drawn by `response`, which also gives the size of its body.
+/// A client, and the plan of each of its responses: drawn by `response`, which also returns the size of its body.
 pub(crate) fn client<R>(
     rng: &mut Rng,
     clean: bool,
@@ -349,7 +349,7 @@ fn read_late(rng: &mut Rng, most: usize, clients: &mut [(ClientPlan, Vec<Respons
     client.pace.every = client.pace.every.max(most / 2);
 }
 
-/// Time-outs that no request of a clean world meets; in the others often several at once.
+/// Timeouts that no request of a clean world meets; in the others often several at once.
 fn times(rng: &mut Rng, clean: bool) -> (Duration, Duration, Option<Duration>) {
     let any = [1, 5, 60].map(Duration::from_secs);
     let long = Duration::from_secs(60);

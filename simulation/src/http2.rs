@@ -24,7 +24,7 @@ use draw::{Draw, SMALL_BODY, expect_in_a_crowd, part_slowly};
 pub(crate) struct Http2 {
     seed: u64,
     settings: Settings,
-    /// Nothing fails, and nobody misbehaves: every request has its response, whole.
+    /// Nothing fails, and every client behaves: every request has its response, whole.
     clean: bool,
     workers: usize,
     worker: WorkerPlan,
@@ -83,7 +83,7 @@ impl Scenario for Http2 {
                 SCRIPTS * self.clients.len() as u32 + Duration::from_secs(10)
             }
             true => SCRIPTS + Duration::from_secs(10),
-            // The longest time-out there is, and what follows; then that of the connections.
+            // The longest timeout, and what follows; then that of the connections.
             false => SCRIPTS + Duration::from_secs(350) + self.pause(),
         }
     }

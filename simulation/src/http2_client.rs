@@ -21,7 +21,7 @@ use crate::pattern;
 use crate::pipe::{Pipe, PipePlan};
 use crate::response::{Head, Pace};
 
-/// What one stream does.
+/// The plan of one stream.
 #[derive(Debug, Clone)]
 pub(crate) struct StreamPlan {
     pub(crate) request: RequestPlan,
@@ -44,13 +44,13 @@ pub(crate) enum StreamReset {
     Received(usize),
 }
 
-/// What one connection does.
+/// The plan of one connection.
 #[derive(Debug, Clone)]
 pub(crate) struct ClientPlan {
     pub(crate) start: Duration,
-    /// Of a stream, in bytes.
+    /// The window of a stream, in bytes.
     pub(crate) window: u32,
-    /// It becomes this after a while, larger or smaller.
+    /// After this time it changes to this value, larger or smaller.
     pub(crate) becomes: Option<(Duration, u32)>,
     pub(crate) connection_window: u32,
     pub(crate) frames: FramePlan,
@@ -86,7 +86,7 @@ impl From<h2::Error> for End {
     }
 }
 
-/// Sends the requests, and gives what came of each. `name(n)`: id and path of the nth.
+/// Sends the requests, and returns the result of each. `name(n)`: id and path of the nth.
 pub(crate) async fn run(
     plan: Rc<ClientPlan>,
     connect: impl Future<Output = Option<Peer>>,
@@ -335,8 +335,8 @@ impl State<'_> {
     }
 }
 
-/// The next part of a body. Where the window becomes smaller (`narrows`), the `h2` crate as receiver says nothing of what was released before and did not come to half of the larger
-/// window: the other side waits for it with a window of nothing, or less (nghttp2 had the same, its issue 1679). A release of nothing has it look again.
+/// The next part of a body. Where the window becomes smaller (`narrows`), the `h2` crate as receiver does not report what was released before and did not reach half
+/// of the larger window: the other side waits for it with a window of zero, or less (nghttp2 had the same, its issue 1679). A release of zero bytes has it look again.
 pub(crate) async fn part(body: &mut RecvStream, narrows: bool) -> Option<Result<Bytes, h2::Error>> {
     if !narrows {
         return body.data().await;

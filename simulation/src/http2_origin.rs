@@ -23,18 +23,18 @@ use crate::plan::Smaller;
 use crate::tls::TlsServer;
 use crate::worker::{BodyRead, Fault, Observations};
 
-/// What it does with its connections; what with each request, [`OriginPlan`] says.
+/// The plan for its connections; [`OriginPlan`] has that for each request.
 #[derive(Debug, Clone)]
 pub(crate) struct Http2Plan {
-    /// SETTINGS_MAX_CONCURRENT_STREAMS, at first and after a while.
+    /// SETTINGS_MAX_CONCURRENT_STREAMS, at first and later.
     pub(crate) streams: Option<u32>,
     pub(crate) becomes: Option<(Duration, u32)>,
-    /// Of a stream, in bytes; it becomes the second with the other SETTINGS.
+    /// The window of a stream, in bytes; it becomes the second with the other SETTINGS.
     pub(crate) window: (u32, u32),
     pub(crate) connection_window: u32,
-    /// On so many connections, the first ones, GOAWAY comes so long after the beginning.
+    /// How many connections, the first ones, get GOAWAY, and how long after the beginning.
     pub(crate) goaway: Option<(usize, Duration, Goaway)>,
-    /// So many streams, the first of each connection, are refused.
+    /// This many streams, the first of each connection, are refused.
     pub(crate) refuses: usize,
     pub(crate) frames: FramePlan,
     pub(crate) pipe: PipePlan,
@@ -116,7 +116,7 @@ async fn connection(
         .handshake(pipe)
         .await?;
     let mut streams = JoinSet::new();
-    // What a client sends before it has heard of a smaller window has the default one (RFC 9113 §6.9.2).
+    // A client that has not yet received a smaller window sends by the default one (RFC 9113 §6.9.2).
     let narrows = plan.window.0 < DEFAULT_WINDOW || (plan.becomes.is_some() && plan.window.1 < plan.window.0);
     let never = Duration::from_secs(1 << 30);
     let becomes = sleep(plan.becomes.map_or(never, |(after, _)| after));
@@ -156,7 +156,7 @@ async fn connection(
     }
 }
 
-/// What a stream's end is to its connection.
+/// The effect of a stream's end on its connection.
 enum End {
     Over,
     Dies,
@@ -214,7 +214,7 @@ fn inform(respond: &mut SendResponse<Bytes>, status: u16) -> Result<(), h2::Erro
     respond.send_informational(Response::builder().status(status).body(()).expect("a head"))
 }
 
-/// Reads a body to its end, and gives its length; `None`: nobody wants it.
+/// Reads a body to its end, and returns its length; `None`: the body is not wanted.
 async fn receive(
     mut body: RecvStream,
     narrows: bool,
@@ -282,7 +282,7 @@ async fn send(
     Ok(End::Over)
 }
 
-/// Waits for room for some of so many bytes; `None`: nobody takes them any more.
+/// Waits for room for some of `want` bytes; `None`: the peer takes no more.
 async fn room(sending: &mut SendStream<Bytes>, want: usize) -> Result<Option<usize>, h2::Error> {
     sending.reserve_capacity(want);
     match poll_fn(|cx| sending.poll_capacity(cx)).await {

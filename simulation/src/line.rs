@@ -1,4 +1,4 @@
-//! One end of a connection as scripts use it, in clear or under TLS.
+//! One end of a connection as scripts use it, in plaintext or under TLS.
 
 use std::future::poll_fn;
 use std::io;
@@ -17,10 +17,10 @@ pub(crate) trait Line {
     /// Ready: what was taken has left.
     fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Ends this side, behind what was taken.
+    /// Ends this side, after the bytes taken so far.
     fn shutdown_write(&self);
 
-    /// Waits for FIN behind the end that was read.
+    /// Waits for FIN after the end that was read.
     fn poll_end(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
     /// Closes with a reset.

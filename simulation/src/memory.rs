@@ -1,4 +1,4 @@
-//! What this thread has allocated: each world runs on one.
+//! The allocations of this thread: each world runs on one.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -32,7 +32,7 @@ pub(crate) struct Operation {
     /// Data-plane threads.
     threads: usize,
     workers: usize,
-    /// With so many at most, by load.
+    /// The most workers, by load.
     scaled_to: Option<usize>,
     max_requests: Option<u64>,
     max_age: Option<Duration>,
@@ -138,7 +138,7 @@ impl Scenario for Operation {
 
     fn bound(&self) -> Duration {
         let actions = (RELOAD * 2 + Duration::from_secs(1)) * self.actions.len() as u32;
-        // Without faults; with them the longest time-out there is, and what follows.
+        // Without faults; with them the longest timeout, and what follows.
         SCRIPTS + actions + Duration::from_secs(if self.clean { 40 } else { 240 })
     }
 
@@ -224,14 +224,14 @@ impl Operation {
         self.actions.iter().any(|(_, action)| what(action))
     }
 
-    /// What is to become of a path's request.
+    /// The plan of a path's response.
     fn response(&self, path: &str) -> Option<(u64, ResponsePlan)> {
         let (client, request) = path.strip_prefix("/")?.split_once('/')?;
         let (client, request) = (client.parse::<usize>().ok()?, request.parse::<usize>().ok()?);
         Some((id(client, request), self.clients.get(client)?.1.get(request)?.clone()))
     }
 
-    /// Of the app, and where there are `two` of the one that comes and goes.
+    /// The app's, and where there are `two` those of the one that comes and goes.
     fn specs(&self, two: bool, outcome: BootOutcome, version: usize) -> Vec<AppSpec> {
         let names = [FIRST, SECOND].into_iter().take(1 + usize::from(two));
         names.map(|name| self.spec(name, outcome, version)).collect()
@@ -256,7 +256,7 @@ impl Operation {
         }
     }
 
-    /// Does what is to be done; gives who serves then.
+    /// Performs the planned actions; returns the server that serves then.
     async fn operate(self: &Rc<Self>, first: Server, remotes: &[Remote], processes: &Processes) -> Server {
         let (mut server, mut version, mut before) = (first, 0, Vec::new());
         for (after, action) in &self.actions {
@@ -314,7 +314,7 @@ impl Operation {
         server
     }
 
-    /// Gives what serves since then.
+    /// Returns the server that serves since then.
     async fn reload(
         &self,
         server: &Server,
@@ -359,10 +359,10 @@ impl Operation {
             Ok(report) => {
                 assert!(outcome == BootOutcome::Good, "a reload has succeeded whose workers are {outcome:?}");
                 assert!(after >= Some(report.generation), "{after:?} serves after {report:?}");
-                // An old Keepwarm goes on with the clients that it has.
+                // An old Keepwarm keeps the clients that it has.
                 if !self.does(|action| matches!(action, Action::Upgrade)) {
                     processes.generations.borrow_mut().insert(version, report.generation);
-                    // Of two apps, one that is recycled is ahead of the other.
+                    // Where there are two apps, a recycled one is ahead of the other.
                     let two = self.does(|action| matches!(action, Action::Apps(_)));
                     if !two || !self.does(|action| matches!(action, Action::Recycle(_))) {
                         processes.serving.set(processes.serving.get().max(report.generation));
@@ -414,7 +414,7 @@ impl Operation {
         let closed = stopped.get().or(processes.left(address.get()));
         let too_late = closed.is_some_and(|at| connected.get() + self.settings.latency * 2 >= at);
         match broken {
-            // Who says nothing for long is closed by one that ends.
+            // A server that ends closes a client that is silent for long.
             Some(Broken::Idle) if ends => {}
             Some(Broken::Ended) if too_late => {}
             broken => plan::judge(number, plan, broken, self.clean, ends || self.may_end_early(number)),
@@ -432,9 +432,9 @@ impl Operation {
         responses.iter().zip(&plan.requests).any(unread)
     }
 
-    /// What has to hold when all is over.
+    /// The conditions at the end of everything.
     async fn settle(&self, server: &Server, seen: &RefCell<Observations>) {
-        // Somebody who was told to go, and has not been reaped.
+        // A process that was told to exit, and has not been reaped.
         assert_eq!(keepwarm_workers::supervisor::simulation::processes(), 0, "processes are left");
         let most = if self.clean { 1 } else { 3 };
         plan::judge_observations(&seen.borrow(), most, |at, request| &self.clients[at].0.requests[request]);

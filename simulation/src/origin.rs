@@ -14,7 +14,7 @@ use crate::tls::TlsServer;
 use crate::tunnel::{self, TunnelPlan};
 use crate::worker::{BodyRead, Fault, Observations};
 
-/// What it does with one request.
+/// The plan for one request.
 #[derive(Debug, Clone)]
 pub(crate) struct OriginPlan {
     pub(crate) status: u16,
@@ -33,23 +33,23 @@ pub(crate) struct OriginPlan {
     pub(crate) fill: usize,
     /// Names a file of the same length in place of its body, which is then something else.
     pub(crate) hands: bool,
-    /// Closes behind the response; says so, or does not.
+    /// Closes after the response; announces it, or does not.
     pub(crate) closes: Option<bool>,
-    /// Switches to a tunnel, where that was asked for.
+    /// Switches to a tunnel, where the request offers that.
     pub(crate) tunnel: Option<TunnelPlan>,
     pub(crate) fault: Fault,
     pub(crate) noise: Option<Noise>,
 }
 
-/// What it says that is no part of a response.
+/// Bytes it sends that are not part of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Noise {
     /// In place of the head.
     Head,
     /// In place of the second half of the body.
     Inside,
-    /// A response that nobody asked for, behind the one that was. The connection ends with it: what of it comes after the next request is taken for the response to
-    /// that, since nobody can tell, and so would be all that follow.
+    /// A response that was not requested, after the one that was. The connection ends with it: the part that comes after the next request is taken for the response to
+    /// that, since the two cannot be told apart, and so would be all that follow.
     Behind,
 }
 
@@ -228,7 +228,7 @@ async fn respond(peer: &dyn Line, request: &crate::response::Request, id: u64, p
     most == bytes.len() && plan.noise.is_none()
 }
 
-/// Fields of so many bytes; each line has less than any limit of a line.
+/// Fields of this many bytes; each line is shorter than any limit of a line.
 pub(crate) fn filling(id: u64, bytes: usize) -> String {
     let text = pattern::text(id, bytes);
     let lines = text.as_bytes().chunks(4000).enumerate();

@@ -1,4 +1,4 @@
-//! What a worker's script says, on its way into the wire.
+//! The output of a worker's script, on its way into the wire.
 
 use std::cell::RefCell;
 
@@ -19,7 +19,7 @@ impl Outbox {
         self.look_again();
     }
 
-    /// Has [`Self::write_all`] ask again whether that was all.
+    /// Makes [`Self::write_all`] check again whether that was all.
     pub(crate) fn look_again(&self) {
         self.changed.notify_one();
     }

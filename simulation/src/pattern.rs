@@ -1,4 +1,4 @@
-//! Bytes that say whose they are, and where they belong.
+//! Bytes that show which message they belong to, and where in it.
 
 /// The byte at `at` of the message `id`.
 pub(crate) fn byte(id: u64, at: usize) -> u8 {

@@ -18,9 +18,9 @@ use crate::response::Pace;
 pub(crate) struct PipePlan {
     pub(crate) reads: Pace,
     pub(crate) writes: Pace,
-    /// After so many bytes written, nothing more of it comes.
+    /// After this many bytes written, nothing more of it comes.
     pub(crate) cut: Option<(usize, Cut)>,
-    /// After so many bytes read, it reads nothing for so long.
+    /// After this many bytes read, it reads nothing for this long.
     pub(crate) stall: Option<(usize, Duration)>,
 }
 
@@ -122,7 +122,7 @@ impl Pipe {
                     peer.reset();
                 }
             }
-            // It goes on reading; what it writes goes nowhere.
+            // It keeps reading; what it writes goes nowhere.
             Some((_, Cut::HalfCloses | Cut::Stops)) | None => {
                 let closes = first && matches!(self.plan.cut, Some((_, Cut::HalfCloses)));
                 if let Some(peer) = self.peer.as_ref().filter(|_| closes) {

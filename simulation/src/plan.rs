@@ -1,4 +1,4 @@
-//! What the plans of all worlds have in common: how the sockets behave, how a plan becomes smaller, and what a client's end has to be.
+//! Common parts of the plans of all worlds: how the sockets behave, how a plan becomes smaller, and how a client may end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::response::{Broken, Pace};
 use crate::sizes::near_boundary;
 use crate::worker::Observations;
 
-/// Pipes of a few bytes, of a page or two, and of what a kernel gives; with the largest body that gets through them in a world's time.
+/// Pipes of a few bytes, of a page or two, and of a kernel's size; with the largest body that gets through them in a world's time.
 const PIPES: [((usize, usize), usize); 5] = [
     ((1, 16), 600),
     ((1, 512), 8 * 1024),
@@ -24,8 +24,8 @@ const PIPES: [((usize, usize), usize); 5] = [
 /// Pipes of at least this hold a tunnel's megabyte in a few turns.
 pub(crate) const WIDE: usize = 8 * 1024;
 
-/// How the sockets and the disk of a world behave, and the size of its largest body. In a clean world they only delay; in the others some of what `may_fail` does, at the
-/// rates that stand there.
+/// How the sockets and the disk of a world behave, and the size of its largest body. In a clean world they only delay; in the others some of `may_fail` happens, at
+/// the rates in it.
 pub(crate) fn settings(rng: &mut Rng, clean: bool, may_fail: &Faults) -> (Settings, usize) {
     let (capacity, most) = *rng.pick(&PIPES);
     // A pipe of a few bytes passes those once each latency.
@@ -107,13 +107,13 @@ pub(crate) fn response_size(rng: &mut Rng, settings: &Settings, most: usize) -> 
     }
 }
 
-/// What gets through quick pipes, and is more than memory holds of one message; 0: the pipes are not.
+/// A size that gets through quick pipes, and is more than memory holds of one message; 0: the pipes are not quick.
 pub(crate) fn large(settings: &Settings) -> usize {
     if settings.capacity.0 >= 8 * 1024 && settings.latency.is_zero() { 1536 * 1024 } else { 0 }
 }
 
-/// Quick pipes that hold little beside the largest bodies: who is slow is waited for, or what is there for it is kept on a disk, which may fail. Gives the size of the
-/// largest body.
+/// Quick pipes that hold little beside the largest bodies: a slow client delays its sender, or its response is kept on a disk, which may fail. Returns the size of
+/// the largest body.
 pub(crate) fn crowd(settings: &mut Settings, disk_full: u32) -> usize {
     settings.capacity = (WIDE, 64 * 1024);
     settings.latency = Duration::ZERO;
@@ -143,7 +143,7 @@ pub(crate) fn read_slowly<R>(
     }
 }
 
-/// What the largest message of each client may take of a disk, which is in memory here.
+/// The space that the largest message of each client may take of a disk, which is in memory here.
 pub(crate) fn on_disk<R>(clients: &[(ClientPlan, Vec<R>)], body: impl Fn(&R) -> usize) -> usize {
     let largest = |(client, responses): &(ClientPlan, Vec<R>)| {
         let requests = client.requests.iter().map(|request| request.body.size());
@@ -172,7 +172,7 @@ pub(crate) fn spill<R>(rng: &mut Rng, large: usize, clients: &mut [(ClientPlan, 
     }
 }
 
-/// Has to hold for a client's end: in a clean world one that stays has every response, unless a response that `may_end` the connection says so.
+/// Checks a client's end: in a clean world one that stays has every response, unless a response that `may_end` the connection announces it.
 pub(crate) fn judge(number: usize, plan: &ClientPlan, broken: Option<Broken>, clean: bool, may_end: bool) {
     match broken {
         Some(Broken::Wrong(wrong)) => panic!("client {number}: {wrong}"),
@@ -190,7 +190,7 @@ pub(crate) fn place(path: &str) -> Option<(usize, usize)> {
     Some((client.parse().ok()?, request.parse().ok()?))
 }
 
-/// Has to hold for what an app or an origin has seen: a POST is begun once, other requests at most `most` times, and a body that came to its end is what was sent.
+/// Checks the observations of an app or an origin: a POST is begun once, other requests at most `most` times, and a body that came to its end is the one sent.
 /// `request(client, n)`: the plan of a client's nth.
 pub(crate) fn judge_observations<'p>(
     seen: &Observations,
@@ -249,7 +249,7 @@ impl<'p, P: Clone> Smaller<'p, P> {
         now: &[(ClientPlan, Vec<R>)],
     ) {
         for (at, (client, _)) in now.iter().enumerate() {
-            // Its place stays: paths say it.
+            // Its index stays: paths contain it.
             self.with(|plan| {
                 let clients = of(plan);
                 clients.len() > 1 && at + 1 == clients.len() && clients.pop().is_some()

@@ -52,19 +52,19 @@ pub(crate) struct Relay {
     clients: Vec<(ClientPlan, Vec<ScriptPlan>)>,
 }
 
-/// What the workers speak.
+/// The workers' protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Http,
     FastCgi,
-    /// The same by a server that runs already, and is no worker.
+    /// The same by a server that runs already, and is not a worker.
     Standing,
 }
 
 const ADDRESS: &str = "192.0.2.10:80";
 const SCRIPTS: Duration = Duration::from_secs(10);
 const FOLDER: &str = "/srv/handed";
-/// The id of what is asked for a server's health.
+/// The id of a health check's request.
 const HEALTH: u64 = u64::MAX;
 
 impl Scenario for Relay {
@@ -266,7 +266,7 @@ impl Relay {
         if self.unix { Endpoint::Unix(unix) } else { Endpoint::Tcp(tcp) }
     }
 
-    /// What a script does with a path.
+    /// A script's plan for a path.
     fn script(&self, path: &str) -> Option<(u64, ScriptPlan)> {
         if matches!(path, "/" | "/health") {
             return Some((HEALTH, healthy()));
@@ -284,17 +284,17 @@ impl Relay {
         Some((id(client, request), script))
     }
 
-    /// What all scripts take together.
+    /// The time of all scripts together.
     fn scripts(&self) -> Duration {
         let scripts = self.clients.iter().flat_map(|(_, scripts)| scripts);
         scripts.map(|it| it.late + it.response.delay + it.response.pause * 300).sum()
     }
 
-    /// Everybody gives back what they had: connections, places, the queue.
+    /// Everything is released: connections, slots, the queue.
     async fn is_at_rest(&self, app: &App, open: &OpenConnections) {
         site::until_closed(open, Duration::from_secs(9)).await;
         assert_eq!(app.waiting(), 0, "requests that nobody waits for");
-        // A script that nobody can call off is left to end.
+        // A script that cannot be cancelled is left to end.
         let idle = async {
             while app.activity().iter().any(|worker| !worker.active_requests.is_empty()) {
                 tokio::time::sleep(Duration::from_millis(100)).await;
@@ -325,7 +325,7 @@ impl Relay {
     fn check(&self, request: &RequestPlan, response: &OriginPlan, outcome: &client::Outcome) {
         let http = self.kind == Kind::Http;
         let chunked = matches!(response.framing, Framing::Chunked(_));
-        // An end that only a close tells cannot be told from a death.
+        // An end that only a close marks looks the same as a death.
         let cut = matches!(response.fault, Fault::DiesInside | Fault::Resets)
             || response.noise == Some(Noise::Inside)
             || !self.deaths.is_empty();
@@ -417,7 +417,7 @@ fn script(rng: &mut Rng, clean: bool, kind: Kind, (settings, most): (&Settings, 
         };
     }
     if kind != Kind::Http {
-        // Whoever asks for a connection that is kept closes it.
+        // A client that requests a kept connection closes it.
         response.closes = if clean { None } else { *rng.pick(&[None, None, None, Some(true)]) };
         response.framing = *rng.pick(&[Framing::Length, Framing::Close]);
     }
@@ -438,7 +438,7 @@ fn script(rng: &mut Rng, clean: bool, kind: Kind, (settings, most): (&Settings, 
     }
 }
 
-/// What a server says when it is asked whether it is well.
+/// A server's response to a health check.
 fn healthy() -> ScriptPlan {
     let response = OriginPlan {
         status: 200,

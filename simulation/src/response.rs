@@ -12,9 +12,9 @@ use crate::line::Line;
 pub(crate) struct Pace {
     /// Bytes at a time.
     pub(crate) piece: usize,
-    /// After so many bytes...
+    /// After this many bytes...
     pub(crate) every: usize,
-    /// ...it pauses so long.
+    /// ...it pauses this long.
     pub(crate) pause: Duration,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Reader<'p> {
 /// Why a message is not whole.
 #[derive(Debug)]
 pub(crate) enum Broken {
-    /// The connection ended between messages: the response before said that it would.
+    /// The connection ended between messages: the response before announced it.
     Announced,
     /// It ended while nothing of the next request had arrived.
     Idle,
@@ -60,7 +60,7 @@ pub(crate) enum Broken {
     Ended,
     /// The connection ended, or was reset, inside of one.
     Cut(#[expect(dead_code, reason = "read by Debug alone")] &'static str),
-    /// This is no response.
+    /// This is not a response.
     Wrong(String),
 }
 
@@ -163,7 +163,7 @@ impl<'p> Reader<'p> {
         }
     }
 
-    /// The body behind a final head; gives its length. Each piece is shown to `check` with what came before it.
+    /// The body after a final head; returns its length. Each piece is shown to `check` with the length before it.
     pub(crate) async fn body(
         &mut self,
         head: &Head,
@@ -240,7 +240,7 @@ impl<'p> Reader<'p> {
         }
     }
 
-    /// So many bytes.
+    /// Takes `count` bytes.
     pub(crate) async fn take(&mut self, count: usize, of: &'static str) -> Result<Vec<u8>, Broken> {
         let mut bytes = Vec::with_capacity(count);
         let mut collect = |_: usize, part: &[u8]| {
@@ -269,7 +269,7 @@ impl<'p> Reader<'p> {
         }
     }
 
-    /// What has come and was not asked for.
+    /// Bytes received that were not requested.
     pub(crate) fn left(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.buffer)
     }
@@ -298,7 +298,7 @@ fn parse_request(head: &[u8]) -> Result<Request, Broken> {
     let expects = head.field("expect").is_some();
     let upgrades = head.field("upgrade").is_some();
     if head.field("transfer-encoding").is_none() && head.field("content-length").is_none() {
-        // No body, as far as requests go.
+        // No body, by the requests' rules.
         head.fields.push(("content-length".to_owned(), "0".to_owned()));
     }
     Ok(Request { path: path.to_owned(), is_head: method == "HEAD", expects, upgrades, head })

@@ -21,7 +21,7 @@ compile_error!(
 
 /// A kind of world: how a plan is made from a seed, played, and made smaller.
 pub(crate) trait Scenario: Clone + Debug + Send + 'static {
-    /// What a seed stands for.
+    /// The plan of a seed.
     fn generate(seed: u64) -> Self;
 
     /// How the sockets behave.
@@ -30,10 +30,10 @@ pub(crate) trait Scenario: Clone + Debug + Send + 'static {
     /// The virtual time that all of it may take.
     fn bound(&self) -> Duration;
 
-    /// The memory that it may take above what is there at its beginning, in bytes.
+    /// The memory that it may use above that at its beginning, in bytes.
     fn memory(&self) -> usize;
 
-    /// Plays it. What does not hold panics.
+    /// Plays it. A broken rule panics.
     fn play(self: Rc<Self>) -> impl Future<Output = ()>;
 
     /// Plans with less in them.
@@ -74,7 +74,7 @@ pub(crate) fn catch_panics() {
     }));
 }
 
-/// Plays one plan, and gives what its world came to. The failure is one sentence.
+/// Plays one plan, and returns the totals of its world. The failure is one sentence.
 pub(crate) fn play<S: Scenario>(seed: u64, plan: &S) -> Result<Totals, String> {
     PANIC.take();
     watchdog::begin(seed);
@@ -145,7 +145,7 @@ fn on_threads_of_its_own(
     }
 }
 
-/// Runs what the options ask for: of each world the seeds from the first on, in turn. Gives the number of failures.
+/// Runs what the options select: of each world the seeds from the first on, in turn. Returns the number of failures.
 pub(crate) fn run_all(options: &Options, worlds: &[&World]) -> usize {
     let begun = Instant::now();
     let (next, over) = (AtomicU64::new(0), AtomicU64::new(0));

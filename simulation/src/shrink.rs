@@ -28,7 +28,7 @@ pub(crate) fn shrink<S: Scenario>(seed: u64, plan: S, failure: String) -> (S, St
     (plan, failure)
 }
 
-/// What of a failure must stay the same: its words, not its numbers.
+/// The part of a failure that must stay the same: its words, not its numbers.
 fn kind(failure: &str) -> String {
     failure.chars().filter(|c| !c.is_ascii_digit()).take(60).collect()
 }

@@ -1,4 +1,4 @@
-//! What the worlds have in common on Keepwarm's side: a listener, and an app with its workers.
+//! Common parts of the worlds on Keepwarm's side: a listener, and an app with its workers.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 
 use crate::plan::serve_all;
 
-/// These limits; in a clean world nobody is too slow: a byte at a time through slow pipes is slow by nobody's fault.
+/// These limits; in a clean world no client is too slow: one byte at a time through slow pipes is slow without a fault.
 pub(crate) fn limits(clean: bool, limits: ConnectionLimits) -> ConnectionLimits {
     match clean {
         true => ConnectionLimits { body_rate: 0, drain_rate: 0, ..limits },
@@ -27,7 +27,7 @@ pub(crate) fn limits(clean: bool, limits: ConnectionLimits) -> ConnectionLimits 
     }
 }
 
-/// Has each of so many clients come, all at once, and waits for their ends.
+/// Starts this many clients, all at once, and waits for their ends.
 pub(crate) async fn visits<T: 'static, F: Future<Output = T> + 'static>(
     count: usize,
     visit: impl Fn(usize) -> F,
@@ -40,7 +40,7 @@ pub(crate) async fn visits<T: 'static, F: Future<Output = T> + 'static>(
     ends
 }
 
-/// In the end nobody has a connection.
+/// At the end no connection is left.
 pub(crate) async fn until_closed(open: &OpenConnections, patience: Duration) {
     let closed = tokio::time::timeout(patience, open.none()).await;
     assert!(
@@ -51,12 +51,12 @@ pub(crate) async fn until_closed(open: &OpenConnections, patience: Duration) {
     );
 }
 
-/// A route that gives everything to the app.
+/// A route that sends everything to the app.
 pub(crate) fn route(app: &Arc<App>) -> Route {
     Route::to(Target::App { name: Arc::clone(&app.name), handler: Arc::new(AppHandler(Arc::clone(app))) })
 }
 
-/// Listens there on these threads, for at most so many connections at once.
+/// Listens there on these threads, for at most this many connections at once.
 pub(crate) fn listen(
     remotes: &[Remote],
     address: &str,
@@ -78,14 +78,14 @@ pub(crate) fn listen(
     (open, stops)
 }
 
-/// A listener's handler that gives everything to the app.
+/// A listener's handler that sends everything to the app.
 pub(crate) fn edge(app: &Arc<App>, max_body: Option<u64>) -> Arc<Edge> {
     let mut route = route(app);
     route.max_body = max_body;
     Arc::new(Edge::new(Site::new(vec![route], Vec::new())))
 }
 
-/// In the end nobody has a request of it, and nobody waits for one. A response that its client has may not be over for its worker: HEAD.
+/// At the end no request is active, and none is queued. A response that its client has may not be over for its worker: HEAD.
 pub(crate) async fn until_idle(app: &App) {
     let is_idle =
         || app.waiting() == 0 && app.activity().iter().all(|worker| worker.active_requests.is_empty());
@@ -98,7 +98,7 @@ pub(crate) async fn until_idle(app: &App) {
     panic!("requests that nobody waits for: {} wait, {:?}", app.waiting(), app.activity());
 }
 
-/// Of an app with so many workers that nothing is to run into.
+/// The policy of an app with this many workers, whose limits are never reached.
 pub(crate) fn policy(workers: usize) -> AppPolicy {
     let time = Duration::from_secs(60);
     AppPolicy {

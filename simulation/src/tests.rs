@@ -14,7 +14,8 @@ use crate::run::{self, Scenario};
 use crate::worker::{self, BodyRead, Fault, Observations, ResponsePlan, Responses, WorkerPlan};
 use crate::{plan, site};
 
-/// A request that is more than its worker's socket holds, while the reactor refuses so many registrations: the one that is to tell of room, that which there was, and again.
+/// A request that is larger than its worker's socket buffer, while the reactor refuses this many registrations: the one that reports room, the one before it, and
+/// again.
 #[derive(Debug, Clone)]
 struct Refused(u32);
 

@@ -15,7 +15,7 @@ use rustls::{ServerConfig, ServerConnection};
 use crate::line::Line;
 use crate::plan::Smaller;
 
-/// How a server speaks TLS.
+/// A server's TLS settings.
 #[derive(Debug, Clone)]
 pub(crate) struct TlsPlan {
     pub(crate) version: TlsVersion,
@@ -26,31 +26,31 @@ pub(crate) struct TlsPlan {
     /// Sessions can be resumed.
     pub(crate) resumes: bool,
     pub(crate) ending: Ending,
-    /// So many connections, the first ones, end in the handshake.
+    /// This many connections, the first ones, end in the handshake.
     pub(crate) fault: Option<(usize, HandshakeFault)>,
 }
 
 /// How it ends its side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// By a close_notify, and FIN behind it.
+    /// By a close_notify, and FIN after it.
     Whole,
     /// Without FIN.
     Notifies,
-    /// By FIN alone: what came before may have been cut off (RFC 8446 §6.1).
+    /// By FIN alone: the bytes before may have been cut off (RFC 8446 §6.1).
     Cuts,
 }
 
-/// What becomes of a handshake.
+/// A fault in a handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HandshakeFault {
     /// It never ends.
     Silent,
-    /// The connection dies after so many bytes of it.
+    /// The connection dies after this many bytes of it.
     Dies(usize),
-    /// What comes is no TLS.
+    /// The bytes are not TLS.
     Garbage,
-    /// The certificate is somebody else's.
+    /// The certificate is for another name.
     WrongName,
 }
 
@@ -111,7 +111,7 @@ fn identities() -> &'static [Identity; 2] {
     IDENTITIES.get_or_init(|| [Identity::new(NAME), Identity::new("other.example")])
 }
 
-/// What Keepwarm encrypts with: it believes both certificates.
+/// Keepwarm's TLS settings: it trusts both certificates.
 pub(crate) fn client() -> Arc<ClientTls> {
     let text = identities().iter().flat_map(|identity| identity.pem.bytes()).collect();
     ClientTls::new(&TlsSettings {
@@ -231,7 +231,7 @@ impl Tls {
 }
 
 impl State {
-    /// Takes some of what has come in; nothing is the end. The plain bytes of before have been read: there is room for so many only.
+    /// Takes some of the incoming bytes; none means the end. The plain bytes of before have been read: there is room for that many only.
     fn take(&mut self) -> io::Result<()> {
         let count = self.tls.read_tls(&mut self.incoming.as_slice())?;
         self.incoming.drain(..count);
@@ -246,7 +246,7 @@ impl State {
 impl Line for Tls {
     fn poll_read(&self, cx: &mut Context<'_>, into: &mut Vec<u8>, most: usize) -> Poll<io::Result<usize>> {
         loop {
-            // What it says by itself leaves, whatever it is at.
+            // Its own messages leave, in every state.
             if let Poll::Ready(Err(error)) = self.poll_out(cx) {
                 return Poll::Ready(Err(error));
             }

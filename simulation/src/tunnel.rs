@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use crate::line::Line;
 use crate::pattern;
 
-/// What one end sends and takes.
+/// The bytes that one end sends and takes.
 #[derive(Debug, Clone)]
 pub(crate) struct TunnelPlan {
     pub(crate) sends: usize,
@@ -24,7 +24,7 @@ pub(crate) struct TunnelPlan {
     pub(crate) half: Half,
 }
 
-/// What an end makes of one side that ends before the other.
+/// An end's reaction to a side that ends before the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Half {
     /// Both sides end together.
@@ -61,7 +61,7 @@ impl TunnelPlan {
     }
 }
 
-/// The id of what goes through a tunnel upwards.
+/// The id of the bytes that go through a tunnel upwards.
 pub(crate) const UP: u64 = 1 << 40;
 
 /// Sends what it is to send while it takes what comes, with what has come already (`first`). `false`: not all of it came.

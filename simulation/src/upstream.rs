@@ -90,8 +90,9 @@ impl Scenario for Upstream {
     }
 }
 
-/// Requests become so small that the client's library takes them whole, whatever becomes of them: it reads on. With more, the two could wait for each other until a time-out frees
-/// them, since it reads nothing while it owes a response to a PING or SETTINGS and a DATA frame has not left, nor before its preface has. `false`: they do not, or a pipe does not hold that.
+/// Requests become so small that the client's library takes them whole, whatever their result: it keeps reading. With larger ones, the two could wait for each other
+/// until a timeout frees them, since it reads nothing while it owes a response to a PING or SETTINGS and a DATA frame has not left, nor before its preface has.
+/// `false`: they do not, or a pipe does not hold that.
 fn is_small_talk(door: &mut Door) -> bool {
     const SMALL: usize = 200;
     const PREFACE: usize = 512;
@@ -107,7 +108,7 @@ fn is_small_talk(door: &mut Door) -> bool {
     true
 }
 
-/// What an origin of HTTP/2 does with a request.
+/// An HTTP/2 origin's plan for a request.
 fn speak_http2(rng: &mut Rng, clean: bool, response: &mut OriginPlan) {
     response.noise = None;
     response.closes = None;
@@ -177,7 +178,7 @@ fn frames(rng: &mut Rng, clean: bool, sent: usize) -> FramePlan {
     FramePlan {
         heads: *rng.pick(&[1, 2, 5]),
         pads: rng.chance(500),
-        // The `h2` crate ends a connection with too many small frames that nobody has read yet.
+        // The `h2` crate ends a connection with too many small frames that are still unread.
         data: (*rng.pick(&[100, 4000, usize::MAX])).max(sent / 1000),
         strays: *rng.pick(&[0, 100, 500]),
         late: Duration::from_millis(*rng.pick(&[0, 0, 1, 20])),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// A seed takes milliseconds.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What a thread is at: the number of worlds it has begun, and the seed.
+/// The progress of a thread: the number of worlds it has begun, and the seed.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     count: AtomicU64,
@@ -27,7 +27,7 @@ pub(crate) fn begin(seed: u64) {
 }
 
 impl Progress {
-    /// What this thread begins is told here.
+    /// Receives the progress of this thread.
     pub(crate) fn listen(&'static self) {
         PROGRESS.set(Some(self));
     }

@@ -30,7 +30,7 @@ pub(crate) struct WebSocket {
     clean: bool,
     workers: usize,
     worker: WorkerPlan,
-    /// What a client may be silent for. Short: pings come in between.
+    /// How long a client may be silent. Short: pings come in between.
     idle: Duration,
     conversations: Vec<ConversationPlan>,
 }
@@ -52,7 +52,7 @@ impl Scenario for WebSocket {
             (settings.capacity, most) = ((256 << 10, 512 << 10), 700 << 10);
         }
         let worker = WorkerPlan {
-            // One that takes a single stream is no app for WebSockets.
+            // An app that takes a single stream cannot serve WebSockets.
             streams: *rng.pick(&[2, 2, 100]),
             stream_credit: *rng.pick(&[65_536, 65_536, 131_072]),
             connection_credit: *rng.pick(&[65_536, 262_144]),
@@ -91,7 +91,7 @@ impl Scenario for WebSocket {
         let held = |messages: &[MessagePlan]| messages.iter().map(|it| it.size).max().unwrap_or(0);
         let conversations = self.conversations.iter().map(|conversation| {
             let (up, down) = (held(&conversation.client.messages), held(&conversation.app.messages));
-            // Of each message there are some copies, the scripts' among them; and the buffers of both sides.
+            // Each message has some copies, the scripts' among them; and the buffers of both sides.
             // With compression, the states of both sides, and a bomb.
             let deflate = if conversation.client.offer.is_good() { 3 << 20 } else { 0 };
             5 * (up + down) + 2 * self.settings.capacity.1 + (600 << 10) + deflate
@@ -121,7 +121,7 @@ impl Scenario for WebSocket {
         let outcomes = outcomes.await;
         stops.iter().for_each(StopListening::hand_over);
         if self.clean {
-            // The closing handshake has its time, also where the client has left.
+            // The closing handshake has time, also where the client has left.
             site::until_closed(&open, TALK).await;
             assert_eq!(app.waiting(), 0, "requests that nobody waits for");
             for worker in app.activity() {
@@ -138,7 +138,7 @@ impl Scenario for WebSocket {
 
     fn smaller(&self) -> Vec<Self> {
         let mut smaller = Smaller::than(self);
-        // Its place stays: paths say it.
+        // Its index stays: paths contain it.
         smaller.with(|plan| plan.conversations.len() > 1 && plan.conversations.pop().is_some());
         for at in 0..self.conversations.len() {
             let messages: [fn(&mut ConversationPlan) -> &mut Vec<MessagePlan>; 2] = [
@@ -188,7 +188,7 @@ impl Scenario for WebSocket {
     }
 }
 
-/// Of the client's messages, and of the app's.
+/// The ids of the client's messages, and of the app's.
 fn ids(number: usize) -> (u64, u64) {
     let id = (number as u64 + 1) << 33;
     (id, id | 1 << 32)
@@ -209,13 +209,13 @@ impl WebSocket {
         let path = format!("/{number}");
         let talking = client::run(conversation, &path, ids(number), peer);
         match conversation.app.fault {
-            // A client that answers pings may wait for ever.
+            // A client that responds to pings may wait for ever.
             AppFault::Hangs(_) => tokio::time::timeout(LONG_IDLE + TALK, talking).await.ok(),
             _ => Some(talking.await),
         }
     }
 
-    /// What must hold for one conversation in the end.
+    /// Checks one conversation at its end.
     fn judge(&self, number: usize, outcome: Option<&Outcome>, seen: &ObservationsById) {
         let Some(outcome) = outcome else {
             return assert!(!self.clean, "client {number}: nobody listens");

@@ -1,4 +1,4 @@
-//! A worker that speaks the wire, by a script: what it does with each request stands in the plan.
+//! A worker that speaks the wire, by a script: the plan defines what it does with each request.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,14 +16,14 @@ use tokio::sync::Notify;
 use crate::outbox::Outbox;
 use crate::pattern;
 
-/// What a worker says of itself.
+/// A worker's announcements.
 #[derive(Debug, Clone)]
 pub(crate) struct WorkerPlan {
     /// `wsgi`, which takes one request at a time, or `asgi`.
     pub(crate) blocking: bool,
     pub(crate) streams: u32,
     pub(crate) ahead: u32,
-    /// Gives credit back only in steps of this many bytes.
+    /// Returns credit only in steps of this many bytes.
     pub(crate) credit_step: u32,
 }
 
@@ -40,7 +40,7 @@ impl WorkerPlan {
     }
 }
 
-/// What it does with one request.
+/// The plan for one request.
 #[derive(Debug, Clone)]
 pub(crate) struct ResponsePlan {
     pub(crate) status: u16,
@@ -50,11 +50,11 @@ pub(crate) struct ResponsePlan {
     /// When it reads the request's body.
     pub(crate) reads: BodyRead,
     pub(crate) body: usize,
-    /// In DATA frames of this size; `None`: all in RESPONSE, as far as that takes it.
+    /// In DATA frames of this size; `None`: all in RESPONSE, if that takes it.
     pub(crate) frames: Option<usize>,
     /// Between two frames.
     pub(crate) pause: Duration,
-    /// Says its length.
+    /// Declares its length.
     pub(crate) declares: bool,
     pub(crate) trailers: usize,
     pub(crate) close: bool,
@@ -67,11 +67,11 @@ pub(crate) enum BodyRead {
     Before,
     Beside,
     Never,
-    /// Beside the response, which ends behind it.
+    /// Beside the response, which ends after the body.
     Throughout,
 }
 
-/// What goes wrong.
+/// The fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     None,
@@ -84,12 +84,12 @@ pub(crate) enum Fault {
     DiesInside,
     /// Nothing more comes.
     Hangs,
-    /// What comes is no message, or more than one: only of scripts that are servers.
+    /// The bytes are not a message, or more than one: only of scripts that are servers.
     Garbage,
     SaysMore,
 }
 
-/// What happened at the worker, for the checks.
+/// Observations at the worker, for the checks.
 #[derive(Debug, Default)]
 pub(crate) struct Observations {
     /// How often each request was begun.
@@ -148,7 +148,7 @@ struct Worker {
     peer: Rc<Peer>,
     plan: WorkerPlan,
     out: Outbox,
-    /// Of the connection, and the one that streams begin with.
+    /// Credit of the connection, and the one that streams begin with.
     credit: Cell<i64>,
     stream_credit: Cell<i64>,
     credited: Notify,
@@ -287,12 +287,12 @@ impl Worker {
                 stream.ended.set(end);
                 stream.changed.notify_waiters();
             }
-            // Of a stream that is over: consumed for the connection.
+            // The stream is over: consumed for the connection.
             None => self.give_back(None, bytes.len()),
         }
     }
 
-    /// Gives credit for bytes that were read.
+    /// Returns credit for bytes that were read.
     fn give_back(&self, stream: Option<(u32, &Stream)>, bytes: usize) {
         let bytes = bytes as u32;
         if bytes == 0 {
@@ -329,7 +329,7 @@ impl Worker {
         };
         *seen.borrow_mut().begun.entry(id).or_default() += 1;
         self.respond(number, &stream, id, &plan, expects, &seen).await;
-        // What came and was not read counts as consumed.
+        // Bytes received and not read count as consumed.
         let unread = stream.body.take().len();
         self.give_back(None, unread - stream.free.take().min(unread));
         stream.over.set(true);
@@ -386,7 +386,7 @@ impl Worker {
             }
             BodyRead::Throughout => {
                 let read = async {
-                    // Slowly, so that it is credit that the client waits for.
+                    // Slowly, so that the client waits for credit.
                     let pause = Duration::from_millis(1);
                     self.read_body(number, stream, id, &read, (seen, pause)).await;
                     stream.read.set(true);

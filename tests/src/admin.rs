@@ -65,7 +65,7 @@ pub fn metrics(server: &Server) -> BTreeMap<String, f64> {
     samples.map(pair).collect()
 }
 
-/// Waits until a metric has at least this value; gives what it has.
+/// Waits until a metric has at least this value; returns its value.
 #[track_caller]
 pub fn wait_for_metric(server: &Server, name: &str, least: f64) -> f64 {
     let deadline = Instant::now() + BOUND;
@@ -82,7 +82,7 @@ pub fn wait_for_metric(server: &Server, name: &str, least: f64) -> f64 {
     }
 }
 
-/// Asks over a Unix socket; gives the status and the body.
+/// Sends a request over a Unix socket; returns the status and the body.
 #[track_caller]
 pub fn ask_unix(socket: &Path, method: &str, path: &str) -> (u16, String) {
     let deadline = Instant::now() + BOUND;

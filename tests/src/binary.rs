@@ -36,12 +36,12 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests are a member of a workspace")
 }
 
-/// The folder of the test applications (standard library only).
+/// The directory of the test applications (standard library only).
 pub fn apps() -> PathBuf {
     root().join("tests/apps")
 }
 
-/// The folder of the example applications (from PyPI).
+/// The directory of the example applications (from PyPI).
 pub fn examples() -> PathBuf {
     root().join("examples")
 }

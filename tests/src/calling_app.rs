@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-/// Its section of a configuration. It runs in the server's own folder.
+/// Its section of a configuration. It runs in the server's own directory.
 pub const APP: &str = "[app.app]\nentry = \"caller:application\"\ninterpreter = \"@PYTHON@\"\nworkers = 1\n";
 
-/// What it prints when a request has come to it.
+/// What it prints when it gets a request.
 pub const STARTED: &str = "begun";
 
-/// Puts it into the folder of a server that is about to start.
+/// Writes it into the directory of a server that is about to start.
 pub fn write(folder: &Path) {
     std::fs::write(folder.join("caller.py"), CODE).expect("written");
 }

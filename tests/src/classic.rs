@@ -30,7 +30,7 @@ workers = @WORKERS@
 env = { GENERATION = "1" }
 "#;
 
-/// The site, run by this server, with so many requests at once.
+/// The site, run by this server, with this many requests at once.
 pub fn config(interpreter: &str, workers: usize) -> String {
     CONFIG.replace("@INTERPRETER@", interpreter).replace("@WORKERS@", &workers.to_string())
 }
@@ -42,7 +42,7 @@ pub fn config_at(address: &str, workers: usize) -> String {
         .replace("env = { GENERATION = \"1\" }\n", "")
 }
 
-/// Starts Keepwarm with a copy of the site in its folder.
+/// Starts Keepwarm with a copy of the site in its directory.
 #[track_caller]
 pub fn start_config(config: &str) -> Server {
     Server::start_with(config, |command| {
@@ -68,7 +68,7 @@ pub fn php_fpm() -> String {
     found.trim().to_owned()
 }
 
-/// A php-fpm that somebody else has started. Stopped when dropped.
+/// A php-fpm that the test has started. Stopped when dropped.
 pub struct Fpm(Child);
 
 impl Fpm {

@@ -1,4 +1,4 @@
-//! A client that speaks bytes: what it sends is exactly what a test wrote, what it receives is read by the strict reader, and all of it is
+//! A client that works with raw bytes: it sends exactly what a test wrote, the strict reader reads the response, and all of it is
 //! kept with times for the message of a failing test.
 
 use std::fmt;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::response::{self, Framing, Response};
 
 /// How long a wait for something that must happen lasts. Far above what a loaded machine needs, far below the 75 s of an idle connection
-/// and every other time-out of the defaults, so that whatever waits for one of those fails.
+/// and every other timeout of the defaults, so that a wait for one of those fails.
 pub const BOUND: Duration = Duration::from_secs(8);
 
 /// A connection to the server under test.
@@ -39,7 +39,7 @@ pub enum Failure {
     Cut(Vec<u8>),
     /// Nothing came within the bound.
     TimedOut(Vec<u8>),
-    /// What came is not a valid response.
+    /// The bytes received are not a valid response.
     Malformed(String),
 }
 
@@ -73,7 +73,7 @@ impl Client {
         }
     }
 
-    /// Waits this long instead of [`BOUND`], for what is slow by nature.
+    /// Waits this long instead of [`BOUND`], for responses that are slow by nature.
     pub fn patient(mut self, bound: Duration) -> Self {
         self.bound = bound;
         self

@@ -1,4 +1,4 @@
-//! What is sent to applications, and how it is recognized.
+//! The content sent to applications, and how it is recognized.
 
 use std::process::Command;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the end-to-end tests share: the real binary under test ([`Server`]), a client that speaks bytes and keeps a transcript ([`Client`]),
+//! Common parts of the end-to-end tests: the real binary under test ([`Server`]), a client that works with raw bytes and keeps a transcript ([`Client`]),
 //! a strict reader of responses that shares no code with Keepwarm ([`Response`]), and a view of processes ([`process`]).
 //!
 //! Every wait here is bounded, and every failure prints the transcript of the connection and the log of the server.

@@ -13,7 +13,7 @@ use crate::{Client, Failure};
 const SECOND: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(60);
 
-/// What became of one request.
+/// The result of one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     Responded(u16),
@@ -32,7 +32,7 @@ pub struct Load {
     work: u32,
     stop: AtomicBool,
     next: AtomicU64,
-    /// Nobody took a connection while there should have been somebody.
+    /// Connections refused while something should have listened.
     refused: AtomicU64,
 }
 
@@ -48,7 +48,7 @@ impl Load {
         }
     }
 
-    /// The application works so many milliseconds on each.
+    /// The application works this many milliseconds on each.
     #[must_use]
     pub fn with_work_ms(self, millis: u32) -> Self {
         Self { work: millis, ..self }
@@ -61,7 +61,7 @@ impl Load {
         Self { next, ..Self::new(self.address, self.method) }.with_work_ms(self.work)
     }
 
-    /// Runs the clients while `act` runs in this thread; gives each request's id and outcome.
+    /// Runs the clients while `act` runs in this thread; returns each request's id and outcome.
     pub fn while_doing(&self, kept: usize, single: usize, act: impl FnOnce()) -> Vec<(String, Outcome)> {
         std::thread::scope(|scope| {
             let mut clients: Vec<_> = (0..kept).map(|_| scope.spawn(|| self.run_persistent())).collect();
@@ -78,12 +78,12 @@ impl Load {
         self.next.load(Ordering::Relaxed)
     }
 
-    /// Connections that nobody took.
+    /// Connections that were refused.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Waits until so many further requests have been asked: the load has gone on through what happened.
+    /// Waits until this many further requests have been sent: the load has continued through what happened.
     #[track_caller]
     pub fn wait_for(&self, more: u64) {
         let from = self.sent();
@@ -172,7 +172,7 @@ pub fn counts(file: &Path) -> BTreeMap<String, u32> {
     counts
 }
 
-/// Every request got a response, and the application has had each once.
+/// Every request got a response, and the application got each once.
 #[track_caller]
 pub fn all_responded_once(counts: &BTreeMap<String, u32>, outcomes: &[(String, Outcome)]) {
     for (id, outcome) in outcomes {

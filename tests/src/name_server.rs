@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Answers each question for addresses of the fourth version with the same ones, whatever the name, for no time at all; it has none of the sixth.
+/// Answers each question for IPv4 addresses with the same ones, whatever the name, with a TTL of zero; it has no IPv6 addresses.
 pub struct NameServer {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -13,7 +13,7 @@ pub struct NameServer {
 
 #[derive(Default)]
 struct Shared {
-    /// `None`: it is ill (SERVFAIL).
+    /// `None`: it is unhealthy (SERVFAIL).
     addresses: Mutex<Option<Vec<Ipv4Addr>>>,
     asked: AtomicUsize,
     stopped: AtomicBool,
@@ -50,7 +50,7 @@ impl NameServer {
         self.address
     }
 
-    /// What gets a response from now on; `None`: that it cannot find out.
+    /// The addresses from now on; `None`: a failure.
     pub fn answer_with(&self, addresses: Option<&[Ipv4Addr]>) {
         *self.shared.addresses.lock().expect("no panic while locked") = addresses.map(<[_]>::to_vec);
     }

@@ -23,12 +23,12 @@ struct Shared {
     stopped: AtomicBool,
 }
 
-/// What it was asked.
+/// A request it got.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Of all connections, from 0.
+    /// The number among all connections, from 0.
     pub connection: usize,
-    /// Of this connection, from 0.
+    /// The number on this connection, from 0.
     pub turn: usize,
     /// The request line and the fields, with their line ends.
     pub head: String,
@@ -75,7 +75,7 @@ impl Gate {
     }
 }
 
-/// What becomes of a connection after a response.
+/// What to do with a connection after a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum After {
     Keep,
@@ -172,7 +172,7 @@ impl Origin {
         self.shared.open.load(Ordering::SeqCst)
     }
 
-    /// What it was asked, in order.
+    /// The requests it got, in order.
     pub fn requests(&self) -> Vec<Request> {
         self.shared.requests.lock().expect("no panic while locked").clone()
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 
-/// Sends a signal; a process that is already gone is no error.
+/// Sends a signal; a process that is already gone is not an error.
 pub fn signal(pid: u32, signal: Signal) {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { panic!("pid {pid}") };
     let _ = rustix::process::kill_process(pid, signal);
@@ -80,7 +80,7 @@ pub fn wait_until(what: &str, bound: Duration, mut condition: impl FnMut() -> bo
     let deadline = Instant::now() + bound;
     while !condition() {
         assert!(Instant::now() < deadline, "not within {bound:?}: {what}");
-        // There is no event to wait for on somebody else's process table.
+        // The process table of other processes has no event to wait for.
         std::thread::sleep(Duration::from_millis(5));
     }
 }

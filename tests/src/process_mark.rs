@@ -20,7 +20,7 @@ impl ProcessMark {
         Self(format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// Has the command, and whatever it starts, carry the mark.
+    /// Makes the command, and whatever it starts, carry the mark.
     pub fn apply_to(&self, command: &mut Command) {
         command.env("TEST_MARK", &self.0);
     }
@@ -49,7 +49,7 @@ impl Drop for ProcessMark {
     }
 }
 
-/// Every file in a folder and below, by its path in there.
+/// Every file in a directory and below, by its path in there.
 pub fn files(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
@@ -66,7 +66,7 @@ pub fn files(folder: &Path) -> Vec<String> {
     found
 }
 
-/// What a process has open, by what it leads to, numbers left out.
+/// The descriptors of a process, by their targets, numbers left out.
 pub fn descriptors(pid: u32) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {

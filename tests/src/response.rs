@@ -54,7 +54,7 @@ impl Response {
             .unwrap_or_else(|error| panic!("not JSON ({error}): {}", self.text()))
     }
 
-    /// Whether the server said that it closes.
+    /// Whether the server announced that it closes.
     pub fn says_close(&self) -> bool {
         self.field("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
     }
@@ -89,7 +89,7 @@ pub(crate) fn head(bytes: &[u8], method: &str) -> Result<Head, String> {
     Ok(Head { status, reason: reason.to_owned(), fields, framing })
 }
 
-/// A chunk's size line (RFC 9112 §7.1), without extensions: nobody asked for any.
+/// A chunk's size line (RFC 9112 §7.1), without extensions: none were requested.
 pub(crate) fn chunk_size(line: &[u8]) -> Result<usize, String> {
     let text = latin1(line);
     if text.is_empty() || text.len() > 16 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {

@@ -1,4 +1,4 @@
-//! The server under test: the real binary, with a configuration in a folder of its own, on a free port.
+//! The server under test: the real binary, with a configuration in a directory of its own, on a free port.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,7 +13,7 @@ use rustix::process::Signal;
 
 use crate::{Client, get, process};
 
-/// A configuration which gives everything to the test application for WSGI, in one worker.
+/// A configuration which sends everything to the test application for WSGI, in one worker.
 pub const WSGI: &str = r#"
 [listen.main]
 bind = "127.0.0.1:0"
@@ -39,7 +39,7 @@ interpreter = "@PYTHON@"
 workers = 1
 "#;
 
-/// The same for Rack, in as many ways as the HTTP suites ask for.
+/// The same for Rack, in as many ways as the HTTP suites need.
 pub const RACK: &str = r#"
 [listen.main]
 bind = "127.0.0.1:0"
@@ -105,7 +105,7 @@ struct Lines {
 }
 
 impl Server {
-    /// Starts with this configuration and waits until it listens. `@APPS@`, `@EXAMPLES@`, `@PYTHON@` and `@DIR@` (the server's own folder) are filled in.
+    /// Starts with this configuration and waits until it listens. `@APPS@`, `@EXAMPLES@`, `@PYTHON@` and `@DIR@` (the server's own directory) are filled in.
     #[track_caller]
     pub fn start(config: &str) -> Self {
         Self::start_with(config, |_| {})
@@ -131,7 +131,7 @@ impl Server {
         Self::launch(&mut command, folder)
     }
 
-    /// As [`Server::start`], with the binary that `place` puts somewhere, for example into the folder that it is given.
+    /// As [`Server::start`], with the binary that `place` puts somewhere, for example into the directory that it gets.
     #[track_caller]
     pub fn start_as(config: &str, place: impl FnOnce(&Path) -> PathBuf) -> Self {
         let folder = folder();
@@ -200,7 +200,7 @@ impl Server {
         self.pid
     }
 
-    /// The folder of this server: its configuration is `keepwarm.toml` there.
+    /// The directory of this server: its configuration is `keepwarm.toml` there.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -285,7 +285,7 @@ impl Server {
         loop {
             if let Some(status) = self.child.lock().expect("no panic while locked").try_wait().expect("wait")
             {
-                // What it printed last is still on its way through the pipes.
+                // The last output is still on its way through the pipes.
                 let _ = self.find_line(usize::MAX, Duration::from_secs(5), |_| false);
                 return status;
             }
@@ -297,7 +297,7 @@ impl Server {
     #[track_caller]
     fn launch(command: &mut Command, folder: PathBuf) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // A test that rewrites a module must never meet the compiled one of before.
+        // A test that rewrites a module must never load the compiled one of before.
         command.env("PYTHONDONTWRITEBYTECODE", "1");
         // These tests run as root, and what their apps write belongs to it.
         const USER: &str = "KEEPWARM_SERVER__USER";

@@ -1,4 +1,4 @@
-//! A [`Server`] that other processes succeed: after an upgrade the service is another process, which is no child of the test.
+//! A [`Server`] that other processes succeed: after an upgrade the service is another process, which is not a child of the test.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::{Server, tools};
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// A binary in a folder of its own, which a test can replace, and the processes that follow one another in serving. Its configuration names `@DIR@/pid` as the pid file.
+/// A binary in a directory of its own, which a test can replace, and the processes that follow one another in serving. Its configuration names `@DIR@/pid` as the pid file.
 pub struct Service {
     /// The first process.
     pub server: Server,
@@ -24,7 +24,7 @@ impl Service {
         Self::start_with(program, config, |_| {})
     }
 
-    /// The same, after a last word on the folder that it starts in.
+    /// The same, after `prepare` has changed the directory that it starts in.
     #[track_caller]
     pub fn start_with(program: &Path, config: &str, prepare: impl FnOnce(&Path)) -> Self {
         let mut binary = PathBuf::new();
@@ -44,7 +44,7 @@ impl Service {
         std::fs::read_to_string(self.server.folder().join("pid")).ok()?.trim().parse().ok()
     }
 
-    /// What all of them have written to `@DIR@/log`, where the configuration names it.
+    /// The output of all of them to `@DIR@/log`, where the configuration names it.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.server.folder().join("log")).unwrap_or_default()
     }
@@ -67,7 +67,7 @@ impl Service {
         let old = self.pid().expect("a process");
         process::signal(old, Signal::USR2);
         let new = self.wait_for_successor(old);
-        // The old one has let go when it says so.
+        // The old one has let go when it reports that.
         self.wait_for_log(&format!("pid={new}"));
         new
     }

@@ -1,4 +1,4 @@
-//! One server for each kind of application, started by the first test of a process that asks for it, and used by all.
+//! One server for each kind of application, started by the first test of a process that needs it, and used by all.
 
 use std::sync::OnceLock;
 

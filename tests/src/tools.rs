@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Runs to the end and gives everything it printed; killed, and the test failed, when it needs longer than `bound`.
+/// Runs to the end and returns everything it printed; killed, and the test failed, when it needs longer than `bound`.
 #[track_caller]
 pub fn run(command: &mut Command, bound: Duration) -> Output {
     let shown = format!("{command:?}");
@@ -42,7 +42,7 @@ pub fn run(command: &mut Command, bound: Duration) -> Output {
     Output { status, stdout, stderr }
 }
 
-/// As [`run`], and it must succeed; gives its standard output.
+/// As [`run`], and it must succeed; returns its standard output.
 #[track_caller]
 pub fn run_ok(command: &mut Command, bound: Duration) -> String {
     let output = run(command, bound);
@@ -75,7 +75,7 @@ pub fn script(to: &Path, text: &str) {
     std::fs::remove_file(draft).expect("removed");
 }
 
-/// A TCP port nobody listens on now, nor will: never given twice by this process, and below those that the system gives to sockets that ask for no number.
+/// A TCP port where nothing listens, now or later: never given twice by this process, and below those that the system gives to sockets that request no number.
 pub fn free_port() -> u16 {
     static GIVEN: AtomicU32 = AtomicU32::new(0);
     const FROM: u32 = 10_000;
@@ -95,7 +95,7 @@ pub fn free_port() -> u16 {
     panic!("no port from {FROM} to {} is free", FROM + span);
 }
 
-/// An address where nobody listens, nor will.
+/// An address where nothing listens, now or later.
 pub fn nobody() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], free_port()))
 }

@@ -12,7 +12,7 @@ pub fn opening(path: &str, extra: &str) -> String {
     )
 }
 
-/// What a server must return for [`opening`]'s key.
+/// The server's response to [`opening`]'s key.
 pub const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
 /// Opens one and checks the response.
@@ -108,7 +108,7 @@ impl Deflate {
         out
     }
 
-    /// A message, of at most so many bytes.
+    /// A message of at most this many bytes.
     #[track_caller]
     pub fn inflate(&mut self, payload: &[u8], most: usize) -> Vec<u8> {
         let mut out = Vec::with_capacity(most + 1);

@@ -1,4 +1,4 @@
-//! Reloads that move a listener to an address which overlaps the one it has: nobody who connects notices.
+//! Reloads that move a listener to an address which overlaps the one it has: no client notices.
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;

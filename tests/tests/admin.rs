@@ -1,4 +1,4 @@
-//! `[admin]`: who is let in, and what health says of threads and apps.
+//! `[admin]`: access control, and what health reports of threads and apps.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -143,7 +143,7 @@ fn other_machines_need_the_token_to_read() {
         assert_eq!(ask(&format!("Authorization: {wrong}\r\n")).status, 401, "{wrong}");
     }
     assert_eq!(ask(&format!("Authorization: Bearer {TOKEN}\r\n")).status, 200);
-    // Whoever has the token may call the machine what he likes.
+    // A client with the token may call the machine by any name.
     let mut client = Client::connect(address.parse().expect("an address")).patient(LONG);
     let request =
         format!("GET /livez HTTP/1.1\r\nHost: keepwarm.internal\r\nAuthorization: bearer {TOKEN}\r\n\r\n");
@@ -157,7 +157,7 @@ fn the_socket_file_is_for_the_user_and_its_group() {
     assert_eq!(about.permissions().mode() & 0o777, 0o660);
 }
 
-/// A worker that works cannot answer a ping before it has finished: that is no reason to take requests elsewhere.
+/// A busy worker cannot answer a ping before it has finished: that is not a reason to send requests elsewhere.
 #[test]
 fn a_busy_app_is_ready() {
     let server = Server::start(&config("bind = \"127.0.0.1:0\"", "")).warm("/pong");
@@ -190,7 +190,7 @@ fn an_app_whose_idle_worker_does_not_reply_is_not_ready() {
     wait_until("the app is ready again", LONG, || admin::get(&server, "/readyz", "").status == 200);
 }
 
-/// A worker that speaks no wire is asked as it is for its health.
+/// A worker that does not speak the wire gets its usual health check.
 #[test]
 fn a_server_by_itself_is_ready_as_long_as_it_responds() {
     let text = "[admin]\nbind = \"127.0.0.1:0\"\n[listen.main]\nbind = \"127.0.0.1:0\"\n[app.app]\nkind = \"http\"\n\

@@ -1,4 +1,4 @@
-//! What apps print: a traceback of each language is one record in JSON and unbroken lines in text, with the level that its language gives it.
+//! The output of apps: a traceback of each language is one record in JSON and unbroken lines in text, with the level of its language.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ fn printed(server: &Server, last: &str) -> Vec<(String, String)> {
     read()
 }
 
-/// Asks for the path in an app, and gives the one record with all of `parts`, in this order.
+/// Requests the path in an app, and returns the one record with all of `parts`, in this order.
 #[track_caller]
 fn one_record(app: &str, path: &str, parts: &[&str]) -> (String, String) {
     let server = Server::start(&config("json", app)).warm("/");

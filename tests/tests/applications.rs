@@ -232,7 +232,7 @@ fn errors_on_demand() {
             other => panic!("{name}: a response that is not whole must not look whole: {other:?}\n{client}"),
         }
         server.wait_for_log_after(mark, "an error on demand, late", Duration::from_secs(20));
-        // To a 1.0 client, whose body ends with the connection, only a reset says that it was cut.
+        // To a 1.0 client, whose body ends with the connection, only a reset shows that it was cut.
         let mut client = server.client();
         client.send("GET /error-late HTTP/1.0\r\nHost: a\r\n\r\n");
         match client.try_response("GET") {

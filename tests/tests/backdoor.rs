@@ -1,4 +1,4 @@
-//! The back door: calls through a local door to a service, in clear.
+//! The back door: calls through a local door to an upstream, in plaintext.
 
 use std::io::{BufReader, Read, Write};
 use std::net::Shutdown;
@@ -235,7 +235,7 @@ fn large_bodies_pass_both_ways_with_back_pressure() {
     client.send(get("/"));
     let (status, _) = client.head("GET");
     assert_eq!(status, 200);
-    // It does not read: what is in the middle has an end.
+    // It does not read: the bytes held in between are limited.
     let before = memory(server.pid());
     std::thread::sleep(Duration::from_millis(300));
     let grown = memory(server.pid()).saturating_sub(before);
@@ -341,7 +341,7 @@ fn a_route_leads_to_an_upstream_with_the_clients_host() {
     assert_eq!(away.field("location"), Some("http://elsewhere/"));
 }
 
-/// A server behind may make variables of names (`spec/http.md` §4), and is told that the request was passed on (RFC 9110 §7.6.3).
+/// An upstream may make variables of names (`spec/http.md` §4), and learns that the request was passed on (RFC 9110 §7.6.3).
 #[test]
 fn a_route_forwards_safe_names_and_its_own_host_unless_configured() {
     let origin = Origin::fixed("found");
@@ -393,7 +393,7 @@ fn a_redirect_to_the_upstream_itself_leads_back_to_the_door() {
     }
 }
 
-/// Whoever is called by another name than its address redirects to that name.
+/// An upstream called by another name than its address redirects to that name.
 #[test]
 fn a_redirect_to_the_host_that_was_sent_leads_back_to_the_door() {
     let origin = Origin::start(|request, stream| {
@@ -427,7 +427,7 @@ fn a_small_body_that_does_not_come_holds_up_no_response() {
     assert_eq!((response.status, response.text().as_str()), (403, "no"));
 }
 
-/// Its callers are workers, which say what they mean (`spec/http.md` §4).
+/// Its callers are workers, whose names are intended (`spec/http.md` §4).
 #[test]
 fn a_door_passes_every_name() {
     let origin = Origin::fixed("found");
@@ -448,7 +448,7 @@ fn a_door_is_not_for_pages_of_other_sites() {
         ("Host: rebound.example\r\n", "foreign_host"),
         ("Host: localhost\r\nOrigin: https://evil.example\r\n", "foreign_origin"),
         ("Host: localhost\r\nOrigin: null\r\n", "foreign_origin"),
-        // What a page loads as an image or a script has no `Origin`.
+        // An image or a script of a page is requested without `Origin`.
         ("Host: localhost\r\nSec-Fetch-Site: cross-site\r\n", "foreign_origin"),
         ("Host: localhost\r\nSec-Fetch-Site: same-site\r\n", "foreign_origin"),
     ] {

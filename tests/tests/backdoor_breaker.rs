@@ -1,4 +1,4 @@
-//! One bad thing at an upstream refuses nobody else: a page that fails, an endpoint that is away for a moment.
+//! One fault of an upstream does not refuse other calls: a page that fails, an endpoint that is away for a moment.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -67,7 +67,7 @@ fn a_page_that_fails_at_two_endpoints_does_not_refuse_other_pages() {
     assert_others_are_served(&door(&format!("{{ url = \"http://{one}\" }}, {{ url = \"http://{two}\" }}")));
 }
 
-/// The other address of a name, where nobody listens, is no place for those who are kept away from the first.
+/// Calls kept away from the first address of a name must not fail at the other, where nothing listens.
 #[test]
 fn a_second_endpoint_that_is_gone_does_not_fail_calls_diverted_by_a_bad_page() {
     let origin = with_a_bad_page();
@@ -127,7 +127,7 @@ fn a_restart_under_ten_callers_is_a_delay() {
         process::wait_until("it is called", LONG, || reached(100));
         away.store(true, Ordering::SeqCst);
         drop(origin);
-        // The length of the outage is what is tested.
+        // The test is about the length of the outage.
         std::thread::sleep(Duration::from_millis(300));
         let _origin = serve(address, &Arc::default());
         let before = served.load(Ordering::SeqCst);

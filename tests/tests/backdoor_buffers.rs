@@ -137,7 +137,7 @@ fn a_response_is_taken_in_and_its_connection_is_free_while_the_client_reads() {
     let server = route_to(&[&origin], "buffer_response = true", "pool = { max = 1 }");
     let mut slow = server.client();
     slow.send("GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    // Far more than all sockets hold, and nobody reads it.
+    // Far more than all sockets hold, and it is not read.
     origin.wait_until("all of it is taken", |_| given.load(Ordering::SeqCst) == 1);
     let mut quick = server.client().patient(Duration::from_secs(30));
     assert_eq!(quick.ask("GET /small HTTP/1.1\r\nHost: localhost\r\n\r\n").text(), "small");

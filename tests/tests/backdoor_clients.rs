@@ -6,7 +6,7 @@ use std::time::Duration;
 use keepwarm_tests::origin::{After, Origin, ok};
 use keepwarm_tests::{Server, examples, python, tools};
 
-/// A client boots an interpreter and its library; with others beside it that takes a while.
+/// A client boots an interpreter and its library; beside others that takes longer.
 const BOUND: Duration = Duration::from_secs(60);
 
 #[test]

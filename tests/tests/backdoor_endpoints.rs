@@ -88,7 +88,7 @@ fn a_name_that_moves_takes_its_calls_with_it_and_loses_none() {
     // Nothing is kept to an address that is gone.
     one.wait_until("its connections have ended", |one| one.open() == 0);
     assert!(two.open() > 0);
-    // An ill name server, and one that knows nothing: what was known is used.
+    // An unhealthy name server, and one without addresses: the known ones are used.
     for response in [None, Some(&[][..])] {
         names.answer_with(response);
         let (asked, deadline) = (names.asked(), Instant::now() + BOUND);
@@ -117,7 +117,7 @@ fn a_name_without_an_address_is_a_502_with_the_reason() {
     }
 }
 
-/// A call is held up by a look-up that goes on, not by one that has failed.
+/// A call waits for a lookup in progress, not for a failed one.
 #[test]
 fn a_name_without_address_holds_up_no_call() {
     let names = NameServer::start(&[]);
@@ -141,7 +141,7 @@ fn an_endpoint_that_fails_its_checks_gets_no_calls() {
         After::Keep
     });
     let well = Origin::fixed("well");
-    // In turn: by the least load, one whose response came late once would get no call for a minute.
+    // Round robin: by the least load, one late response would keep calls away for a minute.
     let config = |health: &str| {
         format!(
             "{SERVER}[upstream.search]\nbind = \"127.0.0.1:0\"\nbalance = \"round_robin\"\n{health}\
@@ -162,7 +162,7 @@ fn an_endpoint_that_fails_its_checks_gets_no_calls() {
     }
     status.store(200, Ordering::SeqCst);
     call_until(&mut client, "ill");
-    // A reload without checks: what they said last does not count any more.
+    // A reload without checks: their last results have no effect any more.
     let mark = server.mark();
     status.store(500, Ordering::SeqCst);
     server.wait_for_log_after(mark, "endpoint fails its health checks", BOUND);

@@ -1,4 +1,4 @@
-//! The back door when services behind it fail: what is tried again, what is told, and what is never done twice.
+//! The back door when its upstreams fail: what is retried, what is reported, and what is never done twice.
 
 use std::io::{BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener};
@@ -148,7 +148,7 @@ fn an_unreachable_upstream_is_502_and_then_opens_the_breaker() {
     }
     assert!(opened.is_some_and(|seconds| seconds.parse::<u32>().unwrap() >= 1), "a breaker that opens");
     server.wait_for_log("breaker open", Duration::from_secs(10));
-    // Somebody listens there now: a probe closes it.
+    // A listener is there now: a probe closes it.
     let listener = TcpListener::bind(address).unwrap();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
@@ -293,7 +293,7 @@ fn violations_in_a_response_are_502_with_the_reason() {
     assert_eq!(server.ask(get("/fine")).text(), "ok");
 }
 
-/// What breaks off together with its head is told; what breaks off later is cut.
+/// A response that breaks off before its head has left is a 502; one that breaks off later is cut.
 #[test]
 fn a_response_truncated_before_anything_was_sent_is_a_502() {
     let (go, wait) = mpsc::channel::<()>();
@@ -353,7 +353,7 @@ fn a_lost_idle_connection_is_no_failure_of_the_upstream() {
     }
 }
 
-/// Which part was meant nobody can tell: 502 as long as nothing has left, and nothing of that connection is used again.
+/// Nothing shows which part was meant: 502 as long as nothing has left, and nothing of that connection is used again.
 #[test]
 fn bytes_after_a_response_discard_it() {
     const FORGED: &str = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged";
@@ -424,7 +424,7 @@ fn a_body_where_there_can_be_none_is_dropped() {
     }
 }
 
-/// Of what has begun to leave, the end is held back; where its length says that it is whole, there is nothing to hold back.
+/// The end of a response that has begun to leave is held back; where its length shows that it is whole, there is nothing to hold back.
 #[test]
 fn bytes_after_a_response_truncate_it_if_it_was_already_forwarded() {
     let (go, wait) = mpsc::channel::<()>();
@@ -461,7 +461,7 @@ fn a_storm_of_informational_responses_has_an_end_with_its_client() {
             while stream.write_all(b"HTTP/1.1 102 Processing\r\n\r\n").is_ok() {}
         }
     });
-    // There is no time-out for the whole of it.
+    // There is no timeout for the whole of it.
     let server = door(&[origin.address()], "timeouts = { idle = \"1s\" }\n");
     // Not by the client that keeps a transcript.
     let mut client = std::net::TcpStream::connect(server.address()).unwrap();
@@ -478,7 +478,7 @@ fn a_storm_of_informational_responses_has_an_end_with_its_client() {
     origin.wait_until("the storm is over", |origin| origin.open() == 0);
 }
 
-/// Nor one of `100 Continue`, which nobody sees.
+/// A flood of `100 Continue`, which the client never sees, ends, too.
 #[test]
 fn a_drizzle_of_continues_has_an_end() {
     let origin = Origin::raw(|_, mut stream| {
@@ -529,7 +529,7 @@ fn a_slow_call_is_made_a_second_time_elsewhere() {
     assert!(!slow.requests().is_empty(), "the slow one was asked first, once at least");
     assert!(begin.elapsed() < Duration::from_secs(3), "nobody has waited for it");
     slow.wait_until("its calls are called off", |origin| origin.open() == 0);
-    // What must not be made twice waits.
+    // A request that must not be sent twice waits.
     let (before, mut posted) = (slow.requests().len() + quick.requests().len(), 0);
     while slow.requests().iter().all(|request| request.method() != "POST") {
         assert_eq!(server.ask(post("/")).status, 200);
@@ -588,7 +588,7 @@ fn a_route_that_leads_back_to_its_own_listener_ends_in_a_508() {
     assert_eq!((response.status, reason(&response).as_str()), (508, "loop"), "{}", response.text());
 }
 
-/// A second attempt is a call in work like any other: where the limit is reached it is not made, and it waits for nobody.
+/// A second attempt is a call in flight like any other: at the limit it is not made, and it does not queue.
 #[test]
 fn a_second_attempt_counts_among_the_calls_in_flight() {
     for (in_flight, attempts) in [(1, 1), (2, 2)] {
@@ -616,7 +616,7 @@ fn a_second_attempt_counts_among_the_calls_in_flight() {
 /// Quick to fail is not quicker: as long as the other attempt runs, that one is waited for.
 #[test]
 fn of_two_attempts_one_that_fails_leaves_the_call_to_the_other() {
-    // How many calls have come to the second, and been failed by either: the one that goes well is the later one.
+    // How many calls have reached the second, and how many either has failed: the one that succeeds is the later one.
     let (came, failed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let origin = |first: bool| {
         let (came, failed) = (Arc::clone(&came), Arc::clone(&failed));

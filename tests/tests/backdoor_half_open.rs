@@ -1,7 +1,7 @@
-//! Peers that vanish without a word: no FIN, no RST, no response. No call hangs, each is told why, and the next ones go elsewhere.
+//! Peers that vanish without a word: no FIN, no RST, no response. No call hangs, each gets the reason, and the next ones go elsewhere.
 //!
-//! What a host without power looks like from here: connections that are open take what is sent and say nothing more, and new ones are not responded to. The first is an origin that goes silent, or a process
-//! that is stopped; the second an address whose queue is full, so that the kernel drops what arrives there.
+//! A host without power looks like this from here: open connections take bytes and send nothing more, and new ones get no response. The first is an origin that
+//! goes silent, or a process that is stopped; the second an address whose queue is full, so that the kernel drops what arrives there.
 
 use std::io::{BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -72,7 +72,7 @@ impl Vanishing {
     }
 }
 
-/// Says nothing more, until the other side gives up.
+/// Sends nothing more, until the other side gives up.
 fn silence(stream: &TcpStream) {
     use rustix::event::{PollFd, PollFlags, poll};
     let mut ended = [PollFd::new(stream, PollFlags::RDHUP)];
@@ -115,7 +115,7 @@ fn a_peer_that_vanished_is_left_for_another() {
         let response = server.ask(request("GET", "/"));
         assert_eq!((response.status, response.text().as_str()), (200, "the other"), "call {call}");
     }
-    // It is noticed, and not for every call anew.
+    // It is noticed, and not by every call again.
     assert!(vanishing.lost() <= 10, "{} of 30 calls were lost there", vanishing.lost());
     if vanishing.lost() > 0 {
         server.wait_for_log("did not start to respond within 1.0 s", LONG);

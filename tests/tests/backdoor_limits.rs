@@ -70,7 +70,7 @@ fn two_keepwarms_share_a_limit_and_outlive_its_store() {
         redis.socket().display()
     );
     let (one, two) = (Server::start(&config), Server::start(&config));
-    // Which of them counts by itself until it is connected is not said; from then on they count together.
+    // Either may count by itself until it is connected; from then on they count together.
     let deadline = Instant::now() + BOUND;
     while redis.owed() == 0 {
         one.ask(get("/"));
@@ -95,7 +95,7 @@ fn two_keepwarms_share_a_limit_and_outlive_its_store() {
     assert_eq!(all, [200, 200, 200, 429, 429, 429], "it has forgotten, and both ask it");
 }
 
-/// Logged in, over TLS, with an authority of its own; a certificate for somebody else is told with both names, and not used; a wrong password is a refusal.
+/// With a login, over TLS, with an authority of its own; a certificate for another name is reported with both names, and rejected; a wrong password is a refusal.
 #[test]
 fn a_store_is_reached_over_tls_and_only_the_right_one() {
     let origin = Origin::fixed("ok");
@@ -129,7 +129,7 @@ fn a_store_is_reached_over_tls_and_only_the_right_one() {
     );
     assert!(!line.contains(PASSWORD), "{line}");
     assert_eq!(wrong.ask(get("/")).status, 503);
-    // It is there, and says no.
+    // It is there, and refuses.
     let strange = start("guess", "localhost");
     let line = strange.wait_for_log("rate limit store failed", BOUND);
     assert!(line.contains("store_refused") && line.contains("Password"), "{line}");
@@ -148,11 +148,11 @@ fn a_store_that_cannot_be_used_is_refused_before_anything_starts() {
 
 const PASSWORD: &str = "hunter2";
 
-/// A redis-server on a Unix socket in a folder of its own.
+/// A redis-server on a Unix socket in a directory of its own.
 struct Redis {
     folder: PathBuf,
     process: Child,
-    /// Where it speaks TLS, if it does.
+    /// Its TLS port, if it has one.
     port: Option<u16>,
 }
 
@@ -165,13 +165,13 @@ impl Redis {
         it
     }
 
-    /// One that speaks TLS as well, with a certificate for this name, and wants a password.
+    /// One with TLS as well, with a certificate for this name, that requires a password.
     fn encrypted(name: &str) -> Self {
         let folder = Self::folder();
         let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
         std::fs::write(folder.join("cert.pem"), made.cert.pem()).unwrap();
         std::fs::write(folder.join("key.pem"), made.signing_key.serialize_pem()).unwrap();
-        // A port that somebody else takes meanwhile ends it: another, then.
+        // It ends if another process takes the port meanwhile: then try another.
         loop {
             let free = tools::free_port();
             let port = free.to_string();
@@ -193,7 +193,7 @@ impl Redis {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::SeqCst);
         let folder = std::env::temp_dir().join(format!("keepwarm-limits-{}-{number}", std::process::id()));
-        // Of a process of the same number that was killed.
+        // Left by a process with the same id that was killed.
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir(&folder).unwrap();
         folder
@@ -279,12 +279,12 @@ fn connections_to_all_endpoints_together_are_bounded() {
     });
     assert!(most.load(Ordering::SeqCst) <= MOST, "{} at once", most.load(Ordering::SeqCst));
     assert!(origins.iter().all(|origin| origin.requests().len() >= 60), "both are called");
-    // What was closed for others is noticed there in its own time.
+    // The origin notices a close for others in its own time.
     let open = || origins.iter().map(Origin::open).sum::<usize>();
     origins[0].wait_until("as many as there may be", |_| open() <= MOST);
 }
 
-/// An origin that responds to `/slow` when it is told to, and all else at once.
+/// An origin that responds to `/slow` on command, and to everything else at once.
 fn slow_origin() -> (Origin, std::sync::mpsc::Sender<()>) {
     let (go, wait) = std::sync::mpsc::channel::<()>();
     let wait = std::sync::Mutex::new(wait);
@@ -317,7 +317,7 @@ fn ask_for_json(server: &Server) -> (u16, String) {
     reason(&server.ask("GET / HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\r\n"))
 }
 
-/// Because of either limit: as many wait as may, the next is refused at once; who has waited for too long is told what for.
+/// For either limit: once the queue is full, the next call is refused at once; a call that waits too long learns which limit it waited for.
 #[test]
 fn calls_that_wait_for_a_connection_are_bounded_in_number_and_time() {
     for limit in ["limits.connections = 1", "pool.max = 1"] {
@@ -351,7 +351,7 @@ fn calls_that_wait_for_a_connection_are_bounded_in_number_and_time() {
     }
 }
 
-/// The time of the whole call goes on while it waits, for whatever it waits. What it waits for is a tunnel, which may last.
+/// The timeout of the whole call includes the wait for any limit. It waits for a tunnel, which may last.
 #[test]
 fn a_call_whose_time_ends_in_the_queue_has_timed_out() {
     const SWITCHED: &[u8] =

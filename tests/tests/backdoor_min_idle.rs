@@ -1,4 +1,4 @@
-//! Connections that are made before a call asks for them.
+//! Connections that are made before a call needs them.
 
 use std::io::{Read, Write};
 use std::sync::{Mutex, mpsc};
@@ -29,7 +29,7 @@ fn min_idle_are_there_before_the_first_call_and_follow_a_reload() {
     origin.wait_until("five connections", |origin| origin.open() == 5);
 }
 
-/// One for each thread, and again when it was lost, though nobody calls.
+/// One for each thread, opened again when it is lost, even without calls.
 #[test]
 fn min_idle_over_http_2_is_there_again_after_it_was_lost() {
     let (go, wait) = mpsc::channel::<()>();

@@ -1,4 +1,4 @@
-//! The keep-alive race, with real pairs: origins that reset a connection upon the first byte after so much silence, and say nothing before.
+//! The keep-alive race, with real pairs: origins that reset a connection upon the first byte after a silence, and announce nothing before.
 
 use std::collections::BTreeMap;
 use std::io::{BufReader, Read, Write};
@@ -15,13 +15,13 @@ use keepwarm_tests::origin::{Origin, ok, read_head, reset};
 /// Pairs of an origin with a door and one caller, and calls of each.
 const PAIRS: usize = 200;
 const CALLS: usize = 50;
-/// One in so many gaps is about as long as the origin keeps a connection. The others are short.
+/// One in this many gaps is about as long as the origin keeps a connection. The others are short.
 const LONG: u64 = 8;
 
 /// How often each call was processed, by its number.
 type Processed = Arc<Mutex<BTreeMap<String, usize>>>;
 
-/// An origin that keeps connections for so long.
+/// An origin that keeps connections for this long.
 fn origin(keeps: Duration) -> (Origin, Processed) {
     let processed = Processed::default();
     let count = Arc::clone(&processed);
@@ -72,7 +72,7 @@ struct Failed {
     silence: Duration,
 }
 
-/// What one caller saw of what failed.
+/// The failed calls of one caller.
 fn call(door: &Path, pair: usize, keeps: Duration) -> Vec<Failed> {
     let mut random = Random(0x9E37_79B9_7F4A_7C15 ^ (pair as u64 + 1));
     let mut stream = UnixStream::connect(door).unwrap();
@@ -123,8 +123,8 @@ fn after_the_first_observed_close_no_call_fails_and_none_is_processed_twice() {
     let mut lost = 0;
     for (pair, caller) in callers.into_iter().enumerate() {
         let failed = caller.join().expect("a caller");
-        // The first close can be the loss of a call that must not be sent again. From then on it is known. What came after so short a silence that the connection had
-        // to be open was lost by the machine: the origin looked at its clock late.
+        // The first close can lose a call that must not be sent again. From then on the idle time is known. A call lost after so short a silence that the connection
+        // had to be open is lost by the machine: the origin looked at its clock late.
         let judged: Vec<&Failed> = failed.iter().filter(|call| call.silence > keeps(pair) * 8 / 10).collect();
         assert!(
             judged.len() <= 1,

@@ -115,7 +115,7 @@ fn calling(origin: &Origin, door: &str) -> String {
     )
 }
 
-/// A server with a request that has come to the app.
+/// A server with a request that has reached the origin.
 fn called(origin: &Origin) -> (Server, Client) {
     let server = Server::spawn(&calling(origin, "127.0.0.2:0"), |command| {
         calling_app::write(command.get_current_dir().expect("a folder"));

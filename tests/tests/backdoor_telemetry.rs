@@ -1,4 +1,4 @@
-//! What is seen of the back door: metrics, status, access records, `Server-Timing` and traces say what has happened, no more and no less.
+//! Telemetry of the back door: metrics, status, access records, `Server-Timing` and traces report what has happened, no more and no less.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -24,7 +24,7 @@ fn door(address: SocketAddr, more: &str) -> Server {
     ))
 }
 
-/// So many lines of the access log, in order.
+/// This many lines of the access log, in order.
 #[track_caller]
 fn lines(server: &Server, count: usize) -> Vec<String> {
     let read = || std::fs::read_to_string(server.folder().join("calls")).unwrap_or_default();
@@ -144,7 +144,7 @@ fn connections_are_counted_by_endpoint() {
 #[test]
 fn a_hedged_call_shows_in_the_metrics() {
     let slow = Origin::start(|_, stream| {
-        // Until it is called off.
+        // Until it is cancelled.
         let _ = stream.read(&mut [0]);
         After::Close
     });

@@ -1,4 +1,4 @@
-//! The back door over TLS, through the whole server: who is believed, what is told when nobody is, and files that change.
+//! The back door over TLS, through the whole server: which certificates are trusted, the error when none is, and files that change.
 
 use std::io::{BufReader, Write};
 use std::net::{Shutdown, TcpStream};
@@ -84,7 +84,7 @@ impl Encrypted {
                     return;
                 }
             }
-            // What is unread would make the close a reset, and the alert before it might be lost.
+            // Unread bytes would make the close a reset, and the alert before it might be lost.
             let mut stream = reader.into_inner().sock;
             let _ = stream.shutdown(Shutdown::Write);
             let _ = std::io::copy(&mut stream, &mut std::io::sink());
@@ -180,7 +180,7 @@ fn a_client_certificate_is_shown() {
 #[test]
 fn a_missing_or_rejected_client_certificate_is_reported_by_name() {
     let (authority, clients) = (Authority::new(), Authority::new());
-    // Signed by nobody but itself.
+    // Self-signed.
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new(vec!["shop".to_owned()]).unwrap().self_signed(&key).unwrap();
     let files =

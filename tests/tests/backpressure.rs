@@ -1,4 +1,4 @@
-//! Both sides of a conversation with an app that streams are full at times: who has room again goes on, and who never has any is given up.
+//! Both sides of a conversation with a streaming app are full at times: a side that has room again continues, and one that never has any is given up.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use websocket::{frame, message, open, read};
 
 /// More than all sockets and buffers between a client and an app hold.
 const LARGE: usize = 16 << 20;
-/// Of one message, or one part of a body.
+/// The size of one message, or one part of a body.
 const BLOCK: usize = 262_144;
 
 fn server(limits: &str) -> Server {
@@ -41,7 +41,7 @@ fn a_websocket_client_that_pauses_gets_every_message() {
     read_flood(&mut client);
 }
 
-/// What it sends goes on while nothing can be sent to it: else both would wait.
+/// It keeps sending while nothing can be sent to it: otherwise both would wait.
 #[test]
 fn a_websocket_client_that_sends_all_before_it_reads_gets_every_message() {
     let server = server("");
@@ -68,7 +68,7 @@ fn a_client_that_sends_its_body_before_it_reads_gets_its_response() {
     assert!(response.body.ends_with(length.as_bytes()));
 }
 
-/// The application has a WebSocket's idle time for a message; the client learns that nobody reads it.
+/// The application has a WebSocket's idle time for a message; the client learns that its messages are not read.
 #[test]
 fn an_application_that_reads_no_more_messages_loses_its_websocket() {
     let server = server("websocket_idle = \"1s\"");

@@ -1,4 +1,4 @@
-//! `keepwarm check`: its command line, its exit statuses, what goes where. What the probes find is not looked at here.
+//! `keepwarm check`: its command line, its exit statuses, its outputs. The findings of probes are not tested here.
 
 use std::io::Write;
 use std::process::{Command, Output};

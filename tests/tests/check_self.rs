@@ -20,9 +20,9 @@ fn check_self(server: &Server, more: &[&str]) -> Output {
     tools::run(&mut command, BOUND)
 }
 
-/// Everything that this server serves and calls is good; gives what was examined.
+/// Everything that this server serves and calls is good; returns what was examined.
 ///
-/// Times are among what is judged, and other suites run beside this one: what is complained of must be complained of twice.
+/// Times are judged, too, and other suites run beside this one: a finding counts only if it repeats.
 #[track_caller]
 fn is_well(server: &Server) -> Vec<String> {
     let (mut report, mut said) = examined(server);
@@ -34,7 +34,7 @@ fn is_well(server: &Server) -> Vec<String> {
     report.iter().map(|one| format!("{} {}", text(&one["label"]), text(&one["server"]))).collect()
 }
 
-/// The report, and what was said beside it.
+/// The report, and the messages beside it.
 #[track_caller]
 fn examined(server: &Server) -> (Vec<Value>, String) {
     let output = check_self(server, &["--json", "--fail-on", "warning"]);
@@ -129,7 +129,7 @@ redirect = { status = 308, to = "https://shop.invalid$path" }
     assert_eq!(labels, ["listen.files", "listen.fixed", "listen.fixed", "listen.moved"]);
 }
 
-/// A door in clear, and what is behind it: another Keepwarm.
+/// A plaintext door, and the server behind it: another Keepwarm.
 #[test]
 fn a_door_and_its_upstream() {
     let upstream = Server::start(WSGI).warm("/pong");
@@ -204,7 +204,7 @@ impl Drop for Nginx {
     }
 }
 
-/// A certificate for `localhost`, its key, and the certificate of the authority that signed it, in this folder.
+/// A certificate for `localhost`, its key, and the certificate of the authority that signed it, in this directory.
 fn certificates(folder: &Path) {
     let mut authority = CertificateParams::new(Vec::new()).expect("a certificate");
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

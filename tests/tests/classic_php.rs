@@ -240,7 +240,7 @@ fn forms(server: &Server) {
             (&true.into(), &1_500_000.into())
         );
     }
-    // A body of unknown length is measured before, since a script is told its length; one behind `Expect` is asked for.
+    // A body of unknown length is measured before, since a script gets its length; one after `Expect` is requested.
     for arguments in [["-H", "Transfer-Encoding: chunked"], ["-H", "Expect: 100-continue"], ["-H", "X: y"]] {
         let mut curl = Command::new("curl");
         curl.args(["-sS", "--max-time", "30", "-H", "Content-Type: text/x", "--expect100-timeout", "20"])
@@ -328,7 +328,7 @@ fn is_not_whole(client: &mut Client) {
     }
 }
 
-/// One process: what comes behind a script whose client has gone waits for it, and both are run.
+/// One process: a request after a script whose client has gone waits for it, and both run.
 fn lost_client(server: &Server) {
     let file = server.folder().join("count");
     let count = |id: &str| format!("/?do=slow-count&file={}&id={id}", file.display());
@@ -343,7 +343,7 @@ fn lost_client(server: &Server) {
     assert_eq!(ids.lines().collect::<Vec<_>>(), ["first", "second"]);
 }
 
-/// Its script goes on in its own process; the other one is free for everybody.
+/// Its script keeps running in its own process; the other one is free.
 fn lost_client_beside_others(server: &Server) {
     let file = server.folder().join("go");
     let mut lost = server.client();
@@ -451,7 +451,7 @@ fn a_script_that_times_out_is_stopped_and_the_site_keeps_running() {
     }
 }
 
-/// Their socket is where they may make one, and nobody else may enter.
+/// Their socket is in a directory where they may create one, and which no other user may enter.
 #[test]
 fn scripts_run_as_the_configured_user() {
     // Only root can start processes of others.
@@ -559,7 +559,7 @@ fn processes_share_apcu_and_opcache_by_default() {
     let script = "<?php usleep(5000); echo apcu_inc('hits'), ' ', getmypid(), ' ', (int) opcache_is_script_cached(__FILE__);";
     let file = server.folder().join("site/count.php");
     fs::write(&file, script).expect("a script");
-    // Opcache leaves out what is younger than two seconds (opcache.file_update_protection).
+    // Opcache skips files younger than two seconds (opcache.file_update_protection).
     let minute = std::time::SystemTime::now() - Duration::from_secs(60);
     fs::File::options().write(true).open(&file).and_then(|file| file.set_modified(minute)).expect("its time");
     let responses: Vec<String> = std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! The command line: a target without a file, its kind told from it, and errors that end a run before it starts.
+//! The command line: a target without a file, the detection of its kind, and errors that end a run before it starts.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -8,7 +8,7 @@ use keepwarm_tests::{Server, apps, get, keepwarm, tools};
 
 const BOUND: Duration = Duration::from_secs(20);
 
-/// A folder of its own for a test, gone afterwards.
+/// A directory of its own for a test, gone afterwards.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -113,7 +113,7 @@ fn a_dry_run_checks_and_starts_nothing() {
     assert!(output.status.success(), "{}", said(&output));
 }
 
-/// It does not run the app, and says so.
+/// It does not run the app, and reports that.
 #[test]
 fn a_dry_run_reports_a_missing_entry() {
     let folder = Folder::new("dry-apps");
@@ -202,7 +202,7 @@ fn a_socket_left_behind_by_a_crash_is_no_obstacle() {
     let config = "[listen.main]\nbind = [\"127.0.0.1:0\", \"unix:@DIR@/front.sock\"]\n[[listen.main.route]]\nrespond = { status = 200, body = \"x\" }\n";
     let folder = Folder::new("stale");
     let config = config.replace("@DIR@", folder.0.to_str().expect("UTF-8"));
-    // Nobody listens at it any more; a Keepwarm that is killed takes its own along (`killed.rs`).
+    // No process listens at it any more; a Keepwarm that is killed removes its own (`killed.rs`).
     drop(std::os::unix::net::UnixListener::bind(folder.0.join("front.sock")).expect("a socket"));
     let server = Server::start(&config);
     assert!(std::os::unix::net::UnixStream::connect(folder.0.join("front.sock")).is_ok());
@@ -260,7 +260,7 @@ fn a_file_that_is_not_used_is_named() {
     assert!(!said(&output).contains(unused), "{}", said(&output));
 }
 
-/// What is installed in an environment that has been moved or removed is missed, and nothing says where it was looked for.
+/// Packages of an environment that was moved or removed are missing, and no error says where they were looked for.
 #[test]
 fn an_environment_that_is_gone_and_the_interpreter_in_its_place_are_named() {
     let folder = Folder::new("environment");

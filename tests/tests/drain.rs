@@ -28,7 +28,7 @@ fn wait_for_count(server: &Server, line: &str) {
     wait_until(line, LONG, || counts(server).contains_key(line));
 }
 
-/// A client of a response that goes on, of which something has come.
+/// A client of a running response, part of which has arrived.
 fn streaming(server: &Server) -> Client {
     let mut client = server.client().patient(LONG);
     client.send(get("/stream"));
@@ -84,7 +84,7 @@ fn a_websocket_whose_client_does_not_reply_to_the_close_is_not_waited_for() {
     websocket::open(&mut socket, "/", "");
     server.signal(Signal::TERM);
     assert_eq!(websocket::read(&mut socket).0, 0x88);
-    // It stays open and says nothing: five seconds, then it is cut.
+    // It stays open and sends nothing: five seconds, then it is cut.
     assert!(server.wait_for_exit(LONG).success());
     assert_eq!(counts(&server).get("websocket.disconnect 1001"), Some(&1));
 }
@@ -130,11 +130,11 @@ fn listeners_serve_on_for_the_drain_delay() {
     server.signal(Signal::TERM);
     server.wait_for_log_after(mark, "stopping", LONG);
     std::thread::sleep(A_SECOND); // The signal that ends the test is another one.
-    // New connections are taken, and kept: nobody is sent away before the load balancer has noticed.
+    // New connections are accepted, and kept: no client is turned away before the load balancer has noticed.
     let mut client = server.client().patient(LONG);
     assert!(!client.expect_kept("/pong").says_close());
     drop(client);
-    // Nobody waits for the whole of it.
+    // The test does not wait for all of it.
     server.signal(Signal::TERM);
     assert!(server.wait_for_exit(LONG).success());
 }

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 const BOUND: Duration = Duration::from_secs(60);
 
-/// Runs it on a configuration in a folder of its own, which is gone afterwards.
+/// Runs it on a configuration in a directory of its own, which is gone afterwards.
 fn boot(name: &str, files: &[(&str, &str)]) -> Output {
     let folder = std::env::temp_dir().join(format!("keepwarm-boot-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
@@ -95,7 +95,7 @@ fn the_result_of_each_app_is_reported() {
     all_have_ended(&err, 3);
 }
 
-/// The addresses may belong to the process that serves now; what an app is told of its doors is what it will be told.
+/// The addresses may belong to the process that serves now; an app gets the same door variables as at a real start.
 #[test]
 fn nothing_is_listened_on() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -29,7 +29,7 @@ fn expecting(path: &str, framing: &str) -> String {
     format!("POST {path} HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n{framing}\r\n\r\n")
 }
 
-/// Sends a head, reads the 100, sends the body, reads the response: gives how long the 100 took.
+/// Sends a head, reads the 100, sends the body, reads the response: returns how long the 100 took.
 #[track_caller]
 fn continued(client: &mut Client, head: &str, body: &[u8]) -> (Duration, keepwarm_tests::Response) {
     let sent = client.send(head);
@@ -73,7 +73,7 @@ fn the_100_comes_within_5_ms_when_the_app_reads() {
     for (kind, server) in all() {
         let mut client = server.client();
         let head = expecting("/digest", "Content-Length: 5");
-        // What else the machine does can only add to it.
+        // Other load on the machine can only add to it.
         let mut median = || {
             let mut took: Vec<Duration> =
                 (0..31).map(|_| continued(&mut client, &head, b"hello").0).collect();
@@ -242,7 +242,7 @@ fn a_fixed_response_requests_no_body() {
 #[test]
 fn no_100_after_a_response_has_begun() {
     let _alone = alone();
-    // The application responds, then reads: the client, told nothing, sends its body all the same.
+    // The application responds, then reads: the client, without a 100, sends its body all the same.
     let mut client = asgi().client();
     client.send(expecting("/respond-then-read", "Content-Length: 5"));
     let (status, fields) = client.head("POST");
@@ -313,7 +313,7 @@ fn a_client_that_goes_instead_of_sending_frees_the_worker() {
 fn expecting_clients_hold_at_most_half_of_the_blocking_workers() {
     let _alone = alone();
     let server = Server::start(&WSGI.replace("workers = 1", "workers = 4")).warm("/pong");
-    // Six clients say that they expect, get their 100, and send nothing.
+    // Six clients send an expectation, get their 100, and send nothing more.
     let mut waiting: Vec<Client> = (0..6).map(|_| server.client()).collect();
     for client in &mut waiting {
         client.send(expecting("/digest", "Content-Length: 5"));

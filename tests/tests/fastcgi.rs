@@ -18,7 +18,7 @@ fn both() -> [String; 2] {
     ["php-cgi".to_owned(), php_fpm()]
 }
 
-/// A request whose script ends when the file is there. Comes back when the script has begun.
+/// A request whose script ends when the file exists. Returns when the script has begun.
 fn hold(server: &Server, name: &str) -> (keepwarm_tests::Client, std::path::PathBuf) {
     let file = server.folder().join(name);
     let mut held = server.client().patient(LONG);
@@ -83,9 +83,9 @@ fn a_local_redirect_is_followed_internally() {
             ("/info.php/x/y", "/info.php /x/y"),
             ("/blog/../info.php", "/info.php -"),
             ("/any/where?do=pong#behind", "pong"),
-            // What is a file of the site is one here, too.
+            // A file of the site is served as a file here, too.
             ("/style.css", "body { color: black }\n"),
-            // Not out of the site, whoever asks.
+            // Never out of the site.
             ("/../outside.php", "pong"),
         ] {
             let response = client.ask(get(&to(path)));
@@ -109,7 +109,7 @@ fn a_local_redirect_is_followed_internally() {
         }
         let head = client.ask(format!("HEAD {} HTTP/1.1\r\nHost: a\r\n\r\n", to("/?do=pong")));
         assert_eq!((head.status, head.body.len()), (200, 0), "{interpreter}");
-        // The log has what the client asked for.
+        // The log has the client's request target.
         server.wait_for_log("/?do=local&to=/style.css", LONG);
     }
 }

@@ -1,5 +1,5 @@
 //! When Keepwarm itself fails: a panic costs the request it happens in, and a thread that hangs is left behind. The binary is the one of the other tests with
-//! the feature `fault-injection`: the field `Keepwarm-Fault` says what is to go wrong.
+//! the feature `fault-injection`: the field `Keepwarm-Fault` names the fault to inject.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Files: routes that end in a folder, files before an app, files that an app names.
+//! Files: routes that end in a directory, files before an app, files that an app names.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use keepwarm_tests::tools::run_ok;
 use keepwarm_tests::{Server, get};
 
-/// A folder to serve, and a secret beside it.
+/// A directory to serve, and a secret beside it.
 const CONFIG: &str = r#"
 [listen.main]
 bind = "127.0.0.1:0"
@@ -117,7 +117,7 @@ fn served_and_hidden_files_of_a_folder() {
         assert_eq!(response.status, 404, "{path}");
         assert!(!response.text().contains("secret"), "{path}");
     }
-    // Above the prefix nothing is the folder's: that is the app's.
+    // Above the prefix nothing belongs to the directory: the app serves it.
     assert_eq!(server.ask(get("/assets/../out")).text(), "app GET /out");
 }
 
@@ -141,7 +141,7 @@ fn a_folder_without_its_slash_is_redirected() {
     let server = start();
     let response = server.ask(get("/assets/docs?a=b"));
     assert_eq!((response.status, response.field("location")), (301, Some("/assets/docs/?a=b")));
-    // What would be another host's address is none.
+    // A path that looks like another host's address is not one.
     let response = server.ask(get("//assets/docs"));
     assert_ne!(response.field("location"), Some("//assets/docs/"));
 }
@@ -317,7 +317,7 @@ fn a_large_file_comes_whole_and_on_a_kept_connection() {
     assert!(response.body.iter().enumerate().all(|(at, &byte)| byte == big(1_000_000 + at)));
 }
 
-/// A reader that stops for a while, a client that leaves in the middle: neither keeps anybody else from files.
+/// A reader that pauses, a client that leaves in the middle: neither keeps other clients from files.
 #[test]
 fn slow_and_lost_readers_delay_no_other() {
     let server = start();
@@ -445,7 +445,7 @@ fn an_app_can_name_files_in_declared_folders_only() {
         assert!(!response.text().contains("secret") && !response.text().contains("root:"), "{query}");
         server.wait_for_log("the app named a file that cannot be sent", Duration::from_secs(10));
     }
-    // What a client says is nobody's word.
+    // The client's own fields have no effect.
     let response =
         ask(&server, "GET", "/x", "X-Accel-Redirect: /protected/a.zip\r\nX-Sendfile: /etc/passwd\r\n");
     assert_eq!(response.text(), "app GET /x");

@@ -151,7 +151,7 @@ fn a_call_for_an_upstreams_host_is_carried_as_that_upstream() {
     assert_eq!(origin.last().field("host"), Some("search.internal"), "by the upstream's settings");
 }
 
-/// The other way round than an upgrade: who says `https://` is not carried by an upstream in clear.
+/// The opposite of an upgrade: a plaintext upstream does not carry an `https://` target.
 #[test]
 fn an_https_target_is_not_called_in_clear() {
     let origin = Origin::fixed("in clear");

@@ -60,7 +60,7 @@ fn start(command: &[String]) -> Server {
     .warm("/login")
 }
 
-/// What the user saw: method, path, status, headers and page of each request.
+/// The user's view: method, path, status, headers and page of each request.
 fn visit(address: &str, part: &str, cookies: &Path) -> Vec<Value> {
     let script = apps().join("notes_visit.py");
     let arguments = [&format!("http://{address}"), part];

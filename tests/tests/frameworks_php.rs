@@ -256,7 +256,7 @@ fn an_entry_is_run_without_a_configuration() {
         Server::run(&["app.php", "--bind", "127.0.0.1:0", "--workers", "1", "--watch"], &folder).warm("/");
     let response = patient(&server).ask(get("/world"));
     assert_eq!((response.text().as_str(), response.field("x-kind")), ("hello /world", Some("warm")));
-    // In development a worker says what a request leaves behind.
+    // In development a worker reports what a request leaves behind.
     server.wait_for_log("leak: after GET /, the global $kept is new", PATIENCE);
     // A change of the source recycles the worker.
     std::fs::write(folder.join("app.php"), app.replace("hello", "changed")).expect("a file");
@@ -267,7 +267,7 @@ fn an_entry_is_run_without_a_configuration() {
     std::fs::remove_dir_all(folder).expect("a folder");
 }
 
-/// What an application does behind its response keeps its worker, and no request waits for it while another worker is free.
+/// Work of an application after its response keeps its worker busy, and no request waits for it while another worker is free.
 #[test]
 fn no_request_waits_for_work_after_a_response() {
     const APP: &str = "<?php return function () {
@@ -323,7 +323,7 @@ fn an_interpreter_that_is_missing_is_named() {
     server.wait_for_log("no-such-php", BOUND.max(PATIENCE));
 }
 
-/// An old PHP cannot be installed beside a new one: a program that says it is one, and understands nothing of ours.
+/// An old PHP cannot be installed beside a new one: a program claims to be one, and does not know our options.
 #[test]
 fn an_interpreter_that_is_too_old_or_something_else_is_named() {
     for (program, verdict) in [

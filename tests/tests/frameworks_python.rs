@@ -61,7 +61,7 @@ fn start(entry: &str) -> Server {
     .warm("/admin/")
 }
 
-/// What the user saw: method, path, status, headers and page of each request.
+/// The user's view: method, path, status, headers and page of each request.
 fn visit(address: &str, part: &str, cookies: &Path) -> Vec<Value> {
     let seen = tools::run_ok(
         Command::new(python())

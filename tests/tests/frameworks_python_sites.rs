@@ -56,7 +56,7 @@ fn start(site: &str, entry: &str, env: &str) -> Server {
     Server::spawn(&config, lay).listening().warm("/")
 }
 
-/// What the user saw: method, path, status, headers and page of each request.
+/// The user's view: method, path, status, headers and page of each request.
 fn visit(site: &str, address: &str, part: &str, cookies: &Path) -> Vec<Value> {
     let mut command = Command::new(python());
     command.arg(apps().join(site).join("visit.py")).args([&format!("http://{address}"), part]).arg(cookies);

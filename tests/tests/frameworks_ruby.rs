@@ -248,7 +248,7 @@ fn an_app_that_responds_100_works_as_it_did_on_unicorn() {
         assert_eq!((interim.status, interim.fields.len()), (100, 0), "{name}");
         client.send("hello");
         assert_eq!(client.response("POST").text(), "read 5, expect nil\n", "{name}");
-        // Without an expectation nothing is said twice.
+        // Without an expectation no interim response is sent.
         assert_eq!(
             client.ask(post("/unicorn", "text/plain", b"hi")).text(),
             "read 2, expect nil\n",

@@ -1,5 +1,5 @@
-//! `spec/http.md` §4, every faulty row in several spellings, as transcripts over a real socket. Behind each faulty request stands a sound one,
-//! `GET /canary`: it must never get a response, since nobody can know where the faulty one ended.
+//! `spec/http.md` §4, every faulty row in several spellings, as transcripts over a real socket. Each faulty request is followed by a sound one,
+//! `GET /canary`: it must never get a response, since the end of the faulty one is unknown.
 
 use std::sync::OnceLock;
 
@@ -296,7 +296,7 @@ fn report(faults: &[String], cases: usize) {
     assert!(faults.is_empty(), "{} of {cases} cases fail:\n{shown}", faults.len());
 }
 
-/// Each faulty head, whole and with the canary behind it.
+/// Each faulty head, whole and with the canary after it.
 fn heads(server: &Server) {
     let mut faults = Vec::new();
     for (status, request) in HEADS {
@@ -334,7 +334,7 @@ fn the_refusal_does_not_depend_on_how_the_bytes_are_cut() {
     report(&faults, HEADS.len());
 }
 
-/// As [`refused`]; bytes that arrive after the close may turn its end into a reset, which is no fault here.
+/// As [`refused`]; bytes that arrive after the close may turn its end into a reset, which is not a fault here.
 fn refused_or_reset(client: &mut Client, status: u16) -> Result<(), String> {
     let response = client.try_response("GET").map_err(|failure| format!("{failure:?}"))?;
     if response.status != status {
@@ -373,7 +373,7 @@ fn faulty_chunks_never_let_a_fixed_response_keep_the_connection() {
         client.send(format!(
             "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}{CANARY}"
         ));
-        // It may respond before it looks at the body. It may not take anything behind the fault for a request.
+        // It may respond before it looks at the body. It must not take anything after the fault for a request.
         for _ in 0..2 {
             match client.try_response("POST") {
                 Ok(response) if matches!(response.status, 200 | 400) => {}
@@ -453,7 +453,7 @@ fn a_chunk_of_almost_2_64_bytes_is_too_large() {
             client.send(format!(
                 "POST /digest HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{size}\r\n"
             ));
-            // What it announces may be refused at once; what has come must be.
+            // A body that is only announced may be refused at once; one that has come must be.
             let _ = client.try_send(&[b'x'; 2000]);
             let response = client.response("POST");
             assert!(matches!(response.status, 400 | 413), "{size}: {}", response.status);
@@ -524,7 +524,7 @@ fn a_truncated_head_gets_only_a_close() {
         let mut client = fixed().client();
         client.send(part);
         client.half_close();
-        // 400 is as right as silence (RFC 9112 §3: an incomplete request is no request); a 2xx is not.
+        // 400 is as right as silence (RFC 9112 §3: an incomplete request is not a request); a 2xx is not.
         match client.try_response("GET") {
             Err(Failure::Closed) => {}
             Ok(response) if response.status == 400 && response.says_close() => client.expect_eof(),

@@ -74,7 +74,7 @@ fn grpc_calls_of_every_kind_pass() {
 fn clients_of_either_version_reach_an_upstream_of_either() {
     let peer = Peer::start();
     let h2 = door(&peer, "");
-    // A gRPC server refuses what is not gRPC, in HTTP/2's own way or with a status: what counts is that it was asked, and that the next call works.
+    // A gRPC server refuses other requests, in HTTP/2's own way or with a status: it must get this one, and the next call must work.
     let mut client = h2.client();
     let first = client.ask(get("/t.Test/Unary")).status;
     assert!(first >= 400, "{first}");

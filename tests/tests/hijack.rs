@@ -74,7 +74,7 @@ fn faults_of_the_application_are_502_or_truncation() {
         }
         let mut client = server.client().patient(BOUND);
         client.send(get("/short"));
-        // Nothing of it, if that has not left yet.
+        // A 502, if nothing has left yet.
         let short = client.try_response("GET").map(|response| response.status);
         assert!(matches!(short, Err(_) | Ok(502)), "{short:?}");
         assert!(server.ask(get("/")).text().starts_with("worker "));
@@ -82,7 +82,7 @@ fn faults_of_the_application_are_502_or_truncation() {
     }
 }
 
-/// It holds up nobody, and kills no worker.
+/// It delays no other request, and kills no worker.
 #[test]
 fn one_that_never_responds_is_504() {
     for server in both("request_timeout = \"300ms\"") {

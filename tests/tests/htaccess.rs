@@ -1,4 +1,4 @@
-//! What lies in a site of PHP and is not for clients: what its `.htaccess` files deny, copies that people leave, Composer's packages.
+//! Files of a PHP site that are not for clients: those that its `.htaccess` files deny, copies that people leave, Composer's packages.
 
 use std::path::Path;
 use std::time::Duration;
@@ -126,7 +126,7 @@ fn warm_php_does_not_send_denied_files() {
     keeps_from_clients(&server.warm("/"));
 }
 
-/// The addresses that a site has by its own rules, and by those of a folder.
+/// The addresses that a site has by its own rules, and by those of a directory.
 #[test]
 fn rewrites_lead_to_scripts_with_their_query() {
     let server = Server::start_with(
@@ -186,7 +186,7 @@ fn rewrites_lead_to_scripts_with_their_query() {
         let response = server.ask(get(path));
         assert_eq!(String::from_utf8_lossy(&response.body), body, "{path}");
     }
-    // No rewrite leads to what is denied, or out.
+    // No rewrite leads to a denied path, or out.
     responds(&server, "/c/a", 403, "");
     responds(&server, "/c/..%2f..%2fetc/passwd", 200, "site/index.php");
     assert!(!server.log().contains("unsupported line of an .htaccess file"), "{}", server.log());

@@ -1,6 +1,6 @@
 //! Apps that are servers by themselves (`kind = "http"`): Node and Puma as they are, and a server that does everything wrong.
 //!
-//! The site stays up whatever they do, and what can be mended is.
+//! The site stays up whatever they do, and Keepwarm fixes what it can.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -230,7 +230,7 @@ fn a_small_body_that_does_not_come_holds_up_no_response() {
     client.send("POST /early HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nhalf");
     let response = client.response("POST");
     assert_eq!((response.status, response.text().as_str()), (403, "no"));
-    // What came before the server was asked, and what came behind it, are one body.
+    // The bytes before the server was called, and those after it, are one body.
     let mut client = server.client();
     client.send("POST /body HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nhalf ");
     client.expect_silence(Duration::from_millis(100));
@@ -251,7 +251,7 @@ fn a_slow_small_body_holds_no_server_of_one_at_a_time() {
     assert_eq!(slow.response("POST").text(), "half other");
 }
 
-/// A server of so many threads may stay with the connections that it has, and hear no further one.
+/// A server with a fixed number of threads may serve only the connections that it has, and ignore further ones.
 #[test]
 fn a_process_gets_no_more_connections_than_requests_at_once() {
     let server = hostile("concurrency = 2");
@@ -454,7 +454,7 @@ fn faults_of_syntax_are_normalized_and_faults_of_framing_are_refused() {
     assert!(server.log().contains("fixed syntax faults"), "told once");
 }
 
-/// What nobody requested is never part of a response, and puts the one before it in doubt.
+/// Bytes that were not requested are never part of a response, and put the one before it in doubt.
 #[test]
 fn bytes_after_a_response_reach_no_client() {
     let server = hostile("");
@@ -494,7 +494,7 @@ fn fields_of_the_servers_connection_do_not_reach_the_client() {
     client.expect_kept("/ok");
 }
 
-/// Each response is followed by a close that nobody announced: kept connections are tested before they are used.
+/// Each response is followed by an unannounced close: kept connections are tested before they are used.
 #[test]
 fn idle_connections_that_the_server_closes_cost_no_request() {
     let server = hostile("");
@@ -518,7 +518,7 @@ fn a_process_that_hangs_or_leaves_is_replaced() {
     }
 }
 
-/// The front page hangs, and is what a server without a health path is asked for when a request has timed out. The other pages are served all the time.
+/// The front page hangs, and is the health check of a server without a health path when a request has timed out. The other pages are served all the time.
 #[test]
 fn a_page_that_hangs_does_not_take_its_server_away() {
     let script = "import http.server, os, time\n\
@@ -570,7 +570,7 @@ fn a_server_that_listens_on_all_interfaces_is_warned_of() {
 
 #[test]
 fn a_server_is_ready_when_its_health_check_succeeds() {
-    // It listens from the beginning, and says no as long as there is no flag.
+    // It listens from the beginning, and refuses as long as there is no flag.
     let script = "import http.server, os\n\
         class H(http.server.BaseHTTPRequestHandler):\n\
         \x20   def do_GET(self):\n\
@@ -704,7 +704,7 @@ run lambda { |env|
 
 #[test]
 fn puma_is_served_as_it_is_and_reloaded_without_a_loss() {
-    // What it prints names its own port, which is not ours.
+    // Its output names its own port, which is not ours.
     let command = r#"["sh", "-c", "exec puma -q -t 1:4 -b tcp://127.0.0.1:$PORT @DIR@/app.ru >/dev/null"]"#;
     let more = "concurrency = 8\nenv = { COUNT_FILE = \"@DIR@/count\" }";
     let server = Server::spawn(&config(command, 2, more), |command| {

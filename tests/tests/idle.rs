@@ -8,7 +8,7 @@ use keepwarm_tests::{Client, Server, WSGI, get, process};
 const CONNECTIONS: usize = 10_000;
 const KIB_EACH: u64 = 8;
 
-/// Raises the limit on open files of this process, and so of the server it starts, as far as it may.
+/// Raises the limit on open files of this process, and so of the server it starts, as far as allowed.
 fn raise_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

@@ -101,7 +101,7 @@ fn too_many_fields_are_431() {
     refused(&mut client, 431);
 }
 
-/// More lines than a frame of the wire holds. What was done for each of them once took seconds, in which idle workers were killed for their silence.
+/// More lines than a frame of the wire holds. Processing them once took seconds, in which idle workers were killed for their silence.
 #[test]
 fn a_head_of_sixty_thousand_lines_costs_no_worker() {
     for base in [WSGI, ASGI] {
@@ -127,7 +127,7 @@ fn a_slow_head_is_408_however_it_trickles() {
     quiet.send("GET / HTTP/1.1\r\nHost: a\r\n");
     let begun = Instant::now();
     let mut trickling = server.client();
-    // A byte now and then does not buy more time: it counts from the first one.
+    // A byte now and then does not buy more time: the timeout counts from the first one.
     let head =
         b"GET / HTTP/1.1\r\nHost: a\r\nX: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy";
     for byte in head {
@@ -175,7 +175,7 @@ fn an_idle_connection_is_closed_without_a_response() {
 
 #[test]
 fn an_empty_line_behind_a_request_is_no_head_that_is_late() {
-    // RFC 9112 §2.2: old clients send one behind a body. `Keep-Alive: timeout` was promised before it.
+    // RFC 9112 §2.2: old clients send one after a body. `Keep-Alive: timeout` was promised before it.
     let server = limited(FIXED, "head_timeout = \"200ms\"\nidle_timeout = \"1s\"");
     let mut client = server.client();
     client.expect_kept("/");
@@ -184,7 +184,7 @@ fn an_empty_line_behind_a_request_is_no_head_that_is_late() {
     client.expect_kept("/");
     client.send("\r\n");
     closed_silently(&mut client);
-    // The head behind it has its clock.
+    // The head after it has its clock.
     let mut late = server.client();
     late.send("\r\n");
     late.send("GET / HT");
@@ -220,7 +220,7 @@ fn a_body_above_the_limit_is_413() {
         assert_eq!(server.ask(ask(1000)).json()["length"], 1000);
         let mut client = server.client();
         client.send(ask(1001));
-        // What little is left of it may be read so that the connection is kept.
+        // A small rest of it may be read so that the connection is kept.
         let response = client.response("POST");
         assert_eq!(response.status, 413, "{client}");
         if response.says_close() {
@@ -305,7 +305,7 @@ fn a_client_that_takes_nothing_is_reset() {
             rustix::net::sockopt::set_socket_recv_buffer_size(client.stream(), 65_536).expect("SO_RCVBUF");
             client.send(get("/big?bytes=30000000"));
             client.head("GET");
-            // What it is not sent any more it notices at last by a reset.
+            // A reset tells it at last that nothing more is sent.
             server.wait_for_log("/big", BOUND);
             let mut client = client.patient(Duration::from_secs(20));
             let (bytes, orderly) = client.read_to_end();
@@ -406,7 +406,7 @@ fn at_the_limit_of_connections_the_longest_idle_goes_first() {
         let mut clients: Vec<Client> = (0..4).map(|_| server.client()).collect();
         for client in &mut clients {
             client.expect_kept("/");
-            std::thread::sleep(Duration::from_millis(5)); // They are told apart by when they were last used.
+            std::thread::sleep(Duration::from_millis(5)); // They differ in when they were last used.
         }
         let mut fifth = server.client();
         fifth.expect_kept("/");
@@ -430,7 +430,7 @@ fn more_clients_than_connections_lose_no_request() {
             scope.spawn(|| {
                 for _ in 0..8 {
                     let mut client = server.client();
-                    // Each keeps its connection for as long as it may.
+                    // Each keeps its connection as long as the server allows.
                     for _ in 0..100 {
                         client.send(get("/"));
                         let response = client.response("GET");
@@ -468,7 +468,7 @@ fn busy_connections_are_closed_in_turn_at_the_limit() {
             }
         };
         (0..2).for_each(|_| drop(scope.spawn(busy)));
-        // Waits in the kernel with its request, until one of the others is told to close.
+        // Waits in the kernel with its request, until one of the others gets a close.
         for _ in 0..2 {
             let mut client = server.client().patient(BOUND);
             assert_eq!(client.ask(get("/")).status, 200);
@@ -520,7 +520,7 @@ fn without_descriptors_new_connections_wait_until_idle_ones_are_closed() {
     assert!(log.contains("cannot accept connections; they wait"), "{log}");
 }
 
-/// May open so many files.
+/// May open this many files.
 fn with_files(config: &str, files: u32) -> Server {
     Server::start_as(config, |folder| {
         let script = folder.join("limited");
@@ -550,7 +550,7 @@ fn a_reload_changes_the_limit_of_connections() {
     assert_eq!(third.response("GET").status, 200);
 }
 
-/// So many threads, so many connections; `/slow` is the test application, all else a fixed response.
+/// This many threads and connections; `/slow` is the test application, all else a fixed response.
 fn full(threads: usize, connections: usize) -> String {
     let app = WSGI.split_once("[app.app]").expect("it has an app").1;
     format!(

@@ -1,4 +1,4 @@
-//! Log files are moved away and opened anew while lines come, and each line is in exactly one of the files.
+//! Log files are moved away and reopened while lines come, and each line is in exactly one of the files.
 
 use std::path::Path;
 use std::process::Command;
@@ -32,7 +32,7 @@ fn text(file: &Path) -> String {
     std::fs::read_to_string(file).unwrap_or_default()
 }
 
-/// Moves both logs away, asks for new ones, and waits until they are there.
+/// Moves both logs away, has them reopened, and waits until they are there.
 #[track_caller]
 fn rotate(server: &Server, number: u32, signal: Signal) {
     for name in ["keepwarm.log", "access.log"] {
@@ -119,7 +119,7 @@ fn a_file_that_cannot_be_reopened_leaves_the_old_one_in_use() {
 fn logrotate_as_debian_has_it() {
     let server = Server::start(CONFIG).warm("/pong");
     let folder = server.folder().display().to_string();
-    // What docs/operate/logs.md shows, with the folder of this test.
+    // The example of docs/operate/logs.md, with the directory of this test.
     let rules = format!(
         "{folder}/*.log {{\n    rotate 7\n    missingok\n    notifempty\n    delaycompress\n    compress\n    sharedscripts\n    \
          postrotate\n        kill -USR1 $(cat {folder}/pid)\n    endscript\n}}\n"

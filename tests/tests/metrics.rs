@@ -1,4 +1,4 @@
-//! `/metrics`: what is counted, by which labels, in formats that Prometheus' own library reads.
+//! `/metrics`: its counts and labels, in formats that Prometheus' own library reads.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -59,7 +59,7 @@ fn start() -> Server {
     Server::start(CONFIG).warm("/pong")
 }
 
-/// What Prometheus' library makes of it.
+/// The page as Prometheus' library reads it.
 #[track_caller]
 fn parsed(text: &str, format: &str) -> Vec<String> {
     let mut child = Command::new(python())
@@ -82,7 +82,7 @@ fn prometheus_own_library_reads_both_formats() {
     for request in [get("/pong"), get("/fixed"), get("/nowhere"), "GET / HTTP/1.0\r\n\r\n".to_owned()] {
         server.ask(request);
     }
-    // What is counted only once it has happened is there before the two pages are compared.
+    // Metrics that appear with their first event exist before the two pages are compared.
     for name in [
         r#"keepwarm_requests_total{app="app",route="/*",code="4xx"}"#,
         r#"keepwarm_stalls_total{app="app",kind="close_added"}"#,
@@ -122,7 +122,7 @@ fn prometheus_own_library_reads_both_formats() {
 fn the_page_describes_every_metric() {
     let server = start();
     server.ask("GET /pong HTTP/1.0\r\n\r\n");
-    // What was begun and is not safe is not tried again; what is safe is, and dies again.
+    // An unsafe request that was begun is not retried; a safe one is, and dies again.
     let die = "/die?id=1 HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
     assert_eq!(server.ask(format!("POST {die}")).status, 502);
     server.client().patient(LONG).ask(format!("GET {die}"));
@@ -277,7 +277,7 @@ fn the_queue_gauge_counts_waiting_requests() {
     admin::wait_for_metric(&server, r#"keepwarm_queue_length{app="app"}"#, 2.0);
 }
 
-/// Counts are of the process: a reload neither loses them nor begins anew.
+/// Counts belong to the process: a reload neither loses nor restarts them.
 #[test]
 fn a_reload_keeps_the_counts() {
     let server = start();

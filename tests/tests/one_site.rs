@@ -65,7 +65,7 @@ fn all_parts_respond(server: &Server) {
 fn paths_and_hosts_lead_to_apps_of_several_languages() {
     let server = Server::start(SITE);
     all_parts_respond(&server);
-    // On one connection, whoever responds.
+    // On one connection, for every app.
     let mut client = server.client().patient(LONG);
     for _ in 0..3 {
         assert_eq!(client.ask(get("/chat/")).text(), "hello from node\n");
@@ -97,7 +97,7 @@ fn one_apps_deaths_and_reloads_are_nothing_to_the_others() {
     all_parts_respond(&server);
 }
 
-/// One says nothing that can be served, one is not there: the others are served, and these are after a reload that mends them.
+/// One serves nothing, one does not exist: the others are served, and these are after a reload that fixes them.
 #[test]
 fn an_app_that_cannot_be_started_does_not_keep_the_others_from_it() {
     const TWO: &str = "\n[[listen.main.route]]\npath = \"/shop/*\"\napp = \"shop\"\n\
@@ -221,7 +221,7 @@ fn a_status_beyond_those_of_http_is_passed_on_by_every_kind_and_one_below_by_non
             let response = ask(&server, get(&format!("/{kind}?{status}")));
             assert_eq!((response.status, response.text().as_str()), (status, "said"), "{kind}");
         }
-        // The app's own exception where it says so to an adapter, a bad response where it has left the app.
+        // The app's own exception where it reports it to an adapter, a bad response where it has left the app.
         let wanted = if matches!(kind, "fastcgi" | "http") { 502 } else { 500 };
         for status in ["000", "042", "99"] {
             let response = ask(&server, get(&format!("/{kind}?{status}")));

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use keepwarm_tests::shared::{asgi, wsgi};
 use keepwarm_tests::{Server, get};
 
-/// What is asked for, the normalized path that is forwarded, and that path decoded (RFC 3986 §6.2.2).
+/// The requested target, the normalized path that is forwarded, and that path decoded (RFC 3986 §6.2.2).
 const NORMALIZED: &[(&str, &str, &str)] = &[
     ("/any/x", "/any/x", "/any/x"),
     ("/any/", "/any/", "/any/"),
@@ -184,7 +184,7 @@ fn no_spelling_of_a_path_gets_around_a_route() {
     ] {
         assert_eq!(at(path), (403, "admin".into()), "{path}");
     }
-    // What does not begin with /admin/ when normalized is not it, and what is forwarded cannot become it.
+    // A path that does not begin with /admin/ when normalized is not below it, and the forwarded path cannot become so.
     for path in
         ["/admin", "/Admin/x", "//admin/x", "/admin%2Fx", "/xadmin/x", "/x%2F..%2Fadmin/x", "/admin/../x"]
     {

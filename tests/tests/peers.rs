@@ -151,7 +151,7 @@ fn wrk_sees_no_errors() {
     }
 }
 
-/// Somebody else's server, killed when dropped.
+/// Another server, killed when dropped.
 struct Daemon {
     child: Child,
     folder: std::path::PathBuf,

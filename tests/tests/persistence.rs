@@ -1,6 +1,6 @@
-//! `spec/http.md` §1, who closes: the product of version, `Connection`, method and response, for fixed responses and every kind of app.
+//! `spec/http.md` §1, which side closes: the product of version, `Connection`, method and response, for fixed responses and every kind of app.
 //!
-//! Nothing here may wait for a time-out: the client's bound is 2 s, the shortest time-out of the server is 10 s. "Kept" is proved by a
+//! Nothing here may wait for a timeout: the client's bound is 2 s, the shortest timeout of the server is 10 s. "Kept" is proved by a
 //! second request on the same connection, "closed" by an orderly end with nothing after the response.
 
 use std::sync::OnceLock;
@@ -39,12 +39,12 @@ const SAYS: &[Say] = &[
     // Not the tokens they look like.
     say("Connection: closed\r\n", false, false),
     say("Connection: x-close, keep-alive-not\r\n", false, false),
-    // Nobody asks a server by this one.
+    // This field does not apply to servers.
     say("Proxy-Connection: keep-alive\r\n", false, false),
     say("Keep-Alive: timeout=5\r\n", false, false),
 ];
 
-/// What is known of a response's length before the head leaves.
+/// How a response's length is known before the head leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Length {
     /// Known to the server.
@@ -185,7 +185,7 @@ fn fastcgi_responses() {
     product(fastcgi(), FROM_SCRIPTS);
 }
 
-/// A failing case may cost the client's whole bound: after so many the rest says nothing new.
+/// A failing case may cost the client's whole bound: after this many the rest says nothing new.
 const ENOUGH: usize = 25;
 
 fn product(server: &Server, responses: &[Expected]) {
@@ -239,7 +239,7 @@ fn once(server: &Server, expected: &Expected, version: &str, say: &Say, method: 
     }
 }
 
-/// The table of `spec/http.md` §1, read from top to bottom. Gives whether the connection is kept.
+/// The table of `spec/http.md` §1, read from top to bottom. Returns whether the connection is kept.
 fn check_head(
     expected: &Expected,
     version: &str,
@@ -305,7 +305,7 @@ fn check_length(expected: &Expected, method: &str, response: &Response) -> Resul
         Length::Reset if method != "HEAD" && field != Some("0") => {
             return Err("a 205 goes out with Content-Length: 0".into());
         }
-        // A length is never computed for HEAD: only what the application said may stand there.
+        // A length is never computed for HEAD: only the application's own may be sent.
         Length::Short(_) | Length::Long(_) | Length::Silent(_) if method == "HEAD" && field.is_some() => {
             return Err("a length computed for HEAD".into());
         }
@@ -439,7 +439,7 @@ fn a_half_closed_client_gets_a_slow_response_too() {
 
 #[test]
 fn an_unread_body_never_becomes_a_request_and_never_delays_the_response() {
-    // The body lies in the same segment as the head; whether the connection is kept is the server's choice, if it says so.
+    // The body lies in the same segment as the head; whether the connection is kept is the server's choice, if it announces it.
     for server in [wsgi(), rack(), asgi(), php(), fastcgi()] {
         let mut client = server.client();
         let response = client.ask("POST /unread HTTP/1.1\r\nHost: a\r\nContent-Length: 27\r\n\r\nGET /pong HTTP/1.1\r\nHo: a\r\n\r\n");
@@ -465,7 +465,7 @@ fn a_post_to_a_fixed_response_gets_it_before_the_body_has_arrived() {
     }
 }
 
-/// As one that has a length: whoever responses did not read it, and it is out of the way.
+/// Like a body with a length: the response comes without reading it, and it is skipped.
 #[test]
 fn a_chunked_body_that_has_come_costs_no_connection() {
     const BODIES: [&str; 3] =
@@ -491,7 +491,7 @@ fn a_chunked_body_that_has_come_costs_no_connection() {
             client.expect_kept("/pong");
         }
     }
-    // Of one that has not come whole nobody knows how long it is.
+    // The length of an incomplete one is unknown.
     for begin in ["", "5\r\nhel", "5\r\nhello\r\n0\r\n", "5\r\nhello\r\n0\r\nX: 1\r\n"] {
         let mut client = fixed().client();
         let expected = client.ask(head("/pong") + begin);

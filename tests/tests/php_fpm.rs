@@ -14,7 +14,7 @@ use keepwarm_tests::{Response, Server, get, keepwarm};
 /// A bound for what a busy machine may need.
 const LONG: Duration = Duration::from_secs(30);
 
-/// With so many processes, these keys and these scripts.
+/// With this many processes, these keys and these scripts.
 #[track_caller]
 fn start(workers: &str, keys: &str, scripts: &[(&str, &str)]) -> Server {
     let keys = format!("workers = {workers}\n{keys}");
@@ -112,7 +112,7 @@ fn no_request_is_given_to_a_process_that_works_after_its_response() {
     wait_until("it has come to its end", LONG, || file.with_extension("done").exists());
 }
 
-/// What it does there has the time of a request, as everywhere.
+/// Its work there has the time limit of a request, as everywhere.
 #[test]
 fn work_after_a_response_that_takes_too_long_is_ended() {
     let behind = ("behind.php", "echo getmypid(); fastcgi_finish_request(); while (true) { usleep(5000); }");

@@ -40,7 +40,7 @@ interpreter = "@PYTHON@"
 workers = 2
 "#;
 
-/// Keepwarm as process 1; gives its id out here.
+/// Keepwarm as process 1; returns its id outside the namespace.
 #[track_caller]
 fn start() -> (Server, u32) {
     start_as(keepwarm_tests::keepwarm(), CONFIG)
@@ -117,7 +117,7 @@ fn an_upgrade_is_refused_with_the_reason() {
     assert_eq!(server.ask(get("/")).status, 200);
 }
 
-/// Nobody could take over: it ends, and whoever runs the container starts it again.
+/// No process could take over: it ends, and the container's supervisor starts it again.
 #[test]
 fn with_a_stuck_thread_it_finishes_other_requests_and_exits_with_status_1() {
     let config = format!("[server]\nthreads = 2\nshutdown_grace = \"10m\"\n{CONFIG}");

@@ -40,7 +40,7 @@ fn start(entry: &str) -> Server {
     Server::start(&config(entry, "")).warm("/")
 }
 
-/// Who has loaded the app so far.
+/// The processes that have loaded the app so far.
 fn loads(server: &Server) -> Vec<u32> {
     let text = std::fs::read_to_string(server.folder().join("count")).unwrap_or_default();
     text.lines().filter_map(|line| line.strip_prefix("load ")?.parse().ok()).collect()
@@ -129,7 +129,7 @@ fn without_its_template_an_app_keeps_running_and_a_new_one_is_started() {
     });
 }
 
-/// What a start that fails leaves in the log.
+/// The log of a start that fails.
 #[track_caller]
 fn failure(entry: &str, more: &str) -> String {
     let server = Server::spawn(&config(entry, more), |_| {});

@@ -1,4 +1,4 @@
-//! What a worker is as a process: user, group, mask, directory, environment, limits; and what is refused before anything starts.
+//! A worker's process: user, group, umask, directory, environment, limits; and the settings refused before anything starts.
 //!
 //! These tests run as root, as the others that trace processes do: only root starts workers of other users.
 
@@ -42,7 +42,7 @@ def application(environ, start_response):
     return [body]
 "#;
 
-/// A configuration whose app lives in a folder that everybody may enter; `app` are its keys.
+/// A configuration whose app lives in a directory that every user may enter; `app` are its keys.
 fn config(server: &str, app: &str) -> String {
     format!(
         "[server]\n{server}\n[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\napp = \"app\"\n\
@@ -115,14 +115,14 @@ fn the_servers_user_is_that_of_workers_without_one() {
     .warm("/");
     assert_eq!(about(&server)["uid"][0], id("passwd", "nobody"));
     assert_eq!(about(&server)["gid"][0], id("group", "daemon"));
-    // Keepwarm itself stays who it is: it can reload to another.
+    // Keepwarm itself keeps its user: a reload can switch workers to another.
     server.configure(&config("user = \"nobody\"", "user = \"daemon\""));
     server.signal(Signal::HUP);
     wait_until("another user", LONG, || about(&server)["uid"][0] == id("passwd", "daemon"));
     assert_eq!(about(&server)["gid"][0], id("group", "daemon"), "and its own group, not that of the server");
 }
 
-/// Started as root with nobody configured; the app's folder is as `adjust` leaves it.
+/// Started as root without a configured user; the app's directory is as `adjust` leaves it.
 #[track_caller]
 fn unconfigured(app: &str, adjust: impl FnOnce(&Path)) -> Server {
     let server = Server::start_with(&config("", app), |command| {
@@ -391,7 +391,7 @@ fn under_sighup_an_invalid_setting_leaves_the_old_workers() {
     }
 }
 
-/// Runs `keepwarm run --dry-run` as nobody, with these limits of open files.
+/// Runs `keepwarm run --dry-run` as user `nobody`, with these limits of open files.
 fn as_nobody(folder: &Path, config: &str) -> String {
     let file = folder.join("keepwarm.toml");
     std::fs::write(&file, config).expect("the configuration");
@@ -426,7 +426,7 @@ fn without_root_users_and_limits_cannot_be_changed() {
     );
     let told = as_nobody(&folder, &whole("limits = { files = 501 }"));
     assert!(told.contains("above the hard limit of this process, which is 500"), "{told}");
-    // Its own user is no change.
+    // Its own user is not a change.
     let told = as_nobody(&folder, &whole("user = \"nobody\"\nlimits = { files = 500 }"));
     assert!(told.ends_with("Some(0)"), "{told}");
 }

@@ -1,4 +1,4 @@
-//! A route that kills workers is refused for a while; the others of the app are not.
+//! A route that kills workers is quarantined; the app's other routes are not.
 
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ fn begun(server: &Server) -> usize {
     std::fs::read_to_string(server.folder().join("count")).unwrap_or_default().lines().count()
 }
 
-/// Has POST /die refused.
+/// Makes Keepwarm refuse POST /die.
 #[track_caller]
 fn quarantined(workers: u32, more: &str) -> Server {
     let server = start(workers, more);

@@ -38,7 +38,7 @@ fn counts(server: &Server) -> BTreeMap<String, u32> {
     load::counts(&server.folder().join("count"))
 }
 
-/// How many workers were said to be replaced for this.
+/// How many workers the log reports as replaced for this reason.
 fn recycled(server: &Server, why: &str) -> usize {
     server.log().lines().filter(|line| line.contains(&format!("replacing worker ({why})"))).count()
 }
@@ -59,7 +59,7 @@ fn max_requests_replaces_workers_under_load_without_a_loss() {
     wait_until("two workers", LONG, || workers(&server).len() == 2);
 }
 
-/// What a request leaves in the background (`exec('… &')`) is not cut off because its worker's turn to be replaced has come; Keepwarm's own end takes it along.
+/// A background process of a request (`exec('… &')`) is not cut off when its worker is replaced; Keepwarm's own end takes it along.
 #[test]
 fn background_processes_of_a_worker_outlive_it_but_not_keepwarm() {
     let config = "[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\napp = \"app\"\n[app.app]\nentry = \"php_app.php\"\n\

@@ -28,7 +28,7 @@ impl Bench {
         let server = Server::start(&before(&ports, &origins));
         server.wait_for_log("admin on", LONG);
         let bench = Self { workers: server.workers(), server, ports, origins };
-        // What is used up of a limit stays used up.
+        // Usage of a limit is kept.
         assert_eq!(bench.status(MAIN, "/limited"), 200);
         bench
     }
@@ -156,7 +156,7 @@ fn a_failed_reload_keeps_the_whole_previous_configuration() {
     let bench = Bench::start();
     bench.is_as_before("at the start");
     let taken = TcpListener::bind(bench.at(8)).expect("a port");
-    // Leads to where no file can be made, whoever tries.
+    // Leads to where no user can create a file.
     let link = bench.server.folder().join("link");
     std::os::unix::fs::symlink("/nowhere/at/all", link).expect("a link");
     let port = |index: usize| format!("127.0.0.1:{}", bench.ports[index]);

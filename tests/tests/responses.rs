@@ -1,4 +1,4 @@
-//! What the edge itself says: error responses in the client's format, request ids, the access log.
+//! The edge's own output: error responses in the client's format, request ids, the access log.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -100,7 +100,7 @@ fn a_head_request_gets_the_head_of_an_error_alone() {
     client.expect_kept("/app/pong");
 }
 
-/// The request's id, as the response gives it: in a field, or in the body of an error response.
+/// The request's id in the response: in a field, or in the body of an error response.
 #[track_caller]
 fn id_of(response: &Response) -> String {
     let text = response.text();
@@ -240,7 +240,7 @@ fn a_head_that_breaks_off_is_in_the_access_log() {
             assert!(!line.contains("/pong"), "{line}");
         }
     }
-    // A client that says nothing, or ends between two requests, has sent none.
+    // A client that sends nothing, or ends between two requests, has sent no request.
     let mark = server.mark();
     let mut client = server.client();
     client.expect_kept("/pong");

@@ -1,4 +1,4 @@
-//! What a route and the server say about who asks, and how bodies are passed on.
+//! What a route and the server forward about the client, and how bodies are passed on.
 
 use std::time::Duration;
 

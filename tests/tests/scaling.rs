@@ -109,7 +109,7 @@ fn signals_move_the_floor_of_an_app_that_follows_its_load() {
     wait_for_workers(&server, 2);
     server.signal(Signal::TTIN);
     server.wait_for_log("worker count unchanged", LONG);
-    // Longer than `idle`: what a person asked for stays.
+    // Longer than `idle`: what a person has set stays.
     std::thread::sleep(Duration::from_millis(2500));
     assert_eq!(workers(&server).len(), 2);
     server.signal(Signal::TTOU);

@@ -1,4 +1,4 @@
-//! Keepwarm is killed with -9 in every state it can be in, and nothing of it survives: no process, no socket, no file, no segment of memory.
+//! Keepwarm is killed with -9 in every state, and nothing of it survives: no process, no socket, no file, no segment of memory.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -20,7 +20,7 @@ fn config(entry: &str) -> String {
     )
 }
 
-/// A server whose processes and files can be told from all others.
+/// A server whose processes and files differ from all others.
 struct Victim {
     server: Server,
     mark: ProcessMark,
@@ -83,7 +83,7 @@ impl Victim {
     }
 }
 
-/// What was there before, or is the application's.
+/// Files that existed before, or are the application's.
 const EXPECTED: [&str; 2] = ["keepwarm.toml", "count"];
 
 fn prepare(command: &mut Command, mark: &ProcessMark) {
@@ -109,7 +109,7 @@ fn while_it_boots() {
 #[test]
 fn while_it_serves_with_every_slot_in_use() {
     let victim = Victim::start();
-    // A process that a worker has forked, a body that is still coming and lies in a file, a response nobody takes, a request in work.
+    // A process that a worker has forked, an unfinished body in a file, a response that is not read, a running request.
     victim.server.client().patient(LONG).ask(get("/grandchild"));
     let mut upload = victim.server.client();
     upload.send("POST /digest HTTP/1.1\r\nHost: a\r\nContent-Length: 9000000\r\n\r\n");
@@ -141,7 +141,7 @@ fn during_a_takeover_the_old_process() {
     victim.hang();
     victim.server.signal(Signal::USR2);
     wait_until("the new process's workers boot", LONG, || victim.workers() == 4);
-    // The old one: the new one has nobody to take over from, and ends too.
+    // The old one: the new one has no process to take over from, and ends too.
     victim.kill(victim.server.pid());
 }
 
@@ -154,7 +154,7 @@ fn during_a_takeover_the_new_process() {
     let others = process::children(victim.server.pid());
     let new = others.into_iter().find(|&pid| process::command(pid).contains("keepwarm run"));
     process::signal(new.expect("the new process"), Signal::KILL);
-    // The old one goes on as before.
+    // The old one keeps running.
     victim.server.wait_for_log("upgrade failed; this process keeps serving", LONG);
     wait_until("its own workers only", LONG, || victim.workers() == 2);
     assert_eq!(victim.server.client().patient(LONG).ask(get("/pong")).text(), "pong");
@@ -201,6 +201,6 @@ fn a_guardian_that_was_killed_is_replaced_and_knows_everything() {
             .into_iter()
             .any(|pid| process::command(pid).contains("__guardian") && Some(pid) != guardian)
     });
-    // It says that it guards before it is used; its list was in its socket before that.
+    // It reports that it guards before it is used; its list was in its socket before that.
     victim.kill(victim.server.pid());
 }

@@ -23,7 +23,7 @@ fn quick(server: &Server) -> (Duration, Duration) {
     (took[10], took[20])
 }
 
-/// A client that asks for a large response and does not read it.
+/// A client that requests a large response and does not read it.
 fn slow_reader(server: &Server) -> Client {
     let mut client = server.client().patient(Duration::from_secs(20));
     rustix::net::sockopt::set_socket_recv_buffer_size(client.stream(), 65_536).expect("SO_RCVBUF");
@@ -52,7 +52,7 @@ fn four_slow_uploads_and_four_slow_readers_on_four_workers() {
     }
     let (beside, worst) = quick(&server);
     assert!(worst < Duration::from_secs(10), "a fifth client waited {worst:?}");
-    // What else the machine does can only add to it.
+    // Other load on the machine can only add to it.
     let as_if_alone = |beside: Duration| beside < alone * 4 + Duration::from_millis(20);
     assert!(
         as_if_alone(beside) || (0..10).any(|_| as_if_alone(quick(&server).0)),
@@ -121,7 +121,7 @@ fn a_reader_that_leaves_frees_its_buffers() {
     }
     let (_, worst) = quick(&server);
     assert!(worst < Duration::from_secs(10), "{worst:?}");
-    // Nothing of the spilled responses stays behind as an open file.
+    // No spilled response stays behind as an open file.
     keepwarm_tests::process::wait_until("spill files are closed", Duration::from_secs(20), || {
         let entries = std::fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("descriptors");
         let deleted = entries.flatten().filter(|entry| {
@@ -143,7 +143,7 @@ fn an_upload_that_breaks_off_never_reaches_the_app() {
 
 #[test]
 fn a_large_body_that_waited_in_the_queue_is_sent_as_soon_as_a_worker_is_free() {
-    // It once lay there until its queue time-out came by: nobody woke the task that had to send what the first frame did not hold.
+    // It once stayed in the queue until its queue timeout: nothing woke the task that had to send the bytes beyond the first frame.
     let server = Server::start(WSGI).warm("/pong");
     for length in [1_000, 60_000, 70_000, 300_000, 3 << 20] {
         let mut busy = server.client();

@@ -238,7 +238,7 @@ fn a_response_shorter_than_its_length_is_never_completed() {
         client.send(keepwarm_tests::get(path));
         match client.try_response("GET") {
             Err(Failure::Cut(_) | Failure::Reset(_) | Failure::Closed) => {}
-            // The head had not left yet, so that the truth could still be told.
+            // The head had not left yet, so that an error could still be sent.
             Ok(response) => assert!(response.status >= 500, "{path}: {response:?}"),
             other => panic!("{path}: {other:?}\n{client}"),
         }
@@ -279,7 +279,7 @@ fn bodies_of_204_and_head_responses_are_dropped() {
 
 #[test]
 fn a_client_that_pipelines_behind_a_tunnel_attempt_gets_no_tunnel() {
-    // Upgrade to something nobody speaks is ignored, and the next request is a request.
+    // An upgrade to an unknown protocol is ignored, and the next request is a request.
     for (kind, server) in both() {
         let mut client = server.client();
         client.send(

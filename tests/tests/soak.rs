@@ -1,4 +1,4 @@
-//! Workers come and go, and what is counted before is counted after: descriptors, threads, processes, files. `SOAK_RECYCLES` says how many (default 15),
+//! Workers come and go, and the counts before and after are equal: descriptors, threads, processes, files. `SOAK_RECYCLES` sets how many (default 15),
 //! `SOAK_FORKED` how many that are forks of a template (default 60).
 
 use std::time::Duration;
@@ -37,7 +37,7 @@ fn nothing_is_left_behind_by_workers_that_come_and_go() {
     let recycles = wanted("SOAK_RECYCLES", 15);
     let mark = ProcessMark::new();
     let server = start(CONFIG, &mark);
-    // Once through everything, so that what is made at first use and kept has been made; what is left are Keepwarm, its guardian and the workers.
+    // Once through everything, so that resources made at first use and kept exist; the rest are Keepwarm, its guardian and the workers.
     reload(&server);
     kill_one(&server);
     let before = rested(&server, &mark, WORKERS + 2);
@@ -75,7 +75,7 @@ fn nothing_is_left_behind_by_forks_that_come_and_go() {
     before.wait_for(&server, &mark, LONG);
 }
 
-/// What there is once nothing changes any more, with so many processes.
+/// The counts once nothing changes any more, with this many processes.
 #[track_caller]
 fn rested(server: &Server, mark: &ProcessMark, processes: usize) -> ResourceUsage {
     let (mut last, mut same) = (ResourceUsage::of(server, mark), 0);
@@ -107,7 +107,7 @@ fn logged(server: &Server, part: &str) -> usize {
     std::fs::read_to_string(server.folder().join("log")).unwrap_or_default().matches(part).count()
 }
 
-/// Does it, and waits until so many workers more are ready.
+/// Does it, and waits until this many more workers are ready.
 #[track_caller]
 fn replace(server: &Server, workers: usize, act: impl FnOnce()) {
     const READY: &str = "worker ready";

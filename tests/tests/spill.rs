@@ -1,4 +1,4 @@
-//! What is held for slow clients (`spec/http.md` §7) when the disk is full, at the limit of the process, and how a response ends behind it.
+//! Responses held for slow clients (`spec/http.md` §7) when the disk is full, at the limit of the process, and how a response ends after it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -32,7 +32,7 @@ fn upload(server: &Server, length: usize) -> Response {
     client.response("POST")
 }
 
-/// Keepwarm with a temporary folder of 2 MiB, which the namespace it is in takes along when it ends.
+/// Keepwarm with a temporary directory of 2 MiB, which its namespace removes when it ends.
 fn on_a_small_disk(folder: &Path) -> PathBuf {
     let disk = folder.join("disk");
     std::fs::create_dir(&disk).expect("a folder to mount on");

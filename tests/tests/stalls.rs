@@ -1,4 +1,4 @@
-//! Stalls are never silent: what Keepwarm removes is counted, and said once with what to do about it.
+//! Stalls are never silent: each that Keepwarm removes is counted, and reported once with what to do about it.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn stalls(kind: &str) -> String {
     format!("keepwarm_stalls_total{{app=\"app\",kind=\"{kind}\"}}")
 }
 
-/// How many lines of the log speak of it.
+/// How many lines of the log report it.
 fn lines(server: &Server, kind: &str) -> usize {
     server.log().lines().filter(|line| line.contains(&format!("stall={kind}"))).count()
 }
@@ -38,7 +38,7 @@ fn a_close_added_for_an_http_1_0_client() {
     admin::wait_for_metric(&server, &stalls("close_added"), 3.0);
     let line = server.wait_for_log("stall=close_added", LONG);
     assert!(line.contains("WARN") && line.contains("app=app") && line.contains("keep-alive"), "{line}");
-    // No stall: it asks for the connection to be kept; it is closed because the app says so; no app is concerned; it is of our time.
+    // No stall: the client requests a kept connection; it is closed because the app announces it; no app is concerned; it is of our time.
     server.ask("GET /pong HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
     server.ask("GET /close HTTP/1.0\r\n\r\n");
     server.ask("GET /fixed HTTP/1.0\r\n\r\n");

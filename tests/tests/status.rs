@@ -23,7 +23,7 @@ fn start(workers: u32) -> Server {
     Server::start(&config(workers, "")).warm("/pong")
 }
 
-/// Runs `keepwarm ARGUMENTS` in a folder, without a terminal.
+/// Runs `keepwarm ARGUMENTS` in a directory, without a terminal.
 fn run(folder: &Path, arguments: &[&str]) -> Output {
     tools::run(Command::new(keepwarm()).args(arguments).current_dir(folder), LONG)
 }

@@ -1,4 +1,4 @@
-//! systemd's side, played by the test: what `sd_notify` is told, the sockets of a socket unit, the watchdog.
+//! systemd's side, played by the test: the `sd_notify` messages, the sockets of a socket unit, the watchdog.
 
 use std::net::TcpListener;
 use std::os::unix::net::UnixDatagram;
@@ -103,7 +103,7 @@ fn the_watchdog_hears_from_the_process_it_watches_and_from_no_other() {
     for _ in 0..3 {
         manager.wait_for("WATCHDOG=1");
     }
-    // Meant for another process: nothing is said.
+    // Meant for another process: nothing is sent.
     let other = Manager::new();
     let silent = Server::start_with(WSGI, |command| {
         command.env("NOTIFY_SOCKET", &other.path).env("WATCHDOG_USEC", "1000").env("WATCHDOG_PID", "1");
@@ -172,7 +172,7 @@ fn sockets_of_a_socket_unit_are_served_and_left_as_they_were() {
     server.signal(Signal::TERM);
     assert!(server.wait_for_exit(LONG).success());
     assert!(path.exists(), "the socket unit's own");
-    // And nothing of a filter was left on it that would keep others from listening there.
+    // And no filter was left on it that would keep others from listening there.
     TcpListener::bind(&address).expect("the address is free");
 }
 

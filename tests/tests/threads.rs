@@ -82,7 +82,7 @@ fn bodies_come_to_their_own_thread_however_long_and_however_slowly() {
             (0..length).map(|at| ((at * (number + 3)) % 251) as u8).collect()
         })
         .collect();
-    // What each digest has to be, by an upload that is alone.
+    // The right digests, each from an upload that is alone.
     let alone: Vec<String> = bodies.iter().map(|body| upload(&server, body, body.len())).collect();
     std::thread::scope(|scope| {
         for (body, expected) in bodies.iter().zip(&alone) {
@@ -105,7 +105,7 @@ fn upload(server: &Server, body: &[u8], piece: usize) -> String {
     client.response("POST").text()
 }
 
-/// Half of the places may wait for clients whose bodies the application asks for (`spec/http.md` §2); the others are free for those that send.
+/// Half of the slots may wait for clients whose bodies the application requests (`spec/http.md` §2); the others are free for those that send.
 #[test]
 fn clients_that_expect_cannot_hold_all_threads() {
     let server = start("hard_app", 1, "threads = 4");
@@ -114,7 +114,7 @@ fn clients_that_expect_cannot_hold_all_threads() {
     for client in &mut clients {
         assert_eq!(client.head("POST").0, 100, "{client}");
     }
-    // All six were told to go on, and none has: two threads at least are free.
+    // All six got a 100, and none has sent its body: two threads at least are free.
     let mut two: Vec<Client> = (0..2).map(|_| sent(&server, &get("/meet?n=2"))).collect();
     two.iter_mut().for_each(|client| assert_eq!(client.response("GET").status, 200, "{client}"));
     for client in &mut clients {
@@ -229,7 +229,7 @@ impl<'a> Load<'a> {
         Self { server, method, stop: AtomicBool::new(false), next: AtomicU64::new(0) }
     }
 
-    /// Runs the clients while `act` runs in this thread; gives each request's id and status.
+    /// Runs the clients while `act` runs in this thread; returns each request's id and status.
     fn run(&self, clients: usize, act: impl FnOnce()) -> Vec<(String, u16)> {
         std::thread::scope(|scope| {
             let clients: Vec<_> = (0..clients).map(|_| scope.spawn(|| self.client())).collect();
@@ -239,7 +239,7 @@ impl<'a> Load<'a> {
         })
     }
 
-    /// Waits until so many further requests have been asked.
+    /// Waits until this many further requests have been sent.
     #[track_caller]
     fn wait_for(&self, more: u64) {
         let from = self.next.load(Ordering::Relaxed);

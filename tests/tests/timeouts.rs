@@ -1,4 +1,4 @@
-//! Requests that take too long, or long: who is asked where it stands, who is killed, and what becomes of those beside it.
+//! Slow requests and timeouts: which worker reports its stack, which is killed, and what happens to the requests beside it.
 
 use std::time::Duration;
 
@@ -83,7 +83,7 @@ fn the_stack_of_a_stuck_worker_is_logged_and_it_is_killed() {
     }
 }
 
-/// What an application does in `close` is behind its response.
+/// An application's `close` runs after its response.
 #[test]
 fn no_request_waits_for_a_close() {
     let server = start("hard_app", 2, "");
@@ -100,7 +100,7 @@ fn no_request_waits_for_a_close() {
     }
 }
 
-/// Nobody waits for it, and so nobody else would notice.
+/// No client waits for it, so that only Keepwarm can notice.
 #[test]
 fn a_worker_that_never_comes_back_from_after_a_response_is_replaced() {
     let server = start("hard_app", 1, "request_timeout = \"2s\"");
@@ -109,7 +109,7 @@ fn a_worker_that_never_comes_back_from_after_a_response_is_replaced() {
     (0..30).for_each(|_| assert_eq!(patient(&server, "/who"), 200));
     let response = server.client().patient(LONG).ask(get("/behind?name=never"));
     assert_eq!(response.text(), before[0].to_string());
-    // One that came behind it was not begun, and waits for the worker that comes.
+    // A request after it was not begun, and waits for the worker that comes.
     let mut waiting = sent(&server, "POST /who?id=waits HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
     assert_ne!(pid(&mut waiting).to_string(), response.text());
     assert_eq!(begun(&server, "waits"), 1);
@@ -124,7 +124,7 @@ fn a_time_out_ends_only_the_request_in_a_worker_of_many() {
     let before = server.workers();
     let mut hanging = sent(&server, &get("/hang"));
     assert_eq!(hanging.response("GET").status, 504, "{hanging}");
-    // What it was waiting for is in the log, down to the last await.
+    // The log shows where it hung, down to the last await.
     server.wait_for_log("GET /hang timed out; it is cancelled here", LONG);
     server.wait_for_log("in deeper", LONG);
     assert_eq!(patient(&server, "/who"), 200);
@@ -141,7 +141,7 @@ fn an_application_that_hangs_once_its_client_has_caught_up_is_timed_out() {
     server.wait_for_log("it waits for its client", LONG);
     assert!(matches!(slow.try_response("GET"), Err(Failure::Cut(_) | Failure::Reset(_))), "{slow}");
     server.wait_for_log("request timed out", LONG);
-    // The same for a request's body: there is no credit for what the client sends.
+    // The same for a request's body: there is no credit for the client's bytes.
     let mut upload = server.client().patient(LONG);
     upload.send("POST /gate?shut HTTP/1.1\r\nHost: a\r\nContent-Length: 4000000\r\n\r\n");
     wait_until("the app has the request", LONG, || server.folder().join("at-shut").exists());
@@ -222,7 +222,7 @@ fn a_slow_request_is_logged_with_its_workers_stack_and_continues() {
         assert!(line.contains(part), "{part} in {line}");
     }
     server.wait_for_log("in gate", LONG);
-    // Once for a request, however long it goes on.
+    // Once for a request, however long it runs.
     let ticks = get("/who");
     std::thread::sleep(Duration::from_millis(900));
     open_gate(&server, "gate");

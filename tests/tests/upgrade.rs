@@ -1,4 +1,4 @@
-//! SIGUSR2: another binary takes over the listening sockets, and nobody who connects notices; what cannot take over leaves the old one as it was.
+//! SIGUSR2: another binary takes over the listening sockets, and no client notices; a binary that cannot take over leaves the old process as it was.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ fn start(more: &str) -> Service {
     Service::start(keepwarm(), &config(more))
 }
 
-/// Ends the service and waits until nothing of it is left.
+/// Stops the service and waits until nothing of it is left.
 #[track_caller]
 fn end(service: &Service) {
     if let Some(pid) = service.pid() {
@@ -128,7 +128,7 @@ fn the_new_process_reloads_and_is_found_by_the_reload_command() {
     end(&service);
 }
 
-/// What must hold after an upgrade that failed: the same process serves with the same workers.
+/// Checks the state after an upgrade that failed: the same process serves with the same workers.
 #[track_caller]
 fn goes_on(service: &Service, workers: &[u32]) {
     assert_eq!(service.pid(), Some(service.server.pid()), "the pid file");
@@ -197,7 +197,7 @@ fn a_new_process_that_never_serves_is_ended() {
     end(&service);
 }
 
-/// The other side of it: the old process is stuck, and says nothing.
+/// The other side of it: the old process is stuck, and sends nothing.
 #[test]
 fn a_new_process_without_a_handover_gives_up() {
     let (_silent, theirs) =
@@ -261,7 +261,7 @@ fn a_new_process_that_does_not_end_holds_up_no_signal() {
 fn a_reload_requested_during_an_upgrade_is_done_by_the_new_process() {
     let service = start("");
     let old = service.server.pid();
-    // A request that is not whole keeps the old process until it has had the signal, however late that comes.
+    // An incomplete request keeps the old process until it has had the signal, however late that comes.
     let mut held = service.server.client();
     held.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab");
     process::signal(old, Signal::USR2);

@@ -1,4 +1,4 @@
-//! `watch`: files that change recycle their app and no other, and what is broken leaves what ran.
+//! `watch`: files that change recycle their app and no other, and broken code leaves the previous workers running.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use keepwarm_tests::{Response, Server, get};
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Two apps, each in a folder of its own, of which `a` is watched and `b` is not.
+/// Two apps, each in a directory of its own: `a` is watched and `b` is not.
 const CONFIG: &str = r#"
 [listen.main]
 bind = "127.0.0.1:0"
@@ -92,7 +92,7 @@ fn a_change_recycles_its_app_and_no_other() {
     save_by_rename(&file(&server), &code("3", ""));
     wait_for_version(&server, "3");
     assert_eq!(about(&server, "/b/"), other, "the other app has the same worker");
-    // What is not watched is no change.
+    // An unwatched file is not a change.
     std::fs::write(server.folder().join("b/code.py"), code("2", "")).expect("changed");
     std::fs::write(server.folder().join("a/notes.txt"), "x").expect("written");
     std::fs::write(file(&server), code("4", "")).expect("changed");
@@ -120,7 +120,7 @@ fn a_broken_version_is_logged_and_the_old_one_serves() {
     assert_eq!(page(&server, "script").status, 200);
     assert_eq!(page(&server, "document").status, 500);
     assert_eq!(log_since(&server, mark).matches("SyntaxError: ").count(), 1, "it is in the log once");
-    // And mended it is taken.
+    // And once fixed it is loaded.
     save_by_rename(&file(&server), &code("2", ""));
     wait_for_version(&server, "2");
     assert_eq!(page(&server, "document").status, 200);
@@ -160,7 +160,7 @@ fn a_new_version_serves_as_soon_as_one_worker_has_it() {
     std::fs::write(file(&server), code("2", &before)).expect("changed");
     wait_for_version(&server, "2");
     wait_until("the second worker has read this version", LONG, || second.exists());
-    // The second worker does not go on to start with what is broken by then.
+    // The second worker does not start with the code that is broken by then.
     let mark = server.mark();
     std::fs::write(file(&server), "this is no Python").expect("broken");
     server.wait_for_log_after(mark, "workers not replaced; the previous ones keep serving", LONG);
@@ -201,7 +201,7 @@ fn changes_in_a_new_folder_are_noticed() {
     let mark = server.mark();
     std::fs::write(server.folder().join("a/package/deep/module.py"), "x = 1\n").expect("changed");
     server.wait_for_log_after(mark, "workers replaced: they run the changed files", LONG);
-    // A folder made in its place, and filled at once.
+    // A directory made in its place, and filled at once.
     let mark = server.mark();
     let place = server.folder().join("a/made/deep");
     std::fs::create_dir_all(&place).expect("a folder");

@@ -12,7 +12,7 @@ fn server() -> &'static Server {
     SERVER.get_or_init(|| Server::start(ASGI).warm("/pong"))
 }
 
-/// What comes back, in order.
+/// The reply, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Back {
     Message(u8, Vec<u8>),
@@ -22,9 +22,9 @@ enum Back {
 }
 use Back::{Close, Message, Pong};
 
-/// What it is, the frames, and what they bring back.
+/// The name, the frames, and the replies.
 type Well<'n> = (&'n str, Vec<Vec<u8>>, Vec<Back>);
-/// What it is, the frames, the messages before the breach, and the code of the close.
+/// The name, the frames, the messages before the breach, and the code of the close.
 type Ill<'n> = (&'n str, Vec<Vec<u8>>, Vec<Back>, u16);
 
 fn text(bytes: &[u8]) -> Back {
@@ -76,7 +76,7 @@ fn play(frames: &[Vec<u8>], bytewise: bool, says_close: bool) -> Vec<Back> {
     open(&mut client, "/ws", "");
     let bytes = frames.concat();
     match bytewise {
-        // What it refuses it may have refused before the last byte is sent.
+        // A refusal may come before the last byte is sent.
         true => bytes.iter().for_each(|byte| drop(client.try_send(&[*byte]))),
         false => drop(client.try_send(&bytes)),
     }
@@ -154,7 +154,7 @@ fn ill(cases: Vec<Ill<'_>>) {
     let mut faults = Vec::new();
     for (name, mut frames, before, code) in cases {
         let size: usize = frames.iter().map(Vec::len).sum();
-        // Nothing behind it is looked at.
+        // Nothing after it is looked at.
         frames.push(frame(0x89, b"behind"));
         for bytewise in [false, true] {
             if bytewise && size > 2000 {
@@ -346,7 +346,7 @@ fn utf8() {
     well(invalid.iter().map(|bytes| ("binary", vec![frame(0x82, bytes)], vec![binary(bytes)])).collect());
 }
 
-/// The rest of the frame never comes: what cannot be mended is refused without it.
+/// The rest of the frame never comes: a fault that it cannot fix is refused without it.
 #[test]
 fn invalid_text_is_refused_before_its_frame_is_complete() {
     for bytes in [&b"\xce\xba\xf4\x90"[..], b"ok\xff", b"\xed\xa0"] {

@@ -138,7 +138,7 @@ fn breaches_of_compression_have_their_codes() {
     }
 }
 
-/// What a WebSocket keeps of its compression is some KiB, however many there are.
+/// The compression state of a WebSocket takes some KiB, however many there are.
 #[test]
 fn idle_websockets_keep_little() {
     let server = Server::start(ASGI).warm("/pong");

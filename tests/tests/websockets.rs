@@ -88,7 +88,7 @@ fn frames_sent_with_a_refused_opening_are_never_a_message() {
     client.send(bytes);
     let response = client.response("GET");
     assert_eq!(response.status, 403);
-    // They are the next request's, or nobody's.
+    // The bytes belong to the next request, or to none.
     if response.says_close() {
         client.expect_end();
     } else {
@@ -146,7 +146,7 @@ fn an_incomplete_message_does_not_delay_the_close_of_the_application() {
 
 #[test]
 fn an_application_cannot_close_with_a_code_that_stands_for_something_else() {
-    // RFC 6455 §7.4.1 and §7.4.2. 1005 is a close that says no code.
+    // RFC 6455 §7.4.1 and §7.4.2. 1005 is a close without a code.
     for (code, sent) in
         [(1001, 1001), (3000, 3000), (0, 1011), (999, 1011), (1006, 1011), (1015, 1011), (5000, 1011)]
     {

@@ -190,7 +190,7 @@ fn told_by(kind: &str) -> Server {
     server
 }
 
-/// In one go, the head of the response was first: nothing could ask for the body any more, and both sides waited.
+/// In one write, the head of the response was first: the body could no longer be requested, and both sides waited.
 #[test]
 fn want_and_response_in_one_write_send_the_100_first() {
     for kind in ["asgi", "wsgi"] {
@@ -221,7 +221,7 @@ fn a_worker_that_does_not_reply_to_a_close_gets_no_second_one() {
 /// It reads, responds, and replies to pings, and has forgotten what it owes: every further upload to it would hang, for good.
 #[test]
 fn a_worker_that_gives_no_credit_back_is_replaced() {
-    // It takes 1 MiB in all. What the last upload waits for is cut when the old worker's time to finish is over.
+    // It takes 1 MiB in all. The upload stuck there, for which the last one waits, is cut when the old worker's drain timeout is over.
     let server = Server::start(&liars(1, "1", "drain_timeout = \"500ms\"\nqueue_timeout = \"30s\""));
     all_ready(&server, 1);
     let before = liar_pids(&server);
@@ -255,7 +255,7 @@ fn a_worker_that_hangs_is_504_and_killed() {
         client.send(format!("{method} /lie/hang HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"));
         let response = client.response(method);
         assert_eq!(response.status, 504, "{client}");
-        // Never given again, not even a GET: a death by time-out is the request's own fault.
+        // Never retried, not even a GET: a death by timeout is the request's own fault.
         assert!(begun.elapsed() < Duration::from_millis(3900), "{:?}", begun.elapsed());
         assert_eq!(server.ask(get("/")).status, 200);
     }

@@ -23,7 +23,7 @@ respond = { status = 200, body = "pong", content_type = "text/plain", headers = 
 respond = { status = 200, body = "pong" }
 "#;
 
-/// `strace` on a running server; gives the calls that wrote to a TCP socket.
+/// `strace` on a running server; returns the calls that wrote to a TCP socket.
 struct Trace {
     child: Child,
     lines: BufReader<std::process::ChildStderr>,
@@ -51,7 +51,7 @@ impl Trace {
         let mut child = command.spawn().expect("strace (what the tests need is in CONTRIBUTING.md)");
         let lines = BufReader::new(child.stderr.take().expect("piped"));
         let status = format!("/proc/{}/status", server.pid());
-        // Attached as soon as the kernel says so, for every thread of the process.
+        // Attached as soon as the kernel reports it, for every thread of the process.
         keepwarm_tests::process::wait_until("strace attaches", Duration::from_secs(10), || {
             let tasks = std::fs::read_dir(format!("/proc/{}/task", server.pid())).expect("tasks");
             let traced = |path: std::path::PathBuf| {
@@ -119,7 +119,7 @@ fn a_head_waits_for_a_short_body_of_known_length() {
         let calls = trace.finish();
         // Head, "po" and "ng" would be three. The head never leaves alone; whether "ng" makes it is a matter of microseconds.
         assert!(calls.len() <= 2 * 15, "{} writes for 15 responses:\n{}", calls.len(), calls.join("\n"));
-        // In a buffer of its own, or behind the head.
+        // In a buffer of its own, or after the head.
         let with_body = |call: &str| call.contains("\"po") || call.contains("\\r\\n\\r\\npo");
         let alone = |call: &&String| call.contains("HTTP/1.1 200") && !with_body(call);
         assert_eq!(calls.iter().filter(alone).count(), 0, "a head left alone:\n{}", calls.join("\n"));

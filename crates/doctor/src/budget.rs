@@ -10,13 +10,13 @@ use tokio::time::Instant;
 /// Connections that are open at once, at most.
 pub const CONNECTIONS: usize = 8;
 
-/// Requests that are sent in a second, at most, unless told otherwise. So low that no server that serves people notices.
+/// Most requests sent in a second by default. So low that no server that serves people notices.
 pub const REQUESTS_PER_SECOND: u32 = 40;
 
 /// How long a new connection waits for its place. All are held for longer than this only by a probe that waits for itself.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What may be asked of one server, and what has been.
+/// The limits on requests and connections to one server, and their use.
 #[derive(Debug)]
 pub struct Budget {
     connections: Arc<Semaphore>,
@@ -27,7 +27,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// With so many requests a second, and [`CONNECTIONS`].
+    /// A budget of this many requests a second, and [`CONNECTIONS`].
     #[must_use]
     pub fn new(rate: u32) -> Self {
         Self {
@@ -39,7 +39,7 @@ impl Budget {
         }
     }
 
-    /// Waits until one more connection may be opened; it counts until what is returned is dropped. Nothing after half a minute.
+    /// Waits until one more connection may be opened; the connection counts until the returned permit is dropped. `None` after half a minute.
     pub async fn connection(&self) -> Option<OwnedSemaphorePermit> {
         let place = Arc::clone(&self.connections).acquire_owned();
         // The semaphore is never closed.

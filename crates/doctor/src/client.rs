@@ -1,4 +1,4 @@
-//! The client: connections whose every byte, segment and moment can be looked at.
+//! The client: connections whose every byte, segment and moment can be inspected.
 
 mod certificate;
 mod connection;

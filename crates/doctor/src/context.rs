@@ -1,4 +1,4 @@
-//! What every probe is given, once the server has been reached.
+//! The input of every probe, once the server has been reached.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,22 +16,22 @@ use crate::target::Target;
 
 /// What a probe works with: the target, the settings, the first response, and connections within the budget.
 ///
-/// [`once`](Self::once) asks on a new connection; [`connect`](Self::connect) opens one, and [`exchange`](Self::exchange) asks on it, again and again. What a probe
-/// sends by hand goes through [`Connection::begin`], [`Connection::send`] and [`Connection::read_response`], after [`Budget::request`].
+/// [`once`](Self::once) sends a request on a new connection; [`connect`](Self::connect) opens a connection, and [`exchange`](Self::exchange) sends requests on
+/// it. A probe that sends by hand uses [`Connection::begin`], [`Connection::send`] and [`Connection::read_response`], after [`Budget::request`].
 pub struct ProbeContext {
-    /// What is examined.
+    /// The target of the examination.
     pub target: Target,
     /// How.
     pub settings: Settings,
     /// Every address of the server, the one that is used first. None if it listens on a socket of this machine.
     pub addresses: Vec<SocketAddr>,
-    /// Which server it is, as far as it says.
+    /// The server software, if it reveals it.
     pub server: Server,
     /// The very first response, to the ordinary request.
     pub first: Response,
-    /// What may be asked.
+    /// The budget of requests and connections.
     pub budget: Arc<Budget>,
-    /// Whom TLS believes, where there is TLS.
+    /// Trusted authorities, where there is TLS.
     pub(crate) tls_settings: Option<TlsSettings>,
     pub(crate) tls: Option<Arc<ClientConfig>>,
     pub(crate) watcher: Arc<dyn Watcher>,
@@ -40,7 +40,7 @@ pub struct ProbeContext {
     pub(crate) silences: AtomicU32,
 }
 
-/// After so many silences in a row nobody is there any more. Waiting out every further one would take minutes, and tell nothing.
+/// After this many silences in a row the server is considered gone. Waiting out every further one would take minutes and reveal nothing.
 const GONE: u32 = 5;
 
 /// So long a server that is gone is waited for on the connections that are there still.
@@ -107,7 +107,7 @@ impl ProbeContext {
         }
     }
 
-    /// What stands in `Host` of an ordinary request: the target's, unless another was given.
+    /// The `Host` of an ordinary request: the target's, unless another was given.
     #[must_use]
     pub fn authority(&self) -> String {
         let given = self.settings.headers.iter().rev().find(|(name, _)| name.eq_ignore_ascii_case("host"));
@@ -131,7 +131,7 @@ impl ProbeContext {
         self.exchange_within(connection, request, self.settings.timeout).await
     }
 
-    /// The same, for so long at most.
+    /// The same, at most `within`.
     pub async fn exchange_within(
         &self,
         connection: &mut Connection,
@@ -146,7 +146,7 @@ impl ProbeContext {
     pub(crate) async fn send_request(&self, connection: &mut Connection, request: &Request) {
         self.budget.request().await;
         connection.begin(request);
-        // A server may respond, and close, before it has everything: what it said is looked at either way.
+        // A server may respond, and close, before it has the whole request: its response is read either way.
         let _ = connection.send(&request.bytes()).await;
     }
 
@@ -170,7 +170,7 @@ impl ProbeContext {
         response
     }
 
-    /// Asks on a new connection.
+    /// Sends a request on a new connection.
     ///
     /// # Errors
     /// Why there is no connection.
@@ -214,7 +214,7 @@ pub(crate) fn request_for(target: &Target, settings: &Settings, method: &str) ->
         ("Accept".to_owned(), "*/*".to_owned()),
     ];
     let request = Request::new(method, &target.path, fields);
-    // A POST without a body is no ordinary one.
+    // A POST without a body is unusual.
     let request = if method == "POST" { request.body(&settings.body) } else { request };
     settings.headers.iter().fold(request, |request, (name, value)| request.field(name, value))
 }

@@ -12,7 +12,7 @@ use crate::server::Server;
 use crate::settings::Settings;
 use crate::target::Target;
 
-/// Who is told while an examination goes on.
+/// Receives progress of a running examination.
 pub trait Watcher: Send + Sync {
     /// A probe begins.
     fn begins(&self, probe: Probe);
@@ -28,16 +28,16 @@ pub trait Watcher: Send + Sync {
 #[derive(Debug)]
 pub struct SilentWatcher;
 
-/// What was found, by probe.
+/// The results, by probe.
 #[derive(Debug, Clone)]
 pub struct Examination {
-    /// What the caller calls it, besides its URL: nothing, unless they say.
+    /// The caller's label for it, besides its URL, if any.
     pub label: Option<String>,
-    /// The URL that was asked for.
+    /// The requested URL.
     pub asked: Target,
     /// The URL that was examined: where redirects led.
     pub target: Target,
-    /// Which server it is, as far as it says.
+    /// The server software, if it reveals it.
     pub server: Server,
     /// By probe, in the order they ran. If the server was not reached, a single one, `reach`.
     pub results: Vec<ProbeResult>,
@@ -49,21 +49,21 @@ pub struct Examination {
     pub took: Duration,
 }
 
-/// What one probe found.
+/// The findings of one probe.
 #[derive(Debug, Clone)]
 pub struct ProbeResult {
     /// The probe's id.
     pub id: &'static str,
-    /// What it checks, in words.
+    /// The subject of the check, in words.
     pub title: &'static str,
-    /// What it found, at least one thing.
+    /// The findings, at least one.
     pub findings: Vec<Finding>,
     /// How long it took.
     pub took: Duration,
 }
 
 impl Examination {
-    /// The worst verdict of all. What could not be told does not spoil what is good.
+    /// The worst verdict of all. An unknown one does not spoil a good one.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         worst(self.results.iter().map(ProbeResult::verdict))
@@ -71,7 +71,7 @@ impl Examination {
 }
 
 impl ProbeResult {
-    /// The worst of its findings'. What could not be told does not spoil what is good.
+    /// The worst verdict of its findings. An unknown one does not spoil a good one.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         worst(self.findings.iter().map(|finding| finding.verdict))
@@ -144,7 +144,7 @@ fn unreached(target: &Target, ReachError { finding, spent }: ReachError, took: D
     }
 }
 
-/// What was found on the way to the server; by the id of the probe whose matter it is.
+/// A finding on the way to the server, under the id of the probe it belongs to.
 fn reach_result(finding: Finding, took: Duration) -> ProbeResult {
     let probe = finding.id.split('.').next().and_then(Probe::named);
     let (id, title) = probe.map_or(("reach", "reachability"), |probe| (probe.id(), probe.title()));
@@ -166,7 +166,7 @@ fn gone(context: &ProbeContext) -> Finding {
     finding
 }
 
-/// For so long a probe may go on. Each bounds its own waits; this is for a server that uses up every one of them.
+/// How long a probe may run. Each bounds its own waits; this is for a server that uses up every one of them.
 fn longest(settings: &Settings) -> Duration {
     let waits = if settings.slow { Duration::from_secs(900) } else { Duration::ZERO };
     waits + Duration::from_secs(20) + settings.timeout * 8

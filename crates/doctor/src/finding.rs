@@ -1,11 +1,11 @@
-//! What a probe found.
+//! The findings of a probe.
 
-/// What is to be thought of something; the worse, the greater.
+/// The judgment of a finding; the worse, the greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     /// As it should be.
     Good,
-    /// It could not be told, and the evidence says why.
+    /// Not known; the evidence says why.
     Unknown,
     /// It costs something, or will some day.
     Warning,
@@ -31,13 +31,13 @@ impl Verdict {
 pub struct Finding {
     /// `probe.thing`, for example `persistence.http10`: stable, for machines.
     pub id: &'static str,
-    /// What is thought of it.
+    /// The judgment.
     pub verdict: Verdict,
-    /// What was seen, in one line: what was sent, what came back, how long it took.
+    /// The observation in one line: what was sent, what came back, how long it took.
     pub evidence: String,
-    /// What it costs, in figures, if it costs anything.
+    /// The cost, in figures, if there is one.
     pub cost: Option<String>,
-    /// What to do about it; the examination adds it, by the server it recognized.
+    /// The fix; the examination adds it, by the server it recognized.
     pub fix: Option<String>,
 }
 
@@ -48,7 +48,7 @@ impl Finding {
         Self::of(id, Verdict::Good, evidence)
     }
 
-    /// It could not be told; the evidence says why.
+    /// Not known; the evidence says why.
     #[must_use]
     pub fn unknown(id: &'static str, evidence: impl Into<String>) -> Self {
         Self::of(id, Verdict::Unknown, evidence)

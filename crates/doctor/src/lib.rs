@@ -1,12 +1,12 @@
 //! The doctor: what `keepwarm check URL` does.
 //!
-//! * [`Target`] is what is examined, [`Settings`] how, [`Watcher`] who is told while it goes on.
-//! * [`examine`] does it: it reaches the server (`reach`), then runs each [`Probe`], and gives an [`Examination`].
-//! * A probe is one file of [`probes`]: what it asks, the rules by which what it saw becomes [`Finding`]s, what to do about them, and its tests.
-//! * [`client`] is an HTTP/1.1 client: connections whose every byte, segment and moment can be looked at.
+//! * [`Target`] is the server to examine, [`Settings`] how, [`Watcher`] receives the progress.
+//! * [`examine`] does it: it reaches the server (`reach`), then runs each [`Probe`], and returns an [`Examination`].
+//! * A probe is one file of [`probes`]: its requests, the rules that turn observations into [`Finding`]s, the fixes, and its tests.
+//! * [`client`] is an HTTP/1.1 client: connections whose every byte, segment and moment can be inspected.
 //! * [`report`] writes an examination as text, as JSON, or several as a table.
 //!
-//! It knows nothing of the server that is built in this workspace: every server is a peer here.
+//! It does not know the server that this workspace builds: every server is a peer here.
 
 mod budget;
 pub mod client;

@@ -64,7 +64,7 @@ impl Probe {
         }
     }
 
-    /// What it checks, for people.
+    /// The subject of the check, for people.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
@@ -119,7 +119,7 @@ impl Probe {
         }
     }
 
-    /// What to do about a finding that is a warning or worse, for this server where it is known.
+    /// The fix for a finding that is a warning or worse, for this server where it is known.
     #[must_use]
     pub fn fix(self, finding: &str, server: Server) -> Option<&'static str> {
         match self {

@@ -35,7 +35,7 @@ const SHOWN: usize = 80;
 /// The server that was reached, where redirects led.
 pub(crate) struct Destination {
     pub(crate) context: ProbeContext,
-    /// What is to be said about the way to it.
+    /// A finding about the way to it.
     pub(crate) remark: Option<Finding>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct ReachError {
     pub(crate) spent: (u64, u64),
 }
 
-/// The first request and what came of it.
+/// The first request and its result.
 struct FirstExchange {
     context: ProbeContext,
     /// How the bytes begin that were not understood.
@@ -106,7 +106,7 @@ async fn follow(
                     redirect::keep_secrets(&mut settings);
                 }
                 if now.host != next.host {
-                    // What may be done to one site may not be done to another.
+                    // The permission for one site does not cover another.
                     settings.post = None;
                     settings.identity = None;
                 }

@@ -1,4 +1,4 @@
-//! Which server it is, as far as it says.
+//! The server software, if it reveals it.
 
 use keepwarm_http1::ResponseHead;
 
@@ -28,7 +28,7 @@ pub enum Server {
     Unknown,
 }
 
-/// The first product that `Server` names, in lower case (RFC 9110 §10.2.4). Whole names: `gunicorn` is no `unicorn`, and `Apache-Coyote` is Tomcat.
+/// The first product that `Server` names, in lower case (RFC 9110 §10.2.4). Whole names: `gunicorn` is not `unicorn`, and `Apache-Coyote` is Tomcat.
 const PRODUCTS: &[(&str, Server)] = &[
     ("nginx", Server::Nginx),
     ("openresty", Server::Nginx),
@@ -70,20 +70,20 @@ impl Server {
         PRODUCTS.iter().find(|(name, _)| *name == product).map(|(_, server)| *server)
     }
 
-    /// Those that do not say their name have habits that nobody else has.
+    /// Servers that do not send their name have habits that no other server has.
     fn by_habits(fields: &[(String, String)]) -> Self {
         let first =
             |wanted: &str| fields.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
         let powered = first("x-powered-by").unwrap_or_default();
         let order: Vec<&str> = fields.iter().map(|(name, _)| name.as_str()).collect();
-        // Node writes these three behind one another, and behind the app's.
+        // Node writes these three in a row, after the app's.
         let node = order.windows(3).any(|three| three == ["date", "connection", "keep-alive"]);
         if first("x-envoy-upstream-service-time").is_some() {
             Self::Envoy
         } else if first("via").is_some_and(|via| via.ends_with(" caddy")) {
             Self::Caddy
         } else if first("host").is_some() {
-            // `php -S` says which host was asked for, in its response.
+            // `php -S` repeats the requested host in its response.
             Self::PhpBuiltIn
         } else if node && first("connection") == Some("keep-alive")
             || powered == "express"
@@ -139,7 +139,7 @@ mod tests {
 
     const DATE: (&str, &str) = ("Date", "Sun, 22 Nov 2026 13:30:36 GMT");
 
-    /// What each of them sends to `GET / HTTP/1.1`, as it comes.
+    /// The response of each to `GET / HTTP/1.1`, as it comes.
     #[test]
     fn servers_are_known_by_what_they_send() {
         let powered = ("X-Powered-By", "PHP/8.2.36");

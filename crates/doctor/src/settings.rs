@@ -21,7 +21,7 @@ pub struct Settings {
     pub headers: Vec<(String, String)>,
     /// The method of ordinary requests: a safe one.
     pub method: String,
-    /// What is sent where a probe needs a body.
+    /// The body to send where a probe needs one.
     pub body: Vec<u8>,
     /// A path that may be asked by `POST`; without it only safe methods are used.
     pub post: Option<String>,
@@ -29,9 +29,9 @@ pub struct Settings {
     pub resolve: Vec<(String, u16, IpAddr)>,
     /// Whether a certificate that cannot be verified is accepted (and reported).
     pub insecure: bool,
-    /// Authorities that are believed besides the system's, each in DER.
+    /// Authorities that are trusted besides the system's, each in DER.
     pub authorities: Vec<CertificateDer<'static>>,
-    /// Who we are, for a server that asks for a client certificate.
+    /// The client certificate, for a server that requests one.
     pub identity: Option<Arc<Identity>>,
     /// How long a single step may take.
     pub timeout: Duration,
@@ -105,7 +105,7 @@ impl Settings {
         Ok(())
     }
 
-    /// What an examination of so many servers will do at most, in a sentence: said before it begins.
+    /// The most that an examination of this many servers will do, in a sentence: shown before it begins.
     #[must_use]
     pub fn promise(&self, servers: usize) -> String {
         let requests: u32 =

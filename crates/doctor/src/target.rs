@@ -1,4 +1,4 @@
-//! What is examined: a URL, taken apart.
+//! The target of an examination: a URL, parsed.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ pub struct Target {
     pub scheme: Scheme,
     /// A name, or an address without brackets.
     pub host: String,
-    /// The port, said or of the scheme.
+    /// The port, given or of the scheme.
     pub port: u16,
     /// The path and the query, as they go into a request: begins with `/`.
     pub path: String,
@@ -23,7 +23,7 @@ pub struct Target {
 /// How a URL begins that names a socket of this machine; `http://` may stand before it.
 const SOCKET: &str = "unix:";
 
-/// What stands in `Host` when a socket of this machine is asked: what `curl --unix-socket` and nginx send there, more or less.
+/// The `Host` for a socket of this machine: the same, more or less, as from `curl --unix-socket` and nginx.
 const SOCKET_HOST: &str = "localhost";
 
 /// A scheme of URLs.
@@ -35,7 +35,7 @@ pub enum Scheme {
     Https,
 }
 
-/// Why a text is no target.
+/// Why a text is not a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetError(String);
 
@@ -44,7 +44,7 @@ impl Target {
     /// `unix:/run/app.sock:/cart?full=1`, which is how nginx writes it.
     ///
     /// # Errors
-    /// What is wrong with it, and what was expected.
+    /// The fault of the text, and what was expected.
     pub fn parse(text: &str) -> Result<Self, TargetError> {
         if let Some(socket) = text.strip_prefix("http://").unwrap_or(text).strip_prefix(SOCKET) {
             return Self::on_socket(text, socket);
@@ -108,7 +108,7 @@ impl Target {
     /// Another resource of the same server.
     ///
     /// # Errors
-    /// It is no valid path.
+    /// It is not a valid path.
     pub fn with_path(&self, path: &str) -> Result<Self, TargetError> {
         let sent = path.split('#').next().unwrap_or_default();
         match format!("http://{SOCKET_HOST}{sent}").parse::<Uri>() {
@@ -117,14 +117,14 @@ impl Target {
         }
     }
 
-    /// Whether both are resources of the same server, as far as the URLs say.
+    /// Whether both are resources of the same server, by their URLs.
     #[must_use]
     pub fn is_same_server(&self, other: &Self) -> bool {
         (self.scheme, &self.host, self.port, &self.socket)
             == (other.scheme, &other.host, other.port, &other.socket)
     }
 
-    /// What stands in `Host`: the host, bracketed if it is an IPv6 address, and the port unless it is that of the scheme (RFC 9110 §7.2).
+    /// The `Host`: the host, bracketed if it is an IPv6 address, and the port unless it is that of the scheme (RFC 9110 §7.2).
     #[must_use]
     pub fn authority(&self) -> String {
         let host = match self.host.contains(':') {

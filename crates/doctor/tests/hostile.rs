@@ -1,5 +1,5 @@
-//! Servers that reset, hang, flood, answer garbage, redirect in circles, or fail at TLS. Whatever comes back, an examination with every probe ends soon, and says what was
-//! seen.
+//! Servers that reset, hang, flood, send garbage, redirect in circles, or fail at TLS. Whatever they send, an examination with every probe ends soon, and reports
+//! what it saw.
 
 #![expect(
     clippy::expect_used,

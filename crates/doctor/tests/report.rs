@@ -1,4 +1,4 @@
-//! Reports, whole, against golden texts. `UPDATE_GOLDEN=1 cargo test -p keepwarm-doctor --test report` writes them anew; read them then.
+//! Reports, whole, against golden texts. `UPDATE_GOLDEN=1 cargo test -p keepwarm-doctor --test report` rewrites them; read them then.
 
 use std::path::Path;
 use std::time::Duration;
@@ -108,7 +108,7 @@ fn well() -> Examination {
     }
 }
 
-/// One that nobody could reach.
+/// A target that could not be reached.
 fn absent() -> Examination {
     Examination {
         label: None,

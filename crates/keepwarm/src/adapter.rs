@@ -11,11 +11,11 @@ use self::cache::{is_ours, is_root, make};
 
 /// One language's adapter.
 pub(crate) struct Adapter {
-    /// Of its folder in `adapters/`.
+    /// The name of its directory in `adapters/`.
     pub(crate) language: &'static str,
     /// The file that shows that an installed adapter is whole enough to be taken.
     pub(crate) marker: &'static str,
-    /// Its files as this binary was built with them, by their path in the folder.
+    /// Its files as this binary was built with them, by their path in the directory.
     pub(crate) files: &'static [(&'static str, &'static str)],
 }
 
@@ -38,11 +38,11 @@ pub(crate) const PHP: Adapter = Adapter {
 };
 
 impl Adapter {
-    /// The adapter's folder.
+    /// The adapter's directory.
     ///
-    /// In this order: `KEEPWARM_ADAPTERS/LANGUAGE`; `../share/keepwarm/adapters/LANGUAGE` beside the binary's folder, where an
-    /// installation puts it; else the files that the binary carries, unpacked once per version into a cache: root's is for everybody to
-    /// read, since workers may run as other users.
+    /// In this order: `KEEPWARM_ADAPTERS/LANGUAGE`; `../share/keepwarm/adapters/LANGUAGE` beside the binary's directory, where an
+    /// installation puts it; else the files that the binary carries, unpacked once per version into a cache: root's is readable by
+    /// all, since workers may run as other users.
     ///
     /// # Errors
     /// They could not be unpacked.
@@ -66,7 +66,7 @@ impl Adapter {
         Err(failure)
     }
 
-    /// Writes the files, unless they are there; the folder's name tells which they are. `cache` is secure (see [`cache`]).
+    /// Writes the files, unless they exist; the directory's name identifies them. `cache` is secure (see [`cache`]).
     fn unpack(&self, cache: &Path) -> io::Result<PathBuf> {
         let mut hasher = DefaultHasher::new();
         self.files.hash(&mut hasher);
@@ -91,14 +91,14 @@ impl Adapter {
         }
         let moved = std::fs::rename(&draft, &folder);
         if moved.is_err() {
-            // Somebody else was faster, or what stood there is damaged: take its place.
+            // Another process was faster, or the files there are damaged: replace them.
             let _ = std::fs::remove_dir_all(&folder);
             std::fs::rename(&draft, &folder)?;
         }
         Ok(folder)
     }
 
-    /// All files are there as they are to be, and nobody else could have put others beside them.
+    /// All files are as they should be, and no other user could have put others beside them.
     fn is_whole(&self, folder: &Path) -> bool {
         let ours = |path: &Path| is_ours(path).unwrap_or(false);
         ours(folder)
@@ -113,7 +113,7 @@ impl Adapter {
     /// Removes what processes have left that were killed while they unpacked.
     fn remove_left_drafts(&self, cache: &Path) {
         let start = format!(".{}-", self.language);
-        // An error: there is no such folder yet.
+        // An error: the directory does not exist yet.
         for entry in std::fs::read_dir(cache).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let process = name.to_str().and_then(|name| name.strip_prefix(&start)?.parse::<u32>().ok());

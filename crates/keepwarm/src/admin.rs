@@ -48,7 +48,7 @@ pub(crate) struct Admin {
     serving: BTreeMap<Bind, AdminListener>,
 }
 
-/// What `[admin]` needs to be served as a configuration says.
+/// The parts of `[admin]` that can fail, prepared before it is served.
 pub(crate) struct PreparedAdmin {
     opened: OpenedSockets,
     copies: BTreeMap<Bind, SocketCopies>,
@@ -80,7 +80,7 @@ impl Admin {
     /// Makes what may fail, before anything is changed; `opened` has the sockets of addresses that are new.
     ///
     /// # Errors
-    /// In words: the system gives no thread or no descriptor, or a socket cannot be made private.
+    /// In words: the system refuses a thread or a descriptor, or a socket cannot be made private.
     pub(crate) fn prepare(
         &mut self,
         settings: Option<&Settings>,
@@ -98,7 +98,7 @@ impl Admin {
 
     fn make_ready(&mut self, bind: &Bind, sockets: &Sockets) -> io::Result<SocketCopies> {
         if let (Bind::Unix(path), false) = (bind, sockets.inherited) {
-            // Whoever reaches it may change things: the user and the group of this process.
+            // Its clients may change things: the user and the group of this process.
             std::fs::set_permissions(path, Permissions::from_mode(0o660))?;
         }
         let plane = match self.plane.take() {
@@ -163,7 +163,7 @@ impl Admin {
         self.bounds().filter_map(|bound| Some((bound.address?, "admin".to_owned())))
     }
 
-    /// What another process needs to serve in place of this one, as the listeners' offers.
+    /// The sockets that another process needs to serve in place of this one, as the listeners' offers.
     pub(crate) fn offers(&self) -> impl Iterator<Item = (String, bool, &[ListeningSocket])> {
         self.serving.iter().map(|(bind, serving)| {
             let sockets = &serving.sockets;
@@ -283,7 +283,7 @@ impl AdminHandler {
     }
 }
 
-/// What is served, and what it does.
+/// The paths, and what each does.
 const PATHS: [(&str, Operation); 7] = [
     ("/", Operation::Read),
     ("/livez", Operation::Read),

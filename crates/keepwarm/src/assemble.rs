@@ -37,7 +37,7 @@ pub(crate) type DoorVariables = Vec<(String, String)>;
 /// # Errors
 /// An adapter could not be put in its place.
 pub(crate) fn specs(config: &Config, doors: &DoorVariables) -> io::Result<Vec<AppSpec>> {
-    // What runs already is not started.
+    // A server that runs already is not started.
     config.apps.iter().filter(|app| app.address.is_none()).map(|app| spec(app, doors)).collect()
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn spec(app: &App, doors: &DoorVariables) -> io::Result<AppSpec> {
     })
 }
 
-/// What an app's workers are as processes.
+/// The process settings of an app's workers.
 fn process(app: &App, user: Option<&Account>) -> ProcessSettings {
     let limits = &app.limits;
     let limits = [
@@ -127,7 +127,7 @@ fn hang_timeout(app: &App) -> Duration {
     app.request_timeout.max(LEAST_HANG)
 }
 
-/// However short requests are to be, a worker that waits for a processor or for its memory to come back from disk does not hang.
+/// However short the request timeout, a worker that waits for a processor or for its memory to come back from disk does not hang.
 const LEAST_HANG: Duration = Duration::from_secs(5);
 
 /// An app as the first lines of a run name it.
@@ -184,7 +184,7 @@ pub(crate) fn policy(app: &App) -> AppPolicy {
     }
 }
 
-/// How the workers of an app are spoken to.
+/// The protocol of an app's workers.
 pub(crate) fn worker_kind(app: &App) -> WorkerKind {
     /// An event loop takes many; what bounds it is the memory of that many requests.
     const CONCURRENCY: usize = 1000;
@@ -201,7 +201,7 @@ pub(crate) fn worker_kind(app: &App) -> WorkerKind {
     }
 }
 
-/// Sets what is not of one listener.
+/// Sets the limits that apply to the process, not to one listener.
 pub(crate) fn set_process_limits(limits: &Limits) {
     keepwarm_net::SPILL.set_limits(limits.spill, limits.spill_memory);
 }
@@ -355,7 +355,7 @@ fn with_limit(
     Ok(Arc::new(RateLimitHandler::new(handler, Arc::clone(limiter))))
 }
 
-/// The app's handler with the files that stand before it and behind it.
+/// The app's handler with the files that are served before and after it.
 fn with_files(app: Arc<dyn Handler>, route: &keepwarm_config::Route, php: Option<&App>) -> Arc<dyn Handler> {
     let app = match route.send_files.as_slice() {
         [] => app,

@@ -20,13 +20,13 @@ use crate::{complain, print, wants_colors};
 
 /// Exit statuses of its own; the table for operators is in `docs/operate/`.
 mod status {
-    /// Something was found that `--fail-on` asks for.
+    /// Findings that `--fail-on` covers.
     pub(super) const FOUND: u8 = 1;
     /// There was nothing to examine: no server, or no Keepwarm.
     pub(super) const UNREACHED: u8 = 3;
 }
 
-/// Examines what was asked for, and reports.
+/// Examines the targets, and reports.
 pub(crate) fn check(options: &Check) -> ExitCode {
     let (settings, mut subjects) = match options::read(options) {
         Ok(read) => read,
@@ -50,7 +50,7 @@ pub(crate) fn check(options: &Check) -> ExitCode {
     };
     announce(&settings, options.json, subjects.len());
     let examinations = examine_all(&runtime, &subjects, &settings, options.verbose);
-    // A name that is still being looked up holds up nobody.
+    // A pending name lookup must not delay the exit.
     runtime.shutdown_background();
     match options.json {
         true => print(&format!("{:#}", machine(&examinations, options.own))),
@@ -59,7 +59,7 @@ pub(crate) fn check(options: &Check) -> ExitCode {
     ExitCode::from(outcome(&examinations, options.fail_on))
 }
 
-/// Says what will be done, before it is.
+/// Announces the work before it begins.
 fn announce(settings: &Settings, json: bool, subjects: usize) {
     let promise = format!("{}\n", settings.promise(subjects));
     match json {
@@ -68,7 +68,7 @@ fn announce(settings: &Settings, json: bool, subjects: usize) {
     }
 }
 
-/// One after the other, so that none disturbs what is measured at another.
+/// One after the other, so that none disturbs the measurements of another.
 fn examine_all(
     runtime: &Runtime,
     subjects: &[CheckTarget],
@@ -104,7 +104,7 @@ fn human(examinations: &[Examination], verbose: bool) -> String {
     }
 }
 
-/// What could not be examined comes before what was found: nobody knows what would have been.
+/// A target that could not be examined outranks findings: its own are unknown.
 fn outcome(examinations: &[Examination], fail_on: Option<FailOn>) -> u8 {
     let worst = match fail_on {
         None => None,

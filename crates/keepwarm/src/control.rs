@@ -1,6 +1,6 @@
-//! How a running Keepwarm is spoken to by another process of the same user: an abstract Unix socket, which leaves no file behind.
+//! How another process of the same user controls a running Keepwarm: an abstract Unix socket, which leaves no file behind.
 //!
-//! The name says whose it is, what it serves and which process it is: `keepwarm/UID/HASH/PID`. One line comes in (`reload`, `status`, `stack
+//! The name holds its user, its configuration and its process: `keepwarm/UID/HASH/PID`. One line comes in (`reload`, `status`, `stack
 //! WORKER`), one line of JSON goes out.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -22,7 +22,7 @@ use crate::{stack, status};
 /// A request to reload, and where its outcome goes.
 pub(crate) type ReloadRequest = oneshot::Sender<Result<String, String>>;
 
-/// What a Keepwarm serves, as far as telling it from others goes.
+/// Identifies the configuration that a Keepwarm serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity(u64);
 
@@ -79,7 +79,7 @@ async fn accept(
     view: &Arc<View>,
 ) {
     while let Ok((stream, _)) = listener.accept().await {
-        // An abstract socket has no permissions: look who it is.
+        // An abstract socket has no permissions: check the peer's user.
         let user = stream.peer_cred().map(|peer| peer.uid());
         if user.is_ok_and(|user| user == 0 || user == rustix::process::geteuid().as_raw()) {
             tokio::spawn(serve(stream, reloads.clone(), Arc::clone(view)));

@@ -1,4 +1,4 @@
-//! What `--dry-run` sees of an app without running it: whether the files that its workers are started from are there.
+//! The checks of an app by `--dry-run` without running it: whether the files that its workers are started from exist.
 
 mod boot;
 
@@ -11,7 +11,7 @@ use keepwarm_config::{App, AppKind, Config, Program};
 pub(crate) use self::boot::boot;
 use crate::language::interpreter;
 
-/// What is wrong with the apps of a configuration, for a person; nothing where all that can be seen is there.
+/// The faults of a configuration's apps, as text; empty where everything that can be checked is there.
 pub(crate) fn faults(config: &Config) -> Vec<String> {
     config
         .apps
@@ -20,7 +20,7 @@ pub(crate) fn faults(config: &Config) -> Vec<String> {
         .collect()
 }
 
-/// What was not checked, for a person: only the app itself can say whether it loads.
+/// The checks that were skipped, as text: only the app itself can say whether it loads.
 pub(crate) fn unchecked(config: &Config) -> String {
     let started: Vec<_> =
         config.apps.iter().filter(|app| app.address.is_none()).map(crate::assemble::title).collect();
@@ -72,7 +72,7 @@ fn is_program(app: &App, program: &Path) -> bool {
     folders.any(|folder| !is_missing(&app.directory.join(folder).join(program)))
 }
 
-/// What only the workers' user may look at counts as there.
+/// A file that only the workers' user may see counts as present.
 fn is_missing(file: &Path) -> bool {
     match file.metadata() {
         Ok(about) => !about.is_file(),

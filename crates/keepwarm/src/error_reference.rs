@@ -3,7 +3,7 @@
 use keepwarm_http1::{FaultKind, PathFault};
 use keepwarm_serve::ErrorResponse;
 
-/// Who responds, what stands before each sentence, and the table.
+/// The responder, the prefix of each sentence, and the table.
 type Section = (&'static str, &'static str, &'static [&'static ErrorResponse]);
 
 const SECTIONS: [Section; 5] = [
@@ -97,7 +97,7 @@ fn sorted(table: &'static [&'static ErrorResponse]) -> Vec<&'static ErrorRespons
     table
 }
 
-/// What an operator has to know, with the client's time to wait.
+/// Advice for an operator, with the client's time to wait.
 fn help(error: &ErrorResponse) -> String {
     let retry = error.retry_after.map_or_else(String::new, |seconds| format!(" `Retry-After: {seconds}`."));
     format!("{}{retry}", error.help.trim())

@@ -15,7 +15,7 @@ use crate::assemble::scaling;
 use crate::language::{StartCommand, interpreter};
 use crate::php_fpm::{self, is_fpm};
 
-/// What php-fpm is configured by.
+/// The configuration of php-fpm.
 const FPM: Adapter = Adapter {
     language: "fastcgi",
     marker: CONFIGURATION,
@@ -23,7 +23,7 @@ const FPM: Adapter = Adapter {
 };
 const CONFIGURATION: &str = "php-fpm.conf";
 
-/// Has a program listen at the socket that it is told of: `php-cgi` takes its path as an argument only.
+/// Starts a program that listens at the configured socket: `php-cgi` takes its path as an argument only.
 const LISTEN: &str = r#"exec "$@" -b "$KEEPWARM_SOCKET""#;
 
 /// How the servers of an app are started.
@@ -81,7 +81,7 @@ fn warn_of_apcu(app: &App, configuration: &Path) {
     }
 }
 
-/// Says which server runs an app's scripts, where the configuration leaves that open.
+/// Reports which server runs an app's scripts, where the configuration leaves that open.
 pub(crate) fn announce(app: &App) {
     if app.kind == Some(AppKind::FastCgi) && app.address.is_none() && app.interpreter.is_none() {
         let (name, server) = (&app.name, interpreter(app));
@@ -93,7 +93,7 @@ pub(crate) fn announce(app: &App) {
     }
 }
 
-/// What runs scripts where no interpreter is configured: a php-fpm, where one is installed.
+/// The server that runs scripts where no interpreter is configured: a php-fpm, where one is installed.
 pub(crate) fn default_server(app: &App) -> PathBuf {
     let path = app.env.get("PATH").map(OsString::from).or_else(|| std::env::var_os("PATH"));
     php_fpm::find(path.as_deref()).unwrap_or_else(|| "php-cgi".into())
@@ -110,13 +110,13 @@ pub(crate) fn has_processes_of_its_own(app: &App) -> bool {
     app.kind == Some(AppKind::FastCgi) && app.address.is_none() && is_fpm(&interpreter(app))
 }
 
-/// How they are spoken to.
+/// Their protocol.
 pub(crate) fn worker_kind(app: &App, requests: usize) -> WorkerKind {
     let root = match &app.program {
         Program::Entry(entry) => ScriptRoot::of_entry(&app.directory.join(entry)).ok(),
         _ => None,
     };
-    // The entry is no file of the file system, which was told before.
+    // The entry is not a file of the file system, which was reported before.
     let Some(root) = root else { return WorkerKind::Wire };
     let address = app.address.as_ref().and_then(endpoint);
     let is_fpm = has_processes_of_its_own(app);
@@ -138,7 +138,7 @@ pub(crate) fn worker_kind(app: &App, requests: usize) -> WorkerKind {
     }
 }
 
-/// Of a server that runs already. The configuration has refused names.
+/// The address of a server that runs already. The configuration has refused names.
 fn endpoint(address: &Bind) -> Option<Endpoint> {
     match address {
         Bind::Tcp(address) => Some(Endpoint::Tcp(*address)),

@@ -1,6 +1,6 @@
 //! Faults on request, for tests: only in `keepwarm-faulty`, which is built with the feature `fault-injection` and never shipped.
 //!
-//! The field `Keepwarm-Fault` of a request names what is to go wrong with it.
+//! The field `Keepwarm-Fault` of a request names the fault to inject.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;

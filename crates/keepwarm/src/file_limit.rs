@@ -14,7 +14,7 @@ static ORIGINAL: OnceLock<Option<u64>> = OnceLock::new();
 pub(crate) fn raise(successor: bool) {
     let limit = getrlimit(Resource::Nofile);
     let told = || std::env::var(VARIABLE).ok()?.parse().ok();
-    // What anybody else than an upgrade has set is not meant for us.
+    // A value that does not come from an upgrade is not for us.
     ORIGINAL.get_or_init(|| successor.then(told).flatten().or(limit.current));
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }

@@ -16,10 +16,10 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    /// The one that is meant; without any option the one that was started here.
+    /// The selected instance; without any option the one that was started here.
     ///
     /// # Errors
-    /// None or several: said already, with the exit code that says so.
+    /// None or several: already reported, with the matching exit code.
     pub(crate) fn meant(selector: &cli::InstanceSelector) -> Result<Self, ExitCode> {
         let pid = match selector.pid_file.as_deref().map(read_pid) {
             Some(Ok(pid)) => Some(pid),
@@ -71,14 +71,14 @@ impl Instance {
         }
     }
 
-    /// Asks it; gives what it says, or in words why it says nothing.
+    /// Sends it a request; returns its response, or in words why there is none.
     pub(crate) fn ask(&self, request: &str) -> Result<Value, String> {
         control::ask(&self.name, request)
             .map_err(|error| format!("process {} did not respond: {error}", self.pid))
     }
 }
 
-/// A line for each process: its id, its folder, its command.
+/// A line for each process: its id, its directory, its command.
 fn listed(found: &[(u32, String)]) -> String {
     let mut lines = String::new();
     for (pid, _) in found {

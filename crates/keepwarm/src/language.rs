@@ -86,8 +86,8 @@ fn ruby(app: &App) -> io::Result<StartCommand> {
     Ok(StartCommand { command, env: Vec::new() })
 }
 
-/// The functions of the web that do nothing in the command line's PHP: switched off, they can be defined by the adapter
-/// (`adapters/php/src/Web.php`, whose list this is).
+/// The functions of the web that do nothing in the command line's PHP: once disabled, the adapter can define them
+/// (`adapters/php/src/Web.php` has the same list).
 const PHP_FUNCTIONS: &str = "header,header_remove,headers_list,headers_sent,header_register_callback,http_response_code,setcookie,\
     setrawcookie,is_uploaded_file,move_uploaded_file,flush,connection_status,connection_aborted,ob_get_level,ob_end_clean,\
     ob_end_flush,ob_get_clean,ini_set,session_name,filter_input,filter_has_var,filter_input_array,register_shutdown_function,session_write_close,\
@@ -95,7 +95,7 @@ const PHP_FUNCTIONS: &str = "header,header_remove,headers_list,headers_sent,head
 
 fn php(app: &App) -> io::Result<StartCommand> {
     let adapter = adapter::PHP.folder()?;
-    // What the adapter reports of leaked state costs milliseconds a request: it is for development.
+    // The adapter's report of leaked state costs milliseconds a request: it is for development.
     let env = match app.watch.is_empty() {
         true => Vec::new(),
         false => vec![("KEEPWARM_WATCH".into(), "1".into())],
@@ -114,7 +114,7 @@ fn php(app: &App) -> io::Result<StartCommand> {
     Ok(StartCommand { command, env })
 }
 
-/// An `open_basedir` allows the adapter's own files too: nobody could start with it otherwise.
+/// An `open_basedir` allows the adapter's own files too: no worker could start otherwise.
 fn with_adapter(option: &str, adapter: &Path) -> OsString {
     let mut option = OsString::from(option);
     let setting = option.to_str().map_or("", |text| text.strip_prefix("-d").unwrap_or(text).trim_start());

@@ -81,7 +81,7 @@ fn explain(name: &str) -> ExitCode {
     }
 }
 
-/// Writes to standard output; a reader that has left early (`| head`) is no error.
+/// Writes to standard output; a reader that has left early (`| head`) is not an error.
 fn print(text: &str) -> ExitCode {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes());
@@ -92,12 +92,12 @@ fn print(text: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Says what is wrong.
+/// Reports an error.
 pub(crate) fn complain(message: &str) {
     print_error(&format!("keepwarm: {}", message.trim_end()));
 }
 
-/// Writes to standard error. `eprintln!` would panic where nobody reads it any more.
+/// Writes to standard error. `eprintln!` would panic where it is closed.
 pub(crate) fn print_error(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
@@ -107,7 +107,7 @@ pub(crate) fn colors() -> bool {
     std::io::stderr().is_terminal() && wants_colors()
 }
 
-/// Whether nobody has wished against colors.
+/// Whether colors are not disabled.
 pub(crate) fn wants_colors() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

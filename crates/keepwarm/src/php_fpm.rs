@@ -12,7 +12,7 @@ pub(crate) fn is_fpm(program: &Path) -> bool {
     name(program).is_some_and(|name| name.starts_with("php-fpm"))
 }
 
-/// The php-fpm for who has this `PATH`.
+/// The php-fpm that this `PATH` leads to.
 pub(crate) fn find(path: Option<&OsStr>) -> Option<PathBuf> {
     let folders: Vec<PathBuf> = path.iter().flat_map(std::env::split_paths).collect();
     let php = folders.iter().map(|folder| folder.join("php")).find(|file| is_program(file));
@@ -33,7 +33,7 @@ fn find_beside(php: Option<&Path>, folders: impl Iterator<Item = PathBuf>) -> Op
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
         entries.map(|entry| entry.path()).filter(|file| is_ours(file)).collect::<Vec<_>>()
     });
-    // Of equals the first.
+    // The first of equals.
     programs.fold(None, |best, file| match best {
         Some(best) if rank(&best) >= rank(&file) => Some(best),
         _ => Some(file),
@@ -93,7 +93,7 @@ mod tests {
         }
     }
 
-    /// A folder with these programs; `name -> target` is a link.
+    /// A directory with these programs; `name -> target` is a link.
     fn folder(name: &str, programs: &[&str]) -> PathBuf {
         let root = std::env::temp_dir().join(format!("keepwarm-fpm-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&root);

@@ -30,7 +30,7 @@ pub(crate) fn printed(command: &mut Command, most: u64, patience: Duration) -> i
         std::thread::spawn(move || {
             let mut said = Vec::new();
             let read = out.take(most).read_to_end(&mut said);
-            // Nobody listens any more when it took too long.
+            // The receiver is gone when it took too long.
             let _ = sender.send(read.map(|_| said));
         });
     }

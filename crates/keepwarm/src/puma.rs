@@ -1,7 +1,7 @@
-//! What a Ruby app's configuration of Puma says, in place of keys that Keepwarm's own does not have: `config/puma.rb`, and the variables that Puma reads.
+//! Puma's configuration of a Ruby app, in place of keys that Keepwarm's own does not have: `config/puma.rb`, and the variables that Puma reads.
 //!
 //! The file is a program. The app's Ruby evaluates it, as the app's user, with the adapter's directives (`adapters/ruby/lib/keepwarm/puma_directives.rb`), and
-//! says what it has found; workers evaluate it again for its hooks. A file that fails is no reason not to serve.
+//! reports the result; workers evaluate it again for its hooks. A file that fails does not keep the app from being served.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::{adapter, language, program_output};
 
 /// How long the file may take. It defines blocks and reads variables: this is a hundred times what Ruby itself takes to start, on a busy machine too.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// What is read of the report, in bytes. This number is arbitrary: a remark for each line of a file that has 1,000.
+/// Most bytes read of the report. This number is arbitrary: a remark for each line of a file that has 1,000.
 const REPORT: u64 = 256 << 10;
 /// The bounds of the keys (`crates/config/src/sections/app/keys.rs`).
 const MOST_WORKERS: u32 = 1024;
@@ -24,7 +24,7 @@ const MOST_THREADS: u32 = 1000;
 const LEAST_REQUEST_TIMEOUT: u64 = 30;
 const MOST_SECONDS: u64 = 24 * 3600;
 
-/// Fills in what Ruby apps have in Puma's configuration. Gives what is to be said of it.
+/// Fills in what Ruby apps have in Puma's configuration. Returns the remarks to report.
 pub(crate) fn settle(config: &mut Config) -> Vec<String> {
     let mut remarks = Vec::new();
     for app in &mut config.apps {
@@ -92,7 +92,7 @@ enum PumaEntry {
     Remark(String),
 }
 
-/// Has the app's Ruby evaluate the file.
+/// Makes the app's Ruby evaluate the file.
 fn read(app: &App, file: &Path) -> Result<Vec<PumaEntry>, String> {
     let mut command = command(app, file).map_err(|error| error.to_string())?;
     let said = program_output::printed(&mut command, REPORT, PATIENCE)
@@ -122,7 +122,7 @@ fn command(app: &App, file: &Path) -> std::io::Result<Command> {
     Ok(command)
 }
 
-/// `None`: it did not come to its end.
+/// `None`: the report is not complete.
 fn parse(report: &str) -> Option<Vec<PumaEntry>> {
     let mut lines = Vec::new();
     for line in report.lines() {
@@ -160,7 +160,7 @@ fn adopt(app: &mut App, file: &Path, report: &[PumaEntry], remarks: &mut Vec<Str
     }
 }
 
-/// What was taken, in words; `None`: the configuration says it by itself.
+/// The adopted directive, in words; `None`: the configuration has its own.
 fn adopt_one(app: &mut App, directive: &str, value: &str) -> Result<Option<String>, String> {
     let key = match directive {
         "worker_timeout" => "request_timeout",
@@ -237,12 +237,12 @@ fn adopt_directory(app: &mut App, value: &str) -> Result<Option<String>, String>
     if std::fs::canonicalize(&app.directory).is_ok_and(|here| here == there) {
         return Ok(None);
     }
-    // A link to what is deployed stays one.
+    // A link to the deployed release stays a link.
     app.directory = PathBuf::from(value);
     Ok(Some(format!("directory = \"{value}\"")))
 }
 
-/// What Puma reads of its environment, where neither the configuration nor the file says it.
+/// The variables that Puma reads, where neither the configuration nor the file has a value.
 fn adopt_variables(app: &mut App, remarks: &mut Vec<String>) {
     let mut taken = Vec::new();
     for (key, names) in [

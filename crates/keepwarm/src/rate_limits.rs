@@ -21,7 +21,7 @@ pub(crate) struct RateLimits {
 /// Limits that say the same of their store share it: its URL, its authorities, its time.
 type StoreKey = (String, Option<Vec<u8>>, Duration);
 
-/// Stores that a configuration has and nobody is connected to yet.
+/// Stores that a configuration has and that are not connected yet.
 #[derive(Default)]
 pub(crate) struct NewStores(BTreeMap<StoreKey, (Arc<Store>, StoreDriver)>);
 
@@ -56,7 +56,7 @@ impl RateLimits {
         }
     }
 
-    /// Counts as the configuration says. What was used up of a limit that stays remains used up.
+    /// Counts by the new configuration. Usage of a limit that stays is kept.
     pub(crate) fn apply(&mut self, config: &Config) {
         self.keep_only(config);
         for limit in &config.rate_limits {

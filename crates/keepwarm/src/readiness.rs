@@ -1,4 +1,4 @@
-//! Whether new requests are wanted: what `/readyz` asks, and what a load balancer goes by.
+//! Whether the process accepts new requests: what `/readyz` reports to load balancers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) struct Readiness(Arc<AtomicBool>);
 
 impl Readiness {
-    /// Requests are wanted from now on, or no more.
+    /// Requests are accepted from now on, or no more.
     pub(crate) fn set(&self, ready: bool) {
         self.0.store(ready, Ordering::Relaxed);
     }
 
-    /// Whether requests are wanted.
+    /// Whether requests are accepted.
     pub(crate) fn is_ready(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

@@ -97,7 +97,7 @@ pub(crate) fn run(options: &cli::Run) -> ExitCode {
     }
 }
 
-/// Says once that the virtual environment that was meant is not there: what is installed in it will be missed.
+/// Reports once that the configured virtual environment is missing: the packages installed in it will not be found.
 fn complain_of_environment(config: &Config) {
     let gone = config.apps.iter().find_map(|app| Some((app, language::missing_environment(app)?)));
     if let Some((app, folder)) = gone {

@@ -1,8 +1,8 @@
-//! Whom workers run as where Keepwarm is root and nobody is configured: whoever the app's files belong to; for files of root, `nobody`. That is done only
-//! where this user can do with the files what an app does; where not, they run as root, and a warning says why and what to do.
+//! The user that workers run as where Keepwarm is root and no user is configured: the owner of the app's files; for files of root, `nobody`. This is done only
+//! where that user can do with the files what an app does; otherwise they run as root, and a warning says why and what to do.
 //!
-//! An app has files that it writes to, and nothing says which: those that its variables name, and those of the usual names. What is not seen here
-//! shows when it is written to, as a fault of the app's in its log.
+//! An app has files that it writes to, and nothing says which: those that its variables name, and those of the usual names. Others show
+//! when they are written to, as a fault of the app's in its log.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,9 +15,9 @@ use keepwarm_config::{Account, App, Program};
 use crate::language::{StartCommand, interpreter};
 use crate::users::{self, Access};
 
-/// Who takes the place of root for files of root.
+/// Replaces root for files of root.
 const NOBODY: &str = "nobody";
-/// Folders of an app that are written to, by the habits of frameworks.
+/// Directories that an app writes to, by the habits of frameworks.
 const WRITTEN: [&str; 14] = [
     "bootstrap/cache",
     "cache",
@@ -42,13 +42,13 @@ const DATABASES: [&str; 4] = ["db", "sqlite", "sqlite2", "sqlite3"];
 pub(crate) enum UserChoice {
     /// As configured, or as Keepwarm itself, which is not root.
     Given,
-    /// Nobody is configured: this user.
+    /// No user is configured: this one.
     Default(Account),
-    /// Nobody is configured, and there is nobody who could: as root, for this reason.
+    /// No user is configured, and none is suitable: as root, for this reason.
     Root(String),
 }
 
-/// Whom the workers of an app run as, which are started so.
+/// The user for the workers of an app that is started so.
 pub(crate) fn choose(app: &App, start: &StartCommand) -> UserChoice {
     let process = users::credentials();
     if app.run_as.is_some() || process.uid != 0 {
@@ -68,7 +68,7 @@ pub(crate) fn choose(app: &App, start: &StartCommand) -> UserChoice {
     }
 }
 
-/// Says in the log what was decided, where nobody was configured; not again as long as it stays the same.
+/// Logs the decision where no user was configured; not again as long as it stays the same.
 pub(crate) fn announce(app: &App, choice: &UserChoice) {
     static SAID: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
@@ -92,14 +92,14 @@ pub(crate) fn announce(app: &App, choice: &UserChoice) {
     }
 }
 
-/// Whom the app's entry belongs to, or else its directory; `None`: root.
+/// The owner of the app's entry, or else of its directory; `None`: root.
 fn owner(app: &App) -> Option<Account> {
     let about = entry(app).and_then(|entry| std::fs::metadata(entry).ok());
     let about = about.or_else(|| std::fs::metadata(&app.directory).ok())?;
     (about.uid() != 0).then(|| users::user(&about.uid().to_string())).flatten()
 }
 
-/// The file that the app begins with, if it is one that can be told.
+/// The file that the app begins with, if it is known.
 fn entry(app: &App) -> Option<PathBuf> {
     let Program::Entry(entry) = &app.program else { return None };
     let module = entry.split(':').next().unwrap_or(entry).replace('.', "/");
@@ -107,7 +107,7 @@ fn entry(app: &App) -> Option<PathBuf> {
     files.iter().map(|file| app.directory.join(file)).find(|file| file.is_file())
 }
 
-/// What keeps this user from running the app.
+/// The reason why this user cannot run the app, if any.
 fn obstacle(app: &App, start: &StartCommand, account: &Account) -> Option<String> {
     let may = |path: &Path, access: Access| users::may(path, account, access);
     let shown = |path: &Path, what: &str| Some(format!("cannot {what} {}", path.display()));
@@ -127,7 +127,7 @@ fn obstacle(app: &App, start: &StartCommand, account: &Account) -> Option<String
     written.and_then(|path| shown(&path, "write to"))
 }
 
-/// What a worker is started from.
+/// The files that a worker is started from.
 fn needed(app: &App, start: &StartCommand) -> Vec<PathBuf> {
     let mut needed = vec![app.directory.clone()];
     needed.extend(entry(app));
@@ -146,10 +146,10 @@ fn needed(app: &App, start: &StartCommand) -> Vec<PathBuf> {
     needed
 }
 
-/// What it is likely to write to.
+/// The paths it is likely to write to.
 fn written(app: &App) -> Vec<PathBuf> {
     let named = app.env.values().map(PathBuf::from).filter(|path| path.is_absolute());
-    // What is not there yet is made; of a path like `/shop`, which is one of a URL, nothing is there but the root.
+    // Missing directories are created; a path like `/shop`, which belongs to a URL, has no existing ancestor but the root.
     let there = |path: PathBuf| path.ancestors().find(|path| path.exists()).map(Path::to_owned);
     let mut written: Vec<PathBuf> = named.filter_map(there).filter(|path| path.parent().is_some()).collect();
     written.extend(WRITTEN.iter().map(|name| app.directory.join(name)).filter(|path| path.is_dir()));

@@ -1,4 +1,4 @@
-//! What systemd is told (`sd_notify(3)`), and what it gives: nothing happens where it has not started this process.
+//! Notifications to systemd (`sd_notify(3)`), and what it passes in: nothing happens where it has not started this process.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
@@ -41,7 +41,7 @@ impl ServiceManager {
         send(&format!("MAINPID={pid}\n"));
     }
 
-    /// Says as often as is wanted that this process turns: the control thread, on which this runs, and every data-plane thread. Ends with the runtime.
+    /// Reports at the required interval that this process turns: the control thread, on which this runs, and every data-plane thread. Ends with the runtime.
     pub(crate) fn start_watchdog(self, remotes: &[Remote]) {
         let Some(interval) = watchdog_interval() else { return };
         let remotes = remotes.to_vec();
@@ -55,7 +55,7 @@ impl ServiceManager {
                     });
                 }
                 drop(turned);
-                // Ends when every thread has replied. A stuck thread keeps its sender, so the watchdog is not told that all is well.
+                // Ends when every thread has replied. A stuck thread keeps its sender, so the watchdog is not notified.
                 while turns.recv().await.is_some() {}
                 send("WATCHDOG=1\n");
                 tokio::time::sleep(interval).await;
@@ -73,7 +73,7 @@ fn watchdog_interval() -> Option<Duration> {
     ours.then(|| Duration::from_micros(whole / 2))
 }
 
-/// One datagram. Nothing depends on it: who does not listen is not told.
+/// Sends one datagram. Nothing depends on it: a missing listener is ignored.
 fn send(state: &str) {
     let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let address = match path.as_bytes().split_first() {

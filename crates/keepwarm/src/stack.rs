@@ -50,7 +50,7 @@ fn tame(text: &str) -> String {
     out
 }
 
-/// Answers `stack WORKER`.
+/// Responds to `stack WORKER`.
 pub(crate) async fn respond(view: &View, worker: &str) -> Value {
     let refused = |message: String| json!({ "ok": false, "message": message });
     let snapshot = view.supervisor.snapshot().await;
@@ -92,7 +92,7 @@ fn find<'s>(snapshot: &'s Snapshot, wanted: &str) -> Result<&'s WorkerSnapshot, 
     let here = |worker: &&WorkerSnapshot| {
         place.is_some_and(|(app, number)| *worker.app == *app && worker.number == number)
     };
-    // During a reload a place has two: that which serves, or the newer one.
+    // During a reload a number has two workers: choose the one that serves, or the newer one.
     if let Some(found) = workers
         .iter()
         .filter(here)

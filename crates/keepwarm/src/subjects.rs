@@ -1,6 +1,6 @@
-//! What of a running Keepwarm `keepwarm check --self` examines: its listeners, its doors, and the endpoints of its upstreams.
+//! The targets of `keepwarm check --self` in a running Keepwarm: its listeners, its doors, and the endpoints of its upstreams.
 //!
-//! The running process knows all of it, ports that the system chose included; the command asks it by the control socket, and examines from outside.
+//! The running process knows all of it, ports that the system chose included; the command queries it by the control socket, and examines from outside.
 
 use keepwarm_config::{
     Config, EndpointAddress, HealthProbe, HostPattern, Listener, PathPattern, TrustRoots, Upstream,
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// A listener, door or upstream of the running Keepwarm, as a target of `keepwarm check --self`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct OwnTarget {
-    /// What it is in the configuration: `listen.main`, `upstream.search door`, `upstream.search`.
+    /// Its name in the configuration: `listen.main`, `upstream.search door`, `upstream.search`.
     pub(crate) label: String,
     /// By which it is examined.
     pub(crate) url: String,
@@ -19,7 +19,7 @@ pub(crate) struct OwnTarget {
     pub(crate) connect: Option<String>,
     /// `Host`, where it is another than the URL's.
     pub(crate) host: Option<String>,
-    /// The file of authorities that are believed, besides the system's.
+    /// The file of authorities that are trusted, besides the system's.
     pub(crate) ca: Option<String>,
     /// The files of the client certificate and its key.
     pub(crate) identity: Option<(String, String)>,
@@ -92,7 +92,7 @@ fn endpoint(upstream: &Upstream, endpoint: &UpstreamEndpoint) -> OwnTarget {
     }
     let host = upstream.host.clone().unwrap_or_else(|| endpoint.authority.clone());
     let scheme = if upstream.tls.is_some() { "https" } else { "http" };
-    // What the certificate must be for; without TLS what stands in `Host`.
+    // The name that the certificate must be for; without TLS the `Host`.
     let called = match &upstream.tls {
         Some(tls) => tls.server_name.clone(),
         None => host_of(&endpoint.authority).to_owned(),
@@ -121,14 +121,14 @@ fn endpoint(upstream: &Upstream, endpoint: &UpstreamEndpoint) -> OwnTarget {
     OwnTarget { label, url, connect, host: Some(host), ca, identity, is_ours: false, skipped: None }
 }
 
-/// What listens at `http://ADDRESS` or `unix:PATH`, as a client of this machine reaches it.
+/// The server at `http://ADDRESS` or `unix:PATH`, as a client of this machine reaches it.
 fn at(address: &str, host: Option<&str>, path: &str) -> OwnTarget {
     if address.starts_with("unix:") {
         let host = host.map(str::to_owned);
         return OwnTarget { url: format!("{address}:{path}"), host, ..OwnTarget::default() };
     }
     let bare = address.trim_start_matches("http://");
-    // What listens on every address of the machine listens on loopback, too.
+    // A server that listens on every address of the machine listens on loopback, too.
     let bare = match bare.strip_prefix("0.0.0.0:") {
         Some(port) => format!("127.0.0.1:{port}"),
         None => bare.replacen("[::]:", "[::1]:", 1),
@@ -147,7 +147,7 @@ fn skipped(address: &str, why: &str) -> OwnTarget {
     OwnTarget { url: address.to_owned(), skipped: Some(why.to_owned()), ..OwnTarget::default() }
 }
 
-/// What its health checks ask is what may be asked often.
+/// The path of its health checks may be requested often.
 fn health_path(upstream: &Upstream) -> &str {
     match upstream.health.as_ref().map(|health| &health.probe) {
         Some(HealthProbe::Http { path, .. }) => path,
@@ -184,7 +184,7 @@ impl OwnTarget {
         })
     }
 
-    /// From the control socket; nothing if it is no subject.
+    /// From the control socket; `None` if it is not a subject.
     pub(crate) fn from_json(value: &Value) -> Option<Self> {
         let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
         Some(Self {

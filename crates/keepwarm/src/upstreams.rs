@@ -1,5 +1,5 @@
-//! The upstreams of the process: kept over reloads, with their connections and all that is known of their endpoints; and the rate limits that they and
-//! routes are held to. Names are looked up and files watched on the control thread; health checks and stores of rate limits have a thread of their own, which waits for nobody.
+//! The upstreams of the process: kept over reloads, with their connections and all that is known of their endpoints; and the rate limits of upstreams and
+//! routes. Names are looked up and files watched on the control thread; health checks and stores of rate limits have a thread of their own.
 
 pub(crate) mod tls;
 
@@ -23,7 +23,7 @@ pub(crate) struct Upstreams {
     entries: BTreeMap<String, UpstreamEntry>,
     /// Those that a configuration which is about to serve has in their place or beside them.
     next: BTreeMap<String, UpstreamEntry>,
-    /// Who looks names up, by the servers that are asked.
+    /// Resolvers, by the servers they query.
     names: BTreeMap<Vec<SocketAddr>, Arc<DnsResolver>>,
     limits: RateLimits,
     /// Where checks are made and stores are asked; started with the first upstream or store.
@@ -43,14 +43,14 @@ struct UpstreamEntry {
 /// The parts of a new configuration that can fail, prepared before it applies.
 #[derive(Default)]
 pub(crate) struct PreparedUpstreams {
-    /// What its upstreams are encrypted with, by name.
+    /// The TLS settings of its upstreams, by name.
     tls: BTreeMap<String, Option<Arc<ClientTls>>>,
     /// Where their calls are recorded, by name.
     logs: BTreeMap<String, Option<CallLog>>,
     stores: NewStores,
 }
 
-/// What cannot change while connections are kept.
+/// The settings that cannot change while connections are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ConnectionKind(Scheme, Protocol);
 
@@ -64,7 +64,7 @@ impl Drop for Task {
     }
 }
 
-/// Whether what the configuration names for TLS can be used; for who starts nothing.
+/// Whether the files that the configuration names for TLS can be used; for commands that start nothing.
 ///
 /// # Errors
 /// Which file cannot, and why.
@@ -145,7 +145,7 @@ impl Upstreams {
         }
     }
 
-    /// It did not come to serve: those that it alone has go.
+    /// The configuration was not applied: upstreams that only it has are removed.
     pub(crate) fn keep_only(&mut self, config: &Config) {
         self.next.clear();
         self.limits.keep_only(config);
@@ -208,7 +208,7 @@ impl Upstreams {
             entry.discovery = None;
             entry.discovery = self.discover(&entry.upstream);
         }
-        // The watch may have read files anew: what was configured is compared, what is in use is replaced.
+        // The watch may have read files again: compare the configuration, replace what is in use.
         entry.upstream.set_tls(tls.clone());
         entry.watch = tls::watch(config, &entry.upstream, tls.as_ref()).map(Task);
         UpstreamEntry { config: config.clone(), tls, ..entry }
@@ -218,7 +218,7 @@ impl Upstreams {
         config.rate_limit.as_ref().and_then(|name| self.limits.get(name)).cloned()
     }
 
-    /// Finds its endpoints from now on. What needs no looking up is there at once.
+    /// Finds its endpoints from now on. Those that need no lookup are there at once.
     fn discover(&mut self, upstream: &Arc<Upstream>) -> Option<Task> {
         let settings = upstream.settings();
         if upstream.publish_literal() {

@@ -46,7 +46,7 @@ pub(crate) fn group(name: &str) -> Option<u32> {
     }
 }
 
-/// What this process is.
+/// The user and group of this process, and whether it may change them.
 pub(crate) fn credentials() -> Credentials {
     let both = CapabilitySet::SETUID | CapabilitySet::SETGID;
     Credentials { uid: geteuid().as_raw(), gid: getegid().as_raw(), may_change: has_right(both) }
@@ -57,14 +57,14 @@ fn has_right(what: CapabilitySet) -> bool {
     capabilities(None).is_ok_and(|sets| sets.effective.contains(what))
 }
 
-/// What somebody wants with a file or a directory.
+/// An access to a file or a directory.
 #[derive(Debug, Copy, Clone, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// To use what is in a directory.
+    /// To use a directory's entries.
     Enter,
     /// To read a file.
     Read,
-    /// To change a file, or what is in a directory.
+    /// To change a file, or a directory's entries.
     Write,
 }
 
@@ -73,8 +73,8 @@ pub(crate) fn may_enter(directory: &Path, user: &Account) -> bool {
     may(directory, user, Access::Enter)
 }
 
-/// Whether a user may do this, and may enter all directories above, by their modes. Where more than the modes decides, the response is yes: who tries
-/// learns the truth.
+/// Whether a user may do this, and may enter all directories above, by their modes. Where more than the modes decides, the result is `true`: the attempt
+/// shows the truth.
 pub(crate) fn may(path: &Path, user: &Account, access: Access) -> bool {
     if user.uid == 0 {
         return true;

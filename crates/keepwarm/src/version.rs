@@ -1,4 +1,4 @@
-//! What an interpreter is with which an app could not be started: too old, of another language, or none at all. It is only asked then.
+//! The fault of an interpreter with which an app could not be started: too old, of another language, or missing. It is only queried then.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -12,16 +12,16 @@ use crate::run_as::{self, UserChoice};
 
 /// How long an interpreter may take to say its version. This number is arbitrary: a hundred times what it takes.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// What is read of its response, and what is shown of that, in bytes. Both numbers are arbitrary.
+/// Most bytes read of its output, and most bytes shown of that. Both numbers are arbitrary.
 const READ: u64 = 4_096;
 const SHOWN: usize = 80;
 
 /// The interpreter version that an app requires.
 struct Requirement {
     language: &'static str,
-    /// What it is asked with.
+    /// The option that makes it print its version.
     flag: &'static str,
-    /// What stands before its version.
+    /// The text before its version.
     mark: &'static str,
     least: (u32, u32),
     /// It has to speak FastCGI.
@@ -38,7 +38,7 @@ const PYTHON: Requirement =
 const PHP_SERVER: Requirement =
     Requirement { language: "PHP", flag: "-v", mark: "PHP ", least: (0, 0), server: true };
 
-/// Adds to the failure of an app what is wrong with its interpreter, if it is that; else which one it is: a module that is missing there may be installed
+/// Adds to the failure of an app the fault of its interpreter, if that is the cause; else which one it is: a module that is missing there may be installed
 /// for another.
 pub(crate) async fn explain(failure: &mut StartFailure, config: &Config) {
     let Some(app) = config.app(&failure.app).cloned() else { return };
@@ -52,7 +52,7 @@ pub(crate) async fn explain(failure: &mut StartFailure, config: &Config) {
     }
 }
 
-/// What is wrong with the app's interpreter, if it is that. Not where workers run as another user: it might be that user's program, and we may be root.
+/// The fault of the app's interpreter, if any. Not where workers run as another user: it might be that user's program, and we may be root.
 fn complaint(app: &App) -> Option<String> {
     if runs_as_another(app) || app.address.is_some() || !matches!(app.program, Program::Entry(_)) {
         return None;
@@ -78,14 +78,14 @@ fn runs_as_another(app: &App) -> bool {
     app.run_as.as_ref().map_or_else(by_default, |user| user.uid != own)
 }
 
-/// What a program prints when it is asked with `flag`. `None`: it cannot be started, or does not respond.
+/// The output of a program with `flag`. `None`: it cannot be started, or does not respond.
 fn ask(program: &mut Command, flag: &str) -> Option<String> {
     let said = program_output::printed(program.arg(flag).stderr(Stdio::null()), READ, PATIENCE).ok()??;
     Some(String::from_utf8_lossy(&said).into_owned())
 }
 
 impl Requirement {
-    /// What is wrong with a program that says this of itself.
+    /// The fault of a program with this output.
     fn judge(&self, said: &str) -> Option<String> {
         let Self { language, flag, least: (major, minor), .. } = self;
         let line = said.lines().next().unwrap_or_default().trim();

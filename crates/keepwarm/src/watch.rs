@@ -29,7 +29,7 @@ pub(crate) struct Watch {
 enum FileChange {
     /// Something happened to this path.
     Path(PathBuf),
-    /// This folder is new here: what is in it may have come before the kernel was told to watch it, too.
+    /// This directory is new here: its content may have come before the kernel was told to watch it, too.
     Folder(PathBuf),
     /// The kernel has lost events.
     Unknown,
@@ -48,7 +48,7 @@ pub(crate) fn start(config: &Config) -> Option<Watch> {
     let (sender, changes) = mpsc::unbounded_channel();
     let wanted = watched.clone();
     let report = move |event: notify::Result<notify::Event>| {
-        // An error: the kernel could not say what has happened.
+        // An error: the kernel could not report what has happened.
         let Ok(event) = event else { return drop(sender.send(FileChange::Unknown)) };
         if event.need_rescan() {
             let _ = sender.send(FileChange::Unknown);
@@ -95,9 +95,9 @@ pub(crate) fn is_same(watch: Option<&Watch>, config: &Config) -> bool {
     watch.map_or(watched.0.is_empty(), |watch| watch.watched == watched)
 }
 
-/// Waits for a change, and for the end of those that come with it; gives the apps whose files they are.
+/// Waits for a change, and for the end of those that come with it; returns the apps whose files they are.
 ///
-/// To be dropped at any time: what was seen is kept.
+/// May be dropped at any time: observed changes are kept.
 pub(crate) async fn changed(watch: &mut Option<Watch>) -> Vec<String> {
     let Some(watch) = watch else { return std::future::pending().await };
     loop {
@@ -125,7 +125,7 @@ pub(crate) async fn changed(watch: &mut Option<Watch>) -> Vec<String> {
 }
 
 impl Watch {
-    /// Whose files have changed, by what was seen.
+    /// The apps whose files have changed, by the observed changes.
     fn apps(&mut self) -> Vec<String> {
         let mut apps = BTreeSet::new();
         for (_, change) in self.pending.drain(..) {
@@ -181,10 +181,10 @@ impl WatchList {
     }
 }
 
-/// How deep a new folder is looked through.
+/// How deep a new directory is searched.
 const FOLDERS: usize = 32;
 
-/// A watched file in a folder or below.
+/// A watched file in a directory or below.
 fn find_watched(directory: &Path, patterns: &[String], folder: &Path, depth: usize) -> Option<PathBuf> {
     if depth == 0 || is_hidden(folder.strip_prefix(directory).ok()?.to_str()?) {
         return None;
@@ -192,7 +192,7 @@ fn find_watched(directory: &Path, patterns: &[String], folder: &Path, depth: usi
     // An error: it has gone again.
     for entry in std::fs::read_dir(folder).ok()?.flatten() {
         let path = entry.path();
-        // Links to folders are not followed, by the kernel's watch neither.
+        // Links to directories are not followed, nor does the kernel's watch.
         let found = match entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             true => find_watched(directory, patterns, &path, depth - 1),
             false => is_watched(directory, patterns, &path).then_some(path),
@@ -215,7 +215,7 @@ fn is_hidden(relative: &str) -> bool {
     relative.split('/').any(|part| part.starts_with('.') || part == "__pycache__" || part == "node_modules")
 }
 
-/// `**` is any number of folders, `*` and `?` stay within one.
+/// `**` is any number of directories, `*` and `?` stay within one.
 fn fits(pattern: &str, path: &str) -> bool {
     let (first, rest) = pattern.split_once('/').map_or((pattern, None), |(first, rest)| (first, Some(rest)));
     let (folder, below) = path.split_once('/').map_or((path, None), |(folder, below)| (folder, Some(below)));

@@ -20,7 +20,7 @@ pub struct AccessRecord<'a> {
     pub method: &'a str,
     /// The target as received; empty when the head could not be read.
     pub target: &'a [u8],
-    /// `HTTP/1.1` and the like.
+    /// Such as `HTTP/1.1`.
     pub version: &'a str,
     /// The status sent; 0 when none was.
     pub status: u16,
@@ -93,7 +93,7 @@ impl AccessRecord<'_> {
         out.push(b'\n');
     }
 
-    /// One JSON object; what is absent is left out.
+    /// One JSON object; absent values are left out.
     fn write_json(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"time\":\"");
         out.extend_from_slice(&timestamp(self.time));

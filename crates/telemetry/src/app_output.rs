@@ -53,7 +53,7 @@ enum RecordKind {
     Exception,
     /// That sentence has come.
     ChainedException,
-    /// PHP's uncaught exception whose text has several lines: the last names the place.
+    /// PHP's uncaught exception whose text has several lines: the last names the file and line.
     PhpMessage,
     /// PHP's exception: `Stack trace:`, its calls, `Next …`.
     PhpException,
@@ -253,7 +253,7 @@ impl RecordAssembler {
         self.text.rsplit(|&byte| byte == b'\n').next().unwrap_or_default()
     }
 
-    /// What asyncio, and libraries in its manner, say above the objects that it concerns.
+    /// The line of asyncio, and of libraries like it, above the objects that it concerns.
     fn expects_asyncio_context(&self) -> bool {
         const PHRASES: [&[u8]; 3] = [b" was never retrieved", b" but it is pending!", b"Unclosed "];
         let is_phrase = |part: &&[u8]| self.text.windows(part.len()).any(|window| window == *part);
@@ -332,7 +332,7 @@ impl RecordKind {
     }
 }
 
-/// Of bytes that an app has printed, those that it meant to: without the marks of lines whose record continues.
+/// The bytes that an app meant to print: without the marks of lines whose record continues.
 #[must_use]
 pub fn strip_record_marks(bytes: &[u8]) -> Cow<'_, [u8]> {
     match bytes.contains(&CONTINUATION_MARK) {

@@ -22,7 +22,7 @@ pub static NORMALIZED: Family = Family::new();
 pub static SPILL_FULL: Counter = Counter(AtomicU64::new(0));
 /// Panics, by what they ended.
 pub static PANICS: Family = Family::new();
-/// Requests of which fields were dropped because of their names.
+/// Requests that had fields dropped because of their names.
 pub static UNSAFE_NAMES: Counter = Counter(AtomicU64::new(0));
 /// Log lines dropped because the output did not accept them.
 pub static LOG_LINES_DROPPED: Counter = Counter(AtomicU64::new(0));

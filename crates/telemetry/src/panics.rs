@@ -105,7 +105,7 @@ fn text(payload: &(dyn Any + Send)) -> String {
 /// # Errors
 /// It panicked.
 pub fn catch<R>(f: impl FnOnce() -> R) -> Result<R, Panic> {
-    // Without an allocation and without a system call: on the way that does not panic this is two stores.
+    // Without an allocation and without a system call: where nothing panics this is two stores.
     let outer = CATCHING.replace(true);
     let result = catch_unwind(AssertUnwindSafe(f));
     CATCHING.set(outer);
@@ -184,7 +184,7 @@ fn end_process(what: &str, why: &str) -> ! {
 }
 
 thread_local! {
-    /// Whether somebody up the stack catches panics and reports them.
+    /// Whether a caller up the stack catches panics and reports them.
     static CATCHING: Cell<bool> = const { Cell::new(false) };
     /// The panic that unwinds towards it.
     static PENDING: RefCell<Option<Panic>> = const { RefCell::new(None) };

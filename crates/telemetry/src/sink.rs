@@ -59,7 +59,7 @@ impl Sink {
     /// dropped lines.
     ///
     /// # Errors
-    /// The file cannot be opened, or the system gives no thread.
+    /// The file cannot be opened, or the system refuses a thread.
     pub fn open(output: Output, format: Format) -> io::Result<Self> {
         let mut all = all();
         all.retain(|sink| sink.shared.strong_count() > 0);
@@ -145,7 +145,7 @@ pub fn reopen_all() {
     sinks.into_iter().for_each(|sink| Sink(sink).reopen());
 }
 
-/// A sink that was opened: its handle, and what its writer holds for as long as it runs.
+/// An open sink: its handle, and what its writer holds for as long as it runs.
 struct OpenSink {
     handle: Weak<Handle>,
     shared: Weak<Shared>,

@@ -36,13 +36,13 @@ pub fn describe(addresses: &[usize]) -> String {
 /// A function on the stack.
 struct StackFrame {
     name: String,
-    /// Of the standard library or another crate, mostly the runtime: of no use between the others.
+    /// From the standard library or another crate, mostly the runtime: of no use between the others.
     is_foreign: bool,
-    /// `connection.rs:31`, with the folder it is in.
+    /// `connection.rs:31`, with its directory.
     location: String,
 }
 
-/// What was called there; several, where the compiler has put one into the other.
+/// The functions called there; several, where the compiler has inlined one into the other.
 fn calls_at(address: usize) -> Vec<StackFrame> {
     let mut calls = Vec::new();
     backtrace::resolve(std::ptr::without_provenance_mut::<c_void>(address), |symbol| {

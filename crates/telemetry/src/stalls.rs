@@ -6,7 +6,7 @@ use crate::counters;
 /// The kind of a stall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stall {
-    /// A client of HTTP/1.0 reads until the connection ends, and the app's response did not say that it ends.
+    /// A client of HTTP/1.0 reads until the connection ends, and the app's response did not announce that it ends.
     CloseAdded,
     /// A client held its body back for a `100 Continue`.
     ExpectationIgnored,

@@ -2,7 +2,7 @@
 
 use crate::RequestId;
 
-/// `00-` trace id `-` parent id `-` flags: the length of version 00, which is what is written.
+/// `00-` trace id `-` parent id `-` flags: the length of version 00, the version we write.
 pub const TRACEPARENT_LEN: usize = 55;
 /// The flag of a trace that is recorded.
 const SAMPLED: u8 = 1;
@@ -33,7 +33,7 @@ impl TraceContext {
         let trace = id::<32>(field.get(3..35)?)?;
         id::<16>(field.get(36..52)?)?;
         let [flags] = number::<1>(field.get(53..55)?)?;
-        // Of a later version only what this one knows is passed on.
+        // Only the fields that this version knows are passed on from a later one.
         Some(Self { trace, flags: flags & SAMPLED })
     }
 

@@ -129,7 +129,7 @@ pub fn endpoint(upstream: &str, endpoint: &str) -> &'static EndpointMeter {
     if let Some(meter) = of_upstream.get(endpoint) {
         return meter;
     }
-    // The empty name and `other` are no endpoints, and do not count.
+    // The empty name and `other` are not endpoints, and do not count.
     let known = of_upstream.keys().filter(|name| !name.is_empty() && &***name != OTHER_ENDPOINTS).count();
     let name = if endpoint.is_empty() || known < ENDPOINTS_MAX { endpoint } else { OTHER_ENDPOINTS };
     of_upstream.entry(name.into()).or_insert_with(|| {

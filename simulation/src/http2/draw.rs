@@ -13,7 +13,7 @@ use crate::response::Pace;
 use crate::sizes::near_boundary;
 use crate::worker::{self, BodyRead, ResponsePlan};
 
-/// What clients are drawn from.
+/// The settings that clients are drawn from.
 pub(super) struct Draw {
     pub(super) settings: Settings,
     pub(super) clean: bool,
@@ -63,7 +63,7 @@ impl Draw {
     fn stream(&self, rng: &mut Rng, most: usize) -> (StreamPlan, ResponsePlan) {
         let mut request = front::request(rng, most);
         let response = front::response(rng, self.clean, (&self.settings, most));
-        // A short body in one frame, which may come before anybody has asked for it.
+        // A short body in one frame, which may come before it is requested.
         let at_once = request.has_body() && rng.chance(200);
         if at_once {
             let size = 1 + rng.below(most.min(1000));
@@ -71,7 +71,7 @@ impl Draw {
         }
         let (sent, got) = (request.body.size(), response.body);
         let is_allowed = self.max_body.is_none_or(|most| sent as u64 <= most);
-        // What nobody reads, or what is refused, is taken up to the window.
+        // A body that is not read, or is refused, is accepted up to the window.
         let is_taken = (is_allowed && response.reads != BodyRead::Never) || sent < 64 * 1024;
         let abandon = rng.chance(if self.clean { 80 } else { 200 }).then(|| {
             let point = match rng.below(3) {
@@ -106,7 +106,7 @@ impl Draw {
         FramePlan {
             heads: *rng.pick(&[1, 2, 5]),
             pads: rng.chance(500),
-            // The `h2` crate ends a connection with too many small frames that nobody has read yet.
+            // The `h2` crate ends a connection with too many small frames that are still unread.
             data: (*rng.pick(&[1, 100, 4000, usize::MAX])).max(if self.clean { sent / 1000 } else { 1 }),
             strays: *rng.pick(&[0, 100, 500]),
             late: Duration::from_millis(*rng.pick(&[0, 0, 1, 20])),
@@ -132,8 +132,8 @@ impl Draw {
     }
 }
 
-/// The client says with its only request that no other follows, and takes longer to read the response than the server waits for one that reads nothing. What it sends
-/// meanwhile, to make room, must not meet a closed socket.
+/// The client announces with its only request that no other follows, and takes longer to read the response than the server waits for one that reads nothing.
+/// Frames that it sends meanwhile, to make room, must not meet a closed socket.
 pub(super) fn part_slowly(rng: &mut Rng, (client, responses): &mut (ClientPlan, Vec<ResponsePlan>)) {
     client.streams.truncate(1);
     responses.truncate(1);
@@ -156,7 +156,7 @@ pub(super) fn part_slowly(rng: &mut Rng, (client, responses): &mut (ClientPlan, 
         PipePlan { reads: Pace { piece: every, every, pause }, writes: Pace::FAST, cut: None, stall: None };
 }
 
-/// Of [`expect_in_a_crowd`].
+/// For [`expect_in_a_crowd`].
 pub(super) const SMALL_BODY: usize = 64;
 
 /// More clients of an app with one request at a time expect `100 Continue` than it may keep waiting: some send slowly what they may; the bodies of the others, which did

@@ -23,7 +23,7 @@ pub(super) struct ProcessPlan {
     pub(super) ignores_term: bool,
     /// How long it takes to exit once there is nothing more to do; `None`: it never does.
     pub(super) exits_after: Option<Duration>,
-    /// It crashes so long after its start.
+    /// It crashes this long after its start.
     pub(super) crashes: Option<Duration>,
 }
 
@@ -38,7 +38,7 @@ impl ProcessPlan {
     }
 }
 
-/// What becomes of the workers that a reload starts.
+/// The result of starting the workers of a reload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BootOutcome {
     Good,
@@ -64,7 +64,7 @@ pub(super) struct Processes {
     pub(super) seen: Rc<RefCell<Observations>>,
     /// Those that may be running.
     pub(super) running: RefCell<Vec<ProcessEnd>>,
-    /// The generation that each version of the app has become, once a reload has said so.
+    /// The generation of each version of the app, once a reload has reported it.
     pub(super) generations: RefCell<BTreeMap<usize, u64>>,
     /// The one that serves, and that served when each request was begun.
     pub(super) serving: Cell<u64>,
@@ -74,7 +74,7 @@ pub(super) struct Processes {
 }
 
 impl Processes {
-    /// Starts what the supervisor asks for.
+    /// Starts a process for the supervisor.
     pub(super) fn start(self: &Rc<Self>, process: Process) -> io::Result<()> {
         let argument = |at: usize| process.command.get(at).and_then(|it| it.to_str()?.parse::<usize>().ok());
         let (Some(outcome), Some(version)) = (argument(1), argument(2)) else {
@@ -94,7 +94,7 @@ impl Processes {
         self.addresses.borrow().last().expect("the first").0
     }
 
-    /// Where nobody has.
+    /// An address that is not in use.
     pub(super) fn next_address(&self) -> SocketAddr {
         let mut next = self.address();
         next.set_port(next.port() + 1);
@@ -110,7 +110,7 @@ impl Processes {
         addresses.push((address.expect("it is TCP"), None));
     }
 
-    /// When nobody listened there any more.
+    /// When the last listener there closed.
     pub(super) fn left(&self, address: SocketAddr) -> Option<Instant> {
         self.addresses.borrow().iter().find(|(at, _)| *at == address).and_then(|(_, left)| *left)
     }

@@ -85,12 +85,12 @@ impl Server {
         specs.iter().for_each(|spec| self.links.add_app(&spec.name, parts::policy(spec.workers)));
     }
 
-    /// The reload has failed: what ran goes on.
+    /// The reload has failed: the previous apps keep running.
     pub(super) fn take_back(&self) {
         self.links.keep_only(|name| self.two || name == FIRST);
     }
 
-    /// The workers of these specs serve: what is asked for leads to them.
+    /// The workers of these specs serve: requests go to them.
     pub(super) fn commit(&mut self, specs: &[AppSpec]) {
         self.two = specs.len() > 1;
         specs.iter().for_each(|spec| drop(self.links.set_app(&spec.name, parts::policy(spec.workers))));
@@ -144,7 +144,7 @@ impl Server {
     }
 
     async fn quiet(&self) {
-        // What has connected before is accepted first.
+        // Earlier connections are accepted first.
         tokio::time::sleep(Duration::from_millis(100)).await;
         let close_idle = async {
             tokio::time::sleep(DRAIN_IDLE).await;

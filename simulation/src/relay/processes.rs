@@ -38,7 +38,7 @@ pub(super) struct Processes {
 struct Process {
     number: u32,
     kill: Rc<Notify>,
-    /// `None`: it is nobody's worker.
+    /// `None`: it is not a worker.
     link: Option<Arc<dyn WorkerLink>>,
     ready: bool,
     /// It is on its way out.

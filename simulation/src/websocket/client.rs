@@ -30,7 +30,7 @@ const RSV1: u8 = 0x40;
 /// The sample of RFC 6455 §1.3.
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
-/// A client that does not read gives up when its bytes are not taken for so long.
+/// A client that does not read gives up when its bytes are not taken for this long.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 struct Client<'t> {
@@ -55,14 +55,14 @@ struct Client<'t> {
     since: Cell<usize>,
 }
 
-/// What has come of a message.
+/// The part of a message received so far.
 struct ReadState {
     got: usize,
     /// Its bytes, where it is compressed.
     compressed: Option<Vec<u8>>,
 }
 
-/// The client has left by its plan, or nobody takes what it sends.
+/// The client has left by its plan, or its peer takes nothing more.
 struct Disconnected;
 
 /// Plays the client of one WebSocket. `ids`: of its messages, and of the app's.
@@ -127,7 +127,7 @@ impl Client<'_> {
                     if matches!(plan.end, ClientEnd::Resets(_) | ClientEnd::Drops(_)) {
                         return left;
                     }
-                    // Nobody takes it: why, is to be read.
+                    // The peer takes nothing more: the reader learns why.
                     self.sent_all.set(true);
                     self.change();
                     std::future::pending().await
@@ -155,7 +155,7 @@ impl Client<'_> {
             self.write_control().await?;
             self.ping().await?;
             if number % 1000 == 0 {
-                // What is sent to a closed end is taken without a limit: not a loop without an end.
+                // A closed end takes bytes without a limit: this keeps the loop from running for ever.
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         }
@@ -345,7 +345,7 @@ impl Client<'_> {
         }
     }
 
-    /// A frame of a message; `within`: what came of it before.
+    /// A frame of a message; `within`: the part received before.
     async fn read_data(
         &self,
         reader: &mut Reader<'_>,
@@ -446,7 +446,7 @@ impl Client<'_> {
                 }
             }
             PONG => {
-                // One may answer several pings: the last of them (RFC 6455 §5.5.3).
+                // One pong may respond to several pings: to the last of them (RFC 6455 §5.5.3).
                 let size = self.conversation.client.pings.1;
                 let responses =
                     (*ponged + 1..=self.pings.get()).find(|ping| ping_payload(*ping, size) == payload);

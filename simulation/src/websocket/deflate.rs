@@ -14,7 +14,7 @@ pub(super) struct Deflate {
 }
 
 impl Deflate {
-    /// What the response to the offer means; `Err`: it is none.
+    /// The parameters that the response agrees on; `Err`: it is not a valid response to the offer.
     pub(super) fn agree(offer: Offer, said: &str) -> Result<Self, String> {
         let wrong = |what: &str| Err(format!("{what}: {said}"));
         let mut parameters = said.split(';').map(str::trim);
@@ -81,7 +81,7 @@ impl Deflate {
     }
 }
 
-/// What inflates to so many bytes.
+/// A payload that inflates to `size` bytes.
 pub(super) fn bomb(size: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(size / 100 + 1024);
     let mut compress = Compress::new(Compression::new(9), false);

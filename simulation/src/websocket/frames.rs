@@ -31,7 +31,7 @@ pub(super) fn masked(first: u8, mask: [u8; 4], payload: impl ExactSizeIterator<I
     frame
 }
 
-/// A close frame's payload: nothing where there is no code.
+/// A close frame's payload: empty without a code.
 pub(super) fn close_payload(code: Option<u16>, reason: &str) -> Vec<u8> {
     match code {
         None => Vec::new(),

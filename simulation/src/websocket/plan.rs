@@ -1,4 +1,4 @@
-//! What client and app say to each other on one WebSocket, drawn from a seed.
+//! The conversation of client and app on one WebSocket, drawn from a seed.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ pub(crate) struct ConversationPlan {
     pub(crate) client: ClientPlan,
     pub(crate) app: AppPlan,
     pub(crate) closer: Closer,
-    /// The closer waits until it has all messages of the other side; otherwise it closes behind its own last one.
+    /// The closer waits until it has all messages of the other side; otherwise it closes after its own last one.
     pub(crate) polite: bool,
 }
 
-/// Who begins the closing handshake.
+/// The side that begins the closing handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Closer {
     Client,
@@ -36,29 +36,29 @@ pub(crate) struct MessagePlan {
 #[derive(Debug, Clone)]
 pub(crate) struct ClientPlan {
     pub(crate) start: Duration,
-    /// Sends its first frames behind the opening, before it is accepted.
+    /// Sends its first frames right after the opening, before it is accepted.
     pub(crate) eager: bool,
     /// Bytes in one write, at most.
     pub(crate) write: usize,
-    /// After so many bytes...
+    /// After this many bytes...
     pub(crate) every: usize,
-    /// ...it pauses so long.
+    /// ...it pauses this long.
     pub(crate) pause: Duration,
     pub(crate) reads: ReadMode,
     pub(crate) pace: Pace,
     pub(crate) messages: Vec<MessagePlan>,
-    /// Of a thousand frames, before how many there is a ping, and its bytes.
+    /// Before how many of a thousand frames there is a ping, and its bytes.
     pub(crate) pings: (u32, usize),
-    /// So many pings behind the last message.
+    /// Pings after the last message.
     pub(crate) flood: usize,
     pub(crate) code: Option<u16>,
     pub(crate) end: ClientEnd,
     pub(crate) offer: Offer,
-    /// Of a thousand messages, so many are compressed where that was agreed on.
+    /// How many of a thousand messages are compressed where that was negotiated.
     pub(crate) compressed: u32,
 }
 
-/// What a client offers of permessage-deflate (RFC 7692 §7.1).
+/// A client's offer of permessage-deflate (RFC 7692 §7.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Offer {
     None,
@@ -123,7 +123,7 @@ pub(crate) enum ReadMode {
     Beside,
     /// When it has sent all of its messages.
     AfterSending,
-    /// After so long.
+    /// After this long.
     Later(Duration),
     Never,
 }
@@ -133,16 +133,16 @@ pub(crate) enum ReadMode {
 pub(crate) enum ClientEnd {
     /// By the closing handshake.
     CloseHandshake,
-    /// After so many bytes.
+    /// After this many bytes.
     Resets(usize),
     Drops(usize),
-    /// It shuts its writing side behind its last message, without a close frame.
+    /// It shuts its writing side after its last message, without a close frame.
     HalfCloses,
-    /// It breaks the protocol behind its last message.
+    /// It breaks the protocol after its last message.
     Breaks(Violation),
 }
 
-/// What a client may not send.
+/// A violation that a client commits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Violation {
     Unmasked,
@@ -173,7 +173,7 @@ impl Violation {
         Self::OneByteClose,
     ];
 
-    /// What the server closes with (RFC 6455 §7.4.1), where compression was agreed on or not.
+    /// The server's close code (RFC 6455 §7.4.1), where compression was negotiated or not.
     pub(crate) fn code(self, deflate: bool) -> u16 {
         match self {
             Self::NotDeflate | Self::Bomb if !deflate => 1002,
@@ -192,7 +192,7 @@ pub(crate) struct AppPlan {
     pub(crate) messages: Vec<MessagePlan>,
     /// Before each message.
     pub(crate) pause: Duration,
-    /// Reads nothing, and so gives no credit, for so long.
+    /// Reads nothing, and so gives no credit, for this long.
     pub(crate) hold: Duration,
     /// After each frame that it reads.
     pub(crate) rest: Duration,
@@ -200,7 +200,7 @@ pub(crate) struct AppPlan {
     pub(crate) fault: AppFault,
 }
 
-/// What goes wrong at the app, after so many of its messages.
+/// The app's fault, after this many of its messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AppFault {
     None,
@@ -256,7 +256,7 @@ impl ConversationPlan {
         conversation
     }
 
-    /// The app sends a message that the pipe does not hold, and more behind it; the client only listens, and not at once.
+    /// The app sends a message that the pipe does not hold, and more after it; the client only listens, and not at once.
     pub(crate) fn send_bulk(&mut self, rng: &mut Rng) {
         let Self { client, app, closer, .. } = self;
         let size = rng.between(384 << 10, 640 << 10);
@@ -327,7 +327,7 @@ impl ClientPlan {
         };
         let size = *rng.pick(&[0, 1, 125]);
         let pings = match reads {
-            // Who pings and does not read must not wait until all is sent: pongs have to go somewhere.
+            // A client that pings and does not read must not wait until all is sent: pongs need room.
             ReadMode::AfterSending => (if messages.len() < 20 { 200 } else { 0 }, size.min(4)),
             _ => (*rng.pick(&[0, 0, 100, 500]), size),
         };

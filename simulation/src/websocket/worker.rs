@@ -17,18 +17,18 @@ use super::frames;
 use super::plan::{AppFault, AppPlan, ClientEnd, Closer, ConversationPlan, LONGEST, MessagePlan, Violation};
 use crate::outbox::Outbox;
 
-/// What a worker says of itself.
+/// A worker's announcements.
 #[derive(Debug, Clone)]
 pub(crate) struct WorkerPlan {
     pub(crate) streams: u32,
-    /// What Keepwarm may send: on a stream, and in all.
+    /// Credit for Keepwarm: on a stream, and in all.
     pub(crate) stream_credit: u32,
     pub(crate) connection_credit: u32,
-    /// Gives credit back in steps of this.
+    /// Returns credit in steps of this.
     pub(crate) credit_step: u32,
 }
 
-/// What the app has seen of a WebSocket.
+/// The app's observations of a WebSocket.
 #[derive(Debug, Default)]
 pub(super) struct Observations {
     pub(super) begun: usize,
@@ -43,7 +43,7 @@ pub(super) struct Observations {
 pub(super) type Conversations = Rc<dyn Fn(&str) -> Option<(usize, ConversationPlan, (u64, u64))>>;
 pub(super) type ObservationsById = Rc<RefCell<BTreeMap<usize, Observations>>>;
 
-/// What a frame of a message costs (spec §6).
+/// The cost of a frame of a message (spec §6).
 fn cost(bytes: usize) -> u32 {
     bytes.max(64) as u32
 }
@@ -88,10 +88,10 @@ struct Worker {
     conversations: Conversations,
     seen: ObservationsById,
     out: Outbox,
-    /// What this worker may send: on the connection, and what streams begin with.
+    /// Credit of this worker: on the connection, and at the beginning of a stream.
     credit: Cell<i64>,
     stream_credit: Cell<i64>,
-    /// What Keepwarm may send on the connection.
+    /// Credit of Keepwarm on the connection.
     window: Cell<i64>,
     sockets: RefCell<BTreeMap<u32, Rc<Socket>>>,
     owed: Cell<u32>,
@@ -106,14 +106,14 @@ struct Socket {
     credit: Cell<i64>,
     window: Cell<i64>,
     owed: Cell<u32>,
-    /// Of the message that is coming: type, and bytes that have come.
+    /// Type and received bytes of the incoming message.
     within: Cell<Option<(bool, usize)>>,
     received: Cell<usize>,
-    /// What frames cost that the app has not read.
+    /// Costs of the frames that the app has not read.
     unread: RefCell<VecDeque<u32>>,
     accepted: Cell<bool>,
     hangs: Cell<bool>,
-    /// Keepwarm has said CLOSE, or RESET.
+    /// Keepwarm has sent CLOSE, or RESET.
     closed: Cell<bool>,
     over: Cell<bool>,
     changed: Notify,
@@ -159,7 +159,7 @@ impl Worker {
         }
     }
 
-    /// `false`: it is told to go.
+    /// `false`: it should exit.
     fn handle(self: &Rc<Self>, frame: ToWorker<'_>) -> bool {
         match frame {
             ToWorker::Welcome(welcome) => {
@@ -245,13 +245,13 @@ impl Worker {
 
     // -- from the client -------------------------------------------------------------------------
 
-    /// A frame of a message: whose it is, and whether it may come.
+    /// A frame of a message: checks whose it is, and whether it may come.
     fn take(self: &Rc<Self>, number: u32, text: bool, bytes: &[u8], end: bool) {
         let cost = cost(bytes.len());
         self.window.set(self.window.get() - i64::from(cost));
         assert!(self.window.get() >= 0, "more messages than the connection has credit for");
         let Some(socket) = self.sockets.borrow().get(&number).cloned() else {
-            // Of a stream that is over: it is read at once.
+            // The stream is over: it is read at once.
             return self.give_back(None, cost);
         };
         socket.window.set(socket.window.get() - i64::from(cost));
@@ -286,7 +286,7 @@ impl Worker {
         socket.change();
     }
 
-    /// What is inflated of a message before that is known to be too long, which is all that may come without a message of the plan: it never ends.
+    /// The part of a message that is inflated before it is known to be too long. Only this may come without a message of the plan: it never ends.
     fn take_bomb(&self, socket: &Socket, text: bool, bytes: &[u8], end: bool) {
         let is_bomb = socket.conversation.client.end == ClientEnd::Breaks(Violation::Bomb);
         assert!(is_bomb && !text && !end, "a message that the client has not sent: {} bytes", bytes.len());
@@ -296,7 +296,7 @@ impl Worker {
         socket.within.set(Some((text, whole)));
     }
 
-    /// The app reads: that is what gives credit back.
+    /// The app reads, which returns credit.
     async fn read(self: Rc<Self>, socket: Rc<Socket>) {
         let AppPlan { hold, rest, .. } = socket.conversation.app;
         tokio::time::sleep(hold).await;

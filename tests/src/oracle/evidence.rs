@@ -1,4 +1,4 @@
-//! Reads what the clients saw, what the application wrote down and what the logs say, and says what does not go together.
+//! Reads what the clients saw, what the application wrote down and what the logs say, and reports contradictions.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::{ExpectedResponse, ObservedRequest, Outcome};
 pub struct Evidence {
     seen: Vec<ObservedRequest>,
     rules: Rules,
-    /// Of the application's book, by the request's name: how often it was begun, and how often its response was made.
+    /// The application's record, by the request's name: how often it was begun, and how often its response was made.
     book: HashMap<u64, (usize, usize)>,
     /// The lines of the access log, by the request's name.
     access: HashMap<u64, Vec<Access>>,
@@ -42,26 +42,26 @@ const DRAIN_TIMEOUT: f64 = 10.0;
 /// (`spec/http.md` §1).
 const LINGER_MAX: usize = 64 * 1024;
 
-/// What else may become of a request, and why, by the kind of its application: reasons as they stand in the access log.
+/// Other results of a request, and why, by the kind of its application: reasons as they stand in the access log.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules {
     /// It lost its worker.
     pub lost: &'static [&'static str],
     /// Its application failed in the middle of the response.
     pub failed: &'static [&'static str],
-    /// Whether a record says that a request which may have been begun was given to a worker once more.
+    /// Whether a record says that a request which may have been begun was retried on a worker.
     pub retried: fn(&str) -> bool,
 }
 
 impl Rules {
-    /// Of an application behind the worker wire.
+    /// For an application on the worker wire.
     pub const WIRE: Self = Self {
         lost: &["worker_died", "worker_timed_out", "worker_memory"],
         failed: &["app_error"],
         retried: |record| record.contains("retried on another worker") && record.contains("its worker died"),
     };
 
-    /// Of an application that is a server by itself, or runs behind one (HTTP, FastCGI).
+    /// For an application that is a server by itself, or runs behind one (HTTP, FastCGI).
     pub const SERVER: Self = Self {
         lost: &["worker_died", "closed_without_response", "truncated"],
         failed: &["truncated"],
@@ -123,7 +123,7 @@ impl Evidence {
         Report { faults, responded, summary: self.summary() }
     }
 
-    /// What is wrong about one request.
+    /// The fault of one request, if any.
     fn fault(&self, seen: &ObservedRequest) -> Option<String> {
         let (begun, made) = self.book.get(&seen.request.id).copied().unwrap_or_default();
         let safe = matches!(seen.request.method, "GET" | "HEAD");
@@ -166,7 +166,7 @@ impl Evidence {
         self.needs_reason(seen, "200", &[self.rules.lost, &LATE, failed, drained].concat())
     }
 
-    /// The application says that it has made this response, but for one to a failure.
+    /// The application reports that it has made this response, except one to a failure.
     fn was_made(&self, seen: &ObservedRequest, made: usize) -> bool {
         let ExpectedResponse::Response(status, _) = seen.request.expected else { return false };
         (made > 0 || status >= 500) && self.said(seen, &status.to_string())
@@ -212,7 +212,7 @@ impl Evidence {
         }
     }
 
-    /// How often the log says that it was given to another worker because its own had died.
+    /// How often the log says that it was retried on another worker because its own had died.
     fn retried(&self, seen: &ObservedRequest) -> usize {
         let records = self.access(seen).and_then(|access| self.records.get(&access.id));
         records.map_or(0, |records| records.iter().filter(|record| (self.rules.retried)(record)).count())

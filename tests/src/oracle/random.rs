@@ -4,7 +4,7 @@
 pub struct Random(u64);
 
 impl Random {
-    /// One of many rows that a seed gives.
+    /// One of many rows from a seed.
     pub fn new(seed: u64, row: u64) -> Self {
         let mut random = Self(seed ^ row.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         random.next();
@@ -30,7 +30,7 @@ impl Random {
         all[self.below(all.len() as u64) as usize]
     }
 
-    /// So many bytes that follow from one number.
+    /// This many bytes that follow from one number.
     pub fn bytes(&mut self, length: u64) -> Vec<u8> {
         let first = self.next();
         (0..length).map(|at| (first.wrapping_add(at * 7) >> 3) as u8).collect()

@@ -1,4 +1,4 @@
-//! What a client asks, how it goes about it, and what it saw.
+//! A client's requests, how it sends them, and what it saw.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub struct PlannedRequest {
     /// Its name: different for each. It stands in the target, and in every response: in the field `X-Name` and in the body.
     pub id: u64,
     pub method: &'static str,
-    /// What the application is to do.
+    /// The action of the application.
     pub action: &'static str,
     pub target: String,
     /// Field lines beside those of the framing.
@@ -27,11 +27,11 @@ pub struct PlannedRequest {
 pub enum BodyMode {
     Length,
     Chunked,
-    /// With a length, when it is asked for.
+    /// With a length, after a 100.
     Expecting,
 }
 
-/// What becomes of it when nothing comes in between.
+/// The result without a disturbance.
 #[derive(Debug, Clone)]
 pub enum ExpectedResponse {
     Response(u16, Vec<u8>),
@@ -39,7 +39,7 @@ pub enum ExpectedResponse {
     Cut,
 }
 
-/// A request, and what became of it as its client sees it.
+/// A request, and its result as its client sees it.
 #[derive(Debug, Clone)]
 pub struct ObservedRequest {
     /// Without its body.
@@ -59,11 +59,11 @@ pub enum Outcome {
     Cut,
     /// The end of the connection before the first byte.
     NoResponse,
-    /// It stood behind a response after which the server closes, or one that was cut: nobody may have seen it.
+    /// It followed a response after which the server closes, or one that was cut: it may never have been read.
     AfterClose,
     /// The client went away.
     ClientLeft,
-    /// No response for longer than anything may take, or what is no response.
+    /// No response for longer than anything may take, or bytes that are not a response.
     Invalid(String),
 }
 
@@ -130,7 +130,7 @@ impl PlannedRequest {
     }
 }
 
-/// Sends a request, its body in pieces, and reads its response: what became of it, and whether the connection goes on.
+/// Sends a request, its body in pieces, and reads its response: its outcome, and whether the connection continues.
 pub fn send_one(
     client: &mut Client,
     request: PlannedRequest,
@@ -226,12 +226,12 @@ fn send(
             other => return (true, Some(other)),
         }
     }
-    // A server that has responded already need not read the rest: its response says what became of it.
+    // A server that has responded already need not read the rest: its response decides.
     let _ = request.parts(piece).iter().try_for_each(|part| client.try_send(part));
     (true, None)
 }
 
-/// Reads a response: what it is, and whether the connection goes on.
+/// Reads a response: its outcome, and whether the connection continues.
 fn read_response(client: &mut Client, request: &PlannedRequest) -> (Outcome, bool) {
     classify(request, client.try_response(request.method))
 }

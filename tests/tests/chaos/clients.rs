@@ -88,7 +88,7 @@ struct Row {
 }
 
 impl Row {
-    /// Asks one thing; whether the connection goes on.
+    /// Sends one request; returns whether the connection continues.
     fn one(&mut self, client: &mut Client) -> bool {
         let request = self.ask();
         let (seen, goes_on) = oracle::send_one(client, request, self.kind == Kind::Single, &mut self.random);

@@ -1,9 +1,9 @@
 //! Chaos test: clients of all kinds, while workers are killed, hang, leak, print and die of requests, and while Keepwarm is
-//! reloaded, upgraded and scaled. An oracle then compares the outcomes at the clients, the book of the application and the logs: no request may be
+//! reloaded, upgraded and scaled. An oracle then compares the outcomes at the clients, the application's own record and the logs: no request may be
 //! lost, doubled, or get the response of another, except as `docs/operate/requests.md` allows, each with its reason in the log.
 //!
-//! Everything follows from a seed; on a failure, the command that repeats it is printed. `CHAOS_SECONDS` makes it longer.
-//! Nothing is judged by its duration: a slow machine sees fewer requests and more refusals, each of which needs its record as well.
+//! Everything follows from a seed; a failure prints the command that repeats it. `CHAOS_SECONDS` makes it longer.
+//! Durations are not judged: a slow machine sees fewer requests and more refusals, each of which needs its record as well.
 
 mod clients;
 
@@ -149,7 +149,7 @@ struct RunningFault {
     ends: usize,
 }
 
-/// A Keepwarm whose process may be followed by another.
+/// A Keepwarm whose process may be succeeded by another.
 struct Service {
     server: Server,
     binary: PathBuf,
@@ -192,7 +192,7 @@ impl Service {
         }
     }
 
-    /// Injects a fault; returns its name. What takes its time is not waited for, so that the rest of it falls into its midst.
+    /// Injects a fault; returns its name. A slow fault is not awaited, so that others happen during it.
     fn inject_fault(&self, random: &mut Random, under_way: &mut Option<RunningFault>) -> &'static str {
         let Some(pid) = self.pid() else { return "none" };
         let choice = random.below(20);
@@ -224,14 +224,14 @@ impl Service {
         }
     }
 
-    /// Has it reload or upgrade.
+    /// Makes it reload or upgrade.
     fn begin(&self, pid: u32, signal: Signal) -> RunningFault {
         let change = RunningFault { pid, ends: self.ends() };
         process::signal(pid, signal);
         change
     }
 
-    /// Whether it has come to its end: it is done, or is said not to be.
+    /// Whether it has ended: it succeeded, or is reported as failed.
     fn is_over(&self, change: &RunningFault) -> bool {
         self.ends() > change.ends || self.pid().is_some_and(|pid| pid != change.pid)
     }
@@ -250,7 +250,7 @@ impl Service {
         }
     }
 
-    /// Ends the service, and waits until nothing of it is left.
+    /// Stops the service, and waits until nothing of it is left.
     fn end(&self) {
         if let Some(pid) = self.pid() {
             process::signal(pid, Signal::TERM);

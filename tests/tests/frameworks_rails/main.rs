@@ -70,7 +70,7 @@ impl Drop for Puma {
     }
 }
 
-/// What the user saw: method, path, status, headers and page of each request.
+/// The user's view: method, path, status, headers and page of each request.
 fn visit(app: &str, address: &str, part: &str, cookies: &Path) -> Vec<Value> {
     let mut command = Command::new(python());
     command.arg(apps().join(app).join("visit.py")).args([&format!("http://{address}"), part]).arg(cookies);
@@ -119,7 +119,7 @@ impl Cable {
         self.0.send(websocket::frame(0x81, message.to_string().as_bytes()));
     }
 
-    /// The next message that is no ping.
+    /// The next message that is not a ping.
     fn next(&mut self) -> Value {
         loop {
             let (_, text) = websocket::message(&mut self.0);
@@ -139,7 +139,7 @@ impl Cable {
 
 const CHANNEL: &str = r#"{"channel":"NotesChannel"}"#;
 
-/// Logs in with curl; gives the session.
+/// Logs in with curl; returns the session.
 fn log_in(server: &Server) -> String {
     let jar = server.folder().join("jar");
     let curl = |arguments: &[&str], path: &str| {
@@ -155,7 +155,7 @@ fn log_in(server: &Server) -> String {
         .expect("a token");
     let token = format!("authenticity_token={token}");
     curl(&["--data-urlencode", &token, "-d", "name=ann", "-d", "password=sesame"], "/login");
-    // The new session has a token once a page was asked for.
+    // The new session has a token once a page was requested.
     curl(&[], "/");
     let jar = std::fs::read_to_string(jar).expect("cookies");
     let cookie = jar.lines().find(|line| line.contains("_notebook_session")).expect("a session");
@@ -166,7 +166,7 @@ fn log_in(server: &Server) -> String {
 fn action_cable_runs_beside_the_pages_of_its_worker() {
     for threads in ["", "threads = 3"] {
         let server = start(threads);
-        // Whoever is not logged in is refused by the application.
+        // The application refuses a client that is not logged in.
         let mut stranger = server.client().patient(BOUND);
         stranger.send(websocket::opening("/cable", "Sec-WebSocket-Protocol: actioncable-v1-json\r\n"));
         assert_eq!(stranger.head("GET").0, 101);
@@ -250,7 +250,7 @@ fn in_development_threads_load_code_side_by_side() {
     }
 }
 
-/// As `docs/guide/rails.md` has it: no worker is asked for what `rails assets:precompile` has made.
+/// As in `docs/guide/rails.md`: no worker gets a request for what `rails assets:precompile` has made.
 #[test]
 fn precompiled_assets_leave_compressed_and_are_kept_by_browsers() {
     let config = "[listen.main]\nbind = \"127.0.0.1:0\"\n\
@@ -291,7 +291,7 @@ fn precompiled_assets_leave_compressed_and_are_kept_by_browsers() {
     assert_eq!((plain.field("content-encoding"), packed.field("content-encoding")), (None, Some("gzip")));
     let gz = std::fs::read(server.folder().join(format!("site/public/assets/{name}.gz"))).expect("the .gz");
     assert!(packed.body == gz && plain.body.len() > gz.len());
-    // What is there only without a digest is the application's: it has none of it.
+    // A path without a digest belongs to the application: it has no such file.
     assert_eq!(server.ask(get("/assets/application.css")).status, 404);
     assert!(server.ask(get("/robots.txt")).text().contains("User-agent"));
 }

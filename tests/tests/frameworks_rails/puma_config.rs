@@ -40,7 +40,7 @@ fn start(more: &str, file: Option<&str>) -> Server {
         if let Some(text) = file {
             write(&site, text);
         }
-        // Workers of root run as another user, who reads it.
+        // Workers of root run as another user, which reads it.
         std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).expect("opened");
         // A setting of Keepwarm's own; others hold secrets.
         command.env("KEEPWARM_SERVER__THREADS", "1");
@@ -52,7 +52,7 @@ fn start(more: &str, file: Option<&str>) -> Server {
     server.listening()
 }
 
-/// What the app sees, and how many threads its worker has.
+/// The app's view, and how many threads its worker has.
 fn seen(server: &Server) -> (Value, u64) {
     let seen = server.ask(get("/")).json();
     let threads = seen["stats"]["max_threads"].as_u64().expect("a number");

@@ -11,11 +11,11 @@ pub(crate) struct Kind {
     pub(crate) name: &'static str,
     /// Keys of the application.
     app: String,
-    /// What its workers' command lines contain, and how many there are.
+    /// A part of its workers' command lines, and how many there are.
     pub(crate) process: &'static str,
     pub(crate) processes: usize,
     pub(crate) rules: Rules,
-    /// What becomes of a request that calls `exit`.
+    /// The result of a request that calls `exit`.
     pub(crate) exit: Exit,
     /// An exception in the middle of a response cuts it; a classic script's response is then what it has printed.
     pub(crate) late_is_cut: bool,

@@ -1,8 +1,8 @@
 //! Requests of every sort to one application of each kind: right ones, exceptions, `exit`, deaths, forms, uploads, streams, and clients that leave. No
 //! wrong response, no response of one request in another, and nothing left behind: no process, no descriptor, no temporary file.
 //!
-//! What is asked follows from a seed; when it fails, the command that does it again is printed. `MIXED_REQUESTS` says how many to each kind (100000 takes
-//! minutes); a third as many follow, among them some that exit, and `MIXED_DEATHS` that kill their process. Memory is told, not judged.
+//! The requests follow from a seed; a failure prints the command that repeats it. `MIXED_REQUESTS` sets how many each kind gets (100000 takes
+//! minutes); a third as many follow, among them some that exit, and `MIXED_DEATHS` that kill their process. Memory is reported, not judged.
 
 mod kinds;
 mod row;
@@ -22,7 +22,7 @@ use row::{CONNECTIONS, Row};
 const LONG: Duration = Duration::from_secs(90);
 const CLIENTS: u64 = 6;
 
-/// What can be set from outside.
+/// The settings from the environment.
 #[derive(Debug, Clone, Copy)]
 struct Settings {
     seed: u64,
@@ -95,7 +95,7 @@ fn mixed(kind: &Kind) {
     assert!(verdict.responded > 0, "nothing was served\n{}", verdict.summary);
 }
 
-/// Has the clients ask so many requests together, about `deaths` of which kill a process.
+/// Makes the clients send this many requests together, about `deaths` of which kill a process.
 fn ask(rows: &mut [Row], many: u64, deaths: u64) {
     let each = many / rows.len() as u64;
     let deaths = deaths * 1_000_000 / many;
@@ -156,7 +156,7 @@ impl<'a> Site<'a> {
         );
     }
 
-    /// Ends it, and waits until nothing of it is left.
+    /// Stops it, and waits until nothing of it is left.
     fn end(&self) {
         self.server.signal(Signal::TERM);
         assert!(self.server.wait_for_exit(LONG).success(), "{}", self.server.log());
@@ -189,7 +189,7 @@ impl Left {
         Self(all)
     }
 
-    /// Waits until there is no more than this: what is given back a moment after a response has its time.
+    /// Waits until there is no more than this: what is released just after a response has time.
     #[track_caller]
     fn wait_for_no_more(&self, site: &Site) {
         let deadline = Instant::now() + LONG;
@@ -221,7 +221,7 @@ impl Left {
     }
 }
 
-/// A path without what is different in each: what stands behind the first digit of its parts, and a deleted file's whole name.
+/// A path without its variable parts: everything after the first digit of its parts, and a deleted file's whole name.
 fn shape(path: &str) -> String {
     if path.ends_with(" (deleted)") {
         return "a deleted file".to_owned();

@@ -1,4 +1,4 @@
-//! A client: a few kept connections, and what it asks on them and on others.
+//! A client: a few kept connections, and its requests on them and on others.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(crate) struct Row<'a> {
     address: SocketAddr,
     random: Random,
     next: u64,
-    /// Of a million requests, how many end a process.
+    /// How many of a million requests end a process.
     deaths: u64,
     pub(crate) seen: Vec<ObservedRequest>,
 }
@@ -33,7 +33,7 @@ impl<'a> Row<'a> {
         Self { kind, address, random: Random::new(seed, number), next, deaths: 0, seen: Vec::new() }
     }
 
-    /// Asks at least so many requests, and closes its connections.
+    /// Sends at least this many requests, and closes its connections.
     pub(crate) fn ask_many(&mut self, many: u64, deaths: u64) {
         self.deaths = deaths;
         let end = self.next + many;
@@ -149,7 +149,7 @@ impl<'a> Row<'a> {
         ExpectedResponse::Response(200, response.into_bytes())
     }
 
-    /// What the application is to do.
+    /// The action of the application.
     fn action(&mut self) -> &'static str {
         if self.random.below(1_000_000) < self.deaths {
             return match self.kind.exit {

@@ -41,7 +41,7 @@ pub struct Apache {
 }
 
 impl Apache {
-    /// Serves a copy of the site, in a folder of its own.
+    /// Serves a copy of the site, in a directory of its own.
     #[track_caller]
     pub fn start(folder: &Path, site: &Path) -> Self {
         let copy = folder.join("site");
@@ -86,7 +86,7 @@ impl Drop for Apache {
     }
 }
 
-/// Those that are there on Debian when `mod_php` is installed and `a2enmod rewrite` was said.
+/// Those on Debian when `mod_php` is installed, after `a2enmod rewrite`.
 fn modules() -> String {
     let folder = Path::new("/usr/lib/apache2/modules");
     let names = [

@@ -22,7 +22,7 @@ use serde_json::Value;
 const PATIENCE: Duration = Duration::from_secs(120);
 const PASSWORD: &str = "kept-Warm-1!";
 
-/// A site in `site/` of the server's folder: files before scripts.
+/// A site in `site/` of the server's directory: files before scripts.
 const CONFIG: &str = r#"
 [listen.main]
 bind = "127.0.0.1:0"
@@ -38,7 +38,7 @@ workers = 2
 request_timeout = "120s"
 "#;
 
-/// A picture of one pixel.
+/// An image of one pixel.
 const PIXEL: &[u8] = &[
     0x89, b'P', b'N', b'G', 0x0d, 0x0a, 0x1a, 0x0a, 0, 0, 0, 0x0d, b'I', b'H', b'D', b'R', 0, 0, 0, 1, 0, 0,
     0, 1, 8, 6, 0, 0, 0, 0x1f, 0x15, 0xc4, 0x89, 0, 0, 0, 0x0d, b'I', b'D', b'A', b'T', 0x78, 0xda, 0x63,
@@ -78,7 +78,7 @@ fn copy_site(from: &str, leave_out: &[&str], to: &Path) {
     assert!(Path::new(from).is_dir(), "{from} is missing: scripts/setup test installs it");
     fs::create_dir_all(to).expect("a folder");
     let exclude: String = leave_out.iter().map(|name| format!(" --exclude='{name}'")).collect();
-    // A link of the package that leads nowhere before it is configured is no fault.
+    // A link of the package that leads nowhere before it is configured is not a fault.
     let script = format!("tar -C {from} -chf -{exclude} . 2>/dev/null | tar -C {} -xf -", to.display());
     run_ok(Command::new("sh").arg("-c").arg(script), PATIENCE);
 }
@@ -94,7 +94,7 @@ fn start(interpreter: &str, prepare: impl FnOnce(&Path)) -> Server {
     Server::start_with(&config, |command| prepare(command.get_current_dir().expect("a folder")))
 }
 
-/// What a visitor of the site saw: method, path, status, headers and page of each request.
+/// A visitor's view of the site: method, path, status, headers and page of each request.
 fn visit(script: &str, address: &str, part: &str, cookies: &Path) -> Vec<Value> {
     let mut command = Command::new(python());
     command

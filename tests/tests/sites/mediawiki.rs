@@ -69,7 +69,7 @@ fn mediawiki(interpreter: &str) {
     let read = server.ask(get(&format!("/{path}")));
     assert_eq!((read.status, read.body.as_slice()), (200, PIXEL), "{image}");
     assert_eq!(read.field("content-type"), Some("image/png"));
-    // What a browser loads beside the page: its styles by a script, a file of the skin, none of the secrets.
+    // A browser also loads these: the page's styles by a script, a file of the skin, none of the secrets.
     let styles = browser.open("/load.php?lang=en&modules=site.styles&only=styles&skin=vector", &[]);
     assert!(!styles.contains("Fatal error"), "{styles}");
     assert_eq!(server.ask(get("/resources/assets/licenses/public-domain.png")).status, 200);

@@ -9,7 +9,7 @@ use crate::apache::Apache;
 use crate::mariadb::MariaDb;
 use crate::{BY_DEFAULT, PASSWORD, compare, copy_site, start};
 
-/// As the package has it, with its configuration in the site's folder.
+/// As the package has it, with its configuration in the site's directory.
 fn install(site: &Path, socket: &Path) {
     copy_site("/usr/share/phpmyadmin", &["./doc"], site);
     let file = site.join("libraries/vendor_config.php");

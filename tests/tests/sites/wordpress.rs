@@ -51,7 +51,7 @@ fn wordpress_on_php_fpm() {
     );
     assert!(page.contains("Dashboard"), "{page}");
 
-    // The folder's address without its slash, as people type it.
+    // The directory's address without its slash, as people type it.
     assert!(browser.open("/wp-admin", &[]).contains("Dashboard"));
     let nonce = format!("X-WP-Nonce: {}", browser.open("/wp-admin/admin-ajax.php?action=rest-nonce", &[]));
     let post = browser.json(

@@ -1,4 +1,4 @@
-//! Workers that die: what they held, who serves it, and how often it is tried.
+//! Workers that die: their requests, which worker serves them next, and how often they are retried.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use crate::{LONG, all_responded_once, config, count_file, counts, start, wsgi};
 
-/// Each gets a response once, but for one at most for each death: held by the worker that died, perhaps counted, and given to nobody else.
+/// Each gets one response, except at most one for each death: held by the worker that died, perhaps counted, and never given to another worker.
 #[track_caller]
 fn only_held_posts_are_lost(server: &Server, outcomes: &[(String, Outcome)], deaths: usize) {
     let counts = counts(server);
@@ -28,7 +28,7 @@ fn only_held_posts_are_lost(server: &Server, outcomes: &[(String, Outcome)], dea
     assert!(lost <= deaths, "{lost} requests lost by {deaths} deaths; {}", tally(outcomes));
 }
 
-/// Kills a worker every 60 ms, `times` times; gives how many it killed.
+/// Kills a worker every 60 ms, `times` times; returns how many it killed.
 fn kill_some(server: &Server, load: &Load, times: usize) {
     for number in 0..times {
         load.wait_for(20);
@@ -51,7 +51,7 @@ fn killed_workers_lose_only_the_posts_they_held() {
     wait_until("all are reaped", LONG, || process::zombies(server.pid()).is_empty());
 }
 
-/// Requests wait behind the one that a lone, quick worker works on (`ahead`): those have not begun when it dies.
+/// Requests wait after the one that a lone, quick worker works on (`ahead`): those have not begun when it dies.
 #[test]
 fn a_lone_workers_death_loses_only_the_post_it_works_on() {
     const KILLS: usize = 6;
@@ -124,7 +124,7 @@ fn a_response_that_had_begun_is_cut_and_not_repeated() {
     client.send(get("/die-late"));
     match client.try_response("GET") {
         Err(Failure::Cut(_) | Failure::Reset(_)) => {}
-        // Nothing of it had left yet: then the truth.
+        // Nothing of it had left yet: then a 502.
         Ok(response) if response.status == 502 => {}
         other => panic!("{other:?}\n{client}"),
     }
@@ -156,11 +156,11 @@ fn starts(server: &Server) -> usize {
 
 #[test]
 fn a_crash_loop_of_an_app_that_never_served_backs_off_gives_up_visibly_and_recovers_by_reload() {
-    // It says that it listens when its worker is ready; nobody asks for anything.
+    // It reports that it listens when its worker is ready; no request is sent.
     let server =
         Server::start(&config("flag_app:application", 1, "start_retries = 3\nqueue_timeout = \"300ms\""));
     let mark = raise_the_flag(&server);
-    // It goes on trying, more and more slowly, and then says that it gives up. Five seconds of a loop without back-off would be some hundred starts.
+    // It retries, more and more slowly, and then reports that it gives up. Five seconds of a loop without back-off would be some hundred starts.
     server.wait_for_log_after(mark, "the app failed to start and is not retried before a reload", LONG);
     assert_eq!(starts(&server), 4, "the first start, and 3 that failed");
     assert_eq!(server.ask(get("/pong")).status, 503);
@@ -213,7 +213,7 @@ fn a_request_whose_client_has_left_is_not_given_to_another_worker() {
     assert!(!server.log().contains("retried on another worker"), "{}", server.log());
 }
 
-/// Nobody waits for its response any more; what waits for the worker would wait for ever.
+/// No client waits for its response any more; a request queued for the worker would wait for ever.
 #[test]
 fn a_request_that_hangs_is_over_in_time_though_its_client_has_left() {
     let server = wsgi(1, "request_timeout = \"600ms\"\nqueue_timeout = \"20s\"");
@@ -227,7 +227,7 @@ fn a_request_that_hangs_is_over_in_time_though_its_client_has_left() {
     server.wait_for_log("request timed out after its client had left", LONG);
 }
 
-/// What counts the time of the request that its client left must not keep the connection to the worker.
+/// The timer of the request that its client left must not keep the connection to the worker.
 #[test]
 fn a_worker_that_dies_with_a_request_whose_client_has_left_leaves_nothing_open() {
     let server = wsgi(1, "request_timeout = \"10m\"");

@@ -134,7 +134,7 @@ fn the_reload_command_reloads() {
     wait_until("the new generation serves", LONG, || server.ask(get("/who")).json()["generation"] == "2");
 }
 
-/// What waits is for its replacement: given to it, it would hold a place there for ever.
+/// A waiting request is for its replacement: given to the old worker, it would hold a slot there for ever.
 #[test]
 fn the_only_worker_that_requests_a_stop_ends_at_once_while_requests_wait() {
     let server = Server::start(
@@ -142,7 +142,7 @@ fn the_only_worker_that_requests_a_stop_ends_at_once_while_requests_wait() {
          [app.app]\nentry = \"trouble_app:application\"\ndirectory = \"@APPS@\"\ninterpreter = \"@PYTHON@\"\nworkers = 1\n\
          env = { DIR = \"@DIR@\" }\n",
     );
-    // One that takes its time, behind it one that exits, and others.
+    // A slow one, after it one that exits, and others.
     let ask = |deed: &str, id: u32, ms: u32| {
         let mut client = server.client().patient(LONG);
         client.send(get(&format!("/{deed}?id={id}&n=0&ms={ms}")));

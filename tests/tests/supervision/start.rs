@@ -34,7 +34,7 @@ fn a_target_that_does_not_exist_is_exit_1_with_a_clear_error() {
     }
 }
 
-/// A module that hangs while it is imported says nothing itself.
+/// A module that hangs while it is imported logs nothing itself.
 #[test]
 fn an_app_that_loads_slowly_is_logged_with_its_stack() {
     let server = Server::spawn(&config("hanging_app:application", 1, ""), |_| {});

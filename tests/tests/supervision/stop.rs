@@ -25,7 +25,7 @@ fn sigterm_under_load_loses_and_repeats_nothing() {
         let count = counts.get(id).copied().unwrap_or(0);
         match outcome {
             Outcome::Responded(200) => assert_eq!(count, 1, "request {id}"),
-            // A connection that was still in the kernel's queue when the listener closed: nobody has seen the request.
+            // A connection that was still in the kernel's queue when the listener closed: its request was never read.
             Outcome::Dropped { kept: false } if count == 0 => dropped += 1,
             other => panic!("request {id}, counted {count} times: {other:?}; {}", tally(&outcomes)),
         }
@@ -42,7 +42,7 @@ fn sigterm_finishes_requests_and_closes_idle_connections() {
     busy.send(get("/count?id=slow&ms=500"));
     wait_until("it is in work", LONG, || counts(&server).contains_key("slow"));
     server.signal(Signal::TERM);
-    // The idle connection lives for a while for its next request, which gets a response with a close.
+    // The idle connection stays open for its next request, which gets a response with a close.
     while !idle.expect_kept("/pong").says_close() {}
     idle.expect_eof();
     wait_until("nobody listens any more", Duration::from_secs(20), || {

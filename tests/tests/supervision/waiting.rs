@@ -13,7 +13,7 @@ fn a_full_queue_is_503_at_once_with_retry_after() {
     let mut busy = server.client().patient(Duration::from_secs(20));
     busy.send(get("/count?id=busy&ms=2000"));
     wait_until("it is in work", LONG, || counts(&server).contains_key("busy"));
-    // Of three more, two may wait: the third is told at once, while the first is still in work.
+    // Of three more, two may wait: the third is refused at once, while the first still runs.
     let responses: Vec<(keepwarm_tests::Response, Instant)> = std::thread::scope(|scope| {
         let ask = || (server.client().patient(Duration::from_secs(20)).ask(get("/pong")), Instant::now());
         let asking: Vec<_> = (0..3).map(|_| scope.spawn(ask)).collect();

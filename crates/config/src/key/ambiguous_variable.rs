@@ -1,5 +1,5 @@
-//! A `KEEPWARM_SECTION__NAME__KEY` variable whose NAME contains `__`: the parts of its name are not those that were
-//! meant.
+//! A `KEEPWARM_SECTION__NAME__KEY` variable whose NAME contains `__`: the parts of its name are not the intended
+//! ones.
 
 use crate::checker::Checker;
 use crate::description::join;

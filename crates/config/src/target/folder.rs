@@ -1,21 +1,21 @@
-//! The application of a folder, as in `keepwarm run .`: by the files that are usual in each language.
+//! The application of a directory, as in `keepwarm run .`: by the usual files of each language.
 //!
-//! A Python application is found by its adapter, which can import modules; here it only has to be known that there may be one.
+//! The adapter finds a Python application, since it can import modules; this only has to detect that there may be one.
 
 use crate::report::Problem;
 use crate::sources::{PathKind, Sources};
 
 /// Ruby's, in every framework on Rack.
 const RACKUP: &str = "config.ru";
-/// PHP's front controllers. What is below `public` comes first: the files around it are not for visitors.
+/// PHP's front controllers. `public` comes first: the files around it are not for visitors.
 const FRONT_CONTROLLERS: [&str; 2] = ["public/index.php", "index.php"];
 /// Those of Python, without their ending (`_FILES` of `adapters/python/src/keepwarm/usual.py`).
 const MODULES: [&str; 8] = ["wsgi", "asgi", "manage", "app", "main", "application", "api", "server"];
 
-/// The entry in a folder, and the folder itself as the app's directory. `None`: the target is no folder, or a Python application in one.
+/// The entry in a directory, and the directory itself as the app's. `None`: the target is not a directory, or has a Python application.
 ///
 /// # Errors
-/// The folder has applications of several languages, or of none.
+/// The directory has applications of several languages, or of none.
 pub(super) fn entry_in(sources: &dyn Sources, target: &str) -> Result<Option<&'static str>, Box<Problem>> {
     if !is_folder(sources, target) {
         return Ok(None);
@@ -45,7 +45,7 @@ fn is_folder(sources: &dyn Sources, target: &str) -> bool {
     sources.path_kind(target.trim_end_matches('/')) == PathKind::Directory && (is_path || !is_module())
 }
 
-/// What looks like a Python application: a usual module, or a package of such a name; the folder itself, if it is a package.
+/// What looks like a Python application: a usual module, or a package of such a name; the directory itself, if it is a package.
 fn python(sources: &dyn Sources, folder: &str) -> Option<String> {
     let modules = MODULES.iter().flat_map(|name| [format!("{name}.py"), format!("{name}/__init__.py")]);
     let mut files = modules.chain(["__init__.py".to_owned()]);

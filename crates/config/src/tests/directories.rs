@@ -1,4 +1,4 @@
-//! What the directory of `keepwarm run DIRECTORY` is run as.
+//! The app that `keepwarm run DIRECTORY` detects.
 
 use super::environment::{golden, target};
 use super::memory_sources::MemorySources;

@@ -17,17 +17,17 @@ use super::Authorities;
 /// What a certificate says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Certificate {
-    /// Whom it is about.
+    /// The name it is issued to.
     pub subject: String,
-    /// Who signed it.
+    /// The name of its signer.
     pub issuer: String,
     /// The names and addresses it is for.
     pub names: Vec<String>,
-    /// It counts from this second of Unix time on.
+    /// It is valid from this second of Unix time on.
     pub from: i64,
-    /// It counts up to this second of Unix time.
+    /// It is valid up to this second of Unix time.
     pub until: i64,
-    /// Whether it is of version 3, the only one that is taken today (RFC 5280 §4.1.2.1).
+    /// Whether it is of version 3, the only one accepted today (RFC 5280 §4.1.2.1).
     pub is_current: bool,
     /// Whether subject and issuer are one.
     pub is_self_signed: bool,
@@ -38,29 +38,29 @@ pub struct Certificate {
 /// Why a chain of certificates does not verify.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChainError {
-    /// It counted up to so long ago.
+    /// It was valid until this long ago.
     Expired(Duration),
-    /// It counts only so much later.
+    /// It becomes valid this much later.
     NotYet(Duration),
-    /// It is for other names than the one asked for.
+    /// It is for other names than the requested one.
     WrongName {
-        /// The one asked for.
+        /// The requested name.
         asked: String,
         /// Those it is for.
         names: Vec<String>,
     },
     /// Its only witness is itself.
     SelfSigned(String),
-    /// Nobody who is believed signed it, and the certificate of this issuer was not sent along.
+    /// No trusted authority signed it, and the certificate of this issuer was not sent along.
     UnknownIssuer(String),
-    /// The chain ends in this root, which is not believed.
+    /// The chain ends in this root, which is not trusted.
     UnknownRoot(String),
     /// In the words of the library that verifies.
     Other(String),
 }
 
 impl Certificate {
-    /// From DER; nothing if it is no certificate.
+    /// From DER; `None` if it is not a certificate.
     #[must_use]
     pub fn parse(der: &[u8]) -> Option<Self> {
         let (_, certificate) = parse_x509_certificate(der).ok()?;
@@ -80,14 +80,14 @@ impl Certificate {
         })
     }
 
-    /// How long it counts in all.
+    /// How long it is valid in all.
     #[must_use]
     pub fn lifetime(&self) -> Duration {
         seconds(self.until.saturating_sub(self.from))
     }
 }
 
-/// Why this chain, for this host, is not to be believed at this second of Unix time; nothing if it is.
+/// Why this chain, for this host, cannot be trusted at this second of Unix time; empty if it can.
 #[must_use]
 pub fn chain_errors(
     chain: &[CertificateDer<'_>],
@@ -121,11 +121,11 @@ pub fn chain_errors(
     if asked.is_err() || asked.is_ok_and(|asked| verify_server_name(&parsed, &asked).is_err()) {
         reasons.push(ChainError::WrongName { asked: host.to_owned(), names: read.names.clone() });
     }
-    // Whom one believes by name need not be signed by anybody.
+    // A certificate that is trusted itself needs no signature.
     if authorities.certificates.contains(leaf) {
         return reasons;
     }
-    // Who signed it is asked as of a time at which it counts, so that one reason does not hide the other.
+    // The signature is checked at a time when the certificate is valid, so that one reason does not hide the other.
     let then = now.clamp(read.from, read.until.max(read.from));
     let then = UnixTime::since_unix_epoch(seconds(then));
     let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms.all;
@@ -169,7 +169,7 @@ fn seconds(seconds: i64) -> Duration {
     Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
 }
 
-/// A span of time as people say it of certificates.
+/// A span of time, in the usual units for certificates.
 pub(crate) fn span(time: Duration) -> String {
     const HOUR: u64 = 3600;
     match time.as_secs() {

@@ -19,10 +19,10 @@ use crate::examine::Watcher;
 /// Bytes read at once.
 pub(super) const READ: usize = 64 * 1024;
 
-/// Bytes that came and were not understood yet, at most: a response's decoder needs less than 64 KiB to go on, so what is beyond is a flood.
+/// Most received bytes that are not decoded yet: a response's decoder needs less than 64 KiB to continue, so anything beyond is a flood.
 const INBOX: usize = 1024 * 1024;
 
-/// Bytes of a line that are told to whoever reads the transcript.
+/// Bytes of a line that the transcript shows.
 const TOLD: usize = 1024;
 
 /// A connection. Bytes go out by [`send`](Self::send), come in by [`read`](Self::read), and are understood by [`read_response`](Self::read_response), which keeps when
@@ -72,7 +72,7 @@ pub enum Acks {
 /// What a read gave.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Read {
-    /// So many bytes, now in the inbox.
+    /// This many bytes, now in the inbox.
     Bytes(usize),
     /// The server closed its side, properly.
     Closed,
@@ -80,7 +80,7 @@ pub enum Read {
     Reset,
     /// Nothing came within the time given.
     Silence,
-    /// What came is not valid TLS, or too much that nobody asked for, or the system failed.
+    /// The bytes received are not valid TLS, or are too many that were not requested, or the system failed.
     Broken(String),
 }
 
@@ -180,7 +180,7 @@ impl Connection {
         Ok(Instant::now())
     }
 
-    /// Waits for bytes, for so long at most.
+    /// Waits for bytes, at most `within`.
     pub async fn read(&mut self, within: Duration) -> Read {
         if self.inbox.len() >= INBOX {
             return Read::Broken(format!("more than {} KiB of unrequested bytes received", INBOX / 1024));
@@ -191,7 +191,7 @@ impl Connection {
             Ok(Ok(read)) => read,
             Ok(Err(error)) => match error.kind() {
                 io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Read::Reset,
-                // A TLS session that ends without its goodbye is closed all the same.
+                // A TLS session that ends without `close_notify` is closed all the same.
                 io::ErrorKind::UnexpectedEof => Read::Closed,
                 _ => Read::Broken(error.to_string()),
             },
@@ -216,16 +216,16 @@ impl Connection {
         self.socket.acknowledge(acks);
     }
 
-    /// Says that nothing more will be sent (a half-close), with TLS by its goodbye, too.
+    /// Announces that nothing more will be sent (a half-close), with TLS by `close_notify`, too.
     pub fn finish_writing(&mut self) {
         if let Some(session) = &mut self.tls {
             session.finish(&self.socket);
         }
-        // A connection that is gone already has nothing to be told.
+        // A connection that is already gone needs no announcement.
         let _ = self.socket.shut_down_writing();
     }
 
-    /// Bytes that came and belong to no response that was asked for.
+    /// Bytes that belong to no requested response.
     #[must_use]
     pub fn left_over(&self) -> &[u8] {
         &self.inbox

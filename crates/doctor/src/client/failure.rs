@@ -13,26 +13,26 @@ pub enum Failure {
     Resolve {
         /// The name.
         host: String,
-        /// What the resolver said.
+        /// The resolver's message.
         why: String,
     },
-    /// Nobody listens there.
+    /// Nothing listens there.
     Refused(PeerAddress),
     /// This machine has no way to addresses of that kind.
     NoRoute(PeerAddress),
-    /// So many times in a row nothing came back, so that it was not tried again.
+    /// This many connections in a row got no reply, so no other was tried.
     Gone(u32),
-    /// Nothing came back for so long, while connecting or encrypting.
+    /// No reply for this long, while connecting or encrypting.
     TimedOut(&'static str, Duration),
-    /// The network says no, or another error of the system.
+    /// The network refuses, or another error of the system.
     Network(String),
     /// The TLS handshake failed.
     Tls(String),
     /// It failed because the certificate is not trusted.
     Certificate(String),
-    /// It failed because the server does not speak TLS there: how its response begins.
+    /// The server does not speak TLS there: how its response begins.
     NotTls(String),
-    /// The connection was reset, or closed while something was to be sent.
+    /// The connection was reset, or closed during a write.
     Lost(String),
 }
 

@@ -7,7 +7,7 @@ use keepwarm_http1::{Event, Fault, Fields, ResponseHead};
 
 use super::{Connection, Read};
 
-/// Of a body so much is kept; the rest is counted.
+/// Bytes of a body that are kept; the rest is counted.
 const KEPT: usize = 64 * 1024;
 
 /// A response longer than this, framing and all, is not read to its end.
@@ -16,7 +16,7 @@ const LONGEST: u64 = 32 * 1024 * 1024;
 /// Informational responses before a final one, at most: `curl` and browsers stop at fewer.
 const INFORMATIONAL: usize = 1000;
 
-/// What came back. All times count from when [`Connection::read_response`] was called.
+/// A response as received. All times count from the call of [`Connection::read_response`].
 #[derive(Debug, Clone)]
 pub struct Response {
     /// The 1xx responses before the final one.
@@ -31,7 +31,7 @@ pub struct Response {
     pub body_len: u64,
     /// The trailers, without those that have no business in a trailer section.
     pub trailers: Fields,
-    /// The trailer section as it came, behind the line of the last chunk where both came together.
+    /// The trailer section as it came, after the line of the last chunk where both came together.
     pub trailer_block: Vec<u8>,
     /// Every read that brought bytes.
     pub reads: Vec<TimedRead>,
@@ -72,7 +72,7 @@ pub enum Outcome {
     Closed,
     /// The connection was reset.
     Reset,
-    /// What came is no valid response.
+    /// The bytes received are not a valid response.
     Malformed(Fault),
     /// It never ends, as far as was read.
     Endless,
@@ -136,7 +136,7 @@ impl Response {
 }
 
 impl Connection {
-    /// Reads the response to the request begun last, until it is complete, for so long at most. After [`Outcome::Silence`] it can be called again for the
+    /// Reads the response to the request begun last, until it is complete, at most `within`. After [`Outcome::Silence`] it can be called again for the
     /// rest of the same response.
     pub async fn read_response(&mut self, within: Duration) -> Response {
         self.read_response_until(within, |_| false).await
@@ -193,7 +193,7 @@ impl Connection {
         response
     }
 
-    /// Understands what is in the inbox; says how the response ended, if it did.
+    /// Decodes the inbox; returns how the response ended, if it did.
     fn decode(&mut self, response: &mut Response, begun: Instant) -> Option<Outcome> {
         let mut used = 0;
         let outcome = loop {

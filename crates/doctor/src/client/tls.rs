@@ -23,7 +23,7 @@ pub struct Handshake {
     pub cipher: String,
     /// The protocol agreed upon (ALPN).
     pub alpn: Option<String>,
-    /// Whether an earlier session was taken up again, so that no certificate was sent.
+    /// Whether an earlier session was resumed, so that no certificate was sent.
     pub resumed: bool,
     /// The server's certificate first, then those it sent with it, each in DER. With a resumed session those of the session.
     pub chain: Vec<CertificateDer<'static>>,
@@ -120,11 +120,11 @@ impl Session {
         Ok(())
     }
 
-    /// Says goodbye as TLS does, as far as the kernel takes it now.
+    /// Sends `close_notify`, as far as the kernel takes it now.
     pub(crate) fn finish(&mut self, socket: &Socket) {
         self.rustls.send_close_notify();
         if self.make_records().is_ok() {
-            // A connection that is gone already has nothing to be told.
+            // A connection that is already gone needs no announcement.
             let _ = socket.try_write(&self.outbox);
             self.outbox.clear();
         }
@@ -134,7 +134,7 @@ impl Session {
     pub(crate) async fn fill(&mut self, socket: &Socket, inbox: &mut Vec<u8>) -> io::Result<Read> {
         let mut chunk = vec![0; READ];
         loop {
-            // Even behind bytes that are no TLS there may be some that were.
+            // Bytes that are not TLS may follow some that were.
             let heard = self.rustls.process_new_packets();
             match self.rustls.reader().read(&mut chunk) {
                 Ok(0) => return Ok(Read::Closed),

@@ -1,4 +1,4 @@
-//! Whom TLS believes.
+//! Trusted certificate authorities.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,26 +18,26 @@ use super::{Failure, chain_errors};
 pub struct TlsSettings {
     /// Whether a certificate that cannot be verified is accepted.
     pub insecure: bool,
-    /// The versions offered: all that are spoken, or fewer.
+    /// The versions offered: all supported ones, or fewer.
     pub versions: &'static [&'static SupportedProtocolVersion],
     /// The protocols offered (ALPN), the one preferred first. Empty: ALPN is not used.
     pub alpn: Vec<Vec<u8>>,
-    /// The authorities that are believed.
+    /// The trusted authorities.
     pub authorities: Arc<Authorities>,
-    /// Who we are, for a server that asks.
+    /// The client certificate, for a server that requests one.
     pub identity: Option<Arc<Identity>>,
 }
 
 /// A client certificate.
 #[derive(Debug)]
 pub struct Identity {
-    /// Our certificate, with those between it and its authority behind it.
+    /// Our certificate, followed by those between it and its authority.
     pub chain: Vec<CertificateDer<'static>>,
     /// Its private key.
     pub key: PrivateKeyDer<'static>,
 }
 
-/// The certificates that are believed by themselves.
+/// The certificates that are trusted by themselves.
 #[derive(Debug)]
 pub struct Authorities {
     pub(super) roots: RootCertStore,
@@ -51,13 +51,13 @@ impl Authorities {
     pub fn new(certificates: Vec<CertificateDer<'static>>) -> Self {
         let mut roots = RootCertStore::empty();
         for certificate in &certificates {
-            // One that rustls cannot read helps nobody, and hurts nobody.
+            // A certificate that rustls cannot read is skipped without harm.
             let _ = roots.add(certificate.clone());
         }
         Self { roots, certificates }
     }
 
-    /// The system's, and further ones. Without any every certificate is refused, which says so.
+    /// The system's, and further ones. Without any, every certificate is refused, with that reason.
     #[must_use]
     pub fn of_system(further: &[CertificateDer<'static>]) -> Self {
         let mut certificates = rustls_native_certs::load_native_certs().certs;
@@ -92,7 +92,7 @@ pub fn client_config(tls_settings: &TlsSettings) -> Result<Arc<ClientConfig>, Fa
     Ok(Arc::new(config))
 }
 
-/// Believes what [`chain_errors`] has nothing against, and says what it has; with `insecure` everything.
+/// Accepts a certificate without [`chain_errors`], and reports those of any other; with `insecure` it accepts all.
 #[derive(Debug)]
 struct Verifier {
     insecure: bool,
@@ -101,7 +101,7 @@ struct Verifier {
 }
 
 impl Verifier {
-    /// Who believes every certificate is not protected by what it signs, either; and old ones cannot be read for it.
+    /// A client that accepts every certificate gains nothing from checking signatures; and old certificates cannot be read for it.
     fn forgive(
         &self,
         signed: Result<HandshakeSignatureValid, rustls::Error>,
@@ -161,7 +161,7 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// Why a certificate is not believed, in words, on their way through rustls.
+/// Why a certificate is not trusted, in words, on their way through rustls.
 #[derive(Debug)]
 struct Reasons(String);
 

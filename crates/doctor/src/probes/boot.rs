@@ -3,16 +3,16 @@
 //! A framework that is loaded, run once and thrown away pays for its start with every response: 12.5 ms of which 11 went into booting in one profile of Symfony,
 //! 3.65 ms against 0.48 ms from a worker that stayed.
 //!
-//! How it tells: a boot delays *every* response that the application makes, also on those that take no work: an error, `OPTIONS`. So the page, its head, a path
-//! that cannot exist, `OPTIONS` and `/robots.txt` are asked for in turns, on a kept connection where there is one, and the least time of each counts, less a round
-//! trip: what no response is ever faster than. Some of these may be served in front of the application; they show what a response costs without it.
+//! How it works: a boot delays *every* response of the application, also those that take no work: an error, `OPTIONS`. So the probe requests the page, its head,
+//! a path that cannot exist, `OPTIONS` and `/robots.txt` in turns, on a kept connection where there is one. The least time of each counts, less a round trip,
+//! which no response can beat. Some of these may be served in front of the application; they show what a response costs without it.
 //!
 //! * All are fast: nothing boots.
 //! * The page is slow, and so is an error or `OPTIONS`: booting (or the same work for every path, which costs as much).
 //! * The page is slow, and an error that the application made is fast: the page's own work.
-//! * Only the page is slow, and it is not known who made the fast responses: a time that is the same again and again is suspicious, any other proves nothing.
+//! * Only the page is slow, and it is not known what made the fast responses: a constant time is suspicious, any other proves nothing.
 //!
-//! A slow page is never bad by itself; nor is a server far away, one that throttles, or one behind a cache in another city.
+//! A slow page is never bad by itself; nor is a distant server, a throttling one, or one behind a cache in another city.
 
 mod observe;
 mod rules;
@@ -28,7 +28,7 @@ pub(super) async fn examine(context: &ProbeContext) -> Vec<Finding> {
     let seen = observe::observe(context).await;
     let (mut every, first) = (rules::every(&seen), rules::first(&seen));
     if every.verdict == Verdict::Bad {
-        // A machine that was busy for a second is no boot: what is said stands on two looks.
+        // A machine that was busy for a second is not a boot: a finding needs two looks.
         let again = rules::every(&observe::observe(context).await);
         if again.verdict < every.verdict {
             every = again;

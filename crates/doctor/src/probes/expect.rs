@@ -42,8 +42,8 @@ async fn still_responds(context: &ProbeContext) -> bool {
     ask::plain(context).await.is_ok_and(|plain| plain.status.is_some())
 }
 
-/// The expectation with the body held back. What is not good is asked again, for one slow moment is no verdict; but not what never got a response: that
-/// may hold a worker of the server, and another would be held.
+/// The expectation with the body held back. A result that is not good is checked again, since one slow moment is not a verdict; but not a request that never
+/// got a response: it may hold a worker of the server, and a repetition would hold another.
 async fn held(context: &ProbeContext, plain: &ask::PlainExchange) -> Vec<Finding> {
     let mut best: Option<Vec<Finding>> = None;
     for _ in 0..2 {
@@ -97,7 +97,7 @@ async fn http10(context: &ProbeContext) -> Finding {
     rules::http10(&asked, without.as_ref())
 }
 
-/// What is not good is asked again, and stands only if the request gets its response without the expectation.
+/// A result that is not good is checked again, and stands only if the request gets its response without the expectation.
 async fn confirmed(
     context: &ProbeContext,
     plain: &ask::PlainExchange,

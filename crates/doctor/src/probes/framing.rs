@@ -1,11 +1,11 @@
 //! `framing`: message framing per RFC 9112.
 //!
-//! By default only what is valid and unusual is asked: a head that comes in two parts, names in small letters, a body that nobody wants, the other forms of a
-//! target. What is read wrongly there fails with some client, some day; a body that is taken for the next request is an attack waiting (§11.2).
+//! By default the probe sends only valid, unusual messages: a head in two parts, names in small letters, an unexpected body, the other forms of a target. A
+//! server that reads one wrongly fails with some client, some day; a body that is taken for the next request is an attack waiting (§11.2).
 //!
-//! With `--intrusive` malformed messages, too, each on a connection of its own: which are taken, and which are read in a way that lets a request hide in
-//! another (request smuggling). What is hidden is always an ordinary request for the same page. Bad is what §6.3, §5 and §7 say must be refused; a warning is what they
-//! permit and is a risk behind a server that reads it differently.
+//! With `--intrusive` it sends malformed messages, too, each on a connection of its own: which are accepted, and which are read so that a request can hide in
+//! another (request smuggling). The hidden request is always an ordinary one for the same page. Bad is accepting what §6.3, §5 and §7 say must be refused; a
+//! warning is what they permit and is a risk behind a server that reads it differently.
 
 mod exchange;
 mod fixes;
@@ -26,7 +26,7 @@ pub(super) use fixes::fix;
 /// When this much time is used up, because the page is slow, the rest is not asked.
 const ENOUGH: Duration = Duration::from_secs(5);
 
-/// The same where malformed messages are sent, too: who asks for that has time.
+/// The same where malformed messages are sent, too: `--intrusive` may take time.
 const ENOUGH_INTRUSIVE: Duration = Duration::from_secs(30);
 
 pub(super) async fn examine(context: &ProbeContext) -> Vec<Finding> {
@@ -34,7 +34,7 @@ pub(super) async fn examine(context: &ProbeContext) -> Vec<Finding> {
     let page = page(context, Instant::now() + enough + turns(context, 60)).await;
     let control = unusual::control(&page).await;
     if control.verdict != Verdict::Good {
-        // Every other finding goes by what stands behind a response.
+        // Every other finding depends on the bytes after a response.
         return vec![control];
     }
     let mut findings = vec![control];
@@ -45,7 +45,7 @@ pub(super) async fn examine(context: &ProbeContext) -> Vec<Finding> {
     findings
 }
 
-/// What everything here is a variant of, and is compared with.
+/// The page that every request here varies, and is compared with.
 struct Page<'p> {
     context: &'p ProbeContext,
     /// The ordinary request.

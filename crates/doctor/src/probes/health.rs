@@ -17,7 +17,7 @@ use crate::finding::{Finding, Verdict};
 use crate::server::Server;
 use checkers::{CheckResult, Checker};
 
-/// What Kubernetes waits, and most others no longer.
+/// How long Kubernetes waits, and most others no longer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A checker that reads once is tried so often: what it sees is a matter of chance.
@@ -35,7 +35,7 @@ pub(super) async fn examine(context: &ProbeContext) -> Vec<Finding> {
                 }
             }
             None => {
-                // Something else has happened to it: no more is to be learnt about checks.
+                // The server has another fault: nothing more can be learnt about checks.
                 let words = "an ordinary request gets no response at present, either";
                 findings.push(Finding::unknown(checker.id(), words));
                 return findings;
@@ -46,7 +46,7 @@ pub(super) async fn examine(context: &ProbeContext) -> Vec<Finding> {
     findings
 }
 
-/// A check, and the status it got; one that is not good is made again before anything is said. Nothing if the server responds to nobody now.
+/// A check, and the status it got; one that is not good is repeated before it is reported. `None` if the server responds to no request now.
 async fn judged(
     context: &ProbeContext,
     checker: Checker,
@@ -120,7 +120,7 @@ fn keeps(response: &Response) -> bool {
     })
 }
 
-/// What one read of the response gives, several times.
+/// How much one read of the response returns, several times.
 async fn one_read(context: &ProbeContext) -> Finding {
     let request = context.ordinary_request().http10();
     let mut reads = Vec::new();

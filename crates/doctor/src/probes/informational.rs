@@ -21,10 +21,10 @@ use crate::finding::Finding;
 
 pub(super) use fix::fix;
 
-/// A page is read for so long at most, in search of its trailers.
+/// A page is read for this long at most, in search of its trailers.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// A protocol that nobody speaks.
+/// A protocol that does not exist.
 const UNKNOWN_PROTOCOL: &str = "keepwarm-check";
 
 pub(super) async fn examine(context: &ProbeContext) -> Vec<Finding> {
@@ -53,12 +53,12 @@ pub(super) async fn examine(context: &ProbeContext) -> Vec<Finding> {
     findings
 }
 
-/// What came back, as far as it matters here.
+/// The response, as far as it matters here.
 #[derive(Debug, Clone, Default)]
 struct InformationalExchange {
-    /// What was sent.
+    /// The request.
     asked: String,
-    /// What came, in words.
+    /// The response, in words.
     words: String,
     /// The 1xx responses, and when.
     hints: Vec<(u16, Duration)>,
@@ -66,7 +66,7 @@ struct InformationalExchange {
     framed_hint: bool,
     /// The final status, and when.
     last: Option<(u16, Duration)>,
-    /// Whether it was `101`, which nobody asked for.
+    /// Whether it was `101`, which was not requested.
     switched: bool,
     /// Whether nothing final came, on a connection that stayed open.
     silent: bool,
@@ -118,7 +118,7 @@ fn trailer_names(block: &[u8]) -> Vec<String> {
     lines.filter_map(|line| line.split_once(':')).map(|(name, _)| name.trim().to_ascii_lowercase()).collect()
 }
 
-/// The page as a browser asks for it that goes there, and takes trailers.
+/// The page as a browser requests it when it navigates there, and takes trailers.
 async fn page(context: &ProbeContext) -> Result<InformationalExchange, Failure> {
     let request = navigating(context.ordinary_request()).field("TE", "trailers").field("Connection", "TE");
     let mut connection = context.connect().await?;
@@ -127,7 +127,7 @@ async fn page(context: &ProbeContext) -> Result<InformationalExchange, Failure> 
     Ok(InformationalExchange::of(&request, " as a browser that accepts trailers", &response))
 }
 
-/// Asks on a new connection, as far as the head of the response.
+/// Sends a request on a new connection, and reads the head of the response.
 async fn head(context: &ProbeContext, request: &Request) -> Result<Response, Failure> {
     let mut connection = context.connect().await?;
     context.budget.request().await;
@@ -137,12 +137,12 @@ async fn head(context: &ProbeContext, request: &Request) -> Result<Response, Fai
     Ok(connection.read_response_until(within, |response| response.head.is_some()).await)
 }
 
-/// Servers send 103 only to who goes to a page (RFC 8297 §3 has them be careful with HTTP/1.1).
+/// Servers send 103 only to a client that navigates to a page (RFC 8297 §3 has them be careful with HTTP/1.1).
 fn navigating(request: Request) -> Request {
     request.field("Sec-Fetch-Mode", "navigate").field("Sec-Fetch-Dest", "document")
 }
 
-/// Whether a trailer of that name can move a boundary, or let somebody in.
+/// Whether a trailer of that name can move a boundary, or bypass access control.
 fn is_dangerous(name: &str) -> bool {
     const DANGEROUS: &[&str] = &[
         "transfer-encoding",

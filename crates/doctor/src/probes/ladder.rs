@@ -2,16 +2,16 @@
 //!
 //! Two kinds, with opposite rules.
 //!
-//! * *Waiting for a response*: the outer server waits longer than the inner. Otherwise the inner works on for nobody, and its own error, which knows the reason,
-//!   is never seen. It shows only on a resource that runs into a time-out: the outer responds with 504 while the inner, asked directly, responds later.
+//! * *Waiting for a response*: the outer server waits longer than the inner. Otherwise the inner works in vain, and its own error, which knows the reason,
+//!   is never seen. It shows only on a resource that runs into a timeout: the outer responds with 504 while the inner, asked directly, responds later.
 //! * *Keeping an idle connection*: between two servers, the side that sends requests must drop an idle connection before the side that responds does. A server
 //!   that closes one at the moment when a request is on its way leaves the sender without knowing whether it was processed, so that it may not be sent again
 //!   unless it is idempotent (RFC 9110 §9.2.2, RFC 9112 §9.3.1, §9.5); the client gets a 502. So each server keeps idle connections *longer* than the one in
-//!   front of it keeps its own to it. The time-outs that two servers grant to *their clients* need no order between them.
+//!   front of it keeps its own to it. The timeouts that two servers grant to *their clients* need no order between them.
 //!
-//! What can be seen: how long each server grants to its clients, promised by `Keep-Alive: timeout` or measured (`--slow`), here from the place of the server in front.
-//! What cannot: how long the server in front keeps its own connections. Its defaults are known where it is recognized; else what it grants to its
-//! clients stands in, for many load balancers have one idle time-out for both sides.
+//! Visible: how long each server grants to its clients, promised by `Keep-Alive: timeout` or measured (`--slow`), here from the position of the server in front.
+//! Not visible: how long the server in front keeps its own connections. Its defaults are known where it is recognized; otherwise the time it grants to its
+//! clients is used, since many load balancers have one idle timeout for both sides.
 
 mod hops;
 mod rules;

@@ -1,4 +1,4 @@
-//! Servers for the tests of probes whose matter is when, and in how many writes, a response comes.
+//! Servers for the tests of probes that look at when, and in how many writes, a response comes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use tokio::net::TcpStream;
 use super::scripted::listen;
 use crate::target::Target;
 
-/// What a server does with a request.
+/// A server's response to a request.
 #[derive(Debug, Clone, Default)]
 pub(super) struct MockResponse {
     /// How long it does nothing.
     pub(super) after: Duration,
-    /// What it writes, each by itself.
+    /// Its writes, each by itself.
     pub(super) writes: Vec<Vec<u8>>,
     /// Whether it then closes.
     pub(super) closes: bool,

@@ -1,11 +1,11 @@
 //! `persistence`: keep-alive and close of connections: does either side wait for the other, for how long, and is it announced?
 //!
 //! The stall it looks for: a response that is whole, a connection that neither side closes, and nothing in the response that says who will. A client of HTTP/1.0 that
-//! did not ask for `keep-alive` waits for the close (RFC 9112 §9.3); `ab` without `-k` did so for five seconds a request. Its counterparts: a close that nobody
-//! announced meets the client's next request (§9.6), and bytes behind a response that has no body are taken for the next response (§6.3).
+//! did not request `keep-alive` waits for the close (RFC 9112 §9.3); `ab` without `-k` did so for five seconds a request. Its counterparts: an unannounced close
+//! meets the client's next request (§9.6), and bytes after a response that has no body are taken for the next response (§6.3).
 //!
-//! One connection at a time, so that a server which serves one client after the other is not slowed by us and then blamed for it. What looks bad is looked at
-//! again before it is said.
+//! One connection at a time, so that a server which serves one client after the other is not slowed by us and then blamed for it. A bad result is checked
+//! again before it is reported.
 
 mod bodiless;
 mod close;
@@ -32,13 +32,13 @@ pub(super) use fixes::fix;
 /// A close that was due comes at once; what takes longer than this waits for something.
 const AT_ONCE: Duration = Duration::from_millis(250);
 
-/// For so long a close that was due is waited for: a bit longer than Envoy's delay, which is a second.
+/// How long to wait for a close that was due: a bit longer than Envoy's delay, which is a second.
 const PATIENCE: Duration = Duration::from_millis(1200);
 
-/// The same with `--slow`: longer than the idle time-out of every server known.
+/// The same with `--slow`: longer than the idle timeout of every server known.
 pub(super) const SLOW_PATIENCE: Duration = Duration::from_secs(130);
 
-/// For so long a connection is watched between two requests: whoever closes behind a response does it sooner.
+/// How long a connection is watched between two requests: a server that closes after a response does it sooner.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// When this much time is used up (the page is slow, or everything stalls), the rest is not asked.
@@ -47,7 +47,7 @@ const ENOUGH: Duration = Duration::from_secs(10);
 /// Bytes: a page longer than this is not fetched where its head does as well.
 const LARGE: u64 = 256 * 1024;
 
-/// What is always looked at, in this order.
+/// The checks that always run, in this order.
 const ALL: [&str; 10] = [
     http10::PLAIN,
     http10::KEPT,
@@ -127,7 +127,7 @@ pub(super) fn light(context: &ProbeContext) -> Request {
     }
 }
 
-/// What so many requests wait for their turns: with a low `--rate` that is no fault of the server.
+/// How long this many requests wait for their turns: with a low `--rate` that is not a fault of the server.
 pub(super) fn turns(context: &ProbeContext, requests: u32) -> Duration {
     Duration::from_secs(1) * requests / context.settings.rate.max(1)
 }
@@ -145,7 +145,7 @@ pub(super) fn within(context: &ProbeContext) -> Duration {
     (context.first.took * 3 + Duration::from_secs(2)).min(context.settings.timeout)
 }
 
-/// For so long a close is waited for.
+/// How long to wait for a close.
 fn patience(context: &ProbeContext) -> Duration {
     if context.settings.slow { SLOW_PATIENCE } else { PATIENCE }
 }
@@ -153,24 +153,24 @@ fn patience(context: &ProbeContext) -> Duration {
 /// The state of a connection after its last response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConnectionState {
-    /// The server closed or reset it, so long after the last byte of the response.
+    /// The server closed or reset it, this long after the last byte of the response.
     Closed(Duration),
-    /// It stayed open for so long.
+    /// It stayed open for this long.
     Open(Duration),
 }
 
-/// What came of some requests on one connection, sent one after the other.
+/// The result of some requests on one connection, sent one after the other.
 #[derive(Debug, Clone)]
 pub(super) struct Series {
     /// The request line.
     pub(super) asked: String,
     /// The responses; only the last can be incomplete.
     pub(super) responses: Vec<Response>,
-    /// Bytes that came behind the end of the last response.
+    /// Bytes that came after the end of the last response.
     pub(super) behind: usize,
-    /// What then became of the connection.
+    /// The state of the connection after that.
     pub(super) state: ConnectionState,
-    /// What opening the connection took.
+    /// The time to open the connection.
     pub(super) opening: Duration,
 }
 
@@ -186,7 +186,7 @@ impl Series {
     }
 }
 
-/// Asks for these on one connection, as long as `goes_on` finds that a response lets it; a connection that does not go on is watched for so long.
+/// Sends these requests on one connection, as long as `goes_on` allows it by the response; a connection that does not continue is watched for `patience`.
 pub(super) async fn series(
     context: &ProbeContext,
     asks: &[Request],
@@ -251,7 +251,7 @@ fn unfinished(response: &Response) -> ConnectionState {
     }
 }
 
-/// Watches a connection whose response is whole: what comes behind it, and whether it is closed.
+/// Watches a connection whose response is whole: the bytes after it, and whether it is closed.
 async fn watch(connection: &mut Connection, series: &Series, within: Duration) -> (ConnectionState, usize) {
     // A response that the close ends: what counts is how long after its last byte that was.
     if let Some(response) = series.last().filter(|response| ends_by_close(response)) {
@@ -260,7 +260,7 @@ async fn watch(connection: &mut Connection, series: &Series, within: Duration) -
     let begun = Instant::now();
     loop {
         match connection.read(within.saturating_sub(begun.elapsed())).await {
-            // Who floods is not listened to for long.
+            // A flood is not read for long.
             Read::Bytes(_) if connection.left_over().len() < 64 * 1024 => {}
             Read::Bytes(_) | Read::Silence => {
                 return (ConnectionState::Open(begun.elapsed()), connection.left_over().len());
@@ -285,7 +285,7 @@ fn longest_pause(response: &Response) -> Duration {
     })
 }
 
-/// What is prompt for this server: a close may come as late as anything in its ordinary response did.
+/// A prompt close for this server: it may take as long as anything in its ordinary response did.
 fn at_once(context: &ProbeContext) -> Duration {
     AT_ONCE + longest_pause(&context.first) * 2
 }

@@ -40,7 +40,7 @@ impl ScriptedConnection {
         Some(self.inbox.drain(..length).collect())
     }
 
-    /// Says it, at once.
+    /// Sends it, at once.
     pub(super) async fn say(&mut self, text: &str) {
         let _ = self.stream.write_all(text.as_bytes()).await;
     }
@@ -66,7 +66,7 @@ pub(super) fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// Starts a server, and gives its URL. It ends with the test's runtime.
+/// Starts a server, and returns its URL. It ends with the test's runtime.
 pub(super) async fn serve<S, F>(script: S) -> Target
 where
     S: Fn(ScriptedConnection) -> F + Send + 'static,

@@ -7,8 +7,8 @@
 //!   algorithm (RFC 9293 §3.7.4) with delayed acknowledgements (§3.8.6.3). Only kept connections have it, for a new one is acknowledged at once;
 //! * a stream that is held back.
 //!
-//! How it tells: the kernel counts the segments that came (`TCP_INFO`). A response to HEAD is all head; on new connections, where every segment is acknowledged
-//! at once, a server's writes show even with Nagle's algorithm. On a kept connection the doctor acknowledges late and at once, in turns: a pause that is there
+//! How it works: the kernel counts the segments received (`TCP_INFO`). A response to HEAD is all head; on new connections, where every segment is acknowledged
+//! at once, a server's writes show even with Nagle's algorithm. On a kept connection the doctor acknowledges late and at once, in turns: a pause that appears
 //! only with the first is the stall, any other is the server's own.
 //!
 //! What is ordinary: one segment (nginx, HAProxy, Granian, Puma, Node), or two, head and body apart (nginx with `sendfile` and without `tcp_nopush`, Envoy, gunicorn,

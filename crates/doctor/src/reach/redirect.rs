@@ -1,4 +1,4 @@
-//! Redirects: whether they are followed, and what is said about them.
+//! Redirects: whether they are followed, and what is reported about them.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ const ID: &str = "reach.redirects";
 /// Fields that are meant for one server, and are not shown to another that it names: as `curl` does.
 const SECRETS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
 
-/// What a response says about going elsewhere.
+/// The redirect in a response, if any.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Redirect {
     /// Nothing: it is the response.
@@ -83,7 +83,7 @@ fn has_other_scheme(location: &str) -> bool {
     is_scheme && !["http", "https"].contains(&scheme.to_ascii_lowercase().as_str())
 }
 
-/// What browsers do with characters that should have been escaped.
+/// Escapes characters that should have been escaped, as browsers do.
 fn escape(location: &str) -> String {
     let mut escaped = String::new();
     for byte in location.trim().bytes() {
@@ -122,7 +122,7 @@ pub(super) fn led(asked: &Target, hops: usize, to: &Target) -> Option<Finding> {
     })
 }
 
-/// What is wrong there, with the way that led there.
+/// A fault there, with the redirects that led there.
 pub(super) fn after(way: &[Target], mut finding: Finding) -> Finding {
     if !way.is_empty() {
         let way: Vec<String> = way.iter().map(Target::to_string).collect();

@@ -1,4 +1,4 @@
-//! What is wrong when there is nothing to examine: told by evidence, and with a look at what may be meant instead.
+//! Why there is nothing to examine: judged by evidence, with a look at what may be meant instead.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::finding::Finding;
 use crate::report::time;
 use crate::settings::Settings;
 
-/// How long is waited to learn what a server speaks that did not respond as it was asked.
+/// How long to wait to learn which protocol a server speaks that did not respond as requested.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// There is no connection.
@@ -66,7 +66,7 @@ const CERTIFICATE: &str = "Install a certificate for this name, with its interme
 
 const CLEAR: &str = "Use http:// for this port, or enable TLS on it (nginx: listen 443 ssl).";
 
-/// What a server that is asked for nothing says in a handshake; nothing if there is none.
+/// What a server sends in a handshake without a request; `None` if there is none.
 async fn handshake(connector: &Connector<'_>, within: Duration) -> Option<Handshake> {
     let authorities = Arc::new(Authorities::new(Vec::new()));
     let tls_settings =
@@ -78,7 +78,7 @@ async fn handshake(connector: &Connector<'_>, within: Duration) -> Option<Handsh
     connector.connect(peers.first()?, Some(config), 0).await.ok()?.handshake
 }
 
-/// The first line of the response, if there is one in clear. Nothing is told that is meant to be encrypted.
+/// The first line of the response, if there is one in plaintext. Nothing is sent that should be encrypted.
 async fn speaks_clear(connector: &Connector<'_>) -> Option<String> {
     let settings = Settings { timeout: LOOK.min(connector.settings.timeout), ..connector.settings.clone() };
     let connector = Connector { settings: &settings, ..*connector };
@@ -107,7 +107,7 @@ pub(super) async fn without_response(context: &ProbeContext, unread: &[u8]) -> O
     Some(judge(&asked, response, unread))
 }
 
-/// A server that speaks TLS was asked in clear: it responds with an alert, a 400, or a close.
+/// A server that speaks TLS got a plaintext request: it responds with an alert, a 400, or a close.
 async fn speaks_tls(context: &ProbeContext, asked: &str, unread: &[u8]) -> Option<Finding> {
     let response = &context.first;
     let silent = response.head.is_none() && !matches!(response.outcome, Outcome::Endless);
@@ -127,11 +127,11 @@ async fn speaks_tls(context: &ProbeContext, asked: &str, unread: &[u8]) -> Optio
     Some(fixed(Finding::bad("reach.tls", evidence), "Use https:// for this port."))
 }
 
-/// What a response that is not whole says about the server. What is plainly the matter of a probe is told by its id.
+/// What an incomplete response says about the server. A fault that plainly belongs to a probe is reported under its id.
 fn judge(asked: &str, response: &Response, unread: &[u8]) -> Finding {
     let evidence = format!("{asked}: {}", said(response, unread));
     let Some(head) = &response.head else {
-        // With TLS 1.3 a server says so only behind the handshake (RFC 8446 §4.4.2.4).
+        // With TLS 1.3 a server reports it only after the handshake (RFC 8446 §4.4.2.4).
         if matches!(&response.outcome, Outcome::Broken(why) if why.contains("CertificateRequired")) {
             return fixed(
                 Finding::bad("reach.tls", format!("{evidence}: the server requires a client certificate")),

@@ -1,4 +1,4 @@
-//! What reports for people look like: a gutter of labels, wrapped text, colors where they are wanted.
+//! The layout of reports for people: a gutter of labels, wrapped text, colors where they are enabled.
 
 use crate::finding::Verdict;
 
@@ -47,7 +47,7 @@ impl LabelledText<'_> {
     }
 }
 
-/// The text in lines of so many columns. A word that is longer has a line of its own: an URL that is cut helps nobody.
+/// The text in lines of up to `width` columns. A longer word has a line of its own: a URL that is cut is useless.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {

@@ -48,7 +48,7 @@ fn cell(out: &mut String, examination: &Examination, id: &str, paint: Colors) {
 /// The probes that ran anywhere, in the order of reports.
 fn ids(examinations: &[Examination]) -> Vec<&'static str> {
     let mut ids: Vec<&'static str> = Vec::new();
-    // What is not in all of them (`reach`) comes first in those that have it.
+    // A probe that not all of them have (`reach`) comes first in those that have it.
     let mut sorted: Vec<&Examination> = examinations.iter().collect();
     sorted.sort_by_key(|examination| std::cmp::Reverse(examination.results.len()));
     for id in sorted.iter().flat_map(|examination| &examination.results).map(|result| result.id) {

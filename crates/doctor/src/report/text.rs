@@ -38,7 +38,7 @@ fn heading(examination: &Examination) -> String {
     out
 }
 
-/// What is examined, and what it says it is.
+/// The target, and what it says it is.
 pub(super) fn identity(examination: &Examination) -> String {
     let label = examination.label.as_ref().map_or_else(String::new, |label| format!("{label}: "));
     let server = if examination.reached { examination.server.name() } else { "not checked" };
@@ -51,7 +51,7 @@ fn probe(out: &mut String, result: &ProbeResult, style: Style, paint: Colors) {
     let _ = writeln!(out, "{:GUTTER$}{name} ({})", result.id, result.title);
     let mut told: Vec<&Finding> =
         result.findings.iter().filter(|finding| style.all || finding.verdict >= Verdict::Warning).collect();
-    // The worst first; what is equally bad stays in the order in which the probe looked.
+    // The worst first; equally bad findings stay in the order in which the probe looked.
     told.sort_by_key(|finding| std::cmp::Reverse(finding.verdict));
     if told.is_empty() {
         told.extend(result.chief());
@@ -61,7 +61,7 @@ fn probe(out: &mut String, result: &ProbeResult, style: Style, paint: Colors) {
 }
 
 fn tell(out: &mut String, finding: &Finding, style: Style, paint: Colors) {
-    // Of what is good nobody looks the id up, unless they look at everything.
+    // The id of a good finding is of interest only where everything is shown.
     let evidence = match finding.verdict {
         Verdict::Good if !style.all => finding.evidence.clone(),
         _ => format!("{}: {}", finding.id, finding.evidence),
@@ -75,7 +75,7 @@ fn tell(out: &mut String, finding: &Finding, style: Style, paint: Colors) {
     }
 }
 
-/// What was not told: good things, and what could not be told.
+/// The findings not shown: good ones, and unknown ones.
 fn rest(out: &mut String, result: &ProbeResult, told: &[&Finding]) {
     let left = |verdict| {
         let all = result.findings.iter().filter(|finding| finding.verdict == verdict).count();
@@ -121,7 +121,7 @@ fn counted(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// So that it is seen without colors, too.
+/// So that it stands out without colors, too.
 fn loudly(verdict: Verdict) -> String {
     match verdict {
         Verdict::Bad | Verdict::Warning => verdict.name().to_uppercase(),

@@ -39,7 +39,7 @@ struct Case {
     flaw: Flaw,
     /// The probe that finds it.
     probe: &'static str,
-    /// What it says of it.
+    /// The verdict on it.
     verdict: Verdict,
     mode: ExamineMode,
 }
@@ -175,7 +175,7 @@ fn an_authority_that_nobody_knows_is_named() {
     assert!(told(&examination).contains("is not a trusted authority here"), "{}", told(&examination));
 }
 
-/// Examines them all, and says of which of them the doctor said something else.
+/// Examines them all, and reports those on which the doctor said something else.
 fn hold(cases: &[Case]) {
     let wrong: Vec<String> = reactor().block_on(async {
         let running: Vec<_> = cases.iter().copied().map(|case| tokio::spawn(one(case))).collect();
@@ -226,14 +226,14 @@ fn authority(pem: &str) -> CertificateDer<'static> {
     CertificateDer::from_pem_slice(pem.as_bytes()).expect("a certificate")
 }
 
-/// What the doctor should not have said.
+/// The verdict that is wrong, if any.
 fn fault(case: Case, examination: &Examination) -> Option<String> {
     for result in &examination.results {
         let verdict = result.verdict();
         let owner = result.id == case.probe;
         let worse = result.findings.iter().filter(|finding| finding.verdict > Verdict::Unknown);
         for finding in worse {
-            // Who is not reached costs nothing that could be measured.
+            // A server that is not reached has no measurable cost.
             let costs = result.id != "reach" && finding.verdict == Verdict::Bad;
             if finding.fix.is_none() || finding.cost.is_none() && costs {
                 return Some(format!("{} has no fix, or no cost", finding.id));

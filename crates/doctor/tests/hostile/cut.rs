@@ -1,4 +1,4 @@
-//! Servers that close, reset, or answer something else than HTTP.
+//! Servers that close, reset, or send something else than HTTP.
 
 use keepwarm_doctor::Verdict;
 use tokio::io::AsyncWriteExt;

@@ -9,10 +9,10 @@ use tokio::net::TcpStream;
 
 use crate::server::{RESPONSE, check, every_probe_spoke, found, hasty, request, serve, together};
 
-/// What one connection may take in at most: what a response may be long, and what lies in the kernel's buffers on the way (6 MB by Linux's defaults, each side).
+/// Most bytes that one connection may take in: the longest response, and the kernel's buffers on the way (6 MB by Linux's defaults, each side).
 const MOST: u64 = 64 * 1024 * 1024;
 
-/// What it sends, on and on.
+/// The bytes it sends, on and on.
 #[derive(Clone, Copy)]
 struct Flood {
     /// Whether the request is waited for.
@@ -21,7 +21,7 @@ struct Flood {
     goes_on: &'static str,
 }
 
-/// Examines a server that floods from this connection on, and gives the most that one connection took.
+/// Examines a server that floods from this connection on, and returns the most that one connection took.
 async fn examine(well: usize, flood: Flood) -> (Examination, u64) {
     let most = Arc::new(AtomicU64::new(0));
     let taken = Arc::clone(&most);

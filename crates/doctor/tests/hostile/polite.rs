@@ -1,4 +1,4 @@
-//! What is promised to those who are examined: eight connections at once, and so many requests a second.
+//! The promise to examined servers: up to eight connections at once, and up to `--rate` requests a second.
 
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};

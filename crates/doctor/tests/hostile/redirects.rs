@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 
 use crate::server::{RESPONSE, check, found, request, serve, settings, together};
 
-/// Answers every request with this place.
+/// Redirects every request to this location.
 async fn redirecting(location: &'static str) -> String {
     let address = serve(0, move |mut stream| async move {
         request(&mut stream).await?;

@@ -1,4 +1,4 @@
-//! A server that is told, connection by connection, how to misbehave; and an examination of it.
+//! A server that misbehaves as configured, connection by connection; and an examination of it.
 
 use std::future::Future;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,11 +17,11 @@ const STEP: Duration = Duration::from_secs(1);
 /// An examination that takes longer than this is called endless: nothing here is about speed, and other suites run beside.
 const ENDLESS: Duration = Duration::from_secs(60);
 
-/// What a well-behaved server responds with.
+/// The response of a well-behaved server.
 pub(crate) const RESPONSE: &[u8] =
     b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\npong\n";
 
-/// Behaves well on so many connections, and from then on as it is told.
+/// Behaves well on the first `well` connections, and from then on as `manner` does.
 pub(crate) async fn serve<F, Done>(well: usize, manner: F) -> SocketAddr
 where
     F: Fn(TcpStream) -> Done + Send + Sync + 'static,
@@ -39,7 +39,7 @@ where
                 continue;
             }
             let manner = Arc::clone(&manner);
-            // A client that goes away is nothing to speak of.
+            // It does not matter if the client goes away.
             tokio::spawn(async move { manner(stream).await.ok() });
         }
     });
@@ -58,13 +58,13 @@ pub(crate) fn blocking(stream: TcpStream) -> std::net::TcpStream {
 /// How a good server may differ from another.
 #[derive(Clone, Default)]
 pub(crate) struct GoodServer {
-    /// It closes after each response, and says so.
+    /// It closes after each response, and announces it.
     pub(crate) closes: bool,
     /// When it had a request.
     pub(crate) asked: Option<Arc<Mutex<Vec<Instant>>>>,
 }
 
-/// Answers on one connection as RFC 9112 wants it, on a thread of its own, until the client goes away.
+/// Responds on one connection as RFC 9112 requires, on a thread of its own, until the client goes away.
 pub(crate) fn behave<S: Read + Write + Send + 'static>(stream: S, well: GoodServer) {
     std::thread::spawn(move || {
         let mut stream = BufReader::new(stream);
@@ -72,7 +72,7 @@ pub(crate) fn behave<S: Read + Write + Send + 'static>(stream: S, well: GoodServ
     });
 }
 
-/// One request and its response; whether the connection goes on.
+/// One request and its response; returns whether the connection continues.
 fn exchange<S: Read + Write>(stream: &mut BufReader<S>, well: &GoodServer) -> std::io::Result<bool> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {

@@ -80,7 +80,7 @@ async fn its_body_never_ends() {
             0 => {
                 found(&it, id, Verdict::Bad, words);
             }
-            // Answers without a body do end, so it is not gone.
+            // Responses without a body do end, so it is not gone.
             _ => every_probe_spoke(&it),
         }
     }))

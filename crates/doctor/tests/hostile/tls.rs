@@ -207,7 +207,7 @@ async fn a_certificate_that_cannot_be_believed() {
 
 #[tokio::test]
 async fn a_certificate_that_is_believed_by_itself() {
-    // As `openssl req -x509` makes them: of an authority, signed by nobody else, and shown by the server itself.
+    // As `openssl req -x509` makes them: self-signed, marked as an authority, and shown by the server itself.
     let key = KeyPair::generate().unwrap();
     let mut params = leaf("shop.example", 2099);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -229,7 +229,7 @@ async fn a_server_that_wants_a_client_certificate() {
 
 #[tokio::test]
 async fn http_on_the_port_of_https() {
-    // What is no request is answered, or waited for, or closed upon.
+    // The server responds to bytes that are not a request, or waits, or closes.
     for manner in ["answers", "waits", "closes"] {
         let address = serve(0, move |mut stream| async move {
             let mut first = [0; 4];
@@ -298,7 +298,7 @@ async fn a_handshake_that_goes_nowhere() {
     .await;
 }
 
-/// Passes so many bytes of the server's on, and closes or resets.
+/// Passes up to `after` bytes of the server's on, and closes or resets.
 async fn cut(to: SocketAddr, after: usize, resets: bool) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("bound");
@@ -322,7 +322,7 @@ async fn pass(client: TcpStream, to: SocketAddr, after: usize, resets: bool) -> 
     tokio::select! {
         biased;
         done = back => done,
-        // A client that is done with sending may still be answered; here there is nothing more to see.
+        // A client that has sent everything may still get a response; here there is nothing more to see.
         done = forth => done,
     }
 }

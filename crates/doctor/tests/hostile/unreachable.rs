@@ -18,7 +18,7 @@ async fn nobody_listens() {
     assert!(format!("{:?}", finding.fix).contains("path of the socket"), "{:?}", finding.fix);
 }
 
-/// Where nothing comes back: the kernel drops what comes to a full queue of connections, as a firewall does.
+/// An address without a reply: the kernel drops what comes to a full queue of connections, as a firewall does.
 struct FullBacklog {
     address: SocketAddr,
     _listener: TcpListener,

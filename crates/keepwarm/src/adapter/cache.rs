@@ -1,17 +1,17 @@
-//! Folders for code that is run: of ours, and beneath nothing that another user could move away.
+//! Directories for code that is run: ours, and beneath nothing that another user could move away.
 //!
-//! What lies there is loaded by workers, often by root's. So each step of the path, from the root on, belongs to us or to root, and lets nobody else write to
-//! it, unless it is sticky (`/tmp`), where others cannot touch what is not theirs. The last step is never a link, and belongs to us. A path whose steps
-//! all hold this can only be changed by us or by root, so that what is done by its name afterwards meets the same folder.
+//! Workers load these files, often root's. So each step of the path, from the root on, belongs to us or to root, and only its owner may write to it, unless it
+//! is sticky (`/tmp`), where others cannot touch what is not theirs. The last step is never a link, and belongs to us. A path whose steps all hold this can only
+//! be changed by us or by root, so that later operations on its name reach the same directory.
 
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// A folder that may hold a cache.
+/// A directory that may hold a cache.
 pub(super) struct Candidate {
-    /// As somebody has configured it; it may lead through links.
+    /// As configured; it may lead through links.
     base: PathBuf,
     /// In it, of our making.
     name: String,
@@ -35,12 +35,12 @@ impl Candidate {
         Self { base: base.to_owned(), name: name.to_owned() }
     }
 
-    /// Makes it, if it is not there, and gives its path without links.
+    /// Creates it, if it does not exist, and returns its path without links.
     ///
     /// # Errors
-    /// It cannot be made; somebody else could change what is in it; root's workers of other users could not enter it.
+    /// It cannot be created; another user could change its content; root's workers of other users could not enter it.
     pub(super) fn secure(&self) -> io::Result<PathBuf> {
-        // What `~/.cache` and its like are missing is made as their owner would.
+        // Missing parts of `~/.cache` and its like are created as their owner would.
         builder().recursive(true).create(&self.base)?;
         let base = std::fs::canonicalize(&self.base)?;
         for step in base.ancestors() {
@@ -65,7 +65,7 @@ impl Candidate {
     }
 }
 
-/// Makes a folder, unless there is something of its name.
+/// Creates a directory, unless something of its name exists.
 pub(super) fn make(folder: &Path) -> io::Result<()> {
     match builder().create(folder) {
         // Whatever the mask is: workers read it, and root's may run as other users.
@@ -81,7 +81,7 @@ fn builder() -> std::fs::DirBuilder {
     builder
 }
 
-/// Whether this is a folder or a file, and no link, of ours that nobody else writes to.
+/// Whether this is a directory or a file, not a link, that is ours and that no other user may write to.
 pub(super) fn is_ours(path: &Path) -> io::Result<bool> {
     let about = std::fs::symlink_metadata(path)?;
     Ok(!about.is_symlink() && about.uid() == own_user() && !others_write(&about))
@@ -111,7 +111,7 @@ mod tests {
 
     const STRANGER: u32 = 3_999_999_999;
 
-    /// A folder of the test's own, as `/tmp` is: anybody may make something in it.
+    /// A directory of the test's own, as `/tmp` is: any user may create entries in it.
     struct Shared(PathBuf);
 
     impl Shared {

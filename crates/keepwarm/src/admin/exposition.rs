@@ -1,4 +1,4 @@
-//! Metrics as text: OpenMetrics 1.0 for those who ask for it, as Prometheus does, else Prometheus' older format.
+//! Metrics as text: OpenMetrics 1.0 for clients that accept it, as Prometheus does, else Prometheus' older format.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// The one that a client's `Accept` asks for.
+    /// The format that a client's `Accept` requests.
     pub(super) fn accepted<'a>(mut accept: impl Iterator<Item = &'a [u8]>) -> Self {
         let wanted = b"application/openmetrics-text";
         let asks = |field: &[u8]| field.windows(wanted.len()).any(|part| part.eq_ignore_ascii_case(wanted));

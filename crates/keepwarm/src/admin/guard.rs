@@ -1,4 +1,4 @@
-//! Who may ask what of `[admin]`. "Local" is not trusted: a page in a browser on this machine can send requests to loopback, under a name of its own
+//! Access control of `[admin]`. "Local" is not trusted: a page in a browser on this machine can send requests to loopback, under a name of its own
 //! that resolves there.
 
 use std::hint::black_box;
@@ -85,7 +85,7 @@ impl Guard {
         let knows = match (&self.token, fields.first("authorization")) {
             (Some(token), Some(given)) if !is_token(given, token) => return Err(GuardError::NoToken),
             (Some(_), given) => given.is_some(),
-            // A field for nobody: some proxies and clients always send one.
+            // An unneeded field: some proxies and clients always send one.
             (None, _) => false,
         };
         if knows {
@@ -105,7 +105,7 @@ impl Guard {
         }
     }
 
-    /// Whether the listener goes by this name: loopback's, its own, or the address that was connected to.
+    /// Whether this name is the listener's: loopback's, its own, or the address that was connected to.
     fn is_own_host(&self, host: &[u8], local: Option<IpAddr>) -> bool {
         let Ok(host) = std::str::from_utf8(host) else { return false };
         if let Ok(address) = host.parse::<IpAddr>() {

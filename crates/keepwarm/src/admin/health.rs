@@ -14,13 +14,13 @@ const TURN: Duration = Duration::from_secs(5);
 /// How long an idle worker may take to respond. Below the second after which the usual prober gives up.
 const RESPONSE: Duration = Duration::from_millis(800);
 
-/// What a check has shown.
+/// The result of a check.
 #[derive(Debug)]
 pub(super) struct Health {
     pub(super) good: bool,
     /// The parts: name, whether it is well, and in words why.
     parts: Vec<(String, bool, String)>,
-    /// In words: what is lost of it, while it is good.
+    /// In words: what is lost while it is still healthy.
     degraded: Vec<String>,
 }
 
@@ -31,7 +31,7 @@ pub(super) async fn live(view: &View) -> Health {
     for remote in &view.remotes {
         let (turned, turn) = oneshot::channel();
         remote.spawn(move || async move {
-            // Whoever asked may have gone.
+            // The caller may have gone.
             let _ = turned.send(());
         });
         turns.push((format!("data-{}", remote.index), turn));
@@ -48,7 +48,7 @@ fn part(name: &str, turns: bool) -> (String, bool, String) {
     (name.to_owned(), turns, words.to_owned())
 }
 
-/// Whether requests are wanted, and each app has a worker that could take one.
+/// Whether the process accepts requests, and each app has a worker that could take one.
 pub(super) async fn ready(view: &View) -> Health {
     if !view.readiness.is_ready() {
         let words = "starting or draining: not ready for requests".to_owned();

@@ -1,4 +1,4 @@
-//! Every metric, made from the counts at the moment somebody asks. docs/operate/metrics.md describes them; a test holds the two together.
+//! Every metric, made from the counts at the time of the request. docs/operate/metrics.md describes them; a test keeps the two equal.
 
 mod upstreams;
 
@@ -280,7 +280,7 @@ fn panics() -> Vec<Row> {
     }
 }
 
-/// What is held for slow clients.
+/// Responses held for slow clients.
 fn spill() -> Vec<Family> {
     let held = keepwarm_net::SPILL.totals();
     let kind =

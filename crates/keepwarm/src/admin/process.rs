@@ -1,4 +1,4 @@
-//! What the system says about this process.
+//! The system's figures about this process.
 
 use rustix::process::{Resource, getrlimit};
 
@@ -20,7 +20,7 @@ pub(super) struct Process {
 pub(super) fn look() -> Process {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let mut process = read_stat(&stat).unwrap_or_default();
-    // The descriptor by which the folder is read is one of them.
+    // The descriptor that reads the directory is one of them.
     process.files =
         std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count().saturating_sub(1) as u64);
     process.most_files = getrlimit(Resource::Nofile).current.unwrap_or(0);
@@ -31,7 +31,7 @@ pub(super) fn look() -> Process {
 fn read_stat(stat: &str) -> Option<Process> {
     let (_, rest) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_whitespace().collect();
-    // `state`, the third of the manual, is the first behind the name.
+    // `state`, the third of the manual, is the first after the name.
     let field = |number: usize| -> Option<u64> { fields.get(number - 3)?.parse().ok() };
     let ticks = (field(14)? + field(15)?) as f64;
     Some(Process {

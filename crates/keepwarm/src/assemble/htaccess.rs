@@ -1,4 +1,4 @@
-//! What the `.htaccess` files of a site of PHP say, told once when it is served: who comes from Apache wants to know what of it counts.
+//! The `.htaccess` files of a PHP site, reported once when it is first served: a user who comes from Apache wants to know which directives take effect.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -6,13 +6,13 @@ use std::sync::{Mutex, PoisonError};
 
 use keepwarm_serve::Rules;
 
-/// Folders that are looked into, and how deep they lie: enough for a site, and a moment's work. What lies deeper counts all the same (`keepwarm_serve::Guard`).
+/// Directories that are searched, and how deep: enough for a site, and quick. Deeper files take effect all the same (`keepwarm_serve::Guard`).
 const MAX_FOLDERS: usize = 2_000;
 const MAX_DEPTH: usize = 4;
 /// Lines that are named.
 const MAX_LINES: usize = 20;
 
-/// Sites that were told of, so that a reload does not say it all again.
+/// Sites already reported, so that a reload does not repeat it.
 static TOLD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 pub(super) fn tell(app: &str, root: &Path) {
@@ -46,7 +46,7 @@ pub(super) fn tell(app: &str, root: &Path) {
     }
 }
 
-/// The folders with an `.htaccess`, the root first, and what each says.
+/// The directories with an `.htaccess`, the root first, and the rules of each.
 fn find(root: &Path) -> Vec<(PathBuf, Rules)> {
     let mut found = Vec::new();
     let mut looked = 0;

@@ -10,7 +10,7 @@ use keepwarm_egress::CallLog;
 use keepwarm_telemetry::{Format, Output, Sink};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
-/// Whether every log file can be written to, by the user of this process; makes none. For who starts nothing.
+/// Whether the user of this process can write to every log file; creates none. For commands that start nothing.
 ///
 /// # Errors
 /// Which file cannot, and why.
@@ -44,15 +44,15 @@ fn check_file(file: &Path) -> io::Result<()> {
     }
 }
 
-/// What writes the log.
+/// The writer of the log.
 #[derive(Debug)]
 pub(crate) struct Logging;
 
 impl Logging {
-    /// Writes what is still to be written.
+    /// Writes what is still buffered.
     pub(crate) fn finish(self) {
         if !keepwarm_telemetry::flush_all(Duration::from_secs(2)) {
-            // Nobody may read this either.
+            // Standard error may be closed, too.
             let _ = writeln!(
                 io::stderr(),
                 "keepwarm: cannot write the last lines of a log: its output accepts nothing"
@@ -92,7 +92,7 @@ pub(crate) fn call_log(upstream: &keepwarm_config::Upstream) -> Result<Option<Ca
     open_log(log).map(|(sink, format)| Some(CallLog { sink, format }))
 }
 
-/// The same of calls through a forward proxy to hosts that are no upstream: as those of an upstream that says nothing of it, unless the listener keeps no log.
+/// The same for calls through a forward proxy to hosts that are not an upstream: logged like an upstream's by default, unless the listener keeps no log.
 ///
 /// # Errors
 /// In words: standard output cannot be written to.

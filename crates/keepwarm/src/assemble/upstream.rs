@@ -68,7 +68,7 @@ pub(crate) fn upstream(upstream: &config::Upstream) -> UpstreamSettings {
     }
 }
 
-/// In clear or over TLS.
+/// Plaintext or TLS.
 pub(crate) fn scheme(upstream: &config::Upstream) -> Scheme {
     if upstream.tls.is_some() { Scheme::Https } else { Scheme::Http }
 }
@@ -82,7 +82,7 @@ pub(crate) fn protocol(upstream: &config::Upstream) -> Protocol {
     }
 }
 
-/// What a forward proxy may call.
+/// The destinations that a forward proxy may call.
 pub(crate) fn proxy_rules(proxy: &config::ForwardProxy, own: Arc<ArcSwap<Vec<SocketAddr>>>) -> ProxyRules {
     let allowed = |target: &config::ProxyTarget| AllowEntry {
         host: match &target.host {
@@ -190,9 +190,9 @@ fn health(health: &config::HealthCheck) -> HealthSettings {
 fn outlier(outlier: &config::OutlierDetection, has_breaker: bool) -> OutlierSettings {
     OutlierSettings {
         consecutive: outlier.failures.unwrap_or(0),
-        // Without a breaker nobody else would leave it alone meanwhile.
+        // Without a breaker nothing else would spare it meanwhile.
         lasting: if has_breaker { OutlierSettings::default().lasting } else { Duration::ZERO },
-        // Rates are compared only where a deviation says what is too low.
+        // Rates are compared only where a deviation defines the lowest good rate.
         interval: outlier.deviation_permille.map_or(Duration::ZERO, |_| outlier.interval),
         minimum: outlier.min_requests,
         hosts: outlier.min_endpoints,

@@ -1,4 +1,4 @@
-//! From the command line to what is examined, and how.
+//! From the command line to targets and settings.
 
 use keepwarm_doctor::{Probe, Settings, Target};
 
@@ -7,7 +7,7 @@ use crate::cli::Check;
 /// A server to check.
 #[derive(Debug)]
 pub(super) struct CheckTarget {
-    /// What it is, besides its URL.
+    /// Its name in the report, besides its URL.
     pub(super) label: Option<String>,
     pub(super) target: Target,
     /// How, where that is not how the others are examined.
@@ -21,10 +21,10 @@ impl CheckTarget {
     }
 }
 
-/// All of it.
+/// Reads all of it.
 ///
 /// # Errors
-/// What is wrong, and what was expected.
+/// The fault, and what was expected.
 pub(super) fn read(options: &Check) -> Result<(Settings, Vec<CheckTarget>), String> {
     let selector = &options.selector;
     for (option, given) in [
@@ -46,7 +46,7 @@ pub(super) fn read(options: &Check) -> Result<(Settings, Vec<CheckTarget>), Stri
     Ok((settings, subjects))
 }
 
-/// What is examined by `POST` is the path that may be asked so, and no other.
+/// With `POST` the target is the path that allows it, and no other.
 pub(super) fn allowed(mut target: Target, settings: &Settings) -> Target {
     if let ("POST", Some(path)) = (settings.method.as_str(), &settings.post) {
         target.path.clone_from(path);
@@ -74,7 +74,7 @@ fn settings(options: &Check) -> Result<Settings, String> {
         intrusive: options.intrusive,
         slow: options.slow,
         via: options.via.iter().map(via).collect::<Result<_, _>>()?,
-        // Nobody has allowed what a POST is redirected to.
+        // The permission for a POST does not cover the target of a redirect.
         follow: options.method.as_deref() != Some("POST"),
         ..defaults
     };

@@ -10,10 +10,10 @@ use crate::cli::Check;
 use crate::find::Instance;
 use crate::{complain, exit, subjects};
 
-/// What the selected instance serves and calls. What cannot be examined is named.
+/// What the selected instance serves and calls. Targets that cannot be examined are named.
 ///
 /// # Errors
-/// There is nothing to examine: said already, with the exit status that says so.
+/// There is nothing to examine: already reported, with the matching exit status.
 pub(super) fn subjects(options: &Check, settings: &Settings) -> Result<Vec<CheckTarget>, ExitCode> {
     let unreached = ExitCode::from(super::status::UNREACHED);
     let refuse = |message: &str| {
@@ -49,7 +49,7 @@ fn subject(one: &subjects::OwnTarget, settings: &Settings) -> Result<CheckTarget
     let target = Target::parse(&one.url).map_err(|error| error.to_string())?;
     let target = super::options::allowed(target, settings);
     let mut settings = settings.clone();
-    // A listener that redirects is what is meant, not where it leads to.
+    // The target is the listener that redirects, not the location it redirects to.
     settings.follow = false;
     settings.server = one.is_ours.then_some(Server::Keepwarm);
     if let Some(host) = one.host.as_ref().filter(|host| **host != target.authority()) {

@@ -1,4 +1,4 @@
-//! What is seen while an examination goes on: a line that is rewritten, on a terminal, or all that goes over the wire.
+//! The progress of a running examination: a line that is rewritten, on a terminal, or a transcript of the wire.
 
 use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use keepwarm_doctor::{Probe, ProbeResult, Watcher};
 use rustix::termios::tcgetwinsize;
 
-/// Who watches an examination for the person at the terminal.
+/// Shows an examination's progress to the person at the terminal.
 pub(super) struct Progress {
     wire: bool,
     /// Whether there is a line to rewrite.
@@ -22,7 +22,7 @@ struct ProgressState {
 }
 
 impl Progress {
-    /// With a transcript of the wire or without, over so many probes.
+    /// With a transcript of the wire or without, over `probes` probes.
     pub(super) fn new(wire: bool, probes: usize) -> Self {
         let line = !wire && std::io::stderr().is_terminal();
         Self { wire, line, probes, state: Mutex::default() }
@@ -84,7 +84,7 @@ impl Watcher for Progress {
     }
 }
 
-/// Nobody may be there to read; that is no error.
+/// The reader may have left; that is not an error.
 fn say(text: &str) {
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }

@@ -194,7 +194,7 @@ fn time(text: &str) -> Result<Duration, String> {
         _ => (text, 1.0),
     };
     let seconds = number.trim().parse::<f64>().map_err(|_| expected.to_owned())? * unit;
-    // Also what is no number at all lies in no range.
+    // NaN lies in no range, either.
     match (0.05..=600.0).contains(&seconds) {
         true => Ok(Duration::from_secs_f64(seconds)),
         false => Err(expected.to_owned()),

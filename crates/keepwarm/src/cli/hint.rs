@@ -36,7 +36,7 @@ pub(super) fn of(error: &clap::Error, arguments: &[String]) -> Option<String> {
         let (_, here) = ELSEWHERE.iter().find(|(names, _)| names.contains(&unknown.as_str()))?;
         return Some(format!("`{unknown}` is not an option of `keepwarm run`; use {here}"));
     }
-    // `keepwarm run node server.js`: from the first word that is no option, it is a command.
+    // `keepwarm run node server.js`: from the first word that is not an option, it is a command.
     let rest = arguments.get(2..)?;
     let command = rest.iter().position(|word| !word.starts_with('-')).and_then(|first| rest.get(first..))?;
     Some(format!(

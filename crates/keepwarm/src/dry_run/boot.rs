@@ -1,7 +1,7 @@
 //! `--dry-run --boot`: one worker of each app is started as the real start would start it, until it is ready or fails, and stopped again.
 //!
-//! Nothing is listened on and no upstream is called. Doors are not opened either: they may belong to the process that serves now, and a door that accepts
-//! nothing would have an app that calls while it loads wait for its time-out. Such an app reaches the doors of a Keepwarm that runs, or none.
+//! It opens no listener and calls no upstream. Doors are not opened either: they may belong to the process that serves now, and a door that accepts
+//! nothing would have an app that calls while it loads wait for its timeout. Such an app reaches the doors of a Keepwarm that runs, or none.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -47,7 +47,7 @@ pub(crate) fn boot(name: &str, mut config: Config) -> ExitCode {
     }
 }
 
-/// Gives how many could not be started.
+/// Returns how many could not be started.
 async fn boot_all(config: &Config) -> Result<usize, String> {
     let mut stop_signals = StopSignals::new().map_err(|error| format!("cannot receive signals: {error}"))?;
     file_limit::raise(false);
@@ -78,7 +78,7 @@ async fn boot_one(
     stop_signals: &mut StopSignals,
 ) -> Result<bool, String> {
     let spec = assemble::spec(app, doors).map_err(|error| format!("cannot unpack an adapter: {error}"))?;
-    // One try: who waits wants to read why it failed.
+    // One try: the user who waits wants to read why it failed.
     let spec = AppSpec { workers: 1, scaling: None, start_retries: 0, ..spec };
     let links = Arc::new(Links::new(plane.remotes()));
     links.set_app(&app.name, assemble::policy(app));
@@ -108,7 +108,7 @@ async fn boot_one(
     Ok(is_ready)
 }
 
-/// What is said of an app whose worker is ready.
+/// The report on an app whose worker is ready.
 fn ready(app: &App, links: &Links, took: Duration) -> String {
     let about = links.app(&app.name).and_then(|app| app.description());
     let program = language::describe_interpreter(app).map(|program| format!("by {program}"));
@@ -118,11 +118,11 @@ fn ready(app: &App, links: &Links, took: Duration) -> String {
     format!("app {:?}: worker ready after {:.2} s ({})", app.name, took.as_secs_f64(), details.join(", "))
 }
 
-/// What it printed, and then why it failed.
+/// Shows its output, and then why it failed.
 async fn show(mut failure: StartFailure, config: &Config, took: Duration) {
     version::explain(&mut failure, config).await;
     failure.reason = format!("{}; after {:.2} s", failure.reason, took.as_secs_f64());
-    // An error: nobody reads it.
+    // A closed standard error does not matter.
     let _ = failure.write_to(&mut std::io::stderr().lock());
 }
 

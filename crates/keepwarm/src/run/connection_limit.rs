@@ -3,7 +3,7 @@
 use keepwarm_config::{AppKind, Config};
 use rustix::process::{Resource, getrlimit};
 
-/// Kept for what is no connection of a client: listening sockets, workers and their output, logs, idle connections to upstreams, spill files.
+/// Reserved for everything but client connections: listening sockets, workers and their output, logs, idle connections to upstreams, spill files.
 const RESERVED: u64 = 256;
 /// Where few files may be open, no more than this share is kept back for them: a quarter.
 const RESERVED_SHARE: u64 = 4;
@@ -19,13 +19,13 @@ fn of_files(files: u64, configured: Option<u64>, passes_on: bool) -> u64 {
     let free = files - RESERVED.min(files / RESERVED_SHARE);
     match configured {
         Some(limit) => limit.min(free),
-        // Who passes requests on has two descriptors for each: the client's, and the one to the server.
+        // A proxy needs two descriptors for each request: the client's, and the one to the server.
         None if passes_on => free / 2,
         None => free,
     }
 }
 
-/// Says so where there may be fewer than configured.
+/// Warns where there may be fewer than configured.
 pub(super) fn warn_of_lowered(config: &Config, limit: usize) {
     if let Some(configured) = config.server.limits.connections
         && configured > limit as u64

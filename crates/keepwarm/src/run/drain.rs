@@ -1,6 +1,6 @@
-//! The end of a serving process: readiness fails first, what is under way ends, then the workers, all within the grace.
+//! The end of a serving process: readiness fails first, running requests end, then the workers, all within the grace.
 //!
-//! The grace counts from the signal, so that nothing is added to it: whoever kills after 30 s finds nothing to kill. What needs no time gets none.
+//! The grace counts from the signal, so that nothing is added to it: a supervisor that kills after 30 s finds nothing to kill. A step without work takes no time.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -28,15 +28,15 @@ pub(super) enum ShutdownMode {
 
 /// The last part of the grace is for goodbyes: of what would be cut at its end, a WebSocket can still be closed in order.
 const GOODBYE: Duration = Duration::from_secs(5);
-/// The very last is for the shutdown of workers whose clients were cut.
+/// The last part is for the shutdown of workers whose clients were cut.
 const WORKERS: Duration = Duration::from_secs(1);
-/// Of that, for what a worker does on SIGTERM.
+/// The part of it for a worker's work on SIGTERM.
 const TERMINATION: Duration = Duration::from_millis(500);
 /// How often idle connections are looked for.
 const LOOK: Duration = Duration::from_millis(100);
 
 impl Server {
-    /// Ends what is served; a second signal ends it at once.
+    /// Stops serving; a second signal stops at once.
     pub(super) async fn stop(&mut self, stop_signals: &mut StopSignals, mode: ShutdownMode) -> ExitCode {
         let grace = self.config.server.shutdown_grace;
         let end = Instant::now() + grace;
@@ -59,8 +59,8 @@ impl Server {
         ExitCode::SUCCESS
     }
 
-    /// Lets what is under way end, in this order: new connections are refused, responses get `Connection: close`, streams and
-    /// WebSockets told goodbye, workers drained; and last the doors, which workers call to their end.
+    /// Lets running requests end, in this order: new connections are refused, responses get `Connection: close`, streams and
+    /// WebSockets a close message, workers drained; and last the doors, which workers call to their end.
     async fn drain(&mut self, mode: ShutdownMode, end: Instant) {
         match &mode {
             ShutdownMode::HandedOver { taken, .. } => self.listeners.hand_over(taken),
@@ -128,7 +128,7 @@ impl Server {
     }
 }
 
-/// Waits until no connection is left, with idle ones kept for so long: a request that is on its way meets no closing socket. `None`: until none has a request.
+/// Waits until no connection is left, and keeps idle ones for `idle`: a request that is on its way meets no closing socket. `None`: until none has a request.
 /// Those of a thread that hangs are not waited for.
 async fn quiet(open: &OpenConnections, idle: Option<Duration>, threads: &[Remote]) {
     let is_stuck = |thread: usize| threads.get(thread).is_some_and(Remote::is_stuck);

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 
 /// Sockets in one packet; the kernel takes 253.
 pub(super) const SOCKETS: usize = 64;
-/// The longest packet. A failure is told in fewer bytes, a listener in far fewer.
+/// The longest packet. A failure takes fewer bytes, a listener far fewer.
 pub(super) const PACKET: usize = 32 * 1024;
 
 /// A message between the old and the new process of an upgrade: one packet.
@@ -35,7 +35,7 @@ pub(super) const PACKET: usize = 32 * 1024;
 pub(super) enum HandoverMessage {
     /// The sockets of this `bind` are beside this packet; `lent`: systemd keeps them, too.
     Listener { bind: String, lent: bool },
-    /// No more listeners. Beside it how many workers each app has whose number follows its load.
+    /// No more listeners. `sizes` has the worker count of each app whose number follows its load.
     End { sizes: BTreeMap<String, usize> },
     /// The new process serves, on the sockets of these.
     Ready { taken: BTreeSet<String> },

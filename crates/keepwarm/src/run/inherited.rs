@@ -1,4 +1,4 @@
-//! Listening sockets that were bound by somebody else: by the process before this one, or by systemd.
+//! Listening sockets that another process has bound: the process before this one, or systemd.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
@@ -20,10 +20,10 @@ struct InheritedSocket {
     owner: SocketOwner,
 }
 
-/// Who keeps a socket when this process ends.
+/// The owner that keeps a socket when this process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SocketOwner {
-    /// Nobody: it ends with Keepwarm.
+    /// None: the socket ends with Keepwarm.
     Keepwarm,
     /// systemd, which accepts for it until the next start.
     ServiceManager,
@@ -33,10 +33,10 @@ pub(super) enum SocketOwner {
 const FIRST: i32 = 3;
 
 impl InheritedSockets {
-    /// What systemd has passed to this process, if it has.
+    /// The sockets that systemd has passed to this process, if any.
     ///
     /// # Errors
-    /// A sentence that says which descriptor is of no use.
+    /// A sentence that names the descriptor that cannot be used.
     pub(super) fn from_service_manager() -> Result<Self, String> {
         let number = |name: &str| std::env::var(name).ok()?.parse::<i32>().ok();
         let ours = number("LISTEN_PID") == Some(getpid().as_raw_nonzero().get());
@@ -56,7 +56,7 @@ impl InheritedSockets {
         self.0.push(InheritedSocket { bind: Some(bind), bound, owner });
     }
 
-    /// The sockets for a `bind`; none: they are to be made.
+    /// The sockets for a `bind`; `None`: they must be created.
     pub(super) fn take(&mut self, bind: &Bind) -> Option<(Vec<ListeningSocket>, SocketOwner)> {
         let name = bind.to_string();
         let mut addresses: Vec<SocketAddr> = Vec::new();
@@ -82,7 +82,7 @@ impl InheritedSockets {
         Some((taken.into_iter().map(|socket| socket.bound).collect(), owner))
     }
 
-    /// Says of each that nobody has asked for it, and closes it.
+    /// Reports each socket that is not used, and closes it.
     pub(super) fn drop_rest(&mut self) {
         for socket in self.0.drain(..) {
             if socket.owner == SocketOwner::ServiceManager {

@@ -1,4 +1,4 @@
-//! What serves an address: a listener's routes, those behind a forward proxy, or a door.
+//! The handler of an address: a listener's routes, those behind a forward proxy, or a door.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub(super) struct ProxySettings {
     pub(super) resolver: Resolver,
     pub(super) rules: ProxyRules,
     pub(super) upstreams: Vec<(String, Arc<keepwarm_egress::Upstream>)>,
-    /// Where calls to hosts that are no upstream are recorded.
+    /// Where calls to hosts that are not an upstream are recorded.
     pub(super) log: Option<CallLog>,
 }
 
@@ -91,7 +91,7 @@ impl ListenerHandler {
         }
     }
 
-    /// Answers by what is wanted now, on kept connections too where the way is of the same kind.
+    /// Responds by the new target, on kept connections too where the target is of the same kind.
     pub(super) fn replaced(&self, wanted: ListenerTarget, settings: &ListenerSettings) -> Self {
         match (self, wanted) {
             (Self::Edge(edge), ListenerTarget::Site(site)) => {

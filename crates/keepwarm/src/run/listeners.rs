@@ -87,7 +87,7 @@ impl Listeners {
         Ok(opened)
     }
 
-    /// The same for `[admin]`; to be called before [`open`](Self::open), which closes what nobody has asked for.
+    /// The same for `[admin]`; to be called before [`open`](Self::open), which closes unused sockets.
     pub(super) fn open_admin(
         &mut self,
         config: &Config,
@@ -107,7 +107,7 @@ impl Listeners {
     /// Makes all that is served as the configuration says, before anything is changed.
     ///
     /// # Errors
-    /// In words: a log cannot be opened, or the system gives no descriptor.
+    /// In words: a log cannot be opened, or the system refuses a descriptor.
     pub(super) fn plan(
         &mut self,
         config: &Config,
@@ -145,7 +145,7 @@ impl Listeners {
         settings: ListenerSettings,
     ) -> Result<(), String> {
         let sockets = match self.at(bind) {
-            // What accepts there goes on.
+            // The listener there keeps running.
             Some(kept) if kept.settings == settings => None,
             Some(kept) => Some(&kept.sockets),
             None => plan.opened.get(bind),
@@ -180,7 +180,7 @@ impl Listeners {
         !self.leaving.is_empty()
     }
 
-    /// The generations before this one are over: nobody needs the doors that were gone by then.
+    /// The generations before this one are over: no worker needs the doors that were gone by then.
     pub(super) fn end_left(&mut self, generation: u64) {
         let gone = self.leaving.extract_if(.., |_, (_, first)| *first <= generation);
         let gone = gone.map(|(bind, (door, _))| (bind, door)).collect();
@@ -188,7 +188,7 @@ impl Listeners {
         self.note_own();
     }
 
-    /// What accepts at an address now.
+    /// The listener at an address now.
     fn at(&self, bind: &Bind) -> Option<&ActiveListener> {
         self.serving.get(bind).or_else(|| self.leaving.get(bind).map(|(door, _)| door))
     }
@@ -229,7 +229,7 @@ impl Listeners {
         }
     }
 
-    /// Forward proxies are not to call what is served here.
+    /// Keeps forward proxies from calling our own listeners.
     fn note_own(&self) {
         let bounds = self.all().flat_map(|(_, serving)| &serving.sockets.bounds);
         self.own.store(Arc::new(bounds.filter_map(|bound| bound.address).collect()));
@@ -246,7 +246,7 @@ impl Listeners {
         self.note_own();
     }
 
-    /// Ends what was begun for a configuration that did not come to serve; `config` goes on.
+    /// Ends what was begun for a configuration that was not applied; `config` stays active.
     pub(super) fn end_new_doors(&mut self, config: &Config) {
         let wanted: HashSet<&Bind> = binds(config).map(|(bind, _)| bind).collect();
         self.end_where(|bind, _| !wanted.contains(bind));
@@ -272,7 +272,7 @@ impl Listeners {
                 let Some(sockets) = opened.take(&bind) else { return };
                 ActiveListener { sockets, stops: self.start(copies, &handler, &settings), handler, settings }
             }
-            // It was opened by nobody.
+            // It was not opened.
             (None, None) => return,
         };
         self.serving.insert(bind, serving);
@@ -293,7 +293,7 @@ impl Listeners {
             handler: handler.handler(),
             #[cfg(feature = "fault-injection")]
             handler: Arc::new(crate::faults::FaultyHandler(handler.handler())),
-            // An app beside us may speak it (gRPC does), and need not say so.
+            // An app beside us may use HTTP/2 (gRPC does), without a setting.
             limits: ConnectionLimits {
                 http2: settings.is_door,
                 ..assemble::connection_limits(&settings.limits)
@@ -304,7 +304,7 @@ impl Listeners {
         }))
     }
 
-    /// What another process needs to listen in place of this one: each `bind`, whether the service manager keeps its sockets, and these.
+    /// The sockets that another process needs to listen in place of this one: each `bind`, whether the service manager keeps its sockets, and these.
     pub(super) fn offers(&self) -> impl Iterator<Item = (String, bool, &[ListeningSocket])> {
         self.serving.iter().map(|(bind, serving)| {
             let sockets = &serving.sockets;
@@ -327,7 +327,7 @@ impl Listeners {
         self.end();
     }
 
-    /// Ends all listening because this process does not come to serve: what it inherited is not touched.
+    /// Stops listening because this process will not serve: inherited sockets are not touched.
     pub(super) fn abandon(&mut self) {
         let inherited =
             |(bind, serving): (&Bind, &ActiveListener)| serving.sockets.inherited.then(|| bind.to_string());
@@ -357,7 +357,7 @@ impl Listeners {
         self.end_all(gone);
     }
 
-    /// What is listened on for clients, as a person writes it.
+    /// The addresses for clients, as text.
     pub(super) fn addresses(&self) -> Vec<String> {
         let listeners = self.serving.iter().filter(|(_, serving)| !serving.settings.is_door);
         listeners.flat_map(|(bind, serving)| serving.sockets.shown(bind)).collect()
@@ -374,7 +374,7 @@ impl Listeners {
         doors.map(|upstream| (upstream.name.clone(), self.shown(&upstream.bind))).collect()
     }
 
-    /// What workers are told about doors; some of these are open already and not yet served.
+    /// The variables for workers about doors; some of these are open already and not yet served.
     pub(super) fn door_variables(&self, config: &Config, opened: &OpenedSockets) -> DoorVariables {
         let url = |upstream: &Upstream| {
             let bind = upstream.bind.first()?;
@@ -409,7 +409,7 @@ fn own<'s>(serving: &'s BTreeMap<Bind, ActiveListener>, config: &Config) -> OwnS
     own
 }
 
-/// All that is to be listened on, and for which section.
+/// Every address to listen on, and for which section.
 fn binds(config: &Config) -> impl Iterator<Item = (&Bind, String)> {
     let listeners = config.listeners.iter().map(|listen| (&listen.bind, format!("listen.{}", listen.name)));
     let doors =

@@ -1,4 +1,4 @@
-//! Who listens on an address that is taken.
+//! The process that listens on an address already in use.
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! The file that names the process (`server.pid_file`).
 //!
-//! It is written beside its place and moved there: nobody reads half a number, and a symbolic link that somebody has put there is replaced, not followed.
+//! It is written under another name and then moved: no reader sees half a number, and a symbolic link at its path is replaced, not followed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -23,7 +23,7 @@ pub(super) struct PreparedPidFile {
 enum WriteMethod {
     /// This file is moved there.
     Move(PathBuf),
-    /// Its folder takes no new file: this one is overwritten.
+    /// Its directory takes no new file: this one is overwritten.
     Overwrite(File),
 }
 
@@ -113,7 +113,7 @@ fn write_beside(path: &Path) -> io::Result<PathBuf> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}", std::process::id()));
     let beside = path.with_file_name(name);
-    // What a process with the same id has left.
+    // A file left by a process with the same id.
     let _ = std::fs::remove_file(&beside);
     let mut file = OpenOptions::new().write(true).create_new(true).open(&beside)?;
     file.write_all(text().as_bytes()).map(|()| beside)

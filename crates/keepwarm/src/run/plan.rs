@@ -1,4 +1,4 @@
-//! What the listeners of a configuration are to serve, all of it made before anything is changed.
+//! The plan for the listeners of a configuration, complete before anything is changed.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub(super) struct ListenPlan {
 pub(super) struct PlannedListener {
     pub(super) wanted: ListenerTarget,
     pub(super) settings: ListenerSettings,
-    /// Of its sockets; none where what accepts there goes on.
+    /// Copies of its sockets; `None` where the listener keeps running.
     pub(super) copies: Option<SocketCopies>,
 }
 

@@ -17,16 +17,16 @@ struct PreparedReload {
     upstreams: PreparedUpstreams,
     admin: PreparedAdmin,
     plan: ListenPlan,
-    /// `None`: what is watched is the same.
+    /// `None`: the watch does not change.
     watch: Option<Option<Watch>>,
     doors: DoorVariables,
     specs: Vec<AppSpec>,
 }
 
 impl Server {
-    /// Reads the configuration again and replaces the workers; on any error what ran goes on running.
+    /// Reads the configuration again and replaces the workers; on any error the previous configuration stays active.
     pub(super) async fn reload(&mut self, request: Option<ReloadRequest>) {
-        // A log that was moved away is opened anew, whatever becomes of the rest.
+        // A log that was moved away is reopened, whether or not the reload succeeds.
         keepwarm_telemetry::reopen_all();
         tracing::info!(name: "reloading", "reloading");
         self.service_manager.reloading();
@@ -37,7 +37,7 @@ impl Server {
                 self.service_manager.ready("serving");
             }
             Err(ReloadError { message, .. }) => {
-                // What a worker has printed is in the log already.
+                // The output of a worker is in the log already.
                 tracing::error!(
                     name: "reload_failed",
                     "reload failed; the previous configuration stays active: {message}"
@@ -85,13 +85,13 @@ impl Server {
         }
     }
 
-    /// All that can fail, but for the workers. Nothing of it changes how a request is served; what is added beside that, [`Self::take_back`] removes.
+    /// All that can fail, except the workers. It does not change how a request is served; [`Self::take_back`] removes what it adds.
     fn make_ready(&mut self, config: &Config) -> Result<PreparedReload, String> {
         let mut upstreams = self.upstreams.prepare(config)?;
         let admin = self.listeners.open_admin(config, Some(&self.admin))?;
         let admin = self.admin.prepare(config.admin.as_ref(), admin)?;
         let opened = self.listeners.open(config, Some(&self.admin))?;
-        // Before the workers load what is watched. A watch that stays keeps what it has seen: it may be newer than what the workers have loaded.
+        // Before the workers load the watched files. A watch that stays keeps what it has seen: it may be newer than what the workers have loaded.
         let watch = (!watch::is_same(self.watch.as_ref(), config)).then(|| watch::start(config));
         let doors = self.listeners.door_variables(config, &opened);
         let specs = assemble::specs(config, &doors).map_err(|error| error.to_string())?;
@@ -105,7 +105,7 @@ impl Server {
         Ok(PreparedReload { upstreams, admin, plan, watch, doors, specs })
     }
 
-    /// The configuration did not come to serve: nothing of it remains.
+    /// The configuration was not applied: removes everything it added.
     fn take_back(&mut self) {
         self.prepare(&self.config);
         self.listeners.end_new_doors(&self.config);
@@ -181,12 +181,12 @@ impl Server {
 #[derive(Debug)]
 pub(super) struct ReloadError {
     message: String,
-    /// What the worker that did not start has printed.
+    /// The output of the worker that did not start.
     printed: String,
 }
 
 impl ReloadError {
-    /// For somebody who does not read the log.
+    /// For a caller who does not read the log.
     pub(super) fn whole(&self) -> String {
         match self.printed.is_empty() {
             true => self.message.clone(),

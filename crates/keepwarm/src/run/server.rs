@@ -52,7 +52,7 @@ pub(super) fn serve(
     panics::install();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let status = match runtime {
-        // Without the thread that hears signals and decides nothing would end the process in order any more.
+        // Without the thread that receives signals and decides, nothing would end the process in order any more.
         Ok(runtime) => match abort_on_panic("the control thread", || {
             runtime.block_on(run(source, config, takeover.as_ref(), inherited))
         }) {
@@ -116,20 +116,20 @@ pub(super) struct Server {
     pub(super) config: Config,
     pub(super) links: Arc<Links>,
     pub(super) upstreams: Upstreams,
-    /// What workers are told about doors.
+    /// The variables for workers about doors.
     pub(super) door_variables: DoorVariables,
     pub(super) listeners: Listeners,
     pub(super) supervisor: Supervisor,
     pub(super) watch: Option<Watch>,
     pub(super) watchdog: Watchdog,
-    /// It ends for a fault of its own, and says so by its status.
+    /// It exits because of its own fault, with a status that shows it.
     pub(super) is_broken: bool,
     pub(super) pid_file: Option<PidFile>,
     pub(super) readiness: Readiness,
     pub(super) view: Arc<View>,
     pub(super) admin: Admin,
     pub(super) service_manager: ServiceManager,
-    /// Closed as soon as another process has taken over: what is asked of the service is asked of that one then.
+    /// Closed as soon as another process has taken over: requests to the service then go to that one.
     pub(super) control_socket: Option<ControlSocket>,
     pub(super) reloads: mpsc::UnboundedReceiver<ReloadRequest>,
     pub(super) reload_requests: mpsc::UnboundedSender<ReloadRequest>,
@@ -144,7 +144,7 @@ enum ServerCommand {
     /// Source files of these apps have changed.
     Recycle(Vec<String>),
     Upgrade,
-    /// A data-plane thread does not turn: this process is to be replaced.
+    /// A data-plane thread does not turn: this process should be replaced.
     LeaveBehind(usize),
 }
 
@@ -167,7 +167,7 @@ impl Server {
         self.listeners.files().into_iter().chain(self.admin.files()).chain(pid_file).collect()
     }
 
-    /// Has the guardian remove the files that would be left when this process is killed.
+    /// Makes the guardian remove the files that would be left when this process is killed.
     pub(super) fn guard_files(&self) {
         self.files().iter().for_each(|file| self.supervisor.guard_file(&absolute(file)));
     }
@@ -176,7 +176,7 @@ impl Server {
         self.files().iter().for_each(|file| self.supervisor.forget_file(&absolute(file)));
     }
 
-    /// Tells those who look what is served.
+    /// Updates what `status` and the metrics show.
     pub(super) fn show(&self) {
         let listeners = self.listeners.by_name(&self.config);
         self.view.set_served(ServedConfig {
@@ -209,7 +209,7 @@ impl Server {
                 Some(request) = self.reloads.recv() => ServerCommand::Reload(Some(request)),
                 apps = watch::changed(&mut self.watch) => ServerCommand::Recycle(apps),
             };
-            // What takes long is given up for the end: a worker that does not boot must not hold it up.
+            // Long work is given up for the end: a worker that does not boot must not hold it up.
             let mode = tokio::select! {
                 mode = signals.stop_signals.next() => Some(mode),
                 mode = self.perform(work) => mode,
@@ -223,7 +223,7 @@ impl Server {
         }
     }
 
-    /// Ends what is served; within the grace even where a thread that does not turn holds what the end waits for.
+    /// Stops serving, within the grace even where a thread that does not turn holds what the end waits for.
     async fn leave(&mut self, stop_signals: &mut StopSignals, mode: ShutdownMode) -> ExitCode {
         let grace = self.config.server.shutdown_grace;
         if self.view.remotes.iter().any(Remote::is_stuck) {
@@ -265,7 +265,7 @@ impl Server {
         }
     }
 
-    /// Has a fresh process of itself take over, since a thread of this one is lost.
+    /// Makes a fresh process of itself take over, since a thread of this one is lost.
     async fn leave_behind(&mut self, thread: usize) -> Option<ShutdownMode> {
         let thread = watchdog::name(thread);
         if std::process::id() == 1 {
@@ -299,7 +299,7 @@ impl Server {
         ShutdownMode::HandedOver { taken: successor.taken.clone(), successor: successor.pid }
     }
 
-    /// A reload that was asked for during the upgrade, or is asked of this process from now on, is the successor's.
+    /// A reload that was requested during the upgrade, or is requested of this process from now on, is the successor's.
     fn pass_on_reloads(&mut self, signals: &mut Signals, successor: u32) {
         let mut asked = signals.pass_on_hangups(successor);
         while let Ok(request) = self.reloads.try_recv() {
@@ -319,10 +319,10 @@ impl Server {
     }
 }
 
-/// What an end may take beyond its grace: workers that are killed, logs that are written.
+/// How long an end may take beyond its grace: workers that are killed, logs that are written.
 const HELD_UP: Duration = Duration::from_secs(5);
 
-/// As those who look are told of them.
+/// The apps as `status` and the metrics show them.
 pub(super) fn shown_apps(config: &Config) -> Vec<(String, Option<usize>)> {
     let threads = |app: &App| (app.kind == Some(AppKind::Rack)).then_some(app.threads as usize);
     config.apps.iter().map(|app| (app.name.clone(), threads(app))).collect()

@@ -8,7 +8,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::drain::ShutdownMode;
 
-/// What a serving process listens for; each has its line in `docs/operate/signals.md`.
+/// The signals of a serving process; each has its line in `docs/operate/signals.md`.
 pub(super) struct Signals {
     pub(super) stop_signals: StopSignals,
     pub(super) hangup: Signal,
@@ -23,7 +23,7 @@ pub(super) struct Signals {
 impl Signals {
     pub(super) fn new() -> std::io::Result<Self> {
         reopen_logs(signal(SignalKind::user_defined1())?);
-        // A file at the limit of its size (`ulimit -f`) ends what is written to it (EFBIG), not the process. The handler stays when this is dropped, and
+        // A file at the limit of its size (`ulimit -f`) fails the write (EFBIG), and does not end the process. The handler stays when this is dropped, and
         // workers do not inherit one.
         drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
         Ok(Self {
@@ -37,7 +37,7 @@ impl Signals {
 }
 
 impl Signals {
-    /// Has the process that serves now get each SIGHUP that this one gets from now on. `true`: one has come before.
+    /// Makes the process that serves now get each SIGHUP that this one gets from now on. `true`: one has come before.
     pub(super) fn pass_on_hangups(&mut self, successor: u32) -> bool {
         if let Ok(mut later) = signal(SignalKind::hangup()) {
             tokio::spawn(async move {
@@ -88,7 +88,7 @@ impl StopSignals {
         mode
     }
 
-    /// Waits for one that asks again, while the process ends already: after more than a second.
+    /// Waits for a repeated signal while the process ends already: after more than a second.
     pub(super) async fn again(&mut self) {
         loop {
             self.recv().await;
@@ -118,7 +118,7 @@ impl StopSignals {
     }
 }
 
-/// On a task of its own: whatever else is going on, a log that was moved away is opened anew.
+/// On a task of its own: whatever else happens, a log that was moved away is reopened.
 fn reopen_logs(mut asked: Signal) {
     tokio::spawn(async move {
         while asked.recv().await.is_some() {

@@ -17,7 +17,7 @@ use super::occupant;
 pub(crate) struct Sockets {
     pub(crate) bounds: Vec<ListeningSocket>,
     pub(super) owner: SocketOwner,
-    /// Bound before it was asked for under this `bind`: by another process, which may still serve, or by this one.
+    /// Bound before it was opened under this `bind`: by another process, which may still serve, or by this one.
     pub(crate) inherited: bool,
 }
 
@@ -71,14 +71,14 @@ impl OpenedSockets {
         self.0.get(bind)
     }
 
-    /// Gives the sockets of a `bind` away.
+    /// Hands over the sockets of a `bind`.
     pub(crate) fn take(&mut self, bind: &Bind) -> Option<Sockets> {
         self.0.remove(bind)
     }
 }
 
 impl<'s> OwnSockets<'s> {
-    /// Those of a `bind` that stays (`kept`) or goes. What the service manager keeps is nobody's to take over.
+    /// Adds those of a `bind` that stays (`kept`) or goes. Sockets of the service manager cannot be taken over.
     pub(crate) fn add(&mut self, sockets: &'s Sockets, section: &str, kept: bool) {
         match !kept && sockets.is_own() {
             true => self.free.extend(&sockets.bounds),
@@ -92,7 +92,7 @@ impl<'s> OwnSockets<'s> {
         self.used.extend(addresses.map(|address| (address, section.to_owned())));
     }
 
-    /// Listens at an address. What this process has there already is used again, so that no connection is refused meanwhile.
+    /// Listens at an address. Reuses a socket that this process already has there, so that no connection is refused meanwhile.
     fn listen(&self, address: SocketAddr) -> io::Result<(Vec<ListeningSocket>, bool)> {
         if let Some(same) = self.free.iter().find(|bound| bound.address == Some(address)) {
             return Ok((vec![same.try_clone()?], true));
@@ -117,7 +117,7 @@ impl<'s> OwnSockets<'s> {
     }
 }
 
-/// Whether one of two addresses includes the other. `[::]` is no address of IPv4 here (`net::bind`).
+/// Whether one of two addresses includes the other. `[::]` does not include IPv4 here (`net::bind`).
 fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     one.port() == other.port()
         && one.is_ipv4() == other.is_ipv4()
@@ -163,14 +163,14 @@ impl Sockets {
         }
     }
 
-    /// Ends the listening by `stops`, which [`SocketCopies::serve`] gave; what had connected is still accepted. `kept` have been taken over under another `bind`.
+    /// Ends the listening by `stops`, which [`SocketCopies::serve`] returned; earlier connections are still accepted. `kept` are taken over under another `bind`.
     pub(crate) fn end(&self, bind: &Bind, stops: &[StopListening], kept: &[SocketAddr]) {
         if self.owner == SocketOwner::ServiceManager {
             // It keeps the socket open, for the next start to accept what comes meanwhile.
             return stops.iter().for_each(StopListening::hand_over);
         }
         if let Bind::Unix(path) = bind {
-            // First the name, so that nobody new finds the socket.
+            // First the name, so that no new client finds the socket.
             let _ = std::fs::remove_file(path);
         }
         let each = stops.len() / self.bounds.len().max(1);

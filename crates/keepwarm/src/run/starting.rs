@@ -35,7 +35,7 @@ use crate::watch;
 use crate::{file_limit, language};
 
 impl Server {
-    /// `None`: it was told to end before it served.
+    /// `None`: it was stopped before it served.
     pub(super) async fn start(
         source: ConfigSource,
         config: Config,
@@ -63,7 +63,7 @@ impl Server {
         let mut plan =
             listeners.plan(&config, opened, RouteTargets { links: &links, upstreams: &upstreams })?;
         listeners.serve_new_doors(&mut plan);
-        // As many workers as the load of the process before had come to need.
+        // The number of workers that the load of the process before required.
         let none = BTreeMap::new();
         let sizes = takeover.map_or(&none, |takeover| &takeover.sizes);
         let supervisor = start_supervisor(&config, &door_variables, &links, files, sizes).await?;
@@ -110,7 +110,7 @@ impl Server {
         Ok(Some(server))
     }
 
-    /// Waits until every worker is ready, then serves: the other apps too if some could not be started. `false`: the process was told to end before.
+    /// Waits until every worker is ready, then serves: the other apps too if some could not be started. `false`: the process was stopped before.
     async fn boot(
         &mut self,
         plan: ListenPlan,
@@ -142,7 +142,7 @@ impl Server {
         Ok(())
     }
 
-    /// Some apps could not be started: the others serve, unless there is none, or the process that is to be replaced serves them all.
+    /// Some apps could not be started: the others serve, unless there are none, or the process that this one would replace serves them all.
     async fn go_on_without(
         &self,
         mut failures: Vec<StartFailure>,
@@ -151,7 +151,7 @@ impl Server {
         for failure in &mut failures {
             version::explain(failure, &self.config).await;
         }
-        // Of an app that is watched, the next change may mend it.
+        // The next change of a watched app may fix it.
         let waits =
             |failure: &StartFailure| self.config.app(&failure.app).is_some_and(|app| !app.watch.is_empty());
         let serves =
@@ -163,13 +163,13 @@ impl Server {
                 .for_each(|app| app.set_unstarted(Some(&ReloadError::from(failure.clone()).whole())));
         }
         for failure in failures {
-            // Nobody reads it.
+            // A closed standard error does not matter.
             let _ = failure.write_to(&mut std::io::stderr().lock());
         }
         last.map_or(Ok(()), |failure| Err(StartError::App(failure)))
     }
 
-    /// Everything is served: says so to whoever waits for it.
+    /// Everything is served: notifies the service manager, the process before, and other waiters.
     async fn become_the_service(
         &mut self,
         takeover: Option<&Takeover>,
@@ -229,7 +229,7 @@ impl Server {
     }
 }
 
-/// What an app can work on at once, in words.
+/// How much an app can work on at once, in words.
 fn at_once(app: &App) -> String {
     match (assemble::workers(app), assemble::scaling(app)) {
         (1, _) if app.address.is_some() => "1 request at once".to_owned(),

@@ -1,4 +1,4 @@
-//! The new process's side of an upgrade: it is given the listening sockets, boots, says so, and is the service when the old one agrees.
+//! The new process's side of an upgrade: it receives the listening sockets, boots, reports that, and is the service when the old one agrees.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -29,12 +29,12 @@ pub(super) struct Takeover {
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Takeover {
-    /// What the process that started this one hands over; `None` when it hands nothing over: this is a start like any other.
+    /// The sockets that the process that started this one hands over; `None` when it hands nothing over: this is a start like any other.
     ///
     /// # Errors
-    /// A sentence that says what was wrong.
+    /// A sentence that names the fault.
     pub(super) fn receive() -> Result<Option<(Self, InheritedSockets)>, String> {
-        // Also in the environment of whatever a worker starts: what counts is whose child this is.
+        // The variable is also in the environment of a worker's children: only a child of that process counts.
         let old = std::env::var(VARIABLE).ok().and_then(|pid| pid.parse::<i32>().ok());
         if old.is_none() || old != getppid().map(|parent| parent.as_raw_nonzero().get()) {
             return Ok(None);
@@ -46,13 +46,13 @@ impl Takeover {
         Ok(Some((Self { socket, sizes }, inherited)))
     }
 
-    /// Says that this process gives up: the old one goes on.
+    /// Reports that this process gives up: the old one keeps running.
     pub(super) fn fail(&self, why: &str) {
-        // An error: the old process has gone, and nobody is left to be told.
+        // An error: the old process has gone, so there is nobody to notify.
         let _ = handover::send(&self.socket, &HandoverMessage::Failed(why.to_owned()), &[]);
     }
 
-    /// Says that this process serves, and waits until the old one has stopped accepting.
+    /// Reports that this process serves, and waits until the old one has stopped accepting.
     ///
     /// # Errors
     /// The old process has ended before it agreed, and took the service with it.
@@ -69,7 +69,7 @@ impl Takeover {
 
     /// Resolves when the old process has ended, which may happen before this one serves.
     pub(super) async fn old_is_gone(&self) {
-        // It says nothing before this process does: whatever comes is the end.
+        // It sends nothing before this process does: whatever comes is the end.
         if let Ok(watched) = self.watch() {
             let _ = watched.readable().await;
         }

@@ -21,12 +21,12 @@ use super::takeover::VARIABLE;
 use crate::admin::Admin;
 use crate::file_limit;
 
-/// What the new process may take beside the boot of its slowest app. This number is arbitrary; it takes milliseconds.
+/// How long the new process may take beside the boot of its slowest app. This number is arbitrary; it takes milliseconds.
 const MARGIN: Duration = Duration::from_secs(10);
 /// From SIGTERM to SIGKILL, for a new process that is not wanted any more.
 const KILL_AFTER: Duration = Duration::from_secs(5);
 
-/// A process that serves, and waits to be told that it is the service.
+/// A process that serves, and waits to be confirmed as the service.
 pub(super) struct Successor {
     pub(super) pid: u32,
     /// The `bind`s whose sockets it has taken.
@@ -75,7 +75,7 @@ pub(super) async fn upgrade(
             child.end().await;
             return Err(format!("cannot pass the sockets to the new process: {error}"));
         }
-        // One that has ended already is heard of below.
+        // One that has ended already is noticed below.
         _ => {}
     }
     let boot = config.apps.iter().map(|app| app.boot_timeout).max().unwrap_or_default();
@@ -139,7 +139,7 @@ fn start(binary: &Path, socket: OwnedFd) -> io::Result<NewProcess> {
         .args(arguments)
         .env(VARIABLE, std::process::id().to_string())
         .envs(file_limit::original().map(|files| (file_limit::VARIABLE, files.to_string())))
-        // Said of this process; the new one is the service manager's by then.
+        // They describe this process; the new one is the service manager's by then.
         .env_remove("WATCHDOG_PID")
         .env_remove("LISTEN_PID")
         .env_remove("LISTEN_FDS")
@@ -172,11 +172,11 @@ fn in_path(name: OsString) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(&name)).find(|file| file.is_file())
 }
 
-/// A process that is ended when nobody wants it any more.
+/// A process that is stopped when this is dropped.
 struct NewProcess(Option<Child>);
 
 impl NewProcess {
-    /// It goes on by itself; this process ends before it does.
+    /// It keeps running by itself; this process ends before it does.
     fn release(&mut self) -> u32 {
         self.0.take().map_or(0, |child| child.id())
     }

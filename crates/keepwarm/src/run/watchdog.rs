@@ -82,7 +82,7 @@ async fn watch(
     }
 }
 
-/// On a thread of its own: what is asked for here may wait for the thread that is stuck.
+/// On a thread of its own: its queries may wait for the stuck thread.
 fn report(remote: Remote, links: Arc<Links>, threads: usize, report: Option<Arc<()>>) {
     let reported = std::thread::Builder::new().name("keepwarm-stuck".to_owned()).spawn(move || {
         let _report = report;

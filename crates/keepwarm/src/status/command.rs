@@ -34,7 +34,7 @@ pub(crate) fn status(options: &cli::Status) -> ExitCode {
     }
 }
 
-/// Until a key, a signal, the end of Keepwarm, or that of whoever reads this.
+/// Until a key, a signal, the end of Keepwarm, or that of the reader.
 fn watch(instance: &Instance, json: bool) -> Result<(), String> {
     let keys = Keys::take();
     let clears = std::io::stdout().is_terminal() && !json;
@@ -66,7 +66,7 @@ fn show(status: &Value, json: bool, more: bool) -> std::io::Result<()> {
     out.flush()
 }
 
-/// Keys as they are pressed, when somebody sits there. The terminal is as it was when this is dropped.
+/// Keys as they are pressed, on a terminal. Dropping it restores the terminal.
 struct Keys(Option<Termios>);
 
 impl Keys {

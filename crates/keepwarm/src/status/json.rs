@@ -111,7 +111,7 @@ fn listener(listener: &ListenerStatus) -> Value {
     })
 }
 
-/// To the millisecond: what is below that is noise.
+/// To the millisecond: anything below that is noise.
 fn seconds(time: Duration) -> f64 {
     time.as_millis() as f64 / 1e3
 }

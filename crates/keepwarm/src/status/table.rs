@@ -214,7 +214,7 @@ impl Paint {
     }
 }
 
-/// What stands at a path; null when nothing does.
+/// The value at a path; null when there is none.
 fn at<'v>(value: &'v Value, path: &str) -> &'v Value {
     value.pointer(path).unwrap_or(&Value::Null)
 }

@@ -1,4 +1,4 @@
-//! The running parts, as far as somebody may look at them: what `keepwarm status`, the metrics and the health checks are made of.
+//! Read access to the running parts: the source of `keepwarm status`, the metrics and the health checks.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -26,7 +26,7 @@ pub(crate) struct View {
     served: ArcSwap<ServedConfig>,
 }
 
-/// What the active configuration serves.
+/// The served configuration.
 #[derive(Debug, Default)]
 pub(crate) struct ServedConfig {
     /// The apps, in the order of the configuration; of those of Ruby, how many threads a worker has.
@@ -35,7 +35,7 @@ pub(crate) struct ServedConfig {
     pub(crate) listeners: Vec<(String, Vec<String>)>,
     /// The upstreams.
     pub(crate) upstreams: Vec<Arc<Upstream>>,
-    /// What of it can be examined from outside.
+    /// The targets that can be examined from outside.
     pub(crate) subjects: Vec<OwnTarget>,
 }
 
@@ -124,9 +124,9 @@ pub(crate) struct StatusSnapshot {
 #[derive(Debug)]
 pub(crate) struct AppStatus {
     pub(crate) name: String,
-    /// Of a worker, where it is an app of Ruby.
+    /// The threads of a worker, where it is an app of Ruby.
     pub(crate) threads: Option<usize>,
-    /// Kind and language, once a worker has said so.
+    /// Kind and language, once a worker has reported them.
     pub(crate) about: Option<String>,
     /// Requests that wait for a worker.
     pub(crate) queue: usize,

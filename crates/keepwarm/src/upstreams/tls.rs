@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 /// Files are looked at so often. A certificate that is renewed is renewed days before it ends.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// What an upstream is encrypted with; what is in use when nothing has changed, with the sessions it remembers.
+/// The TLS settings of an upstream; those in use when nothing has changed, with the sessions they remember.
 pub(super) fn prepare(
     upstream: &config::Upstream,
     before: Option<&Arc<ClientTls>>,
@@ -48,7 +48,7 @@ pub(crate) fn pem(file: &PemFile) -> Pem {
     Pem { file: file.path.clone(), text: file.pem.expose().as_bytes().to_vec() }
 }
 
-/// Reads the files of an upstream again when they have changed; what is open stays open.
+/// Reads the files of an upstream again when they have changed; open connections stay open.
 pub(super) fn watch(
     config: &config::Upstream,
     upstream: &Arc<Upstream>,

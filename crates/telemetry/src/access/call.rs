@@ -43,7 +43,7 @@ pub struct CallAccessRecord<'a, F> {
     pub reason: Option<&'a str>,
     /// The id of the call.
     pub id: RequestId,
-    /// The `X-Request-Id` that the app gave with it: that of the request it works on.
+    /// The `X-Request-Id` that the app sent with it: that of the request it works on.
     pub app_request_id: Option<&'a [u8]>,
     /// The digits of the id of the trace it is part of; none when it was not passed on.
     pub trace_id: Option<[u8; 32]>,
@@ -151,7 +151,7 @@ impl<'f, F: Iterator<Item = CallFailure<'f>>> CallAccessRecord<'_, F> {
         out.push(b'\n');
     }
 
-    /// One JSON object; what is absent is left out.
+    /// One JSON object; absent values are left out.
     fn write_json(self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"time\":\"");
         out.extend_from_slice(&timestamp(self.time));

@@ -58,7 +58,7 @@ fn without_colors(line: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// What Python prints of an exception, in its several forms, or of its own end.
+/// Python's output about an exception, in its several forms, or about its own end.
 fn is_python(line: &[u8]) -> bool {
     line.starts_with(b"Traceback (most recent call last)")
         || is_python_place(line)
@@ -104,7 +104,7 @@ pub(super) fn is_logger(line: &[u8]) -> bool {
     logger(line).is_some()
 }
 
-/// `PHP Warning:  Undefined variable $card in shop.php on line 3`, also behind a time in brackets.
+/// `PHP Warning:  Undefined variable $card in shop.php on line 3`, also after a time in brackets.
 fn php(line: &[u8]) -> Option<Level> {
     let rest = match line.strip_prefix(b"[") {
         Some(rest) => rest.splitn(2, |&byte| byte == b']').nth(1)?.trim_ascii_start(),

@@ -4,7 +4,7 @@ pub(super) fn is_traceback(line: &[u8]) -> bool {
     line.starts_with(b"Traceback (most recent call last)")
 }
 
-/// Of Python's `logging`, where it was told to show where it was called.
+/// A stack of Python's `logging`, where `stack_info` is set.
 pub(super) fn is_stack(line: &[u8]) -> bool {
     line.starts_with(b"Stack (most recent call last)")
 }
@@ -47,7 +47,7 @@ pub(super) fn is_box_end(line: &[u8]) -> bool {
     line.starts_with("╰".as_bytes())
 }
 
-/// What Python prints of each thread when it dies.
+/// Python's output about each thread when it dies.
 pub(super) fn is_thread(line: &[u8]) -> bool {
     const PHRASES: [&[u8]; 5] = [
         b"Current thread",
@@ -81,7 +81,7 @@ pub(super) fn is_closing_bracket(line: &[u8]) -> bool {
     line.iter().all(|byte| b"}])>,;".contains(byte))
 }
 
-/// What Rust says below a panic.
+/// Rust's note below a panic.
 pub(super) fn is_note(line: &[u8]) -> bool {
     line.starts_with(b"note: ") || line.starts_with(b"stack backtrace:")
 }

@@ -108,7 +108,7 @@ fn a_blocked_output_blocks_no_thread_and_dropped_lines_are_reported() {
     let (mut reader, sink) = to_pipe(Format::Json);
     let text = "x".repeat(1023);
     let before = counters::LOG_LINES_DROPPED.value();
-    // Three times what may be held. Would it wait for the output, this would never end: nobody reads.
+    // Three times the queue's limit. If the sink waited for the output, this would never end: no one reads it.
     let count = 3 * QUEUE_MAX / 1024;
     (0..count).for_each(|_| line(&sink, &text));
     assert!(!sink.flush(Duration::from_millis(1)), "the output is blocked");

@@ -113,7 +113,7 @@ fn write(shared: &Shared, file: &mut File, lines: &[u8]) {
             Ok(0) => break,
             Ok(count) => rest = rest.get(count..).unwrap_or_default(),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // A terminal or pipe that somebody else has set to non-blocking.
+            // A terminal or pipe that another process has set to non-blocking.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(RETRY_DELAY),
             Err(_) => break,
         }

@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 use crate::client::{Acks, Connection, Request, Response};
 use crate::context::ProbeContext;
 
-/// Rounds, each of which asks for everything once.
+/// Rounds, each of which requests everything once.
 const ROUNDS: usize = 8;
 
-/// Rounds that take long become few: after so long those of a few hundred milliseconds, after more all.
+/// This many rounds are enough after this time: few where a round takes some hundred milliseconds, fewer where it takes more.
 const ENOUGH: (Duration, usize) = (Duration::from_millis(1500), 4);
 const TOO_MUCH: (Duration, usize) = (Duration::from_secs(3), 2);
 
-/// Of responses that are larger, or come in parts for longer, no more than the beginning is read.
+/// Larger responses, and those that come in parts for longer, are read only at the beginning.
 const LARGE: u64 = 64 * 1024;
 const LONG: Duration = Duration::from_millis(100);
 
@@ -23,13 +23,13 @@ const FILE: &str = "/robots.txt";
 /// Fields that an application says, and a server in front of it does not.
 const MARKS: &[&str] = &["x-powered-by", "x-runtime", "x-generator", "x-debug-token", "x-aspnet-version"];
 
-/// What PHP says, unless it is told not to.
+/// Header fields that PHP sends unless configured otherwise.
 const PHP: &[(&str, &str)] = &[("x-powered-by", "php"), ("set-cookie", "phpsessid")];
 
 /// Fields that show a cache or a proxy in front, which may be far from the application.
 const HOPS: &[&str] = &["via", "age", "x-cache", "x-served-by", "cf-ray", "x-amz-cf-id", "x-varnish"];
 
-/// What was measured for the rules of this probe.
+/// The measurements for the rules of this probe.
 #[derive(Debug, Default)]
 pub(super) struct BootObservation {
     /// The least time a connection took: a round trip.
@@ -49,7 +49,7 @@ pub(super) struct BootObservation {
 /// The responses to one kind of request.
 #[derive(Debug, Clone)]
 pub(super) struct Samples {
-    /// What was asked.
+    /// The request.
     pub(super) asked: String,
     /// Which question it is.
     pub(super) question: BootRequest,
@@ -70,7 +70,7 @@ pub(super) enum BootRequest {
     Page,
     /// A path that no server has.
     Missing,
-    /// What can be done with the page.
+    /// The methods of the page.
     Options,
     /// The page's head.
     Head,
@@ -107,7 +107,7 @@ pub(super) async fn observe(context: &ProbeContext) -> BootObservation {
             };
             note(&mut seen, context, *question, request, &response);
         }
-        // What got no response once is not waited for again.
+        // A request that got no response once is not repeated.
         asks.retain(|(question, _)| !silent.contains(question));
     }
     seen.sorted()
@@ -141,7 +141,7 @@ async fn read_response(
     seen: &mut BootObservation,
 ) -> Option<Response> {
     let patience = context.settings.timeout.min(Duration::from_secs(1).max(context.first.took * 3));
-    // Of a page that is long, or takes long to come, the head is enough.
+    // The head is enough where the page is long, or takes long to come.
     let first = &context.first;
     let heavy = first.body_len > LARGE || first.took > begins(first).unwrap_or_default() + LONG;
     for _ in 0..2 {
@@ -199,7 +199,7 @@ fn note(
     }
 }
 
-/// When the final response began. A 1xx response says nothing of it.
+/// When the final response began. A 1xx response says nothing about it.
 fn begins(response: &Response) -> Option<Duration> {
     match response.informational.is_empty() {
         true => response.first_byte(),

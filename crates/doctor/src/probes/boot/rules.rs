@@ -9,7 +9,7 @@ use crate::report::time;
 pub(super) const EVERY: &str = "boot.every";
 pub(super) const FIRST: &str = "boot.first";
 
-/// What a response without work takes from a warm worker is below this, in any language.
+/// A response without work from a warm worker takes less than this, in any language.
 const BOOT: Duration = Duration::from_millis(15);
 
 /// Where another response of the same server takes next to nothing, less is suspicious: it is not the machine or the way.
@@ -22,19 +22,19 @@ const BOOT_OF_PHP: Duration = Duration::from_millis(3);
 /// A response this fast was not booted for.
 const FREE: Duration = Duration::from_millis(5);
 
-/// What a warm worker takes for a page that does nothing (the article's 0.48 ms), where nothing better is known.
+/// The time of a warm worker for a page that does nothing (the article's 0.48 ms), where nothing better is known.
 const WARM: Duration = Duration::from_micros(480);
 
-/// No machine is so busy that every one of several responses waits so long for its turn.
+/// No machine is so busy that every one of several responses waits this long for its turn.
 const CERTAIN: Duration = Duration::from_millis(40);
 
-/// A boot takes about as long each time; where the median is so many times the least, what is measured is a busy machine.
+/// A boot takes about as long each time; where the median is this many times the minimum, the times measure a busy machine.
 const NOISY: f64 = 1.8;
 
-/// Answers that say something about constancy.
+/// Fewest responses that show whether a time is constant.
 const SEVERAL: usize = 4;
 
-/// What times differ by on any machine.
+/// The difference between times on any machine.
 const JITTER: Duration = Duration::from_millis(1);
 
 /// A first response this much later than those after it was a start.
@@ -82,14 +82,14 @@ pub(super) fn every(seen: &BootObservation) -> Finding {
         [BootRequest::Missing, BootRequest::Options].into_iter().filter_map(|question| seen.kind(question));
     let differ = idle.filter(|kind| !kind.is_same_as(page));
     let floor = differ.map(|kind| seen.own(kind)).filter(|own| *own >= least).min();
-    // Where every path gives the same page, and none is fast, its constancy has to do.
+    // Where every path returns the same page, and none is fast, its constancy has to do.
     if let Some(floor) = floor.or_else(|| seen.constant_floor()) {
         return boots(seen, page, floor.min(own), evidence);
     }
     only_the_page(seen, page, own, evidence)
 }
 
-/// Answers that take no work pay as much as `floor`, too.
+/// Responses that take no work cost as much as `floor`, too.
 fn boots(seen: &BootObservation, page: &Samples, floor: Duration, evidence: String) -> Finding {
     let words = format!(
         "{evidence}: no response of the application takes less than {}, whatever is requested, as if it booted each time",
@@ -144,7 +144,7 @@ pub(super) fn first(seen: &BootObservation) -> Finding {
     Finding::good(FIRST, evidence)
 }
 
-/// What warm workers would save.
+/// The saving by warm workers.
 fn gain(seen: &BootObservation, page: &Samples, floor: Duration) -> String {
     let now = page.median();
     let fast = seen.kinds.iter().map(Samples::median).min().unwrap_or_default();
@@ -166,7 +166,7 @@ impl BootObservation {
         self.kinds.iter().find(|kind| kind.question == question)
     }
 
-    /// What no response is faster than.
+    /// The time that no response beats.
     fn floor(&self) -> Duration {
         self.kinds.iter().map(|kind| self.own(kind)).min().unwrap_or_default()
     }
@@ -189,7 +189,7 @@ impl BootObservation {
         }
     }
 
-    /// What a response takes at least, without the way there and back.
+    /// The least time a response takes, without the round trip.
     fn own(&self, kind: &Samples) -> Duration {
         kind.least().saturating_sub(self.network)
     }
@@ -201,7 +201,7 @@ impl BootObservation {
 }
 
 impl Samples {
-    /// What all but one take at least: the very least may be owed to an interruption of our own between sending and looking.
+    /// The second least time: the very least may be owed to an interruption of our own between sending and looking.
     fn least(&self) -> Duration {
         let index = usize::from(self.times.len() >= SEVERAL);
         self.times.get(index).copied().unwrap_or_default()
@@ -216,13 +216,13 @@ impl Samples {
         self.at(2)
     }
 
-    /// Whether the faster half of the times differs by a tenth at most, and a millisecond, which any machine does. What others do on it delays the slower half.
+    /// Whether the faster half of the times differs by a tenth at most, and a millisecond, as on any machine. Other load on the machine delays the slower half.
     fn is_constant(&self) -> bool {
         let spread = self.median().saturating_sub(self.at(0));
         self.times.len() >= SEVERAL && spread <= self.median() / 10 + JITTER
     }
 
-    /// Whether it is the same response, as far as status and length say: one handler for everything.
+    /// Whether it is the same response by status and length: one handler for everything.
     fn is_same_as(&self, page: &Self) -> bool {
         let close = match (self.length, page.length) {
             (Some(one), Some(other)) => one.abs_diff(other) <= one.max(other) / 10,

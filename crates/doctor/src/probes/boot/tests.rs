@@ -175,13 +175,13 @@ async fn a_server_that_boots_is_found() {
     assert_eq!(verdict(|asked| reply(asked).after(50)).await, Verdict::Bad);
     // Each time on a new connection.
     assert_eq!(verdict(|asked| reply(asked).after(50).closing()).await, Verdict::Bad);
-    // What is not a page is served in front of the application.
+    // Only pages reach the application; everything else is served in front of it.
     let boots = |asked: &str| match asked.starts_with("OPTIONS") {
         true => MockResponse::of(&["HTTP/1.1 204 No Content\r\nAllow: GET\r\n\r\n"]).after(50),
         false => reply(asked).after(if asked.contains("/page") { 50 } else { 0 }),
     };
     assert_eq!(verdict(boots).await, Verdict::Bad);
-    // The same, but who does not look at the method may as well work for 50 ms.
+    // The same, but an application that ignores the method may as well work for 50 ms.
     let works = |asked: &str| reply(asked).after(if asked.contains("/page") { 50 } else { 0 });
     assert_eq!(verdict(works).await, Verdict::Warning);
 }

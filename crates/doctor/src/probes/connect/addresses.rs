@@ -10,10 +10,10 @@ use crate::report::time;
 
 const ID: &str = "connect.addresses";
 
-/// For so long an address is waited for: a first packet that got lost is sent again after a second.
+/// How long to wait for an address: a first packet that got lost is sent again after a second.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
-/// What became of connecting to one address.
+/// The result of connecting to one address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ConnectAttempt {
     Responses(Duration),
@@ -61,7 +61,7 @@ async fn connect(context: &ProbeContext, address: SocketAddr) -> ConnectAttempt 
     }
 }
 
-/// One that is silent stalls whoever tries it first; one that refuses costs a round trip.
+/// A silent address stalls each client that tries it first; one that refuses costs a round trip.
 pub(super) fn judge(tried: &[(SocketAddr, ConnectAttempt)]) -> Vec<Finding> {
     if tried.is_empty() {
         return Vec::new();
@@ -73,7 +73,7 @@ pub(super) fn judge(tried: &[(SocketAddr, ConnectAttempt)]) -> Vec<Finding> {
         _ => None,
     });
     let refuses = tried.iter().find_map(|(address, tried)| match tried {
-        // On this machine nobody notices; `localhost` is often so.
+        // On this machine the cost is not noticeable; `localhost` is often so.
         ConnectAttempt::Refuses(after) if !address.ip().is_loopback() => Some(*after),
         _ => None,
     });

@@ -1,4 +1,4 @@
-//! The chain of certificates: whether it is believed, until when, and how much of it is sent for nothing.
+//! The chain of certificates: whether it is trusted, until when, and how much of it is sent for nothing.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,10 +10,10 @@ use crate::finding::Finding;
 /// Under this much time the renewal did not happen when it should have.
 const SOON: Duration = Duration::from_secs(14 * 24 * 3600);
 
-/// Certificates that live no longer than this are renewed by machines, and close to their end (RFC 9773; the CA/Browser Forum calls them short-lived).
+/// Certificates valid no longer than this are renewed by machines, and close to their end (RFC 9773; the CA/Browser Forum calls them short-lived).
 const SHORT_LIVED: Duration = Duration::from_secs(10 * 24 * 3600);
 
-/// What a server can send before the first acknowledgement: ten segments (RFC 6928).
+/// Bytes that a server can send before the first acknowledgement: ten segments (RFC 6928).
 const FIRST_FLIGHT: usize = 14_000;
 
 pub(super) async fn examine(context: &ProbeContext, tls_settings: &TlsSettings) -> Vec<Finding> {
@@ -37,7 +37,7 @@ pub(super) async fn examine(context: &ProbeContext, tls_settings: &TlsSettings) 
     vec![believed(leaf, &reasons), expiry(leaf, now), size(&read)]
 }
 
-/// Without `--insecure` one that is not believed ends the examination before it begins, so whoever sees this has said that it is so.
+/// Without `--insecure` an untrusted certificate ends the examination before it begins, so a reader of this finding has passed that option.
 fn believed(leaf: &Certificate, reasons: &[ChainError]) -> Finding {
     const ID: &str = "connect.certificate";
     let told: Vec<String> = reasons

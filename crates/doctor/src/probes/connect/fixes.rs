@@ -1,4 +1,4 @@
-//! What to do, by server where it has a directive for it.
+//! Fixes, by server where it has a directive for it.
 
 use crate::server::Server;
 
@@ -24,7 +24,7 @@ pub(crate) fn fix(finding: &str, server: Server) -> Option<&'static str> {
     })
 }
 
-/// How each server is told to keep connections.
+/// How to configure each server to keep connections.
 fn reuse(server: Server) -> &'static str {
     match server {
         Server::Nginx => {
@@ -53,7 +53,7 @@ fn reuse(server: Server) -> &'static str {
     }
 }
 
-/// TLS 1.3 is spoken.
+/// How to enable TLS 1.3.
 fn tls(server: Server) -> &'static str {
     match server {
         Server::Nginx => "Set ssl_protocols TLSv1.2 TLSv1.3.",
@@ -67,7 +67,7 @@ fn tls(server: Server) -> &'static str {
     }
 }
 
-/// Sessions are taken up again.
+/// How to enable session resumption.
 fn resumption(server: Server) -> &'static str {
     match server {
         Server::Nginx => {

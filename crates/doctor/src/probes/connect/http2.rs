@@ -8,7 +8,7 @@ use crate::finding::Finding;
 
 const ID: &str = "connect.http2";
 
-/// The preface, and SETTINGS that say nothing.
+/// The preface, and empty SETTINGS.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
 /// An acknowledgement of SETTINGS, and GOAWAY without an error.
@@ -17,16 +17,16 @@ const GOODBYE: &[u8] = b"\0\0\0\x04\x01\0\0\0\0\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\
 /// The length, the type, flags and the stream stand before a frame.
 const FRAME_HEAD: usize = 9;
 
-/// A frame is no larger unless we allow it (RFC 9113 §4.2).
+/// Largest frame, unless we allow more (RFC 9113 §4.2).
 const FRAME: usize = 16 * 1024;
 
-/// For so long the SETTINGS are waited for; they need nothing from us but the preface.
+/// How long to wait for the SETTINGS; they need nothing from us but the preface.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Fewer streams at once than this slow clients down that rely on it (RFC 9113 §6.5.2).
 const STREAMS: u32 = 100;
 
-/// What came of offering HTTP/2 by ALPN.
+/// The result of offering HTTP/2 by ALPN.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AlpnOutcome {
     /// HTTP/2, and what the settings say.
@@ -66,7 +66,7 @@ pub(super) async fn ask(context: &ProbeContext, tls_settings: &TlsSettings) -> A
         return AlpnOutcome::Failed(failure.to_string());
     }
     let agreed = first_settings(&mut connection, PATIENCE.min(context.settings.timeout)).await;
-    // Whatever becomes of the goodbye, the connection ends here.
+    // Whether or not GOAWAY arrives, the connection ends here.
     let _ = connection.send(GOODBYE).await;
     agreed
 }

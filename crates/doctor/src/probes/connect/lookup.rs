@@ -16,7 +16,7 @@ use crate::report::time;
 
 const ID: &str = "connect.lookup";
 
-/// For so long the name servers are waited for. The system's resolver has found the name before, so this only tells how.
+/// How long to wait for the name servers. The system's resolver has found the name before, so this only tells how.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Where a name was found.
@@ -26,7 +26,7 @@ pub(super) enum Lookup {
     Hosts,
     /// The name servers know it: addresses of each family, and how long they count.
     Found { four: usize, six: usize, ttl: Duration, took: Duration },
-    /// They do not say, though the system's resolver has an answer.
+    /// They do not say, though the system's resolver has a result.
     Failed(String),
 }
 
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
     use crate::Verdict;
 
-    /// A name server that answers A with one address and AAAA with none.
+    /// A name server that responds to A with one address and to AAAA with none.
     async fn name_server(ttl: u32) -> std::net::SocketAddr {
         let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();

@@ -15,11 +15,11 @@ const ID: &str = "connect.reuse";
 
 /// Calls of each kind.
 const SAMPLES: usize = 5;
-/// Of responses that take this long there are fewer, and of those that take five times as long there is one.
+/// Responses that take this long get fewer calls, and those that take five times as long get one.
 pub(super) const SLOW: Duration = Duration::from_millis(200);
 const FEWER: usize = 2;
 
-/// Who connects in less than this loses next to nothing by it: the server is on this machine, or in the same rack.
+/// A client that connects in less than this loses next to nothing by it: the server is on this machine, or in the same rack.
 const NEAR: Duration = Duration::from_millis(1);
 
 /// The calls that were made.
@@ -40,7 +40,7 @@ pub(super) struct NewConnectionCall {
     pub(super) connect: Duration,
     pub(super) tls: Duration,
     pub(super) response: Duration,
-    /// Of our processor, for connecting.
+    /// Our processor time, for connecting.
     pub(super) cpu: Duration,
     /// Bytes that the server sent for the handshake.
     pub(super) handshake: u64,
@@ -55,7 +55,7 @@ pub(super) enum Reuse {
     Never(String),
     /// It closes only after the ordinary response, which has no length; another is kept.
     NotHere(String),
-    /// It could not be told, and why.
+    /// Not known, and why.
     Unclear(String),
 }
 
@@ -89,7 +89,7 @@ pub(super) async fn ask(context: &ProbeContext) -> Calls {
         }
         fresh.response = response.took;
         calls.fresh.push(fresh);
-        // What the first connection shows counts when a second one shows it, too.
+        // A result of the first connection counts when a second one shows it, too.
         if calls.kept.is_empty() && sample < FEWER {
             calls.reuse = again(context, &mut connection, &response, samples, &mut calls.kept).await;
         }
@@ -109,7 +109,7 @@ pub(super) async fn ask(context: &ProbeContext) -> Calls {
     calls
 }
 
-/// A connection as a client makes it that knows nothing of any before: without a session to resume.
+/// A connection of a client without any earlier one: it has no session to resume.
 async fn fresh_line(context: &ProbeContext) -> Result<(Connection, NewConnectionCall), Failure> {
     let config = match &context.tls_settings {
         Some(tls_settings) => Some(client_config(tls_settings)?),
@@ -160,7 +160,7 @@ async fn again(
     Reuse::Kept
 }
 
-/// How a response says that it is the last on its connection.
+/// How a response announces that it is the last on its connection.
 fn announced(response: &Response) -> Option<String> {
     let head = response.head.as_ref()?;
     match response.field("connection") {
@@ -173,7 +173,7 @@ fn announced(response: &Response) -> Option<String> {
     }
 }
 
-/// Whether a connection is kept behind a response that has no body.
+/// Whether a connection is kept after a response that has no body.
 async fn bare_is_kept(context: &ProbeContext) -> bool {
     let request: Request = context.request_by("HEAD");
     let Ok((mut connection, first)) = context.once(&request).await else { return false };
@@ -240,7 +240,7 @@ fn measured(calls: &Calls) -> String {
     )
 }
 
-/// What connecting takes, for one call and for 1, 10 and 1,000 a second.
+/// The time of connecting, for one call and for 1, 10 and 1,000 a second.
 fn saving(calls: &Calls) -> String {
     let wait = median(calls.fresh.iter().map(|fresh| fresh.connect + fresh.tls));
     let rates = |of: &dyn Fn(u32) -> String| [1, 10, 1000].map(of).join(", ");

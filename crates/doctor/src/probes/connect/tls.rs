@@ -61,7 +61,7 @@ async fn shake(
     connection.handshake.as_ref().map(HandshakeSample::of).ok_or_else(String::new)
 }
 
-/// Each of them asks for something: what a session is resumed by comes behind the handshake, with the response (RFC 8446 §4.6.1).
+/// Each of them sends a request: the ticket to resume a session comes after the handshake, with the response (RFC 8446 §4.6.1).
 async fn resume(
     context: &ProbeContext,
     tls_settings: &TlsSettings,

@@ -1,4 +1,4 @@
-//! What is asked, and what was seen: no verdict here.
+//! Requests and observations, without a verdict.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ const HELD: Duration = Duration::from_millis(1200);
 /// No step waits longer than this.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// A client of HTTP/1.0 waits so long for the `100` that must not come.
+/// How long a client of HTTP/1.0 waits for the `100` that must not come.
 const HELD_HTTP10: Duration = Duration::from_millis(200);
 
-/// What is sent where no body was given.
+/// The body to send where none was given.
 const BODY: &[u8] = b"keepwarm check";
 
-/// A request whose response was looked at as far as its head.
+/// A request and its response up to the end of the head.
 pub(super) struct HeadExchange {
-    /// What was sent.
+    /// The request.
     pub(super) asked: String,
-    /// What came, in words.
+    /// The response, in words.
     pub(super) words: String,
     /// The final status.
     pub(super) status: Option<u16>,
@@ -42,36 +42,36 @@ pub(super) struct PlainExchange {
 
 /// The request with the expectation, its body held back.
 pub(super) struct ExpectExchange {
-    /// What was sent.
+    /// The request.
     pub(super) asked: String,
     pub(super) method: String,
-    /// What came before the body was sent.
+    /// The outcome before the body was sent.
     pub(super) first: EarlyResponse,
     /// How many `100` came in all.
     pub(super) hundreds: usize,
-    /// What came once the body was sent, where it was.
+    /// The outcome after the body was sent, where it was.
     pub(super) then: Option<HeadExchange>,
-    /// What became of the body, if the server had responded without it and did not announce a close.
+    /// What the server did with the body, if it had responded without it and did not announce a close.
     pub(super) unread: Option<UnreadBody>,
 }
 
-/// What came before the body.
+/// The outcome before the body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum EarlyResponse {
     /// `100`.
     Continue(Duration),
-    /// A final response, and whether it says that the connection closes.
+    /// A final response, and whether it announces a close.
     Final { status: u16, after: Duration, closes: bool },
-    /// Nothing, for so long.
+    /// Nothing, for this long.
     Nothing(Duration),
     /// The end of the connection, or no HTTP.
     Lost(String),
 }
 
-/// What became of a body that the server had not waited for.
+/// What the server did with a body that it had not waited for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum UnreadBody {
-    /// The connection was closed, though the response had not said so.
+    /// The connection was closed, though the response had not announced it.
     Closed,
     /// The next request got this status.
     Responded(u16),
@@ -111,7 +111,7 @@ pub(super) async fn plain(context: &ProbeContext) -> Result<HeadExchange, Failur
     whole(context, &request, asked).await
 }
 
-/// The request with an expectation that nobody knows.
+/// The request with an unknown expectation.
 pub(super) async fn other(context: &ProbeContext) -> Result<HeadExchange, Failure> {
     let request = request(context).field("Expect", "keepwarm-check");
     let asked = described(&request, ", Expect: keepwarm-check");
@@ -160,7 +160,7 @@ pub(super) async fn held(context: &ProbeContext, plain: &PlainExchange) -> Resul
     let mut connection = context.connect().await?;
     context.budget.request().await;
     connection.begin(&request);
-    // What a server says to half of a request counts, whether or not it takes all of it.
+    // A response to half of a request counts, whether or not the server takes all of it.
     let _ = connection.send(&request.head()).await;
     let before = connection.read_response_until((HELD + plain.after).min(LONGEST), any_word).await;
     let first = first(&before);
@@ -191,7 +191,7 @@ pub(super) async fn held(context: &ProbeContext, plain: &PlainExchange) -> Resul
     Ok(held)
 }
 
-/// What becomes of the body of a request that gets its response before it, and has no expectation.
+/// What the server does with the body of a request that gets its response before it, and has no expectation.
 pub(super) async fn unread_without(context: &ProbeContext) -> Option<UnreadBody> {
     let request = request(context);
     let mut connection = context.connect().await.ok()?;
@@ -208,7 +208,7 @@ pub(super) async fn unread_without(context: &ProbeContext) -> Option<UnreadBody>
     }
 }
 
-/// Reads the rest of the response, sends the body all the same, and asks again on that connection.
+/// Reads the rest of the response, sends the body all the same, and sends another request on that connection.
 async fn unread(
     context: &ProbeContext,
     connection: &mut Connection,
@@ -222,7 +222,7 @@ async fn unread(
     next(context, connection, ended).await
 }
 
-/// How a response ends of which the head is known.
+/// How a response ends whose head is already read.
 async fn rest(context: &ProbeContext, connection: &mut Connection, response: Response) -> Outcome {
     match response.outcome {
         Outcome::Silence => connection.read_response(longest(context)).await.outcome,
@@ -260,7 +260,7 @@ fn first(response: &Response) -> EarlyResponse {
     }
 }
 
-/// Whether the response says that the connection closes behind it, in any of the ways there are (RFC 9112 §9.3, §6.3).
+/// Whether the response announces a close, in any of the ways there are (RFC 9112 §9.3, §6.3).
 fn closes(response: &Response) -> bool {
     use keepwarm_http1::{ResponseBody, Version};
     let Some(head) = &response.head else { return true };

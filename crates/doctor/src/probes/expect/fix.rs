@@ -1,4 +1,4 @@
-//! What to do, by server.
+//! Fixes, by server.
 
 use super::rules::{CONTINUE, EMPTY, HTTP10, ONCE, OTHER, UNREAD};
 use crate::server::Server;

@@ -1,4 +1,4 @@
-//! From what was seen to what is thought of it.
+//! From observations to verdicts.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ pub(super) const HTTP10: &str = "expect.http10";
 pub(super) const EMPTY: &str = "expect.empty";
 pub(super) const OTHER: &str = "expect.other";
 
-/// What `curl` waits, and most clients after it.
+/// How long `curl` waits, and most clients after it.
 const CLIENT_WAITS: Duration = Duration::from_secs(1);
 
-/// A `100` may come so much later than the response to the same request without the expectation: a proxy gives the server behind it a moment.
+/// A `100` may come this much later than the response to the same request without the expectation: a proxy gives the server behind it a moment.
 const LATE: Duration = Duration::from_millis(500);
 
 /// A request that takes longer than this by itself hides whether the expectation is waited for.
@@ -135,9 +135,9 @@ pub(super) fn is_misread(unread: &UnreadBody, usual: Option<u16>) -> bool {
     }
 }
 
-/// A server that responds before the body, and does not say that it closes, must read the body past (RFC 9110 §10.1.1).
+/// A server that responds before the body, and does not announce a close, must read the body past (RFC 9110 §10.1.1).
 ///
-/// `without` is what becomes of a body without the expectation, where that matters.
+/// `without` is what happens to a body without the expectation, where that matters.
 pub(super) fn unread(
     asked: &str,
     unread: &UnreadBody,

@@ -131,7 +131,7 @@ fn the_rest_of_the_verdicts() {
     }
 }
 
-/// What the server of a test does about the expectation.
+/// How the server of a test treats the expectation.
 #[derive(Clone, Copy, PartialEq)]
 enum ExpectBehavior {
     Responses,

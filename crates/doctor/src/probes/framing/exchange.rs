@@ -1,4 +1,4 @@
-//! Bytes, sent as they are on a connection of their own, and what came back.
+//! Bytes, sent as they are on a connection of their own, and the response.
 
 use std::time::Duration;
 
@@ -21,11 +21,11 @@ pub(super) struct RawMessage {
     pub(super) parts: Vec<Vec<u8>>,
     /// Whether it begins with a response to `HEAD`.
     pub(super) method: String,
-    /// What is done behind the first response.
+    /// What to do after the first response.
     pub(super) then: FollowUp,
 }
 
-/// What is done after a response.
+/// What to do after a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FollowUp {
     /// It tells everything.
@@ -36,16 +36,16 @@ pub(super) enum FollowUp {
     AskAgain,
 }
 
-/// What came back for one message.
+/// The responses to one message.
 #[derive(Debug, Clone)]
 pub(super) struct Exchange {
     /// The responses, two at most.
     pub(super) responses: Vec<Response>,
-    /// Whether the connection was closed behind them, or was announced to be.
+    /// Whether the connection was closed after them, or was announced to be.
     pub(super) ended: bool,
-    /// Bytes behind the last response, which was whole.
+    /// Bytes after the last response, which was whole.
     pub(super) behind: usize,
-    /// The response to an ordinary request that was sent behind a single response, on the same connection.
+    /// The response to an ordinary request that was sent after a single response, on the same connection.
     pub(super) next: Option<Response>,
 }
 
@@ -56,7 +56,7 @@ pub(super) enum Interpretation {
     Well,
     /// It got another status.
     Otherwise(u16),
-    /// It got a status that says that it was not understood, or not accepted in this form.
+    /// It got a status that means that it was not understood, or not accepted in this form.
     Refused(u16),
     /// The connection ended without a response.
     Dropped,
@@ -134,7 +134,7 @@ pub(super) async fn send(page: &Page<'_>, bytes: &RawMessage) -> Result<Exchange
     Ok(seen)
 }
 
-/// What comes behind a response, and begins soon: nothing, bytes (and the response that they are, if they are one), or the close.
+/// Reads what comes after a response, and begins soon: nothing, bytes (and the response in them, if there is one), or the close.
 async fn follows(
     connection: &mut Connection,
     request: &Request,
@@ -165,17 +165,17 @@ fn behind(response: Option<&Response>, left: &[u8]) -> usize {
 }
 
 impl Exchange {
-    /// What became of the first message.
+    /// How the first message was read.
     pub(super) fn first(&self, ordinary: Option<u16>) -> Interpretation {
         self.responses.first().map_or(Interpretation::Nothing, |response| taken(response, ordinary))
     }
 
-    /// What became of what stood behind it, if a response came to that.
+    /// How the bytes after it were read, if they got a response.
     pub(super) fn second(&self, ordinary: Option<u16>) -> Option<Interpretation> {
         self.responses.get(1).map(|response| taken(response, ordinary))
     }
 
-    /// Whether an ordinary request behind it got its usual response.
+    /// Whether an ordinary request after it got its usual response.
     pub(super) fn is_in_step(&self, ordinary: Option<u16>) -> bool {
         self.next.as_ref().is_some_and(|response| taken(response, ordinary) == Interpretation::Well)
     }
@@ -194,7 +194,7 @@ pub(super) fn taken(response: &Response, ordinary: Option<u16>) -> Interpretatio
     match (&response.outcome, response.status()) {
         (Outcome::Complete | Outcome::Endless, status) if status == ordinary => Interpretation::Well,
         (Outcome::Complete | Outcome::Endless, Some(status)) => match status {
-            // 502, 503 and 504 tell of the moment, 401, 403 and 429 of who asks.
+            // 502, 503 and 504 depend on the moment, 401, 403 and 429 on the client.
             400 | 411 | 413 | 414 | 417 | 421 | 426 | 431 | 500 | 501 | 505 => {
                 Interpretation::Refused(status)
             }

@@ -1,4 +1,4 @@
-//! What is malformed, with `--intrusive`: each message on a connection of its own, and whatever hides in it is the ordinary request for the same page.
+//! Malformed messages, with `--intrusive`: each on a connection of its own; the request hidden in it is the ordinary request for the same page.
 
 use std::time::Instant;
 
@@ -18,20 +18,20 @@ struct MalformedMessage {
     rule: Rule,
 }
 
-/// What tells whether it was taken, and what is thought of that.
+/// How to see whether it was accepted, and the verdict then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rule {
     /// The fault is in the head: any ordinary response took it. It must be refused.
     Head,
-    /// The same, but it is permitted, or mends nothing that anybody relies on: a risk only.
+    /// The same, but it is permitted, or fixes nothing that matters: a risk only.
     LaxHead,
-    /// The fault is in the body, and an ordinary request stands behind it: if that gets a response, the body was accepted. It must be refused.
+    /// The fault is in the body, and an ordinary request follows it: if that gets a response, the body was accepted. It must be refused.
     Body,
     /// The same; many take it.
     LaxBody,
     /// It moves the message's end, and a request hides where readers disagree.
     Boundary,
-    /// The same, but taking it and closing behind it is permitted.
+    /// The same, but accepting it and then closing is permitted.
     BoundaryUnlessClosed,
     /// The same, but if the hidden request gets a response, the faulty line was harmless.
     BoundaryUnlessSplit,
@@ -40,12 +40,12 @@ enum Rule {
 }
 
 impl Rule {
-    /// Whether an ordinary request stands behind the malformed one, in the same piece.
+    /// Whether an ordinary request follows the malformed one, in the same piece.
     fn has_more(self) -> bool {
         !matches!(self, Self::Head | Self::LaxHead | Self::Trace)
     }
 
-    /// What a second response is to.
+    /// The cause of a second response.
     fn behind(self) -> &'static str {
         match self {
             Self::Body | Self::LaxBody | Self::BoundaryUnlessSplit => "to the request after it:",
@@ -71,7 +71,7 @@ pub(super) async fn examine(page: &Page<'_>) -> Vec<Finding> {
             Some(Ok(seen)) => judge(&row, &seen, page.ordinary, baseline),
             Some(Err(failure)) => Finding::unknown(row.id, format!("{}: {failure}", row.what)),
         };
-        // Of the variants of one thing the worst counts.
+        // The worst of several variants counts.
         match findings.iter_mut().find(|known| known.id == finding.id) {
             Some(known) if finding.verdict > known.verdict => *known = finding,
             Some(_) => {}
@@ -81,10 +81,10 @@ pub(super) async fn examine(page: &Page<'_>) -> Vec<Finding> {
     findings
 }
 
-/// What the server does where nothing is malformed, to compare with.
+/// The server's behavior where nothing is malformed, for comparison.
 #[derive(Debug, Clone, Copy, Default)]
 struct Baseline {
-    /// A request behind a valid chunked body gets its response.
+    /// A request after a valid chunked body gets its response.
     goes_on: bool,
     /// Two valid requests in one piece get no response at all: the connection is closed. `php -S` does so.
     drops: bool,
@@ -96,14 +96,14 @@ async fn drops_two(page: &Page<'_>) -> bool {
     seen.is_ok_and(|seen| seen.first(page.ordinary) == Interpretation::Dropped)
 }
 
-/// Whether a request behind a valid chunked body gets its response.
+/// Whether a request after a valid chunked body gets its response.
 async fn goes_on_behind_chunks(page: &Page<'_>) -> bool {
     let proper = chunked(&page.request, "5\r\nhello\r\n0\r\n\r\n");
     let seen = send(page, &proper).await;
     seen.is_ok_and(|seen| seen.second(page.ordinary) == Some(Interpretation::Well))
 }
 
-/// A request with this for its body in chunks, and an ordinary one behind it.
+/// A request with this for its body in chunks, and an ordinary one after it.
 fn chunked(request: &Request, body: &str) -> RawMessage {
     with_lines(request, "Transfer-Encoding: chunked\r\n", &[body.as_bytes(), &request.bytes()].concat())
 }
@@ -169,7 +169,7 @@ fn codings(request: &Request) -> Vec<MalformedMessage> {
     ]
 }
 
-/// Chunks whose sizes or ends are none.
+/// Chunks with invalid sizes or ends.
 fn chunks(request: &Request) -> Vec<MalformedMessage> {
     let row = |id, what: &str, body: &str, rule| MalformedMessage {
         id,
@@ -201,7 +201,7 @@ fn chunks(request: &Request) -> Vec<MalformedMessage> {
     ]
 }
 
-/// Ends of lines that are none, with a length behind them.
+/// Invalid line ends, with a length after them.
 fn lines(request: &Request) -> Vec<MalformedMessage> {
     let hidden = request.bytes();
     let length = hidden.len();
@@ -273,7 +273,7 @@ fn heads(request: &Request, context: &ProbeContext) -> Vec<MalformedMessage> {
     ]
 }
 
-/// What is thought of what came back.
+/// The verdict on the responses.
 fn judge(row: &MalformedMessage, seen: &Exchange, ordinary: Option<u16>, baseline: Baseline) -> Finding {
     if row.rule == Rule::Trace {
         return trace(row, seen);
@@ -314,7 +314,7 @@ fn judge(row: &MalformedMessage, seen: &Exchange, ordinary: Option<u16>, baselin
     }
 }
 
-/// The first response may have been given before the body was looked at: the request behind it tells.
+/// The first response may have been sent before the body was looked at: the request after it tells.
 fn in_body(
     rule: Rule,
     seen: &Exchange,
@@ -365,7 +365,7 @@ fn at_boundary(
     }
 }
 
-/// What came back is what was sent: a script that may not read a cookie reads it there.
+/// The response repeats the request: a script that may not read a cookie reads it there.
 fn trace(row: &MalformedMessage, seen: &Exchange) -> Finding {
     let evidence = format!("{}: {}", row.what, seen.words(UNASKED));
     let is_echo = |response: &Response| response.body.windows(6).any(|six| six == b"TRACE ");

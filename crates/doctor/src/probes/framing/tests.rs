@@ -1,5 +1,5 @@
-//! Servers, each with one fault, on the wire. They read as strictly as the workspace's own decoder; a fault is what is done to the bytes before it sees them, or to
-//! what it says.
+//! Servers, each with one fault, on the wire. They read as strictly as the workspace's own decoder; a fault changes the bytes before it reads them, or its
+//! response.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{Examination, Probe, Settings, SilentWatcher, Verdict};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FramingFault {
     None,
-    /// Answers once, and closes.
+    /// Responds once, and closes.
     NeverKeeps,
     /// 401 to everything.
     Unauthorized,
@@ -29,7 +29,7 @@ enum FramingFault {
 
     /// `Content-Length` counts, where there is `Transfer-Encoding`, too.
     LengthCounts,
-    /// The chunks count, and the connection goes on.
+    /// The chunks count, and the connection continues.
     ChunksCount,
     FirstLength,
     SignedLength,
@@ -45,7 +45,7 @@ enum FramingFault {
 const LENGTH: &str = "Content-Length: ";
 
 impl FramingFault {
-    /// What the decoder gets to see.
+    /// The bytes that the decoder gets.
     fn mend(self, bytes: Vec<u8>) -> Vec<u8> {
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let mended = match self {

@@ -1,4 +1,4 @@
-//! What is valid, and seldom sent: every server must take it, or say why not.
+//! Valid messages that are seldom sent: every server must accept them, or say why not.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::probes::persistence::not_asked;
 /// Names of fields have no case (RFC 9110 §5.1).
 const NAMES: &str = "framing.field_names";
 
-/// What ordinary servers fail, and nobody is hurt by: a warning only under `--intrusive`, which asks for strictness.
+/// Checks that ordinary servers fail without harm: a warning only under `--intrusive`, which asks for strictness.
 const STRICT: [&str; 2] = ["framing.empty_line", "framing.no_host"];
 
 /// An unusual but valid message, and the rule for what comes back.
@@ -48,7 +48,7 @@ pub(super) async fn examine(page: &Page<'_>) -> Vec<Finding> {
         }
         let once = asked(page, &row).await;
         findings.push(match once.verdict {
-            // What is wrong is wrong again; a worker that was just replaced is not.
+            // A real fault repeats; a worker that was just replaced does not.
             Verdict::Bad => asked(page, &row).await,
             _ => once,
         });
@@ -60,7 +60,7 @@ pub(super) async fn examine(page: &Page<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Whether `Connection: close` is heard as it is usually written, and not in small letters.
+/// Whether `Connection: close` works as it is usually written, and not in small letters.
 async fn unread_names(page: &Page<'_>) -> Option<Finding> {
     let request = page.request.clone().field("Connection", "close");
     for _ in 0..2 {
@@ -161,7 +161,7 @@ fn forms(context: &ProbeContext, request: &Request) -> Vec<UnusualMessage> {
             judge: should_be_taken,
         },
     ];
-    // An application that takes all that is no GET for a POST would change something.
+    // An application that treats every other method than GET as POST would change something.
     if context.settings.intrusive {
         let unknown = context.request_by("KEEPWARM-CHECK");
         rows.push(row(
@@ -206,11 +206,11 @@ fn chunked(body: &[u8]) -> Vec<u8> {
     [format!("{:x}\r\n", body.len()).as_bytes(), body, b"\r\n0\r\n\r\n"].concat()
 }
 
-/// The path with its first letter percent-encoded, which is the same path (RFC 3986 §6.2.2.2); nothing if there is no letter.
+/// The path with its first letter percent-encoded, which is the same path (RFC 3986 §6.2.2.2); `None` if there is no letter.
 fn percent_encoded(path: &str) -> Option<String> {
     let end = path.find('?').unwrap_or(path.len());
     let at = path.get(..end)?.bytes().position(|byte| byte.is_ascii_alphabetic())?;
-    // A letter of what is encoded already is none.
+    // A hexadecimal digit of an encoded byte is not a letter.
     if path.get(..at)?.contains('%') {
         return None;
     }
@@ -294,12 +294,12 @@ fn should_be_refused(row: &UnusualMessage, seen: &Exchange, ordinary: Option<u16
     }
 }
 
-/// A body ends where its framing says, whether anybody reads it or not: what stands in it is no request (RFC 9112 §6).
+/// A body ends where its framing says, whether or not it is read: its content is not a request (RFC 9112 §6).
 fn body_is_body(row: &UnusualMessage, seen: &Exchange, ordinary: Option<u16>) -> Finding {
     let evidence = format!("{}: {}", row.what, seen.words(UNASKED));
     let smuggles = "any client that can send a body can hide a request in it, past every check in front (request smuggling)";
     match (seen.first(ordinary), seen.second(ordinary)) {
-        // What is refused first may be followed by the close only.
+        // A request that is refused first may be followed by the close only.
         (_, Some(_)) => {
             Finding::bad(row.id, format!("{evidence}: the body was read as the next request")).costs(smuggles)
         }

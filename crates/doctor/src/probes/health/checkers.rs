@@ -1,4 +1,4 @@
-//! What each checker sends, and what it calls healthy.
+//! The request of each checker, and the responses that it takes for healthy.
 
 use std::time::Duration;
 
@@ -22,17 +22,17 @@ pub(super) enum Checker {
     Kubernetes,
 }
 
-/// What came of one health check.
+/// The result of one health check.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CheckResult {
-    /// What was sent, and who sends it.
+    /// The request, and its sender.
     pub(super) asked: String,
-    /// What stood in `Host`.
+    /// The `Host` sent.
     pub(super) host: Option<String>,
     /// Why there was no connection.
     pub(super) failure: Option<String>,
     pub(super) status: Option<u16>,
-    /// What came, in words.
+    /// The response, in words.
     pub(super) words: String,
     /// Whether the connection stayed open without a response.
     pub(super) silent: bool,
@@ -57,7 +57,7 @@ impl CheckResult {
 }
 
 impl Checker {
-    /// In the order they are tried: what is thought of a check without `Host` depends on what another name gets.
+    /// In the order they are tried: the verdict on a check without `Host` depends on the response to another name.
     pub(super) const ALL: [Self; 5] =
         [Self::HaProxy, Self::Nginx, Self::HaProxyDefault, Self::Envoy, Self::Kubernetes];
 
@@ -87,7 +87,7 @@ impl Checker {
         if self == Self::Envoy { 2 } else { 1 }
     }
 
-    /// Whether it takes a server with this response for healthy, unless told otherwise.
+    /// Whether it takes a server with this response for healthy, by default.
     pub(super) fn passes(self, status: u16) -> bool {
         match self {
             Self::Envoy => status == 200,
@@ -95,7 +95,7 @@ impl Checker {
         }
     }
 
-    /// What it puts into `Host`.
+    /// The `Host` it sends.
     pub(super) fn host(self, context: &ProbeContext) -> Option<String> {
         match self {
             Self::HaProxyDefault => None,
@@ -134,13 +134,13 @@ impl Checker {
         }
     }
 
-    /// What it sends, for evidence.
+    /// Its request, for evidence.
     pub(super) fn shown(self, request: &Request, host: Option<&str>) -> String {
         let host = host.map_or_else(|| "without Host".to_owned(), |host| format!("with Host: {host}"));
         format!("{}, {} {host}", self.name(), request.line())
     }
 
-    /// What to tell it, so that it sees a healthy server healthy.
+    /// How to configure it, so that it sees a healthy server healthy.
     pub(super) fn fix(self) -> &'static str {
         match self {
             Self::HaProxyDefault => {

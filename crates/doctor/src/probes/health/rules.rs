@@ -1,4 +1,4 @@
-//! From what a checker saw to what is thought of it.
+//! From a checker's observations to verdicts.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ impl OrdinaryResponse {
     }
 }
 
-/// What a check comes to. `authority` is what a browser sends as `Host`.
+/// The findings of a check. `authority` is what a browser sends as `Host`.
 pub(super) fn check(
     checker: Checker,
     seen: &CheckResult,

@@ -90,7 +90,7 @@ fn one_read_must_bring_a_status_line() {
     }
 }
 
-/// The verdicts that are not good, of a server that does this with each head and says whether the connection goes on.
+/// The verdicts that are not good, of a server that does this with each head and returns whether the connection continues.
 async fn worse<F>(respond: F) -> Vec<(&'static str, Verdict)>
 where
     F: Fn(&str) -> Option<&'static [&'static str]> + Clone + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! What to do, by server.
+//! Fixes, by server.
 
 use super::rules::{EARLY_HINTS, HTTP10, LOST_TRAILERS, TRAILERS, UPGRADE, VIA_HINTS, VIA_TRAILERS};
 use crate::server::Server;

@@ -1,4 +1,4 @@
-//! From what came to what is thought of it.
+//! From responses to verdicts.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ pub(super) const VIA_TRAILERS: &str = "informational.via_trailers";
 
 const SWITCHED: &str = "101 Switching Protocols";
 
-/// A lead shorter than this tells nothing about who holds what back.
+/// A lead shorter than this does not show which side holds the response back.
 const NOTICEABLE: Duration = Duration::from_millis(10);
 
-/// What comes before the page.
+/// The responses before the page.
 pub(super) fn early_hints(page: &InformationalExchange) -> Finding {
     let asked = &page.asked;
     if page.switched {
@@ -72,7 +72,7 @@ pub(super) fn http10(old: &InformationalExchange) -> Finding {
     }
 }
 
-/// An upgrade to what nobody speaks is ignored, or refused (RFC 9110 §7.8).
+/// An upgrade to an unknown protocol is ignored, or refused (RFC 9110 §7.8).
 pub(super) fn upgrade(heard: &InformationalExchange) -> Finding {
     let asked = &heard.asked;
     match (heard.switched, heard.last) {
@@ -85,7 +85,7 @@ pub(super) fn upgrade(heard: &InformationalExchange) -> Finding {
     }
 }
 
-/// What comes behind the page.
+/// The trailers of the page.
 pub(super) fn trailers(page: &InformationalExchange) -> Finding {
     let asked = &page.asked;
     let Some((status, _)) = page.last else {
@@ -131,7 +131,7 @@ pub(super) fn trailers(page: &InformationalExchange) -> Finding {
     }
 }
 
-/// What the hop `outer` makes of the 1xx of `inner`, the server behind it.
+/// What the hop `outer` does with the 1xx of `inner`, the server behind it.
 pub(super) fn via_hints(
     inner: &InformationalExchange,
     outer: &InformationalExchange,
@@ -170,7 +170,7 @@ fn lead(heard: &InformationalExchange) -> Duration {
     first.zip(heard.last).map_or(Duration::ZERO, |((_, first), (_, last))| last.saturating_sub(*first))
 }
 
-/// What the hop `outer` makes of the trailers of `inner`.
+/// What the hop `outer` does with the trailers of `inner`.
 pub(super) fn via_trailers(
     inner: &InformationalExchange,
     outer: &InformationalExchange,

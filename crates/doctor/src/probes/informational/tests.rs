@@ -123,7 +123,7 @@ fn what_a_hop_passes() {
     }
 }
 
-/// What the server of a test sends.
+/// The response of a test's server.
 #[derive(Clone, Copy, PartialEq)]
 enum InformationalBehavior {
     Plain,

@@ -6,7 +6,7 @@ use crate::finding::Finding;
 use crate::reach::reach;
 use crate::settings::Settings;
 
-/// Two findings for each hop; `outermost` is what came through all of them.
+/// Two findings for each hop; `outermost` is the exchange through all of them.
 pub(super) async fn examine(context: &ProbeContext, outermost: InformationalExchange) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut outer = (context.target.to_string(), outermost);

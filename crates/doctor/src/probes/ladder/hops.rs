@@ -12,7 +12,7 @@ use crate::reach::reach;
 use crate::server::Server;
 use crate::settings::Settings;
 
-/// For so long an idle connection is watched with `--slow`: beyond the defaults of nginx (75 s) and of load balancers (60 s).
+/// How long an idle connection is watched with `--slow`: beyond the defaults of nginx (75 s) and of load balancers (60 s).
 const WATCHED: Duration = Duration::from_secs(130);
 
 /// One server of the row.
@@ -20,7 +20,7 @@ const WATCHED: Duration = Duration::from_secs(130);
 pub(super) struct Hop {
     /// Its URL.
     pub(super) url: String,
-    /// Which it is, as far as it says.
+    /// The server software, if it reveals it.
     pub(super) server: Server,
     /// The status of its response, and when that was whole.
     pub(super) status: u16,
@@ -38,13 +38,13 @@ pub(super) enum IdleTimeout {
     Promised(Duration),
     /// So it was seen.
     Measured(Duration),
-    /// It was still there after so long.
+    /// It was still there after this long.
     Longer(Duration),
-    /// Nobody says.
+    /// Not known.
     Untold,
 }
 
-/// The examined server and the servers behind it; and what could not be reached.
+/// The examined server and the servers behind it; and those that could not be reached.
 pub(super) async fn visit(context: &ProbeContext) -> (Vec<Hop>, Vec<Finding>) {
     let mut contexts = Vec::new();
     let mut unreached = Vec::new();
@@ -72,7 +72,7 @@ fn hop(context: &ProbeContext, measured: Option<IdleTimeout>) -> Hop {
     }
 }
 
-/// What a response promises.
+/// The idle timeout that a response promises.
 pub(super) fn promised(response: &Response) -> IdleTimeout {
     match &response.head {
         None => IdleTimeout::Untold,

@@ -27,11 +27,11 @@ const SIGNS: &[&str] = &[
 
 /// How a server in front keeps its own idle connections.
 enum ProxyKeepAlive {
-    /// So long, unless it is told otherwise.
+    /// This long, unless configured otherwise.
     For(Duration),
-    /// Until the other side closes them, unless it is told otherwise.
+    /// Until the other side closes them, unless configured otherwise.
     Always,
-    /// So long, if it is told to keep any.
+    /// This long, if configured to keep any.
     IfTold(Duration),
     /// In a way that is not known.
     Unknown,

@@ -1,4 +1,4 @@
-//! Answers without a body, whatever their fields say: to HEAD, and 304 (RFC 9112 §6.3). A body that comes all the same is taken for the next response.
+//! Responses without a body, whatever their fields say: to HEAD, and 304 (RFC 9112 §6.3). A body sent all the same is taken for the next response.
 
 use keepwarm_http1::ResponseHead;
 
@@ -48,13 +48,13 @@ async fn not_modified(context: &ProbeContext) -> Finding {
     }
 }
 
-/// The field that makes the request conditional on what the first response gave (RFC 9110 §13.1).
+/// The field that makes the request conditional on the validator of the first response (RFC 9110 §13.1).
 fn condition(first: &Response) -> Option<(&'static str, String)> {
     let etag = first.field("etag").map(|tag| ("If-None-Match", tag));
     etag.or_else(|| first.field("last-modified").map(|date| ("If-Modified-Since", date)))
 }
 
-/// The request, and an ordinary one behind it.
+/// The request, and an ordinary one after it.
 async fn asked(context: &ProbeContext, request: Request) -> Result<Series, String> {
     let mut series = series(
         context,
@@ -71,7 +71,7 @@ async fn asked(context: &ProbeContext, request: Request) -> Result<Series, Strin
     Ok(series)
 }
 
-/// It ends with its head, and nothing comes behind it.
+/// It ends with its head, and nothing comes after it.
 pub(super) fn judge(id: &'static str, with: &str, series: &Series) -> Finding {
     let Some(first) = series.responses.first() else { return Finding::unknown(id, series.asked.clone()) };
     let evidence = format!("{}{with}: {}", series.asked, first.words());
@@ -79,7 +79,7 @@ pub(super) fn judge(id: &'static str, with: &str, series: &Series) -> Finding {
         let evidence = format!("{evidence}, followed by {} bytes of body", series.behind);
         return match first.head.as_ref().is_some_and(ResponseHead::is_persistent) {
             true => Finding::bad(id, evidence).costs(COST),
-            // Nobody reads on where the connection ends.
+            // Nothing is read after the end of the connection.
             false => Finding::warning(id, format!("{evidence}, and then the connection ends")).costs(
                 "bytes that no client reads; behind a proxy that keeps connections open, a misread response",
             ),

@@ -21,7 +21,7 @@ const LIST: &str = "persistence.close_in_a_list";
 pub(super) async fn examine(context: &ProbeContext) -> Vec<Finding> {
     let plain = asked(context, ID, "close", Finding::bad).await;
     if plain.verdict != Verdict::Good {
-        // How the word is written does not matter where it is not heard.
+        // The spelling of the word does not matter where it has no effect.
         return vec![plain];
     }
     let mut findings = vec![plain, asked(context, CASE, "CLOSE", Finding::bad).await];
@@ -46,7 +46,7 @@ async fn asked(
     }
 }
 
-/// Who asks for the close gets it.
+/// A client that requests the close gets it.
 fn judge(
     id: &'static str,
     value: &str,

@@ -1,4 +1,4 @@
-//! What to do, by server where it has a directive for it.
+//! Fixes, by server where it has a directive for it.
 
 use crate::server::Server;
 

@@ -15,10 +15,10 @@ use crate::report::time;
 /// Without `keep-alive`: the close is what such a client waits for.
 pub(super) const PLAIN: &str = "persistence.http10";
 
-/// With it: kept or not, it has to be told.
+/// With it: kept or not, the response has to say so.
 pub(super) const KEPT: &str = "persistence.http10_keep_alive";
 
-/// No chunks for who does not know them.
+/// No chunks for a client that does not know them.
 pub(super) const CHUNKED: &str = "persistence.http10_chunked";
 
 pub(super) async fn examine(context: &ProbeContext) -> Vec<Finding> {
@@ -44,13 +44,13 @@ pub(super) async fn examine(context: &ProbeContext) -> Vec<Finding> {
     findings
 }
 
-/// The connection of a client that says nothing.
+/// The connection of a client that does not request `keep-alive`.
 async fn closing(context: &ProbeContext) -> Result<Series, Failure> {
     quickest_close(context, &[context.ordinary_request().http10().without("Connection")], patience(context))
         .await
 }
 
-/// The connection of a client that asks for `keep-alive`.
+/// The connection of a client that requests `keep-alive`.
 async fn keeping(context: &ProbeContext) -> Result<Series, Failure> {
     let request = context.ordinary_request().http10().field("Connection", "keep-alive");
     let asks = [request.clone(), request];
@@ -72,7 +72,7 @@ fn not_spoken(series: &Series) -> String {
     format!("{}: {words}, {then}; the server does not support HTTP/1.0", series.asked)
 }
 
-/// A client of HTTP/1.0 that says nothing is closed on.
+/// The server closes on a client of HTTP/1.0 that does not request `keep-alive`.
 pub(super) fn without_keep_alive(series: &Series, prompt: Duration) -> Finding {
     let Some(response) = series.last() else { return Finding::unknown(PLAIN, series.asked.clone()) };
     let evidence = format!("{}: {}", series.asked, response.words());
@@ -106,12 +106,12 @@ pub(super) fn without_keep_alive(series: &Series, prompt: Duration) -> Finding {
     }
 }
 
-/// What stands behind a response hides what becomes of the connection.
+/// Bytes after a response hide whether the connection is kept.
 fn behind(evidence: &str, series: &Series) -> String {
     format!("{evidence}, and {} bytes after its end", series.behind)
 }
 
-/// What the response says about the connection.
+/// The response's words about the connection.
 fn said(response: &Response) -> String {
     let version = match response.head.as_ref().map(|head| head.version) {
         Some(Version::Http10) => "HTTP/1.0",
@@ -123,7 +123,7 @@ fn said(response: &Response) -> String {
     }
 }
 
-/// A client of HTTP/1.0 that asks for `keep-alive` reads in the response whether it got it, and waits for the close if not.
+/// A client of HTTP/1.0 that requests `keep-alive` reads in the response whether it got it, and waits for the close if not.
 pub(super) fn with_keep_alive(series: &Series, prompt: Duration) -> Finding {
     let Some(first) = series.responses.first() else { return Finding::unknown(KEPT, series.asked.clone()) };
     let Some(head) = first.head.as_ref().filter(|_| first.is_complete()) else {
@@ -172,7 +172,7 @@ fn not_granted(series: &Series, prompt: Duration, evidence: &str) -> Finding {
     }
 }
 
-/// Whether a client of HTTP/1.0 may take the connection for kept: it says so, and the response's end can be told.
+/// Whether a client of HTTP/1.0 may take the connection for kept: the response says so, and its end can be determined.
 fn granted(head: &ResponseHead) -> bool {
     head.connection.keep_alive && !head.connection.close && head.body != ResponseBody::UntilClose
 }

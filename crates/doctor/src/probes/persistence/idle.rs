@@ -1,5 +1,5 @@
-//! How long an idle connection lives: promised by `Keep-Alive: timeout=`, and measured. Whoever closes sooner than it promised, or so soon that any client is
-//! still about to use the connection, closes under requests (RFC 9112 §9.5, §9.6).
+//! How long an idle connection lives: promised by `Keep-Alive: timeout=`, and measured. A server that closes sooner than it promised, or so soon that any client
+//! is still about to use the connection, closes under requests (RFC 9112 §9.5, §9.6).
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(super) const ID: &str = "persistence.idle";
 /// So long an idle connection is watched without `--slow`.
 const WATCHED: Duration = Duration::from_millis(1100);
 
-/// An idle time-out below this is within the pause between two clicks, or two calls of a script.
+/// An idle timeout below this is within the pause between two clicks, or two calls of a script.
 const SHORT: Duration = Duration::from_secs(2);
 
 /// So much sooner than promised is still kept: servers count in whole seconds.

@@ -13,16 +13,16 @@ use crate::report::time;
 /// Whether a connection is kept, and what it costs if not.
 pub(super) const REUSE: &str = "persistence.reuse";
 
-/// Whether what the responses say about the connection is what is done.
+/// Whether the server treats the connection as its responses announce.
 pub(super) const ANNOUNCED: &str = "persistence.announced";
 
-/// So many requests are sent on one connection.
+/// Requests sent on one connection.
 const REQUESTS: usize = 3;
 
-/// Opening a connection within a machine takes less than this. What costs more is worth a word.
+/// Opening a connection within a machine takes less than this. A higher cost is worth reporting.
 const CHEAP: Duration = Duration::from_millis(1);
 
-/// What was found about keep-alive, and what later steps go by.
+/// The findings about keep-alive, and the basis of later steps.
 pub(super) struct KeepAlive {
     pub(super) findings: Vec<Finding>,
     /// Seconds of `Keep-Alive: timeout=`.
@@ -56,7 +56,7 @@ pub(super) async fn examine(context: &ProbeContext) -> KeepAlive {
     let mut findings = judged(&once);
     let is_bad = |finding: &Finding| finding.verdict == Verdict::Bad;
     if findings.iter().any(is_bad) {
-        // A worker that is replaced closes a connection once; what is wrong with the server happens again.
+        // A worker that is replaced closes a connection once; a fault of the server repeats.
         if let Ok(again) = asked(context, &asks).await {
             let again = judged(&again);
             if again.iter().zip(&findings).any(|(now, then)| is_bad(then) && !is_bad(now)) {
@@ -80,7 +80,7 @@ async fn asked(context: &ProbeContext, asks: &[crate::client::Request]) -> Resul
     series(context, asks, ResponseHead::is_persistent, patience(context)).await
 }
 
-/// What opening a connection takes at least: the quickest of three.
+/// The least time to open a connection: the quickest of three.
 async fn cheapest(context: &ProbeContext, first: Duration) -> Duration {
     let mut cheapest = first;
     for _ in 0..2 {
@@ -102,7 +102,7 @@ pub(super) fn reuse(series: &Series, opening: Duration, encrypted: bool) -> Find
         (Outcome::Silence, 2..) => {
             Finding::bad(REUSE, evidence).costs("a client that reuses connections waits until it times out")
         }
-        // The close is unannounced, which is said there; or what came is no response, which is said elsewhere.
+        // The close is unannounced, or the bytes are not a response; other findings report both.
         _ => Finding::unknown(REUSE, evidence),
     }
 }
@@ -129,7 +129,7 @@ fn never_kept(series: &Series, evidence: &str, opening: Duration, encrypted: boo
     }
 }
 
-/// Is done what was said: a connection that was to be kept is not closed behind a response, and one that was to end ends?
+/// Whether the announcement holds: a kept connection is not closed after a response, and one announced to end does end.
 pub(super) fn announced(series: &Series) -> Finding {
     let Some(last) = series.last() else { return Finding::unknown(ANNOUNCED, series.asked.clone()) };
     let evidence = format!("{}: {}", series.asked, last.words());

@@ -10,7 +10,7 @@ use crate::finding::{Finding, Verdict};
 
 pub(super) const ID: &str = "persistence.requests";
 
-/// So many are sent, at most: more than the lowest limit that is usual.
+/// Most requests sent: more than the lowest usual limit.
 const REQUESTS: usize = 120;
 
 /// A connection that takes fewer is hardly kept.
@@ -43,9 +43,9 @@ struct RequestCount {
 /// Why a connection carried no more requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum SeriesEnd {
-    /// It did not, as far as was asked.
+    /// It did not, within the requests sent.
     No,
-    /// The last response said so.
+    /// The last response announced it.
     Announced,
     /// The next request met a close.
     Unannounced,
@@ -86,7 +86,7 @@ fn judge(counted: &RequestCount) -> Finding {
             Finding::warning(ID, format!("{evidence}, the last of which announces the close"))
                 .costs(format!("a new connection for every {responded} requests"))
         }
-        // What is never kept is told by what it costs, elsewhere.
+        // Another finding reports the cost of connections that are never kept.
         SeriesEnd::Announced => {
             Finding::good(ID, format!("{evidence}, the last of which announces the close"))
         }

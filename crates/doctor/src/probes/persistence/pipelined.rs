@@ -1,5 +1,5 @@
-//! Two requests sent at once: RFC 9112 §9.3.2 requires both responses, in order. Clients do that seldom on purpose; proxies and one-shot scripts do, and whoever reads
-//! more than one request from its socket and drops what it does not look at loses requests of others, too.
+//! Two requests sent at once: RFC 9112 §9.3.2 requires both responses, in order. Clients seldom do that on purpose; proxies and one-shot scripts do. A server
+//! that reads more than one request from its socket and drops the bytes it does not use loses requests of others, too.
 
 use super::{light, within};
 use crate::client::{Outcome, Response};
@@ -36,7 +36,7 @@ async fn asked(context: &ProbeContext) -> Finding {
     judge(&request.line(), &first, Some(&second))
 }
 
-/// Both get a response, unless the first response says that it is the last.
+/// Both get a response, unless the first response announces that it is the last.
 fn judge(asked: &str, first: &Response, second: Option<&Response>) -> Finding {
     let evidence = format!("{asked} twice at once: {}", first.words());
     match (&first.outcome, second) {

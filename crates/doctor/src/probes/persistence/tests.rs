@@ -29,7 +29,7 @@ pub(crate) fn series_of(responses: &[(u16, &[(&str, &str)])], state: ConnectionS
     }
 }
 
-/// What a server of these tests does.
+/// The fault of a server of these tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PersistenceFault {
     None,
@@ -147,7 +147,7 @@ async fn examined(fault: PersistenceFault) -> Examination {
     crate::examine(&target, &settings, Arc::new(SilentWatcher)).await
 }
 
-/// The ids of what is bad, and of what is a warning.
+/// The ids of bad findings, and of warnings.
 fn blamed(examination: &Examination, verdict: Verdict) -> Vec<&'static str> {
     let findings = examination.results.iter().flat_map(|result| &result.findings);
     findings.filter(|finding| finding.verdict == verdict).map(|finding| finding.id).collect()
@@ -195,7 +195,7 @@ async fn a_close_that_is_announced_and_does_not_come_is_found() {
     }
 }
 
-/// Series, what was done after them, and the verdict that the rule gives.
+/// Series, the state after them, and the verdict of the rule.
 type SeriesCase<'a> = (&'a [(u16, &'a [(&'a str, &'a str)])], ConnectionState, Verdict);
 
 const SOON: ConnectionState = ConnectionState::Closed(Duration::from_millis(3));

@@ -1,4 +1,4 @@
-//! Asking, and counting what came.
+//! Sends requests, and counts the segments received.
 
 use std::time::{Duration, Instant};
 
@@ -7,41 +7,41 @@ use keepwarm_http1::ResponseBody;
 use crate::client::{Acks, Connection, Read, Request, Response};
 use crate::context::ProbeContext;
 
-/// New connections that are asked on.
+/// New connections to send requests on.
 const FRESH: usize = 3;
 
-/// Answers of each kind on a kept connection: enough for a median that one interruption does not move.
+/// Responses of each kind on a kept connection: enough for a median that one interruption does not move.
 const KEPT: usize = 5;
 
-/// Answers to HEAD.
+/// Responses to HEAD.
 const HEADS: usize = 3;
 
-/// A page that is larger, or slower, is asked for no more than needed: an error response of the same server stands in for it.
+/// A page that is larger, or slower, is requested no more than needed: an error response of the same server stands in for it.
 const LARGE: u64 = 64 * 1024;
 const SLOW: Duration = Duration::from_millis(300);
 
 /// After this no more than the least is asked.
 const ENOUGH: Duration = Duration::from_millis(1500);
 
-/// For so long a response on a new connection is looked for without sleeping, so that its segments are read one by one.
+/// How long a response on a new connection is polled without sleeping, so that its segments are read one by one.
 const WATCHED: Duration = Duration::from_millis(15);
 
-/// What fits one segment on any path: IPv6's least of 1,280 bytes, less 60 of headers and some options.
+/// Bytes that fit one segment on any path: IPv6's least of 1,280 bytes, less 60 of headers and some options.
 pub(super) const ROOM: usize = 1200;
 
 /// Tickets that servers send, each in a segment at most.
 const TICKETS: u32 = 2;
 
-/// What belongs to no response comes within this, if the server wrote it with the response.
+/// Bytes that belong to no response come within this, if the server wrote them with the response.
 const SETTLE: Duration = Duration::from_millis(4);
 
 /// A path that no server has.
 pub(super) const MISSING: &str = "/keepwarm-check-no-such-path";
 
-/// What was measured for the rules of this probe.
+/// The measurements for the rules of this probe.
 #[derive(Debug, Default)]
 pub(super) struct WriteObservation {
-    /// What was asked for: the request line.
+    /// The request line.
     pub(super) asked: String,
     /// On new connections.
     pub(super) fresh: Vec<Sample>,
@@ -49,7 +49,7 @@ pub(super) struct WriteObservation {
     pub(super) late: Vec<Sample>,
     /// On the same, acknowledged at once.
     pub(super) at_once: Vec<Sample>,
-    /// Answers to HEAD.
+    /// Responses to HEAD.
     pub(super) heads: Vec<Sample>,
     /// Why there is not more.
     pub(super) failure: Option<String>,
@@ -78,7 +78,7 @@ pub(super) struct Sample {
     pub(super) head_reads: usize,
     /// The longest pause between two reads.
     pub(super) pause: Duration,
-    /// Whether something came behind the response.
+    /// Whether something came after the response.
     pub(super) more: bool,
 }
 
@@ -94,7 +94,7 @@ impl Sample {
 pub(super) enum BodyEnd {
     /// There is none.
     None,
-    /// At a length that was said.
+    /// At an announced length.
     Length,
     /// With the last chunk.
     Chunked,
@@ -200,7 +200,7 @@ async fn heads(context: &ProbeContext, request: &Request, begun: Instant, seen: 
     }
 }
 
-/// Asks once, and counts; with whether the connection can be asked again. Nothing if no whole response came.
+/// Sends a request, and counts; with whether the connection can be used again. `None` if no whole response came.
 async fn sample(
     context: &ProbeContext,
     connection: &mut Connection,
@@ -258,7 +258,7 @@ async fn watch(connection: &mut Connection) -> usize {
     reads
 }
 
-/// Reads until the head was whole. Where 1xx responses came first it is not known which read was whose.
+/// Reads until the head was whole. After 1xx responses it is not known which read belongs to which response.
 fn head_reads(watched: usize, response: &Response) -> usize {
     let whole = response.head_at.unwrap_or_default();
     match response.informational.is_empty() {

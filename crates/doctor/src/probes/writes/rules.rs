@@ -10,13 +10,13 @@ pub(super) const HEAD: &str = "writes.head";
 pub(super) const SEGMENTS: &str = "writes.segments";
 pub(super) const NAGLE: &str = "writes.nagle";
 
-/// What a host may send where the other side said nothing (RFC 9293 §3.7.1): segments smaller than this on the average are small writes.
+/// The segment size of a host whose peer announced none (RFC 9293 §3.7.1): segments smaller than this on the average are small writes.
 const SMALL: usize = 536;
 
 /// A delayed acknowledgement waits 40 ms on Linux, 200 ms on others, never less than this.
 const DELAYED: Duration = Duration::from_millis(30);
 
-/// What acknowledging at once must save to prove that it was the acknowledgement.
+/// The saving by immediate acknowledgements that proves that the acknowledgement was the cause.
 const SAVED: Duration = Duration::from_millis(25);
 
 /// Does a head that fits one segment leave in one?
@@ -123,7 +123,7 @@ pub(super) fn segments(seen: &WriteObservation) -> Finding {
         + match one.body {
             BodyEnd::None => 0,
             BodyEnd::Length | BodyEnd::Close => 1,
-            // Whoever chunks may have meant each of a few pieces to leave at once.
+            // A server that chunks may have meant each of a few pieces to leave at once.
             BodyEnd::Chunked => 6,
         };
     if count <= needed {

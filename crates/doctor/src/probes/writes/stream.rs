@@ -1,7 +1,7 @@
 //! Streams: is what an application writes passed on when it is written?
 //!
-//! From outside a stream that is held back looks like a response that was computed whole. So it can be told only of a response that says it is a stream, takes its
-//! time, and holds more than one event.
+//! From outside, a stream that is held back looks like a response that was computed whole. So only a response that declares itself a stream, takes its time,
+//! and holds more than one event can be judged.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A connection: requests in, answers out, and who closes.
+//! A connection: requests in, responses out, and which side closes.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -11,7 +11,7 @@ use super::Flaw;
 use super::request::{Body, Parsed, Request, chunk_size, parse};
 use super::response::{Response, respond};
 
-/// What is promised to an idle connection.
+/// The idle time that is promised.
 const IDLE: Duration = Duration::from_secs(75);
 
 /// So long a connection that was closed on this side is read from, so that no reset overtakes the response.
@@ -31,7 +31,7 @@ pub(super) struct Connection {
     wire: Wire,
     pub(super) flaw: Flaw,
     inbox: Vec<u8>,
-    /// Requests that were answered.
+    /// Requests that got a response.
     pub(super) turn: usize,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Connection {
 enum End {
     /// The client has gone, or stayed silent for too long.
     Gone,
-    /// What came cannot be read.
+    /// The bytes received cannot be read.
     Refused(u16),
 }
 
@@ -85,7 +85,7 @@ impl Connection {
         }
     }
 
-    /// Answers a request, and says whether there may be another.
+    /// Responds to a request, and returns whether there may be another.
     fn one(&mut self, request: &Request) -> Result<bool, End> {
         if let Some(expected) = request.field("expect").filter(|_| !request.old) {
             let refused = !expected.eq_ignore_ascii_case("100-continue") || self.flaw == Flaw::RefusesExpect;
@@ -146,7 +146,7 @@ impl Connection {
         }
     }
 
-    /// Reads the body, and says that it may come if the client waits for that.
+    /// Reads the body, and sends a 100 if the client waits for that.
     fn body(&mut self, request: &Request) -> Result<(), End> {
         let waits = request.field("expect").is_some();
         if request.body == Body::None || self.flaw == Flaw::LeavesBody && !waits {
@@ -189,7 +189,7 @@ impl Connection {
                 return Err(End::Refused(400));
             }
         }
-        // Trailers, which nobody reads.
+        // Trailers, which are ignored.
         while !self.line()?.is_empty() {}
         Ok(())
     }
@@ -241,7 +241,7 @@ impl Connection {
         Ok(count > 0)
     }
 
-    /// Writes at once: what is written by one call is one segment, if it fits.
+    /// Writes at once: the bytes of one call are one segment, if they fit.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         match &mut self.wire {
             Wire::Plain(stream) => stream.write_all(bytes),

@@ -1,4 +1,4 @@
-/// What is wrong with a server, and it alone.
+/// The only fault of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flaw {
     /// It is correct.
@@ -12,7 +12,7 @@ pub(crate) enum Flaw {
     AnnouncesCloseAndStays,
     /// Says `Connection: keep-alive` to HTTP/1.0, and closes.
     AnnouncesKeepAliveAndCloses,
-    /// Closes after every response to HTTP/1.1, and does not say so.
+    /// Closes after every response to HTTP/1.1, and does not announce it.
     ClosesUnannounced,
     /// Promises 75 s of idling, and closes after 300 ms.
     ClosesIdleEarly,
@@ -22,9 +22,9 @@ pub(crate) enum Flaw {
     NotModifiedWithBody,
     /// Sends chunks to HTTP/1.0.
     ChunkedTo10,
-    /// Looks for `close` as it stands there, in small letters.
+    /// Looks for `close` exactly, in small letters.
     CloseInSmallLettersOnly,
-    /// Forgets what came behind the request that it read.
+    /// Forgets the bytes after the request that it read.
     LosesPipelined,
 
     /// Waits for the body, though the client waits for its `100`.
@@ -45,7 +45,7 @@ pub(crate) enum Flaw {
 
     /// Boots its application for each request of a page, which takes 50 ms.
     Boots,
-    /// Boots it for whatever is no page, too, and for `OPTIONS`.
+    /// Boots it also for paths that are not pages, and for `OPTIONS`.
     BootsForAnything,
 
     /// Closes after each response and resumes no session: every call pays a handshake.
@@ -54,9 +54,9 @@ pub(crate) enum Flaw {
     Expired,
     /// Speaks TLS 1.2 and nothing newer.
     OnlyTls12,
-    /// Has an IPv6 address at which nobody responds.
+    /// Has an IPv6 address that does not respond.
     DeadIpv6,
-    /// Sends so many certificates that they do not fit the first flight.
+    /// Sends more certificates than fit the first flight.
     LongChain,
     /// Has a certificate for another name.
     OtherName,
@@ -85,7 +85,7 @@ pub(crate) enum Flaw {
 
     /// 400 to HTTP/1.0 without `Host`, which is what health checks send.
     WantsHostOf10,
-    /// Answers no `OPTIONS`, which is what HAProxy's check sends.
+    /// Does not respond to `OPTIONS`, which is what HAProxy's check sends.
     OptionsStalls,
 
     /// Sends trailers that no trailer may hold.

@@ -21,7 +21,7 @@ pub(crate) struct Server {
     stopped: Arc<AtomicBool>,
     most: Arc<AtomicUsize>,
     authority: Option<String>,
-    /// A listener whose queue is full, and what fills it: who connects to it waits for ever.
+    /// A listener whose queue is full, and what fills it: a client that connects to it waits for ever.
     deaf: Option<(TcpListener, Vec<TcpStream>)>,
 }
 
@@ -105,7 +105,7 @@ impl Drop for Server {
     }
 }
 
-/// Somebody who listens at this port of `::1` and never takes anybody: with its queue full the system answers no SYN, as if a firewall had dropped it.
+/// Listens at this port of `::1` and never accepts: with a full queue the system sends no SYN-ACK, as if a firewall had dropped the SYN.
 fn deaf(port: u16) -> (TcpListener, Vec<TcpStream>) {
     let socket =
         rustix::net::socket(rustix::net::AddressFamily::INET6, rustix::net::SocketType::STREAM, None)

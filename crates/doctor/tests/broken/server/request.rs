@@ -24,7 +24,7 @@ pub(super) enum Body {
     Chunked,
 }
 
-/// What the bytes read so far are.
+/// The state of the bytes read so far.
 pub(super) enum Parsed {
     /// The beginning of a request.
     Part,

@@ -1,4 +1,4 @@
-//! Answers, and how they are written.
+//! Responses, and how they are written.
 
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -28,7 +28,7 @@ pub(super) struct Response {
     flaw: Flaw,
 }
 
-/// What there is to say to a request.
+/// The response to a request.
 pub(super) fn respond(request: &Request, flaw: Flaw, turn: usize) -> Response {
     let mut response = content(request, flaw);
     response.head_only = request.method == "HEAD" && flaw != Flaw::HeadWithBody;
@@ -99,21 +99,21 @@ impl Response {
         response
     }
 
-    /// To what cannot be read; nothing can come behind it.
+    /// The response to a request that cannot be read; nothing can come after it.
     pub(super) fn refused(status: u16) -> Self {
         let mut response = Self::text(status, b"That cannot be read.\n", Flaw::None);
         response.close();
         response
     }
 
-    /// Says that this is the last response, and has it be so.
+    /// Announces that this is the last response, and makes it so.
     pub(super) fn close(&mut self) {
         self.fields.retain(|(name, _)| !matches!(*name, "Connection" | "Keep-Alive"));
         self.fields.push(("Connection", "close".to_owned()));
         self.stays = false;
     }
 
-    /// Who closes (RFC 9112 §9.3).
+    /// Which side closes (RFC 9112 §9.3).
     fn persist(&mut self, request: &Request, turn: usize) {
         let flaw = self.flaw;
         let closes = request.connection("close", flaw);

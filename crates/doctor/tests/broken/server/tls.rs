@@ -54,7 +54,7 @@ fn authority() -> CertifiedIssuer<'static, KeyPair> {
     CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("a certificate")
 }
 
-/// A certificate of some 4 kB which nobody needs.
+/// A certificate of some 4 kB, as padding.
 fn bulky() -> CertificateDer<'static> {
     let names: Vec<String> = (0..200).map(|number| format!("name-{number}.elsewhere.example")).collect();
     let params = CertificateParams::new(names).expect("names");

@@ -28,7 +28,7 @@ pub(super) fn families(upstreams: &[UpstreamStatus]) -> Vec<Family> {
     all
 }
 
-/// What the meters have, of endpoints that are gone as well: a counter does not go back.
+/// The meters' counts, including those of endpoints that are gone: a counter does not go back.
 fn calls() -> Vec<Family> {
     let meters: Vec<Metered> =
         upstreams::endpoints().into_iter().map(|meter| (meter, meter.totals())).collect();
@@ -199,7 +199,7 @@ fn breakers(upstreams: &[UpstreamStatus]) -> Vec<Family> {
     vec![gauge("keepwarm_upstream_breaker", "1: the breaker is in this state", None, rows.collect())]
 }
 
-/// Of endpoints that are gone as well.
+/// Includes endpoints that are gone.
 type Connections = (&'static EndpointMeter, PoolTotals);
 
 /// Calls that came to no endpoint had no connection.

@@ -63,7 +63,7 @@ fn is_booted(status: &WorkerStatus) -> bool {
     status.worker.state.name() == "ready"
 }
 
-/// To the second, as Puma says it.
+/// To the second, as Puma reports it.
 fn time(at: SystemTime) -> String {
     let text = super::time(at);
     match text.split_once('.') {

@@ -51,7 +51,7 @@ pub(super) fn table(status: &Value) -> Table {
 
 fn endpoint_row(name: &str, upstream: &Value, endpoint: &Value) -> [Cell; 11] {
     let own = at(endpoint, "/state").as_str().unwrap_or("-");
-    // What the upstream's own breaker refuses comes to no endpoint.
+    // A call that the upstream's own breaker refuses reaches no endpoint.
     let state = match at(upstream, "/breaker").as_str() {
         Some(breaker) if breaker != "closed" && own == "up" => breaker,
         _ => own,
@@ -92,7 +92,7 @@ fn endpoint_row(name: &str, upstream: &Value, endpoint: &Value) -> [Cell; 11] {
     ]
 }
 
-/// Seconds, with what is below a millisecond: `0.4ms`, `12.3ms`.
+/// Seconds, with fractions of a millisecond: `0.4ms`, `12.3ms`.
 fn short_time(seconds: &Value) -> String {
     match seconds.as_f64() {
         Some(exact) if exact < 1.0 => format!("{:.1}ms", exact * 1e3),
