@@ -132,7 +132,7 @@ fn decode_unreserved(raw: &[u8], out: &mut Vec<u8>) -> Result<(), PathFault> {
     Ok(())
 }
 
-/// RFC 3986 §5.2.4, in place: what is kept moves left, over what was removed.
+/// RFC 3986 §5.2.4, in place: kept bytes move left, over removed ones.
 ///
 /// ```text
 /// /a/b/../c/./d        segments read up to |, written up to ^

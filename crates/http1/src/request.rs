@@ -227,7 +227,7 @@ impl PartialHead {
         listener: ListenerKind,
         head: &mut RequestHead,
     ) -> Result<Option<usize>, FaultKind> {
-        // A lone CR is either half of an empty line or a fault: the next byte decides.
+        // A lone CR is either half of an empty line or a fault: the next byte shows which.
         if input.is_empty() || input == b"\r" {
             return Ok(None);
         }
