@@ -53,7 +53,7 @@ pub(crate) fn is_field_value(bytes: &[u8]) -> bool {
     !bytes.iter().fold(false, |bad, &b| bad | ((b < 0x20) & (b != b'\t')) | (b == 0x7f))
 }
 
-/// Whether the only controls in a block of lines are HTAB and the CR and LF of its line ends, given that a CR stands before every LF: there are
+/// Whether the only controls in a block of lines are HTAB and the CR and LF of its line ends, given that a CR precedes every LF: there are
 /// then twice as many controls as LF. One pass over all lines is several times cheaper than one per line, because values are short.
 pub(crate) fn has_line_ends_alone(block: &[u8]) -> bool {
     // 128 bytes at a time, so that a sum fits a byte, and sixteen of them a vector.

@@ -1,4 +1,4 @@
-//! Normalization of paths (RFC 3986 §6.2.2). Routes match the normal form, and it is what is forwarded.
+//! Normalization of paths (RFC 3986 §6.2.2). Routes match the normal form, which is also forwarded.
 
 use std::fmt;
 

@@ -118,7 +118,7 @@ impl RequestDecoder {
     }
 
     /// The next event, [`Event::Data`] of at most `room` bytes. Pass the whole input all the same: chunk framing and trailers take none of the room, and
-    /// a decoder that does not get them would wait for ever.
+    /// a decoder that does not get them would wait forever.
     ///
     /// # Errors
     ///

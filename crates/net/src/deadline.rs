@@ -94,7 +94,7 @@ impl Default for Deadlines {
     }
 }
 
-/// Looks at every deadline of this thread, for ever; a data-plane thread spawns it once.
+/// Looks at every deadline of this thread, forever; a data-plane thread spawns it once.
 pub async fn run_ticker() {
     let mut interval = tokio::time::interval(TICK);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

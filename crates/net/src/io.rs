@@ -72,7 +72,7 @@ impl Io {
         })
     }
 
-    /// `receive` also says that there may be more, although it took less than there was room for.
+    /// `receive` also returns whether there may be more, although it filled less than the room.
     #[inline]
     fn poll_receive(
         &mut self,
@@ -101,7 +101,7 @@ impl Io {
             match receive(fd.get_ref(), into) {
                 Ok((got, more)) => {
                     // Less than there was room for: the queue is empty, and the next byte will be an event
-                    // of its own. Saves the read that would only say so.
+                    // of its own. Saves the read that would only show that.
                     if got > 0 && got < room && !more {
                         guard.clear_ready();
                     }

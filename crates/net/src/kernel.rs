@@ -31,7 +31,7 @@ pub fn watch(fd: OwnedFd, interest: Interest) -> Result<AsyncFd<OwnedFd>, (Owned
 #[cfg(not(feature = "simulation"))]
 pub(crate) fn queued(socket: &impl AsFd) -> usize {
     let mut count: libc::c_int = 0;
-    // SAFETY: the descriptor is open for as long as it is borrowed, and the kernel writes one int behind the pointer.
+    // SAFETY: the descriptor is open for as long as it is borrowed, and the kernel writes one int at the pointer.
     let status = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut count) };
     if status == 0 { usize::try_from(count).unwrap_or(0) } else { 0 }
 }
@@ -52,7 +52,7 @@ pub struct TcpFacts {
 pub fn tcp_facts(socket: &impl AsFd) -> Option<TcpFacts> {
     let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
     let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: the descriptor is open for as long as it is borrowed, and the kernel writes at most `len` bytes behind the pointer.
+    // SAFETY: the descriptor is open for as long as it is borrowed, and the kernel writes at most `len` bytes at the pointer.
     let status = unsafe {
         libc::getsockopt(
             socket.as_fd().as_raw_fd(),

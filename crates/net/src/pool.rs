@@ -1,12 +1,12 @@
 //! Connections kept for the next request, for one protocol and one origin: an app's workers, an upstream's endpoints.
 //!
 //! * **Which.** The newest idle connection of the caller's own thread first (it is warm, and the old ones may end), then one of another thread, then a new one.
-//! A socket stays on the reactor of its thread, and using it from another would cost two wake-ups a message: a connection taken by another thread moves
-//! there.
+//!   A socket stays on the reactor of its thread, and using it from another would cost two wake-ups a message: a connection taken by another thread moves
+//!   there.
 //! * **While one is being dialled** another may be returned: the first is used, and the other is for the next. So there are never more connections than
-//! requests in flight at once, and nobody waits for a handshake that is no longer needed.
+//!   requests in flight at once, and nobody waits for a handshake that is no longer needed.
 //! * **Watching.** A task on each thread with idle connections is woken by their events, nearly always closes: so a close is
-//! learnt at once, and from closes the endpoint's idle timeout ([`KeepAlive`]). A connection in use wakes only its user.
+//!   learnt at once, and from closes the endpoint's idle timeout ([`KeepAlive`]). A connection in use wakes only its user.
 //! * **The limit over all endpoints** ([`slots`]): a dial needs a slot first.
 //! * A [`Lease`] that is dropped closes its connection; [`Lease::finish`] returns it if it can be used again.
 //!
@@ -25,7 +25,7 @@
 //! What holds in every order:
 //!
 //! 1. A connection has one owner: the idle list, a taker, the watcher. The actor that takes it off the idle list owns it from then on, and counted
-//! slots equal owned connections.
+//!    slots equal owned connections.
 //! 2. A connection closed before a taker looked is not used. A close after that look is met by the call, which knows that its connection had been idle.
 //! 3. A close that is seen while a connection is idle is learnt once, by the actor that sees it.
 //! 4. A connection that is closed while on the idle list does not stay there: the watcher is registered with its socket before it can be found, so that a close before, during or after wakes it.

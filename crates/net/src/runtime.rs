@@ -114,7 +114,7 @@ impl Remote {
 
     /// Creates a future on the thread and runs it there as a task.
     pub fn spawn<F: Future<Output = ()> + 'static>(&self, make: impl FnOnce() -> F + Send + 'static) {
-        // Fails only when the thread has ended, and then nobody is left to miss the task.
+        // Fails only when the thread has ended, and then the task is not missed.
         let _ = self.tasks.send(Some(Box::new(move || Box::pin(make()))));
     }
 }

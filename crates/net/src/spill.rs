@@ -51,7 +51,7 @@ impl Spill {
         self.max.load(Ordering::Relaxed)
     }
 
-    /// What is held now.
+    /// Current usage.
     pub fn totals(&self) -> SpillTotals {
         SpillTotals { memory: self.memory.load(Ordering::Relaxed), disk: self.disk.load(Ordering::Relaxed) }
     }

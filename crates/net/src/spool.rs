@@ -60,7 +60,7 @@ enum SpoolJob {
 /// Why bytes cannot be kept.
 #[derive(Debug, Clone)]
 pub enum SpoolError {
-    /// The file could not be created, written or read. What was kept is lost.
+    /// The file could not be created, written or read. Its bytes are lost.
     Failed(Arc<io::Error>),
     /// All spools of the process together have reached their limit (`server.limits.spill`).
     Full,
@@ -364,7 +364,7 @@ mod tests {
         assert_eq!(take(&mut spool, 100).await.unwrap(), b"abcdef");
     }
 
-    /// A failed call is not polled again, and what follows a hole is not given out.
+    /// A failed call is not polled again, and bytes after a hole are not returned.
     #[tokio::test]
     async fn a_failed_write_is_final() {
         let spill = spill(1 << 30, 1 << 30);

@@ -1,10 +1,10 @@
 //! Files beneath a directory, named by clients: opened so that no name leads out of it, and read without ever holding up a data-plane thread.
 //!
 //! * **Nothing leads out of it.** The kernel resolves the name beneath the directory (`openat2`, `RESOLVE_BENEATH`): not `..`, not an absolute link, not a link
-//! that points out, and not one that is exchanged meanwhile. Links that stay inside are followed. Files that a distribution's package has installed are the
-//! exception (`package`).
+//!   that points out, and not one that is exchanged meanwhile. Links that stay inside are followed. Files that a distribution's package has installed are the
+//!   exception (`package`).
 //! * **No disk holds up a thread.** Files in the kernel's caches are opened and read at once (`RESOLVE_CACHED`, `RWF_NOWAIT`); anything else is left to the
-//! runtime's blocking threads.
+//!   runtime's blocking threads.
 //! * The directory itself is looked up for each file, so that a deploy can exchange it by moving a link.
 
 mod guard;

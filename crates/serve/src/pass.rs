@@ -50,7 +50,7 @@ pub fn response_fields(head: &ResponseHead) -> impl Iterator<Item = (&[u8], &[u8
 /// Whether a field of a server's response is meant for its client, by its name in lower case.
 pub fn is_for_client(head: &ResponseHead) -> impl Fn(&[u8]) -> bool + Clone {
     let hop_by_hop = HopByHop::of(&head.fields);
-    // RFC 9110 §15.5.22: 426 MUST say which protocol.
+    // RFC 9110 §15.5.22: 426 MUST name the protocol.
     let says_protocol = head.status.as_u16() == 426;
     move |name: &[u8]| !hop_by_hop.removes(name) || (says_protocol && name == b"upgrade")
 }

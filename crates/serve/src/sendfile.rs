@@ -4,7 +4,7 @@ use keepwarm_http1::{BadField, scan_app_fields};
 
 use crate::Exchange;
 
-/// A file that an app named in place of a body.
+/// A file that an app named instead of a body.
 #[derive(Debug)]
 pub struct SendfileRequest {
     /// The file.

@@ -52,8 +52,8 @@ impl Default for SessionConfig {
 /// 2. [`Self::handle_frame`] takes each frame that [`FromWorker::decode`] finds, and returns its meaning; after a
 ///    batch, [`Self::poll_credit`] writes what is owed to the worker.
 /// 3. From [`SessionEvent::Hello`] on, [`Self::open`] gives ids for requests; the caller encodes REQUEST.
-/// 4. Before DATA [`Self::send_credit`], before TEXT or BINARY [`Self::message_credit`] says how much may go, and
-///    [`Self::spent`] that it went.
+/// 4. Before DATA [`Self::send_credit`], before TEXT or BINARY [`Self::message_credit`] gives the limit, and
+///    [`Self::spent`] records the bytes sent.
 /// 5. The cost of a [`SessionEvent::Data`], `Text` or `Binary` ([`SessionEvent::held`]) is returned with
 ///    [`Self::release`] exactly once, whatever has become of its stream.
 ///

@@ -22,7 +22,7 @@ pub trait Codec: Send + 'static {
     /// with `Informational` and `Head`.
     ///
     /// # Errors
-    /// The server's. The connection is of no further use.
+    /// The server's fault. The connection is unusable.
     fn decode(&mut self, input: &[u8], head: &mut ResponseHead) -> Result<Decoded, ServerFault>;
 
     /// The server has closed: `Some(End)` if that ends the response, `None` if no response was due yet.

@@ -92,7 +92,7 @@ impl Race {
         Poll::Ready(take_error(&fd).map(|()| (Io::new(fd), address)))
     }
 
-    /// An unreachable network (a host without IPv6) says less than anything else.
+    /// An unreachable network (a host without IPv6) is less telling than any other error.
     fn note(&mut self, error: io::Error) {
         use io::ErrorKind::{HostUnreachable, NetworkUnreachable};
         let dull = |error: &io::Error| matches!(error.kind(), NetworkUnreachable | HostUnreachable);
@@ -200,7 +200,7 @@ mod tests {
         .await;
     }
 
-    /// The loser's socket is closed, not left to connect: the server sees nobody.
+    /// The loser's socket is closed, not left to connect: no client reaches the server.
     #[tokio::test]
     async fn the_losers_are_called_off() {
         run(async {

@@ -8,7 +8,7 @@ use super::head::fault;
 use super::link::Link;
 use crate::client::{ClientError, ServerFault};
 
-/// What is known of the call when it fails.
+/// The state of the call when it fails.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CallProgress {
     /// 0: it has no stream.

@@ -133,7 +133,7 @@ impl<W: FrameObserver> FrameTransport<W> {
                 Ok(WriteProgress { taken: 0, .. }) if slices.iter().all(|slice| slice.is_empty()) => {
                     return Poll::Ready(Ok(0));
                 }
-                // What was taken before went first.
+                // Bytes taken before went first.
                 Ok(WriteProgress { taken: 0, .. }) => {}
             }
         }

@@ -35,7 +35,7 @@ pub(crate) fn stack_of(thread: i32) -> Option<Vec<usize>> {
     PREPARED.call_once(prepare);
     COUNT.store(usize::MAX, Ordering::SeqCst);
     ASKED.store(thread, Ordering::SeqCst);
-    // SAFETY: plain numbers. A thread that has ended gives an error; its number is not another's within one process as long as nobody starts four million threads.
+    // SAFETY: plain numbers. A thread that has ended gives an error; its number is not reused within one process before four million threads have started.
     let sent = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, SIGNAL) };
     let until = Instant::now() + PATIENCE;
     while sent == 0 && COUNT.load(Ordering::SeqCst) == usize::MAX && Instant::now() < until {

@@ -69,7 +69,7 @@ impl World {
             world.pool.keep(&world.endpoint, Io::new(ours.into()).into(), &times);
             world.made.push(Instant::now());
         }
-        // Woken by the first, it knows when to look by itself: from now on nothing but a server wakes it.
+        // Woken by the first, it knows when to look by itself: from now on only a server wakes it.
         world.watch();
         world
     }

@@ -3,7 +3,7 @@
 //! * Each connection holds a [`ConnectionSlot`] from before it is made until its socket is closed; it is stored in the [`Transport`](crate::Transport).
 //! * Callers without a slot wait in order of arrival ([`SlotRequest`]), and have an idle connection given up for them, the longest idle first ([`IdleOwner`]).
 //! * A returned connection without a waiter at its own endpoint is closed for a waiter for a slot. With a waiter at its endpoint it is given to that one, which
-//! costs no handshake; but once in [`TURN`] a slot waiter that has waited that long goes first, so that a busy endpoint never starves another.
+//!   costs no handshake; but once in [`TURN`] a slot waiter that has waited that long goes first, so that a busy endpoint never starves another.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -37,7 +37,7 @@ impl PoolCounters {
         meter.unwrap_or(&self.own)
     }
 
-    /// What is counted here, and nowhere else.
+    /// The counts kept here, and nowhere else.
     pub(crate) fn totals(&self) -> PoolTotals {
         self.own.totals()
     }

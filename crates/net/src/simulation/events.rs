@@ -11,7 +11,7 @@ use super::kernel::Kernel;
 pub(super) enum Event {
     /// A part of the bytes in flight to this file arrives.
     Arrive(u64),
-    /// There is room again for what this file sends.
+    /// There is room again for bytes of this file.
     Room(u64),
     /// A new registration learns the state of its file.
     Registered(u64),

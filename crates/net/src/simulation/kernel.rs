@@ -145,7 +145,7 @@ pub fn turn() {
         kernel.turns += 1;
         kernel.turns > SPIN
     });
-    // What is dropped because of the first panic takes steps, too.
+    // Drops after the first panic take steps, too.
     let spins = spins && !std::thread::panicking();
     assert!(!spins, "spin: {SPIN} steps without a turn of the reactor");
 }

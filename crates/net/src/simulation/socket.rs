@@ -268,7 +268,7 @@ impl Kernel {
         if chance > 0 && self.rng.chance(chance) {
             let Some(stream) = self.stream(file) else { return };
             if stream.unix {
-                // There is no network in between: only a close over unread bytes resets, and says that they were not read.
+                // There is no network in between: only a close over unread bytes resets, which shows that they were not read.
                 return;
             }
             let peer = stream.peer;

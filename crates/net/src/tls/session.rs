@@ -68,7 +68,7 @@ impl Session {
         }
     }
 
-    /// Writes what the socket did not take before.
+    /// Writes pending output.
     fn poll_outgoing(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.channel.outgoing.is_empty() {
             match self.write_outgoing() {

@@ -54,7 +54,7 @@ pub enum CaSource {
 pub struct Pem {
     /// For messages.
     pub file: PathBuf,
-    /// What is in it.
+    /// Its content.
     pub text: Vec<u8>,
 }
 

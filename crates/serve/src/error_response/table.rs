@@ -12,7 +12,7 @@ pub struct ErrorResponse {
     pub status: u16,
     /// A stable name, for the log, the counter and the access record.
     pub reason: &'static str,
-    /// What the client reads. Each `{}` stands for a detail of the case.
+    /// The text for the client. Each `{}` stands for a detail of the case.
     pub sentence: &'static str,
     /// `Retry-After` in seconds, where that is the same in every case.
     pub retry_after: Option<u32>,

@@ -126,7 +126,7 @@ impl Deflater {
         }
     }
 
-    /// Compresses the next bytes of the message behind `out`; at its `end` without the four bytes that end every message (§7.2.1). `false`: it failed.
+    /// Compresses the next bytes of the message into `out`, after its content; at its `end` without the four bytes that end every message (§7.2.1). `false`: it failed.
     pub(super) fn push(&mut self, mut bytes: &[u8], end: bool, out: &mut Vec<u8>) -> bool {
         let flush = if end { FlushCompress::Sync } else { FlushCompress::None };
         loop {

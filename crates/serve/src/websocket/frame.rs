@@ -10,7 +10,7 @@ pub(crate) const PING: u8 = 0x9;
 pub(crate) const PONG: u8 = 0xa;
 
 pub(super) const FIN: u8 = 0x80;
-/// Reserved bits: the first says "compressed" once that was agreed on (RFC 7692 §6).
+/// Reserved bits: the first says "compressed" once that was negotiated (RFC 7692 §6).
 pub(super) const RSV1: u8 = 0x40;
 const RSV2_RSV3: u8 = 0x30;
 

@@ -103,7 +103,7 @@ pub enum SessionEvent<'a> {
         /// It has finished its work after its response.
         end: bool,
     },
-    /// A frame of a stream that Keepwarm has reset: nobody wants it. Its bytes are already released.
+    /// A frame of a stream that Keepwarm has reset: it is no longer wanted. Its bytes are already released.
     Dropped {
         /// The stream.
         stream: u32,
