@@ -13,7 +13,7 @@ pub struct AppFields {
     pub content_length: Option<u64>,
     /// `Connection: close`: honored by closing.
     pub close: bool,
-    /// There is a `Date`, so that none is added.
+    /// There is a `Date`: none is added.
     pub has_date: bool,
     /// There is a `Content-Type`.
     pub has_content_type: bool,

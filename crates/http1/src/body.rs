@@ -29,7 +29,7 @@ impl Body {
         if length == 0 { Self::Done } else { Self::Length(length) }
     }
 
-    /// The next event of the body, with at most `room` bytes of data; trailers are left in `trailers`. Framing is read whatever the room: a caller that
+    /// The next event of the body, with at most `room` bytes of data; trailers are left in `trailers`. Framing is read even without room: a caller that
     /// is full still learns that the body has ended.
     pub(crate) fn decode(
         &mut self,
@@ -61,7 +61,7 @@ impl Body {
         }
     }
 
-    /// The trailer section (RFC 9112 §7.1.2): strict in both roles, for it is framing.
+    /// The trailer section (RFC 9112 §7.1.2): strict in both roles, because it is framing.
     fn decode_trailers(
         &mut self,
         input: &[u8],
@@ -91,8 +91,8 @@ impl Body {
     }
 }
 
-/// Parses the section, and keeps only names that are allowed in one: a trailer that frames, routes or authenticates never changes what was
-/// decided on the head (RFC 9110 §6.5.1).
+/// Parses the section, and keeps only the names that trailers may have: a trailer that frames, routes or authenticates never changes a decision
+/// made on the head (RFC 9110 §6.5.1).
 fn read_trailers(block: &[u8], trailers: &mut Fields) -> Result<(), FaultKind> {
     trailers.clear();
     let mut all = Fields::new();

@@ -4,7 +4,7 @@ const TOKEN: u8 = 1;
 const TARGET: u8 = 2;
 const REG_NAME: u8 = 4;
 const UNRESERVED: u8 = 8;
-/// Beside [`TARGET`], where [`crate::Limits::raw_targets`] lets them pass: 0x80-0xFF.
+/// In addition to [`TARGET`], if [`crate::Limits::raw_targets`] allows them: 0x80-0xFF.
 const RAW: u8 = 16;
 
 static CLASSES: [u8; 256] = classes();
@@ -53,8 +53,8 @@ pub(crate) fn is_field_value(bytes: &[u8]) -> bool {
     !bytes.iter().fold(false, |bad, &b| bad | ((b < 0x20) & (b != b'\t')) | (b == 0x7f))
 }
 
-/// Whether the only controls in a block of lines are HTAB and the CR and LF of its line ends, given that a CR stands before every LF: there are
-/// then twice as many controls as LF. One pass over all lines is several times cheaper than one for each, which their short values would be.
+/// Whether the only controls in a block of lines are HTAB and the CR and LF of its line ends, given that a CR precedes every LF: there are
+/// then twice as many controls as LF. One pass over all lines is several times cheaper than one per line, because values are short.
 pub(crate) fn has_line_ends_alone(block: &[u8]) -> bool {
     // 128 bytes at a time, so that a sum fits a byte, and sixteen of them a vector.
     let (controls, line_feeds) = block.chunks(128).fold((0, 0), |(controls, line_feeds), chunk| {

@@ -7,7 +7,7 @@ use crate::fault::FaultKind;
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Chunked {
     state: ChunkState,
-    /// Size of the chunk being read, then what is left of its data.
+    /// Size of the chunk being read, then the rest of its data.
     left: u64,
     /// Digits of the size read so far.
     digits: u8,
@@ -196,7 +196,7 @@ fn after_extension(byte: u8) -> Option<ChunkState> {
     }
 }
 
-/// `qdtext` and what may be escaped (RFC 9110 §5.6.4), less the two that end or escape.
+/// `qdtext` and the bytes that may be escaped (RFC 9110 §5.6.4), without the two that end or escape.
 fn is_text(byte: u8) -> bool {
     byte == b'\t' || (byte >= b' ' && byte != 0x7f)
 }

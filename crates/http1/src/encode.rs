@@ -19,7 +19,7 @@ pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 /// Writes the head of a final response: the status line, always of HTTP/1.1 (RFC 9110 §6.2), the fields less those that frame or steer the
 /// connection, then ours by the plan, then the empty line.
 ///
-/// `fields` keep their order and their case. `Upgrade` is kept with 101 and 426 alone, `Trailer` when trailers may follow. `date` is written
+/// `fields` keep their order and their case. `Upgrade` is kept only with 101 and 426, `Trailer` when trailers may follow. `date` is written
 /// if given: give it when the fields have none.
 pub fn encode_response_head<'a>(
     out: &mut Vec<u8>,
@@ -29,7 +29,7 @@ pub fn encode_response_head<'a>(
     date: Option<&[u8; 29]>,
 ) {
     status_line(out, status);
-    // RFC 9110 §15.5.22: 426 MUST say which protocol, and a switch names its own.
+    // RFC 9110 §15.5.22: 426 MUST name the protocol, and a switch names its own.
     let keeps_upgrade = matches!(status, 101 | 426);
     for (name, value) in fields {
         let ours = match name.len() {
@@ -97,7 +97,7 @@ pub fn encode_chunk_head(out: &mut Vec<u8>, len: usize) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Writes the last chunk and a trailer section; names that may not stand in one are left out ([`trailer_allowed`]).
+/// Writes the last chunk and a trailer section; names not allowed in one are left out ([`trailer_allowed`]).
 pub fn encode_trailers<'a>(out: &mut Vec<u8>, fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
     out.extend_from_slice(b"0\r\n");
     for (name, value) in fields {
@@ -115,7 +115,7 @@ pub fn encode_trailers<'a>(out: &mut Vec<u8>, fields: impl Iterator<Item = (&'a 
 /// Connection-related fields of a request that we send.
 #[derive(Copy, Clone, Default, PartialEq, Eq, Debug)]
 pub struct RequestOptions<'a> {
-    /// Without, `Connection: close`.
+    /// If false, `Connection: close`.
     pub keep_alive: bool,
     /// `Expect: 100-continue`; left out when there is no body (RFC 9110 §10.1.1).
     pub expect_continue: bool,
@@ -166,7 +166,7 @@ fn request_framing(out: &mut Vec<u8>, method: &Method, framing: RequestBody) {
     match framing {
         RequestBody::Length(length) => content_length(out, length),
         RequestBody::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
-        // RFC 9110 §8.6: methods that give content a meaning say when there is none.
+        // RFC 9110 §8.6: methods that define a meaning for content announce its absence.
         RequestBody::None if matches!(*method, Method::POST | Method::PUT | Method::PATCH) => {
             content_length(out, 0);
         }
@@ -187,7 +187,7 @@ fn request_connection(out: &mut Vec<u8>, options: RequestOptions<'_>) {
     connection(out, [close, te, options.upgrade.map(|_| b"upgrade".as_slice())]);
 }
 
-/// `Connection` with these members; no field without any.
+/// `Connection` with these members; no field if there are none.
 fn connection<const N: usize>(out: &mut Vec<u8>, members: [Option<&[u8]>; N]) {
     let mut before: &[u8] = b"Connection: ";
     for member in members.into_iter().flatten() {
@@ -200,7 +200,7 @@ fn connection<const N: usize>(out: &mut Vec<u8>, members: [Option<&[u8]>; N]) {
     }
 }
 
-/// The fields that Keepwarm alone writes, besides `Upgrade` and `Trailer`, which depend. By length first: that alone passes nearly every other field.
+/// The fields that Keepwarm alone writes, besides `Upgrade` and `Trailer`, which it writes conditionally. By length first: that alone passes nearly every other field.
 fn steers_connection(name: &[u8]) -> bool {
     match name.len() {
         2 => is(name, "te"),

@@ -16,7 +16,7 @@ pub(crate) enum Syntax {
     Lenient,
 }
 
-/// Adds the lines of `block` to `fields`. The block ends with its empty line, and each line with LF; that each has its CR too was checked when
+/// Adds the lines of `block` to `fields`. The block ends with its empty line, and each line with LF; their CRs were checked when
 /// the end was searched for, if it matters.
 pub(crate) fn parse(block: &[u8], fields: &mut Fields, syntax: Syntax) -> Result<Normalizations, FaultKind> {
     let mut normalized = Normalizations::default();

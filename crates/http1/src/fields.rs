@@ -86,7 +86,7 @@ impl Fields {
         self.repeats
     }
 
-    /// Copies a block of field lines in, to be divided by [`Fields::add`]. Returns the offset it begins at.
+    /// Copies a block of field lines in, to be split by [`Fields::add`]. Returns its offset.
     pub(crate) fn push_block(&mut self, block: &[u8]) -> usize {
         let at = self.bytes.len();
         self.bytes.extend_from_slice(block);

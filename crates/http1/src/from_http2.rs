@@ -30,7 +30,7 @@ pub struct Http2Head<'a, F> {
 }
 
 impl RequestHead {
-    /// Fills the head in. Crumbs of cookies are joined (RFC 9113 §8.2.3), and the authority stands in `Host`.
+    /// Fills the head in. Crumbs of cookies are joined (RFC 9113 §8.2.3), and the authority is put into `Host`.
     ///
     /// # Errors
     ///
@@ -110,7 +110,7 @@ fn fill_fields<'f>(
                 }
                 cookies.extend_from_slice(value);
             }
-            // RFC 9113 §8.3.1: it may stand beside `:authority`, and must then say the same.
+            // RFC 9113 §8.3.1: it may accompany `:authority`, and must then have the same value.
             b"host" => match authority {
                 Some(authority) if authority.eq_ignore_ascii_case(value) => {}
                 Some(_) => return Err(FaultKind::SeveralHosts),

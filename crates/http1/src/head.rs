@@ -27,7 +27,7 @@ pub struct RequestHead {
     pub fields: Fields,
     /// How the body is framed.
     pub body: RequestBody,
-    /// Whether `Content-Length: 0` was sent, which [`RequestBody::None`] does not tell.
+    /// Whether `Content-Length: 0` was sent; [`RequestBody::None`] does not distinguish that.
     pub empty_body_declared: bool,
     /// The options in `Connection`.
     pub connection: ConnectionOptions,
@@ -205,7 +205,7 @@ pub struct ConnectionOptions {
 /// Why Keepwarm itself responds to a well-framed request. The connection stays usable.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// `CONNECT` on a listener that is no forward proxy.
+    /// `CONNECT` on a listener that is not a forward proxy.
     Connect,
     /// `TRACE`, which would show a script the cookies it may not read.
     Trace,
@@ -292,7 +292,7 @@ impl Default for ResponseHead {
 /// How a response's body is framed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum ResponseBody {
-    /// By rule there is none: HEAD, 1xx, 204, 304, an opened tunnel.
+    /// None by rule: HEAD, 1xx, 204, 304, an opened tunnel.
     None,
     /// That many bytes, perhaps zero.
     Length(u64),

@@ -57,8 +57,8 @@ pub fn cgi_safe_name(lower_name: &[u8]) -> bool {
         && lower_name != b"proxy"
 }
 
-/// Whether a field of that name may stand in a trailer section: none that frames, routes, modifies the request, authenticates, sets state, says how
-/// the content is to be read, or carries forwarding data (RFC 9110 §6.5.1).
+/// Whether a field of that name is allowed in a trailer section: none that frames, routes, modifies the request, authenticates, sets state, describes how
+/// to read the content, or carries forwarding data (RFC 9110 §6.5.1).
 #[must_use]
 pub fn trailer_allowed(lower_name: &[u8]) -> bool {
     let refused = is_hop_by_hop(lower_name)

@@ -1,7 +1,7 @@
 //! HTTP/1.x messages, sans-IO: bytes in, events out, both roles.
 //!
 //! * [`RequestDecoder`] is the server's side, [`ResponseDecoder`] the client's. Both take bytes and return [`Event`]s; neither
-//!   knows of sockets, clocks or buffers.
+//!   knows about sockets, clocks or buffers.
 //! * [`plan`] decides how a response is framed and whether its connection is kept; the `encode_*` functions write the result.
 //! * [`Fault`] is a fault of a peer: the status of the response to it, and a stable name.
 //!

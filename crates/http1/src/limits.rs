@@ -15,7 +15,7 @@ pub struct Limits {
     pub trailer_fields: usize,
     /// Bytes of chunk extensions in one message; see [`Limits::CHUNK_EXTENSIONS`].
     pub chunk_extensions: usize,
-    /// Whether bytes from 0x80 may stand in a request target. RFC 9112 §3.2 requires them to be encoded, and 400 for a request line with others.
+    /// Whether bytes from 0x80 are allowed in a request target. RFC 9112 §3.2 requires them to be encoded, and 400 for a request line with others.
     pub raw_targets: bool,
 }
 

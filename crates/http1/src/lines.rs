@@ -38,7 +38,7 @@ impl LineScan {
         bare_lf: bool,
     ) -> Result<Option<(usize, usize)>, FaultKind> {
         let Some(lf) = self.next_lf(input) else {
-            // A CR that has come may be the end of the line: one byte over is not yet over.
+            // A trailing CR may be the end of the line: one byte over is not yet too long.
             return if input.len() > limit + 1 { Err(FaultKind::RequestLineTooLong) } else { Ok(None) };
         };
         let (len, has_cr) = line_length(input, 0, lf);

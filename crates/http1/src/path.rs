@@ -1,4 +1,4 @@
-//! Normalization of paths (RFC 3986 §6.2.2). Routes match the normal form, and it is what is forwarded.
+//! Normalization of paths (RFC 3986 §6.2.2). Routes match the normal form, which is also forwarded.
 
 use std::fmt;
 
@@ -132,7 +132,7 @@ fn decode_unreserved(raw: &[u8], out: &mut Vec<u8>) -> Result<(), PathFault> {
     Ok(())
 }
 
-/// RFC 3986 §5.2.4, in place: what is kept moves left, over what was removed.
+/// RFC 3986 §5.2.4, in place: kept bytes move left, over removed ones.
 ///
 /// ```text
 /// /a/b/../c/./d        segments read up to |, written up to ^

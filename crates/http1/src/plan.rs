@@ -54,7 +54,7 @@ impl RequestFacts {
 pub enum ResponseLength {
     /// That many bytes, from our own code or a worker. Dropped on 304, for which frameworks send the length of an empty body.
     Known(u64),
-    /// That many bytes, from an upstream; a 304 repeats it, being the length of the 200 it stands for (RFC 9110 §8.6).
+    /// That many bytes, from an upstream; a 304 repeats it: it is the length of the corresponding 200 (RFC 9110 §8.6).
     Upstream(u64),
     /// Bytes come until the producer ends.
     Unknown,
@@ -192,7 +192,7 @@ fn frame(request: RequestFacts, response: ResponseFacts) -> (ResponseFraming, bo
     }
 }
 
-/// RFC 9112 §9.3, in its order, with our wish to close first.
+/// RFC 9112 §9.3, in its order, after our own decision to close.
 fn keeps(request: RequestFacts, close: bool, framing: ResponseFraming) -> bool {
     !close && framing != ResponseFraming::UntilClose && request.wants_persistence()
 }

@@ -118,7 +118,7 @@ impl RequestDecoder {
     }
 
     /// The next event, [`Event::Data`] of at most `room` bytes. Pass the whole input all the same: chunk framing and trailers take none of the room, and
-    /// a decoder that does not get them would wait for ever.
+    /// a decoder that does not get them would wait forever.
     ///
     /// # Errors
     ///
@@ -227,7 +227,7 @@ impl PartialHead {
         listener: ListenerKind,
         head: &mut RequestHead,
     ) -> Result<Option<usize>, FaultKind> {
-        // A lone CR is either half of an empty line or a fault: the next byte decides.
+        // A lone CR is either half of an empty line or a fault: the next byte shows which.
         if input.is_empty() || input == b"\r" {
             return Ok(None);
         }

@@ -124,7 +124,7 @@ impl ResponseDecoder {
     ///
     /// # Errors
     ///
-    /// The upstream's fault. The connection is of no further use.
+    /// The upstream's fault. The connection is unusable.
     pub fn decode(&mut self, input: &[u8], head: &mut ResponseHead) -> Result<Decoded, Fault> {
         let result = match &mut self.state {
             ResponseState::Failed(fault) => return Err(*fault),
@@ -257,7 +257,7 @@ impl ResponseDecoder {
     }
 }
 
-/// Whether the `Upgrade` of a `101` names something, and nothing that was not offered. A server must name what it switches to (RFC 9110 §7.8).
+/// Whether the `Upgrade` of a `101` names at least one protocol, and only offered ones. A server must name the protocol it switches to (RFC 9110 §7.8).
 fn switches_to_offered(fields: &Fields, offered: &[u8]) -> bool {
     let mut named = fields.all("upgrade").flat_map(members).filter(|name| !name.is_empty()).peekable();
     let is_offered = |name: &[u8]| members(offered).any(|ours| ours.eq_ignore_ascii_case(name));

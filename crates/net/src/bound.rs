@@ -1,4 +1,4 @@
-//! Listening sockets: bound, or taken over from somebody else.
+//! Listening sockets: bound here, or inherited from another process.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,12 +12,12 @@ use socket2::{Domain, Protocol, SockFilter, SockRef, Socket, Type};
 #[derive(Debug)]
 pub struct ListeningSocket {
     fd: OwnedFd,
-    /// Where, for TCP: with the real port when 0 was asked for.
+    /// The address, for TCP: with the real port when 0 was asked for.
     pub address: Option<SocketAddr>,
 }
 
 impl ListeningSocket {
-    /// A socket that somebody else has bound: the process before this one, or the service manager.
+    /// Adopts a socket that another process has bound: the previous instance, or the service manager.
     ///
     /// # Errors
     /// It is not a listening stream socket.
@@ -54,8 +54,8 @@ impl ListeningSocket {
         Ok(Self { fd: self.fd.try_clone()?, address: self.address })
     }
 
-    /// From now on clients that would connect are ignored: their first packet is dropped, so that they try again and then learn that nobody
-    /// listens. Closing the socket instead would reset those that are connected and not yet accepted.
+    /// Ignores new clients from now on: the kernel drops their first packet, so they retry and then learn that nobody listens.
+    /// Closing the socket instead would reset clients that are connected and not yet accepted.
     pub fn refuse_new(&self) {
         // Classic BPF on a TCP segment: byte 13 holds the flags, 0x02 is SYN. A listening socket sees no segment of accepted connections.
         const LOAD_BYTE: u16 = 0x30;
@@ -94,7 +94,7 @@ pub enum BindAddress<'a> {
 /// Binds and listens.
 ///
 /// # Errors
-/// What the system says; `AddrInUse` also for a Unix socket that somebody serves.
+/// The system's; `AddrInUse` also for a Unix socket that another process serves.
 pub fn bind(to: BindAddress<'_>) -> io::Result<ListeningSocket> {
     match to {
         BindAddress::Tcp(address) => bind_tcp(address, &[]),
@@ -107,7 +107,7 @@ pub fn bind(to: BindAddress<'_>) -> io::Result<ListeningSocket> {
 /// # Errors
 /// As those of [`bind`].
 pub fn bind_beside(address: SocketAddr, own: &[&ListeningSocket]) -> io::Result<ListeningSocket> {
-    // `SO_REUSEPORT` for this moment only: it is not to let in others of the same user.
+    // `SO_REUSEPORT` for this moment only: it must not let in other processes of the same user.
     let share = |on: bool| own.iter().try_for_each(|bound| SockRef::from(&bound.fd).set_reuse_port(on));
     let bound = share(true).and_then(|()| bind_tcp(address, own));
     let _ = share(false);
@@ -128,7 +128,7 @@ fn bind_tcp(address: SocketAddr, own: &[&ListeningSocket]) -> io::Result<Listeni
         socket.set_reuse_port(true)?;
     }
     socket.bind(&address.into())?;
-    // Which looks for others on the address once more.
+    // Checks again for other sockets on the address.
     socket.listen(BACKLOG)?;
     if !own.is_empty() {
         socket.set_reuse_port(false)?;
@@ -141,7 +141,7 @@ fn bind_unix(path: &Path) -> io::Result<ListeningSocket> {
     match UnixListener::bind(path) {
         Ok(listener) => Ok(unix_bound(listener)?),
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            // A socket that a dead process left behind refuses; one that is served does not.
+            // A socket left by a dead process refuses; one in use does not.
             match UnixStream::connect(path) {
                 Err(refused) if refused.kind() == io::ErrorKind::ConnectionRefused => {
                     std::fs::remove_file(path)?;

@@ -1,4 +1,4 @@
-//! What was read from a socket and not yet used.
+//! Bytes read from a socket and not yet used.
 
 /// A read buffer: bytes come in at the back, are looked at as one slice, and leave from the front.
 ///
@@ -14,7 +14,7 @@ pub struct ReadBuffer {
 }
 
 impl ReadBuffer {
-    /// The bytes that nobody has consumed.
+    /// The bytes not yet consumed.
     pub fn unread(&self) -> &[u8] {
         self.bytes.get(self.start..).unwrap_or_default()
     }

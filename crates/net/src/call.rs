@@ -1,7 +1,7 @@
-//! One request to a server, whatever version of HTTP carries it: what [`crate::Client`] is for one connection, [`Call`] is for one upstream.
+//! One request to a server over any version of HTTP: [`Call`] is to an upstream what [`crate::Client`] is to a connection.
 //!
 //! Order of calls: one [`begin`](Call::begin), any number of [`send`](Call::send), one [`end`](Call::end), written by [`poll_flush`](Call::poll_flush); the response
-//! comes from [`poll_response`](Call::poll_response). [`finish`](Call::finish) keeps the connection; a call that is dropped is called off.
+//! comes from [`poll_response`](Call::poll_response). [`finish`](Call::finish) keeps the connection; dropping a call cancels it.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -20,15 +20,15 @@ use crate::{
     PoolSettings, PoolState, PoolTotals, Queue, Remote, RequestLine, ResponsePart, Scheme,
 };
 
-/// Which version of HTTP an upstream is spoken to in.
+/// The version of HTTP spoken with an upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Protocol {
-    /// What ALPN gives; HTTP/1.1 in clear.
+    /// As ALPN selects; HTTP/1.1 in plaintext.
     #[default]
     Auto,
     /// HTTP/1.1.
     Http1,
-    /// HTTP/2: by ALPN, and in clear without asking ("prior knowledge", RFC 9113 §3.3).
+    /// HTTP/2: by ALPN, and in plaintext by prior knowledge (RFC 9113 §3.3).
     Http2,
 }
 
@@ -39,13 +39,13 @@ pub struct Calls {
     http2: Arc<Http2Pool>,
     protocol: Protocol,
     encrypted: AtomicBool,
-    /// With [`Protocol::Auto`]: who chose HTTP/1.1, and when.
+    /// With [`Protocol::Auto`]: endpoints that chose HTTP/1.1, and when.
     chose_http1: Mutex<HashMap<Endpoint, Instant>>,
-    /// Who makes connections beforehand.
+    /// The threads that prewarm connections.
     warmers: OnceLock<Vec<Remote>>,
 }
 
-/// How long a server that chose HTTP/1.1 is not asked again: it may be another one by then.
+/// How long a server that chose HTTP/1.1 is not asked again: another server may run there by then.
 const ASK_AGAIN: Duration = Duration::from_secs(10 * 60);
 
 impl Calls {
@@ -74,18 +74,18 @@ impl Calls {
         })
     }
 
-    /// Changes the settings, for what comes from now on.
+    /// Changes the settings from now on.
     pub fn set_settings(&self, settings: PoolSettings) {
         self.http1.set_settings(settings);
         self.http2.set_settings(settings);
     }
 
-    /// Those who wait for a connection because of a limit wait here.
+    /// The queue of calls that wait for a connection because of a limit.
     pub fn queue(&self) -> &Arc<Queue> {
         self.http1.queue()
     }
 
-    /// Changes what new connections are encrypted with; what is open stays open. The protocols that are offered follow from [`Protocol`].
+    /// Changes the TLS settings of new connections; open ones stay open. The offered protocols follow from [`Protocol`].
     pub fn set_tls(&self, tls: Option<Arc<ClientTls>>) {
         let tls = tls.as_deref();
         const H1: &[u8] = b"http/1.1";
@@ -96,17 +96,17 @@ impl Calls {
         self.encrypted.store(tls.is_some(), Relaxed);
     }
 
-    /// Which version of HTTP is spoken.
+    /// The configured protocol.
     pub fn protocol(&self) -> Protocol {
         self.protocol
     }
 
-    /// Has what [`PoolSettings::min_idle`] asks for made on these threads from now on. Of HTTP/2 that is one connection for each: it carries many calls.
+    /// Keeps [`PoolSettings::min_idle`] connections ready on these threads from now on. HTTP/2 needs one per thread: it carries many calls.
     pub fn warm_on(&self, threads: &[Remote]) {
         let _ = self.warmers.set(threads.to_vec());
     }
 
-    /// An endpoint is there that may be called.
+    /// Starts to prewarm an endpoint.
     pub fn warm(self: &Arc<Self>, endpoint: &Endpoint) {
         if self.http1.dials_with().0.min_idle == 0 {
             return;
@@ -117,7 +117,7 @@ impl Calls {
         }
     }
 
-    /// Keeps connections of this thread to an endpoint there, for as long as it is.
+    /// Keeps connections of this thread to an endpoint ready, for as long as the endpoint exists.
     pub(crate) async fn keep_warm(calls: Weak<Self>, endpoint: Endpoint) {
         let Some(http2) = calls.upgrade().map(|calls| Arc::downgrade(&calls.http2)) else { return };
         let Some(warmer) = http2.upgrade().and_then(|http2| http2.begin_warmth(&endpoint)) else { return };
@@ -144,7 +144,7 @@ impl Calls {
                     continue;
                 }
             }
-            // Where nobody responds, the calls will tell.
+            // If nobody responds, the calls will show it.
             tokio::time::sleep(warm_again(failures)).await;
             failures += 1;
         }
@@ -162,7 +162,7 @@ impl Calls {
         if self.tries_http2(endpoint) {
             match self.http2.acquire(endpoint, need).await {
                 Err(AcquireError::NotHttp2) if self.protocol == Protocol::Auto => {
-                    // The connection that showed it waits in the other pool.
+                    // The connection that showed it is in the other pool.
                     self.chose_http1().insert(endpoint.clone(), Instant::now());
                 }
                 responded => return responded.map(Call::http2),
@@ -171,7 +171,7 @@ impl Calls {
         self.acquire_http1(endpoint, need).await
     }
 
-    /// The same for a request that offers to switch protocols, which HTTP/2 does not have; with [`Protocol::Http2`], it will not be switched.
+    /// The same for a request that offers to switch protocols, which HTTP/2 cannot do; with [`Protocol::Http2`], no switch happens.
     ///
     /// # Errors
     /// No connection could be made.
@@ -190,7 +190,7 @@ impl Calls {
         self.http1.acquire(endpoint, need).await.map(Call::Http1)
     }
 
-    /// A connection that is there, if one will do: [`Self::acquire`] without waiting.
+    /// An existing connection that meets `need`: [`Self::acquire`] without waiting.
     pub fn take(self: &Arc<Self>, endpoint: &Endpoint, need: ConnectionNeed) -> Option<Call> {
         match self.tries_http2(endpoint) {
             true => self.http2.take(endpoint, need).map(Call::http2),
@@ -198,7 +198,7 @@ impl Calls {
         }
     }
 
-    /// Whether an endpoint speaks HTTP/2, or is to be asked.
+    /// Whether an endpoint speaks HTTP/2, or should be asked.
     fn tries_http2(&self, endpoint: &Endpoint) -> bool {
         match self.protocol {
             Protocol::Http1 => false,
@@ -212,34 +212,34 @@ impl Calls {
         self.chose_http1.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Closes what is kept to an endpoint, which is gone. What is in use is closed when it is finished.
+    /// Closes idle connections to an endpoint that is gone. Connections in use close when their request ends.
     pub fn forget(&self, endpoint: &Endpoint) {
         self.http1.forget(endpoint);
         self.http2.forget(endpoint);
         self.chose_http1().remove(endpoint);
     }
 
-    /// A call was lost on a connection that was closed meanwhile: what became of it (see [`crate::PoolTotals`]).
+    /// Counts a call that was lost on a connection closed meanwhile, and whether it was retried (see [`crate::PoolTotals`]).
     pub fn count_lost(&self, endpoint: &Endpoint, retried: bool) {
         self.http1.count_lost(endpoint, retried);
     }
 
-    /// What has happened so far, over all versions; none of it where a meter counts it.
+    /// Totals so far over all versions; zero where a meter counts.
     pub fn totals(&self) -> PoolTotals {
         self.http1.totals() + self.http2.totals()
     }
 
-    /// The connections to an endpoint, or (`None`) all of them, by what they are doing. One of HTTP/2 is in use while it has a call.
+    /// The connections to an endpoint, or (`None`) to all, by state. An HTTP/2 connection is in use while it has a call.
     pub fn state(&self, endpoint: Option<&Endpoint>) -> PoolState {
         self.http1.state(endpoint) + self.http2.state(endpoint)
     }
 
-    /// The connections of HTTP/2, for those who count.
+    /// The pool of HTTP/2 connections, for metrics.
     pub fn http2(&self) -> &Arc<Http2Pool> {
         &self.http2
     }
 
-    /// The pool of HTTP/1.1 connections, for those who count.
+    /// The pool of HTTP/1.1 connections, for metrics.
     pub fn http1(&self) -> &Arc<Pool<Http1>> {
         &self.http1
     }
@@ -260,9 +260,9 @@ pub struct CallHead<'a, F> {
     pub fields: F,
     /// How the body follows.
     pub framing: RequestBody,
-    /// The body is held back until the server says that it wants it.
+    /// The body is held back until the server asks for it.
     pub expect: bool,
-    /// Trailers are taken, and passed on.
+    /// Trailers are accepted and passed on.
     pub te_trailers: bool,
     /// The protocols offered to switch to.
     pub upgrade: Option<&'a [u8]>,
@@ -315,7 +315,7 @@ impl Call {
         }
     }
 
-    /// Bytes given and not yet taken.
+    /// Bytes queued and not yet written.
     pub fn unsent(&self) -> usize {
         match self {
             Self::Http1(lease) => lease.unsent(),
@@ -323,7 +323,7 @@ impl Call {
         }
     }
 
-    /// Writes what was given. Ready when all of it was taken, or nothing more is: what became of the request then shows in its response.
+    /// Writes queued bytes. Ready when all are written, or no more can be: the response then shows the outcome of the request.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self {
             Self::Http1(lease) => lease.poll_flush(cx),
@@ -339,7 +339,7 @@ impl Call {
         }
     }
 
-    /// The head that came last.
+    /// The latest head.
     pub fn head(&self) -> &ResponseHead {
         match self {
             Self::Http1(lease) => lease.head(),
@@ -347,7 +347,7 @@ impl Call {
         }
     }
 
-    /// Whether a byte of the request was taken. If not, it is certain that nobody has begun with it.
+    /// Whether a byte of the request was written. If not, no server has begun to process it.
     pub fn has_sent(&self) -> bool {
         match self {
             Self::Http1(lease) => lease.has_sent(),
@@ -387,11 +387,11 @@ impl Call {
         }
     }
 
-    /// The use is over: the connection is kept if it can be.
+    /// Ends the use: the connection is kept if possible.
     pub fn finish(self) {
         match self {
             Self::Http1(lease) => lease.finish(),
-            // Its connection was never taken off.
+            // Its connection never left the pool.
             Self::Http2(call) => drop(call),
         }
     }

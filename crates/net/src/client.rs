@@ -1,8 +1,8 @@
 //! The client's side of a connection that carries one request at a time, whatever the protocol: HTTP/1.1 (see [`crate::Http1`]), FastCGI.
 //!
-//! [`Codec`] is what a protocol is, sans-IO; [`Client`] drives it over a socket. What was given to a client leaves with the next
-//! [`Client::poll_flush`], in one write; the response comes event by event from [`Client::poll_response`]. Both are polled at any time, in any order: a server may
-//! answer before it has read the request.
+//! [`Codec`] is the sans-IO part of a protocol; [`Client`] drives it over a socket. Queued bytes leave with the next
+//! [`Client::poll_flush`], in one write; the response comes event by event from [`Client::poll_response`]. Poll both at any time, in any order: a server may
+//! respond before it has read the request.
 
 mod codec;
 
@@ -55,35 +55,35 @@ pub struct Client<C> {
     exchange: Exchange,
 }
 
-/// What is known of the request that is under way.
+/// The request in progress.
 #[derive(Debug, Default, Clone, Copy)]
 struct Exchange {
-    /// Bytes of it that the socket took, encrypted or not. What TLS says for itself does not count.
+    /// Bytes of it that the socket took, encrypted or not. TLS's own bytes do not count.
     sent: u64,
     /// The socket takes no more.
     write_failed: bool,
-    /// A write has heard of a reset, or whatever else lost the connection. A read does not hear of it again: to it the stream of responses ends as if by a FIN.
+    /// A write met a reset or another loss of the connection. A read does not see it again: the response seems to end as if by a FIN.
     lost: bool,
-    /// All of it was given.
+    /// The whole request is queued.
     request_ended: bool,
     /// A byte of the response came.
     heard: bool,
-    /// The connection ended before.
+    /// The connection ended before the response began.
     without_response: bool,
     response_ended: bool,
     /// The server has shut its side.
     eof: bool,
-    /// Bytes at the front of the buffer that were given out.
+    /// Bytes at the front of the buffer that the caller holds.
     given_out: usize,
     /// Room to read with.
     large: bool,
-    /// Reads that brought a part of the head that is being read, or was last.
+    /// Reads that brought a part of the current head, or of the last one.
     head_reads: u32,
     head_whole: bool,
 }
 
 impl<C: Codec> Client<C> {
-    /// Of a connected socket, or an encrypted connection (see [`crate::Dial`]).
+    /// A client of a connected socket or an encrypted connection (see [`crate::Dial`]).
     pub fn new(transport: impl Into<Transport>) -> Self {
         Self {
             transport: transport.into(),
@@ -111,19 +111,19 @@ impl<C: Codec> Client<C> {
         }
     }
 
-    /// The request is complete; `trailers` go where the protocol has them.
+    /// The request is complete; `trailers` are sent where the protocol has them.
     pub fn end(&mut self, trailers: &Fields) {
         if !std::mem::replace(&mut self.exchange.request_ended, true) && !self.exchange.write_failed {
             self.codec.encode_end(trailers, &mut self.out.body);
         }
     }
 
-    /// Bytes given and not yet taken by the socket.
+    /// Bytes queued and not yet taken by the socket.
     pub fn unsent(&self) -> usize {
         self.out.len() + self.transport.unsent()
     }
 
-    /// Writes what was given. Ready when the socket has it all, or takes no more: what became of the request then shows in its response.
+    /// Writes queued bytes. Ready when the socket has them all, or takes no more: the response then shows the outcome of the request.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while !self.out.is_empty() || self.transport.unsent() > 0 {
             let (slices, count) = self.out.slices();
@@ -146,7 +146,7 @@ impl<C: Codec> Client<C> {
         Poll::Ready(())
     }
 
-    /// A server that would wait for the rest is told that none comes.
+    /// Tells a server that waits for the rest that none comes.
     fn stop_writing(&mut self, error: &io::Error) {
         self.exchange.write_failed = true;
         // EPIPE: it has closed, and all that it sent is here (a Unix socket; TCP in the state CLOSE_WAIT).
@@ -188,7 +188,7 @@ impl<C: Codec> Client<C> {
                 event => {
                     self.read.consume(decoded.consumed);
                     match event {
-                        // What is left is of the next head, and came with this one.
+                        // The rest belongs to the next head, and came with this one.
                         Event::Informational => self.exchange.head_reads = u32::from(!self.read.is_empty()),
                         Event::Head => self.exchange.head_whole = true,
                         _ => {}
@@ -217,7 +217,7 @@ impl<C: Codec> Client<C> {
         }
     }
 
-    /// Bytes behind the end that are here with it put all of the response in doubt (`spec/http.md` §5). Those that come later are nobody's.
+    /// Bytes that arrive together with the end of a response put all of it in doubt (`spec/http.md` §5). Later ones belong to no response.
     fn look_behind(&mut self) -> Result<(), ClientError> {
         let behind = self.read.unread();
         if behind.is_empty() || self.codec.is_tunnel() {
@@ -250,7 +250,7 @@ impl<C: Codec> Client<C> {
             ClientError::Fault(ServerFault { name: "truncated", sentence: sentence.to_owned() })
         };
         if lost.is_some() {
-            // A reset never ends a response, not even one that a close would end. Nor does a FIN under TLS, which anybody on the way can send (RFC 9112 §9.8).
+            // A reset never ends a response, not even one that a close would end. Nor does a FIN under TLS: any network node can send one (RFC 9112 §9.8).
             return Err(cut());
         }
         match self.codec.handle_eof().map_err(ClientError::Fault)? {
@@ -275,7 +275,7 @@ impl<C: Codec> Client<C> {
         Poll::Ready(Ok(self.read.unread()))
     }
 
-    /// Bytes into a tunnel; [`Self::poll_flush`] writes them.
+    /// Queues bytes for a tunnel; [`Self::poll_flush`] writes them.
     pub fn send_tunnel(&mut self, bytes: &[u8]) {
         if !self.exchange.write_failed {
             self.out.body.extend_from_slice(bytes);
@@ -287,7 +287,7 @@ impl<C: Codec> Client<C> {
         self.transport.shutdown_write();
     }
 
-    /// The head that came last.
+    /// The latest head.
     pub fn head(&self) -> &ResponseHead {
         &self.head
     }
@@ -302,7 +302,7 @@ impl<C: Codec> Client<C> {
         &mut self.codec
     }
 
-    /// Whether the socket took a byte of the request. If not, it is certain that nobody has begun with it.
+    /// Whether the socket took a byte of the request. If not, no server has begun to process it.
     pub fn has_sent(&self) -> bool {
         self.exchange.sent > 0
     }
@@ -317,13 +317,13 @@ impl<C: Codec> Client<C> {
         self.exchange.head_reads > 1
     }
 
-    /// Waits for the next byte of a response on a Unix socket, and tells the process that has sent it. Only after [`Io::name_senders`](crate::Io::name_senders).
+    /// Waits for the next byte of a response on a Unix socket, and returns the process that sent it. Only after [`Io::name_senders`](crate::Io::name_senders).
     pub fn poll_sender(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<u32>>> {
         self.transport.poll_sender(cx)
     }
 
-    /// Bytes of requests that a server at a Unix socket has not read. What PHP leaves of one request, the empty record that ends its body, it reads when it is ready
-    /// for the next.
+    /// Bytes of requests that a server on a Unix socket has not read. PHP leaves the empty record that ends a request's body unread until it is
+    /// ready for the next request.
     pub fn unread(&self) -> usize {
         self.transport.queued()
     }
@@ -338,7 +338,7 @@ impl<C: Codec> Client<C> {
         self.requests
     }
 
-    /// Whether another request may follow: both messages are complete, both sides want it, and no byte waits that nobody asked for.
+    /// Whether another request may follow: both messages are complete, both sides allow it, and no unsolicited byte is waiting.
     pub fn is_reusable(&self) -> bool {
         let Exchange { request_ended, response_ended, eof, write_failed, given_out, .. } = self.exchange;
         let whole = request_ended && response_ended && self.unsent() == 0 && self.transport.is_open();
@@ -346,7 +346,7 @@ impl<C: Codec> Client<C> {
         whole && clean && !eof && !write_failed && !self.codec.is_tunnel() && self.codec.keeps_connection()
     }
 
-    /// Gives large buffers back before it lies idle.
+    /// Frees large buffers before it becomes idle.
     pub(crate) fn rest(&mut self) {
         self.read.reset(KEEP);
         self.out.clear();
@@ -359,24 +359,24 @@ impl<C: Codec> Client<C> {
         self.exchange.without_response
     }
 
-    /// What carries it.
+    /// The transport.
     pub fn transport(&self) -> &Transport {
         &self.transport
     }
 
-    /// Waits until the server says something nobody asked for, most likely that it closes.
+    /// Waits until the server sends unsolicited bytes or, more likely, closes.
     pub(crate) fn poll_noise(&mut self, cx: &mut Context<'_>) -> Poll<IdleState> {
         self.transport.poll_noise(cx)
     }
 
-    /// What an idle connection has to say, without waiting.
+    /// The state of an idle connection, without waiting.
     pub(crate) fn look(&mut self) -> IdleState {
         self.transport.look()
     }
 
-    /// The same as far as the reactor of this thread has heard, without a system call where that is nothing; `waker` is woken by what it says later.
+    /// The state that this thread's reactor knows, without a system call if nothing has happened; later events wake `waker`.
     pub(crate) fn heard_of(&mut self, waker: &Waker) -> IdleState {
-        // Not bounded by the budget of the task: without any left, each would seem quiet.
+        // Not bounded by the task's budget: once it is used up, each would seem quiet.
         let heard = pin!(unconstrained(poll_fn(|cx| self.transport.poll_noise(cx))));
         match heard.poll(&mut Context::from_waker(waker)) {
             Poll::Pending => IdleState::Quiet,
@@ -384,19 +384,19 @@ impl<C: Codec> Client<C> {
         }
     }
 
-    /// Takes it off its thread's reactor, so that another thread can use it.
+    /// Removes it from its thread's reactor, so that another thread can use it.
     pub(crate) fn leave_thread(&mut self) {
         self.transport.leave_thread();
     }
 }
 
-/// What an idle connection has to say.
+/// The state of an idle connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdleState {
-    /// Nothing: it may be used.
+    /// No event: it may be used.
     Quiet,
     /// The server has closed it.
     Closed,
-    /// Bytes that nobody asked for.
+    /// It sent unsolicited bytes.
     Noisy,
 }

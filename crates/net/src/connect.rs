@@ -16,22 +16,22 @@ pub use any::connect_any;
 /// How a connection is made.
 #[derive(Debug, Clone, Copy)]
 pub struct Dial<'d> {
-    /// To where.
+    /// The destination.
     pub endpoint: &'d Endpoint,
-    /// Encrypted with this; `None`: in clear.
+    /// The TLS settings; `None`: plaintext.
     pub tls: Option<&'d ClientTls>,
     /// How long connecting may take.
     pub connect_timeout: Duration,
-    /// And the TLS handshake after it.
+    /// The same for the TLS handshake.
     pub handshake_timeout: Duration,
 }
 
-/// What making a connection took.
+/// How long connecting took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DialTimes {
-    /// Until it was connected.
+    /// The TCP or Unix connect.
     pub connect: Duration,
-    /// Of the handshake, and what it came to; `None`: in clear.
+    /// The duration and result of the handshake; `None`: plaintext.
     pub handshake: Option<(Duration, HandshakeFacts)>,
 }
 
@@ -75,15 +75,15 @@ pub enum AcquireError {
     Connect(io::Error),
     /// The server did not accept the connection in time.
     Timeout,
-    /// There is a connection, and no encrypted one.
+    /// The connection was made, but the TLS handshake failed.
     Tls(TlsError),
     /// The server did not finish the TLS handshake in time.
     HandshakeTimeout,
-    /// The server does not choose HTTP/2, which is to be spoken.
+    /// The server does not choose HTTP/2, which is required.
     NotHttp2,
-    /// There are as many connections as there may be, and as many wait for one as may.
+    /// The connection limit is reached, and so is the limit of the queue.
     QueueFull,
-    /// There are as many connections as there may be, and none became free in this time.
+    /// The connection limit is reached, and no connection became free in this time.
     NoneFree(Duration),
 }
 
@@ -94,7 +94,7 @@ impl AcquireError {
         matches!(self, Self::Connect(error) if matches!(error.kind(), ConnectionRefused | NotFound))
     }
 
-    /// This machine has no descriptor or memory for it. It says nothing about the server.
+    /// This machine has no descriptor or memory for it: not a fault of the server.
     pub fn is_local(&self) -> bool {
         use rustix::io::Errno;
         const LOCAL: [Errno; 4] = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
@@ -117,7 +117,7 @@ impl AcquireError {
         }
     }
 
-    /// The same for another who waited for the connection.
+    /// A copy for another caller that waited for the same connection.
     pub(crate) fn told_again(&self) -> Self {
         match self {
             Self::Connect(error) => Self::Connect(match error.raw_os_error() {
@@ -168,7 +168,7 @@ mod tests {
             // No address for that family: another endpoint may have one.
             (Errno::ADDRNOTAVAIL, false, "connect_failed"),
         ] {
-            // One that waited for the connection of another is told the same.
+            // A caller that waited for another's connection gets the same error.
             let error = AcquireError::Connect(errno.into()).told_again();
             assert_eq!((error.is_local(), error.name()), (local, name), "{errno:?}");
         }

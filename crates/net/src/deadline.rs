@@ -14,16 +14,16 @@ use tokio::time::Instant;
 /// How often deadlines are looked at, and so how late one may be met.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What a connection's task can be waiting for; each has a deadline of its own.
+/// What the task of a connection waits for; each kind has its own deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitKind {
-    /// For bytes of the client: idle, head or body.
+    /// For the client's bytes: idle, head or body.
     Read,
     /// For the client to take bytes.
     Write,
-    /// For whoever responds: the handler's own.
+    /// For the response: the handler's own.
     Response,
-    /// The same, longer than usual: the handler's own, too.
+    /// For a slower response: also the handler's own.
     Slow,
 }
 
@@ -72,8 +72,8 @@ impl Deadlines {
         self.0.at.get(wait as usize).is_some_and(|cell| cell.get().is_some())
     }
 
-    /// Whether a deadline has been met. Registers the task to be woken by each one that is from now on, whatever this says: who learns that one was met sets
-    /// another, most likely, and may look at no further one.
+    /// Whether a deadline has been met. Registers the task to be woken by each one met from now on, whatever the result: a caller that finds one
+    /// met most likely sets another and may not poll again.
     pub fn poll_passed(&self, wait: WaitKind, cx: &Context<'_>) -> bool {
         let mut waker = self.0.waker.borrow_mut();
         if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
@@ -94,7 +94,7 @@ impl Default for Deadlines {
     }
 }
 
-/// Looks at every deadline of this thread, for ever; a data-plane thread spawns it once.
+/// Looks at every deadline of this thread, forever; a data-plane thread spawns it once.
 pub async fn run_ticker() {
     let mut interval = tokio::time::interval(TICK);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -208,7 +208,7 @@ mod tests {
             .await;
     }
 
-    /// A worker that hung was never timed out where `slow_log` was as long as the time in the queue.
+    /// Once, a hung worker was never timed out if `slow_log` was as long as the time in the queue.
     #[tokio::test(start_paused = true)]
     async fn of_two_that_are_met_at_once_both_can_be_set_again() {
         let local = tokio::task::LocalSet::new();

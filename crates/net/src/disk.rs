@@ -1,6 +1,6 @@
-//! The disk: the file without a name of a spool, and calls that may block on threads that may.
+//! The disk: the unnamed file of a spool, and blocking calls on threads made for them.
 //!
-//! Every system call of a spool is here, and what `folder` leaves to such threads begins here, so that a simulation can put another disk in the place of this module.
+//! Every system call of a spool is here, and the blocking calls of `folder` start here, so that a simulation can replace this module.
 
 use std::fs::File;
 use std::future::Future;
@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 
 use tokio::task::JoinHandle;
 
-/// A file in the temporary folder that ends with the process, however that ends.
+/// A file in the temporary directory that disappears with the process, however that ends.
 #[derive(Debug, Clone)]
 pub(crate) struct SpillFile(Arc<File>);
 
@@ -43,7 +43,7 @@ impl SpillFile {
         self.0.read_exact_at(into, at)
     }
 
-    /// Gives everything from `length` on back to the file system.
+    /// Releases everything after `length` to the file system.
     pub(crate) fn truncate(&self, length: u64) -> io::Result<()> {
         self.0.set_len(length)
     }
@@ -54,7 +54,7 @@ fn unique() -> u64 {
     RandomState::new().hash_one(std::thread::current().id())
 }
 
-/// A call under way on a thread that may block. It runs to its end although this is dropped.
+/// A call in progress on a blocking thread. It runs to its end even if this is dropped.
 #[derive(Debug)]
 pub struct Job<T>(JoinHandle<io::Result<T>>);
 
@@ -83,7 +83,7 @@ pub(crate) mod fault {
         static AFTER: Cell<Option<u32>> = const { Cell::new(None) };
     }
 
-    /// Each call that this thread starts fails as on a full disk, once `calls` have not.
+    /// After `calls` successes, each call that this thread starts fails as on a full disk.
     pub(crate) fn disk_full_after(calls: u32) {
         AFTER.set(Some(calls));
     }

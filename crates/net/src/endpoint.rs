@@ -14,9 +14,9 @@ use crate::socket::{ConnectStart, Socket, WatchedSocket, connect, take_error, wa
 /// Where a server listens.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Endpoint {
-    /// At a TCP port.
+    /// On a TCP port.
     Tcp(SocketAddr),
-    /// At a Unix socket.
+    /// On a Unix socket.
     Unix(PathBuf),
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// Waits until the handshake is over, one way or the other.
+/// Waits until the handshake has ended, in success or failure.
 async fn wait(fd: Socket) -> io::Result<Socket> {
     let watch = under_way(fd)?;
     watch.writable().await?.retain_ready();

@@ -95,11 +95,11 @@ impl Codec for Http1 {
     }
 
     fn fault_behind(&mut self, behind: &[u8]) -> Option<ServerFault> {
-        // A body behind a head that can have none is the mistake of many, moves no boundary, and is dropped (`spec/http.md` §1). A second response is none.
+        // Many servers send a body after a head that can have none; it moves no boundary, and is dropped (`spec/http.md` §1). A second response is a fault.
         if self.body == ResponseBody::None && !behind.starts_with(b"HTTP/") {
             return None;
         }
-        // An empty line too many after the last chunk moves no boundary either. After a length it does: that may be the length of something shorter.
+        // An extra empty line after the last chunk moves no boundary either. After a length it is a fault: the length may belong to something shorter.
         if self.body == ResponseBody::Chunked && b"\r\n".starts_with(behind) {
             return None;
         }

@@ -21,9 +21,9 @@ pub struct Io {
     hangup: Option<WatchedSocket>,
     /// Waits for room, while there is none: see [`Io::poll_writable`].
     writable: Option<WatchedSocket>,
-    /// What the reactor watches the socket for: reading, and once it has taken nothing, writing for good.
+    /// The reactor's interest in the socket: reading, and writing for good once a write found no room.
     interest: Interest,
-    /// The last read took all there was: the next would find nothing, most likely.
+    /// The last read emptied the socket: the next would most likely find nothing.
     drained: bool,
 }
 
@@ -58,7 +58,7 @@ impl Io {
         self.poll_receive(cx, into, |socket, into| receive(socket, into).map(|got| (got, false)))
     }
 
-    /// The same of a Unix socket whose peer passes sockets with its bytes, which are added to `sockets`.
+    /// The same for a Unix socket whose peer passes sockets with its bytes; they are added to `sockets`.
     pub fn poll_read_with_sockets(
         &mut self,
         cx: &mut Context<'_>,
@@ -72,7 +72,7 @@ impl Io {
         })
     }
 
-    /// `receive` also says that there may be more, although it took less than there was room for.
+    /// `receive` also returns whether there may be more, although it filled less than the room.
     #[inline]
     fn poll_receive(
         &mut self,
@@ -101,7 +101,7 @@ impl Io {
             match receive(fd.get_ref(), into) {
                 Ok((got, more)) => {
                     // Less than there was room for: the queue is empty, and the next byte will be an event
-                    // of its own. Saves the read that would only say so.
+                    // of its own. Saves the read that would only show that.
                     if got > 0 && got < room && !more {
                         guard.clear_ready();
                     }
@@ -143,10 +143,10 @@ impl Io {
         }
     }
 
-    /// Waits until a write would be taken, by a registration of its own that is given up when it has been met.
+    /// Waits until a write would succeed, by a registration of its own that is dropped once it fires.
     ///
-    /// A Unix socket becomes "writable" each time its peer reads. Were one that is nearly always writable watched for that, every message would
-    /// wake us twice: when it is read, and when it is answered.
+    /// A Unix socket becomes "writable" each time its peer reads. If one that is nearly always writable were watched for that, every message would
+    /// wake us twice: when the peer reads it, and when it replies.
     pub fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let watch = match self.writable.take() {
             Some(watch) => watch,
@@ -169,7 +169,7 @@ impl Io {
         socket::watch(self.fd().try_clone()?, Interest::WRITABLE).map_err(|(_, error)| error)
     }
 
-    /// The same by the registration that there is, at the cost of needless wake-ups. Only after a write that would have blocked: the next edge is owed then.
+    /// The same by the existing registration, at the cost of needless wake-ups. Only after a write that would have blocked: the next edge is due then.
     fn poll_writable_here(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.watch_both(cx);
         let mut guard = ready!(self.registered()?.poll_write_ready(cx))?;
@@ -181,12 +181,12 @@ impl Io {
         if !self.interest.is_writable() {
             self.interest = self.interest.add(Interest::WRITABLE);
             self.leave_reactor();
-            // Who waits to read has waited at the registration that is gone.
+            // The task that waits to read was registered with the registration that is gone.
             cx.waker().wake_by_ref();
         }
     }
 
-    /// Everything was written: room is not waited for any longer.
+    /// Everything was written: stops waiting for room.
     pub fn forget_writable(&mut self) {
         self.writable = None;
     }
@@ -213,9 +213,9 @@ impl Io {
         }
     }
 
-    /// The same by the registration that there is, at the cost of needless wake-ups. Who writes tries that before it waits, so no edge is lost.
+    /// The same by the existing registration, at the cost of needless wake-ups. A writer tries before it waits, so no edge is lost.
     fn poll_reset_here(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        // One that cannot be watched at all is of no more use.
+        // A socket that cannot be watched at all is unusable.
         let Ok(watch) = self.registered() else { return Poll::Ready(()) };
         loop {
             match ready!(watch.poll_write_ready(cx)) {
@@ -225,7 +225,7 @@ impl Io {
         }
     }
 
-    /// Has the kernel say, or not, which process has sent what arrives at a Unix socket.
+    /// Enables or disables the sender's process id on bytes that arrive at a Unix socket.
     ///
     /// # Errors
     /// The socket's.
@@ -233,7 +233,7 @@ impl Io {
         socket::name_senders(self.fd(), wanted)
     }
 
-    /// The process that has sent the next byte, which is waited for and not taken; `None`: nobody says, or nothing more comes. Only after
+    /// Waits for the next byte, without taking it, and returns the process that sent it; `None`: unknown, or the end of the stream. Only after
     /// [`Self::name_senders`].
     pub fn poll_sender(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<u32>>> {
         let watch = self.registered()?;
@@ -246,12 +246,12 @@ impl Io {
         }
     }
 
-    /// What an idle connection has to say: looks without taking anything, and without waiting.
+    /// The state of an idle connection: takes nothing, and does not wait.
     pub fn look(&self) -> IdleState {
         socket::look(self.fd())
     }
 
-    /// Waits until an idle connection has something to say; `look` tells what.
+    /// Waits until an idle connection has an event; `look` tells which.
     pub(crate) fn poll_noise(
         &mut self,
         cx: &mut Context<'_>,
@@ -268,7 +268,7 @@ impl Io {
         }
     }
 
-    /// Takes it off the reactor of its thread, so that another thread can use it.
+    /// Removes it from its thread's reactor, so that another thread can use it.
     pub(crate) fn leave_thread(&mut self) {
         self.hangup = None;
         self.writable = None;
@@ -288,12 +288,12 @@ impl Io {
         socket::shutdown_write(self.fd());
     }
 
-    /// Bytes that were written and that the peer has not got, as far as the kernel tells.
+    /// Bytes written that the peer has not received, as far as the kernel knows.
     pub(crate) fn queued(&self) -> usize {
         socket::queued(self.fd())
     }
 
-    /// Makes the close that follows a reset, so that a peer cannot take what it has for the whole message.
+    /// Makes the close a reset, so that the peer cannot take a part for the whole message.
     pub fn reset_on_close(&self) {
         socket::reset_on_close(self.fd());
     }
@@ -380,7 +380,7 @@ mod tests {
         assert!((1..MANY / 4).contains(&turns(MANY, &mut write).await));
     }
 
-    /// Without a descriptor for a registration of its own, whatever the one that there is watches for.
+    /// Without a descriptor for its own registration, whatever the existing one watches for.
     #[tokio::test]
     async fn a_reset_is_seen_by_the_registration_that_there_is() {
         for blocked in [false, true] {
@@ -404,7 +404,7 @@ mod tests {
         }
     }
 
-    /// Writes until nothing is taken, so that room is watched for, and has the peer take it all.
+    /// Writes until nothing is taken, so that room is watched for, and then has the peer take it all.
     async fn fill_and_empty(io: &mut Io, peer: &mut std::net::TcpStream) {
         let block = [b'x'; MANY];
         let mut all = 0;

@@ -1,4 +1,4 @@
-//! What no crate offers in safe code: registering a descriptor for the runtime's reactor, what the kernel knows of a TCP connection, and the stack of another
+//! What no crate offers in safe code: registering a descriptor with the runtime's reactor, the kernel's data on a TCP connection, and the stack of another
 //! thread. The only module with `unsafe` in it.
 #![expect(
     unsafe_code,
@@ -15,7 +15,7 @@ use {std::io, std::os::fd::OwnedFd, tokio::io::Interest, tokio::io::unix::AsyncF
 
 pub(crate) use self::stack::{stack_of, thread_id};
 
-/// Has the current runtime watch a descriptor. On failure the descriptor comes back.
+/// Registers a descriptor with the current runtime. On failure the descriptor is returned.
 ///
 /// # Errors
 /// The reactor refuses it, or has no memory for it.
@@ -27,19 +27,19 @@ pub fn watch(fd: OwnedFd, interest: Interest) -> Result<AsyncFd<OwnedFd>, (Owned
         .map_err(tokio::io::unix::AsyncFdRegisterError::into_parts)
 }
 
-/// Bytes that were written to a stream socket and that its peer has not got: of TCP not acknowledged, a FIN among them, of a Unix socket not read (`SIOCOUTQ`, see tcp(7)).
+/// Bytes written to a stream socket that its peer has not received: of TCP not acknowledged, a FIN among them, of a Unix socket not read (`SIOCOUTQ`, see tcp(7)).
 #[cfg(not(feature = "simulation"))]
 pub(crate) fn queued(socket: &impl AsFd) -> usize {
     let mut count: libc::c_int = 0;
-    // SAFETY: the descriptor is open for as long as it is borrowed, and the kernel writes one int behind the pointer.
+    // SAFETY: the descriptor is open for as long as it is borrowed, and the kernel writes one int at the pointer.
     let status = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut count) };
     if status == 0 { usize::try_from(count).unwrap_or(0) } else { 0 }
 }
 
-/// What the kernel has counted on a TCP connection (`TCP_INFO`, see tcp(7)).
+/// The kernel's counts of a TCP connection (`TCP_INFO`, see tcp(7)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpFacts {
-    /// Segments with data that came.
+    /// Data segments received.
     pub data_segments_in: u32,
     /// The largest segment the peer sends, in bytes.
     pub receive_mss: u32,
@@ -47,12 +47,12 @@ pub struct TcpFacts {
     pub round_trip: u32,
 }
 
-/// What the kernel knows of a TCP connection; nothing where it is too old to count (before Linux 4.6) or the socket is of another kind.
+/// The kernel's data on a TCP connection; none where it is too old to count (before Linux 4.6) or the socket is of another kind.
 #[must_use]
 pub fn tcp_facts(socket: &impl AsFd) -> Option<TcpFacts> {
     let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
     let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: the descriptor is open for as long as it is borrowed, and the kernel writes at most `len` bytes behind the pointer.
+    // SAFETY: the descriptor is open for as long as it is borrowed, and the kernel writes at most `len` bytes at the pointer.
     let status = unsafe {
         libc::getsockopt(
             socket.as_fd().as_raw_fd(),

@@ -1,5 +1,5 @@
-//! Sockets, buffers, timers and clients of the data plane: what the server's side (`keepwarm-serve`), the back door
-//! and the doctor stand on.
+//! Sockets, buffers, timers and clients of the data plane: the base of the server's side (`keepwarm-serve`), the back door
+//! and the doctor.
 //!
 //! One current-thread runtime per data-plane thread ([`DataPlane`]); a connection lives on the thread that
 //! accepted or opened it. Nothing here knows what a request to Keepwarm, an app, a route or a worker is.
@@ -66,7 +66,7 @@ pub use simulation::disk;
 #[cfg(feature = "simulation")]
 use simulation::{bound, socket};
 
-/// Nothing: the simulation counts the steps of whoever moves bytes here, to find loops that never yield.
+/// Does nothing: the simulation counts the steps of code that moves bytes here, to find loops that never yield.
 #[cfg(not(feature = "simulation"))]
 #[inline(always)]
 pub fn turn() {}

@@ -1,36 +1,37 @@
-//! Connections to servers that are kept for the next request, for one protocol and one origin: an app's workers, an upstream's endpoints.
+//! Connections kept for the next request, for one protocol and one origin: an app's workers, an upstream's endpoints.
 //!
 //! * **Which.** The newest idle connection of the caller's own thread first (it is warm, and the old ones may end), then one of another thread, then a new one.
-//!   A socket stays on the reactor of its thread, and using it from another would cost two wake-ups a message: one that is taken by another thread moves
+//!   A socket stays on the reactor of its thread, and using it from another would cost two wake-ups a message: a connection taken by another thread moves
 //!   there.
-//! * **While one is being made** another may come back: whichever is first is used, and the other is for the next. So there are never more connections than
-//!   requests have been in flight at once, and nobody waits for a handshake that is not needed any more.
-//! * **Watching.** A task on each thread that has idle connections is woken when one of them says something, which is nearly always that it closes: so a close is
-//!   learnt at once, and from closes the endpoint's idle time-out ([`KeepAlive`]). A connection that is in use wakes nobody but its user.
-//! * **The limit over all endpoints** ([`slots`]): whoever makes a connection has a slot first.
-//! * A [`Lease`] that is dropped closes its connection; [`Lease::finish`] puts it back if it can be used again.
+//! * **While one is being dialled** another may be returned: the first is used, and the other is for the next. So there are never more connections than
+//!   requests in flight at once, and nobody waits for a handshake that is no longer needed.
+//! * **Watching.** A task on each thread with idle connections is woken by their events, nearly always closes: so a close is
+//!   learnt at once, and from closes the endpoint's idle timeout ([`KeepAlive`]). A connection in use wakes only its user.
+//! * **The limit over all endpoints** ([`slots`]): a dial needs a slot first.
+//! * A [`Lease`] that is dropped closes its connection; [`Lease::finish`] returns it if it can be used again.
 //!
 //! # The race between watcher and taker
 //!
-//! A server closes an idle connection while somebody takes it. Idle connections lie on an idle list under the pool's lock, and these are the steps, each of them under that lock or touching nothing that is shared:
+//! A server closes an idle connection while a caller takes it. Idle connections are on an idle list under the pool's lock. Each of these steps runs under that lock or touches no shared state:
 //!
-//! | who | step | under the lock |
+//! | actor | step | under the lock |
 //! |---|---|---|
 //! | taker | takes the newest off its idle list, or starts to wait | yes |
 //! | taker | looks at the socket: uses the connection if it is quiet | no: it owns it |
-//! | taker | else says that it is gone, and learns from a close | yes |
-//! | returner | has the watcher woken by what comes, and then puts the connection on the idle list, or gives it to who waits | yes |
-//! | watcher | takes off what has something to say, learns from closes, and has itself woken by the rest | yes |
+//! | taker | otherwise reports that it is gone, and learns from a close | yes |
+//! | returner | registers the watcher for its events, and then puts the connection on the idle list, or gives it to a waiter | yes |
+//! | watcher | removes those with an event, learns from closes, and registers with the rest | yes |
 //!
-//! What holds in every order of them:
+//! What holds in every order:
 //!
-//! 1. A connection has one owner: the idle list, a taker, the watcher. Whoever takes it off the idle list owns it from then on, and the slots that are counted are those that are owned.
-//! 2. What had been closed before a taker looked is not used. A close after that look is met by the call, which knows that its connection had been idle.
-//! 3. A close that is seen while a connection is idle is learnt once, by whoever sees it.
+//! 1. A connection has one owner: the idle list, a taker, the watcher. The actor that takes it off the idle list owns it from then on, and counted
+//!    slots equal owned connections.
+//! 2. A connection closed before a taker looked is not used. A close after that look is met by the call, which knows that its connection had been idle.
+//! 3. A close that is seen while a connection is idle is learnt once, by the actor that sees it.
 //! 4. A connection that is closed while on the idle list does not stay there: the watcher is registered with its socket before it can be found, so that a close before, during or after wakes it.
-//! 5. Who waits gets what comes back, or the slot of what went: nobody waits while there is either.
+//! 5. A waiter gets the next returned connection, or the slot of a lost one: nobody waits while there is either.
 //!
-//! The tests in `model` run the steps in every order there is, those in `stress` many callers against servers with moods.
+//! The tests in `model` run the steps in every possible order, those in `stress` many callers against unreliable servers.
 
 mod dial;
 mod endpoint_pool;
@@ -89,7 +90,7 @@ struct Inner<C> {
     waiters: u64,
 }
 
-/// What a look at the idle list came to.
+/// The result of a look at the idle list.
 enum IdleLookup<'p, C: Codec> {
     Lease(Lease<C>),
     Wait(ConnectionWait<'p, C>),
@@ -102,19 +103,19 @@ struct IdleCheck {
     idled: Duration,
     /// It may carry one more request.
     allowed: bool,
-    /// It need not be looked at (see [`PoolSettings::trusts`]).
+    /// It needs no check (see [`PoolSettings::trusts`]).
     trusted: bool,
-    /// What counts it.
+    /// Its meter.
     meter: Meter,
 }
 
 impl<C: Codec> Pool<C> {
-    /// An empty one.
+    /// An empty pool.
     pub fn new(settings: PoolSettings) -> Arc<Self> {
         Self::within(settings, ConnectionSlots::new(settings.max_in_all), PoolCounters::default())
     }
 
-    /// An empty one, whose connections have slots among others.
+    /// An empty pool that shares slots with others.
     pub(crate) fn within(
         settings: PoolSettings,
         slots: Arc<ConnectionSlots>,
@@ -128,7 +129,7 @@ impl<C: Codec> Pool<C> {
         pool
     }
 
-    /// Changes the settings, for what comes from now on.
+    /// Changes the settings from now on.
     pub fn set_settings(&self, settings: PoolSettings) {
         let mut inner = self.lock();
         inner.settings = settings;
@@ -137,26 +138,26 @@ impl<C: Codec> Pool<C> {
         self.slots.set_most(settings.max_in_all);
     }
 
-    /// Those who wait for a connection because of a limit wait here.
+    /// The queue of callers that wait for a connection because of a limit.
     pub fn queue(&self) -> &Arc<Queue> {
         self.slots.queue()
     }
 
-    /// Changes what new connections are encrypted with. What is open stays open.
+    /// Changes the TLS settings of new connections. Open ones stay open.
     pub fn set_tls(&self, tls: Option<Arc<ClientTls>>) {
         self.lock().tls = tls;
     }
 
-    /// What connections are made with.
+    /// The settings for new connections.
     pub fn dials_with(&self) -> (PoolSettings, Option<Arc<ClientTls>>) {
         let inner = self.lock();
         (inner.settings, inner.tls.clone())
     }
 
-    /// A connection: one that is kept, or a new one; waits while there are as many as there may be. To be called on a data-plane thread.
+    /// A connection: a kept or a new one; waits while the limit is reached. Call on a data-plane thread.
     ///
     /// # Errors
-    /// No connection could be made.
+    /// The dial failed.
     pub async fn acquire(
         self: &Arc<Self>,
         endpoint: &Endpoint,
@@ -175,7 +176,7 @@ impl<C: Codec> Pool<C> {
         }
     }
 
-    /// A kept connection, if there is one that will do.
+    /// A kept connection that meets `need`.
     pub fn take(self: &Arc<Self>, endpoint: &Endpoint, need: ConnectionNeed) -> Option<Lease<C>> {
         match self.find(endpoint, need, false) {
             IdleLookup::Lease(lease) => Some(lease),
@@ -183,7 +184,7 @@ impl<C: Codec> Pool<C> {
         }
     }
 
-    /// A kept connection; if there is none and the caller `waits`, a [`ConnectionWait`]. Nothing is missed between the two.
+    /// A kept connection; without one, and if the caller `waits`, a [`ConnectionWait`]. No event is missed between the two.
     fn find<'p>(
         self: &'p Arc<Self>,
         endpoint: &'p Endpoint,
@@ -214,7 +215,7 @@ impl<C: Codec> Pool<C> {
         }
     }
 
-    /// One that was taken off the idle list; `None`: it is closed, or over.
+    /// Checks one taken off the idle list; `None`: it is closed, or expired.
     fn use_again(
         self: &Arc<Self>,
         endpoint: &Endpoint,
@@ -226,7 +227,7 @@ impl<C: Codec> Pool<C> {
             if idle.thread != thread_index() {
                 idle.client.leave_thread();
             }
-            // The first use has not saved the handshake, whoever waited for it.
+            // The first use did not save the handshake, whichever caller waited for it.
             if idle.client.requests() > 0 {
                 let facts = idle.client.transport().handshake();
                 self.metering.counts(meter).reuse(facts.map(|facts| facts.certificate_bytes));
@@ -243,12 +244,12 @@ impl<C: Codec> Pool<C> {
         None
     }
 
-    /// Keeps a new connection that was made elsewhere (see [`crate::Dial`]), unless there are enough. To be called on a data-plane thread.
+    /// Keeps a new connection that was made elsewhere (see [`crate::Dial`]), unless there are enough. Call on a data-plane thread.
     pub fn keep(self: &Arc<Self>, endpoint: &Endpoint, transport: Transport, times: &DialTimes) {
         dial::keep(self, endpoint, transport, times);
     }
 
-    /// Has [`PoolSettings::min_idle`] kept for an endpoint from now on, until it is forgotten. To be called on a data-plane thread.
+    /// Keeps [`PoolSettings::min_idle`] connections to an endpoint from now on, until it is forgotten. Call on a data-plane thread.
     pub fn warm(self: &Arc<Self>, endpoint: &Endpoint) {
         let thread = thread_index();
         let mut inner = self.lock();
@@ -259,7 +260,7 @@ impl<C: Codec> Pool<C> {
         self.wake(wake, thread);
     }
 
-    /// Closes what is kept to an endpoint, which is gone or about to be. What is in use is closed when it is finished.
+    /// Closes idle connections to an endpoint that is gone or about to be. Connections in use close when their request ends.
     pub fn forget(&self, endpoint: &Endpoint) {
         let mut inner = self.lock();
         let max = inner.settings.max;
@@ -270,7 +271,7 @@ impl<C: Codec> Pool<C> {
         drop(closed);
     }
 
-    /// Idle connections to an endpoint, and all of them, those in use included.
+    /// Idle connections to an endpoint, and all of them, including those in use.
     pub fn count(&self, endpoint: &Endpoint) -> (usize, usize) {
         self.lock().entries.get(endpoint).map_or((0, 0), |entry| (entry.idle.len(), entry.open))
     }
@@ -281,7 +282,7 @@ impl<C: Codec> Pool<C> {
         let mut state = PoolState::default();
         for (at, entry) in inner.entries.iter().filter(|(at, _)| endpoint.is_none_or(|it| it == *at)) {
             state.idle += entry.idle.len();
-            // Who has no slot yet makes none.
+            // A dial without a slot has not begun.
             state.dialling += entry.dialling.saturating_sub(self.slots.waiting(&SlotPurpose::anywhere(at)));
             state.in_use += entry.open.saturating_sub(entry.idle.len() + entry.dialling);
             state.waiting += entry.waiting();
@@ -289,18 +290,19 @@ impl<C: Codec> Pool<C> {
         state
     }
 
-    /// What has happened so far; none of it where a meter counts it (see [`crate::Calls::metered`]).
+    /// Totals so far; zero where a meter counts (see [`crate::Calls::metered`]).
     pub fn totals(&self) -> PoolTotals {
         self.metering.totals()
     }
 
-    /// A request was lost on a connection that was closed meanwhile ([`Lease::idle`] is some, and its response [`crate::ClientError::NoResponse`]): what became of it. What it teaches, the
-    /// pool knows from the lease.
+    /// Counts a request that was lost on a connection closed meanwhile ([`Lease::idle`] is some, and its response
+    /// [`crate::ClientError::NoResponse`]), and whether it was retried. The pool
+    /// learns from the lease itself.
     pub fn count_lost(&self, endpoint: &Endpoint, retried: bool) {
         self.metering.counts(self.metering.of(endpoint)).lost(retried);
     }
 
-    /// How long a connection to an endpoint may lie idle and be used, as far as that is known.
+    /// How long a connection to an endpoint may be idle and still be used, as far as that is known.
     pub fn idle_limit(&self, endpoint: &Endpoint) -> Option<Duration> {
         self.lock().entries.get(endpoint)?.keep_alive.limit()
     }
@@ -310,8 +312,9 @@ impl<C: Codec> Pool<C> {
         self.put(endpoint, client, idle, false);
     }
 
-    /// Keeps a connection that was made for nobody in particular. It stops being made and begins to lie idle in one step: who looks between the two would find neither,
-    /// and make one connection too many.
+    /// Keeps a connection that was dialled for no particular caller. Leaving the dials and joining the idle list is one step: a caller that looked
+    /// between the two would find neither,
+    /// and dial one too many.
     fn put_spare(self: &Arc<Self>, endpoint: &Endpoint, client: Box<Client<C>>) {
         self.put(endpoint, client, None, true);
     }
@@ -327,7 +330,7 @@ impl<C: Codec> Pool<C> {
         client.rest();
         let mut inner = self.lock();
         let (settings, waker) = (inner.settings, inner.watcher(thread));
-        // Registers the watcher, without waking it. What is not quiet now was closed with the response, and teaches nothing.
+        // Registers the watcher, without waking it. A connection that is not quiet now was closed with the response, and teaches nothing.
         let quiet = client.heard_of(waker.as_ref().unwrap_or(Waker::noop())) == IdleState::Quiet;
         let closed = match inner.entries.get_mut(endpoint) {
             None => Some(client),
@@ -370,8 +373,8 @@ impl<C: Codec> Pool<C> {
         self.inner.lock().unwrap_or_else(|poisoned| self.begin_anew(poisoned))
     }
 
-    /// A panic has left the entries in the middle of a change: what is counted, and who has been given what, is not known any more. What lies idle is closed, and who
-    /// waits looks again. Connections in use are not counted any more, so that there may be more than `max` until they end.
+    /// A panic left the entries in the middle of a change: counts and assignments are unreliable. Idle connections are closed, and
+    /// waiters look again. Connections in use are no longer counted, so that there may be more than `max` until they end.
     #[cold]
     fn begin_anew<'p>(&'p self, poisoned: PoisonError<MutexGuard<'p, Inner<C>>>) -> MutexGuard<'p, Inner<C>> {
         let mut inner = poisoned.into_inner();
@@ -407,7 +410,7 @@ impl<C> Drop for Pool<C> {
 }
 
 impl<C: Codec> Inner<C> {
-    /// Takes a connection that will do off its idle list, if it is quiet still and not over.
+    /// Takes a suitable connection off its idle list, if it is still quiet and not expired.
     fn pop(
         &mut self,
         endpoint: &Endpoint,
@@ -461,7 +464,7 @@ impl<C: Codec> Inner<C> {
         self.entries.iter().filter_map(oldest).min_by_key(|(_, since)| *since)
     }
 
-    /// Drops what is known of an endpoint that is gone, when its last connection is.
+    /// Drops the data of a removed endpoint with its last connection.
     fn sweep_out(&mut self, endpoint: &Endpoint) {
         if self.entries.get(endpoint).is_some_and(EndpointPool::is_over) {
             self.entries.remove(endpoint);

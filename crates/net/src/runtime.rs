@@ -23,7 +23,7 @@ pub struct DataPlane {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// A way to start tasks on one data-plane thread from any other.
+/// A handle to start tasks on one data-plane thread from any other.
 #[derive(Debug, Clone)]
 pub struct Remote {
     tasks: UnboundedSender<Task>,
@@ -32,12 +32,12 @@ pub struct Remote {
     pub index: usize,
 }
 
-/// What others know of a thread.
+/// The state of a thread, visible to others.
 #[derive(Debug, Default)]
 struct ThreadState {
-    /// Goes up with every tick of its deadlines, ten times a second: nothing else of the thread pays for it.
+    /// Goes up with every tick of its deadlines, ten times a second: the thread pays nothing else for it.
     turns: AtomicU64,
-    /// As the kernel numbers it; 0 until it runs.
+    /// The kernel's id; 0 until it runs.
     id: AtomicI32,
     is_stuck: AtomicBool,
 }
@@ -46,16 +46,16 @@ impl DataPlane {
     /// Starts `threads` threads.
     ///
     /// # Errors
-    /// The system gives no thread or no reactor.
+    /// The system provides no thread or no reactor.
     pub fn start(threads: usize) -> io::Result<Self> {
         keepwarm_telemetry::per_thread::set_threads(threads);
         Self::start_named("keepwarm-data", threads)
     }
 
-    /// The same for threads that serve something else beside the data plane, under a name of their own.
+    /// The same for threads that serve another purpose beside the data plane, under their own name.
     ///
     /// # Errors
-    /// The system gives no thread or no reactor.
+    /// The system provides no thread or no reactor.
     pub fn start_named(name: &str, threads: usize) -> io::Result<Self> {
         let mut plane = Self { remotes: Vec::new(), threads: Vec::new() };
         for index in 0..threads.max(1) {
@@ -77,10 +77,10 @@ impl DataPlane {
         &self.remotes
     }
 
-    /// Ends the threads, and whatever they were doing; one that is stuck ends with the process.
+    /// Stops the threads and their tasks; a stuck thread ends with the process.
     pub fn stop(mut self) {
         let stuck: Vec<bool> = self.remotes.iter().map(Remote::is_stuck).collect();
-        // Said, not implied by the end of the queue: tasks hold remotes themselves.
+        // Sent explicitly, not implied by the end of the queue: tasks hold remotes themselves.
         for remote in self.remotes.drain(..) {
             let _ = remote.tasks.send(None);
         }
@@ -91,38 +91,38 @@ impl DataPlane {
 }
 
 impl Remote {
-    /// How often the thread has looked at its deadlines. The same number half a second later: it does not turn.
+    /// How often the thread has looked at its deadlines. The same number half a second later: it is stuck.
     pub fn turns(&self) -> u64 {
         self.state.turns.load(Ordering::Relaxed)
     }
 
-    /// Whether it was found not to turn ([`Self::set_stuck`]).
+    /// Whether it was found stuck ([`Self::set_stuck`]).
     pub fn is_stuck(&self) -> bool {
         self.state.is_stuck.load(Ordering::Relaxed)
     }
 
-    /// Notes for everybody that the thread does not turn, or turns again.
+    /// Records that the thread is stuck, or runs again.
     pub fn set_stuck(&self, is_stuck: bool) {
         self.state.is_stuck.store(is_stuck, Ordering::Relaxed);
     }
 
-    /// What the thread is doing, as one line of a log; `None`: it cannot even tell. Takes up to a second: to be called where that holds nobody up.
+    /// The stack of the thread, as one line of a log; `None`: it does not respond. Takes up to a second: call it where that holds nobody up.
     pub fn stack(&self) -> Option<String> {
         let thread = Some(self.state.id.load(Ordering::Relaxed)).filter(|id| *id != 0)?;
         kernel::stack_of(thread).map(|stack| keepwarm_telemetry::stack::describe(&stack))
     }
 
-    /// Makes a future on the thread and runs it there as a task.
+    /// Creates a future on the thread and runs it there as a task.
     pub fn spawn<F: Future<Output = ()> + 'static>(&self, make: impl FnOnce() -> F + Send + 'static) {
-        // Fails only when the thread has ended, and then nobody is left to miss the task.
+        // Fails only when the thread has ended, and then the task is not missed.
         let _ = self.tasks.send(Some(Box::new(move || Box::pin(make()))));
     }
 }
 
 #[cfg(feature = "simulation")]
 impl Remote {
-    /// This thread, within the runtime that it runs now, as a data-plane thread of this index: one of several, where others are made here, too. What is not run by
-    /// [`on_thread`](crate::simulation::on_thread) belongs to the last.
+    /// This thread, within its current runtime, as a data-plane thread of this index: one of several, where others are created here, too. Tasks outside
+    /// [`on_thread`](crate::simulation::on_thread) belong to the last.
     #[must_use]
     pub fn here(index: usize) -> Self {
         let (tasks, queue) = unbounded_channel();
@@ -159,24 +159,24 @@ fn begin(index: usize, state: Arc<ThreadState>) {
 #[cfg(not(feature = "simulation"))]
 pub use tokio::task::spawn_local;
 
-/// The same, where several of them are one.
+/// The same, where one thread stands for several of them.
 #[cfg(feature = "simulation")]
 pub fn spawn_local<T: 'static>(task: impl Future<Output = T> + 'static) -> tokio::task::JoinHandle<T> {
     tokio::task::spawn_local(crate::simulation::on_thread(thread_index(), task))
 }
 
-/// What is run until `run` ends is this thread's.
+/// Until `run` ends, its tasks belong to this thread.
 #[cfg(feature = "simulation")]
 pub(crate) fn as_thread<T>(index: usize, run: impl FnOnce() -> T) -> T {
     let before = THREAD.replace(Some(index));
     let result = run();
-    // A panic leaves the thread as it is: its world is over.
+    // A panic leaves the thread as it is: its world has ended.
     THREAD.set(before);
     result
 }
 
 async fn run_tasks(mut queue: UnboundedReceiver<Task>) {
-    // What is due, and is not looked at because one deadline has panicked, is looked at by the next.
+    // If one deadline panics, the next look handles the other due ones.
     spawn_local(crate::restarted("deadlines", crate::deadline::run_ticker));
     while let Some(Some(make)) = queue.recv().await {
         // Made in the task: a panic there is the task's, not the thread's.
@@ -189,7 +189,7 @@ pub fn thread_index() -> usize {
     THREAD.get().unwrap_or(0)
 }
 
-/// This thread has had a turn.
+/// Counts a turn of this thread.
 pub(crate) fn note_turn() {
     STATE.with_borrow(|state| {
         if let Some(state) = state {

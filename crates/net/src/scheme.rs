@@ -1,9 +1,9 @@
-//! What a connection speaks: HTTP unencrypted, or over TLS.
+//! The scheme of a connection: HTTP unencrypted, or over TLS.
 
 /// `http` or `https`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scheme {
-    /// In clear.
+    /// Unencrypted.
     Http,
     /// Over TLS.
     Https,

@@ -1,7 +1,7 @@
 //! Every system call that the data plane makes on a connected or listening socket.
 //!
-//! The simulation (`simulation/`, feature `simulation`) puts a module with these names in the place of this one. Nothing else of the crate that
-//! moves bytes knows a descriptor. A call that a signal interrupts is made again here: nobody above sees `EINTR`.
+//! The simulation (`simulation/`, feature `simulation`) replaces this module with one of the same names. Nothing else in the crate that
+//! moves bytes knows a descriptor. A call interrupted by a signal is repeated here: callers never see `EINTR`.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -34,7 +34,7 @@ pub(crate) fn receive(socket: &Socket, into: &mut Vec<u8>) -> io::Result<usize> 
     Ok(got)
 }
 
-/// The same of a Unix socket whose peer passes sockets with its bytes: the kernel ends a read behind the byte that one came with. Those that come are added to
+/// The same for a Unix socket whose peer passes sockets with its bytes: the kernel ends a read after the byte that carried one. Passed sockets are added to
 /// `sockets`.
 pub(crate) fn receive_with_sockets(
     socket: &Socket,
@@ -53,7 +53,7 @@ pub(crate) fn receive_with_sockets(
     let got = got?.bytes;
     for message in beside.drain() {
         if let RecvAncillaryMessage::ScmRights(passed) = message {
-            // One that cannot be made so would hold up its thread.
+            // A socket that cannot be made non-blocking would hold up its thread.
             sockets.extend(passed.filter(|socket| rustix::io::ioctl_fionbio(socket, true).is_ok()));
         }
     }
@@ -74,12 +74,12 @@ pub(crate) fn look(socket: &Socket) -> IdleState {
     }
 }
 
-/// Has the kernel say, or not, with what arrives at a Unix socket, which process has sent it.
+/// Enables or disables the sender's process id on bytes that arrive at a Unix socket.
 pub(crate) fn name_senders(socket: &Socket, wanted: bool) -> io::Result<()> {
     Ok(rustix::net::sockopt::set_socket_passcred(socket, wanted)?)
 }
 
-/// The process that has sent the next byte, which is not taken; `None` at the end of the stream, and where the kernel does not say.
+/// The process that sent the next byte, which is not taken; `None` at the end of the stream, and if the kernel does not say.
 pub(crate) fn sender(socket: &Socket) -> io::Result<Option<u32>> {
     let mut byte = [0_u8; 1];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
@@ -101,13 +101,13 @@ pub(crate) fn sender(socket: &Socket) -> io::Result<Option<u32>> {
 /// The socket's; [`io::ErrorKind::WouldBlock`]: it has no room.
 pub fn send(socket: &Socket, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     match slices {
-        // What `writev` does besides is for files.
+        // The extra work of `writev` is for files.
         [one] => Ok(retry_on_intr(|| rustix::net::send(socket, one, SendFlags::NOSIGNAL))?),
         _ => Ok(retry_on_intr(|| rustix::io::writev(socket, slices))?),
     }
 }
 
-/// Whether a socket that is ready for writing is so because both sides have ended, or it was reset.
+/// Whether a socket is ready for writing only because both sides have ended, or it was reset.
 pub(crate) fn is_over(guard: &AsyncFdReadyGuard<'_, Socket>) -> bool {
     guard.ready().is_write_closed()
 }
@@ -127,11 +127,11 @@ pub(crate) fn take_error(socket: &Socket) -> io::Result<()> {
     Ok(rustix::net::sockopt::socket_error(socket)??)
 }
 
-/// What beginning to connect came to.
+/// The result of starting to connect.
 pub(crate) enum ConnectStart {
     Connected(Socket),
     UnderWay(Socket),
-    /// The queue of a Unix socket.
+    /// The queue of a Unix socket is full.
     Full,
 }
 
@@ -158,7 +158,7 @@ fn is(error: &io::Error, errno: rustix::io::Errno) -> bool {
     error.raw_os_error() == Some(errno.raw_os_error())
 }
 
-/// A peer that has vanished is found out by the kernel also where nothing is sent and no time-out of ours is set: a stream that is received, a tunnel. After 90 s.
+/// The kernel detects a vanished peer after 90 s, even if nothing is sent and we set no timeout: a response stream being received, a tunnel.
 fn keepalive() -> TcpKeepalive {
     let interval = Duration::from_secs(10);
     TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(interval).with_retries(3)
@@ -171,7 +171,7 @@ pub fn has_waiting(listener: &Socket) -> bool {
     rustix::event::poll(&mut poll, Some(&now)) != Ok(0)
 }
 
-/// Accepts one connection, now, and tells who the client is.
+/// Accepts one connection, now, and returns the client's address.
 pub fn accept(listener: &Socket) -> io::Result<(Socket, Option<SocketAddr>)> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let (socket, client) = retry_on_intr(|| rustix::net::acceptfrom_with(listener, flags))?;

@@ -1,19 +1,19 @@
-//! What all spools of the process hold, in memory and on the disk, and how much that may be (`server.limits.spill`).
+//! What all spools of the process hold, in memory and on disk, and its limit (`server.limits.spill`).
 //!
-//! Nobody waits here for room. A response that finds none is passed on as fast as its client takes it, as one that is not buffered: what it
-//! has kept already leaves with its own client. A request's body that finds none is refused, because bodies that waited for one another, each with
-//! a part of the room, would wait for ever. Responses leave a quarter to them: slow readers alone refuse no upload.
+//! Nobody waits here for room. A response that finds none is passed on as fast as its client takes it, like an unbuffered one: the part
+//! already kept drains to its client. A request's body that finds none is refused, because bodies that wait for one another, each holding
+//! a part of the room, would wait forever. Responses leave a quarter to them: slow readers alone refuse no upload.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What spools hold, and may hold.
+/// Usage and limits of spools.
 #[derive(Debug)]
 pub struct Spill {
     memory: AtomicU64,
     disk: AtomicU64,
     max: AtomicU64,
     max_memory: AtomicU64,
-    /// That it is full is in the log.
+    /// The log has a report that it is full.
     reported: AtomicBool,
 }
 
@@ -40,7 +40,7 @@ impl Spill {
         }
     }
 
-    /// Sets the limits, in bytes: of memory and disk together, and of memory. What is held beyond new ones leaves with its clients.
+    /// Sets the limits, in bytes: of memory and disk together, and of memory. Usage beyond new limits drains with its clients.
     pub fn set_limits(&self, max: u64, max_memory: u64) {
         self.max.store(max, Ordering::Relaxed);
         self.max_memory.store(max_memory, Ordering::Relaxed);
@@ -51,7 +51,7 @@ impl Spill {
         self.max.load(Ordering::Relaxed)
     }
 
-    /// What is held now.
+    /// Current usage.
     pub fn totals(&self) -> SpillTotals {
         SpillTotals { memory: self.memory.load(Ordering::Relaxed), disk: self.disk.load(Ordering::Relaxed) }
     }
@@ -67,12 +67,12 @@ impl Spill {
         self.has_room(max - max / 4)
     }
 
-    /// Whether there is memory for one spool more.
+    /// Whether there is memory for another spool.
     pub fn has_memory(&self) -> bool {
         self.totals().memory < self.max_memory.load(Ordering::Relaxed)
     }
 
-    /// Whether memory is short: spools use the disk for what they would else keep in memory, and smaller blocks.
+    /// Whether memory is short: spools then use the disk instead, and smaller blocks.
     pub(crate) fn is_memory_short(&self) -> bool {
         self.totals().memory >= self.max_memory.load(Ordering::Relaxed) / 2
     }
@@ -81,7 +81,7 @@ impl Spill {
         let SpillTotals { memory, disk } = self.totals();
         let held = memory.saturating_add(disk);
         if held < max {
-            // Far enough below for the next time to be another.
+            // Low enough for the next occurrence to be a new one.
             if held < max / 2 && self.reported.load(Ordering::Relaxed) {
                 self.reported.store(false, Ordering::Relaxed);
             }

@@ -1,16 +1,16 @@
-//! A queue of bytes that begins in memory and goes on in a file.
+//! A queue of bytes that begins in memory and continues in a file.
 //!
-//! What a slow client sends, or takes, is kept here so that no worker waits for it (`spec/http.md` §7). The file has no name, so it
-//! goes with the process, however that ends; reading and writing it happen on the runtime's blocking threads.
+//! Bytes that a slow client sends or takes are kept here so that no worker waits for it (`spec/http.md` §7). The file has no name, so it
+//! disappears with the process, however that ends; the runtime's blocking threads read and write it.
 //!
 //! ```text
 //!   out  <-  front (memory)  <-  file  <-  tail (memory)  <-  in
 //! ```
 //!
-//! The file is a set of slots of one size. A slot that was read is written again before the file grows, so a response without an end takes no more of the disk than was held
-//! at once; when no slot is in use the file is cut to nothing. (Punching holes would bound the disk as well, but not every file system can, and offsets would grow without bound.)
+//! The file is a set of slots of one size. A read slot is reused before the file grows, so an endless response takes no more of the disk than was held
+//! at once; when no slot is in use the file is truncated to zero. (Punching holes would bound the disk as well, but not every file system can, and offsets would grow without bound.)
 //!
-//! An error is final: the bytes that it concerned are gone, and those behind them would follow a hole.
+//! An error is final: the affected bytes are lost, and later ones would follow a hole.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -37,7 +37,7 @@ pub struct Spool {
     used: VecDeque<u32>,
     /// Slots whose bytes were read.
     free: Vec<u32>,
-    /// Slots there are.
+    /// Slots in total.
     slots: u32,
     tail: Vec<u8>,
     work: Option<SpoolJob>,
@@ -45,13 +45,13 @@ pub struct Spool {
     /// Bytes of memory before the file is used.
     memory: usize,
     spill: &'static Spill,
-    /// What the process counts of it.
+    /// The usage accounted to the process.
     accounted: SpillTotals,
 }
 
 #[derive(Debug)]
 enum SpoolJob {
-    /// With the slots that take the block.
+    /// With the slots that receive the block.
     Write(Job<SpillFile>, Vec<u32>),
     /// With the number of slots, the first in use.
     Read(Job<Vec<u8>>, usize),
@@ -60,9 +60,9 @@ enum SpoolJob {
 /// Why bytes cannot be kept.
 #[derive(Debug, Clone)]
 pub enum SpoolError {
-    /// The file could not be created, written or read. What was kept is lost.
+    /// The file could not be created, written or read. Its bytes are lost.
     Failed(Arc<io::Error>),
-    /// All spools of the process together hold what they may (`server.limits.spill`).
+    /// All spools of the process together have reached their limit (`server.limits.spill`).
     Full,
 }
 
@@ -113,7 +113,7 @@ impl Spool {
         self.len() == 0
     }
 
-    /// Appends bytes. Ask [`Self::poll_ready`] first: this never waits, and so holds in memory what it is given.
+    /// Appends bytes. Call [`Self::poll_ready`] first: this never waits, and so holds its input in memory.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.failed.is_some() {
             return;
@@ -139,7 +139,7 @@ impl Spool {
         self.poll_spill(cx)
     }
 
-    /// Ready when memory takes more: writes to the file what has become too much for it.
+    /// Ready when memory takes more: writes the excess to the file.
     ///
     /// # Errors
     /// The file failed.
@@ -179,7 +179,7 @@ impl Spool {
                 let count = part.len();
                 self.front_read += count;
                 if self.front_read == self.front.len() {
-                    // Its storage too: a client that pauses holds nothing but what it has not taken.
+                    // Its storage too: a client that pauses holds nothing but the bytes not taken.
                     (self.front, self.front_read) = (Vec::new(), 0);
                     self.account();
                 }
@@ -262,7 +262,7 @@ impl Spool {
                 self.front_read = 0;
                 self.free.extend(self.used.drain(..count.min(self.used.len())));
                 if self.used.is_empty() {
-                    // The file was cut to nothing.
+                    // The file was truncated to zero.
                     self.free.clear();
                     self.slots = 0;
                 }
@@ -273,7 +273,7 @@ impl Spool {
         Poll::Ready(Ok(()))
     }
 
-    /// Notes the error, and gives back at once what nobody will read: the disk may be full.
+    /// Records the error, and at once releases bytes that will not be read: the disk may be full.
     fn fail(&mut self, error: io::Error) -> SpoolError {
         let error = SpoolError::Failed(Arc::new(error));
         self.failed = Some(error.clone());
@@ -364,7 +364,7 @@ mod tests {
         assert_eq!(take(&mut spool, 100).await.unwrap(), b"abcdef");
     }
 
-    /// A failed call is not polled again, and what follows a hole is not given out.
+    /// A failed call is not polled again, and bytes after a hole are not returned.
     #[tokio::test]
     async fn a_failed_write_is_final() {
         let spill = spill(1 << 30, 1 << 30);
@@ -394,7 +394,7 @@ mod tests {
         }
     }
 
-    /// A stream without an end to a client that stays behind.
+    /// An endless stream to a slow client.
     #[tokio::test]
     async fn the_file_is_no_larger_than_what_was_held_at_once() {
         let spill = spill(1 << 30, 1 << 30);
@@ -455,7 +455,7 @@ mod tests {
         spill
     }
 
-    /// Waits for room, then adds so many slots' worth.
+    /// Waits for room, then adds `slots` slots' worth.
     async fn fill(spool: &mut Spool, slots: usize) -> Result<(), SpoolError> {
         poll_fn(|cx| spool.poll_ready(cx)).await?;
         spool.push(&vec![7; slots * SLOT]);

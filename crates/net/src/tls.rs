@@ -1,6 +1,6 @@
 //! TLS under a connection to a server.
 //!
-//! [`ClientTls`] is what an upstream's connections are encrypted with; `Session` drives rustls over an [`crate::Io`], without a task or a runtime's stream between,
+//! [`ClientTls`] holds the settings of an upstream's connections; `Session` drives rustls over an [`crate::Io`], without a task or a runtime's stream between,
 //! so that an idle connection can change its thread.
 
 mod channel;

@@ -1,4 +1,4 @@
-//! What carries a connection to a server: a socket, in clear or under TLS.
+//! The transport of a connection to a server: a socket, in plaintext or under TLS.
 
 mod stream;
 
@@ -11,11 +11,11 @@ use crate::pool::ConnectionSlot;
 use crate::tls::{HandshakeFacts, Session};
 pub use stream::TransportStream;
 
-/// A connected stream, in clear or encrypted.
+/// A connected stream, in plaintext or encrypted.
 #[derive(Debug)]
 pub struct Transport {
     kind: Kind,
-    /// Among the connections there may be. Given back after the socket is closed.
+    /// Its connection slot. Released after the socket is closed.
     slot: Option<ConnectionSlot>,
 }
 
@@ -25,12 +25,12 @@ enum Kind {
     Tls(Box<Session>),
 }
 
-/// What came of a write.
+/// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteProgress {
-    /// Bytes of what was given that need not be given again.
+    /// Bytes of the input that need not be given again.
     pub taken: usize,
-    /// Bytes that were given, now or before, and have left by this.
+    /// Bytes, of this or earlier input, that have left with this write.
     pub left: usize,
 }
 
@@ -47,8 +47,8 @@ impl From<Session> for Transport {
 }
 
 impl Transport {
-    /// Appends what has arrived to `into`: about its spare capacity (which must not be 0), under TLS also more. `Ok(0)` is the end of the stream; under TLS, an end that was not
-    /// announced is [`io::ErrorKind::UnexpectedEof`].
+    /// Appends what has arrived to `into`: about its spare capacity (which must not be 0), under TLS also more. `Ok(0)` is the end of the stream; under TLS, an end without a
+    /// close_notify is [`io::ErrorKind::UnexpectedEof`].
     pub fn poll_read(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<io::Result<usize>> {
         match &mut self.kind {
             Kind::Plain(io) => io.poll_read(cx, into),
@@ -56,7 +56,7 @@ impl Transport {
         }
     }
 
-    /// Writes once, now: first what was taken before, then what it can of `slices`.
+    /// Writes once, now: first the bytes taken before, then as much as possible of `slices`.
     ///
     /// # Errors
     /// The socket's; [`io::ErrorKind::WouldBlock`]: see [`Self::poll_writable`].
@@ -70,7 +70,7 @@ impl Transport {
         }
     }
 
-    /// Waits until a write would be taken.
+    /// Waits until a write would succeed.
     pub fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.kind {
             Kind::Plain(io) => io.poll_writable(cx),
@@ -78,7 +78,7 @@ impl Transport {
         }
     }
 
-    /// Writes what was taken and has not left.
+    /// Writes bytes that were taken and have not left.
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.unsent() > 0 {
             match self.write(&[]) {
@@ -92,7 +92,7 @@ impl Transport {
         Poll::Ready(Ok(()))
     }
 
-    /// All that was to be written has been: nobody waits for room any more.
+    /// Everything has been written: stops waiting for room.
     pub(crate) fn forget_writable(&mut self) {
         match &mut self.kind {
             Kind::Plain(io) => io.forget_writable(),
@@ -108,7 +108,7 @@ impl Transport {
         }
     }
 
-    /// Bytes that have left, and that the peer has not got as far as the kernel tells.
+    /// Bytes that have left and that the peer has not received, as far as the kernel knows.
     pub(crate) fn queued(&self) -> usize {
         self.io().queued()
     }
@@ -128,7 +128,7 @@ impl Transport {
         }
     }
 
-    /// What an idle connection has to say, without waiting.
+    /// The state of an idle connection, without waiting.
     pub(crate) fn look(&mut self) -> IdleState {
         match &mut self.kind {
             Kind::Plain(io) => io.look(),
@@ -136,7 +136,7 @@ impl Transport {
         }
     }
 
-    /// Waits until an idle connection has something to say.
+    /// Waits until an idle connection has an event.
     pub(crate) fn poll_noise(&mut self, cx: &mut Context<'_>) -> Poll<IdleState> {
         match &mut self.kind {
             Kind::Plain(io) => io.poll_noise(cx, crate::socket::look),
@@ -144,7 +144,7 @@ impl Transport {
         }
     }
 
-    /// Whether the server has not said, beside its response, that it closes.
+    /// Whether the server has not announced a close beside its response.
     pub(crate) fn is_open(&self) -> bool {
         match &self.kind {
             Kind::Plain(_) => true,
@@ -152,14 +152,14 @@ impl Transport {
         }
     }
 
-    /// Gives storage back before it lies idle.
+    /// Frees storage before it becomes idle.
     pub(crate) fn rest(&mut self) {
         if let Kind::Tls(session) = &mut self.kind {
             session.rest();
         }
     }
 
-    /// Takes it off its thread's reactor, so that another thread can use it.
+    /// Removes it from its thread's reactor, so that another thread can use it.
     pub(crate) fn leave_thread(&mut self) {
         match &mut self.kind {
             Kind::Plain(io) => io.leave_thread(),
@@ -167,7 +167,7 @@ impl Transport {
         }
     }
 
-    /// What the handshake came to; `None`: in clear.
+    /// The result of the handshake; `None`: plaintext.
     pub fn handshake(&self) -> Option<HandshakeFacts> {
         match &self.kind {
             Kind::Plain(_) => None,
@@ -175,7 +175,7 @@ impl Transport {
         }
     }
 
-    /// The protocol that was agreed upon (ALPN).
+    /// The negotiated protocol (ALPN).
     pub fn alpn(&self) -> Option<&[u8]> {
         match &self.kind {
             Kind::Plain(_) => None,
@@ -183,12 +183,12 @@ impl Transport {
         }
     }
 
-    /// It has this slot among the connections there may be, for as long as it is open.
+    /// Holds this connection slot for as long as it is open.
     pub(crate) fn hold(&mut self, slot: ConnectionSlot) {
         self.slot = Some(slot);
     }
 
-    /// Waits for the next byte of a Unix socket, and tells the process that has sent it (see [`Io::poll_sender`]).
+    /// Waits for the next byte of a Unix socket, and returns the process that sent it (see [`Io::poll_sender`]).
     pub(crate) fn poll_sender(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<u32>>> {
         match &mut self.kind {
             Kind::Plain(io) => io.poll_sender(cx),

@@ -1,4 +1,4 @@
-//! What waits to be written: heads in front, body behind, written together.
+//! Bytes waiting to be written: heads in front, body after, written together.
 
 use std::io::IoSlice;
 
@@ -25,12 +25,12 @@ impl WriteBuffer {
         self.len() == 0
     }
 
-    /// Whether nothing of what is there has been written.
+    /// Whether none of it has been written.
     pub fn is_untouched(&self) -> bool {
         self.sent == 0
     }
 
-    /// What is left, in order. A small body is put behind its head: one buffer is cheaper to write than two.
+    /// The rest, in order. A small body is appended to its head: one buffer is cheaper to write than two.
     pub fn slices(&mut self) -> ([IoSlice<'_>; 2], usize) {
         if self.sent < self.head.len() && self.body.len() <= JOIN {
             self.head.append(&mut self.body);
@@ -63,7 +63,7 @@ impl WriteBuffer {
         self.sent = 0;
     }
 
-    /// Gives large storage back.
+    /// Frees large storage.
     pub fn shrink(&mut self, keep: usize) {
         for buffer in [&mut self.head, &mut self.body] {
             if buffer.capacity() > keep {

@@ -10,7 +10,7 @@ use keepwarm_net::Io;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// A registration of its own wants a descriptor (`EMFILE`): the one that there is tells of room, too.
+/// A registration of its own needs a descriptor (`EMFILE`): the existing one reports room, too.
 #[tokio::test]
 async fn room_is_learnt_of_without_a_descriptor() {
     let (ours, mut peer) = UnixStream::pair().unwrap();

@@ -15,10 +15,10 @@ use self::format::Format;
 pub use self::table::{ErrorMessage, ErrorResponse};
 use crate::{BodyError, Exchange, Refusal};
 
-/// Answers a request with an error, whole: `status`, its reason phrase, the sentence `detail` and the request's id, as JSON (the members of RFC 9457),
-/// HTML or text by the client's `Accept`. `reason` is the stable name of why, for the log, the counter and the access record; `fields` go into the head.
+/// Responds to a request with a whole error response: `status`, its reason phrase, the sentence `detail` and the request's id, as JSON (the members of RFC 9457),
+/// HTML or text by the client's `Accept`. `reason` is the stable name of the cause, for the log, the counter and the access record; `fields` go into the head.
 ///
-/// Counts and logs the error, once. When a response has begun already it cannot be taken back: the connection is cut instead.
+/// Counts and logs the error, once. If a response has already begun, it cannot be taken back: the connection is cut instead.
 pub fn respond_with_error(
     exchange: &mut Exchange<'_>,
     status: u16,
@@ -29,12 +29,12 @@ pub fn respond_with_error(
     respond(exchange, (status, reason, detail), None, fields);
 }
 
-/// Answers a request of a person who develops the app with what the app has `printed`, as a page of HTML.
+/// Responds to the app's developer with the app's output in `printed`, as an HTML page.
 pub fn respond_with_printed(exchange: &mut Exchange<'_>, response: &'static ErrorResponse, printed: &str) {
     respond(exchange, (response.status, response.reason, response.sentence), Some(printed), &[]);
 }
 
-/// Whether a person in front of a browser has asked for a page: it is no script, image or call (<https://www.w3.org/TR/fetch-metadata/>), and HTML is wanted most.
+/// Whether a browser requested a page for its user, not a script, image or call (<https://www.w3.org/TR/fetch-metadata/>), and HTML is preferred.
 pub fn wants_page(head: &RequestHead) -> bool {
     let is_document = |dest: &[u8]| matches!(dest, b"document" | b"iframe" | b"frame");
     (head.method == Method::GET || head.method == Method::HEAD)
@@ -65,7 +65,7 @@ fn respond(
     let theirs = fields.iter().map(|(name, value)| (name.as_bytes(), *value));
     let length = Some(body.len() as u64);
     if exchange.head(status, length, false, ours.into_iter().chain(theirs)).is_err() {
-        // A field of the caller's, or of the route's edits, is no field: the error itself matters more.
+        // A header of the caller or of the route's edits is invalid: the error itself matters more.
         exchange.request_mut().notes.routed.response_edits = None;
         if exchange.head(status, length, false, ours.into_iter()).is_err() {
             exchange.abort(reason);
@@ -76,12 +76,12 @@ fn respond(
     exchange.end();
 }
 
-/// Answers what is no request, or came too slowly (see [`crate::Frontend::refuse`]).
+/// Responds to a request that is malformed or came too slowly (see [`crate::Frontend::refuse`]).
 pub fn respond_with_refusal(exchange: &mut Exchange<'_>, refusal: &Refusal) {
     respond_with_error(exchange, refusal.status, refusal.name, &sentence(&refusal.detail), &[]);
 }
 
-/// Answers a request whose body will not be complete, or cuts what was begun of its response.
+/// Responds to a request whose body stays incomplete, or cuts the response in progress.
 pub fn respond_with_body_error(exchange: &mut Exchange<'_>, error: BodyError) {
     match error.refusal() {
         Some(refusal) if !exchange.responded() => {
@@ -98,7 +98,7 @@ fn sentence(fault: &str) -> String {
     chars.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), chars.as_str()))
 }
 
-/// One line in the log and one more in the counter: 5xx are for a person to look at, 4xx are the client's.
+/// One log line and one count: 5xx need the operator's attention, 4xx are the client's.
 fn note(exchange: &Exchange<'_>, status: u16, reason: &'static str, detail: &str) {
     let request = exchange.request();
     counters::REFUSALS.count(request.notes.meter.map_or("", |meter| &meter.app), reason);
@@ -121,7 +121,7 @@ fn render(
 ) -> Vec<u8> {
     let title = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
     let title = title.unwrap_or("Error");
-    // Writing into memory cannot fail: hence the results that are not looked at.
+    // Writing into memory cannot fail: hence the ignored results.
     let mut out = Vec::with_capacity(512);
     match format {
         Format::Text => {

@@ -15,15 +15,15 @@ use crate::{BodyError, BodyProgress, ClientLoss, ConnectionLimits, Request};
 /// One request and the means to respond to it, for every version of HTTP.
 ///
 /// Order of calls: any number of [`informational`](Self::informational), one [`head`](Self::head), any number of
-/// [`data`](Self::data), one [`end`](Self::end) or [`end_with_trailers`](Self::end_with_trailers). What was given is
-/// written by [`poll_flush`](Self::poll_flush), which a handler calls when it has nothing more *now*: everything that is there at that
-/// time leaves in one write. The body is read by [`poll_body`](Self::poll_body) at any time, also while the response is sent.
+/// [`data`](Self::data), one [`end`](Self::end) or [`end_with_trailers`](Self::end_with_trailers). [`poll_flush`](Self::poll_flush)
+/// writes queued bytes; a handler calls it when it has nothing more *now*: everything queued at that
+/// time leaves in one write. [`poll_body`](Self::poll_body) reads the body at any time, also while the response is sent.
 #[derive(Debug)]
 pub struct Exchange<'c> {
     carrier: ProtocolStream<'c>,
 }
 
-/// What it came by.
+/// The stream that carries it.
 #[derive(Debug)]
 enum ProtocolStream<'c> {
     Http1(&'c mut h1::Stream),
@@ -73,7 +73,7 @@ impl Exchange<'_> {
         on!(self, stream => stream.limits())
     }
 
-    /// Whether the process is about to end.
+    /// Whether the process is draining.
     pub fn is_draining(&self) -> bool {
         on!(self, stream => stream.is_draining())
     }
@@ -89,23 +89,23 @@ impl Exchange<'_> {
     }
 
     /// Bounds the body: beyond `limit` bytes [`Self::poll_body`] gives [`BodyError::TooLarge`]. A declared length above it is the
-    /// edge's to refuse before anything is read.
+    /// edge refuses before anything is read.
     pub fn limit_body(&mut self, limit: Option<u64>) {
         on!(mut self, stream => stream.state.body_limit = limit)
     }
 
-    /// The connection ends with the response, whatever the request said: what follows on it is not to be trusted, or not wanted.
+    /// The connection ends with the response, whatever the request said: further requests on it are not trusted, or not wanted.
     pub fn close_after(&mut self) {
         on!(mut self, stream => stream.state.refused = true)
     }
 
-    /// A client that shuts its writing side counts as gone on this route.
+    /// On this route, a client that shuts its writing side counts as gone.
     pub fn abort_on_half_close(&mut self, yes: bool) {
         on!(mut self, stream => stream.state.half_close_is_gone = yes)
     }
 
-    /// Appends bytes of the request's body to `into`: whatever is here, `max` at most, at least one, or that was the end ([`Self::body_done`]). Asks for the
-    /// body first ([`Self::want_body`]).
+    /// Appends bytes of the request's body to `into`: all that have arrived, up to `max`, at least one unless the body has ended ([`Self::body_done`]). Calls
+    /// [`Self::want_body`] first.
     pub fn poll_body(
         &mut self,
         cx: &mut Context<'_>,
@@ -115,12 +115,12 @@ impl Exchange<'_> {
         on!(mut self, stream => stream.poll_body(cx, into, max))
     }
 
-    /// Nobody waits for more of the body now: the time until the next [`Self::poll_body`] is not the client's.
+    /// Pauses reading the body: the time until the next [`Self::poll_body`] does not count against the client.
     pub fn pause_body(&mut self) {
         on!(mut self, stream => stream.pause_body());
     }
 
-    /// Says that the body is wanted: a client that waits for `100 Continue`, and has sent nothing yet, gets it with the next flush.
+    /// Requests the body: a client that waits for `100 Continue`, and has sent nothing yet, gets it with the next flush.
     pub fn want_body(&mut self) {
         on!(mut self, stream => stream.want_body())
     }
@@ -130,17 +130,17 @@ impl Exchange<'_> {
         on!(self, stream => stream.awaits_continue())
     }
 
-    /// Waits for a first byte of the body without asking for it. Ready also when none will come: [`Self::poll_body`] tells.
+    /// Waits for a first byte of the body without requesting it. Ready also when none will come: [`Self::poll_body`] tells.
     pub fn poll_body_begun(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         on!(mut self, stream => stream.poll_body_begun(cx))
     }
 
-    /// Whether the body has been read to its end (there being none counts).
+    /// Whether the body has been read to its end (true without a body).
     pub fn body_done(&self) -> bool {
         on!(self, stream => stream.state.body_done)
     }
 
-    /// Whether more of the body can be had without waiting for the client.
+    /// Whether more of the body is available without waiting for the client.
     pub fn body_buffered(&self) -> bool {
         on!(self, stream => stream.body_buffered())
     }
@@ -150,21 +150,21 @@ impl Exchange<'_> {
         on!(self, stream => stream.trailers())
     }
 
-    /// Waits until the client has gone: a reset, or a failed write before.
+    /// Waits until the client is gone: a reset, or an earlier failed write.
     pub fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<ClientLoss> {
         on!(mut self, stream => stream.poll_gone(cx))
     }
 
-    /// Whether the client has closed its writing side behind the request, as far as [`Self::poll_gone`] has seen: it may have gone, and it may still read.
+    /// Whether the client has closed its writing side after the request, as far as [`Self::poll_gone`] has seen: it may be gone, or may still read.
     pub fn is_half_closed(&self) -> bool {
         match &self.carrier {
             ProtocolStream::Http1(stream) => stream.is_half_closed(),
-            // Every request of HTTP/2 ends its side of the stream; a client that goes resets it.
+            // Every HTTP/2 request ends its side of the stream; a client that leaves resets it.
             ProtocolStream::Http2(_) => false,
         }
     }
 
-    /// Aborts if the client has gone, by what is known now: for who is about to begin anew on its behalf. Registers nobody; who then waits polls
+    /// Aborts if the client is known to be gone: for a caller that is about to retry on its behalf. Registers no waker; to wait, poll
     /// [`Self::poll_gone`].
     pub fn abort_if_gone(&mut self) -> bool {
         let gone = self.poll_gone(&mut Context::from_waker(Waker::noop()));
@@ -174,16 +174,16 @@ impl Exchange<'_> {
         gone.is_ready()
     }
 
-    /// An informational response (1xx, not 101): dropped towards HTTP/1.0 and after the head.
+    /// An informational response (1xx, not 101): dropped for HTTP/1.0 and after the head.
     pub fn informational<'a>(&mut self, status: u16, fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
         on!(mut self, stream => stream.informational(status, fields))
     }
 
-    /// The head of the response. `length`: the body's length when it is known beyond what a `Content-Length` among the fields says.
-    /// `close`: end the connection after this response. Gives what the fields say about the connection, which is not passed on.
+    /// The head of the response. `length`: the body's length if known otherwise than by a `Content-Length` among the fields.
+    /// `close`: end the connection after this response. Returns the connection options of the fields, which are not passed on.
     ///
     /// # Errors
-    /// A field that is no field, or two lengths: nothing has been written, and another head may follow.
+    /// An invalid field, or two lengths: nothing has been written, and another head may follow.
     pub fn head<'a>(
         &mut self,
         status: u16,
@@ -191,7 +191,7 @@ impl Exchange<'_> {
         close: bool,
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
     ) -> Result<AppFields, BadField> {
-        // The route's edits; put back, for a head that follows this one (see [`Self::take_back`]).
+        // The route's edits; restored for a head that follows this one (see [`Self::take_back`]).
         let Some(edits) = self.request_mut().notes.routed.response_edits.take() else {
             return on!(mut self, stream => stream.begin_response(status, length, close, fields));
         };
@@ -201,7 +201,7 @@ impl Exchange<'_> {
         begun
     }
 
-    /// The head of an upstream's response: as [`Self::head`], but a length it gives with 304 is that of the 200 it stands for (RFC 9110 §8.6), and is passed on.
+    /// The head of an upstream's response: as [`Self::head`], but its length with 304 is that of the 200 it stands for (RFC 9110 §8.6), and is passed on.
     ///
     /// # Errors
     /// As [`Self::head`].
@@ -214,17 +214,17 @@ impl Exchange<'_> {
         self.head(status, None, false, fields)
     }
 
-    /// Bytes of the body. What is beyond the announced length, or of a response without a body, is dropped.
+    /// Bytes of the body. Bytes beyond the announced length, or of a response without a body, are dropped.
     pub fn data(&mut self, bytes: &[u8]) {
         on!(mut self, stream => stream.data(bytes))
     }
 
-    /// The response is complete. One that is shorter than announced is cut instead.
+    /// The response is complete. If it is shorter than announced, it is cut instead.
     pub fn end(&mut self) {
         on!(mut self, stream => stream.end())
     }
 
-    /// The response is complete, with trailers where the client takes them.
+    /// The response is complete, with trailers if the client accepts them.
     pub fn end_with_trailers<'a>(&mut self, fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
         on!(mut self, stream => stream.end_with_trailers(fields))
     }
@@ -234,17 +234,17 @@ impl Exchange<'_> {
         on!(mut self, stream => stream.abort(reason))
     }
 
-    /// Takes a response back of which nothing has been written yet, so that another can be given. `false`: there is none, or it cannot be.
+    /// Takes back a response of which nothing has been written, so that another can be sent. `false`: there is none, or it cannot be taken back.
     pub fn take_back(&mut self) -> bool {
         on!(mut self, stream => stream.take_back())
     }
 
-    /// Whether all that the response announced has been given, and only its end is missing: there is nothing left to hold back.
+    /// Whether all announced bytes of the response are queued, and only its end is missing: there is no more to hold back.
     pub fn is_given(&self) -> bool {
         on!(self, stream => stream.is_given())
     }
 
-    /// Whether a head was given.
+    /// Whether a head was queued.
     pub fn responded(&self) -> bool {
         on!(self, stream => stream.responded())
     }
@@ -254,12 +254,12 @@ impl Exchange<'_> {
         on!(self, stream => stream.over())
     }
 
-    /// Bytes given and not yet taken by the socket.
+    /// Bytes queued and not yet taken by the socket.
     pub fn unsent(&self) -> usize {
         on!(self, stream => stream.unsent())
     }
 
-    /// Writes what was given. Ready when the socket has it all. A response whose head is here and whose body is due at
+    /// Writes queued bytes. Ready when the socket has them all. A response whose head is queued and whose body is due at
     /// once may be held for up to 2 ms, so that both leave together.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientLoss>> {
         on!(mut self, stream => stream.poll_flush(cx))
@@ -268,7 +268,7 @@ impl Exchange<'_> {
     /// Accepts a WebSocket opening (checked by the caller) with `101` and these fields.
     ///
     /// # Errors
-    /// A field that is no field.
+    /// An invalid field.
     pub fn accept_websocket<'a>(
         &mut self,
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
@@ -288,7 +288,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Sends the next part of a message on an accepted WebSocket; [`Self::poll_flush`] writes it. `false`: it is said to be text, and is not UTF-8; only a
+    /// Sends the next part of a message on an accepted WebSocket; [`Self::poll_flush`] writes it. `false`: it is marked as text, and is not UTF-8; only a
     /// close may follow.
     #[must_use]
     pub fn send_part(&mut self, text: bool, bytes: &[u8], end: bool) -> bool {
@@ -306,7 +306,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Whether so much was compressed for this WebSocket that other connections are to have their turn. If so, its task has been woken for its next.
+    /// Whether this WebSocket has compressed so much that other connections should get their turn. If so, its task has been woken for its next.
     pub fn websocket_turn_is_over(&mut self, cx: &Context<'_>) -> bool {
         match &mut self.carrier {
             ProtocolStream::Http1(stream) => stream.websocket_turn_is_over(cx),
@@ -314,11 +314,11 @@ impl Exchange<'_> {
         }
     }
 
-    /// Switches to `protocol` with `101` and these fields: from now on bytes are passed, until both sides have ended. Only for a request whose
-    /// body is done, and that asked for it.
+    /// Switches to `protocol` with `101` and these fields: from now on bytes are passed, until both sides have ended. Only for a request that offered it
+    /// and whose body is done.
     ///
     /// # Errors
-    /// A field that is no field.
+    /// An invalid field.
     pub fn begin_tunnel(&mut self, protocol: &[u8], fields: &keepwarm_http1::Fields) -> Result<(), BadField> {
         match &mut self.carrier {
             ProtocolStream::Http1(stream) => stream.begin_tunnel(protocol, fields),
@@ -326,10 +326,10 @@ impl Exchange<'_> {
         }
     }
 
-    /// Answers `CONNECT` with 200 and `Via`: from now on bytes are passed, as after [`Self::begin_tunnel`].
+    /// Responds to `CONNECT` with 200 and `Via`: from now on bytes are passed, as after [`Self::begin_tunnel`].
     ///
     /// # Errors
-    /// `via` is no value.
+    /// `via` is invalid.
     pub fn begin_connected_tunnel(&mut self, via: &[u8]) -> Result<(), BadField> {
         match &mut self.carrier {
             ProtocolStream::Http1(stream) => stream.begin_connected_tunnel(via),
@@ -368,7 +368,7 @@ fn no_switch() -> BadField {
     BadField { name: "upgrade".to_owned(), reason: keepwarm_http1::BadFieldReason::Name }
 }
 
-/// What is known of the length of a response's body: `stated` among its fields, `given` beside them. The same for every version of HTTP.
+/// The known length of a response's body: `stated` among its fields, `given` beside them. The same for every version of HTTP.
 pub(crate) fn response_length(
     stated: Option<u64>,
     given: Option<u64>,

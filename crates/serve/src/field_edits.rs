@@ -2,7 +2,7 @@
 
 use keepwarm_http1::{BadField, scan_app_fields};
 
-/// Fields to take out of a response's head, and fields to put in their place. Applied by [`crate::Exchange::head`] to whatever head is given, our own
+/// Fields to remove from a response's head, and fields to set. [`crate::Exchange::head`] applies them to every head, our own
 /// errors included.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FieldEdits {

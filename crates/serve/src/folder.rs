@@ -1,11 +1,11 @@
-//! Files beneath a folder, named by clients: opened so that no name leads out of it, and read without ever holding up a data-plane thread.
+//! Files beneath a directory, named by clients: opened so that no name leads out of it, and read without ever holding up a data-plane thread.
 //!
-//! * **Out of it leads nothing.** The kernel resolves the name beneath the folder (`openat2`, `RESOLVE_BENEATH`): not `..`, not an absolute link, not a link
-//!   that points out, and not one that is exchanged meanwhile. Links that stay inside are followed. What a distribution's package has put in its places is the
+//! * **Nothing leads out of it.** The kernel resolves the name beneath the directory (`openat2`, `RESOLVE_BENEATH`): not `..`, not an absolute link, not a link
+//!   that points out, and not one that is exchanged meanwhile. Links that stay inside are followed. Files that a distribution's package has installed are the
 //!   exception (`package`).
-//! * **No disk holds up a thread.** What the kernel knows already is opened and read at once (`RESOLVE_CACHED`, `RWF_NOWAIT`); anything else is left to the
+//! * **No disk holds up a thread.** Files in the kernel's caches are opened and read at once (`RESOLVE_CACHED`, `RWF_NOWAIT`); anything else is left to the
 //!   runtime's blocking threads.
-//! * The folder itself is looked up for each file, so that a deploy can exchange it by moving a link.
+//! * The directory itself is looked up for each file, so that a deploy can exchange it by moving a link.
 
 mod guard;
 mod htaccess;
@@ -28,32 +28,32 @@ pub use htaccess::Rules;
 pub use name::file_name;
 pub use rewrite::RewrittenQuery;
 
-/// How often a name is tried that others are just moving. This number is arbitrary.
+/// Attempts for a name that another process is moving. This number is arbitrary.
 const TRIES: u32 = 4;
 
 /// A pipe without a writer would hold up the open; a file does not mind the flag.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
-/// A folder whose files requests can name.
+/// A directory whose files requests can name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Folder {
     path: PathBuf,
-    /// Where links may lead besides.
+    /// Other permitted targets of links.
     places: Vec<PathBuf>,
 }
 
-/// What a name beneath a folder leads to.
+/// The result of looking up a name beneath a directory.
 #[derive(Debug)]
 pub enum FileLookup {
     /// A file that can be read.
     File(OpenFile),
-    /// A folder.
+    /// A directory.
     Folder,
-    /// Nothing, or something that is no file.
+    /// Nothing, or something other than a file.
     Nothing,
-    /// What a link names that leads out of the folder.
+    /// The target of a link that leads out of the directory.
     Outside,
-    /// Something that may not be read.
+    /// Access is denied.
     Denied,
 }
 
@@ -65,12 +65,12 @@ pub struct OpenFile {
     pub about: Box<Metadata>,
 }
 
-/// Whether a thread may be held up by a disk.
+/// Whether a lookup may block on a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DiskAccess {
-    /// No: only what is in the kernel's caches.
+    /// No: only the kernel's caches.
     Cached,
-    /// Yes: a thread of the blocking pool.
+    /// Yes: on a thread of the blocking pool.
     Disk,
 }
 
@@ -84,7 +84,7 @@ impl DiskAccess {
 }
 
 impl Folder {
-    /// The folder at this path, which may come into being later.
+    /// The directory at this path, which may be created later.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
@@ -97,7 +97,7 @@ impl Folder {
         &self.path
     }
 
-    /// What `name` (relative, see [`file_name`]) leads to. Empty: the folder itself.
+    /// Looks up `name` (relative, see [`file_name`]). Empty: the directory itself.
     ///
     /// # Errors
     /// The system has no descriptors or no memory left, or the disk fails.
@@ -187,7 +187,7 @@ fn open<P: rustix::path::Arg + Copy>(
         let opened = rustix::fs::openat2(&at, name, flags | OFlags::CLOEXEC, Mode::empty(), resolve);
         match opened {
             Err(Errno::INTR) => {}
-            // A rename beside the name while it was resolved: the kernel cannot say that it stayed inside.
+            // A rename beside the name during resolution: the kernel cannot guarantee that it stayed inside.
             Err(Errno::AGAIN) if !resolve.contains(ResolveFlags::CACHED) && tries < TRIES => tries += 1,
             other => return other,
         }
@@ -202,7 +202,7 @@ fn sort(looked: Result<OwnedFd, Errno>) -> io::Result<FileLookup> {
         Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO | Errno::NOSYS)) => {
             return Err(error.into());
         }
-        // Not there, not a folder on the way, too many links, too long a name, a socket.
+        // Missing, a parent that is not a directory, too many links, too long a name, a socket.
         Err(_) => return Ok(FileLookup::Nothing),
     };
     let about = file.metadata()?;

@@ -1,4 +1,4 @@
-//! What handles requests, and what it is told about them.
+//! Request handlers, and the request data that they receive.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -23,13 +23,13 @@ pub trait Handler: Send + Sync {
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
 }
 
-/// What a listener serves: a handler of every request, which also refuses what is no request, and records what was sent.
+/// What a listener serves: a handler of every request, which also refuses malformed ones, and records outcomes.
 pub trait Frontend: Handler {
-    /// Responds to what is no request, or came too slowly: writes a short response, whole and at once. The connection ends after it. The request's head is
+    /// Responds to a malformed or slow request: writes a short response, whole and at once. The connection ends after it. The request's head is
     /// the empty default.
     fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal);
 
-    /// Whether clients use it as a forward proxy: then `CONNECT` is passed to it, and clients of HTTP/1.0 are never kept (RFC 9112 §9.3).
+    /// Whether clients use it as a forward proxy: then `CONNECT` is passed to it, and HTTP/1.0 connections are never kept (RFC 9112 §9.3).
     fn is_forward_proxy(&self) -> bool {
         false
     }
@@ -38,68 +38,68 @@ pub trait Frontend: Handler {
     fn finished(&self, _request: &Request, _outcome: &Outcome) {}
 }
 
-/// A request as far as it has come: its head, who asked where, and what was noted about it on its way.
+/// A request so far: its head, the two ends of its connection, and notes about it.
 #[derive(Debug)]
 pub struct Request {
     /// The head as decoded.
     pub head: RequestHead,
-    /// Fields the edge adds for the app, which replace every received one of those names (see [`Request::drops_field`]).
+    /// Fields the edge adds for the app, which replace all received ones of the same names (see [`Request::drops_field`]).
     pub extra_fields: Fields,
-    /// What was noted about it.
+    /// Notes about it.
     pub notes: RequestContext,
     /// The two ends of the connection.
     pub(crate) peer: Rc<ConnectionInfo>,
-    /// Whether it came in HTTP/2.
+    /// Whether it came over HTTP/2.
     pub(crate) http2: bool,
     /// When the first byte of the head was read.
     pub(crate) received: Instant,
-    /// Counts the requests of this process.
+    /// Its number among the requests of this process.
     pub(crate) number: u64,
 }
 
-/// What is noted about a request on its way. The next request of the connection begins without.
+/// Notes about a request. They are reset for the next request of the connection.
 #[derive(Debug, Default)]
 pub struct RequestContext {
-    /// What holds on its route.
+    /// The settings of its route.
     pub routed: RouteContext,
-    /// What the front door believes about a client behind a trusted proxy.
+    /// The client as named by a trusted proxy.
     pub forwarded: Option<Box<Forwarded>>,
-    /// Whether the peer is a trusted proxy: what it says about the client is believed.
+    /// Whether the peer is a trusted proxy: its statements about the client are believed.
     pub trusted_peer: bool,
-    /// The path and query that a CGI script named in place of its response (RFC 3875 §6.2.2): the edge responds as if they had been asked for.
+    /// The path and query of a CGI script's local redirect (RFC 3875 §6.2.2): the edge responds as if the client had requested them.
     pub redirected: Option<Vec<u8>>,
-    /// What the client requested, where the path of `redirected` was served instead.
+    /// The client's request, if the path of `redirected` was served instead.
     pub asked: Option<Box<(http::Method, Vec<u8>)>>,
-    /// Set by whoever responds, for the access log: the app or the kind of route.
+    /// Set by the responder, for the access log: the app or the kind of route.
     pub target: Option<Arc<str>>,
-    /// The pattern of its route, as configured; none before it has one.
+    /// The pattern of its route, as configured; none before routing.
     pub route: Option<Arc<str>>,
-    /// What counts it; none before it has a route.
+    /// Its meter; none before routing.
     pub meter: Option<&'static RouteMeter>,
     /// `100 Continue` was sent.
     pub continued: bool,
-    /// Stalls that were removed on the way.
+    /// Stalls that were removed for it.
     pub stalls: StallSet,
     /// Set by an app's handler: where the time went.
     pub times: Option<RequestTimes>,
-    /// Set when it was carried to an upstream: what became of that.
+    /// Set after a call to an upstream: its record.
     pub call: Option<Box<CallRecord>>,
-    /// Set by whoever refuses, cuts or retries: a stable name of why.
+    /// Set on a refusal, a cut or a retry: the stable name of the cause.
     pub reason: Option<&'static str>,
-    /// A field was dropped because of its name: that has been counted.
+    /// A field was dropped because of its name, and counted.
     dropped_names: Cell<bool>,
 }
 
-/// What holds for a request on its route. Another route, after a local redirect, begins without.
+/// The route's settings for a request. After a local redirect, another route starts with fresh ones.
 #[derive(Debug, Default)]
 pub struct RouteContext {
     /// The normalized path, when it is not the received one (see [`Request::path`]).
     path: Option<Vec<u8>>,
-    /// How many bytes of [`Request::path`] were stripped as the prefix of a route.
+    /// How many bytes of [`Request::path`] the route stripped as its prefix.
     pub mount: usize,
     /// Changes the route makes to the head of the response.
     pub response_edits: Option<Arc<FieldEdits>>,
-    /// How the route wants the bodies to be passed on.
+    /// How the route forwards bodies.
     pub passing: ForwardingPolicy,
     /// The app may name a file as its response ([`Exchange::hand_file`]).
     pub may_hand_files: bool,
@@ -107,19 +107,19 @@ pub struct RouteContext {
     pub handed: Option<Box<SendfileRequest>>,
 }
 
-/// Where the time of a request went, as far as an app had it. What is left of the whole is writing the rest of its response.
+/// Where the time of a request went, up to the app. The rest of the total is writing the rest of its response.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RequestTimes {
-    /// Its body was read, as far as that comes before the app is called; and its head.
+    /// Reading its head, and its body if that comes before the app is called.
     pub read: Duration,
-    /// It waited for a worker.
+    /// Waiting for a worker.
     pub queue: Duration,
-    /// A worker had it: until the app's response was complete, or it was given up.
+    /// Time in a worker: until the app's response was complete, or the request was given up.
     pub app: Duration,
 }
 
 impl RequestTimes {
-    /// Of a request that was received, began to wait for a worker, was begun by it, and had its response complete.
+    /// For a request that was received, began to wait for a worker, was begun by it, and had its response complete.
     pub fn between(received: Instant, waited: Instant, begun: Instant, ended: Instant) -> Self {
         Self {
             read: waited.saturating_duration_since(received),
@@ -129,37 +129,37 @@ impl RequestTimes {
     }
 }
 
-/// How a route wants messages to be passed between a client and an app.
+/// How a route forwards messages between a client and an app.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ForwardingPolicy {
-    /// Whether the request's body is read before the app or upstream is called; `None`: as the kind of app wants it.
+    /// Whether the request's body is read before the app or upstream is called; `None`: the default of the kind of app.
     pub buffer_request: Option<bool>,
-    /// Whether a response is taken from the app or upstream faster than the client takes it; `None`: as the kind of app wants it.
+    /// Whether a response is read from the app or upstream faster than the client takes it; `None`: the default of the kind of app.
     pub buffer_response: Option<bool>,
     /// Which clients get `103 Early Hints`.
     pub early_hints: EarlyHints,
-    /// Whoever is spoken to in HTTP gets fields of every name: see [`Request::drops_field`].
+    /// A backend that speaks HTTP gets fields of every name: see [`Request::drops_field`].
     pub any_names: bool,
-    /// Whoever is spoken to in HTTP gets `Via` (RFC 9110 §7.6.3).
+    /// A backend that speaks HTTP gets `Via` (RFC 9110 §7.6.3).
     pub via: bool,
 }
 
-/// What becomes of the names of fields.
+/// How the names of fields are passed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldNames {
-    /// Variables of CGI (`HTTP_…`).
+    /// As variables of CGI (`HTTP_…`).
     Cgi,
-    /// They stay what they are.
+    /// Unchanged.
     Http,
 }
 
-/// Which clients get `103 Early Hints` of an app.
+/// Which clients get an app's `103 Early Hints`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum EarlyHints {
-    /// Those that say that they navigate (RFC 8297 §3: others may take it for the response).
+    /// Those that announce a navigation (RFC 8297 §3: others may take it for the response).
     #[default]
     Auto,
-    /// All of HTTP/1.1.
+    /// All HTTP/1.1 clients.
     Always,
     /// None.
     Never,
@@ -175,8 +175,9 @@ pub struct Forwarded {
 }
 
 impl Request {
-    /// Whether a browser says that a page of another origin had it sent (Fetch Metadata, `Sec-Fetch-Site`). Unlike `Origin` it comes with every request that a page causes,
-    /// also a GET for an image or a script; clients that are no browsers do not send it.
+    /// Whether a browser reports that a page of another origin caused it (Fetch Metadata, `Sec-Fetch-Site`). Unlike `Origin` it comes with every
+    /// request that a page causes,
+    /// also a GET for an image or a script; other clients do not send it.
     pub fn is_cross_origin(&self) -> bool {
         let own =
             |site: &[u8]| site.eq_ignore_ascii_case(b"same-origin") || site.eq_ignore_ascii_case(b"none");
@@ -195,14 +196,14 @@ impl Request {
         }
     }
 
-    /// Makes the storage ready for the next request of the connection.
+    /// Prepares the storage for the next request of the connection.
     pub(crate) fn restart(&mut self, number: u64) {
         self.extra_fields.clear();
         self.notes = RequestContext::default();
         self.number = number;
     }
 
-    /// Makes it a request for another path of the same site (see [`RequestContext::redirected`]), which no route has been found for yet.
+    /// Makes it a request for another path of the same site (see [`RequestContext::redirected`]), which is not routed yet.
     pub fn redirect(&mut self, local: &[u8]) {
         let asked = || Box::new((self.head.method.clone(), self.head.target().to_vec()));
         self.notes.asked = Some(self.notes.asked.take().unwrap_or_else(asked));
@@ -216,22 +217,22 @@ impl Request {
         &self.peer
     }
 
-    /// Whether it came in HTTP/2, though its head is told as one of HTTP/1.1.
+    /// Whether it came over HTTP/2, though its head reads like one of HTTP/1.1.
     pub fn is_http2(&self) -> bool {
         self.http2
     }
 
-    /// Counts the requests of this process: the front of a request id.
+    /// Its number among the requests of this process: the front of a request id.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// How many bytes of [`Request::path`] were stripped as the prefix of a route.
+    /// How many bytes of [`Request::path`] the route stripped as its prefix.
     pub fn mount(&self) -> usize {
         self.notes.routed.mount
     }
 
-    /// How the route wants the bodies to be passed on.
+    /// How the route forwards bodies.
     pub fn passing(&self) -> ForwardingPolicy {
         self.notes.routed.passing
     }
@@ -256,9 +257,10 @@ impl Request {
 
     /// Whether a received field is kept from the app.
     ///
-    /// One whose name becomes, or may become further on, the variable of another name (`spec/http.md` §4, "Names"). And one that says who the client is, and need
-    /// not be true: every such field of a peer that is no trusted proxy; of a trusted one those that were judged, and that [`Request::extra_fields`] may hold in
-    /// their place.
+    /// Withheld: a field whose name becomes, or may become further on, the variable of another name (`spec/http.md` §4, "Names"). Also a field about
+    /// the client's identity that need
+    /// not be true: every such field of a peer that is not a trusted proxy; of a trusted one those that were evaluated, and that [`Request::extra_fields`] may
+    /// replace.
     pub fn drops_field(&self, lower_name: &[u8], names: FieldNames) -> bool {
         let any_name = names == FieldNames::Http && self.passing().any_names && lower_name != b"proxy";
         if !cgi_safe_name(lower_name) && !any_name {
@@ -274,7 +276,7 @@ impl Request {
         }
     }
 
-    /// `Via`, of whoever passes the request on: the version it was received in (RFC 9110 §7.6.3).
+    /// `Via`, written by the hop that forwards the request: the version it was received in (RFC 9110 §7.6.3).
     pub fn via(&self) -> (&'static [u8], &'static [u8]) {
         let value: &[u8] = match self.head.version {
             _ if self.http2 => b"2.0 keepwarm",
@@ -290,7 +292,7 @@ impl Request {
     }
 }
 
-/// What was sent, for logs and counters.
+/// The sent response, for logs and counters.
 #[derive(Debug, Clone, Copy)]
 pub struct Outcome {
     /// The status; 0 when none was sent.

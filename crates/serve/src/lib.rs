@@ -1,7 +1,7 @@
-//! The server's side of the data plane: listeners, connections of HTTP/1 and HTTP/2, and the [`Handler`] that the front
-//! door's parts implement.
+//! The server's side of the data plane: listeners, connections of HTTP/1 and HTTP/2, and the [`Handler`] trait that the parts of
+//! the front door implement.
 //!
-//! A request and the means to respond to it are an [`Exchange`], whatever version of HTTP it came by. Nothing here knows what an
+//! A request and the means to respond to it are an [`Exchange`], in every version of HTTP. Nothing here knows what an
 //! app, a route or a worker is.
 
 mod error_response;

@@ -1,4 +1,4 @@
-//! Accepting from listening sockets, and what a client may do on a connection.
+//! Accepts connections, and defines the limits of a client on one.
 
 mod activity;
 mod open;
@@ -25,21 +25,21 @@ pub(crate) use self::activity::Activity;
 pub use self::open::OpenConnections;
 use crate::{ConnectionInfo, Frontend, LocalAddress, WebSocketLimits, h1};
 
-/// What connections of a listener share.
+/// The state that connections of a listener share.
 pub struct ListenerContext {
     /// Handles their requests.
     pub handler: Arc<dyn Frontend>,
-    /// Bounds what clients may do.
+    /// Limits on clients.
     pub limits: ConnectionLimits,
-    /// The process is about to end: connections end with their next response.
+    /// The process is draining: connections end with their next response.
     pub draining: Arc<AtomicBool>,
-    /// How many connections the process has.
+    /// The open connections of the process.
     pub open: Arc<OpenConnections>,
-    /// What counts them.
+    /// Its meter.
     pub meter: &'static ListenerMeter,
 }
 
-/// What a client may do on a connection (`spec/http.md` §8, which gives the defaults).
+/// Limits of a client on a connection (`spec/http.md` §8, which gives the defaults).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ConnectionLimits {
     /// Sizes of heads, trailers and chunk extensions.
@@ -48,7 +48,7 @@ pub struct ConnectionLimits {
     pub head_timeout: Duration,
     /// Least average rate of a body, in bytes a second; 0: none.
     pub body_rate: u32,
-    /// Waited for a peer in all before a rate counts.
+    /// Total wait for a peer before a rate applies.
     pub body_grace: Duration,
     /// Least average rate at which a client takes its response, in bytes a second; 0: none.
     pub drain_rate: u32,
@@ -104,11 +104,11 @@ fn next_number() -> u64 {
     REQUESTS.fetch_add(1, Ordering::Relaxed)
 }
 
-/// A way to end one [`serve`].
+/// A handle to stop one [`serve`].
 #[derive(Debug)]
 pub struct StopListening(watch::Sender<StopState>);
 
-/// What [`StopListening`] says, for [`serve`].
+/// The messages of [`StopListening`] to [`serve`].
 #[derive(Debug)]
 pub struct StopSignal(watch::Receiver<StopState>);
 
@@ -119,30 +119,30 @@ enum StopState {
     AcceptRest,
 }
 
-/// A pair: one end for who stops, one for who serves.
+/// A pair: one end to stop, one for [`serve`].
 pub fn stop_listening() -> (StopListening, StopSignal) {
     let (sender, receiver) = watch::channel(StopState::NotYet);
     (StopListening(sender), StopSignal(receiver))
 }
 
 impl StopListening {
-    /// Stop at once: somebody else accepts from this socket.
+    /// Stop at once: another process accepts from this socket.
     pub fn hand_over(&self) {
         self.0.send_replace(StopState::HandOver);
     }
 
-    /// Accept what has connected before, then stop (see [`ListeningSocket::refuse_new`]).
+    /// Accept earlier connections, then stop (see [`ListeningSocket::refuse_new`]).
     pub fn accept_rest(&self) {
         self.0.send_replace(StopState::AcceptRest);
     }
 }
 
-/// Before something is tried again that the system has refused.
+/// Pause before a retry of what the system has refused.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Without a new connection for this long, those that had connected before are all accepted.
+/// Without a new connection for this long, all earlier ones are accepted.
 const REST: Duration = Duration::from_millis(50);
 
-/// Accepts on this thread until it is told to stop. All threads share one socket: with `SO_REUSEPORT` each would have a
+/// Accepts on this thread until stopped. All threads share one socket: with `SO_REUSEPORT` each would have a
 /// queue of its own, which a busy thread leaves waiting and a closed one resets.
 pub async fn serve(bound: ListeningSocket, context: Arc<ListenerContext>, mut stop: StopSignal) {
     let local = match bound.address {
@@ -162,7 +162,7 @@ pub async fn serve(bound: ListeningSocket, context: Arc<ListenerContext>, mut st
                 return;
             }
         }
-        // Nothing of the listener is in a state that a panic could break.
+        // A panic cannot break the listener's state.
         () = keepwarm_net::restarted("accept", || listener.accept_all()) => {}
     }
     while tokio::time::timeout(REST, listener.wait_for_client()).await.is_ok() {
@@ -170,7 +170,7 @@ pub async fn serve(bound: ListeningSocket, context: Arc<ListenerContext>, mut st
     }
 }
 
-/// A listening socket that is not watched serves nobody: without memory for that only time helps.
+/// A listening socket that is not watched serves nobody: without memory for that, only time helps.
 async fn watch_listening(mut socket: Socket) -> WatchedSocket {
     loop {
         match watch_socket(socket, Interest::READABLE) {
@@ -194,8 +194,8 @@ struct Listener {
     burst: AcceptBurst,
 }
 
-/// Clients that were accepted one after another, none of whom had to be waited for. A burst is expected to be as long as the one before: until then nobody
-/// looks whether another waits.
+/// Clients that were accepted one after another without waiting. A burst is expected to be as long as the previous one: until then nothing
+/// checks whether another client waits.
 #[derive(Debug, Default)]
 struct AcceptBurst {
     accepted: Cell<u32>,
@@ -215,7 +215,7 @@ impl AcceptBurst {
         self.before.set(self.accepted.get());
     }
 
-    /// Nobody waits.
+    /// No client waits.
     fn end(&self) {
         self.before.set(self.accepted.take());
     }
@@ -226,13 +226,13 @@ impl Listener {
         loop {
             self.wait_for_client().await;
             self.accept_within_limit().await;
-            // The tasks of those that were accepted have their turn, too.
+            // The tasks of accepted connections get their turn, too.
             tokio::task::coop::consume_budget().await;
         }
     }
 
-    /// Waits until a connection could be accepted. An accept that finds none, as the last of a burst would, and each of the threads that came too late,
-    /// takes nine times as long as this look: Linux makes the new socket before it looks for a connection.
+    /// Waits until a connection could be accepted. An accept that finds none, at the end of a burst and on each thread that came too late,
+    /// takes nine times as long as this check: Linux makes the new socket before it looks for a connection.
     async fn wait_for_client(&self) {
         loop {
             match self.socket.readable().await {
@@ -246,7 +246,7 @@ impl Listener {
         }
     }
 
-    /// Accepts one that waits, if it still does once there is room for it. Until then the kernel keeps it, with what it has sent.
+    /// Accepts a waiting connection, if it still waits once there is room for it. Until then the kernel keeps it, with its bytes.
     async fn accept_within_limit(&self) {
         let open = &self.context.open;
         let mut waited = false;
@@ -273,7 +273,7 @@ impl Listener {
         }
     }
 
-    /// After an accept that failed. Without descriptors or memory only the end of another connection helps.
+    /// Recovers from a failed accept. Without descriptors or memory only the end of another connection helps.
     async fn recover(&self, error: &io::Error) {
         if concerns_one_connection(error) {
             return;
@@ -292,7 +292,7 @@ impl Listener {
     }
 }
 
-/// Whether an error of an accept is no matter of the listening socket or of this process: another thread was faster, the client has left, or its network is gone, which
+/// Whether an error of an accept is unrelated to the listening socket and this process: another thread was faster, the client has left, or its network is gone, which
 /// Linux reports here (accept(2)).
 fn concerns_one_connection(error: &io::Error) -> bool {
     use rustix::io::Errno;
@@ -333,7 +333,7 @@ fn begin(fd: Socket, client: Option<SocketAddr>, local: &LocalAddress, context: 
     });
 }
 
-/// Of a listener on all addresses, the one that this client connected to.
+/// For a listener on all addresses, the address that this client connected to.
 fn local_of(fd: &Socket, listener: &LocalAddress) -> LocalAddress {
     match listener {
         LocalAddress::Tcp(address) if address.ip().is_unspecified() => {

@@ -1,4 +1,4 @@
-//! What becomes of an exchange: of its request's body, of a request that is refused, of its client, of its response.
+//! Outcomes of an exchange: of its request's body, of a refused request, of its client, of its response.
 
 use std::fmt::Display;
 
@@ -7,12 +7,12 @@ use keepwarm_net::SpoolError;
 
 use crate::{ErrorResponse, refusals};
 
-/// How far the request's body has come.
+/// The progress of the request's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyProgress {
     /// Bytes were appended; there may be more.
     More,
-    /// That was the end of it.
+    /// The body has ended.
     Done,
 }
 
@@ -21,7 +21,7 @@ pub enum BodyProgress {
 pub enum BodyError {
     /// The client has gone.
     ClientLost(ClientLoss),
-    /// It is framed wrongly.
+    /// Its framing is faulty.
     Fault(Fault),
     /// It exceeds the route's limit.
     TooLarge {
@@ -30,14 +30,14 @@ pub enum BodyError {
     },
     /// It comes too slowly.
     TooSlow,
-    /// It was to be read whole, and the file it was to wait in failed.
+    /// It should have been buffered whole, and its spill file failed.
     NotKept,
-    /// It was to be read whole, and spools hold all they may (`server.limits.spill`).
+    /// It should have been buffered whole, and spools have reached their limit (`server.limits.spill`).
     NoRoom,
 }
 
 impl BodyError {
-    /// What to respond with; `None` when nobody is there to read it.
+    /// The error response; `None` when no client is left to read it.
     pub fn refusal(&self) -> Option<Refusal> {
         match self {
             Self::ClientLost(_) => None,
@@ -106,7 +106,7 @@ impl From<&PathFault> for Refusal {
 pub enum ClientLoss {
     /// It reset the connection, or a write failed.
     Reset,
-    /// It shut its writing side before its request was whole, or on a route where that means that it left.
+    /// It shut its writing side before its request was complete, or on a route where that means that it left.
     Closed,
     /// It took its response too slowly.
     TooSlow,
@@ -128,7 +128,7 @@ impl ClientLoss {
 pub enum ResponseOutcome {
     /// The response was written whole.
     Complete,
-    /// It was cut, by us.
+    /// We cut it.
     Cut,
     /// The client left before it was written.
     ClientLost(ClientLoss),

@@ -1,4 +1,4 @@
-//! What passes between a client of ours and a server of ours, whoever stands between them: fields, informational responses, tunnels.
+//! Forwarding between a client and a server of ours, for any hop between them: fields, informational responses, tunnels.
 
 use std::future::Future;
 use std::io;
@@ -10,13 +10,13 @@ use keepwarm_net::{Client, ClientError, Codec, ResponsePart, WaitKind};
 
 use crate::{BodyError, ClientLoss, Exchange, Request};
 
-/// Bytes on their way to one side beyond which the other has to wait.
+/// Unsent bytes to one side above which the other has to wait.
 pub const UNSENT_ENOUGH: usize = 128 * 1024;
-/// A declared body up to this is waited for, and for so long.
+/// A declared body up to this size is waited for, and for this long.
 const READ_FIRST: u64 = 16 * 1024;
 const READ_FIRST_WAIT: Duration = Duration::from_millis(2);
 
-/// The protocols that a client offers to switch to, as a list. None with a body: what follows it would be the other protocol's, or not.
+/// The protocols that a client offers to switch to, as a list. None with a body: it would be unclear to which protocol the following bytes belong.
 pub fn offered_protocols(exchange: &Exchange<'_>) -> Vec<u8> {
     let request = exchange.request();
     if !request.head.upgrade || !exchange.body_done() {
@@ -25,7 +25,7 @@ pub fn offered_protocols(exchange: &Exchange<'_>) -> Vec<u8> {
     request.head.upgrade_protocols().collect::<Vec<_>>().join(b", ".as_slice())
 }
 
-/// Path and query as they are passed on: normalized, without the prefix that the route stripped.
+/// Path and query as forwarded: normalized, without the prefix that the route stripped.
 pub fn request_target(request: &Request) -> Vec<u8> {
     let path = request.path().get(request.mount()..).unwrap_or_default();
     let query = request.head.query();
@@ -41,27 +41,28 @@ pub fn request_target(request: &Request) -> Vec<u8> {
     target
 }
 
-/// The fields of a server's response that are its client's.
+/// The fields of a server's response that are meant for its client.
 pub fn response_fields(head: &ResponseHead) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
     let kept = is_for_client(head);
     head.fields.iter().filter(move |(name, _)| kept(name))
 }
 
-/// Whether a field of a server's response is its client's, by its name in lower case.
+/// Whether a field of a server's response is meant for its client, by its name in lower case.
 pub fn is_for_client(head: &ResponseHead) -> impl Fn(&[u8]) -> bool + Clone {
     let hop_by_hop = HopByHop::of(&head.fields);
-    // RFC 9110 §15.5.22: 426 MUST say which protocol.
+    // RFC 9110 §15.5.22: 426 MUST name the protocol.
     let says_protocol = head.status.as_u16() == 426;
     move |name: &[u8]| !hop_by_hop.removes(name) || (says_protocol && name == b"upgrade")
 }
 
-/// Whether a request's body is so small that it is waited for before anybody is called: then it leaves with the head, in one write, and can be sent again.
+/// Whether a request's body is so small that it is read before the backend is called: then it leaves with the head, in one write, and can be retried.
 pub fn is_read_first(request: &Request) -> bool {
     let small = matches!(request.head.body, RequestBody::Length(length) if length <= READ_FIRST);
     small && request.passing().buffer_request != Some(false)
 }
 
-/// Waits for all of such a body. A client that sends on only when it hears of the server is not held up: what has come by then is passed on, and the rest as it comes.
+/// Waits for all of such a body. A client that continues only after a reply from the server is not held up: bytes that have come by then are
+/// forwarded, and the rest as it comes.
 ///
 /// # Errors
 /// Those of `whole`.
@@ -69,7 +70,7 @@ pub async fn read_first(whole: impl Future<Output = Result<(), BodyError>>) -> R
     tokio::time::timeout(READ_FIRST_WAIT, whole).await.unwrap_or(Ok(()))
 }
 
-/// Passes a 1xx response on, with `more` fields.
+/// Forwards a 1xx response, with `more` fields.
 pub fn pass_informational<'a>(
     exchange: &mut Exchange<'_>,
     head: &'a ResponseHead,
@@ -78,12 +79,12 @@ pub fn pass_informational<'a>(
     exchange.informational(head.status.as_u16(), response_fields(head).chain(more));
 }
 
-/// A connection to a server that has one request: its response, and the tunnel that it may become.
+/// A connection to a server with one request: its response, and the tunnel that it may become.
 pub trait ServerExchange {
     /// The next part of the response. After [`ResponsePart::End`] and after an error there is none.
     ///
     /// # Errors
-    /// No response will come, or not all of it.
+    /// No response will come, or only a part of it.
     fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Result<ResponsePart<'_>, ClientError>>;
 
     /// Bytes of the tunnel. `Ok(&[])` is its end.
@@ -95,13 +96,13 @@ pub trait ServerExchange {
     /// Bytes into the tunnel; [`Self::poll_flush`] writes them.
     fn send_tunnel(&mut self, bytes: &[u8]);
 
-    /// Bytes given and not yet taken.
+    /// Bytes queued and not yet taken.
     fn unsent(&self) -> usize;
 
-    /// Writes what was given.
+    /// Writes queued bytes.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 
-    /// Sends the end of what goes in.
+    /// Ends our side of the tunnel.
     fn shutdown_write(&mut self);
 }
 
@@ -131,12 +132,12 @@ impl<C: Codec> ServerExchange for Client<C> {
     }
 }
 
-/// A connection that has become another protocol's: bytes both ways, until both sides have ended or nothing has moved for long.
+/// A connection switched to another protocol: bytes both ways, until both sides have ended or nothing has moved for too long.
 #[derive(Debug)]
 pub struct Tunnel {
     client_ended: bool,
     server_ended: bool,
-    /// The server was told of the client's end.
+    /// The client's end was passed to the server.
     told: bool,
     idle: Duration,
     block: Vec<u8>,
@@ -145,7 +146,7 @@ pub struct Tunnel {
 /// How a tunnel ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TunnelEnd {
-    /// The server has, and its client has all of it; or both have.
+    /// The server has ended, and its client has all of it; or both have.
     Over,
     /// The client was lost.
     ClientLost(ClientLoss),
@@ -154,10 +155,10 @@ pub enum TunnelEnd {
 }
 
 impl Tunnel {
-    /// Its server has switched (`101`) to a protocol that the client offered: the client is told, with `more` fields.
+    /// Its server has switched (`101`) to a protocol that the client offered: passes that on, with `more` fields.
     ///
     /// # Errors
-    /// A field that is no field.
+    /// An invalid field.
     pub fn switch<'a>(
         exchange: &mut Exchange<'_>,
         head: &'a ResponseHead,
@@ -170,14 +171,14 @@ impl Tunnel {
         Ok(Self::of(exchange))
     }
 
-    /// Of a client that was told already.
+    /// For a client that has already been switched.
     pub fn of(exchange: &Exchange<'_>) -> Self {
         let idle = exchange.limits().websocket.idle;
         exchange.deadlines().set_after(WaitKind::Response, idle);
         Self { client_ended: false, server_ended: false, told: false, idle, block: Vec::new() }
     }
 
-    /// Moves what can be moved. Ready when there is nothing more to come.
+    /// Moves all possible bytes. Ready when no more will come.
     pub fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -198,7 +199,7 @@ impl Tunnel {
                 exchange.deadlines().set_after(WaitKind::Response, self.idle);
                 continue;
             }
-            // Room that the writes made: where it was missing nothing was read, and so nothing there wakes us.
+            // Room that the writes made: a side without room was not read, and so nothing there wakes us.
             if (down == TransferResult::Full && exchange.unsent() < UNSENT_ENOUGH)
                 || (up == TransferResult::Full && server.unsent() < UNSENT_ENOUGH)
             {
@@ -256,19 +257,19 @@ impl Tunnel {
         if server.poll_flush(cx).is_ready() && self.client_ended && !self.told {
             self.told = true;
             server.shutdown_write();
-            // Under TLS that is something to be written, too: nobody else would wake us when there is room for it.
+            // Under TLS the end is also written: no other event would wake us when there is room for it.
             let _ = server.poll_flush(cx);
         }
         flow
     }
 }
 
-/// What became of one turn in one direction.
+/// The result of one turn in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TransferResult {
-    /// Something came.
+    /// Bytes moved.
     Moved,
-    /// Nothing was read: what came before has to leave first.
+    /// Nothing was read: earlier bytes have to leave first.
     Full,
     /// Nothing has come, or nothing will.
     Waiting,

@@ -1,4 +1,4 @@
-//! The two messages between a client and what serves it, both at once: each way as fast as the other side takes it.
+//! The two messages between a client and its backend, both at once: each as fast as the other side takes it.
 //!
 //! ```text
 //!    ┌───────────────────────── there is room again ─────────────────────────┐
@@ -6,9 +6,9 @@
 //!  parts of the response ──▶ more of the request ──▶ flush ──▶ what was kept ┴▶ client gone? ──▶ time
 //! ```
 //!
-//! What serves is a [`Backend`]: an app's worker on the wire, a connection to an app's server, a call to an upstream. Retries, hedges, slots and logs are
-//! theirs. The order above is the same for all, and has its reasons: a response that is complete wins over a body that breaks off; all that is here at one time leaves
-//! in one write; room that the write made is used before anybody sleeps, since a side that was not read for lack of room wakes nobody.
+//! A [`Backend`] is an app's worker on the wire, a connection to an app's server, or a call to an upstream. It handles its own retries, hedges, slots and logs.
+//! The order above is the same for all, for these reasons: a complete response wins over a body that breaks off; everything available at one time leaves
+//! in one write; room made by the write is used before the task sleeps, since a side that was not read for lack of room wakes nobody.
 
 mod server_side;
 
@@ -21,42 +21,42 @@ use crate::response_buffer::BufferProgress;
 use crate::{ClientLoss, Exchange, ResponseBuffer};
 use keepwarm_net::SpoolError;
 
-/// What serves a request, as [`poll_pump`] sees it.
+/// The backend of a request, as [`poll_pump`] sees it.
 pub trait Backend<'c> {
     /// How the work ends.
     type End;
 
-    /// The client's side: the exchange, and what is kept of its response.
+    /// The client's side: the exchange, and the buffer of its response.
     fn client(&mut self) -> (&mut Exchange<'c>, &mut ResponseBuffer);
 
-    /// Once both sides have switched protocols (`101`): moves what is theirs now. `None`: they have not.
+    /// Once both sides have switched protocols (`101`): moves the bytes of the new one. `None`: they have not switched.
     fn poll_switched(&mut self, cx: &mut Context<'_>) -> Option<Poll<Self::End>>;
 
-    /// Takes the next part of the response, for which there is room.
+    /// Takes the next part of the response; there is room for it.
     fn poll_part(&mut self, cx: &mut Context<'_>) -> PartResult<Self::End>;
 
-    /// There was no room for a part: where something but a part may come from it, registers for that.
+    /// There was no room for a part: registers for other events of the backend, if any.
     fn wait_for_room(&mut self, _cx: &Context<'_>) {}
 
-    /// Sends what is here of the request, as far as it is taken. `Some`: that ended the work.
+    /// Sends available bytes of the request, as far as they are taken. `Some`: that ended the work.
     fn poll_request(&mut self, cx: &mut Context<'_>) -> Option<Self::End>;
 
-    /// Nothing more can be moved now: looks at the deadlines.
+    /// Nothing more can be moved now: checks the deadlines.
     fn poll_time(&mut self, cx: &mut Context<'_>) -> Poll<Self::End>;
 
-    /// All that was kept of the response is with the client's connection, its end too.
+    /// All of the buffered response is with the client's connection, its end too.
     fn kept_sent(&mut self) {}
 
     /// The client's side has ended.
     fn client_ended(&mut self, end: ClientEnd<'_>) -> Self::End;
 }
 
-/// What became of a part of the response.
+/// The result of taking a part of the response.
 #[derive(Debug)]
 pub enum PartResult<E> {
     /// It was taken; there may be another.
     Taken,
-    /// There is none now, or none any more.
+    /// There is none now, or none will come.
     Waiting,
     /// Both sides have switched protocols.
     Switched,
@@ -71,7 +71,7 @@ pub enum ClientEnd<'e> {
     Over,
     /// The client was lost.
     ClientLost(ClientLoss),
-    /// A part of the response was lost on disk: the client was told so, or cut.
+    /// A part of the response was lost on disk: the client got an error response, or was cut.
     KeptLost(&'e SpoolError),
 }
 
@@ -131,18 +131,18 @@ fn poll_response<'c, B: Backend<'c>>(backend: &mut B, cx: &mut Context<'_>) -> P
     }
 }
 
-/// A part of the response is gone: its client must not take the rest for the whole.
+/// A part of the response is lost: its client must not take the rest for the whole.
 #[cold]
 fn lose_kept<'c, B: Backend<'c>>(backend: &mut B, error: &SpoolError) -> B::End {
     RESPONSE_NOT_KEPT.respond(backend.client().0);
     backend.client_ended(ClientEnd::KeptLost(error))
 }
 
-/// Why what was given could not be written.
+/// Why queued bytes could not be written.
 #[derive(Debug)]
 pub(crate) enum FlushError {
     /// The client was lost.
     ClientLost(ClientLoss),
-    /// What was kept is lost: the response cannot be completed.
+    /// Buffered bytes are lost: the response cannot be completed.
     Kept(SpoolError),
 }

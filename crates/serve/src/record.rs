@@ -1,28 +1,28 @@
-//! What is known of a call to an upstream when it is over: for the access log, metrics and `Server-Timing`.
+//! The record of a call to an upstream: for the access log, metrics and `Server-Timing`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A call to an upstream, through all its attempts. Filled in by `egress`, read by whoever counts or writes.
+/// A call to an upstream, through all its attempts. Filled in by `egress`, read by counters and logs.
 #[derive(Debug, Clone, Default)]
 pub struct CallRecord {
     /// The name of the upstream.
     pub upstream: Arc<str>,
     /// The endpoint of the last attempt; none when there was no attempt.
     pub endpoint: Option<Arc<str>>,
-    /// How long the connection of the last attempt had been idle; none when it was new (though made beforehand), or there was none.
+    /// How long the connection of the last attempt had been idle; none when it was new (though prewarmed), or there was none.
     pub reused: Option<Duration>,
-    /// How often the call was given to an endpoint, or tried to be.
+    /// Attempts to send the call to an endpoint.
     pub attempts: u32,
     /// The attempts that failed, in order.
     pub failures: Vec<FailedAttempt>,
-    /// A second attempt was sent beside the first, which was slow.
+    /// A hedge was sent beside the first attempt, which was slow.
     pub hedged: bool,
     /// Where the time went.
     pub times: CallTimes,
-    /// The upstream's status; 0 when it gave none.
+    /// The upstream's status; 0 when it sent none.
     pub status: u16,
-    /// What the caller got: that, or the status of a response of ours; 0: nothing.
+    /// The status that the caller got: the upstream's, or one of ours; 0: none.
     pub responded: u16,
     /// Bytes of the request's body.
     pub sent: u64,
@@ -35,27 +35,27 @@ pub struct CallRecord {
 pub struct FailedAttempt {
     /// At which endpoint.
     pub endpoint: Arc<str>,
-    /// A stable name of why.
+    /// A stable name of the cause.
     pub cause: &'static str,
-    /// The same for a person, going on from "upstream".
+    /// The same for a person; continues "upstream".
     pub sentence: String,
 }
 
 /// Where the time of a call went.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CallTimes {
-    /// Waiting for a place among the calls in flight, back-off between attempts and failed attempts included.
+    /// Waiting for a slot among the calls in flight, back-off between attempts and failed attempts included.
     pub queue: Duration,
-    /// Getting a connection, in the last attempt: next to nothing when one was kept.
+    /// Getting a connection, in the last attempt: close to zero when one was kept.
     pub connect: Duration,
-    /// From having it to the head of the response.
+    /// From the connection to the head of the response.
     pub first_byte: Duration,
     /// From the head to the end.
     pub body: Duration,
 }
 
 impl CallRecord {
-    /// The whole story for a person: what failed, and how it ended. None when nothing failed.
+    /// The summary for a person: what failed, and how it ended. None when nothing failed.
     #[must_use]
     pub fn story(&self) -> Option<String> {
         let mut story = String::new();

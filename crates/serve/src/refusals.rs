@@ -49,7 +49,7 @@ pub fn respond_with_head_refusal(exchange: &mut Exchange<'_>, refusal: HeadRefus
         HeadRefusal::Connect => &CONNECT_REFUSED,
         HeadRefusal::Trace => &TRACE_REFUSED,
     };
-    // What follows a CONNECT was meant for a tunnel.
+    // Bytes after a CONNECT were meant for a tunnel.
     exchange.close_after();
     method.about(&[]).field("Allow", allow).respond(exchange);
 }

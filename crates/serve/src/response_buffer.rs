@@ -12,27 +12,27 @@ use crate::{Exchange, UNSENT_ENOUGH};
 /// Memory of a spool, in bytes; beyond it a file is used.
 const MEMORY: usize = 256 * 1024;
 
-/// What a client has not taken yet of its response, so that the source does not wait for it (`spec/http.md` §7), and how the response ends behind that. Where it does not
+/// The part of a response that a slow client has not taken yet, so that the source does not wait for it (`spec/http.md` §7), and the end after it. If it does not
 /// buffer, or there is no room (`server.limits.spill`), the source waits for the client.
 ///
-/// Everything of the body, and its end, goes through this, in order: past [`UNSENT_ENOUGH`] unsent bytes into a spool, else straight on.
+/// The whole body, and its end, passes through this, in order: above [`UNSENT_ENOUGH`] unsent bytes into a spool, else directly on.
 #[derive(Debug)]
 pub struct ResponseBuffer {
     buffers: bool,
-    /// In a box: the future of a request should fit what an allocator keeps at hand.
+    /// In a box: the future of a request should fit an allocator's cached size.
     spool: Option<Box<Spool>>,
     /// The source has ended, while the spool has bytes: the trailers.
     end: Option<Box<Fields>>,
-    /// There was no room for one more part when it was last looked for.
+    /// There was no room for another part at the last check.
     full: bool,
-    /// That there was no room is counted.
+    /// The lack of room is counted.
     waited: bool,
 }
 
-/// What became of the bytes in the buffer.
+/// The result of flushing the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BufferProgress {
-    /// Some, or nothing is left: there may be room again.
+    /// Some bytes, or nothing is left: there may be room again.
     Some,
     /// The end: the response is complete.
     End,
@@ -49,15 +49,15 @@ impl ResponseBuffer {
         self.spool.is_none()
     }
 
-    /// Whether the source waits for the client: there was no room for one more part when [`Self::poll_room`] was last asked.
+    /// Whether the source waits for the client: there was no room for another part at the last [`Self::poll_room`].
     pub fn is_full(&self) -> bool {
         self.full
     }
 
-    /// Whether one more part can be given. Where not, what the client takes makes room.
+    /// Whether another part can be given. If not, reads by the client make room.
     ///
     /// # Errors
-    /// What was kept is lost: the response cannot be completed.
+    /// Buffered bytes are lost: the response cannot be completed.
     pub fn poll_room(&mut self, cx: &mut Context<'_>, exchange: &Exchange<'_>) -> Result<bool, SpoolError> {
         let room = self.poll_has_room(cx, exchange)?;
         self.full = !room;
@@ -67,7 +67,7 @@ impl ResponseBuffer {
     fn poll_has_room(&mut self, cx: &mut Context<'_>, exchange: &Exchange<'_>) -> Result<bool, SpoolError> {
         let Some(spool) = &mut self.spool else {
             let direct = exchange.unsent() < UNSENT_ENOUGH;
-            // Before the head there are informational responses alone, which go straight on.
+            // Before the head there are only informational responses, which pass directly.
             let keeps = self.buffers && exchange.responded();
             return Ok(direct || (keeps && self.may_keep(SPILL.has_memory())));
         };
@@ -98,7 +98,7 @@ impl ResponseBuffer {
         }
     }
 
-    /// Ends the response, behind what is kept of it. `true`: it has ended.
+    /// Ends the response, after its buffered bytes. `true`: it has ended.
     pub fn end<'a>(
         &mut self,
         exchange: &mut Exchange<'_>,
@@ -114,10 +114,10 @@ impl ResponseBuffer {
         false
     }
 
-    /// Writes what was given, and moves on what is kept. Ready: there may be room again, or that was the end.
+    /// Writes queued bytes, and moves buffered ones on. Ready: there may be room again, or that was the end.
     ///
     /// # Errors
-    /// The client was lost, or what was kept.
+    /// The client was lost, or the buffered bytes were.
     pub(crate) fn poll_flush(
         &mut self,
         cx: &mut Context<'_>,

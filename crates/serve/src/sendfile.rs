@@ -4,14 +4,14 @@ use keepwarm_http1::{BadField, scan_app_fields};
 
 use crate::Exchange;
 
-/// A file that an app named in place of a body.
+/// A file that an app named instead of a body.
 #[derive(Debug)]
 pub struct SendfileRequest {
-    /// Which.
+    /// The file.
     pub name: SendfileTarget,
     /// The status of the app's response.
     pub status: u16,
-    /// Its fields, with their names as the app wrote them, those apart that would be about its own body.
+    /// Its fields, with their names as the app wrote them, without those about its own body.
     pub fields: Vec<SendfileField>,
 }
 
@@ -21,18 +21,18 @@ pub type SendfileField = (Box<[u8]>, Box<[u8]>);
 /// How an app names a file.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SendfileTarget {
-    /// `X-Accel-Redirect`: a path of its own kind, encoded as in a URI.
+    /// `X-Accel-Redirect`: an internal path, encoded as in a URI.
     Path(Vec<u8>),
-    /// `X-Sendfile`: a path of the file system.
+    /// `X-Sendfile`: a file system path.
     File(Vec<u8>),
 }
 
 impl Exchange<'_> {
-    /// Notes that the response's body is a file, when its fields name one and the route has the app's word for it. `true`: the response is the edge's now, and
-    /// whatever the app sends as a body is dropped.
+    /// Records that the response's body is a file, when its fields name one and the route allows it. `true`: the edge now sends the response, and
+    /// any body of the app is dropped.
     ///
     /// # Errors
-    /// A field that is no field.
+    /// An invalid field.
     pub fn hand_file<'a>(
         &mut self,
         status: u16,
@@ -64,7 +64,7 @@ impl Exchange<'_> {
     }
 }
 
-/// What was said of a body that is not sent, or what only the edge can say of the file.
+/// Fields about the body that is not sent, or that only the edge can set for the file.
 const OF_THE_BODY: [&str; 8] = [
     "x-accel-redirect",
     "x-sendfile",

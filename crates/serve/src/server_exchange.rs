@@ -15,7 +15,7 @@ impl ServerExchange for Call {
     fn poll_tunnel(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
         match self {
             Self::Http1(lease) => lease.poll_tunnel(cx),
-            // There is no 101 in HTTP/2.
+            // HTTP/2 has no 101.
             Self::Http2(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
         }
     }

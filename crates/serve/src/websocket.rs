@@ -1,6 +1,6 @@
 //! WebSockets (RFC 6455) with permessage-deflate (RFC 7692), sans-IO: a client's bytes in, parts of messages out, and the other way round.
 //!
-//! Nothing is held because it is large. A message is handed on in parts of up to [`PART`] bytes, whatever frames it came in, and leaves in as many
+//! A large message is not held whole. It is handed on in parts of up to [`PART`] bytes, whatever frames it came in, and leaves in as many
 //! frames as it has parts; a short one is one part and one frame.
 
 mod deflate;
@@ -20,5 +20,5 @@ pub(crate) use incoming::{Incoming, IncomingEvent};
 pub(crate) use negotiate::negotiate;
 pub(crate) use outgoing::Outgoing;
 
-/// Bytes of a message that are handed on at once: what a frame of the worker wire takes.
+/// Bytes of a message handed on at once: the maximum of a frame of the worker wire.
 pub(crate) const PART: usize = 64 * 1024;

@@ -54,7 +54,7 @@ impl fmt::Display for EncodeError {
 
 impl std::error::Error for EncodeError {}
 
-/// The header of a DATA frame whose `len` bytes the caller writes right behind it (a vectored write saves the
+/// The header of a DATA frame whose `len` bytes the caller writes right after it (a vectored write saves the
 /// copy).
 ///
 /// # Errors
@@ -101,7 +101,7 @@ pub fn encode_close(out: &mut Vec<u8>, stream: u32, code: u16, reason: &str) -> 
     encode_reason(out, FrameType::Close, stream, code, cut(reason, MAX_CLOSE_REASON))
 }
 
-/// RESET: nobody waits for this response any more (from the worker: it ends here, incomplete). A reason of more than
+/// RESET: this response is no longer wanted (from the worker: it ends here, incomplete). A reason of more than
 /// [`MAX_RESET_REASON`] bytes is cut at a character.
 ///
 /// # Errors
@@ -152,7 +152,7 @@ pub fn encode_credit(out: &mut Vec<u8>, stream: u32, amount: u32) -> Result<(), 
     Ok(())
 }
 
-/// HIJACK: the application responds by itself, on the socket that goes with this frame.
+/// HIJACK: the application responds itself, on the socket sent with this frame.
 ///
 /// # Errors
 ///
@@ -167,7 +167,7 @@ pub fn encode_ping(out: &mut Vec<u8>, payload: [u8; 8]) {
     put(out, FrameType::Ping, 0, 0, &payload);
 }
 
-/// BUSY: the place is not free when the response ends, or (`end`) is free now.
+/// BUSY: the slot stays occupied when the response ends, or (`end`) is free now.
 pub fn encode_busy(out: &mut Vec<u8>, end: bool) {
     put(out, FrameType::Busy, if end { flags::END } else { 0 }, 0, &[]);
 }
@@ -177,7 +177,7 @@ pub fn encode_drain(out: &mut Vec<u8>) {
     put(out, FrameType::Drain, 0, 0, &[]);
 }
 
-/// WELCOME, with the names and values of `about`; `welcome.about` is not looked at.
+/// WELCOME, with the names and values of `about`; `welcome.about` is ignored.
 ///
 /// # Errors
 ///
@@ -197,7 +197,7 @@ pub fn encode_welcome<'f>(
     block.finish(0)
 }
 
-/// HELLO, with the names and values of `about`; `hello.about` is not looked at. (The worker's side.)
+/// HELLO, with the names and values of `about`; `hello.about` is ignored. (The worker's side.)
 ///
 /// # Errors
 ///
@@ -310,7 +310,7 @@ fn encode_reason(
     Ok(())
 }
 
-/// A small frame whose payload is ready; the caller keeps to what its type allows.
+/// A small frame whose payload is ready; the caller keeps to the limits of its type.
 fn put(out: &mut Vec<u8>, frame_type: FrameType, flags: u8, stream: u32, payload: &[u8]) {
     let header = FrameHeader { length: payload.len() as u32, frame_type, flags, stream };
     out.extend_from_slice(&header.to_bytes());

@@ -1,4 +1,4 @@
-//! What a frame is: types, flags, limits, and decoding that borrows (`spec/wire.md` §2).
+//! The frame format: types, flags, limits, and decoding that borrows (`spec/wire.md` §2).
 
 mod from_worker;
 mod patch;
@@ -19,15 +19,15 @@ use std::fmt;
 /// Bytes of a frame's header: length u32, type u8, flags u8, stream u32 (spec §2).
 pub const HEADER_LEN: usize = 10;
 
-/// The longest payload, in bytes. It bounds what either side must hold to have one frame whole: a body of
+/// The longest payload, in bytes. It bounds the memory of either side for one whole frame: a body of
 /// [`MAX_BODY`] beside 64 KiB of fields, twice the largest head that Keepwarm accepts by default (spec §2).
 pub const MAX_PAYLOAD: usize = 131_072;
 
-/// The most bytes of a body or message in one frame (spec §4, §5, §7). Bounds how long one stream can hold the
-/// connection before another has its turn.
+/// The most bytes of a body or message in one frame (spec §4, §5, §7). Bounds how long one stream can occupy the
+/// connection before another gets its turn.
 pub const MAX_BODY: usize = 65_536;
 
-/// What a TEXT or BINARY frame costs at least, in bytes of credit (spec §6): about what its receiver needs to keep an empty message.
+/// The minimum cost of a TEXT or BINARY frame, in bytes of credit (spec §6): about what its receiver needs to keep an empty message.
 pub const MIN_MESSAGE_COST: usize = 64;
 
 /// The credit that a TEXT or BINARY frame with a payload of `bytes` costs.
@@ -39,7 +39,7 @@ pub fn message_cost(bytes: usize) -> usize {
 /// The most credit a stream or connection can have, in bytes: 2^31-1 (spec §6), so that a sum of two fits a u32.
 pub const MAX_CREDIT: u32 = 0x7fff_ffff;
 
-/// The least credit that WELCOME and HELLO can begin with, in bytes (spec §3): one largest DATA frame.
+/// The least initial credit in WELCOME and HELLO, in bytes (spec §3): one largest DATA frame.
 pub const MIN_INITIAL_CREDIT: u32 = 65_536;
 
 /// The most requests a worker can take at once (spec §3).
@@ -81,7 +81,7 @@ pub mod flags {
 pub enum FrameType {
     /// The worker is ready (§3).
     Hello = 0x01,
-    /// Keepwarm's first words (§3).
+    /// Keepwarm's first frame (§3).
     Welcome = 0x02,
     /// A request opens a stream (§4).
     Request = 0x10,
@@ -93,7 +93,7 @@ pub enum FrameType {
     Response = 0x13,
     /// An informational response (§5).
     Inform = 0x14,
-    /// The worker asks for the body (§4).
+    /// The worker requests the body (§4).
     Want = 0x15,
     /// More may be sent (§6).
     Credit = 0x16,
@@ -101,7 +101,7 @@ pub enum FrameType {
     Reset = 0x17,
     /// The client has closed its writing side (§5).
     HalfClose = 0x18,
-    /// The application responds by itself, on a socket of its own (§5).
+    /// The application responds itself, on a socket of its own (§5).
     Hijack = 0x19,
     /// Part of a text message (§7).
     Text = 0x20,
@@ -115,7 +115,7 @@ pub enum FrameType {
     Pong = 0x31,
     /// No more requests (§8).
     Drain = 0x32,
-    /// The worker's place is not free yet when its response ends (§8).
+    /// The worker's slot is not free yet when its response ends (§8).
     Busy = 0x33,
 }
 
@@ -194,7 +194,7 @@ impl FrameType {
         }
     }
 
-    /// The row of this type in the table of spec §2, and the lengths that its payload can have.
+    /// The row of this type in the table of spec §2, and the permitted lengths of its payload.
     fn rules(self) -> FrameRules {
         use Sender::{Keepwarm, Worker};
         const BLOCK: usize = 6; // an empty string block
@@ -222,7 +222,7 @@ impl FrameType {
     }
 }
 
-/// Who sent a frame.
+/// The sender of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sender {
     /// Keepwarm.
@@ -245,8 +245,8 @@ pub struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// Reads and judges the header at the start of `input`, which `sender` has sent. `None`: fewer than
-    /// [`HEADER_LEN`] bytes are there.
+    /// Reads and checks the header at the start of `input`, sent by `sender`. `None`: fewer than
+    /// [`HEADER_LEN`] bytes have arrived.
     ///
     /// # Errors
     ///
@@ -273,7 +273,7 @@ impl FrameHeader {
         if rules.from.is_some_and(|from| from != sender) {
             return Err(fault(FaultKind::Direction, 0));
         }
-        // spec §7: a WebSocket's opening has no body to come.
+        // spec §7: a WebSocket's opening has no body.
         let websocket =
             frame_type == FrameType::Request && flags & (flags::WEBSOCKET | flags::END) == flags::WEBSOCKET;
         if flags & !rules.flags != 0 || websocket {
@@ -309,14 +309,14 @@ impl FrameHeader {
     }
 }
 
-/// Why a stream was reset (spec §5). Codes without a name are allowed, and mean no more than their reason says.
+/// Why a stream was reset (spec §5). Codes without a name are allowed, and their meaning is only in the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ResetCode(pub u16);
 
 impl ResetCode {
-    /// The client has gone; or the worker acknowledges that.
+    /// The client is gone; or the worker acknowledges that.
     pub const CANCELLED: Self = Self(1);
-    /// The request's time is over.
+    /// The request timed out.
     pub const TIMEOUT: Self = Self(2);
     /// The application failed.
     pub const APP_ERROR: Self = Self(3);
@@ -324,7 +324,7 @@ impl ResetCode {
     pub const TOO_SHORT: Self = Self(4);
     /// The request's body ended before it was complete.
     pub const INCOMPLETE: Self = Self(5);
-    /// The worker has not begun to process this request: it is safe to give it to another.
+    /// The worker has not begun to process this request: it is safe to retry on another.
     pub const REFUSED: Self = Self(6);
 
     /// The name in the specification, if it has one.
@@ -352,7 +352,7 @@ impl fmt::Display for ResetCode {
 
 /// A row of the table in spec §2.
 struct FrameRules {
-    /// Who sends it; `None` is both.
+    /// The sender; `None`: both.
     from: Option<Sender>,
     stream: StreamScope,
     /// The bits that may be set.
@@ -362,7 +362,7 @@ struct FrameRules {
     max: usize,
 }
 
-/// What a type's `stream` can be.
+/// The permitted values of a type's `stream`.
 enum StreamScope {
     Connection,
     Stream,

@@ -2,11 +2,11 @@
 //!
 //! Sans-IO: bytes come in, frames, events and bytes go out; no socket, no clock, no task.
 //!
-//! * [`frame`]: what a frame is. [`frame::FromWorker::decode`] and [`frame::ToWorker::decode`] borrow the input.
+//! * [`frame`]: the frame format. [`frame::FromWorker::decode`] and [`frame::ToWorker::decode`] borrow the input.
 //! * [`encode`]: appends frames to a `Vec<u8>`; [`encode::RequestWriter`] is the hot path.
-//! * [`session`]: Keepwarm's side of a connection: which streams are open, what a worker may say now, and how
+//! * [`session`]: Keepwarm's side of a connection: which streams are open, which frames a worker may send now, and how
 //!   much either side may send.
-//! * [`fastcgi`]: another wire to other workers, the one that PHP's own servers speak.
+//! * [`fastcgi`]: the wire of PHP's own servers, to other workers.
 //! * [`template`]: the lines between Keepwarm and a process that forks workers.
 //!
 //! A decoder has three outcomes: a frame, `None` (need more), or a [`WireFault`]. After a fault the connection
@@ -21,5 +21,5 @@ pub mod template;
 
 pub use fault::{FaultKind, WireFault};
 
-/// The one version of the wire that this crate speaks.
+/// The only version of the wire that this crate speaks.
 pub const VERSION: u16 = 1;

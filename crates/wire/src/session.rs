@@ -1,7 +1,7 @@
 //! Keepwarm's side of one connection with a worker (`spec/wire.md` §3-§8).
 //!
-//! What lives here: which streams are open, what the worker may say on each now, and the credit of both
-//! directions. What does not: bytes (the caller keeps those it was given, and gives them back with
+//! State held here: the open streams, the frames that the worker may send on each now, and the credit of both
+//! directions. Not held: bytes (the caller keeps those it was given, and returns them with
 //! [`Session::release`]), time, the fields' syntax, `Content-Length` against the body, UTF-8 of whole messages.
 
 mod event;
@@ -25,14 +25,14 @@ use std::hash::{BuildHasherDefault, Hasher};
 use stream::Stream;
 use window::Window;
 
-/// How many places the table of streams has from the start, so that opening one allocates nothing. A worker that
+/// The initial capacity of the table of streams, so that opening one allocates nothing. A worker that
 /// takes more makes it grow, once. The number is arbitrary: 32 KiB.
 const FIRST_PLACES: u32 = 512;
 
-/// What Keepwarm allows a worker.
+/// The limits for a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionConfig {
-    /// Bytes that the worker may send on one stream ahead of [`Session::release`]. Bounds what a client that
+    /// Bytes that the worker may send on one stream ahead of [`Session::release`]. Bounds the bytes that a client that
     /// reads slowly can make Keepwarm hold.
     pub stream_credit: u32,
     /// The same for all streams of the worker together.
@@ -49,46 +49,46 @@ impl Default for SessionConfig {
 /// The state of one connection, seen from Keepwarm.
 ///
 /// 1. [`Self::welcome`] writes the first frame.
-/// 2. [`Self::handle_frame`] takes each frame that [`FromWorker::decode`] finds, and says what it means; after a
+/// 2. [`Self::handle_frame`] takes each frame that [`FromWorker::decode`] finds, and returns its meaning; after a
 ///    batch, [`Self::poll_credit`] writes what is owed to the worker.
 /// 3. From [`SessionEvent::Hello`] on, [`Self::open`] gives ids for requests; the caller encodes REQUEST.
-/// 4. Before DATA [`Self::send_credit`], before TEXT or BINARY [`Self::message_credit`] says how much may go, and
-///    [`Self::spent`] that it went.
-/// 5. What a [`SessionEvent::Data`], `Text` or `Binary` cost ([`SessionEvent::held`]) is given back with
+/// 4. Before DATA [`Self::send_credit`], before TEXT or BINARY [`Self::message_credit`] gives the limit, and
+///    [`Self::spent`] records the bytes sent.
+/// 5. The cost of a [`SessionEvent::Data`], `Text` or `Binary` ([`SessionEvent::held`]) is returned with
 ///    [`Self::release`] exactly once, whatever has become of its stream.
 ///
 /// After a fault every further frame is the same fault.
 #[derive(Debug)]
 pub struct Session {
     config: SessionConfig,
-    /// What HELLO said; `None` before it.
+    /// The limits in HELLO; `None` before it.
     worker: Option<WorkerLimits>,
     /// The next stream's id; above `u32::MAX` when all are used.
     next: u64,
-    /// The streams that are open. Each id is below `next`; an id below `next` that is not here is over.
+    /// The open streams. Each id is below `next`; an id below `next` that is missing here is over.
     streams: HashMap<u32, Stream, BuildHasherDefault<IdHasher>>,
-    /// What Keepwarm may send on the connection.
+    /// Keepwarm's credit on the connection.
     send: u32,
-    /// What the worker may send on the connection.
+    /// The worker's credit on the connection.
     receive: Window,
-    /// The PING whose PONG has not come yet.
+    /// The PING whose PONG has not arrived.
     ping: Option<[u8; 8]>,
     drain_sent: bool,
     drain_received: bool,
     fault: Option<WireFault>,
 }
 
-/// What HELLO allows Keepwarm.
+/// Keepwarm's limits from HELLO.
 #[derive(Debug, Clone, Copy)]
 struct WorkerLimits {
-    /// Places for requests: those in work, and those that may wait behind the one in work.
+    /// Slots for requests: those in progress, and those that may wait after the one in progress.
     streams: u32,
     stream_credit: u32,
     connection_credit: u32,
 }
 
 impl Session {
-    /// A connection on which nothing was said. Credits outside 65,536 to 2^31-1 (spec §3) are brought within.
+    /// A new connection. Credits outside 65,536 to 2^31-1 (spec §3) are clamped.
     pub fn new(config: SessionConfig) -> Self {
         let within = |credit: u32| credit.clamp(MIN_INITIAL_CREDIT, MAX_CREDIT);
         let config = SessionConfig {
@@ -124,12 +124,12 @@ impl Session {
         self.next > u32::MAX.into()
     }
 
-    /// How many streams are open, those that Keepwarm has reset and the worker has not yet ended included.
+    /// The number of open streams, including those that Keepwarm has reset and the worker has not yet ended.
     pub fn open_streams(&self) -> usize {
         self.streams.len()
     }
 
-    /// How many streams could be opened now.
+    /// The number of streams that could be opened now.
     pub fn free_places(&self) -> usize {
         match self.worker {
             Some(worker) if !self.is_draining() && !self.is_exhausted() && self.fault.is_none() => {
@@ -139,13 +139,13 @@ impl Session {
         }
     }
 
-    /// Whether a stream is open that was opened before this one.
+    /// Whether an older stream than this one is still open.
     #[must_use]
     pub fn is_open_before(&self, stream: u32) -> bool {
         self.streams.keys().any(|&open| open < stream)
     }
 
-    /// Whether this stream was opened and the worker has ended it. What Keepwarm would still send on it would be
+    /// Whether this stream was opened and the worker has ended it. Further frames of Keepwarm on it would be
     /// ignored.
     pub fn is_over(&self, stream: u32) -> bool {
         stream != 0 && u64::from(stream) < self.next && !self.streams.contains_key(&stream)
@@ -177,11 +177,11 @@ impl Session {
         encode_welcome(out, &welcome, about)
     }
 
-    /// Says what a frame means for the caller.
+    /// Returns the meaning of a frame.
     ///
     /// # Errors
     ///
-    /// What a worker may not say now. The connection is dead.
+    /// A frame that a worker may not send now. The connection is dead.
     #[inline]
     pub fn handle_frame<'a>(&mut self, frame: FromWorker<'a>) -> Result<SessionEvent<'a>, WireFault> {
         if let Some(fault) = self.fault {
@@ -195,14 +195,14 @@ impl Session {
         })
     }
 
-    /// A new stream's id, for a REQUEST that the caller sends. `None`: not ready, all places taken, draining, or out
+    /// A new stream's id, for a REQUEST that the caller sends. `None`: not ready, all slots taken, draining, or out
     /// of ids.
     #[inline]
     pub fn open(&mut self) -> Option<u32> {
         self.open_stream(false)
     }
 
-    /// As [`Self::open`], for a REQUEST with WEBSOCKET: only there may the worker response 101 (spec §7).
+    /// As [`Self::open`], for a REQUEST with WEBSOCKET: only then may the worker respond with 101 (spec §7).
     pub fn open_websocket(&mut self) -> Option<u32> {
         self.open_stream(true)
     }
@@ -223,8 +223,8 @@ impl Session {
         (credit >= MIN_MESSAGE_COST).then_some(credit)
     }
 
-    /// Whether the connection's credit is used up, and more than half of it for bytes of streams that are over: those the worker MUST have given back, but for
-    /// steps of at most a half (spec §6). A worker may be late with that; one that is so for long has lost count, and nothing can be sent to it ever again.
+    /// Whether the connection's credit is used up, and more than half of it for bytes of streams that are over: the worker MUST have returned those, in
+    /// steps of at most a half (spec §6). A worker may be late with that; if it stays so for long, it has lost count, and nothing can ever be sent to it again.
     #[must_use]
     pub fn is_credit_withheld(&self) -> bool {
         let Some(worker) = self.worker.filter(|_| (self.send as usize) < MIN_MESSAGE_COST) else {
@@ -236,7 +236,7 @@ impl Session {
         spent.saturating_sub(held) > u64::from(worker.connection_credit / 2)
     }
 
-    /// Notes that `bytes` (of a message: [`message_cost`](crate::frame::message_cost)) were sent on this stream; at most what [`Self::send_credit`] said. If the stream has ended
+    /// Notes that `bytes` (of a message: [`message_cost`](crate::frame::message_cost)) were sent on this stream; at most [`Self::send_credit`]. If the stream has ended
     /// since, only the connection's credit is spent.
     #[inline]
     pub fn spent(&mut self, stream: u32, bytes: usize) {
@@ -250,12 +250,12 @@ impl Session {
     }
 
     /// Takes back `bytes` that an event of this stream cost and the caller no longer holds; writes CREDIT when at
-    /// least a quarter of the first credit has come together (spec §6). Bytes beyond what is held are not counted.
+    /// least a quarter of the initial credit has accumulated (spec §6). Bytes beyond those held do not count.
     #[inline]
     pub fn release(&mut self, stream: u32, bytes: usize, out: &mut Vec<u8>) {
         if let Some(open) = self.streams.get_mut(&stream) {
             open.receive.release(bytes);
-            // A worker that was told to let go of the stream needs no more credit for it.
+            // A stream that was reset needs no more credit.
             if let Some(amount) = open.receive.due().filter(|_| !open.was_reset()) {
                 open.receive.give(amount);
                 write_credit(out, stream, amount);
@@ -265,7 +265,7 @@ impl Session {
         self.poll_credit(out);
     }
 
-    /// Writes the connection's CREDIT when enough has come together; after each batch of frames, since dropped
+    /// Writes the connection's CREDIT when enough has accumulated; after each batch of frames, since dropped
     /// bytes are released without the caller.
     #[inline]
     pub fn poll_credit(&mut self, out: &mut Vec<u8>) {
@@ -275,8 +275,8 @@ impl Session {
         }
     }
 
-    /// Writes RESET: nobody waits for this response any more. What the worker still sends on the stream becomes
-    /// [`SessionEvent::Dropped`]; its place is free when the worker has ended it. False, and nothing is written, when
+    /// Writes RESET: this response is no longer wanted. Further frames of the worker on the stream become
+    /// [`SessionEvent::Dropped`]; its slot is free when the worker has ended it. False, and nothing is written, when
     /// the stream is not open or was reset before.
     pub fn reset(&mut self, stream: u32, code: ResetCode, reason: &str, out: &mut Vec<u8>) -> bool {
         let Some(open) = self.streams.get_mut(&stream) else {
@@ -292,12 +292,12 @@ impl Session {
     /// Writes HALF_CLOSE: the client has closed its writing side. Nothing is written when the stream is not open or was reset.
     pub fn half_close(&mut self, stream: u32, out: &mut Vec<u8>) {
         if self.streams.get(&stream).is_some_and(|open| !open.was_reset()) {
-            // The id of an open stream is none that an encoder refuses.
+            // No encoder refuses the id of an open stream.
             let _ = encode_half_close(out, stream);
         }
     }
 
-    /// Writes PING. False, and nothing is written, before HELLO or while another waits for its PONG.
+    /// Writes PING. False, and nothing is written, before HELLO or while another is unanswered.
     pub fn ping(&mut self, payload: [u8; 8], out: &mut Vec<u8>) -> bool {
         if self.worker.is_none() || self.ping.is_some() {
             return false;
@@ -398,7 +398,7 @@ impl Session {
     }
 }
 
-/// Adds to what Keepwarm may send (spec §6: never above 2^31-1).
+/// Adds to Keepwarm's credit (spec §6: never above 2^31-1).
 fn add_credit(credit: &mut u32, amount: u32) -> Result<(), (FaultKind, u64)> {
     let sum = u64::from(*credit) + u64::from(amount);
     if sum > MAX_CREDIT.into() {
@@ -408,7 +408,7 @@ fn add_credit(credit: &mut u32, amount: u32) -> Result<(), (FaultKind, u64)> {
     Ok(())
 }
 
-/// CREDIT of an amount that a [`Window`] owes: 1 to its first value, which is a legal credit.
+/// CREDIT of an amount that a [`Window`] owes: 1 to its initial value, which is a legal credit.
 fn write_credit(out: &mut Vec<u8>, stream: u32, amount: u32) {
     let written = encode_credit(out, stream, amount);
     debug_assert!(written.is_ok(), "a window owes a legal credit");

@@ -1,6 +1,6 @@
-//! What Keepwarm and a template say to one another (`spec/wire.md` §9): a process that has loaded an app once and forks its workers.
+//! The protocol between Keepwarm and a template (`spec/wire.md` §9): a process that has loaded an app once and forks its workers.
 //!
-//! Lines of text. A worker's wire, standard output and standard error travel beside `fork`, as descriptors.
+//! Lines of text. A worker's wire, standard output and standard error are passed with `fork`, as descriptors.
 
 use std::fmt;
 
@@ -10,12 +10,12 @@ pub const LINE_MAX: usize = 4096;
 /// A line to a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToTemplate {
-    /// Fork the worker of this number; three descriptors come along.
+    /// Fork the worker of this number; three descriptors are passed along.
     Fork {
-        /// Its place among the app's workers.
+        /// Its index among the app's workers.
         number: u32,
     },
-    /// This worker has ended, and nothing is left of its group: take its status.
+    /// This worker has exited, and nothing is left of its process group: reap it.
     Reap {
         /// Its process id.
         pid: u32,
@@ -45,9 +45,9 @@ pub enum FromTemplate {
     },
     /// No worker was forked, for this reason.
     Refused(String),
-    /// The status that was asked for.
+    /// The requested status.
     Ended {
-        /// Of the worker that ended.
+        /// The worker's process id.
         pid: u32,
         /// How it ended.
         status: EndStatus,
@@ -68,12 +68,12 @@ pub enum EndStatus {
     },
 }
 
-/// A template that says what no template says.
+/// An invalid line from a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TemplateFault {
     /// A line longer than [`LINE_MAX`].
     TooLong,
-    /// A line that means nothing.
+    /// An unknown line.
     Line(String),
 }
 
@@ -89,10 +89,10 @@ impl fmt::Display for TemplateFault {
 impl std::error::Error for TemplateFault {}
 
 impl FromTemplate {
-    /// Takes the first line off `bytes`, with how long it was; `None`: more is needed.
+    /// Takes the first line off `bytes`, with its length; `None`: more is needed.
     ///
     /// # Errors
-    /// It is too long, or no line of §9.
+    /// It is too long, or not a line of §9.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, TemplateFault> {
         let Some(end) = bytes.iter().take(LINE_MAX).position(|&byte| byte == b'\n') else {
             return if bytes.len() < LINE_MAX { Ok(None) } else { Err(TemplateFault::TooLong) };
@@ -127,7 +127,7 @@ fn parse(line: &str) -> Option<FromTemplate> {
     })
 }
 
-/// A process id: never 0 or 1, which would be a whole group or the system itself.
+/// A process id: never 0 or 1, which would be a whole group or init.
 fn process(text: &str) -> Option<u32> {
     text.parse().ok().filter(|&pid| pid > 1 && i32::try_from(pid).is_ok())
 }

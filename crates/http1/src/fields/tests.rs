@@ -21,7 +21,7 @@ fn lookup() {
     assert!(fields.is_empty() && fields.capacity() == kept && !fields.repeats());
 }
 
-/// The bloom bits against the naive way, on names that collide a lot.
+/// The bloom bits against a naive search, on names that collide a lot.
 #[test]
 fn repeats_agrees_with_comparing_every_name() {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;

@@ -27,7 +27,7 @@ fn standard_and_listed_names() {
     }
 }
 
-/// "Abusing HTTP hop-by-hop request headers": a client that has a proxy drop what a later hop decides by.
+/// "Abusing HTTP hop-by-hop request headers": a client makes a proxy drop a field that a later hop relies on.
 #[test]
 fn connection_cannot_remove_protected_fields() {
     let protected = [

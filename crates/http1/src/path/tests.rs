@@ -113,7 +113,7 @@ fn decoding() {
     }
 }
 
-/// Every path of up to six pieces from a small alphabet, against the RFC's algorithm written as the RFC has it.
+/// Every path of up to six pieces from a small alphabet, against the RFC's algorithm as the RFC states it.
 #[test]
 fn dot_segments_against_the_rfcs_own_steps() {
     const PIECES: [&str; 5] = ["/", ".", "..", "a", "%2e"];

@@ -1,11 +1,11 @@
-//! The case table's drivers: each case through the decoder whole, byte by byte, at every split into two, and with the bytes of a next message
-//! behind it; and, where it is written as we write, out of the encoder.
+//! The case table's drivers: each case through the decoder whole, byte by byte, at every split into two, and followed by the bytes of a next
+//! message; and, if it is in the form we write, out of the encoder.
 
 use keepwarm_http1::Limits;
 
 use crate::trace::{Role, trace, trace_every_cut};
 
-/// One message, its meaning, and how the encoder is told to write it.
+/// One message, its meaning, and the encoder call that writes it.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) role: Role,
@@ -16,7 +16,7 @@ pub(crate) struct Case {
     pub(crate) encode: Option<fn(&mut Vec<u8>)>,
 }
 
-/// `next` is a whole message with its trace, or `None` where nothing can follow.
+/// `next` is a whole message with its trace, or `None` if nothing can follow.
 pub(crate) fn check(case: &Case, next: Option<(&[u8], &[String])>) {
     let Case { name, role, bytes, means, encode } = case;
     let found = trace_every_cut(role, Limits::default(), bytes);

@@ -13,7 +13,7 @@ pub(crate) fn refused(name: &str, spellings: &[&[u8]]) {
     }
 }
 
-/// The spellings are field lines, behind a good start and before a good body.
+/// The spellings are field lines, after a good start and before a good body.
 fn refused_fields(name: &str, spellings: &[&[u8]]) {
     for lines in spellings {
         let bytes = [b"POST / HTTP/1.1\r\nHost: h\r\n", *lines, b"\r\n\r\n0\r\n\r\n"].concat();

@@ -1,4 +1,4 @@
-//! `spec/http.md` §5: what an upstream can do wrong about where its response ends. What is normalized instead is in the case table.
+//! `spec/http.md` §5: faults of an upstream in the end of its response. The case table has the faults that are normalized instead.
 
 use http::Method;
 use keepwarm_http1::{Limits, ResponseDecoder, ResponseHead};
@@ -141,7 +141,7 @@ fn responses_to_nothing() {
     ] {
         assert_eq!(fault(&unasked, Limits::default(), bytes).as_deref(), Some("unsolicited"));
     }
-    // Bytes behind the end, and a second response: to one request, in every cut.
+    // Bytes after the end, and a second response: to one request, in every cut.
     refused(
         "unsolicited",
         &[
@@ -164,7 +164,7 @@ fn an_upgrade_without_a_request_for_it() {
         "unrequested_upgrade",
         &[b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n"],
     );
-    // The leave to upgrade is for one request.
+    // The permission to upgrade is for one request.
     let mut decoder = ResponseDecoder::new(Limits::default());
     decoder.begin(&Method::GET);
     decoder.allow_upgrade(Some(b"websocket"));
@@ -175,7 +175,7 @@ fn an_upgrade_without_a_request_for_it() {
     assert_eq!((error.name(), error.status()), ("unrequested_upgrade", 502));
 }
 
-/// RFC 9110 §7.8: a server names what it switches to, and switches to nothing that was not offered.
+/// RFC 9110 §7.8: a server names the protocol it switches to, and that must have been offered.
 #[test]
 fn an_upgrade_to_another_protocol() {
     let switch = |offered: &[u8], named: &str| {

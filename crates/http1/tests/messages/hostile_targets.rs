@@ -1,4 +1,4 @@
-//! Faulty request lines, targets, hosts and versions (`spec/http.md` §4), and what every fault has: a status, a name, a sentence.
+//! Faulty request lines, targets, hosts and versions (`spec/http.md` §4), and the properties of every fault: a status, a name, a sentence.
 
 use keepwarm_http1::{Fault, FaultKind, Limits, ListenerKind, Peer};
 

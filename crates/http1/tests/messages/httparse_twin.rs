@@ -1,4 +1,4 @@
-//! A widely used tokeniser reads what ours accepted, and finds the same names and values. (Where the two differ, ours is the stricter.)
+//! A widely used tokeniser reads the messages that ours accepted, and finds the same names and values. (Where the two differ, ours is the stricter.)
 
 #![expect(clippy::indexing_slicing, reason = "of our own bytes, within bounds the generator was given")]
 
@@ -20,7 +20,7 @@ fn httparse_agrees_on_accepted_messages() {
         let mut twin = httparse::Request::new(&mut fields);
         let end = match twin.parse(&bytes) {
             Ok(end) => end,
-            // It knows 1.0 and 1.1 alone.
+            // It knows only 1.0 and 1.1.
             Err(httparse::Error::Version) => continue,
             // Its targets are text.
             Err(httparse::Error::Token) if str::from_utf8(head.target()).is_err() => continue,

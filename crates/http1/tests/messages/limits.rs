@@ -1,4 +1,4 @@
-//! The h1 rows of `spec/http.md` §8: at the limit passes, one over is refused, whatever the cut and before the rest has come.
+//! The h1 rows of `spec/http.md` §8: at the limit passes, one over is refused, whatever the cut and before the rest has arrived.
 
 use http::Method;
 use keepwarm_http1::{Event, Limits, RequestDecoder, RequestHead};
@@ -24,7 +24,7 @@ fn request_line() {
     assert_eq!(request(b"GET /2345678 HTTP/1.0\r\n\r\n").as_deref(), Some("request_line_too_long"));
     assert_eq!(request(b"GET /234567 HTTP/1.0\r\n\r\n"), None);
     assert_eq!(request(b"GET /23456789012345678901234567890").as_deref(), Some("request_line_too_long"));
-    // Size is told before what else is wrong with the line.
+    // Size is reported before other faults of the line.
     assert_eq!(request(b"GET /2345678 HTTP/1.0\n\n").as_deref(), Some("request_line_too_long"));
     assert_eq!(request(b"GET /234567 HTTP/1.0\n\n").as_deref(), Some("bare_lf"));
     // The empty line before it does not count.
@@ -146,7 +146,7 @@ fn a_head_that_comes_byte_by_byte_is_searched_once() {
     assert_eq!(request.fields.len(), 2);
 }
 
-/// Of the rest of a body that is here, whole or not: what decoding it would say, without taking it.
+/// The available rest of a body, whole or not: the result of decoding it, without taking it.
 #[test]
 fn ends_within_finds_the_end_of_the_body() {
     let bytes: &[u8] = b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5;a\r\nhello\r\n0\r\nA: 1\r\n\r\nGET";
@@ -172,7 +172,7 @@ fn ends_within_finds_the_end_of_the_body() {
     assert!(!decoder.ends_within(&faulty[head_end..]));
 }
 
-/// What a caller with little room, or none, sees of a body: never more data than that, and all of the framing.
+/// The body as seen by a caller with little room, or none: never more data than that, and all of the framing.
 #[test]
 fn framing_takes_none_of_the_room_for_data() {
     let heads: [&[u8]; 2] = [

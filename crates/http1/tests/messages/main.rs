@@ -1,4 +1,4 @@
-//! Whole messages through the public API: what each decoder makes of bytes however they are cut, what each encoder writes, and what plan decides.
+//! Whole messages through the public API: the output of each decoder for bytes cut in any way, the output of each encoder, and the decisions of plan.
 
 mod cases;
 mod hostile_requests;

@@ -57,7 +57,7 @@ fn no_combination_waits() {
     assert_eq!(count, 2 * 10 * 6 * 12 * 4 * 2 * 2 * 2);
 }
 
-/// What the table's two last columns say.
+/// The table's last two columns.
 #[derive(PartialEq, Debug)]
 struct Row {
     carries: Option<&'static str>,
@@ -66,7 +66,7 @@ struct Row {
     body: Option<ResponseFraming>,
 }
 
-/// Top to bottom as the page has it, bullets under the table first.
+/// Top to bottom in the order of the page, bullets under the table first.
 fn oracle(c: &Combination) -> Row {
     let old = c.version == "HTTP/1.0";
     let has = |member: &str| c.connection.split(',').any(|m| m.trim().eq_ignore_ascii_case(member));

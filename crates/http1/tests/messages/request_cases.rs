@@ -64,7 +64,7 @@ fn framings() -> Vec<Case> {
             b"POST /f HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello",
             &["head: POST /f 1.1 @h 5", "  host: h", "  content-length: 5", "data: hello", "end"],
             Some(|out| {
-                // What the caller's fields say about framing is not what is written.
+                // The caller's fields about framing are not written.
                 let stale = [("content-length", "99"), ("Transfer-Encoding", "chunked"), ("host", "other")];
                 encode_request_head(
                     out,

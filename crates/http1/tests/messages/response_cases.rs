@@ -17,7 +17,7 @@ fn every_response_of_the_table() {
         case.role = Role::client(std::slice::from_ref(&asked));
         check(&case, None);
         if !last {
-            // With a second request out, what stands behind is its response.
+            // With a second request sent, the following bytes are its response.
             case.role = Role::client(&[asked, Method::GET]);
             check_with_next(&case, next, &next_means);
         }

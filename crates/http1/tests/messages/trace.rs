@@ -1,4 +1,4 @@
-//! What a decoder made of bytes, as lines of text that do not depend on how the bytes were cut.
+//! The output of a decoder, as lines of text that do not depend on how the bytes were cut.
 
 use http::Method;
 use keepwarm_http1::{
@@ -25,7 +25,7 @@ impl Role {
     }
 }
 
-/// One line for each event; the data of a body joined to one line. The last line says how the peer's close was taken, or names the fault.
+/// One line for each event; the data of a body joined to one line. The last line tells how the peer's close was handled, or names the fault.
 pub(crate) fn trace<'a>(
     role: &Role,
     limits: Limits,
@@ -41,7 +41,7 @@ pub(crate) fn trace<'a>(
     reader.lines
 }
 
-/// Feeds whole, byte by byte, and at every split into two; gives the one trace that all must have.
+/// Feeds whole, byte by byte, and at every split into two; returns the one trace that all must have.
 pub(crate) fn trace_every_cut(role: &Role, limits: Limits, bytes: &[u8]) -> Vec<String> {
     let whole = trace(role, limits, [bytes]);
     assert_eq!(whole, trace(role, limits, bytes.chunks(1)), "byte by byte: {}", bytes.escape_ascii());
@@ -52,7 +52,7 @@ pub(crate) fn trace_every_cut(role: &Role, limits: Limits, bytes: &[u8]) -> Vec<
     whole
 }
 
-/// The name of the fault that the bytes are, cut in every way; `None` if they are none.
+/// The name of the fault in the bytes, cut in every way; `None` if there is none.
 pub(crate) fn fault(role: &Role, limits: Limits, bytes: &[u8]) -> Option<String> {
     let lines = trace_every_cut(role, limits, bytes);
     lines.last().and_then(|line| line.strip_prefix("fault: ")).map(str::to_owned)
@@ -146,7 +146,7 @@ impl Reader {
     fn decode(&mut self) -> Result<Decoded, Fault> {
         match &mut self.decoder {
             Decoder::Server(decoder, head) => decoder.decode(&self.buffer, head),
-            // The bytes of a tunnel are not the decoder's.
+            // A tunnel's bytes do not belong to the decoder.
             Decoder::Client(decoder, _)
                 if decoder.is_tunnel() && self.lines.last().is_some_and(|line| is_tunnel_line(line)) =>
             {
@@ -168,7 +168,7 @@ impl Reader {
         self.flush_body();
         match result {
             Ok(None) => {
-                // Bytes of a tunnel that came later are added to its line, however they were cut.
+                // Later bytes of a tunnel are added to its line, however they were cut.
                 if let Some(line) = self.lines.last_mut().filter(|line| is_tunnel_line(line)) {
                     *line = format!("tunnel: {}", self.buffer.escape_ascii());
                 }

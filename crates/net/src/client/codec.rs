@@ -1,4 +1,4 @@
-//! What a protocol is to [`super::Client`], and what goes wrong with a server.
+//! What [`super::Client`] needs of a protocol, and the faults of a server.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use keepwarm_http1::{Decoded, Event, Fields, ResponseHead};
 
 use crate::tls::TlsError;
 
-/// The client's side of a protocol that carries one request at a time on a connection: bytes in, events out. How a request begins is
+/// The client's side of a protocol that carries one request at a time on a connection: bytes in, events out. Beginning a request is
 /// the protocol's own (see [`crate::Client::begin`]).
 pub trait Codec: Send + 'static {
     /// For a new connection.
@@ -22,16 +22,16 @@ pub trait Codec: Send + 'static {
     /// with `Informational` and `Head`.
     ///
     /// # Errors
-    /// The server's. The connection is of no further use.
+    /// The server's fault. The connection is unusable.
     fn decode(&mut self, input: &[u8], head: &mut ResponseHead) -> Result<Decoded, ServerFault>;
 
-    /// The server has closed: `Some(End)` if that ends the response, `None` if it was not to come yet.
+    /// The server has closed: `Some(End)` if that ends the response, `None` if no response was due yet.
     ///
     /// # Errors
-    /// The response is cut short by it.
+    /// The close cuts the response short.
     fn handle_eof(&mut self) -> Result<Option<Event>, ServerFault>;
 
-    /// Bytes stand behind the end of a response: what is wrong with that response for it. `None`: nothing, though the connection is of no further use.
+    /// Extra bytes follow the end of a response: the fault they reveal in it. `None`: no fault, though the connection cannot be reused.
     fn fault_behind(&mut self, behind: &[u8]) -> Option<ServerFault>;
 
     /// The trailers, after [`Event::Trailers`].
@@ -45,12 +45,12 @@ pub trait Codec: Send + 'static {
         false
     }
 
-    /// Seconds after which the server says it closes an idle connection.
+    /// Seconds after which the server closes an idle connection, if it announced that.
     fn keep_alive_timeout(&self) -> Option<u64> {
         None
     }
 
-    /// Takes what the server said beside its response, for the log (FastCGI's STDERR).
+    /// Takes the server's output beside its response, for the log (FastCGI's STDERR).
     fn take_words(&mut self) -> Vec<u8> {
         Vec::new()
     }
@@ -61,18 +61,18 @@ pub trait Codec: Send + 'static {
 pub struct ServerFault {
     /// A stable name, for counters and logs.
     pub name: &'static str,
-    /// What, as a sentence that goes on from "the server".
+    /// A sentence that continues "the server".
     pub sentence: String,
 }
 
 /// Why a response will not be complete.
 #[derive(Debug)]
 pub enum ClientError {
-    /// The connection ended before a byte of the response. Whether a byte of the request was sent: [`crate::Client::has_sent`].
+    /// The connection ended before a byte of the response. [`crate::Client::has_sent`] tells whether a byte of the request was sent.
     NoResponse(Option<io::Error>),
-    /// The server broke the rules, or broke off.
+    /// The server broke the protocol, or cut its response short.
     Fault(ServerFault),
-    /// It is certain that the server has processed nothing of the request: it may be sent again, whatever its method (RFC 9113 §8.7).
+    /// The server has certainly processed nothing of the request: it may be retried, whatever its method (RFC 9113 §8.7).
     NotProcessed(ServerFault),
 }
 
@@ -94,7 +94,7 @@ impl ClientError {
     /// A stable name, for counters and logs.
     pub fn name(&self) -> &'static str {
         match self {
-            // In TLS 1.3 the server says only now what it thinks of our certificate.
+            // In TLS 1.3 the server rejects our certificate only now.
             Self::NoResponse(Some(error)) => error
                 .get_ref()
                 .and_then(|error| error.downcast_ref::<TlsError>())

@@ -1,7 +1,7 @@
-//! Connecting to whichever address of a host responds first: happy eyeballs (RFC 8305 §4, §5).
+//! Connects to the address of a host that responds first: happy eyeballs (RFC 8305 §4, §5).
 //!
-//! Addresses are tried in turn, the families alternating, each a little after the one before or as soon as that one has failed. The first that is connected is taken;
-//! the others are called off, and their sockets closed.
+//! Addresses are tried in turn, the families alternating, each a little after the previous one or as soon as that has failed. The first connection wins;
+//! the other attempts are cancelled, and their sockets closed.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -20,10 +20,10 @@ use crate::{Endpoint, Io};
 /// From one attempt to the next while none has failed (RFC 8305 §5: recommended).
 const DELAY: Duration = Duration::from_millis(250);
 
-/// Connects to one of the addresses of a host, given in the order of preference. Bound it by a time-out.
+/// Connects to one of the addresses of a host, given in the order of preference. The caller must bound it by a timeout.
 ///
 /// # Errors
-/// None of them could be connected: the error that says most. No addresses: [`io::ErrorKind::InvalidInput`].
+/// None could be connected: the most telling error. No addresses: [`io::ErrorKind::InvalidInput`].
 pub async fn connect_any(addresses: &[SocketAddr]) -> io::Result<(Io, SocketAddr)> {
     let mut race = Race {
         waiting: interleave(addresses),
@@ -76,7 +76,7 @@ impl Race {
         }
     }
 
-    /// The first attempt that is over, one way or the other.
+    /// The first attempt that has ended, in success or failure.
     fn poll_attempts(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<(Io, SocketAddr)>> {
         let over = self.attempts.iter().position(|(watch, _)| match watch.poll_write_ready(cx) {
             Poll::Ready(Ok(mut guard)) => {
@@ -92,7 +92,7 @@ impl Race {
         Poll::Ready(take_error(&fd).map(|()| (Io::new(fd), address)))
     }
 
-    /// An unreachable network (a host without IPv6) says less than anything else.
+    /// An unreachable network (a host without IPv6) is less telling than any other error.
     fn note(&mut self, error: io::Error) {
         use io::ErrorKind::{HostUnreachable, NetworkUnreachable};
         let dull = |error: &io::Error| matches!(error.kind(), NetworkUnreachable | HostUnreachable);
@@ -200,7 +200,7 @@ mod tests {
         .await;
     }
 
-    /// The loser's socket is closed, not left to connect: the server sees nobody.
+    /// The loser's socket is closed, not left to connect: no client reaches the server.
     #[tokio::test]
     async fn the_losers_are_called_off() {
         run(async {

@@ -15,7 +15,7 @@ use super::frame_transport::FrameTransport;
 use super::link::Link;
 use super::pool::Http2Pool;
 
-/// How long a connection that is over may take to say so: nobody waits for it.
+/// How long a finished connection may take to send its GOAWAY: nobody waits for it.
 const GOODBYE: Duration = Duration::from_secs(5);
 
 /// Drives a connection to its end.
@@ -38,7 +38,7 @@ pub(super) async fn run(
         panic.report("http2_connection", None, None);
         link.retire();
     }
-    // What is open on it learns of the end by this. It panics where a panic before has left the connection locked: so does every call on it then.
+    // Streams still open learn of the end here. This panics if an earlier panic left the connection locked: then so does every call on it.
     if let Err(panic) = catch(|| drop(connection)) {
         panic.report("http2_connection", None, None);
     }
@@ -55,9 +55,9 @@ struct Driver {
     pings: Option<PingPong>,
     /// How long a silent server may take to acknowledge a PING, and a new one to send its first frame: the connect timeout.
     patience: Duration,
-    /// A ping is on its way: since when, and the reads up to then.
+    /// A PING is in flight: since when, and the reads up to then.
     pinged: Option<(Instant, u64)>,
-    /// Calls that the server takes at once, as the pool knows it; `None`: its settings have not come.
+    /// Concurrent streams that the server accepts, as the pool knows them; `None`: its SETTINGS have not come.
     streams: Option<usize>,
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -66,7 +66,7 @@ impl Driver {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.link.set_driver(cx.waker());
         loop {
-            // An error has gone to every call it concerns.
+            // Each call concerned has received its error.
             if Pin::new(&mut self.connection).poll(cx).is_ready() {
                 return Poll::Ready(());
             }
@@ -85,7 +85,7 @@ impl Driver {
         }
     }
 
-    /// What the server said that concerns calls to come.
+    /// Tells the pool what affects future calls.
     fn tell_pool(&mut self) {
         let streams = self.link.is_settled().then(|| self.connection.max_concurrent_send_streams());
         let news = self.link.take_expected() || streams != self.streams;
@@ -103,7 +103,7 @@ impl Driver {
         self.streams = streams;
     }
 
-    /// Asks a server that is doubted whether it is there. `true`: just now.
+    /// Pings a server in doubt. `true`: it was sent just now.
     fn ping(&mut self) -> bool {
         if !self.link.take_doubt() || self.pinged.is_some() {
             return false;
@@ -119,7 +119,7 @@ impl Driver {
     fn take_pong(&mut self, cx: &mut Context<'_>) {
         let Some((_, reads)) = self.pinged else { return };
         let Some(pings) = &mut self.pings else { return };
-        // Whatever comes shows that it is there; the pong itself must be taken before another ping can be sent.
+        // Any byte shows that the server is alive; the pong itself must be taken before another PING can be sent.
         if pings.poll_pong(cx).is_ready() {
             self.pinged = None;
         } else if self.link.reads() > reads {
@@ -127,7 +127,7 @@ impl Driver {
         }
     }
 
-    /// When there is something to do though nothing comes.
+    /// When to look again even if nothing arrives.
     fn next_look(&self) -> Option<Instant> {
         let pong = self.pinged.and_then(|(at, _)| at.checked_add(self.patience));
         let crowded = self.link.crowded_since().and_then(|since| since.checked_add(self.patience));
@@ -140,7 +140,7 @@ impl Driver {
         pong.into_iter().chain(crowded).chain(settings).chain(idle).min()
     }
 
-    /// When it has been idle for long enough; while it is in use, the earliest time at which that could be.
+    /// When the idle limit is reached; while in use, the earliest time at which it could be.
     fn idle_end(&self) -> Option<Instant> {
         let limit = self.pool.upgrade().map_or(GOODBYE, |pool| pool.idle_limit(&self.link.endpoint));
         match self.link.open() {
@@ -149,7 +149,7 @@ impl Driver {
         }
     }
 
-    /// Whether the time has come. A timer that is set goes off in any case: moving it with every call would cost more.
+    /// Whether the time has come. A set timer fires in any case: moving it with every call would cost more.
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> bool {
         let urgent = self.pinged.is_some() || self.link.is_retired() || self.link.is_crowded();
         if urgent || self.timer.as_ref().is_none_or(|timer| timer.is_elapsed()) {
@@ -163,7 +163,7 @@ impl Driver {
         self.timer.as_mut().is_some_and(|timer| timer.as_mut().poll(cx).is_ready())
     }
 
-    /// The timer went off. `true`: the connection is given up as it is.
+    /// The timer fired. `true`: drop the connection at once.
     fn is_over(&mut self) -> bool {
         let now = Instant::now();
         let waited = |since: Instant| now.saturating_duration_since(since) >= self.patience;
@@ -171,7 +171,7 @@ impl Driver {
             self.link.blame("too_many_heads", "sends informational responses faster than they are read");
             return true;
         }
-        // SETTINGS is the first thing a server says, asked or not (RFC 9113 §3.4).
+        // SETTINGS is the first frame of a server, without a request (RFC 9113 §3.4).
         if self.pinged.is_some_and(|(at, _)| waited(at))
             || (self.streams.is_none() && waited(self.link.opened))
         {
@@ -183,7 +183,7 @@ impl Driver {
             None => idle && self.link.idled(now) >= GOODBYE,
             Some(pool) => {
                 if idle && self.link.idled(now) >= pool.idle_limit(&self.link.endpoint) {
-                    // With the last handle on it, it says goodbye and ends.
+                    // When the last handle is dropped, the connection sends GOAWAY and ends.
                     pool.retire(&self.link);
                 }
                 false

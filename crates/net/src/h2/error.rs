@@ -1,4 +1,4 @@
-//! What became of a call that failed.
+//! The outcome of a failed call.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use super::head::fault;
 use super::link::Link;
 use crate::client::{ClientError, ServerFault};
 
-/// What is known of the call when it fails.
+/// The state of the call when it fails.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CallProgress {
     /// 0: it has no stream.
@@ -20,12 +20,12 @@ pub(super) struct CallProgress {
     pub(super) announced: Option<u64>,
 }
 
-/// The error of ours for one of the `h2` crate's.
+/// Converts an error of the `h2` crate to ours.
 pub(super) fn told(error: h2::Error, link: &Link, known: CallProgress) -> ClientError {
     if let Some(fault) = link.fault() {
         return ClientError::Fault(fault.clone());
     }
-    // Where the `h2` crate ended the connection because of what it received, a GOAWAY may be part of that.
+    // If the `h2` crate ended the connection because of received bytes, a GOAWAY may be part of them.
     let excluded = link.excludes(known.stream) && !error.is_library();
     if (known.stream == 0 || excluded) && !known.heard {
         return ClientError::NotProcessed(fault("goaway", "accepts no further requests on this connection"));
@@ -44,7 +44,7 @@ pub(super) fn told(error: h2::Error, link: &Link, known: CallProgress) -> Client
     }
 }
 
-/// Why the connection ended before a word of the response.
+/// Why the connection ended before the response began.
 fn lost(error: h2::Error, link: &Link) -> Option<io::Error> {
     if link.was_given_up() {
         let silent = "the server sends nothing, and does not answer a ping";
@@ -61,7 +61,7 @@ fn lost(error: h2::Error, link: &Link) -> Option<io::Error> {
 
 fn reset(reason: Reason, remote: bool, known: CallProgress) -> ClientError {
     let fault = match (remote, reason) {
-        // RFC 9113 §8.7: nothing of it was processed, whatever was sent.
+        // RFC 9113 §8.7: the server processed nothing of it, whatever was sent.
         (true, Reason::REFUSED_STREAM) if !known.heard => {
             return ClientError::NotProcessed(fault(
                 "refused_stream",
@@ -69,7 +69,7 @@ fn reset(reason: Reason, remote: bool, known: CallProgress) -> ClientError {
             ));
         }
         (true, _) => ServerFault { name: name(reason), sentence: format!("reset the request: {reason}") },
-        // What the `h2` crate found wrong with a message, and does not tell more of.
+        // The `h2` crate rejects a message without giving the reason.
         (false, Reason::PROTOCOL_ERROR) if known.announced.is_some() => {
             let (received, announced) = (known.received, known.announced.unwrap_or(0));
             let sentence = format!("sent a body of {received} bytes or more, but had announced {announced}");

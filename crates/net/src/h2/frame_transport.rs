@@ -1,4 +1,4 @@
-//! The connection as the `h2` crate wants it, and what passes over it as a connection of ours wants to know it.
+//! Adapts a transport to the `h2` crate, and reports the frames that pass.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -18,12 +18,12 @@ use crate::transport::{Transport, WriteProgress};
 /// Read at a time; while much comes, more.
 const READ: usize = 16 * 1024;
 const READ_LARGE: usize = 64 * 1024;
-/// How long a client may take to end its side behind ours, or to get more of what was written to it.
+/// How long a client may take to close its side after ours, or to receive more of what was written.
 const LINGER: Duration = Duration::from_secs(2);
-/// The same in all: who reads slowly holds a connection no longer than this.
+/// The limit in total: a slow reader holds a connection no longer than this.
 const LINGER_MOST: Duration = Duration::from_secs(30);
 
-/// Who wants to know what passes.
+/// Observes the frames that pass.
 pub trait FrameObserver {
     /// Bytes came; none: the end.
     ///
@@ -31,19 +31,19 @@ pub trait FrameObserver {
     /// They end the connection.
     fn handle_read(&self, bytes: &[u8]) -> io::Result<()>;
 
-    /// A frame passes to the `h2` crate. `false`: what follows it does not yet.
+    /// A frame passes to the `h2` crate. `false`: hold back what follows it.
     fn handle_received(&self, passed: FrameEvent) -> bool;
 
-    /// A frame of ours, or its front, was taken.
+    /// A frame of ours, or its front, was taken by the socket.
     fn handle_sent(&self, passed: FrameEvent);
 
-    /// The peer is in the middle of a head, or of another frame but DATA (`Frames::is_in_head`); or is so no more.
+    /// The peer is in the middle of a head, or of another frame but DATA (`Frames::is_in_head`), or no longer is.
     fn handle_in_head(&self, _in_head: bool) {}
 
-    /// Whether nothing passes to the `h2` crate for now. Whoever ends that wakes the connection's task.
+    /// Whether nothing passes to the `h2` crate for now. The caller that lifts this wakes the connection's task.
     fn holds_back(&self) -> bool;
 
-    /// Bytes were taken; none: they have to wait.
+    /// The socket took bytes; 0: they have to wait.
     fn handle_written(&self, _count: usize) {}
 }
 
@@ -55,9 +55,9 @@ pub struct FrameTransport<W> {
     large: bool,
     inbound: Frames,
     outbound: Frames,
-    /// As the watch knows it.
+    /// As last reported to the observer.
     in_head: bool,
-    /// Our side has ended; the client's may, until then.
+    /// Our side has ended; until when the client's may stay open.
     lingers: Option<Linger>,
     is_server: bool,
     watch: Arc<W>,
@@ -68,7 +68,7 @@ pub struct FrameTransport<W> {
 struct Linger {
     look: Pin<Box<Sleep>>,
     over: Instant,
-    /// What the client had not got at the last look.
+    /// Bytes the client had not received at the last look.
     queued: usize,
 }
 
@@ -78,8 +78,8 @@ impl Linger {
         Self { look, over, queued: transport.queued() }
     }
 
-    /// Whether the client has had its time. One that still gets what was written has more: it also sends, if only WINDOW_UPDATE, and to a closed socket that is
-    /// answered with a reset, which takes with it what has not arrived.
+    /// Whether the client's time is over. A client that still receives gets more time: it also sends, if only WINDOW_UPDATE, and a closed socket
+    /// would respond with a reset, which destroys what has not arrived.
     fn poll_over(&mut self, cx: &mut Context<'_>, transport: &Transport) -> Poll<()> {
         loop {
             ready!(self.look.as_mut().poll(cx));
@@ -93,7 +93,7 @@ impl Linger {
 }
 
 impl<W: FrameObserver> FrameTransport<W> {
-    /// Of the client's side.
+    /// The client's role.
     pub(super) fn client(transport: Transport, watch: Arc<W>) -> Self {
         let (inbound, outbound) = (Frames::default(), Frames::after(PREFACE.len()));
         let read = ReadBuffer::default();
@@ -101,7 +101,7 @@ impl<W: FrameObserver> FrameTransport<W> {
         Self { transport, read, large, inbound, outbound, in_head, lingers, is_server, watch }
     }
 
-    /// Of the server's side; `read` has come already.
+    /// The server's role; `read` has already arrived.
     pub fn server(transport: Transport, read: ReadBuffer, watch: Arc<W>) -> Self {
         let (inbound, outbound) = (Frames::after(PREFACE.len()), Frames::default());
         let (large, in_head, lingers, is_server) = (false, true, None, true);
@@ -120,7 +120,7 @@ impl<W: FrameObserver> FrameTransport<W> {
         loop {
             match self.transport.write(slices) {
                 Ok(WriteProgress { taken: taken @ 1.., .. }) => {
-                    // Under TLS, it may have left only later: to be in doubt about it errs on the safe side.
+                    // Under TLS, it may leave only later: assuming that it left errs on the safe side.
                     self.follow(slices, taken);
                     return Poll::Ready(Ok(taken));
                 }
@@ -133,13 +133,13 @@ impl<W: FrameObserver> FrameTransport<W> {
                 Ok(WriteProgress { taken: 0, .. }) if slices.iter().all(|slice| slice.is_empty()) => {
                     return Poll::Ready(Ok(0));
                 }
-                // What was taken before went first.
+                // Bytes taken before went first.
                 Ok(WriteProgress { taken: 0, .. }) => {}
             }
         }
     }
 
-    /// Waits for the client's end, and takes what it still sends: a close over unread bytes is a reset, and takes with it what the client has not read.
+    /// Waits for the client to close, and discards its bytes: a close over unread bytes is a reset, and destroys what the client has not read.
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let linger = self.lingers.get_or_insert_with(|| Linger::new(&self.transport));
         if linger.poll_over(cx, &self.transport).is_ready() {
@@ -176,7 +176,7 @@ impl<W: FrameObserver> AsyncRead for FrameTransport<W> {
         match wire.read.is_empty() {
             true if ready!(wire.poll_fill(cx))? == 0 => return Poll::Ready(Ok(())),
             true => {}
-            // A read has been counted against the budget of the task by the socket. What is made of one is counted here: it may be many small frames.
+            // The socket counts each read against the task's budget. Frames are counted here: one read may hold many small ones.
             false => ready!(coop::poll_proceed(cx)).made_progress(),
         }
         let bytes = wire.read.unread();

@@ -1,28 +1,28 @@
 //! Follows the frames that pass (RFC 9113 §4.1), without touching them.
 //!
-//! The `h2` crate does not tell what decides whether a request may be sent again: which requests the socket took, and which stream was the last that
+//! The `h2` crate does not tell what decides whether a request may be retried: which requests the socket took, and the last stream that
 //! a GOAWAY promised to process.
 
-/// What a client of HTTP/2 sends first (RFC 9113 §3.4). It is no frame.
+/// A client of HTTP/2 sends this first (RFC 9113 §3.4). It is not a frame.
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// As much of it as can be nothing else: whoever sends this speaks HTTP/2, however it goes on.
+/// The part of it that is unambiguous: a client that sends this speaks HTTP/2, whatever follows.
 pub const PREFACE_LINE: &[u8] = b"PRI * HTTP/2.0\r\n";
 const HEADER: usize = 9;
-/// Of a payload, what is looked at: GOAWAY's last stream and code.
+/// Bytes of a payload that are examined: GOAWAY's last stream and code.
 const LOOKED_AT: usize = 8;
 
-/// A frame whose header, and so much of its payload as is looked at, has passed.
+/// A frame whose header, and the examined part of its payload, has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameEvent {
-    /// DATA with as many bytes, padding included.
+    /// DATA with this many bytes, padding included.
     Data(usize),
-    /// HEADERS of that stream.
+    /// HEADERS of this stream.
     Headers(u32),
-    /// More of them.
+    /// A further part of HEADERS.
     Continuation,
     /// RST_STREAM.
     Reset,
-    /// PING that wants a response.
+    /// PING that is not an acknowledgement.
     Ping,
     /// WINDOW_UPDATE.
     WindowUpdate,
@@ -30,7 +30,7 @@ pub enum FrameEvent {
     Settings,
     /// GOAWAY: streams above the last were not processed.
     GoAway {
-        /// The last that was, or may be.
+        /// The last stream that was, or may be, processed.
         last: u32,
         /// Why (RFC 9113 §7).
         code: u32,
@@ -53,12 +53,12 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// Frames that begin after so many bytes.
+    /// Frames that begin after `skip` bytes.
     pub(super) fn after(skip: usize) -> Self {
         Self { skip, ..Self::default() }
     }
 
-    /// Further bytes pass, up to a frame after which `each` wants no more (`false`). Returns how many did.
+    /// Feeds further bytes, up to a frame after which `each` returns `false`. Returns how many passed.
     pub(super) fn feed(&mut self, bytes: &[u8], mut each: impl FnMut(FrameEvent) -> bool) -> usize {
         let mut rest = bytes;
         loop {
@@ -86,7 +86,7 @@ impl Frames {
         }
     }
 
-    /// Whether a head, or any other frame but DATA, has begun and is not whole: the peer has to go on. So it has before its first frame.
+    /// Whether a head, or any other frame but DATA, has begun and is incomplete: the peer must send more. True also before the first frame.
     pub(super) fn is_in_head(&self) -> bool {
         let in_payload = self.skip > 0 && self.kind() != DATA;
         !self.begun || self.in_block || self.have > 0 || in_payload
@@ -99,7 +99,7 @@ impl Frames {
         }
     }
 
-    /// Bytes to gather of the frame at hand.
+    /// Bytes of the current frame to collect.
     fn wanted(&self) -> usize {
         if self.have >= HEADER && self.kind() == GOAWAY {
             return HEADER + LOOKED_AT.min(self.length());
@@ -118,7 +118,7 @@ impl Frames {
             WINDOW_UPDATE => FrameEvent::WindowUpdate,
             CONTINUATION => FrameEvent::Continuation,
             SETTINGS if self.flags() & ACK == 0 => FrameEvent::Settings,
-            // One that is malformed is an error of the connection, and tells of no stream (RFC 9113 §6.8).
+            // A malformed one is a connection error, and names no stream (RFC 9113 §6.8).
             GOAWAY if self.length() >= LOOKED_AT && stream == 0 && !self.in_block => FrameEvent::GoAway {
                 last: u32::from_be_bytes([l0 & 0x7f, l1, l2, l3]),
                 code: u32::from_be_bytes([c0, c1, c2, c3]),

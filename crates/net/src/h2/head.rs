@@ -8,7 +8,7 @@ use keepwarm_http1::{Fields, Limits, RequestBody, ResponseBody, ResponseHead, tr
 use crate::client::ServerFault;
 use crate::{CallHead, Scheme};
 
-/// The head of a request. `None`: it cannot be said in HTTP/2.
+/// The head of a request. `None`: HTTP/2 cannot express it.
 pub(super) fn request<'f>(
     head: CallHead<'_, impl Iterator<Item = (&'f [u8], &'f [u8])>>,
 ) -> Option<Request<()>> {
@@ -16,7 +16,7 @@ pub(super) fn request<'f>(
     let mut request = Request::new(());
     *request.method_mut() = method.clone();
     *request.uri_mut() = uri(scheme, authority, target)?;
-    // Without an authority, the `h2` crate takes what is not said to be of HTTP/2.
+    // Without an authority, the `h2` crate accepts only a request that is not marked as HTTP/2.
     *request.version_mut() = if authority.is_empty() { Version::HTTP_11 } else { Version::HTTP_2 };
     let map = request.headers_mut();
     for (name, value) in fields.filter(|(name, _)| !is_ours(name, framing)) {
@@ -24,7 +24,7 @@ pub(super) fn request<'f>(
     }
     match framing {
         RequestBody::Length(length) => drop(map.insert(header::CONTENT_LENGTH, length.into())),
-        // RFC 9110 §8.6: methods that give content a meaning say when there is none.
+        // RFC 9110 §8.6: methods that define a meaning for content announce its absence.
         RequestBody::None if matches!(*method, Method::POST | Method::PUT | Method::PATCH) => {
             map.insert(header::CONTENT_LENGTH, 0.into());
         }
@@ -50,13 +50,13 @@ fn uri(scheme: Scheme, authority: &[u8], target: &[u8]) -> Option<Uri> {
     }
     parts.path_and_query = Some(match PathAndQuery::try_from(target) {
         Ok(target) => target,
-        // Bytes that browsers send raw, and RFC 3986 wants encoded: the same resource.
+        // Browsers send these bytes raw, while RFC 3986 wants them encoded: the same resource.
         Err(_) => PathAndQuery::from_maybe_shared(Bytes::from(encode(target))).ok()?,
     });
     Uri::from_parts(parts).ok()
 }
 
-/// Encodes what may not stand raw in a path or a query (RFC 3986 §3.3, §3.4).
+/// Percent-encodes bytes that a path or a query must not contain (RFC 3986 §3.3, §3.4).
 fn encode(target: &[u8]) -> Vec<u8> {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     let mut encoded = Vec::with_capacity(target.len() + 16);
@@ -71,7 +71,7 @@ fn encode(target: &[u8]) -> Vec<u8> {
     encoded
 }
 
-/// Whether we say that ourselves, or HTTP/2 says it otherwise (RFC 9113 §8.2.2).
+/// Whether we set that field ourselves, or HTTP/2 expresses it otherwise (RFC 9113 §8.2.2).
 fn is_ours(name: &[u8], framing: RequestBody) -> bool {
     let is = |lower: &str| name.eq_ignore_ascii_case(lower.as_bytes());
     match name.len() {
@@ -87,7 +87,7 @@ fn is_ours(name: &[u8], framing: RequestBody) -> bool {
     }
 }
 
-/// Trailers to send: those that may stand there.
+/// Trailers to send: the permitted ones.
 pub fn trailers<'f>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) -> HeaderMap {
     let mut map = HeaderMap::new();
     for (name, value) in fields.filter(|(name, _)| trailer_allowed(&name.to_ascii_lowercase())) {
@@ -99,7 +99,7 @@ pub fn trailers<'f>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) -> Heade
     map
 }
 
-/// What a response is to, as far as it steers the response's framing.
+/// The facts of a request that determine the framing of its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RequestInfo {
     pub(super) head: bool,
@@ -133,7 +133,7 @@ pub(super) fn fill_response(
     Ok(())
 }
 
-/// Fills in the trailers of a response: those that may stand there.
+/// Fills in the trailers of a response: the permitted ones.
 pub fn fill_trailers(fields: &mut Fields, map: &HeaderMap) -> Result<(), ServerFault> {
     fill(fields, map, Limits::TRAILER_FIELDS, ("too_many_trailers", "trailers"))?;
     if fields.iter().any(|(name, _)| !trailer_allowed(name)) {

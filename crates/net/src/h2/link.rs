@@ -1,6 +1,6 @@
-//! What is known of one connection, by everybody who has to do with it: the pool, the task that drives it, the calls on it.
+//! The state of one connection, shared by the pool, the task that drives it and its calls.
 //!
-//! All of them run on the connection's thread. The pool may be asked from others, so nothing here is in a `Cell`; and none of it is ever contended.
+//! All of them run on the connection's thread. Other threads may query the pool, so nothing here is in a `Cell`; and none of it is ever contended.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,7 +19,7 @@ use crate::socket::{self, Socket};
 use crate::transport::Transport;
 use crate::{Endpoint, ServerFault};
 
-/// Heads of one stream that its call has not taken, trailers included; with more, the connection is read no further until it takes one. Bounds the memory that a server takes with 1xx responses
+/// Heads of one stream that its call has not taken, trailers included; above this, the connection is not read until the call takes one. Bounds the memory that a server can use by 1xx responses
 /// to a client that reads slowly: flow control is for DATA only. 64 heads of at most 32 KiB, where one or two is usual.
 const HEADS_WAITING: u32 = 64;
 /// Last stream of a GOAWAY that has not come.
@@ -31,11 +31,11 @@ pub(super) struct Link {
     pub(super) endpoint: Endpoint,
     pub(super) thread: usize,
     pub(super) opened: Instant,
-    /// Of the server, which another TLS handshake would transfer; `None`: in clear.
+    /// Size of the server's certificates, which another TLS handshake would transfer; `None`: plaintext.
     pub(super) certificate_bytes: Option<usize>,
-    /// What counts it.
+    /// The meter of the connection.
     pub(super) meter: Meter,
-    /// The socket, to look at it, while the connection lasts.
+    /// The socket, for inspection, while the connection lasts.
     socket: Mutex<Option<Socket>>,
     /// The last stream whose head the socket took. Streams are opened in the order of their numbers (RFC 9113 §5.1.1).
     sent: AtomicU32,
@@ -43,7 +43,7 @@ pub(super) struct Link {
     last_processed: AtomicU32,
     /// The code of the last GOAWAY; 0 is NO_ERROR.
     goodbye: AtomicU32,
-    /// The server's SETTINGS have come: how many streams it takes is known.
+    /// The server's SETTINGS have come: its stream limit is known.
     settled: AtomicBool,
     /// Reads that brought something.
     reads: AtomicU64,
@@ -54,20 +54,20 @@ pub(super) struct Link {
     is_crowded: AtomicBool,
     /// What the server did wrong, where the `h2` crate does not see it.
     fault: OnceLock<ServerFault>,
-    /// Calls that have it.
+    /// Calls in progress.
     open: AtomicUsize,
-    /// Calls that ever had it.
+    /// Calls in total.
     begun: AtomicU64,
     idle_since: Mutex<Instant>,
     /// Wakes the task that drives it.
     driver: Mutex<Option<Waker>>,
-    /// Callers wait for what an idle connection has to say.
+    /// Callers wait for the pending event of an idle connection.
     expected: AtomicBool,
-    /// A call was given up without a word of the server: is it still there?
+    /// A call was given up without any response: is the server still alive?
     doubted: AtomicBool,
-    /// It does not even acknowledge a PING.
+    /// It did not acknowledge a PING.
     silent: AtomicBool,
-    /// No further call is given to it.
+    /// No further call may use it.
     retired: AtomicBool,
 }
 
@@ -113,7 +113,7 @@ impl Link {
         }
     }
 
-    /// A frame passes to the `h2` crate. `false`: what follows it does not yet.
+    /// A frame passes to the `h2` crate. `false`: hold back what follows it.
     fn note_received(&self, passed: FrameEvent) -> bool {
         match passed {
             FrameEvent::Settings => self.settled.store(true, Relaxed),
@@ -140,12 +140,12 @@ impl Link {
         false
     }
 
-    /// Whether nothing is read for now, because a call does not take its heads.
+    /// Whether reading is paused because a call does not take its heads.
     pub(super) fn is_crowded(&self) -> bool {
         self.is_crowded.load(Relaxed)
     }
 
-    /// The same, since when.
+    /// The time since when it is paused.
     pub(super) fn crowded_since(&self) -> Option<Instant> {
         lock(&self.crowded).filter(|_| self.is_crowded()).map(|(_, since)| since)
     }
@@ -157,7 +157,7 @@ impl Link {
         }
     }
 
-    /// The connection is over because of the server.
+    /// The server caused the end of the connection.
     pub(super) fn blame(&self, name: &'static str, sentence: &str) {
         let _ = self.fault.set(ServerFault { name, sentence: sentence.to_owned() });
     }
@@ -190,13 +190,13 @@ impl Link {
         self.sent.load(Relaxed) >= stream
     }
 
-    /// Whether the server says that it has not processed the stream, and will not (RFC 9113 §6.8).
+    /// Whether the server promises not to process the stream (RFC 9113 §6.8).
     pub(super) fn excludes(&self, stream: u32) -> bool {
         let last = self.last_processed.load(Relaxed);
         last != NONE && stream > last
     }
 
-    /// Whether the server takes no further streams.
+    /// Whether the server accepts no further streams.
     pub(super) fn goes_away(&self) -> bool {
         self.last_processed.load(Relaxed) != NONE
     }
@@ -210,12 +210,12 @@ impl Link {
         self.settled.load(Relaxed)
     }
 
-    /// How often something came.
+    /// How many reads brought something.
     pub(super) fn reads(&self) -> u64 {
         self.reads.load(Relaxed)
     }
 
-    /// A call has it: how long it had been idle (`None`: it is new).
+    /// A call takes it: how long it had been idle (`None`: it is new).
     pub(super) fn begin_call(&self, now: Instant) -> Option<Duration> {
         let others = self.open.fetch_add(1, Relaxed);
         match self.begun.fetch_add(1, Relaxed) {
@@ -225,7 +225,7 @@ impl Link {
         }
     }
 
-    /// It has it no more.
+    /// A call has ended.
     pub(super) fn end_call(&self) {
         if self.open.fetch_sub(1, Relaxed) == 1 {
             *lock(&self.idle_since) = Instant::now();
@@ -240,12 +240,12 @@ impl Link {
         self.begun.load(Relaxed)
     }
 
-    /// Since when no call has it; only with none [`open`](Self::open).
+    /// Since when it has no call; only meaningful with none [`open`](Self::open).
     pub(super) fn idle_since(&self) -> Instant {
         *lock(&self.idle_since)
     }
 
-    /// For how long no call has had it.
+    /// How long it has been idle.
     pub(super) fn idled(&self, now: Instant) -> Duration {
         match self.open() {
             0 => now.saturating_duration_since(self.idle_since()),
@@ -253,28 +253,28 @@ impl Link {
         }
     }
 
-    /// Whether an idle connection has nothing to say: one that has, most likely closes, and its task has not read it yet.
+    /// Whether an idle connection has no pending event: with one, it most likely closes, and its task has not read it yet.
     pub(super) fn is_quiet(&self) -> bool {
         let used = self.open() == 0 && self.begun() > 0;
         !used || lock(&self.socket).as_ref().is_none_or(|fd| socket::look(fd) == IdleState::Quiet)
     }
 
-    /// A caller waits until its task has read what it has to say.
+    /// A caller waits until the task has read the pending event.
     pub(super) fn expect(&self) {
         self.expected.store(true, Relaxed);
     }
 
-    /// Whether a caller did since this was last asked.
+    /// Whether a caller has waited since the last query.
     pub(super) fn take_expected(&self) -> bool {
         self.expected.load(Relaxed) && self.expected.swap(false, Relaxed)
     }
 
-    /// The connection has ended: calls that still know of it do not keep the socket open.
+    /// The connection has ended: calls that still hold the link do not keep the socket open.
     pub(super) fn close(&self) {
         *lock(&self.socket) = None;
     }
 
-    /// No further call is given to it; the task that drives it is to notice.
+    /// Gives it no further calls, and has the driving task notice.
     pub(super) fn retire(&self) {
         self.retired.store(true, Relaxed);
         self.wake_driver();
@@ -284,18 +284,18 @@ impl Link {
         self.retired.load(Relaxed)
     }
 
-    /// A call was given up while nothing came: a peer that has vanished would swallow the next ones, too.
+    /// A call was given up while nothing came: a peer that has vanished would swallow further calls, too.
     pub(super) fn doubt(&self) {
         self.doubted.store(true, Relaxed);
         self.wake_driver();
     }
 
-    /// Whether it was doubted since this was last asked.
+    /// Whether it was doubted since the last query.
     pub(super) fn take_doubt(&self) -> bool {
         self.doubted.swap(false, Relaxed)
     }
 
-    /// It is given up because the server says nothing.
+    /// The connection is given up because the server is silent.
     pub(super) fn give_up(&self) {
         self.silent.store(true, Relaxed);
     }
@@ -334,7 +334,7 @@ impl FrameObserver for Link {
     }
 
     fn holds_back(&self) -> bool {
-        // Whoever takes a head wakes the driver.
+        // The caller that takes a head wakes the driver.
         self.is_crowded()
     }
 }

@@ -1,13 +1,13 @@
-//! The connections to one upstream that speak HTTP/2: one for each thread and endpoint, and more where the server takes too few calls on one.
+//! The connections to one upstream that speak HTTP/2: one for each thread and endpoint, and more if the server accepts too few calls on one.
 //!
 //! A connection is never moved, and never leased: it carries calls of its own thread, side by side. The task that drives it ([`super::driver`]) also watches it while it is idle. The pool
-//! has a handle on each connection that may be given calls; without one, a connection ends when its last call has.
+//! has a handle on each connection that may be given calls; without it, a connection ends with its last call.
 //!
-//! Only one connection is dialled at a time for a thread and endpoint, by a task of its own: whoever comes meanwhile waits for that one, and whoever goes away leaves it to the
-//! others. A new one takes a single call until the server's SETTINGS say how many it takes.
+//! Only one connection is dialled at a time for a thread and endpoint, by its own task: later callers wait for the same one, and a caller that gives up leaves it to the
+//! others. A new connection takes a single call until the server's SETTINGS state its limit.
 //!
-//! With fewer slots for connections ([`ConnectionSlots`]) than threads and endpoints, they take turns: a connection that is in use gets no further calls, ends with those it has, and leaves its
-//! slot to who has waited for one.
+//! With fewer slots ([`ConnectionSlots`]) than threads and endpoints, they take turns: a connection in use gets no further calls, ends with those it has, and leaves its
+//! slot to a waiter.
 
 mod acquire;
 mod dial;
@@ -45,21 +45,21 @@ struct Inner {
     entries: HashMap<Endpoint, Vec<EndpointConnections>>,
     /// When each endpoint closes idle connections.
     keep_alive: HashMap<Endpoint, KeepAlive>,
-    /// Warmers that ever were.
+    /// Warmers so far.
     warmers: u64,
-    /// Dials that ever were: a number is never given twice, though the entries of an endpoint come and go.
+    /// Dials so far: numbers are never reused, though the entries of an endpoint come and go.
     dials: u64,
-    /// Waiters that ever were.
+    /// Waiters so far.
     waiters: u64,
 }
 
 impl Http2Pool {
-    /// An empty one.
+    /// An empty pool.
     pub fn new(settings: PoolSettings) -> Arc<Self> {
         Self::beside(settings, None, ConnectionSlots::new(settings.max_in_all), PoolCounters::default())
     }
 
-    /// An empty one, whose connections have slots among others. Those whose server has chosen HTTP/1.1 go to `http1`.
+    /// An empty pool that shares slots with others. Connections whose server chose HTTP/1.1 go to `http1`.
     pub(crate) fn beside(
         settings: PoolSettings,
         http1: Option<Arc<Pool<Http1>>>,
@@ -74,12 +74,12 @@ impl Http2Pool {
         pool
     }
 
-    /// Changes what new connections are encrypted with. What is open stays open.
+    /// Changes the TLS settings of new connections. Open ones stay open.
     pub fn set_tls(&self, tls: Option<Arc<ClientTls>>) {
         self.lock().tls = tls;
     }
 
-    /// Changes the settings, for what comes from now on.
+    /// Changes the settings from now on.
     pub fn set_settings(&self, settings: PoolSettings) {
         let mut inner = self.lock();
         inner.settings = settings;
@@ -102,7 +102,7 @@ impl Http2Pool {
         }
     }
 
-    /// Connections to an endpoint that may be given calls, and calls on them.
+    /// Usable connections to an endpoint, and calls on them.
     pub fn count(&self, endpoint: &Endpoint) -> (usize, usize) {
         let inner = self.lock();
         let kept = inner.entries.get(endpoint).into_iter().flatten().flat_map(|entry| &entry.kept);
@@ -113,14 +113,14 @@ impl Http2Pool {
         self.lock().settings.connect_timeout
     }
 
-    /// How long a connection to an endpoint may lie idle.
+    /// How long a connection to an endpoint may stay idle.
     pub(super) fn idle_limit(&self, endpoint: &Endpoint) -> Duration {
         let inner = self.lock();
         let learnt = inner.keep_alive.get(endpoint).and_then(KeepAlive::keep_for);
         inner.settings.idle_timeout.min(learnt.unwrap_or(Duration::MAX))
     }
 
-    /// The connections to an endpoint, or (`None`) all of them, by what they are doing.
+    /// The connections to an endpoint, or (`None`) to all, by state.
     pub fn state(&self, endpoint: Option<&Endpoint>) -> PoolState {
         let inner = self.lock();
         let mut state = PoolState::default();
@@ -135,7 +135,7 @@ impl Http2Pool {
         state
     }
 
-    /// What has happened so far.
+    /// Totals so far.
     pub fn totals(&self) -> PoolTotals {
         self.metering.totals()
     }
@@ -144,7 +144,7 @@ impl Http2Pool {
         self.inner.lock().unwrap_or_else(|poisoned| self.begin_anew(poisoned))
     }
 
-    /// A panic has left the entries in the middle of a change: the connections get no further calls, and who waits looks again.
+    /// A panic left the entries in the middle of a change: their connections get no further calls, and waiters look again.
     #[cold]
     fn begin_anew<'p>(&'p self, poisoned: PoisonError<MutexGuard<'p, Inner>>) -> MutexGuard<'p, Inner> {
         let mut inner = poisoned.into_inner();
@@ -164,7 +164,7 @@ impl Http2Pool {
 }
 
 impl Inner {
-    /// Whether somebody waits on its thread for a connection to its endpoint.
+    /// Whether a caller on its thread waits for a connection to its endpoint.
     fn is_wanted(&self, link: &Link) -> bool {
         let entry = self.entries.get(&link.endpoint).and_then(|entries| entries.get(link.thread));
         entry.is_some_and(|entry| !entry.waiting.is_empty())
@@ -184,7 +184,7 @@ impl Inner {
         }
     }
 
-    /// No further calls on it.
+    /// Gives it no further calls.
     fn retire(&mut self, link: &Link) {
         link.retire();
         let entry = self.entry(&link.endpoint, link.thread);
@@ -210,7 +210,7 @@ impl Inner {
         entry.into_iter().for_each(EndpointConnections::wake);
     }
 
-    /// Forgets an endpoint that nobody has to do with.
+    /// Forgets an endpoint that is unused.
     fn tidy(&mut self, endpoint: &Endpoint) {
         let unused = |entry: &EndpointConnections| {
             entry.kept.is_empty() && !entry.dialling && entry.waiting.is_empty() && entry.warmer.is_none()

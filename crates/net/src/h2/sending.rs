@@ -1,4 +1,4 @@
-//! A message on its way to the peer, under flow control. The same in both roles.
+//! A message being sent, under flow control. The same in both roles.
 
 use std::task::{Context, Poll, ready};
 
@@ -9,20 +9,20 @@ use http::HeaderMap;
 /// The body and the trailers of a message.
 #[derive(Debug, Default)]
 pub struct Sending {
-    /// None before it has begun, and once it has ended.
+    /// None before it begins, and after it has ended.
     pub stream: Option<SendStream<Bytes>>,
     /// Bytes of the body that flow control holds back.
     pub out: BytesMut,
-    /// All of it was given.
+    /// All of it is queued.
     pub ended: bool,
     /// What follows the body.
     pub trailers: Option<HeaderMap>,
-    /// Bytes of the body that are still to be given, where that was announced.
+    /// Bytes of the body still due, if its length was announced.
     pub due: Option<u64>,
 }
 
 impl Sending {
-    /// Hands what was given to the connection, as far as the peer gives room. Ready when all of it was taken, or nothing more is.
+    /// Hands queued bytes to the connection, as far as the peer has room. Ready when all are taken, or no more will be.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while !self.out.is_empty() {
             match ready!(self.poll_room(cx)) {
@@ -34,7 +34,7 @@ impl Sending {
         Poll::Ready(())
     }
 
-    /// Bytes that flow control and the connection's buffer allow; 0: none any more.
+    /// Bytes that flow control and the connection's buffer allow; 0: none will follow.
     fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<usize> {
         let Some(stream) = &mut self.stream else { return Poll::Ready(0) };
         stream.reserve_capacity(self.out.len());
@@ -64,14 +64,14 @@ impl Sending {
             return;
         }
         let Some(mut stream) = self.stream.take() else { return };
-        // An error is the connection's, or the peer has had enough: what comes from it shows.
+        // The error is the connection's, or the peer stopped reading: its own messages show which.
         let _ = match self.trailers.take() {
             Some(trailers) => stream.send_trailers(trailers),
             None => stream.send_data(Bytes::new(), true),
         };
     }
 
-    /// The peer takes no more of it.
+    /// The peer accepts no more of it.
     pub fn stop(&mut self) {
         self.stream = None;
         self.out.clear();

@@ -22,7 +22,7 @@ use crate::client::{ClientError, ResponsePart};
 
 /// A slot for one call on a connection, then the call: what [`crate::Client`] is for HTTP/1.1, with the same methods.
 ///
-/// Dropped before both messages are complete, it is called off (RST_STREAM with CANCEL); the connection goes on.
+/// Dropped before both messages are complete, it is cancelled (RST_STREAM with CANCEL); the connection stays open.
 #[derive(Debug)]
 pub struct Http2Call {
     link: Arc<Link>,
@@ -43,11 +43,11 @@ struct Receiving {
     asked: RequestInfo,
     head: ResponseHead,
     trailers: Fields,
-    /// What the caller looks at: room for as much is given back to the server with the next poll.
+    /// The caller's view of the data: the next poll returns its room to the server.
     data: Bytes,
     received: u64,
     heard: bool,
-    /// Reads of the connection when it began, to see whether anything came since.
+    /// Reads of the connection when the call began, to detect later ones.
     reads: u64,
 }
 
@@ -56,7 +56,7 @@ enum StreamState {
     Head(ResponseFuture),
     Body(RecvStream),
     Ended,
-    /// Before it has begun, or after an error, which is told once.
+    /// Before it begins, or after an error, which is reported once.
     Over(Option<ClientError>),
 }
 
@@ -104,7 +104,7 @@ impl Http2Call {
                 self.request.ended = bodiless;
                 self.request.stream = (!bodiless).then_some(stream);
             }
-            // It has ended since the slot was given.
+            // It ended after the slot was given.
             Err(error) => {
                 self.response.state = StreamState::Over(Some(error::told(error, &self.link, self.known())));
             }
@@ -138,7 +138,7 @@ impl Http2Call {
         }
     }
 
-    /// The body is not what its head announces (RFC 9113 §8.1.1): the server is not to take it for whole.
+    /// The body does not match the announced length (RFC 9113 §8.1.1): the server must not take it for complete.
     fn call_off(&mut self) {
         if let Some(mut stream) = self.request.stream.take() {
             stream.send_reset(Reason::CANCEL);
@@ -151,12 +151,13 @@ impl Http2Call {
         self.response.state = StreamState::Over(Some(ClientError::Fault(why)));
     }
 
-    /// Bytes given that the connection has not taken yet.
+    /// Bytes queued that the connection has not taken yet.
     pub fn unsent(&self) -> usize {
         self.request.out.len()
     }
 
-    /// Hands what was given to the connection, as far as the server gives room. Ready when all of it was taken, or nothing more is: what became of the request then shows in its response.
+    /// Hands queued bytes to the connection, as far as the server has room. Ready when all are taken, or no more will be: the response then shows the
+    /// outcome of the request.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.request.poll_flush(cx)
     }
@@ -239,7 +240,7 @@ impl Http2Call {
         Ok(if self.response.trailers.is_empty() { Event::End } else { Event::Trailers })
     }
 
-    /// Whether a connection that was idle could still be used.
+    /// Reports whether a connection that was idle was still usable.
     fn prove(&self, responded: bool) {
         if let Some(idle) = self.idle.filter(|idle| !idle.is_zero()) {
             self.pool.handle_proof(&self.link.endpoint, idle, responded);
@@ -255,12 +256,12 @@ impl Http2Call {
         CallProgress { stream: self.stream, heard, received, announced: self.response.head.content_length }
     }
 
-    /// The head that came last.
+    /// The latest head.
     pub fn head(&self) -> &ResponseHead {
         &self.response.head
     }
 
-    /// Whether the socket took the head of the request. If not, it is certain that nobody has begun with it.
+    /// Whether the socket took the head of the request. If not, no server has begun to process it.
     pub fn has_sent(&self) -> bool {
         self.stream != 0 && self.link.has_sent(self.stream)
     }
@@ -282,7 +283,7 @@ impl Drop for Http2Call {
         if waited && !self.response.heard && self.link.reads() == self.response.reads {
             self.link.doubt();
         }
-        // The stream first: what is not complete is called off while the connection still counts it.
+        // The stream first: an incomplete one is cancelled while the connection still counts it.
         self.response.state = StreamState::Ended;
         self.request.stream = None;
         self.sender = None;
@@ -317,7 +318,7 @@ fn poll_body(body: &mut RecvStream, cx: &mut Context<'_>) -> Poll<Result<StreamP
     Poll::Ready(ready!(body.poll_trailers(cx)).map(StreamPart::Trailers))
 }
 
-/// Gives the server room for what the caller has had.
+/// Returns room to the server for data that the caller has consumed.
 fn release(body: &mut RecvStream, data: &mut Bytes) {
     if !data.is_empty() {
         // Fails only for more than is held.

@@ -1,41 +1,41 @@
-//! The stack of another thread, which may be in any state: in a loop, in a system call, with any lock in its hands.
+//! The stack of another thread, which may be in any state: in a loop, in a system call, holding any lock.
 //!
-//! A signal makes the thread itself walk its stack. The handler stores addresses and nothing else; names are looked up by who has asked. So the worst that can come of it is that
-//! no response comes, which is waited for with a bound.
+//! A signal makes the thread walk its own stack. The handler only stores addresses; the caller looks up the names. The worst outcome is
+//! no response, for which the wait is bounded.
 
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Ignored by default, sent by the kernel only to who has asked for it (SO_OOBINLINE's counterpart), and used by nothing in this process.
+/// Ignored by default, sent by the kernel only on request (SO_OOBINLINE's counterpart), and used by nothing else in this process.
 const SIGNAL: libc::c_int = libc::SIGURG;
-/// Frames that are taken at most.
+/// Maximum number of frames.
 const MOST: usize = 128;
 /// How long a thread may take to respond. It responds at once, unless it is blocked in the kernel.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The thread that is asked; 0: none.
+/// The thread being asked; 0: none.
 static ASKED: AtomicI32 = AtomicI32::new(0);
-/// Its response, and how much of it there is; `usize::MAX`: none yet.
+/// Its response, and its length; `usize::MAX`: none yet.
 static ADDRESSES: [AtomicUsize; MOST] = [const { AtomicUsize::new(0) }; MOST];
 static COUNT: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// This thread, as the kernel numbers it.
+/// The kernel's id of this thread.
 pub(crate) fn thread_id() -> i32 {
     // SAFETY: it takes nothing, and cannot fail.
     unsafe { libc::gettid() }
 }
 
-/// The addresses of the calls that a thread of this process is in, innermost first. Waits for half a second at most; `None`: the thread did not respond.
+/// The return addresses of a thread of this process, innermost first. Waits up to half a second; `None`: the thread did not respond.
 pub(crate) fn stack_of(thread: i32) -> Option<Vec<usize>> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     static PREPARED: Once = Once::new();
-    // It protects the statics above, which are good in any state.
+    // It protects the statics above, which are valid in any state.
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     PREPARED.call_once(prepare);
     COUNT.store(usize::MAX, Ordering::SeqCst);
     ASKED.store(thread, Ordering::SeqCst);
-    // SAFETY: plain numbers. A thread that has ended gives an error; its number is not another's within one process as long as nobody starts four million threads.
+    // SAFETY: plain numbers. A thread that has ended gives an error; its number is not reused within one process before four million threads have started.
     let sent = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, SIGNAL) };
     let until = Instant::now() + PATIENCE;
     while sent == 0 && COUNT.load(Ordering::SeqCst) == usize::MAX && Instant::now() < until {
@@ -59,10 +59,10 @@ fn prepare() {
     unsafe { libc::sigaction(SIGNAL, &raw const action, std::ptr::null_mut()) };
 }
 
-/// Runs on the thread that is asked, in the middle of whatever it does. Stores to atomics, and walks the stack; no allocation, no lock of ours. (Since 2.35 the C library finds
+/// Runs on the thread being asked, and interrupts it anywhere. Stores to atomics, and walks the stack; no allocation, no lock of ours. (Since 2.35 the C library finds
 /// unwind tables without a lock; before, a thread that hangs in loading a library would not respond.)
 extern "C" fn handle(_signal: libc::c_int) {
-    // SAFETY: the location of this thread's errno is valid for as long as the thread runs; what the interrupted code has there is put back.
+    // SAFETY: the location of this thread's errno is valid for as long as the thread runs; the handler restores the value of the interrupted code.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let before = unsafe { *errno };
@@ -96,7 +96,7 @@ mod tests {
 
     #[inline(never)]
     fn a_loop_without_an_end(number: &mpsc::Sender<i32>) {
-        // Said from in here: whoever is asked before it arrives is elsewhere.
+        // Sent from in here: a thread asked before that is elsewhere.
         number.send(thread_id()).unwrap();
         while !STOP.load(Ordering::Relaxed) {
             spin_loop();

@@ -1,4 +1,4 @@
-//! Waiting for a connection, and making one meanwhile.
+//! Waits for a connection, and dials one meanwhile.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -19,7 +19,7 @@ use crate::runtime::is_data_plane;
 use crate::transport::Transport;
 use crate::{Endpoint, thread_index};
 
-/// Somebody who waits for a connection: for one that comes back, or the one being made here, whichever is first. Ready with `None`: what came is no good, look again.
+/// A caller that waits for a connection: a returned one, or the one being dialled here, whichever is first. Ready with `None`: the result is not usable, look again.
 pub(super) struct ConnectionWait<'p, C: Codec> {
     pool: &'p Arc<Pool<C>>,
     endpoint: &'p Endpoint,
@@ -36,7 +36,7 @@ struct PendingDial<C: Codec> {
 }
 
 enum DialStage {
-    /// There are as many to all endpoints as there may be.
+    /// The limit over all endpoints is reached.
     Waiting(SlotRequest),
     Dialing(DialFuture),
 }
@@ -44,11 +44,11 @@ enum DialStage {
 type DialFuture = Pin<Box<dyn Future<Output = DialResult> + Send>>;
 type DialResult = Result<(Transport, DialTimes), AcquireError>;
 
-/// The slot of a connection that is being made. Given back when that fails, or when nobody waits for it any more.
+/// The slot of a connection being dialled. Released on failure, or when no caller waits for it any more.
 struct DialPermit<C: Codec> {
     pool: Arc<Pool<C>>,
     endpoint: Endpoint,
-    /// It is for nobody in particular.
+    /// It has no particular caller.
     spare: bool,
     /// The connection has been made, and has the slot.
     used: bool,
@@ -70,7 +70,7 @@ impl<'p, C: Codec> ConnectionWait<'p, C> {
     fn take(&mut self, idle: IdleConnection<C>, meter: Meter, settings: PoolSettings) -> Option<Lease<C>> {
         if let Some(mut dialling) = self.dial.take() {
             dialling.permit.spare = true;
-            // Elsewhere than on the data plane nothing waits for what it leaves: it is given up. So is one that has no slot yet.
+            // Outside the data plane nothing waits for the rest of a dial: it is given up. So is a dial that has no slot yet.
             if let (true, DialStage::Dialing(dialing)) = (is_data_plane(), dialling.stage) {
                 drop(crate::spawn_local(run_spare(dialing, dialling.permit)));
             }
@@ -98,7 +98,7 @@ impl<C: Codec> Future for ConnectionWait<'_, C> {
             Poll::Ready((Some(Assignment::Connection(idle)), meter)) => {
                 return Poll::Ready(this.take(idle, meter, settings).map(Ok));
             }
-            // The pool has begun anew; who makes a connection has no need of it.
+            // The pool was reset; a caller that dials itself does not need it.
             Poll::Ready((None, _)) if this.dial.is_none() => return Poll::Ready(None),
             Poll::Ready((None, _)) => {}
             Poll::Ready((Some(Assignment::Slot), _)) => {
@@ -126,7 +126,7 @@ impl<C: Codec> Future for ConnectionWait<'_, C> {
 
 impl<C: Codec> Drop for ConnectionWait<'_, C> {
     fn drop(&mut self) {
-        // What it was given and did not fetch is for the next.
+        // What it was given and did not fetch goes to the next waiter.
         let mut inner = self.pool.lock();
         let (most, max) = (inner.settings.idle, inner.settings.max);
         let closed = inner.entries.get_mut(self.endpoint).and_then(|entry| entry.leave(self.id, most, max));
@@ -160,7 +160,7 @@ impl<C: Codec> PendingDial<C> {
     }
 }
 
-/// Makes a connection, with a slot among those there may be.
+/// Dials a connection, within the limit of slots.
 fn make<C: Codec>(pool: &Arc<Pool<C>>, endpoint: &Endpoint, slot: ConnectionSlot) -> DialFuture {
     let (settings, tls) = pool.dials_with();
     let (to, counting) = (endpoint.clone(), Arc::clone(pool));
@@ -185,7 +185,7 @@ fn make<C: Codec>(pool: &Arc<Pool<C>>, endpoint: &Endpoint, slot: ConnectionSlot
     })
 }
 
-/// Makes a connection for nobody in particular.
+/// Dials a connection for no particular caller.
 async fn run_spare<C: Codec>(making: DialFuture, permit: DialPermit<C>) {
     match making.await {
         Ok((transport, times)) => permit.keep(transport, &times),
@@ -199,7 +199,7 @@ async fn run_spare<C: Codec>(making: DialFuture, permit: DialPermit<C>) {
     }
 }
 
-/// Makes a connection that has been counted already, for the idle list, if there may be one more without closing another.
+/// Dials a connection, already counted, for the idle list, if the limit allows it without closing another.
 pub(super) fn spawn_spare<C: Codec>(pool: &Arc<Pool<C>>, endpoint: &Endpoint) {
     let permit = DialPermit::new(pool, endpoint, true);
     match pool.slots.take() {
@@ -208,7 +208,7 @@ pub(super) fn spawn_spare<C: Codec>(pool: &Arc<Pool<C>>, endpoint: &Endpoint) {
     }
 }
 
-/// Keeps a connection that was made elsewhere, unless there are enough.
+/// Keeps a connection made elsewhere, unless there are enough.
 pub(super) fn keep<C: Codec>(
     pool: &Arc<Pool<C>>,
     endpoint: &Endpoint,
@@ -232,7 +232,7 @@ impl<C: Codec> DialPermit<C> {
         Self { pool: Arc::clone(pool), endpoint: endpoint.clone(), spare, used: false }
     }
 
-    /// One that was to lie idle is not made. It is tried again in time.
+    /// A connection for the idle list is not made. It is retried later.
     fn give_up(self) {
         let pool = Arc::clone(&self.pool);
         if let Some(entry) = pool.lock().entries.get_mut(&self.endpoint) {
@@ -245,7 +245,7 @@ impl<C: Codec> DialPermit<C> {
         pool.wake(wake, thread_index());
     }
 
-    /// The connection has been made, for nobody in particular.
+    /// The connection is made, for no particular caller.
     fn keep(mut self, transport: Transport, times: &DialTimes) {
         self.used = true;
         let meter = self.pool.lock().entries.get(&self.endpoint).and_then(|entry| entry.meter);
@@ -253,7 +253,7 @@ impl<C: Codec> DialPermit<C> {
         self.pool.put_spare(&self.endpoint, Box::new(Client::new(transport)));
     }
 
-    /// The connection has been made, for who waited.
+    /// The connection is made, for its waiter.
     fn settle(mut self, times: &DialTimes) {
         self.used = true;
         let mut meter = None;

@@ -1,4 +1,4 @@
-//! The connections to one endpoint, and those who wait for one.
+//! The connections to one endpoint, and the callers that wait for one.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
@@ -10,49 +10,49 @@ use tokio::time::Instant;
 use super::{ConnectionNeed, Meter};
 use crate::client::Client;
 
-/// A waiter of another thread goes first once it has waited this long: until then it is not worth moving a connection for.
+/// A waiter of another thread goes first once it has waited this long: before that, moving a connection does not pay.
 const PATIENCE: Duration = Duration::from_millis(1);
 
-/// The connections to one endpoint: those that lie idle, and how many there are.
+/// The connections to one endpoint: the idle ones, and counts of all.
 #[derive(Debug)]
 pub(super) struct EndpointPool<C> {
-    /// In the order they came back: the newest is the last.
+    /// In order of return: the newest is last.
     pub(super) idle: Vec<IdleConnection<C>>,
     /// Idle, in use and being made.
     pub(super) open: usize,
     /// Being made.
     pub(super) dialling: usize,
-    /// Being made for nobody in particular: for the idle list, or by one who was given another meanwhile.
+    /// Being dialled for no particular caller: for the idle list, or by a caller that got another connection meanwhile.
     spare: usize,
-    /// In the order they came, with those who have been given something and not fetched it.
+    /// In order of arrival, including those that were given something and have not fetched it.
     waiters: VecDeque<Waiter<C>>,
     /// Nothing is kept any more.
     pub(super) forgotten: bool,
     /// When this endpoint closes what is idle.
     pub(super) keep_alive: KeepAlive,
-    /// Some are made before they are asked for.
+    /// Some are made beforehand.
     pub(super) warm: bool,
     pub(super) prewarm: PrewarmState,
-    /// What counts them.
+    /// The meter of its connections.
     pub(super) meter: Meter,
-    /// Since when nobody has had to do with it, as far as was seen.
+    /// Since when it has been unused, as far as was seen.
     deserted: Option<Instant>,
 }
 
-/// What is known of an endpoint that nobody calls is kept this long.
+/// How long the data of an unused endpoint is kept.
 const REMEMBER: Duration = Duration::from_secs(10 * 60);
 
 /// An idle connection.
 #[derive(Debug)]
 pub(super) struct IdleConnection<C> {
-    /// In a box: it changes hands twice for each use.
+    /// In a box: it changes hands twice per use.
     pub(super) client: Box<Client<C>>,
-    /// On whose reactor it is.
+    /// The thread of its reactor.
     pub(super) thread: usize,
     pub(super) since: Instant,
 }
 
-/// Somebody who waits for a connection.
+/// A caller that waits for a connection.
 #[derive(Debug)]
 struct Waiter<C> {
     id: u64,
@@ -60,7 +60,7 @@ struct Waiter<C> {
     thread: usize,
     since: Instant,
     waker: Option<Waker>,
-    /// It makes one itself.
+    /// It dials one itself.
     dials: bool,
     given: Option<Assignment<C>>,
 }
@@ -68,13 +68,13 @@ struct Waiter<C> {
 /// What a waiter gets.
 #[derive(Debug)]
 pub(super) enum Assignment<C> {
-    /// One that has come back, or was made for nobody.
+    /// One that was returned, or dialled for no particular caller.
     Connection(IdleConnection<C>),
     /// The slot for a new one.
     Slot,
 }
 
-/// Connections that are made before they are asked for.
+/// Connections made beforehand.
 #[derive(Debug, Default)]
 pub(super) struct PrewarmState {
     failures: u32,
@@ -105,8 +105,8 @@ impl<C> EndpointPool<C> {
         Self { meter, ..Self::default() }
     }
 
-    /// The newest of this thread that will do, else the newest of all: where that one will not do, none will. What has been idle for too long stays: it may do for another
-    /// request, and else it shows when it is closed.
+    /// The newest suitable one of this thread, else the newest of all: if that one is not suitable, none is. One that has been idle too long stays: it may suit another
+    /// request, or teach from its close.
     pub(super) fn take(
         &mut self,
         thread: usize,
@@ -128,7 +128,7 @@ impl<C> EndpointPool<C> {
         Some(taken)
     }
 
-    /// Keeps a connection, or gives it to who waits; gives the one that is to be closed for it, if there are `most` already.
+    /// Keeps a connection, or gives it to a waiter; returns the one to close in exchange, if there are `most` already.
     pub(super) fn put(&mut self, idle: IdleConnection<C>, most: usize) -> Option<Box<Client<C>>> {
         if let Some(at) = self.next_waiter(idle.thread, idle.since)
             && let Some(waiter) = self.waiters.get_mut(at)
@@ -137,14 +137,14 @@ impl<C> EndpointPool<C> {
             return None;
         }
         if self.waiters.iter().any(|it| it.waits_for_place()) {
-            // For a new one, which needs the slot of this.
+            // For a new one, which needs its slot.
             return Some(idle.client);
         }
         self.idle.push(idle);
         (self.idle.len() > most).then(|| self.idle.remove(0).client)
     }
 
-    /// Who is to have a connection of that thread: the oldest, and the oldest of the thread itself as long as nobody has waited long.
+    /// The waiter that should get a connection of that thread: the oldest, or the oldest of the thread itself as long as no other has waited for long.
     fn next_waiter(&self, thread: usize, now: Instant) -> Option<usize> {
         let mut takers = self
             .waiters
@@ -158,22 +158,22 @@ impl<C> EndpointPool<C> {
         Some(takers.find(|(_, it)| it.thread == thread).map_or(oldest, |(at, _)| at))
     }
 
-    /// The one that has been idle for the longest.
+    /// The one that has been idle longest.
     pub(super) fn take_oldest(&mut self) -> Option<Box<Client<C>>> {
         (!self.idle.is_empty()).then(|| self.idle.remove(0).client)
     }
 
-    /// Whether somebody waits who would take one that comes back.
+    /// Whether a waiter would take a returned connection.
     pub(super) fn is_wanted(&self) -> bool {
         self.waiters.iter().any(|it| it.given.is_none() && it.need != ConnectionNeed::New)
     }
 
-    /// Whether somebody waits who would not.
+    /// Whether a waiter would not.
     pub(super) fn wants_new(&self) -> bool {
         self.waiters.iter().any(|it| it.given.is_none() && it.need == ConnectionNeed::New)
     }
 
-    /// Adds somebody who waits. Whether it is to make a connection itself: only if what is being made for nobody does not suffice, and there is room.
+    /// Adds a waiter. Returns whether it should dial itself: only if the spare dials do not suffice, and there is room.
     pub(super) fn wait(
         &mut self,
         id: u64,
@@ -191,7 +191,7 @@ impl<C> EndpointPool<C> {
         dials
     }
 
-    /// Whether there may be one more. What lies idle was not good enough for the caller, and makes room.
+    /// Whether one more is allowed. An idle one was not suitable for the caller, and makes room.
     fn make_room(&mut self, max: usize) -> bool {
         if self.open >= max && !self.idle.is_empty() {
             self.idle.remove(0);
@@ -200,28 +200,28 @@ impl<C> EndpointPool<C> {
         self.open < max
     }
 
-    /// Those who wait for others to make or return one.
+    /// Waiters that depend on others to make or return a connection.
     fn queued(&self) -> usize {
         self.waiters.iter().filter(|it| it.waits_for_place() && it.need != ConnectionNeed::New).count()
     }
 
-    /// Whether somebody waits because there are as many as there may be, and not for one that is being made.
+    /// Whether a waiter is held up by the limit, and not by a dial in progress.
     pub(super) fn is_held_up(&self, id: u64, max: usize) -> bool {
         let before = self.waiters.iter().take_while(|it| it.id != id);
         self.open >= max && before.filter(|it| it.waits_for_place()).count() >= self.spare()
     }
 
-    /// Those being made that will be for whoever is next.
+    /// Dials in progress that will serve the next waiter.
     fn spare(&self) -> usize {
         self.spare + self.waiters.iter().filter(|it| it.given.is_some() && it.dials).count()
     }
 
-    /// All who wait.
+    /// All waiters.
     pub(super) fn waiting(&self) -> usize {
         self.waiters.iter().filter(|it| it.given.is_none()).count()
     }
 
-    /// Whether there is nothing and nobody here, and it is gone.
+    /// Whether it is empty, unused and forgotten.
     pub(super) fn is_over(&self) -> bool {
         self.forgotten && self.is_deserted()
     }
@@ -230,7 +230,7 @@ impl<C> EndpointPool<C> {
         self.open == 0 && self.waiters.is_empty()
     }
 
-    /// The same, or that it has been deserted for so long that what is known of it may be forgotten.
+    /// The same, or that it has been unused for so long that its data may be dropped.
     pub(super) fn is_stale(&mut self, now: Instant) -> bool {
         if !self.is_deserted() || self.warm {
             self.deserted = None;
@@ -240,7 +240,7 @@ impl<C> EndpointPool<C> {
         self.forgotten || now.saturating_duration_since(since) >= REMEMBER
     }
 
-    /// Drops all connections, and sends those who wait away to look again; what was learnt of the endpoint is kept.
+    /// Drops all connections, and has all waiters look again; what was learnt of the endpoint is kept.
     pub(super) fn begin_anew(&mut self) {
         self.waiters.iter_mut().filter_map(|it| it.waker.take()).for_each(Waker::wake);
         self.waiters.clear();
@@ -248,7 +248,7 @@ impl<C> EndpointPool<C> {
         (self.open, self.dialling, self.spare) = (0, 0, 0);
     }
 
-    /// What a waiter was given; `None`: it is not among those who wait any more (see [`Self::begin_anew`]).
+    /// What a waiter was given; `None`: it is no longer among the waiters (see [`Self::begin_anew`]).
     pub(super) fn poll_given(&mut self, id: u64, cx: &mut Context<'_>) -> Poll<Option<Assignment<C>>> {
         let Some(at) = self.waiters.iter().position(|it| it.id == id) else { return Poll::Ready(None) };
         let Some(waiter) = self.waiters.get_mut(at) else { return Poll::Ready(None) };
@@ -258,7 +258,7 @@ impl<C> EndpointPool<C> {
                 Poll::Ready(Some(Assignment::Slot))
             }
             Some(given) => {
-                // What it is making is for somebody else.
+                // Its own dial becomes a spare.
                 self.spare += usize::from(waiter.dials);
                 self.waiters.remove(at);
                 Poll::Ready(Some(given))
@@ -270,7 +270,7 @@ impl<C> EndpointPool<C> {
         }
     }
 
-    /// A waiter goes, with its own connection or without one; what it was given and did not fetch is given out anew. The connection, if it is to be closed.
+    /// A waiter leaves, with or without its own connection; what it was given and did not fetch goes to others. Returns a connection to close, if any.
     pub(super) fn leave(&mut self, id: u64, most: usize, max: usize) -> Option<Box<Client<C>>> {
         let at = self.waiters.iter().position(|it| it.id == id)?;
         match self.waiters.remove(at)?.given? {
@@ -301,31 +301,31 @@ impl<C> EndpointPool<C> {
         }
     }
 
-    /// A connection begins to be made.
+    /// A dial begins.
     fn begin_dial(&mut self) {
         self.open += 1;
         self.dialling += 1;
     }
 
-    /// One for nobody in particular.
+    /// A dial for no particular caller begins.
     pub(super) fn begin_spare(&mut self) {
         self.begin_dial();
         self.spare += 1;
     }
 
-    /// It was made, and is open.
+    /// The dial succeeded: the connection is open.
     pub(super) fn dialled(&mut self, spare: bool) {
         self.dialling = self.dialling.saturating_sub(1);
         self.spare = self.spare.saturating_sub(usize::from(spare));
     }
 
-    /// It was not made.
+    /// The dial failed.
     pub(super) fn end_dial(&mut self, spare: bool, max: usize) {
         self.dialled(spare);
         self.left(max);
     }
 
-    /// A connection was closed, or not made: who waits for a slot has it, unless one that is being made for nobody will do.
+    /// A connection was closed, or not made: its slot goes to a waiter for one, unless a spare dial will serve it.
     pub(super) fn left(&mut self, max: usize) {
         self.open = self.open.saturating_sub(1);
         if self.open >= max {
@@ -350,7 +350,7 @@ impl<C> EndpointPool<C> {
         idle
     }
 
-    /// How many are to be made so that `least` lie idle and can be used, now; or when to look again.
+    /// How many to dial now so that `least` usable ones are idle; or when to look again.
     pub(super) fn lacks(&self, least: usize, max: usize, now: Instant) -> (usize, Option<Instant>) {
         if least == 0 || !self.warm {
             return (0, None);
@@ -368,7 +368,7 @@ impl<C> EndpointPool<C> {
 }
 
 impl<C> Waiter<C> {
-    /// It makes none itself, and has been given nothing.
+    /// It does not dial itself, and has been given nothing.
     fn waits_for_place(&self) -> bool {
         self.given.is_none() && !self.dials
     }
@@ -382,12 +382,12 @@ impl<C> Waiter<C> {
 }
 
 impl PrewarmState {
-    /// A connection could be made, and lasts.
+    /// A connection was made, and lasts.
     pub(super) fn handle_success(&mut self) {
         *self = Self::default();
     }
 
-    /// It could not: the next is tried later, at most half a minute. Nobody waits for it. Those that were made together fail together: that is one failure.
+    /// The dial failed: the next is delayed, by half a minute at most. Nobody waits for it. Dials that begin together fail together: one failure.
     pub(super) fn handle_failure(&mut self, now: Instant) {
         if self.not_before.is_some_and(|at| at > now) {
             return;
@@ -397,10 +397,10 @@ impl PrewarmState {
     }
 }
 
-/// A connection that was made beforehand and closed within this time is a failure, too: a server that closes each at once is not to be called in a loop.
+/// A prewarmed connection that closes within this time is a failure, too: a server that closes each at once must not be called in a loop.
 pub(crate) const SHORT_LIFE: Duration = Duration::from_secs(1);
 
-/// After so many failures in a row the next connection is made beforehand in this time.
+/// The delay before the next prewarming dial, after this many failures in a row.
 pub(crate) fn warm_again(failures: u32) -> Duration {
     Duration::from_millis(250).saturating_mul(1 << failures.min(7))
 }

@@ -1,4 +1,4 @@
-//! A connection that is in use.
+//! A connection in use.
 
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
@@ -12,10 +12,10 @@ use crate::Endpoint;
 use crate::client::{Client, Codec};
 use crate::connect::DialTimes;
 
-/// A connection that is in use. Dropped, it is closed.
+/// A connection in use. Dropping it closes the connection.
 #[derive(Debug)]
 pub struct Lease<C: Codec> {
-    /// None only once it was put back.
+    /// None only after its return.
     client: Option<Box<Client<C>>>,
     pool: Arc<Pool<C>>,
     endpoint: Endpoint,
@@ -37,7 +37,7 @@ impl<C: Codec> Lease<C> {
         Self { client: Some(client), pool: Arc::clone(pool), endpoint: endpoint.clone(), idle, reused, times }
     }
 
-    /// Of a connection that no pool has made, and that is closed after its use.
+    /// A connection without a pool, closed after its use.
     pub fn alone(client: Client<C>) -> Self {
         let pool = Pool::new(PoolSettings { idle: 0, ..PoolSettings::default() });
         Self::new(&pool, &Endpoint::Unix(PathBuf::new()), Box::new(client), None, None)
@@ -48,24 +48,24 @@ impl<C: Codec> Lease<C> {
         self.idle
     }
 
-    /// Whether it has carried another request before: one that was made beforehand may have been idle, and is new all the same.
+    /// Whether it has carried another request before: a prewarmed one may have been idle, and is still new.
     pub fn is_reused(&self) -> bool {
         self.reused
     }
 
-    /// What making it took, if it was made for this use.
+    /// The dial times, if it was dialled for this use.
     pub fn dialled(&self) -> Option<DialTimes> {
         self.times
     }
 
-    /// The use is over: the connection is kept if it can be.
+    /// Ends the use: the connection is kept if possible.
     pub fn finish(mut self) {
         if let Some(client) = self.client.take_if(|client| client.is_reusable()) {
             self.pool.put_back(&self.endpoint, client, self.idle);
         }
     }
 
-    /// As if its call had ended well.
+    /// As if its call had succeeded.
     #[cfg(test)]
     pub(super) fn take_client(&mut self) -> Box<Client<C>> {
         self.client.take().expect("not returned yet")

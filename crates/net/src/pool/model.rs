@@ -1,7 +1,8 @@
-//! Watcher against taker, in every order there is.
+//! Watcher against taker, in every possible order.
 //!
-//! What races here are the critical sections of the real pool, over real sockets: the steps of each actor are the code that runs, cut where the lock is given back, and the test runs them in each of
-//! the orders in which threads could. What must hold after each is in the specification ([`super`], "The race between watcher and taker").
+//! The racing parts are the critical sections of the real pool, over real sockets: the steps of each actor are the production code, cut where the
+//! lock is released, and the test runs them in each of
+//! the orders in which threads could. The invariants after each are in the specification ([`super`], "The race between watcher and taker").
 
 use std::cell::Cell;
 use std::os::unix::net::UnixStream;
@@ -31,12 +32,12 @@ struct World {
     endpoint: Endpoint,
     woken: Arc<WakeCounter>,
     peers: Vec<Option<UnixStream>>,
-    /// The connections, as they are told apart.
+    /// The connections, by identity.
     made: Vec<Instant>,
-    /// Which of them closes.
+    /// The one that closes.
     closing: usize,
     closed: bool,
-    /// While it was in use: that teaches nothing, unless it is noticed only when it lies idle.
+    /// It closed while in use: that teaches nothing, unless it is noticed only when idle.
     closed_in_use: bool,
     /// How often the watcher had been woken when it last looked.
     seen: Cell<usize>,
@@ -62,13 +63,13 @@ impl World {
             let (ours, theirs) = UnixStream::pair().unwrap();
             ours.set_nonblocking(true).unwrap();
             world.peers.push(Some(theirs));
-            // Told apart by when they were opened: time stands still, but for this.
+            // Identified by when they were opened: time stands still, except here.
             tokio::time::advance(Duration::from_millis(1)).await;
             let times = DialTimes { connect: Duration::ZERO, handshake: None };
             world.pool.keep(&world.endpoint, Io::new(ours.into()).into(), &times);
             world.made.push(Instant::now());
         }
-        // Woken by the first, it knows when to look by itself: from now on nothing but a server wakes it.
+        // Woken by the first, it knows when to look by itself: from now on only a server wakes it.
         world.watch();
         world
     }
@@ -94,7 +95,7 @@ impl World {
         self.closed = true;
     }
 
-    /// The reactor hears of what has happened so far.
+    /// The reactor processes the events so far.
     async fn hear(&self) {
         for _ in 0..3 {
             tokio::task::yield_now().await;
@@ -108,13 +109,13 @@ impl World {
         Some((idle, meter))
     }
 
-    /// Its second: looks, and uses it or lets it go.
+    /// Its second: looks, and uses it or drops it.
     fn look(&self, idle: IdleConnection<Http1>, meter: Meter) -> Option<Lease<Http1>> {
         let closed = self.closed && idle.client.opened() == self.made[self.closing];
         let taken = IdleCheck { idled: Duration::ZERO, allowed: true, trusted: false, meter };
         let lease = self.pool.use_again(&self.endpoint, idle, taken);
         assert_eq!(lease.is_none(), closed, "used if and only if it is open");
-        // Whoever uses it waits for its response: what comes wakes nobody else.
+        // Its user waits for the response: incoming bytes wake no other task.
         let mut cx = Context::from_waker(Waker::noop());
         lease.map(|mut lease| {
             let _ = lease.poll_noise(&mut cx);
@@ -122,7 +123,7 @@ impl World {
         })
     }
 
-    /// When nothing is left to happen.
+    /// Runs until no event is left.
     async fn settle(&self, leases: &[&Lease<Http1>], order: &[usize]) {
         self.hear().await;
         self.watch();
@@ -151,7 +152,7 @@ impl World {
     }
 }
 
-/// Every order in which actors with so many steps each can run.
+/// Every order in which actors with these numbers of steps can run.
 fn orders(steps: &[usize]) -> Vec<Vec<usize>> {
     if steps.iter().all(|left| *left == 0) {
         return vec![Vec::new()];
@@ -223,7 +224,7 @@ async fn one_owner(order: Vec<usize>, closing: usize) {
     world.settle(&leases.iter().collect::<Vec<_>>(), &order).await;
 }
 
-/// One who waits at the limit, while the only connection comes back, and may close before, then or after.
+/// A waiter at the limit, while the only connection comes back, and may close before, then or after.
 #[test]
 fn who_waits_is_never_forgotten() {
     const WAITER: usize = 0;
@@ -260,19 +261,19 @@ fn who_waits_is_never_forgotten() {
                 assert_eq!(world.pool.count(&endpoint), (0, 1), "{order:?}");
                 assert_eq!(lease.opened(), world.made[0]);
             }
-            // It makes one itself, in the place of that which is gone.
+            // It dials one itself, to replace the lost one.
             Waiter::Dials => assert!(world.closed, "{order:?}: there is one"),
             Waiter::New | Waiter::Sits(_) => panic!("{order:?}: it waits, and nothing will come"),
         }
     });
 }
 
-/// One who wants a connection, step by step as `Pool::acquire` does it.
+/// A caller that wants a connection, step by step as in `Pool::acquire`.
 enum Waiter<'p> {
     New,
     Sits(Pin<Box<ConnectionWait<'p, Http1>>>),
     Has(Lease<Http1>),
-    /// Its connection is being made: nobody listens there, so that it has failed.
+    /// Its dial: nobody listens there, so that it has failed.
     Dials,
 }
 
@@ -287,7 +288,7 @@ impl<'p> Waiter<'p> {
             Self::Sits(mut wait) => match wait.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                 Poll::Ready(Some(Ok(lease))) => Self::Has(lease),
                 Poll::Ready(Some(Err(_))) => Self::Dials,
-                // What came is closed: it looks again.
+                // The connection is closed: it looks again.
                 Poll::Ready(None) => Self::New,
                 Poll::Pending => Self::Sits(wait),
             },
@@ -296,7 +297,7 @@ impl<'p> Waiter<'p> {
     }
 }
 
-/// A call on it is over.
+/// A call on it has ended.
 fn put_back(world: &World, mut lease: Lease<Http1>) {
     let client = lease.take_client();
     world.pool.put_back(&world.endpoint, client, None);

@@ -1,4 +1,4 @@
-//! Those who wait because there is as much under way as there may be: how many they may be, and for how long.
+//! Calls that wait because a limit is reached: how many, and how long.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use tokio::time::{Sleep, sleep};
 
 use crate::connect::AcquireError;
 
-/// The queue of an upstream: before its calls in flight, and before its connections. One count for all of them, for nobody cares what a call waits for.
+/// The queue of an upstream: for its calls in flight, and for its connections. One count covers both: the reason of a wait does not matter.
 #[derive(Debug)]
 pub struct Queue {
     most: AtomicUsize,
@@ -20,11 +20,11 @@ pub struct Queue {
     waiting: AtomicUsize,
 }
 
-/// Somebody who waits, until it is dropped.
+/// A waiter, until it is dropped.
 #[derive(Debug)]
 pub struct QueueGuard(Arc<Queue>);
 
-/// Somebody who waits for a connection, once that is because of a limit.
+/// A caller that waits for a connection, once a limit is the reason.
 #[derive(Debug, Default)]
 pub(crate) struct QueueWait(Option<LimitWait>);
 
@@ -32,12 +32,12 @@ pub(crate) struct QueueWait(Option<LimitWait>);
 struct LimitWait {
     _queued: QueueGuard,
     patience: Duration,
-    /// `None`: without end.
+    /// `None`: without a limit.
     time: Option<Pin<Box<Sleep>>>,
 }
 
 impl Default for Queue {
-    /// Without end.
+    /// Without limits.
     fn default() -> Self {
         Self {
             most: AtomicUsize::new(usize::MAX),
@@ -48,13 +48,13 @@ impl Default for Queue {
 }
 
 impl Queue {
-    /// Other limits from now on. Those who wait do so on the old terms.
+    /// Changes the limits. Callers already waiting keep the old ones.
     pub fn set(&self, most: usize, patience: Duration) {
         self.most.store(most, Relaxed);
         self.patience.store(u64::try_from(patience.as_micros()).unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// One more who waits; `None`: there are as many as may.
+    /// Adds a waiter; `None`: the queue is full.
     #[must_use]
     pub fn join(self: &Arc<Self>) -> Option<QueueGuard> {
         let one_more = |waiting| (waiting < self.most.load(Relaxed)).then_some(waiting + 1);
@@ -62,7 +62,7 @@ impl Queue {
         Some(QueueGuard(Arc::clone(self)))
     }
 
-    /// How long each waits.
+    /// How long each may wait.
     #[must_use]
     pub fn patience(&self) -> Duration {
         match self.patience.load(Relaxed) {
@@ -79,7 +79,7 @@ impl Drop for QueueGuard {
 }
 
 impl QueueWait {
-    /// It waits because of a limit, from the first time it is asked on. Ready: it does so no longer, for there is no room in the queue or it has been there for too long.
+    /// Waits because of a limit, from the first poll on. Ready: the wait is over, because the queue is full or the time is up.
     pub(crate) fn poll(&mut self, queue: &Arc<Queue>, cx: &mut Context<'_>) -> Poll<AcquireError> {
         let waiting = match &mut self.0 {
             Some(waiting) => waiting,
@@ -95,7 +95,7 @@ impl QueueWait {
         Poll::Ready(AcquireError::NoneFree(waiting.patience))
     }
 
-    /// It waits for something else, or no more.
+    /// It waits for something else, or has stopped waiting.
     pub(crate) fn stop(&mut self) {
         self.0 = None;
     }

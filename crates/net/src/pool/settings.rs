@@ -11,28 +11,28 @@ use crate::client::{Client, Codec};
 pub struct PoolSettings {
     /// Connections to one endpoint at once, idle and in use; more wait. The server's own limit is the reason to lower it.
     pub max: usize,
-    /// The same to all endpoints together, of every thread and version of HTTP.
+    /// Connections to all endpoints together, of every thread and version of HTTP.
     pub max_in_all: usize,
     /// Idle connections to one endpoint; one more is closed.
     pub idle: usize,
-    /// As many lie idle at any time, made before they are asked for, as far as `max` and `idle` allow.
+    /// Idle connections to keep at any time, made beforehand, within `max` and `idle`.
     pub min_idle: usize,
-    /// A connection is not used again beyond this age, so that load moves on to new addresses and memory that grew with it is given back.
+    /// Maximum age for another use, so that load moves to new addresses and memory that grew with a connection is freed.
     pub max_age: Duration,
-    /// Nor after so many requests.
+    /// Maximum number of requests.
     pub max_requests: u64,
     /// An idle connection is closed after this time; earlier when the endpoint is known to.
     pub idle_timeout: Duration,
     /// How long connecting may take.
     pub connect_timeout: Duration,
-    /// And the TLS handshake after it.
+    /// The same for the TLS handshake.
     pub handshake_timeout: Duration,
-    /// The servers close no idle connection but by ending. What was used a moment ago is then used again without asking the kernel whether it is still open: what the
-    /// reactor has heard is enough.
+    /// The servers close idle connections only by exiting. A connection used a moment ago is then reused without asking the kernel whether it is still open: the
+    /// reactor's knowledge is enough.
     pub trusts: bool,
 }
 
-/// See [`PoolSettings::trusts`]. A busy reactor hears of everything several times in it.
+/// See [`PoolSettings::trusts`]. A busy reactor polls several times within it.
 const MOMENT: Duration = Duration::from_millis(1);
 
 impl Default for PoolSettings {
@@ -59,12 +59,12 @@ impl PoolSettings {
         client.requests() < self.max_requests && now.saturating_duration_since(client.opened()) < self.max_age
     }
 
-    /// Whether one that was idle for so long on the thread that takes it may be used without a look.
+    /// Whether a connection that was idle this long on the taker's own thread may be used without a check.
     pub(super) fn trusts(&self, idled: Duration, need: ConnectionNeed) -> bool {
         self.trusts && need == ConnectionNeed::Any && idled < MOMENT
     }
 
-    /// How many lie idle at least.
+    /// The minimum number of idle connections.
     pub(super) fn kept(&self) -> usize {
         self.min_idle.min(self.idle)
     }
@@ -73,9 +73,9 @@ impl PoolSettings {
 /// What a request needs of its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectionNeed {
-    /// Any will do: the request can be sent again should the connection turn out to be closed.
+    /// Any: the request can be retried if the connection turns out to be closed.
     Any,
-    /// One that is almost certainly open: the request cannot be sent again (see [`keepwarm_policy::KeepAlive::may_use`]).
+    /// One that is almost certainly open: the request cannot be retried (see [`keepwarm_policy::KeepAlive::may_use`]).
     Fresh,
     /// A new one.
     New,

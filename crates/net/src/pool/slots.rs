@@ -1,9 +1,9 @@
-//! How many connections an upstream may have in all: to every endpoint, of every thread and version of HTTP.
+//! The limit on all connections of an upstream: to every endpoint, of every thread and version of HTTP.
 //!
-//! * Each connection holds a [`ConnectionSlot`] from before it is made until its socket is closed; it lies in the [`Transport`](crate::Transport).
-//! * Who finds no slot waits in the order of arrival ([`SlotRequest`]), and has one that lies idle given up for it, the longest idle first ([`IdleOwner`]).
-//! * A connection that comes back and that nobody waits for at its own endpoint is closed for who waits for a slot. Where somebody does wait there it is given to them, for that
-//!   costs no handshake; but once in [`TURN`] whoever has waited that long for a slot goes first, so that a busy endpoint never starves another.
+//! * Each connection holds a [`ConnectionSlot`] from before it is made until its socket is closed; it is stored in the [`Transport`](crate::Transport).
+//! * Callers without a slot wait in order of arrival ([`SlotRequest`]), and have an idle connection given up for them, the longest idle first ([`IdleOwner`]).
+//! * A returned connection without a waiter at its own endpoint is closed for a waiter for a slot. With a waiter at its endpoint it is given to that one, which
+//!   costs no handshake; but once in [`TURN`] a slot waiter that has waited that long goes first, so that a busy endpoint never starves another.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,25 +19,25 @@ use tokio::time::{Instant, Sleep, sleep};
 use super::Queue;
 use crate::Endpoint;
 
-/// How long one waits at least before a connection is closed that others wait for, and how often that happens at most.
+/// Minimum wait before a connection wanted by others is closed, and minimum interval between two such closes.
 const TURN: Duration = Duration::from_millis(100);
 
 /// The slots of the connections to one upstream.
 pub(crate) struct ConnectionSlots {
     state: Mutex<SlotState>,
-    /// Somebody waits. Set and read under the lock of a pool or before it is taken, so that one of the two sides always sees the other.
+    /// There is a waiter. Set and read under the lock of a pool or before it is taken, so that one of the two sides always sees the other.
     wanted: AtomicBool,
-    /// Who waits for a connection, because of this limit or of that to one endpoint.
+    /// Callers that wait for a connection, because of this limit or of the limit per endpoint.
     queue: Arc<Queue>,
 }
 
 struct SlotState {
     most: usize,
     taken: usize,
-    /// The oldest first, those included who have been given one and have not fetched it.
+    /// The oldest first, including those that were given a slot and have not fetched it.
     waiting: VecDeque<Waiter>,
     tickets: u64,
-    /// When a connection was last closed that others waited for.
+    /// When a connection that others waited for was last closed.
     turned: Option<Instant>,
     givers: Vec<Weak<dyn IdleOwner>>,
 }
@@ -51,27 +51,27 @@ struct Waiter {
     given: bool,
 }
 
-/// What a slot is for.
+/// The purpose of a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SlotPurpose {
     pub(crate) endpoint: Endpoint,
-    /// Of HTTP/2, whose connections never move.
+    /// For HTTP/2, whose connections never move.
     pub(crate) thread: Option<usize>,
 }
 
 impl SlotPurpose {
-    /// On whichever thread.
+    /// On any thread.
     pub(crate) fn anywhere(endpoint: &Endpoint) -> Self {
         Self { endpoint: endpoint.clone(), thread: None }
     }
 }
 
-/// Who has connections that may lie idle.
+/// An owner of connections that may be idle.
 pub(crate) trait IdleOwner: Send + Sync {
-    /// Since when its oldest idle connection has been so.
+    /// Since when its oldest idle connection has been idle.
     fn idle_since(&self) -> Option<Instant>;
 
-    /// Closes that one. `false`: there is none.
+    /// Closes the oldest idle connection. `false`: there is none.
     fn give_one_up(&self) -> bool;
 }
 
@@ -87,13 +87,13 @@ impl fmt::Debug for ConnectionSlots {
 #[derive(Debug)]
 pub(crate) struct ConnectionSlot(Arc<ConnectionSlots>);
 
-/// Somebody who asks for a slot. Dropped, it waits no more.
+/// A request for a slot. Dropping it ends the wait.
 #[derive(Debug)]
 pub(crate) struct SlotRequest {
     slots: Arc<ConnectionSlots>,
     purpose: SlotPurpose,
     number: Option<u64>,
-    /// Looks once more for one that lies idle: a connection of HTTP/2 becomes so without anybody being told.
+    /// Timer for another look at idle connections: an HTTP/2 connection becomes idle without an event.
     again: Option<Pin<Box<Sleep>>>,
 }
 
@@ -108,12 +108,12 @@ impl ConnectionSlots {
         &self.queue
     }
 
-    /// Connections of it hold slots here.
+    /// Registers an owner whose connections hold slots here.
     pub(crate) fn add_giver(&self, giver: Weak<dyn IdleOwner>) {
         self.lock().givers.push(giver);
     }
 
-    /// Another limit from now on. With a lower one, idle connections are closed; those in use are above it until they end.
+    /// Changes the limit. With a lower one, idle connections are closed; those in use exceed it until they end.
     pub(crate) fn set_most(&self, most: usize) {
         let excess = {
             let mut state = self.lock();
@@ -124,7 +124,7 @@ impl ConnectionSlots {
         let _ = (0..excess).all(|_| self.have_one_given_up());
     }
 
-    /// A slot that is free, without waiting and without taking it from anybody.
+    /// A free slot, without waiting and without taking it from a waiter.
     pub(crate) fn take(self: &Arc<Self>) -> Option<ConnectionSlot> {
         let mut state = self.lock();
         let free = state.has_room() && !state.is_wanted();
@@ -136,12 +136,12 @@ impl ConnectionSlots {
         SlotRequest { slots: Arc::clone(self), purpose, number: None, again: None }
     }
 
-    /// Those who wait for a slot for this.
+    /// The number of waiters for this purpose.
     pub(crate) fn waiting(&self, purpose: &SlotPurpose) -> usize {
         self.waiting_for(|| purpose.clone())
     }
 
-    /// The same, where most of the time nobody waits for anything.
+    /// The same, cheaper when nobody waits.
     pub(crate) fn waiting_for(&self, purpose: impl Fn() -> SlotPurpose) -> usize {
         if !self.wanted.load(Relaxed) {
             return 0;
@@ -150,7 +150,7 @@ impl ConnectionSlots {
         self.lock().waiting.iter().filter(|it| !it.given && it.purpose == purpose).count()
     }
 
-    /// Whether a connection of this kind that has become idle is to be closed for somebody else. `wanted_there`: others of its kind wait for it. To be asked under the lock
+    /// Whether a connection of this kind that has become idle should be closed for another waiter. `wanted_there`: others of its kind wait for it. Call under the lock
     /// of its pool.
     pub(crate) fn claims(&self, purpose: impl Fn() -> SlotPurpose, wanted_there: bool, now: Instant) -> bool {
         if !self.wanted.load(Relaxed) {
@@ -160,7 +160,7 @@ impl ConnectionSlots {
         let mut waiting = state.waiting.iter().filter(|it| !it.given);
         // Threads that share too few connections to one endpoint take turns, too.
         let shares = |it: &Waiter| it.purpose != purpose && it.purpose.endpoint == purpose.endpoint;
-        // Who seeks the same is given it, or another that has come back.
+        // A waiter with the same purpose gets it, or another returned one.
         let Some(first) = waiting.find(|it| it.purpose != purpose) else { return false };
         if !wanted_there && !shares(first) {
             return true;
@@ -173,7 +173,7 @@ impl ConnectionSlots {
         claims
     }
 
-    /// Whether a waiter has been given a slot, which it has from now on; else it is woken when it is.
+    /// Whether a waiter was given a slot, which it then owns; if not, it is woken when it is.
     fn fetch(&self, slot_request: u64, waker: &Waker) -> bool {
         let mut state = self.lock();
         let Some(at) = state.waiting.iter().position(|it| it.slot_request == slot_request) else {
@@ -188,14 +188,14 @@ impl ConnectionSlots {
     }
 
     fn have_one_given_up(&self) -> bool {
-        // Their locks are taken before ours elsewhere.
+        // Elsewhere their locks are taken before ours.
         let givers = self.lock().givers.clone();
         let givers = givers.iter().filter_map(Weak::upgrade);
         let oldest = givers.filter_map(|it| Some((it.idle_since()?, it))).min_by_key(|(since, _)| *since);
         oldest.is_some_and(|(_, giver)| giver.give_one_up())
     }
 
-    /// Gives out what is free.
+    /// Assigns free slots.
     fn give(&self, state: &mut SlotState) {
         while state.has_room()
             && let Some(waiter) = state.waiting.iter_mut().find(|it| !it.given)
@@ -258,7 +258,7 @@ impl SlotRequest {
         slot_request
     }
 
-    /// Ready at once, and from time to time.
+    /// Ready at once, and then periodically.
     fn poll_again(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.again {
             None => self.again = Some(Box::pin(sleep(TURN))),

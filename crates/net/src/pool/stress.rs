@@ -1,4 +1,4 @@
-//! Many callers on two threads, real sockets, and a server with moods. What is random comes from a seed that is printed.
+//! Many callers on two threads, real sockets, and an unreliable server. All randomness comes from a seed that is printed.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -23,7 +23,7 @@ impl RandomSource {
     }
 }
 
-/// What the server has seen.
+/// Counts of the server.
 #[derive(Default)]
 struct ServerCounts {
     accepted: AtomicUsize,
@@ -81,7 +81,7 @@ async fn respond(
     }
 }
 
-/// Runs `calls` of each caller, half of the callers on each of two threads, until all have ended.
+/// Runs `calls` calls per caller, half of the callers on each of two threads, until all have ended.
 fn run_callers<F: Future<Output = ()> + 'static>(
     call: impl Fn(Arc<Pool<Http1>>, RandomSource) -> F + Clone + Send + 'static,
     pool: &Arc<Pool<Http1>>,
@@ -105,7 +105,7 @@ fn wait_for(results: &Receiver<()>, count: usize) {
     }
 }
 
-/// When all is over, every slot has been given back.
+/// At the end, every slot has been released.
 fn settled(pool: &Arc<Pool<Http1>>, endpoint: &Endpoint) -> PoolState {
     let until = std::time::Instant::now() + BOUND;
     loop {
@@ -119,7 +119,7 @@ fn settled(pool: &Arc<Pool<Http1>>, endpoint: &Endpoint) -> PoolState {
     }
 }
 
-/// The issue's own: a caller for each call, 64 at once, on two threads.
+/// The case of the issue: a caller for each call, 64 at once, on two threads.
 #[test]
 fn never_more_connections_than_calls_at_once() {
     for max in [usize::MAX, 5] {
@@ -144,14 +144,14 @@ fn never_more_connections_than_calls_at_once() {
         let accepted = seen.accepted.load(Ordering::SeqCst);
         assert!(accepted <= CALLERS.min(max), "{accepted} connections: {totals:?}");
         assert_eq!((totals.dialled, state.idle), (accepted as u64, accepted));
-        // One that came second was made, and then used by somebody else.
+        // A spare dial succeeded, and another caller used it.
         assert!(totals.reused + totals.dialled >= 100 * CALLERS as u64, "{totals:?}");
         plane.stop();
     }
 }
 
-/// Callers that give up, drop what they have, want new ones, and a server that closes as it likes: every slot comes back, the limit holds, and what was
-/// answered is what was asked.
+/// Callers that give up, drop what they have, want new ones, and a server that closes at random: every slot comes back, the limit holds, and
+/// each response matches its request.
 #[test]
 fn every_place_comes_back_whatever_happens() {
     for (max, min_idle) in [(usize::MAX, 0), (7, 0), (9, 3), (1, 1)] {
@@ -219,7 +219,7 @@ async fn one_call(
     }
 }
 
-/// `min_idle` are there before anybody asks, and again after the server has closed them.
+/// `min_idle` connections exist before any call, and again after the server has closed them.
 #[test]
 fn connections_are_made_before_they_are_asked_for() {
     let (endpoint, seen) = serve(0);
@@ -252,7 +252,7 @@ fn connections_are_made_before_they_are_asked_for() {
     plane.stop();
 }
 
-/// A server that is away is asked again, less and less often, and found when it is there.
+/// An unavailable server is tried less and less often, and found when it returns.
 #[test]
 fn a_server_that_is_away_is_warmed_when_it_comes() {
     let reserved = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
@@ -276,7 +276,7 @@ fn until(mut done: impl FnMut() -> bool) {
     }
 }
 
-/// The limit holds over all endpoints and threads, every endpoint gets its turn, and what lies idle at one makes room for another.
+/// The limit holds over all endpoints and threads, every endpoint gets its turn, and idle connections at one make room for another.
 #[test]
 fn the_limit_over_all_endpoints_holds_and_none_is_starved() {
     const MOST: usize = 3;
@@ -294,7 +294,7 @@ fn the_limit_over_all_endpoints_holds_and_none_is_starved() {
         let (endpoints, held, highest) = (to.clone(), Arc::clone(&held), Arc::clone(&highest));
         async move {
             for _ in 0..20 {
-                // The first is asked as often as all others together.
+                // The first gets as many calls as all others together.
                 let endpoint = &endpoints[seed.below(6).saturating_sub(2) as usize];
                 let mut lease = pool.acquire(endpoint, ConnectionNeed::Any).await.unwrap();
                 highest.fetch_max(held.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);

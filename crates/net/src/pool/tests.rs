@@ -1,4 +1,4 @@
-//! The pool and the client against servers of the test's own, over real sockets.
+//! The pool and the client against the tests' own servers, over real sockets.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -41,7 +41,7 @@ pub(crate) fn begin(client: &mut Client<Http1>, method: &Method, framing: Reques
     client.begin(|codec, out| codec.encode_head(out, line, std::iter::empty(), framing, options));
 }
 
-/// Asks and reads the response to its end: status and body.
+/// Sends a request and reads the response to its end: status and body.
 pub(crate) async fn ask(client: &mut Client<Http1>) -> Result<(u16, Vec<u8>), ClientError> {
     begin(client, &Method::GET, RequestBody::None);
     client.end(&Fields::new());
@@ -71,7 +71,7 @@ async fn read_head(stream: &mut TcpStream) -> String {
     String::from_utf8(text).unwrap()
 }
 
-/// Answers every request on every connection, and tells how many connections there were.
+/// Responds to every request on every connection, and counts the connections.
 fn serve(listener: TcpListener, response: &'static str) -> Rc<std::cell::Cell<usize>> {
     let connections = Rc::new(std::cell::Cell::new(0));
     let count = Rc::clone(&connections);
@@ -91,7 +91,7 @@ fn serve(listener: TcpListener, response: &'static str) -> Rc<std::cell::Cell<us
 
 pub(crate) const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
-/// Waits until the pool has told its watchers.
+/// Waits for a condition that depends on the pool's watchers.
 pub(crate) async fn until(mut done: impl FnMut() -> bool) {
     while !done() {
         tokio::task::yield_now().await;
@@ -159,7 +159,7 @@ async fn bytes_that_nobody_asked_for_end_a_connection() {
     .await;
 }
 
-/// A server that times an idle connection out may say so (RFC 9110 §15.5.9): that is no response to the next request.
+/// A server may announce that it times out an idle connection (RFC 9110 §15.5.9): that is not the response to the next request.
 #[tokio::test]
 async fn bytes_that_come_while_it_is_idle_end_a_connection() {
     run(async {
@@ -206,7 +206,7 @@ async fn at_the_limit_a_request_waits_for_a_connection_to_come_back() {
     .await;
 }
 
-/// With slots for two: who waits takes one of those that come back, and the other is kept.
+/// With slots for two: the waiter takes one of the returned ones, and the other is kept.
 #[tokio::test]
 async fn a_connection_is_not_closed_for_who_has_been_given_another() {
     run(async {
@@ -229,7 +229,7 @@ async fn a_connection_is_not_closed_for_who_has_been_given_another() {
         let third = third.await.unwrap();
         assert_eq!((pool.state(None).idle, connections.get()), (1, 2));
         drop(third);
-        // One that wants a new one has the idle one closed, also when it came first.
+        // A caller that wants a new one has the idle one closed, even if that was returned first.
         let kept = pool.take(&endpoint, ConnectionNeed::Any).unwrap();
         let other = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         let anew = tokio::task::spawn_local({
@@ -315,7 +315,7 @@ async fn what_the_server_states_bounds_the_idle_time() {
     .await;
 }
 
-/// A server that closes without telling: the first request that is lost teaches when.
+/// A server that closes silently: the first lost request teaches its idle timeout.
 #[tokio::test]
 async fn a_request_that_is_lost_bounds_the_idle_time() {
     run(async {
@@ -331,7 +331,7 @@ async fn a_request_that_is_lost_bounds_the_idle_time() {
         let mut lease = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         ask(&mut lease).await.unwrap();
         lease.finish();
-        // Shorter ones are nobody's time-out.
+        // Shorter ones are never an idle timeout.
         tokio::time::sleep(Duration::from_millis(150)).await;
         let mut lease = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         let idle = lease.idle().unwrap();
@@ -380,7 +380,7 @@ async fn nobody_listening_is_told_from_other_failures() {
     .await;
 }
 
-/// A connection that another thread has put back is used, by the reactor of the one that takes it.
+/// A connection returned by another thread is used, on the reactor of the thread that takes it.
 #[test]
 fn a_connection_moves_to_the_thread_that_takes_it() {
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -443,7 +443,7 @@ mod client {
         .await;
     }
 
-    /// The write that hears of a reset leaves none for the read, which sees the end of the stream.
+    /// After a write meets a reset, the read sees only the end of the stream.
     #[tokio::test]
     async fn a_response_that_a_close_would_end_is_cut_by_a_reset_that_a_write_has_heard_of() {
         run(async {
@@ -562,7 +562,7 @@ mod client {
         .await;
     }
 
-    /// What stands behind a response puts it in doubt, but for the body of one that has none, and an empty line behind the last chunk.
+    /// Bytes after a response put it in doubt, except for the body of a response without one, and an empty line after the last chunk.
     #[tokio::test]
     async fn bytes_after_a_response_are_a_fault_of_it() {
         const CASES: [(Method, &str, &str); 11] = [
@@ -619,7 +619,7 @@ mod client {
             .await;
             assert_eq!(status, 413);
             drop(server);
-            // Nobody reads: at last the socket takes no more, which is not an error of the response.
+            // Nobody reads: in the end the socket takes no more, which is not an error of the response.
             let block = vec![0; 1 << 20];
             for _ in 0..64 {
                 client.send(&block);
@@ -671,7 +671,7 @@ mod client {
     }
 }
 
-/// One that is to lie idle, and is closed at once, is not made again at once.
+/// A connection for the idle list that is closed at once is not redialled at once.
 #[tokio::test]
 async fn a_server_that_closes_at_once_is_not_dialled_in_a_loop() {
     run(async {
@@ -694,7 +694,7 @@ async fn a_server_that_closes_at_once_is_not_dialled_in_a_loop() {
     .await;
 }
 
-/// Many that are to lie idle are made together, and fail together: that is one failure, not as many as there are.
+/// Dials for the idle list begin together, and fail together: that counts as one failure.
 #[test]
 fn connections_that_fail_together_put_off_the_next_no_longer_than_one() {
     let mut entry: EndpointPool<Http1> = EndpointPool::default();
@@ -709,7 +709,7 @@ fn connections_that_fail_together_put_off_the_next_no_longer_than_one() {
     assert_eq!(next(&entry, first), (0, Some(first + Duration::from_millis(500))));
 }
 
-/// What is known of an endpoint that nobody calls is not kept for ever; one that is to be kept warm is.
+/// The data of an unused endpoint is dropped in time; that of a prewarmed one is kept.
 #[test]
 fn an_endpoint_that_nobody_calls_is_forgotten_in_time() {
     let mut entry: EndpointPool<Http1> = EndpointPool::default();
@@ -724,7 +724,7 @@ fn an_endpoint_that_nobody_calls_is_forgotten_in_time() {
     assert!(entry.is_stale(later) && entry.is_over());
 }
 
-/// Has the task use up its turn: from now on nothing seems ready to it.
+/// Uses up the budget of the task: from now on nothing seems ready to it.
 fn use_up_the_budget(cx: &mut Context<'_>) {
     while std::pin::pin!(tokio::task::coop::consume_budget()).poll(cx).is_ready() {}
 }
@@ -746,7 +746,7 @@ async fn a_close_is_heard_of_by_a_task_without_budget_too() {
     .await;
 }
 
-/// It would be taken for one that was closed while idle, and teach that those do not live long.
+/// It would count as closed while idle, and teach a short idle timeout.
 #[tokio::test]
 async fn a_connection_that_was_closed_with_its_response_is_not_kept_by_a_task_without_budget() {
     run(async {
@@ -772,7 +772,7 @@ async fn a_connection_that_was_closed_with_its_response_is_not_kept_by_a_task_wi
     .await;
 }
 
-/// Whoever looked while it was neither being made nor idle made one too many.
+/// A caller that looked between "being dialled" and "idle" made one too many.
 #[tokio::test]
 async fn a_connection_made_for_nobody_is_never_counted_as_in_use() {
     run(async {
@@ -807,7 +807,7 @@ pub(crate) fn break_lock<T>(lock: &std::sync::Mutex<T>) {
     assert!(broken.is_err() && lock.is_poisoned());
 }
 
-/// At its limit, with one connection in use and somebody who waits for it.
+/// At its limit, with one connection in use and a waiter.
 #[tokio::test]
 async fn a_pool_that_a_panic_has_broken_begins_anew() {
     run(async {
@@ -845,7 +845,7 @@ async fn a_pool_that_a_panic_has_broken_begins_anew() {
     .await;
 }
 
-/// It is its caller's, and leaves nothing behind that others would wait for.
+/// It belongs to its caller, and leaves nothing that others would wait for.
 #[tokio::test]
 async fn a_dial_that_panics_gives_its_place_to_the_next() {
     run(async {

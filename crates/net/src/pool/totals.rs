@@ -1,4 +1,4 @@
-//! What a pool counts, and where: in counts of its own, or in those that somebody has for each endpoint.
+//! What a pool counts, and where: in its own counts, or in a meter per endpoint.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ pub use keepwarm_telemetry::connections::ConnectionTotals as PoolTotals;
 use crate::Endpoint;
 use crate::connect::{AcquireError, DialTimes};
 
-/// What counts the connections to an endpoint.
+/// Provides the counts for the connections to an endpoint.
 pub type EndpointMeter = dyn Fn(&Endpoint) -> &'static ConnectionCounts + Send + Sync;
 
 /// Where the connections of a pool are counted.
@@ -20,7 +20,7 @@ pub(crate) struct PoolCounters {
     of: Option<Arc<EndpointMeter>>,
 }
 
-/// What counts the connections to one endpoint; none: they are counted with all of the pool.
+/// The counts for one endpoint; none: it is counted with the whole pool.
 pub(crate) type Meter = Option<&'static ConnectionCounts>;
 
 impl PoolCounters {
@@ -28,7 +28,7 @@ impl PoolCounters {
         Self { of, ..Self::default() }
     }
 
-    /// Asked once for each endpoint: it may look for a name.
+    /// Called once per endpoint: it may look up a name.
     pub(crate) fn of(&self, endpoint: &Endpoint) -> Meter {
         self.of.as_ref().map(|of| of(endpoint))
     }
@@ -37,7 +37,7 @@ impl PoolCounters {
         meter.unwrap_or(&self.own)
     }
 
-    /// What is counted here, and nowhere else.
+    /// The counts kept here, and nowhere else.
     pub(crate) fn totals(&self) -> PoolTotals {
         self.own.totals()
     }
@@ -49,7 +49,7 @@ impl fmt::Debug for PoolCounters {
     }
 }
 
-/// Counts a connection that was made.
+/// Counts a successful dial.
 pub(crate) fn count_dial(counts: &ConnectionCounts, times: &DialTimes) {
     let handshake = times.handshake.map(|(took, facts)| Handshake {
         took,
@@ -59,7 +59,7 @@ pub(crate) fn count_dial(counts: &ConnectionCounts, times: &DialTimes) {
     counts.dial(times.connect, handshake);
 }
 
-/// Counts one that could not be.
+/// Counts a failed dial.
 pub(crate) fn count_failed_dial(counts: &ConnectionCounts, error: &AcquireError) {
     counts.dial_failed(matches!(error, AcquireError::Tls(_) | AcquireError::HandshakeTimeout));
 }
@@ -77,12 +77,12 @@ impl std::ops::Add for PoolState {
     }
 }
 
-/// The connections of a pool, by what they are doing.
+/// The connections of a pool, by state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PoolState {
     /// Kept for the next request.
     pub idle: usize,
-    /// Carrying one.
+    /// Carrying a request.
     pub in_use: usize,
     /// Being made.
     pub dialling: usize,

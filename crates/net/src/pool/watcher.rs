@@ -1,4 +1,4 @@
-//! Watches the idle connections of one thread: closes those that were closed, or that have been idle for too long.
+//! Watches the idle connections of one thread: removes those that the server closed, or that have been idle too long.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -15,23 +15,23 @@ use super::{Inner, Pool, PoolCounters};
 use crate::Endpoint;
 use crate::client::{Codec, IdleState};
 
-/// The watcher of one thread, as the pool knows it.
+/// The pool's state of one thread's watcher.
 #[derive(Debug, Default)]
 pub(super) struct ThreadWatcher {
-    /// Its task; none until it has run once.
+    /// Its task; none until its first run.
     waker: Option<Waker>,
-    /// When it looks by itself.
+    /// When it looks on its own.
     looks_at: Option<Instant>,
 }
 
-/// What a connection that was put back asks for.
+/// How a returned connection wakes the watcher.
 pub(super) enum WatcherWake {
     Nobody,
     Watcher(Waker),
     Start,
 }
 
-/// Runs as a task of the thread for as long as the pool lives. After a panic the next connection that comes back starts another.
+/// Runs as a task of the thread for as long as the pool lives. After a panic the next returned connection starts another.
 pub(super) async fn run<C: Codec>(pool: Weak<Pool<C>>, thread: usize) {
     let watching = pin!(watch(pool.clone(), thread));
     if let Err(panic) = catch_future(watching).await {
@@ -44,7 +44,7 @@ pub(super) async fn run<C: Codec>(pool: Weak<Pool<C>>, thread: usize) {
 
 async fn watch<C: Codec>(pool: Weak<Pool<C>>, thread: usize) {
     let mut timer: Option<Pin<Box<Sleep>>> = None;
-    // Not bounded by the runtime's budget: a sweep that stopped in the middle would begin anew each time.
+    // Not bounded by the runtime's budget: a sweep that stopped in the middle would start over each time.
     tokio::task::unconstrained(poll_fn(|cx| {
         loop {
             let Some(pool) = pool.upgrade() else { return Poll::Ready(()) };
@@ -65,7 +65,7 @@ async fn watch<C: Codec>(pool: Weak<Pool<C>>, thread: usize) {
     .await;
 }
 
-/// One look, as the watcher takes it; gives what it has closed.
+/// One sweep of the watcher; returns what it has closed.
 #[cfg(test)]
 pub(super) fn sweep_once<C: Codec>(
     pool: &Pool<C>,
@@ -75,13 +75,13 @@ pub(super) fn sweep_once<C: Codec>(
     pool.lock().sweep(thread, &pool.metering, cx).over
 }
 
-/// What a sweep came to.
+/// The result of a sweep.
 struct SweepResult<C> {
     /// When to look again.
     next: Option<Instant>,
-    /// Connections that are over, to be closed outside of the lock.
+    /// Expired connections, to be closed outside of the lock.
     over: Vec<IdleConnection<C>>,
-    /// Where one is to be made, once for each.
+    /// Endpoints that need a dial, each once.
     lacking: Vec<Endpoint>,
 }
 
@@ -94,12 +94,12 @@ impl ThreadWatcher {
 }
 
 impl<C: Codec> Inner<C> {
-    /// Who is to be woken when an idle connection of that thread says something.
+    /// The waker for events of that thread's idle connections.
     pub(super) fn watcher(&self, thread: usize) -> Option<Waker> {
         self.watchers.get(&thread)?.waker.clone()
     }
 
-    /// A connection has come back on that thread.
+    /// A connection was returned on that thread.
     pub(super) fn watch(&mut self, thread: usize, now: Instant) -> WatcherWake {
         let Some(slot) = self.watchers.get_mut(&thread) else { return self.wake_now(thread) };
         match &slot.waker {
@@ -110,7 +110,7 @@ impl<C: Codec> Inner<C> {
         }
     }
 
-    /// Have that thread's watcher look, whatever it knows.
+    /// Wakes that thread's watcher in any case.
     pub(super) fn wake_now(&mut self, thread: usize) -> WatcherWake {
         match self.watchers.get(&thread) {
             None => {
@@ -121,7 +121,7 @@ impl<C: Codec> Inner<C> {
         }
     }
 
-    /// Closes what is over, has `cx` woken by what is not, and counts what is lacking.
+    /// Removes expired connections, registers `cx` with the others, and counts what is lacking.
     fn sweep(&mut self, thread: usize, metering: &PoolCounters, cx: &mut Context<'_>) -> SweepResult<C> {
         let now = Instant::now();
         let settings = self.settings;

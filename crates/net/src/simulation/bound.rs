@@ -14,7 +14,7 @@ use crate::Endpoint;
 #[derive(Debug)]
 pub struct ListeningSocket {
     fd: Socket,
-    /// Where, for TCP.
+    /// The address, for TCP.
     pub address: Option<SocketAddr>,
     path: Option<PathBuf>,
 }
@@ -31,7 +31,7 @@ pub enum BindAddress<'a> {
 /// Binds and listens.
 ///
 /// # Errors
-/// Somebody does already.
+/// The address is in use.
 pub fn bind(to: BindAddress<'_>) -> io::Result<ListeningSocket> {
     let endpoint = match to {
         BindAddress::Tcp(address) => Endpoint::Tcp(address),
@@ -76,7 +76,7 @@ impl ListeningSocket {
         Ok(Self { fd: self.fd.try_clone()?, address: self.address, path: self.path.clone() })
     }
 
-    /// Clients that would connect are ignored from now on.
+    /// Ignores new clients from now on.
     pub fn refuse_new(&self) {
         with(|kernel| {
             if let Some(Kind::Listener { refuses, .. }) =

@@ -54,12 +54,12 @@ impl SpillFile {
     }
 }
 
-/// Puts a file of these bytes where folders are looked through: nothing else is there.
+/// Puts a file of these bytes in the simulated directories: they contain nothing else.
 pub fn put_file(path: PathBuf, bytes: impl Fn() -> Vec<u8> + 'static) {
     with(|kernel| kernel.on_disk.insert(path, Rc::new(bytes)));
 }
 
-/// A look for a file, which the caches know or not. `None` is no response of the simulation's.
+/// Looks up a file, which may be in the caches or not. `None`: the simulation does not handle it.
 pub fn look_up(folder: &Path, name: &[u8], cached: bool) -> Result<Option<OwnedFd>, Errno> {
     let path = folder.join(OsStr::from_bytes(name));
     let (unknown, file) =
@@ -99,7 +99,7 @@ impl<T> Future for Job<T> {
         if self.later.as_mut().poll(cx).is_pending() {
             return Poll::Pending;
         }
-        // As of a task: asking once more after the end is a fault of who asks.
+        // As of a task: polling after completion is a fault of the caller.
         Poll::Ready(self.result.take().expect("polled after completion"))
     }
 }

@@ -1,4 +1,4 @@
-//! What happens in virtual time: bytes arrive, room is made, connections come about, ends close.
+//! The events of virtual time: bytes arrive, room is made, connections are established, ends close.
 
 use std::task::Waker;
 
@@ -9,15 +9,15 @@ use super::kernel::Kernel;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Event {
-    /// Something of what is on its way to this file arrives.
+    /// A part of the bytes in flight to this file arrives.
     Arrive(u64),
-    /// There is room again for what this file sends.
+    /// There is room again for bytes of this file.
     Room(u64),
     /// A new registration learns the state of its file.
     Registered(u64),
-    /// A handshake is over: the second is what the listener will accept, if it was not refused.
+    /// A handshake has ended: the second is what the listener will accept, if it was not refused.
     Connected(u64, Option<(u64, u64)>),
-    /// Whoever waits for this registration is woken for nothing.
+    /// A spurious wake-up for the waiter of this registration.
     Spurious(u64),
 }
 
@@ -92,7 +92,7 @@ impl Kernel {
         wakers
     }
 
-    /// Sets what the registrations of a file are told by an edge.
+    /// Applies an edge to the registrations of a file.
     fn tell(&mut self, file: u64, edge: FileEvent) -> Vec<Waker> {
         let mut wakers = Vec::new();
         let hung_up = self.stream(file).is_some_and(|it| it.broken || (it.ended && it.shut));
@@ -141,14 +141,14 @@ impl Kernel {
         watch.wake_ready()
     }
 
-    /// Tells of every file that others change: its observers are scripts, which look again.
+    /// Wakes the observers of a file after a change: they are scripts, which look again.
     pub(super) fn touch(&mut self, file: u64) {
         let observers = self.files.get_mut(&file).map(|file| std::mem::take(&mut file.observers));
         observers.into_iter().flatten().for_each(Waker::wake);
     }
 
-    /// What was sent to a closed end is met by a reset. That end lets go of what it still had to send, and so loses a part of what was not read here: how much of that
-    /// had left it, nobody knows (RFC 9112 §9.6).
+    /// Bytes sent to a closed end meet a reset. That end drops what it still had to send, and so loses a part of what was not read here: how much of that
+    /// had left it is unknown (RFC 9112 §9.6).
     pub(super) fn meet_closed(&mut self, file: u64) {
         let lost = self.rng.next() as usize;
         let Some(stream) = self.stream(file) else { return };

@@ -1,4 +1,4 @@
-//! Files, and who watches them.
+//! Files, and their watchers.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -11,7 +11,7 @@ pub(super) struct File {
     /// Descriptors of it.
     pub(super) descriptors: usize,
     pub(super) kind: Kind,
-    /// Scripts that wait for anything to change.
+    /// Scripts that wait for any change.
     pub(super) observers: Vec<Waker>,
 }
 
@@ -26,20 +26,20 @@ pub(super) enum Kind {
 pub(super) struct Stream {
     pub(super) peer: u64,
     pub(super) unix: bool,
-    /// What has arrived, and what is on its way.
+    /// Bytes that have arrived, and bytes in flight.
     pub(super) incoming: VecDeque<u8>,
     pub(super) wire: VecDeque<u8>,
     pub(super) capacity: usize,
-    /// FIN has arrived, or is behind what is on its way.
+    /// FIN has arrived, or follows the bytes in flight.
     pub(super) ended: bool,
     pub(super) end_comes: bool,
     pub(super) reset_comes: bool,
-    /// Told once to a read or a write.
+    /// Reported once to a read or a write.
     pub(super) error: Option<Errno>,
     pub(super) shut: bool,
     pub(super) broken: bool,
     pub(super) peer_gone: bool,
-    /// A send has found no room: the edge is owed.
+    /// A send has found no room: the edge is due.
     pub(super) no_room: bool,
     pub(super) resets: bool,
     pub(super) connecting: bool,
@@ -62,7 +62,7 @@ pub(super) struct Registration {
     pub(super) waiting: Vec<Waker>,
 }
 
-/// What has become of a file: those that watch it are told.
+/// A file has changed: its watchers are notified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FileEvent {
     Data,
@@ -85,7 +85,7 @@ impl Stream {
         self.capacity.saturating_sub(self.incoming.len() + self.wire.len())
     }
 
-    /// What Linux asks of room before it tells of it.
+    /// The room that Linux requires before it reports any.
     pub(super) fn has_enough_room(&self) -> bool {
         self.room() * 3 >= self.capacity
     }

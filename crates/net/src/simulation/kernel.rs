@@ -17,12 +17,12 @@ use super::file::{File, Kind, Registration, Stream};
 use super::{Rng, Settings, Totals};
 use crate::Endpoint;
 
-/// Calls of the code under test between two turns of the reactor, or two moments, above which it spins.
+/// Calls of the code under test between two turns of the reactor, or two moments; above this it spins.
 const SPIN: u64 = 20_000;
 
 pub(super) struct Kernel {
     pub(super) rng: Rng,
-    /// What the code under test decides by.
+    /// The source of decisions of the code under test.
     choices: Rng,
     numbers: u64,
     pub(super) settings: Settings,
@@ -45,7 +45,7 @@ thread_local! {
     static KERNEL: RefCell<Option<Kernel>> = const { RefCell::new(None) };
 }
 
-/// Begins a world of this thread: what was there before is forgotten.
+/// Starts a new world of this thread: the previous one is forgotten.
 pub fn reset(seed: u64, settings: Settings) {
     let kernel = Kernel {
         rng: Rng::new(seed ^ 0x6b65_7270_7761_726d),
@@ -66,7 +66,7 @@ pub fn reset(seed: u64, settings: Settings) {
         digest: 0,
     };
     let before = KERNEL.with_borrow_mut(|it| it.replace(kernel));
-    // Its wakers may drop sockets, which asks for the kernel.
+    // Its wakers may drop sockets, which access the kernel.
     drop(before);
 }
 
@@ -75,7 +75,7 @@ pub fn settings(change: impl FnOnce(&mut Settings)) {
     with(|kernel| change(&mut kernel.settings));
 }
 
-/// The reactor of this thread's world refuses the next registrations of Unix sockets (`ENOSPC`), so many.
+/// The reactor of this thread's world refuses the next `count` registrations of Unix sockets (`ENOSPC`).
 pub fn refuse_watches(count: u32) {
     with(|kernel| kernel.refuses = count);
 }
@@ -93,7 +93,7 @@ pub fn next_number() -> u64 {
     })
 }
 
-/// What this thread's world has come to.
+/// The totals of this thread's world.
 pub fn totals() -> Totals {
     with(|kernel| Totals {
         files: kernel.files.len(),
@@ -131,10 +131,10 @@ pub fn describe() -> String {
     })
 }
 
-/// The code under test has taken a step that could be one of a loop.
+/// Counts a step of the code under test that could be part of a loop.
 ///
 /// # Panics
-/// It took too many without letting anything else happen.
+/// There were too many steps without another event.
 pub fn turn() {
     let spins = KERNEL.with_borrow_mut(|kernel| {
         let Some(kernel) = kernel else { return false };
@@ -145,7 +145,7 @@ pub fn turn() {
         kernel.turns += 1;
         kernel.turns > SPIN
     });
-    // What is dropped because of the first panic takes steps, too.
+    // Drops after the first panic take steps, too.
     let spins = spins && !std::thread::panicking();
     assert!(!spins, "spin: {SPIN} steps without a turn of the reactor");
 }
@@ -154,7 +154,7 @@ pub(super) fn with<T>(use_it: impl FnOnce(&mut Kernel) -> T) -> T {
     KERNEL.with_borrow_mut(|kernel| use_it(kernel.as_mut().expect("a world was begun on this thread")))
 }
 
-/// For what is dropped after the world.
+/// For drops after the end of the world.
 pub(super) fn try_with<T>(use_it: impl FnOnce(&mut Kernel) -> T) -> Option<T> {
     KERNEL.try_with(|kernel| kernel.try_borrow_mut().ok()?.as_mut().map(use_it)).ok().flatten()
 }
@@ -213,7 +213,7 @@ impl Kernel {
         }
     }
 
-    /// Something is on its way to this file.
+    /// Schedules bytes in flight to this file.
     pub(super) fn send_off(&mut self, to: u64) {
         if let Some(stream) = self.stream(to)
             && !std::mem::replace(&mut stream.coming, true)
@@ -223,7 +223,7 @@ impl Kernel {
     }
 }
 
-/// Lets the events of this thread's world happen, each at its time, those of one moment in any order.
+/// Runs the events of this thread's world, each at its time, those of one moment in any order.
 #[derive(Debug, Default)]
 pub struct Reactor {
     until: Option<Pin<Box<Sleep>>>,
@@ -259,7 +259,7 @@ impl Future for Reactor {
                 Some((wakers, more)) => {
                     wakers.into_iter().for_each(Waker::wake);
                     if !more {
-                        // Whoever was woken has a turn before the next event.
+                        // The woken tasks get a turn before the next event.
                         cx.waker().wake_by_ref();
                         return Poll::Pending;
                     }

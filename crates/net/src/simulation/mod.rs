@@ -1,10 +1,10 @@
 //! Sockets without a kernel: the deterministic simulation's world.
 //!
-//! With the feature `simulation`, which no shipped binary has, the module `socket` of this folder takes the place of the real one, and everything above it
+//! With the feature `simulation`, which no shipped binary has, the module `socket` of this directory replaces the real one, and everything above it
 //! runs unchanged over pipes in memory: on one thread, in virtual time (tokio's paused clock), from one seed. `simulation/` of the repository drives it.
 //!
-//! What is modelled is what Linux promises, and no more: bytes arrive in pieces of any size; a read gives all that is here, up to its room; a write takes
-//! part of what it is given; readiness is told by edges, some time after the fact, also where nothing is ready; a registration learns the present state by an
+//! The model is what Linux promises, and no more: bytes arrive in pieces of any size; a read gives all that is here, up to its room; a write takes
+//! part of what it is given; readiness is reported by edges, some time after the fact, also where nothing is ready; a registration learns the present state by an
 //! event; a close over unread bytes is a reset; calls fail for want of memory or descriptors.
 //!
 //! * [`kernel`]: the world of a thread, and the reactor that lets its events happen; [`events`]: what each does; [`file`]: sockets and registrations.

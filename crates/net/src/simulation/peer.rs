@@ -34,7 +34,7 @@ pub fn pair(unix: bool) -> (Socket, Peer) {
 /// Listens.
 ///
 /// # Errors
-/// Somebody does already.
+/// The address is in use.
 pub fn listen(endpoint: Endpoint) -> io::Result<PeerListener> {
     Ok(PeerListener { socket: bound::listen(endpoint)? })
 }
@@ -42,7 +42,7 @@ pub fn listen(endpoint: Endpoint) -> io::Result<PeerListener> {
 /// Connects, once somebody listens.
 ///
 /// # Errors
-/// Nobody does.
+/// Nobody listens there.
 pub fn connect(endpoint: &Endpoint) -> io::Result<Peer> {
     with(|kernel| {
         let listener = *kernel.listeners.get(endpoint).ok_or(io::ErrorKind::ConnectionRefused)?;
@@ -109,7 +109,7 @@ impl Peer {
         })
     }
 
-    /// Writes all of it, as there is room.
+    /// Writes all of it, as room appears.
     ///
     /// # Errors
     /// The connection is gone.
@@ -121,7 +121,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Writes what there is room for; waits for room for a first byte.
+    /// Writes as much as fits; waits for room for a first byte.
     ///
     /// # Errors
     /// The connection is gone.

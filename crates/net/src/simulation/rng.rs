@@ -46,7 +46,7 @@ impl Rng {
         self.below((1_usize << bits).min(most + 1)).min(most)
     }
 
-    /// Another generator, which goes on by itself.
+    /// An independent generator, split from this one.
     pub fn fork(&mut self) -> Self {
         Self(self.next())
     }

@@ -1,8 +1,8 @@
-//! How a world behaves, and what it has come to.
+//! The behavior of a world, and its totals.
 
 use std::time::Duration;
 
-/// How a world behaves.
+/// The behavior of a world.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Bytes that a pipe holds: drawn between these for each direction.
@@ -13,11 +13,11 @@ pub struct Settings {
     pub in_pieces: bool,
     /// What fails.
     pub faults: Faults,
-    /// After the first time the clock is later by the second, all at once: a machine that was suspended.
+    /// Once the first duration has passed, the clock jumps by the second: a machine that was suspended.
     pub jump: Option<(Duration, Duration)>,
 }
 
-/// How many of a thousand calls fail, by kind.
+/// Failures per thousand calls, by kind.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Faults {
     /// `ENOBUFS` of a send.
@@ -26,17 +26,17 @@ pub struct Faults {
     pub short_send: u32,
     /// `EMFILE` of accept, connect, and the copy of a descriptor; `ENOSPC` of a registration.
     pub no_descriptor: u32,
-    /// `EMFILE` of the copy of a descriptor that is watched already: who wants a second watch of the socket has the first.
+    /// `EMFILE` of the copy of a descriptor that is watched already: a caller that wants a second watch of the socket uses the first.
     pub no_copy: u32,
     /// A connection is reset when it is written to or read.
     pub reset: u32,
-    /// A task is woken, or a socket said to be ready, for nothing.
+    /// A task is woken, or a socket reported ready, for nothing.
     pub spurious: u32,
     /// `ENOSPC` of a call to the disk.
     pub disk_full: u32,
     /// A connection is refused.
     pub refused: u32,
-    /// A connect never comes to an end.
+    /// A connect never completes.
     pub silent: u32,
 }
 
@@ -52,12 +52,12 @@ impl Default for Settings {
     }
 }
 
-/// What a world has come to.
+/// The totals of a world.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Sockets that somebody holds.
+    /// Sockets in use.
     pub files: usize,
-    /// Bytes between them.
+    /// Bytes in flight between them.
     pub bytes: usize,
     /// Events that have happened.
     pub events: u64,

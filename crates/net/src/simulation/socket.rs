@@ -93,7 +93,7 @@ pub fn watch(socket: Socket, interest: Interest) -> Result<WatchedSocket, (Socke
 
 impl Drop for WatchedSocket {
     fn drop(&mut self) {
-        // Its wakers may hold what asks for the kernel again.
+        // Its wakers may hold values that access the kernel again.
         drop(try_with(|kernel| kernel.watches.remove(&self.id)));
     }
 }
@@ -198,7 +198,7 @@ impl WatchedSocket {
         Poll::Ready(Ok(Guard { watch: self, reads: false }))
     }
 
-    /// Waits until it is readable, whoever else does.
+    /// Waits until it is readable, beside other waiters.
     ///
     /// # Errors
     /// None.
@@ -207,7 +207,7 @@ impl WatchedSocket {
         Ok(Guard { watch: self, reads: true })
     }
 
-    /// Waits until it is writable, whoever else does.
+    /// Waits until it is writable, beside other waiters.
     ///
     /// # Errors
     /// None.
@@ -240,13 +240,13 @@ impl std::ops::Deref for WatchedSocket {
 }
 
 impl Kernel {
-    /// Nothing is left of what the call needs, if that is to be.
+    /// Decides whether the call lacks a descriptor.
     pub(super) fn lack_of_descriptors(&mut self, errno: Errno) -> io::Result<()> {
         let chance = self.settings.faults.no_descriptor;
         if self.rng.chance(chance) { Err(errno.into()) } else { Ok(()) }
     }
 
-    /// The registration is one of those that are to be refused.
+    /// Whether the registration is one of those to refuse.
     fn refuse_watch(&mut self, file: u64) -> io::Result<()> {
         let unix = self.stream(file).is_some_and(|stream| stream.unix);
         match unix.then(|| self.refuses.checked_sub(1)).flatten() {
@@ -262,13 +262,13 @@ impl Kernel {
         self.watches.values().any(|watch| watch.file == file)
     }
 
-    /// The connection breaks, if that is to be.
+    /// Decides whether the connection breaks.
     fn maybe_reset(&mut self, file: u64) {
         let chance = self.settings.faults.reset;
         if chance > 0 && self.rng.chance(chance) {
             let Some(stream) = self.stream(file) else { return };
             if stream.unix {
-                // There is no network in between: only a close over unread bytes resets, and says that they were not read.
+                // There is no network in between: only a close over unread bytes resets, which shows that they were not read.
                 return;
             }
             let peer = stream.peer;
@@ -391,7 +391,7 @@ pub fn send(socket: &Socket, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         kernel.note(socket.file << 24 ^ count as u64);
         kernel.send_off(peer);
         if short {
-            // There is room: the edge that the sender now waits for comes all the same.
+            // There is room: the edge that the sender now waits for comes anyway.
             kernel.schedule(Event::Room(socket.file));
         }
         Ok(count)
@@ -438,11 +438,11 @@ pub(crate) fn take_error(socket: &Socket) -> io::Result<()> {
     })
 }
 
-/// What beginning to connect came to.
+/// The result of starting to connect.
 pub(crate) enum ConnectStart {
     Connected(Socket),
     UnderWay(Socket),
-    /// The queue of a Unix socket.
+    /// The queue of a Unix socket is full.
     Full,
 }
 

@@ -1,4 +1,4 @@
-//! Several data-plane threads, all of which are the one there is: what happens between them happens in any order, but never within a poll.
+//! Several data-plane threads on one real thread: events between them happen in any order, but never within a poll.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use crate::runtime::as_thread;
 
-/// A task of a data-plane thread: whoever polls or drops it meanwhile is that thread, and the tasks that it starts are, too.
+/// A task of a data-plane thread: polls and drops of it run as that thread, and so do the tasks that it starts.
 #[derive(Debug)]
 pub struct ThreadTask<F> {
     index: usize,
@@ -27,7 +27,7 @@ impl<F: Future> Future for ThreadTask<F> {
             let Some(task) = &mut this.task else { return Poll::Pending };
             let ready = task.as_mut().poll(cx);
             if ready.is_ready() {
-                // Here, and not when it is dropped: what it holds is given back by its own thread.
+                // Here, and not on drop: its own thread must release what it holds.
                 this.task = None;
             }
             ready

@@ -1,7 +1,7 @@
 //! A TLS session without its socket: records in, records out.
 //!
-//! rustls' unbuffered interface is given what has come in and decrypts it in place; what is plain is copied once, to where it is read from. Encrypting takes
-//! what is given in one go. Both pass through buffers of the thread: a session that has nothing half-read or half-written holds none.
+//! rustls' unbuffered interface decrypts incoming bytes in place; plaintext is copied once, to the reader's buffer. Encryption takes
+//! all input at once. Both pass through buffers of the thread: a session with nothing half-read or half-written holds none.
 
 use std::io::{self, IoSlice};
 
@@ -21,11 +21,11 @@ use crate::socket::{Socket, receive};
 pub(super) struct Channel {
     tls: UnbufferedClientConnection,
     name: ServerName<'static>,
-    /// What has come of a record, or of a message in several, that is not whole.
+    /// The received part of an incomplete record, or of a message in several.
     partial: Vec<u8>,
-    /// What came before anybody read it: with the handshake, or while nothing had been asked.
+    /// Plaintext that came before a read: with the handshake, or before a request.
     early: Vec<u8>,
-    /// What the socket did not take at once.
+    /// Bytes that the socket did not take at once.
     pub(super) outgoing: Records,
     /// Nothing more comes.
     end: Option<SessionEnd>,
@@ -33,10 +33,10 @@ pub(super) struct Channel {
     shut: bool,
 }
 
-/// How the server's side has ended.
+/// How the server's side ended.
 #[derive(Debug, Clone)]
 pub(super) enum SessionEnd {
-    /// By a close_notify: all has come.
+    /// By a close_notify: everything arrived.
     Closed,
     /// By a FIN alone: there may have been more (RFC 8446 §6.1).
     CutOff,
@@ -45,7 +45,7 @@ pub(super) enum SessionEnd {
 }
 
 impl Channel {
-    /// One that begins; the first message is ready to be sent.
+    /// A new session; the first message is ready to be sent.
     pub(super) fn new(tls: &ClientTls) -> Result<Self, TlsError> {
         let name = tls.name.clone();
         let connection = UnbufferedClientConnection::new(tls.config.clone(), name.clone())
@@ -84,21 +84,21 @@ impl Channel {
         self.tls.alpn_protocol()
     }
 
-    /// Gives out what came early.
+    /// Returns the early plaintext.
     pub(super) fn take_early(&mut self, into: &mut Vec<u8>) {
         if !self.early.is_empty() {
             into.append(&mut self.early);
         }
     }
 
-    /// Makes `incoming` ready to be read into: what came before goes in front.
+    /// Prepares `incoming` for a read: the earlier partial record goes in front.
     pub(super) fn prepare(&self, incoming: &mut Vec<u8>) {
         incoming.clear();
         incoming.extend_from_slice(&self.partial);
         incoming.reserve(READ);
     }
 
-    /// Takes apart what was read into `incoming`; `into` gets what is plain, `None`: it came early.
+    /// Processes the bytes read into `incoming`; plaintext goes to `into`, `None`: it came early.
     pub(super) fn handle_incoming(&mut self, incoming: &mut [u8], into: Option<&mut Vec<u8>>) {
         let used = match into {
             Some(into) => self.run(incoming, into),
@@ -118,7 +118,7 @@ impl Channel {
         self.end.get_or_insert(SessionEnd::CutOff);
     }
 
-    /// Runs until more has to come in. Returns how much of `incoming` is done with.
+    /// Runs until more input is needed. Returns how much of `incoming` was consumed.
     fn run(&mut self, incoming: &mut [u8], into: &mut Vec<u8>) -> usize {
         let mut used = 0;
         loop {
@@ -155,11 +155,11 @@ impl Channel {
         }
     }
 
-    /// Once it is broken: the alert that tells the server. What came in is not looked at again.
+    /// After a fault: the alert that tells the server. Incoming bytes are not processed again.
     fn take_alert(&mut self) {
         while self.tls.wants_write() {
             match self.tls.process_tls_records(&mut []).state {
-                // What waits to be sent comes before what has come in.
+                // Pending output goes before incoming bytes.
                 Ok(ConnectionState::EncodeTlsData(mut data)) => encode(&mut data, &mut self.outgoing),
                 _ => return,
             }
@@ -186,7 +186,7 @@ impl Channel {
         }
     }
 
-    /// Adds the goodbye to what goes out: nothing more is sent.
+    /// Adds a close_notify to the output: nothing more is sent.
     pub(super) fn shut(&mut self) {
         /// An alert is a few bytes, and what encrypts them.
         const ALERT: usize = 128;
@@ -228,9 +228,9 @@ impl Channel {
         }
     }
 
-    /// What an idle connection has to say. Tickets and new keys are taken in, and are nothing.
+    /// The state of an idle connection. Tickets and new keys are processed, and are not events.
     pub(super) fn look(&mut self, fd: &Socket) -> IdleState {
-        /// Nobody has that many tickets to send: what goes on and on is not to hold up the thread.
+        /// No server has that many tickets to send: an endless stream must not hold up the thread.
         const READS: usize = 4;
         for _ in 0..READS {
             if !self.early.is_empty() {
@@ -262,7 +262,7 @@ impl Channel {
         }
     }
 
-    /// Gives storage back before it lies idle.
+    /// Frees storage before it becomes idle.
     pub(super) fn rest(&mut self) {
         self.outgoing.free();
         if self.partial.is_empty() {
@@ -271,7 +271,7 @@ impl Channel {
     }
 }
 
-/// What is to be encrypted, in pieces that become records: head and body that fit together are one.
+/// The bytes to encrypt, in pieces that become records: head and body that fit together are one.
 fn parts<'p>(slices: &'p [IoSlice<'_>], gathered: &'p mut Vec<u8>) -> [&'p [u8]; 2] {
     match slices {
         [] => [&[], &[]],

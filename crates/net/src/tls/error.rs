@@ -1,11 +1,11 @@
-//! What goes wrong with TLS, in words.
+//! TLS errors, in words.
 
 use std::time::{Duration, SystemTime};
 
 use rustls::pki_types::{ServerName, UnixTime};
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
 
-/// Why there is no encrypted connection, or none any more. `Display` is a sentence of its own.
+/// Why a TLS connection failed, or ended. `Display` is a sentence of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsError {
     /// A stable name, for counters and logs.
@@ -27,7 +27,7 @@ impl TlsError {
         Self { name, sentence: sentence.into() }
     }
 
-    /// What rustls says about the server of that name.
+    /// Converts an error of rustls about the server of that name.
     pub(super) fn of(error: &Error, server: &ServerName<'_>) -> Self {
         match error {
             Error::InvalidCertificate(error) => of_certificate(error, server),
@@ -52,7 +52,7 @@ impl TlsError {
     }
 }
 
-/// The server told us why it ends.
+/// The server sent an alert with its reason.
 fn of_alert(alert: AlertDescription) -> TlsError {
     use AlertDescription as Alert;
     match alert {
@@ -160,10 +160,10 @@ fn date(time: UnixTime) -> String {
     }
 }
 
-/// What dates of HTTP can say.
+/// The latest time that an HTTP date can express.
 const YEAR_9999: Duration = Duration::from_secs(253_402_300_800);
 
-/// Which of the settings is wrong.
+/// The wrong setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TlsPart {
     /// `ca`

@@ -35,7 +35,7 @@ pub(super) struct Records {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
-    /// Bytes at the front of what is to be written that are TLS's own: a handshake, an alert, a new key. Behind them it is the request's.
+    /// Bytes at the front of the pending output that are TLS's own: a handshake, an alert, a new key. The rest is the request's.
     own: usize,
 }
 
@@ -52,7 +52,7 @@ impl Records {
         self.bytes.get(self.start..self.end).unwrap_or_default()
     }
 
-    /// Storage for a record of `size` bytes; [`Self::push`] says how many it has become.
+    /// Storage for a record of `size` bytes; [`Self::push`] then states its actual size.
     pub(super) fn room(&mut self, size: usize) -> &mut [u8] {
         if self.bytes.len() < self.end + size {
             self.bytes.resize(self.end + size, 0);
@@ -60,16 +60,16 @@ impl Records {
         self.bytes.get_mut(self.end..).unwrap_or_default()
     }
 
-    /// What was put into [`Self::room`].
+    /// Adds the bytes put into [`Self::room`].
     pub(super) fn push(&mut self, size: usize, own: bool) {
-        // One that stands behind bytes of a request only makes what is known to have been sent less.
+        // After bytes of a request, it only lowers the number known to be sent.
         if own && self.own == self.len() {
             self.own += size;
         }
         self.end += size;
     }
 
-    /// Drops what the socket took, and says how much of it was the request's.
+    /// Drops what the socket took, and returns how much of it was the request's.
     pub(super) fn advance(&mut self, count: usize) -> usize {
         let own = count.min(self.own);
         self.own -= own;
@@ -80,7 +80,7 @@ impl Records {
         count - own
     }
 
-    /// Takes over what another has.
+    /// Takes over the content of another.
     pub(super) fn take(&mut self, other: &mut Self) {
         let size = other.len();
         if let Some(room) = self.room(size).get_mut(..size) {

@@ -1,4 +1,4 @@
-//! A TLS session over a socket, driven by whoever reads and writes.
+//! A TLS session over a socket, driven by its reader and writer.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -13,7 +13,7 @@ use crate::connect::AcquireError;
 use crate::io::Io;
 use crate::transport::WriteProgress;
 
-/// What a handshake came to.
+/// The result of a handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HandshakeFacts {
     /// It resumed an earlier session: no certificate was sent.
@@ -27,15 +27,15 @@ pub(crate) struct Session {
     io: Io,
     channel: Channel,
     facts: HandshakeFacts,
-    /// Our side ends with what is still to be written.
+    /// Our side ends after the pending output.
     ends: bool,
 }
 
 impl Session {
-    /// Makes a session with the server at the other end. Bound it by a time-out.
+    /// Makes a session with the server at the other end. The caller must bound it by a timeout.
     ///
     /// # Errors
-    /// It is not who it should be, it refuses, or breaks off.
+    /// The server's identity is wrong, it refuses, or it breaks off.
     pub(crate) async fn handshake(io: Io, tls: &ClientTls) -> Result<Self, AcquireError> {
         let channel = Channel::new(tls).map_err(AcquireError::Tls)?;
         let facts = HandshakeFacts { resumed: false, certificate_bytes: 0 };
@@ -47,9 +47,9 @@ impl Session {
 
     fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), TlsError>> {
         loop {
-            // What is wrong has been made an alert, which goes out first.
+            // The fault has become an alert, which goes out first.
             if ready!(self.poll_outgoing(cx)).is_err() {
-                // The server may have said why before it went.
+                // The server may have sent its reason before it closed.
                 self.channel.outgoing.clear();
             }
             match self.channel.end() {
@@ -68,7 +68,7 @@ impl Session {
         }
     }
 
-    /// Writes what the socket did not take before.
+    /// Writes pending output.
     fn poll_outgoing(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.channel.outgoing.is_empty() {
             match self.write_outgoing() {
@@ -82,7 +82,7 @@ impl Session {
         Poll::Ready(Ok(()))
     }
 
-    /// Once, now. Returns how many bytes of a request have left by it.
+    /// Writes once, now. Returns how many bytes of a request left with it.
     fn write_outgoing(&mut self) -> io::Result<usize> {
         let outgoing = &mut self.channel.outgoing;
         if outgoing.is_empty() {
@@ -96,7 +96,7 @@ impl Session {
         Ok(left)
     }
 
-    /// Appends what has arrived, decrypted. `Ok(0)` is the end of the stream, [`io::ErrorKind::UnexpectedEof`] one that TLS did not announce.
+    /// Appends what has arrived, decrypted. `Ok(0)` is the end of the stream, [`io::ErrorKind::UnexpectedEof`] one without a close_notify.
     pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<io::Result<usize>> {
         let before = into.len();
         self.channel.take_early(into);
@@ -113,7 +113,7 @@ impl Session {
         }
     }
 
-    /// Reads once, and takes it apart.
+    /// Reads once, and processes the records.
     fn poll_records(&mut self, cx: &mut Context<'_>, into: Option<&mut Vec<u8>>) -> Poll<io::Result<()>> {
         ready!(SCRATCH.with_borrow_mut(|Scratch { incoming, .. }| {
             self.channel.prepare(incoming);
@@ -130,13 +130,13 @@ impl Session {
         Poll::Ready(Ok(()))
     }
 
-    /// Takes what it can of `slices`, and writes it, now. What the socket has no room for is kept, and goes first the next time.
+    /// Encrypts as much of `slices` as possible, and writes it, now. Bytes that the socket has no room for are kept, and go first the next time.
     pub(crate) fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<WriteProgress> {
         if !self.channel.outgoing.is_empty() {
             return Ok(WriteProgress { taken: 0, left: self.write_outgoing()? });
         }
         if slices.iter().all(|slice| slice.is_empty()) {
-            // Nothing becomes no record.
+            // No bytes become no record.
             return Ok(WriteProgress { taken: 0, left: 0 });
         }
         SCRATCH.with_borrow_mut(|scratch| {
@@ -144,7 +144,7 @@ impl Session {
             let taken = self.channel.encrypt(slices, scratch)?;
             let outgoing = &mut scratch.outgoing;
             if !self.channel.outgoing.is_empty() {
-                // Something of the session's own that may not be overtaken.
+                // The session's own output that must not be overtaken.
                 self.channel.outgoing.take(outgoing);
                 return Ok(WriteProgress { taken, left: 0 });
             }
@@ -175,28 +175,28 @@ impl Session {
         self.channel.outgoing.len()
     }
 
-    /// Forgets them: the socket takes no more.
+    /// Drops them: the socket takes no more.
     pub(crate) fn forget_unsent(&mut self) {
         self.channel.outgoing.clear();
     }
 
-    /// Ends our side: close_notify, and FIN behind it. What the socket has no room for now goes with what is flushed, and FIN then.
+    /// Ends our side: close_notify, then FIN. Bytes that the socket has no room for go with the next flush, and FIN after them.
     pub(crate) fn shutdown_write(&mut self) {
         self.channel.shut();
         self.ends = true;
         match self.channel.outgoing.is_empty() {
-            // There is no goodbye on a session that is broken, and none twice.
+            // A broken session sends no close_notify, and none is sent twice.
             true => self.io.shutdown_write(),
             false => drop(self.write_outgoing()),
         }
     }
 
-    /// What an idle connection has to say, without waiting.
+    /// The state of an idle connection, without waiting.
     pub(crate) fn look(&mut self) -> IdleState {
         self.channel.look(self.io.fd())
     }
 
-    /// Waits until an idle connection has something to say.
+    /// Waits until an idle connection has an event.
     pub(crate) fn poll_noise(&mut self, cx: &mut Context<'_>) -> Poll<IdleState> {
         let Self { io, channel, .. } = self;
         io.poll_noise(cx, |fd| channel.look(fd))
@@ -207,7 +207,7 @@ impl Session {
         self.channel.end().is_none()
     }
 
-    /// Gives storage back before it lies idle.
+    /// Frees storage before it becomes idle.
     pub(crate) fn rest(&mut self) {
         self.channel.rest();
     }
@@ -224,14 +224,14 @@ impl Session {
         self.facts
     }
 
-    /// The protocol that was agreed upon.
+    /// The negotiated protocol.
     pub(crate) fn alpn(&self) -> Option<&[u8]> {
         self.channel.alpn()
     }
 }
 
 impl Drop for Session {
-    /// A clean close says so. Not behind half of a record: that would be no record.
+    /// A clean close sends close_notify. Not after a partial record: it would corrupt that.
     fn drop(&mut self) {
         let listens = matches!(self.channel.end(), None | Some(SessionEnd::Closed));
         if listens && self.channel.outgoing.is_empty() {

@@ -1,4 +1,4 @@
-//! What the connections to one upstream are encrypted with.
+//! The TLS settings of the connections to one upstream.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use rustls::{ClientConfig, RootCertStore};
 
 use super::{TlsPart, TlsSetupError};
 
-/// Sessions that are remembered, to be resumed: with TLS 1.3 each can be used once, and a burst of connections takes several.
+/// Sessions remembered for resumption: a TLS 1.3 ticket can be used once, and a burst of connections takes several.
 const SESSIONS: usize = 64;
 
 /// How the connections to an upstream are encrypted. Equal settings need no new [`ClientTls`].
@@ -19,13 +19,13 @@ const SESSIONS: usize = 64;
 pub struct TlsSettings {
     /// What the server's certificate must be for: a DNS name, which is also sent as SNI, or an address.
     pub server_name: String,
-    /// Who may have signed it.
+    /// The trusted authorities.
     pub ca: CaSource,
-    /// The client's certificate, with those of its authorities, and its key.
+    /// The client's certificate chain and key.
     pub identity: Option<(Pem, Pem)>,
-    /// The oldest version that is spoken.
+    /// The oldest allowed version.
     pub min_version: TlsVersion,
-    /// The protocols that are offered (ALPN), the one preferred first. Empty: ALPN is not used.
+    /// The offered protocols (ALPN), the preferred one first. Empty: no ALPN.
     pub alpn: Vec<Vec<u8>>,
 }
 
@@ -38,7 +38,7 @@ pub enum TlsVersion {
     Tls13,
 }
 
-/// Whose certificates are believed.
+/// Which certificates are trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CaSource {
     /// Those of the system's authorities.
@@ -54,7 +54,7 @@ pub enum CaSource {
 pub struct Pem {
     /// For messages.
     pub file: PathBuf,
-    /// What is in it.
+    /// Its content.
     pub text: Vec<u8>,
 }
 
@@ -83,10 +83,10 @@ pub struct ClientTls {
 }
 
 impl ClientTls {
-    /// Takes the files apart.
+    /// Parses the files.
     ///
     /// # Errors
-    /// A file is not what it should be, or the server's name is none.
+    /// A file is invalid, or the server's name is.
     pub fn new(settings: &TlsSettings) -> Result<Arc<Self>, TlsSetupError> {
         let name = server_name(&settings.server_name)?;
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -121,7 +121,7 @@ impl ClientTls {
         Arc::new(Self { config: Arc::new(config), name: self.name.clone(), settings })
     }
 
-    /// What it was made of.
+    /// The settings it was made from.
     pub fn settings(&self) -> &TlsSettings {
         &self.settings
     }
@@ -168,7 +168,7 @@ fn system_roots() -> Result<Arc<RootCertStore>, TlsSetupError> {
     }
     let found = rustls_native_certs::load_native_certs();
     let mut store = RootCertStore::empty();
-    // Systems ship authorities that are odd in some way; the rest still counts.
+    // Some system authorities do not parse; the rest still counts.
     let (added, ignored) = store.add_parsable_certificates(found.certs);
     tracing::debug!(
         name: "certificate_authorities_read",

@@ -1,4 +1,4 @@
-//! TLS against servers of the test's own.
+//! TLS against the tests' own servers.
 
 mod ends;
 mod errors;
@@ -156,7 +156,7 @@ async fn a_request_that_has_not_left_keeps_a_connection_from_being_used_again() 
     .await;
 }
 
-/// A FIN can be anybody's (RFC 9112 §9.8).
+/// Any network node can send a FIN (RFC 9112 §9.8).
 #[tokio::test]
 async fn a_body_that_a_close_ends_is_whole_only_after_a_close_notify() {
     run(async {
@@ -279,7 +279,7 @@ fn an_encrypted_connection_moves_to_the_thread_that_takes_it() {
     plane.stop();
 }
 
-/// Nobody waits for a handshake that is not needed any more; and it is not wasted.
+/// Nobody waits for a handshake that is no longer needed; and the handshake is not wasted.
 #[tokio::test]
 async fn a_connection_that_comes_back_is_used_before_one_that_is_being_made() {
     run(async {

@@ -1,4 +1,4 @@
-//! A connection as libraries want one that are built on tokio's traits.
+//! A connection as libraries built on tokio's traits expect it.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use crate::ReadBuffer;
 /// Read at a time.
 const READ: usize = 16 * 1024;
 
-/// A connection, in clear or under TLS, as a stream of bytes.
+/// A connection, in plaintext or under TLS, as a stream of bytes.
 #[derive(Debug)]
 pub struct TransportStream {
     transport: Transport,
@@ -46,7 +46,7 @@ impl AsyncWrite for TransportStream {
             match transport.write(&[IoSlice::new(bytes)]) {
                 Ok(WriteProgress { taken: taken @ 1.., .. }) => return Poll::Ready(Ok(taken)),
                 Ok(WriteProgress { taken: 0, .. }) if bytes.is_empty() => return Poll::Ready(Ok(0)),
-                // What was taken before went first.
+                // Bytes taken before went first.
                 Ok(WriteProgress { taken: 0, .. }) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     ready!(transport.poll_writable(cx))?;

@@ -6,11 +6,11 @@ pub(super) enum Format {
     Text,
     Html,
     Json,
-    /// The same under the name of RFC 9457, for who asks for it.
+    /// JSON under the media type of RFC 9457, for clients that request it.
     ProblemJson,
 }
 
-/// In the order of preference where the client has none.
+/// In our order of preference, for a client without one.
 const FORMATS: [(Format, &str, &str); 4] = [
     (Format::Text, "text", "plain"),
     (Format::Html, "text", "html"),
@@ -19,15 +19,15 @@ const FORMATS: [(Format, &str, &str); 4] = [
 ];
 
 impl Format {
-    /// The best of ours by the lines of `Accept`: the highest weight, then the range that says it most exactly, then the one named first.
-    /// Text when there is no such field, or when it takes none of ours (RFC 9110 §12.4.1 lets a server disregard it).
+    /// Our best format by the lines of `Accept`: the highest weight, then the most specific range, then the first in the list.
+    /// Text when there is no such field, or when it accepts none of ours (RFC 9110 §12.4.1 lets a server disregard it).
     pub(super) fn accepted<'a>(accept: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut best: [Option<Preference>; FORMATS.len()] = [None; FORMATS.len()];
         let ranges = accept.flat_map(|line| line.split(|&b| b == b','));
         for (place, range) in ranges.filter_map(|range| Range::parse(range.trim_ascii())).enumerate() {
             for ((_, kind, subtype), best) in FORMATS.iter().zip(&mut best) {
                 let Some(exactness) = range.exactness(kind, subtype) else { continue };
-                // The most exact range decides the weight, be it lower than that of a wider one.
+                // The most specific range decides the weight, even if it is lower than that of a wider one.
                 if best.is_none_or(|best| best.exactness < exactness) {
                     *best =
                         Some(Preference { weight: range.weight, exactness, earliness: usize::MAX - place });
@@ -36,7 +36,7 @@ impl Format {
         }
         let ranked = FORMATS.iter().zip(best).filter_map(|((format, ..), rank)| Some((*format, rank?)));
         let acceptable = ranked.filter(|(_, rank)| rank.weight > 0);
-        // Of equals the last is taken by max_by_key, and the first is meant: hence the reversal.
+        // max_by_key takes the last of equals, and the first is wanted: hence the reversal.
         acceptable.rev().max_by_key(|(_, rank)| *rank).map_or(Self::Text, |(format, _)| format)
     }
 
@@ -50,7 +50,7 @@ impl Format {
     }
 }
 
-/// How much a client wants a format; compared member by member.
+/// How much a client prefers a format; compared member by member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Preference {
     /// Thousandths.

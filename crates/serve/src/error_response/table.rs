@@ -1,4 +1,4 @@
-//! The tables of error responses: one in each crate that refuses requests, from which the reference is made (`docs/reference/errors.md`).
+//! The tables of error responses: one in each crate that refuses requests; the reference is generated from them (`docs/reference/errors.md`).
 
 use std::fmt::{Display, Write};
 
@@ -12,7 +12,7 @@ pub struct ErrorResponse {
     pub status: u16,
     /// A stable name, for the log, the counter and the access record.
     pub reason: &'static str,
-    /// What the client reads. Each `{}` stands for a detail of the case.
+    /// The text for the client. Each `{}` stands for a detail of the case.
     pub sentence: &'static str,
     /// `Retry-After` in seconds, where that is the same in every case.
     pub retry_after: Option<u32>,
@@ -21,7 +21,7 @@ pub struct ErrorResponse {
 }
 
 impl ErrorResponse {
-    /// Responds with it, or cuts what was begun (see [`respond_with_error`]).
+    /// Responds with it, or cuts the response in progress (see [`respond_with_error`]).
     pub fn respond(&'static self, exchange: &mut Exchange<'_>) {
         self.about(&[]).respond(exchange);
     }
@@ -67,7 +67,7 @@ impl From<Refusal> for ErrorMessage<'_> {
 }
 
 impl<'f> ErrorMessage<'f> {
-    /// The client may try again after so many seconds.
+    /// The client may retry after this many seconds.
     #[must_use]
     pub fn retry_after(self, seconds: u32) -> Self {
         Self { retry_after: Some(seconds), ..self }
@@ -101,7 +101,7 @@ impl<'f> ErrorMessage<'f> {
         &self.sentence
     }
 
-    /// Responds with it, or cuts what was begun (see [`respond_with_error`]).
+    /// Responds with it, or cuts the response in progress (see [`respond_with_error`]).
     pub fn respond(self, exchange: &mut Exchange<'_>) {
         let seconds = self.retry_after.map(|seconds| seconds.to_string());
         let mut fields = self.fields;

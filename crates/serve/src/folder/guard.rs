@@ -1,5 +1,5 @@
-//! What a site of PHP does not give away, although it lies in the folder that is served: copies that editors and people leave, Composer's files, and what an
-//! `.htaccess` denies. Both who sends files and who runs scripts ask it. Who runs scripts also asks where an `.htaccess` leads a path.
+//! The files that a PHP site hides although they are in the served directory: copies that editors and people leave, Composer's files, and files that an
+//! `.htaccess` denies. Both the file server and the script runner ask it. The script runner also asks where an `.htaccess` rewrites a path.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,17 +14,17 @@ use super::htaccess::Rules;
 use super::rewrite::{Address, PassResult, RewrittenQuery, SiteFiles, path_of};
 use super::{FileLookup, Folder, file_name};
 
-/// How long what was read is believed.
+/// How long a read result stays valid.
 const FRESH: Duration = Duration::from_secs(5);
-/// Folders that are remembered; the number is arbitrary.
+/// Directories to remember; the number is arbitrary.
 const MAX_FOLDERS: usize = 4_096;
-/// Bytes that are read of an `.htaccess`. A longer one denies everything: nobody knows what its end would have denied.
+/// Bytes to read of an `.htaccess`. A longer one denies everything: its end might deny anything.
 const MAX_LENGTH: usize = 256 * 1024;
 const HTACCESS: &[u8] = b".htaccess";
-/// How often the rules of rewrites are tried for a path; as Apache's `LimitInternalRecursion`.
+/// Passes of the rewrite rules over a path; as Apache's `LimitInternalRecursion`.
 const MAX_PASSES: usize = 10;
 
-/// Says what is hidden beneath one folder.
+/// Decides what is hidden beneath one directory.
 #[derive(Debug)]
 pub struct Guard {
     folder: Folder,
@@ -34,7 +34,7 @@ pub struct Guard {
     seen: Mutex<HtaccessCache>,
 }
 
-/// What the `.htaccess` of a folder said when it was read, by the folder's name.
+/// The `.htaccess` rules of a directory when they were read, by the directory's name.
 type HtaccessCache = HashMap<Box<[u8]>, (Instant, Option<Arc<Rules>>)>;
 
 impl Guard {
@@ -45,13 +45,13 @@ impl Guard {
         Self { folder, root, serves_vendor: false, seen: Mutex::default() }
     }
 
-    /// The files of Composer's `vendor/` are given away.
+    /// Composer's `vendor/` files are served.
     #[must_use]
     pub fn with_vendor(self) -> Self {
         Self { serves_vendor: true, ..self }
     }
 
-    /// Whether the file of that name (relative, as of [`super::file_name`]) is neither sent nor run.
+    /// Whether the file of that name (relative, as from [`super::file_name`]) is hidden: neither sent nor run.
     ///
     /// # Errors
     /// Those of [`Folder::open`].
@@ -75,7 +75,7 @@ impl Guard {
         Ok(file.or(folder).unwrap_or(false))
     }
 
-    /// Where the rewrites of `.htaccess` files lead a normalized path: another path, and the query that its script gets. `None`: nowhere else.
+    /// The result of `.htaccess` rewrites for a normalized path: another path, and the query for its script. `None`: unchanged.
     ///
     /// # Errors
     /// Those of [`Folder::open`].
@@ -99,9 +99,9 @@ impl Guard {
         Ok(changed.then(|| (path_of(&address.name), address.query)))
     }
 
-    /// The rules of the deepest folder on the way to `name` that rewrites, and where its name ends.
+    /// The rules of the deepest directory on the way to `name` that rewrites, and the length of its name.
     async fn rewriting(&self, name: &str) -> io::Result<Option<(usize, Arc<Rules>)>> {
-        // That everything leads to the root's `index.php` is so without rules.
+        // Everything leads to the root's `index.php` without rules, too.
         let matters = |rules: &Arc<Rules>| rules.rewriting().is_some_and(|rewriting| rewriting.matters);
         let mut found = self.rules(b"").await?.filter(matters).map(|rules| (0, rules));
         for (slash, _) in name.match_indices('/') {
@@ -127,7 +127,7 @@ impl Guard {
         Ok(!matches!(self.folder.open(b"vendor/autoload.php").await?, FileLookup::Nothing))
     }
 
-    /// What the `.htaccess` of a folder says; `above` is empty, or ends with a slash.
+    /// The `.htaccess` rules of a directory; `above` is empty, or ends with a slash.
     async fn rules(&self, above: &[u8]) -> io::Result<Option<Arc<Rules>>> {
         let now = keepwarm_net::now();
         if let Some((at, rules)) = self.lock().get(above)

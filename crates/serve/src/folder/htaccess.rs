@@ -1,34 +1,34 @@
-//! What an `.htaccess` of Apache denies: the part of the format that sites use to keep their own files from clients.
+//! The denials of an Apache `.htaccess`: the part of the format that sites use to keep their own files from clients.
 //!
 //! Honored, as Apache 2.4 has it: `Require all`, `Order`, `Deny from`, `Allow from`, `<Files>`, `<FilesMatch>`, and `RewriteRule` with `[F]` or `[G]` that has no
-//! condition. What limits access to some (`Require ip`, `Allow from 192.0.2.1`, a password) denies it to all: nobody is let in whom Apache would not have let
-//! in. `RedirectMatch` with 403, 404 or 410 is such a denial, too. Rewrites that lead to scripts are `rewrite`'s. All else is named, with its line ([`Rules::ignored`]).
+//! condition. Rules that limit access to some clients (`Require ip`, `Allow from 192.0.2.1`, a password) deny it to all: no client gets in that Apache would have kept
+//! out. `RedirectMatch` with 403, 404 or 410 is such a denial, too. Rewrites that lead to scripts are `rewrite`'s. All else is named, with its line ([`Rules::ignored`]).
 
 use regex_lite::{Regex, RegexBuilder};
 
 use super::rewrite::{Condition, Rewriting};
 
-/// What one file says of its folder and what is below.
+/// The rules of one file for its directory and everything below.
 #[derive(Debug, Default)]
 pub struct Rules {
-    /// Of every file: denied or granted.
+    /// For every file: denied or granted.
     folder: Option<bool>,
-    /// Of files whose last part fits: denied or granted. The last that fits decides.
+    /// For files whose last part matches: denied or granted. The last match decides.
     files: Vec<(Pattern, bool)>,
-    /// Paths, from this folder on, that are forbidden by a rewrite.
+    /// Paths, relative to this directory, that a rewrite forbids.
     forbidden: Vec<Pattern>,
     /// The same with a slash in front, by `RedirectMatch`.
     forbidden_addresses: Vec<Pattern>,
     /// `RewriteEngine On`, and what follows.
     rewriting: Option<Rewriting>,
-    /// Lines that deny, limit or rewrite, and are not honored: their numbers, and what stands there.
+    /// Lines that deny, limit or rewrite, and are not honored: their numbers and text.
     pub ignored: Vec<(usize, String)>,
 }
 
 #[derive(Debug)]
 enum Pattern {
     Any,
-    /// `*` and `?` are wild.
+    /// `*` and `?` are wildcards.
     Glob(Vec<u8>),
     Expression {
         regex: Regex,
@@ -37,12 +37,12 @@ enum Pattern {
     },
 }
 
-/// What has been said of access in one section.
+/// The access rules of one section.
 #[derive(Debug, Default)]
 struct Access {
     granted: bool,
     denied: bool,
-    /// `Require` of somebody: an address, a user.
+    /// `Require` of a particular client: an address, a user.
     limited: bool,
     allow_first: Option<bool>,
     allow_all: bool,
@@ -51,20 +51,20 @@ struct Access {
 
 #[derive(Debug)]
 enum Section {
-    /// Its lines count as if it were not there.
+    /// Its lines count as if the section were not there.
     Open,
-    /// Of a module that is missing, or of methods.
+    /// For a module that is missing, or for methods.
     Skipped,
     Files(Pattern, Access),
 }
 
 impl Rules {
-    /// What a file that cannot be read says, as Apache has it.
+    /// The rules of an unreadable file, as in Apache.
     pub(super) fn denying() -> Self {
         Self { folder: Some(true), ..Self::default() }
     }
 
-    /// Reads the file. No line is an error: what is not understood is ignored, and named if it could have denied something.
+    /// Parses the file. No line is an error: an unknown one is ignored, and named if it could have denied something.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let mut reader = Reader::default();
@@ -82,7 +82,7 @@ impl Rules {
         reader.finish()
     }
 
-    /// Whether the whole folder is denied.
+    /// Whether the whole directory is denied.
     #[must_use]
     pub fn denies_all(&self) -> bool {
         self.folder == Some(true) && !self.files.iter().any(|(_, denied)| !denied)
@@ -101,12 +101,12 @@ impl Rules {
         self.folder
     }
 
-    /// Of a file with that last part.
+    /// The verdict for a file with that last part.
     pub(super) fn of_file(&self, last: &[u8]) -> Option<bool> {
         self.files.iter().rev().find(|(pattern, _)| pattern.fits(last)).map(|(_, denied)| *denied)
     }
 
-    /// Of a path that begins in this folder.
+    /// Whether a path that begins in this directory is forbidden.
     pub(super) fn forbids(&self, path: &[u8]) -> bool {
         let address = || [b"/", path].concat();
         self.forbidden.iter().any(|pattern| pattern.fits(path))
@@ -123,7 +123,7 @@ struct Reader {
     rules: Rules,
     access: Access,
     sections: Vec<Section>,
-    /// What stands before the next rewrite; `None` in it: a condition that nobody can judge here.
+    /// The conditions before the next rewrite; `None` in it: a condition that cannot be evaluated here.
     conditions: Vec<Option<Condition>>,
     rewriting: Rewriting,
     rewrites: bool,
@@ -272,7 +272,7 @@ impl Access {
 }
 
 impl Pattern {
-    /// What looks ahead or behind is left out, so that more fits. What is not understood even so fits everything: it was to be denied.
+    /// Lookaround is removed, so that more matches. An expression that still cannot be parsed matches everything: it was meant to deny.
     fn expression(text: &str) -> Self {
         let build = |text: &str| RegexBuilder::new(text).size_limit(1 << 20).build();
         match build(text).or_else(|_| build(&without_looks(text))) {
@@ -313,7 +313,7 @@ fn without_looks(text: &str) -> String {
     kept
 }
 
-/// Of the group that begins the text, in bytes.
+/// The length of the group that begins the text, in bytes.
 fn group_length(text: &str) -> usize {
     let (mut depth, mut escaped) = (0, false);
     for (at, char) in text.char_indices() {
@@ -329,7 +329,7 @@ fn group_length(text: &str) -> usize {
     text.len()
 }
 
-/// Without recursion: a `*` that has taken too little takes one more.
+/// Without recursion: a `*` that has matched too little takes one more byte.
 fn fits_glob(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -352,7 +352,7 @@ fn fits_glob(pattern: &[u8], name: &[u8]) -> bool {
     pattern.get(p..).is_none_or(|rest| rest.iter().all(|&byte| byte == b'*'))
 }
 
-/// Whether Apache 2.4 as it is commonly installed has this module; `!` asks for the contrary.
+/// Whether a common installation of Apache 2.4 has this module; `!` inverts the question.
 fn has_module(argument: &str) -> bool {
     let (name, wanted) = argument.strip_prefix('!').map_or((argument, true), |name| (name, false));
     let name = name
@@ -374,7 +374,7 @@ fn has_module(argument: &str) -> bool {
     there == wanted
 }
 
-/// Separated by white space; quotes hold it together.
+/// Separated by white space; quotes group words.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut rest = line.trim_start();

@@ -2,13 +2,13 @@
 
 use keepwarm_http1::percent_decode;
 
-/// The name of the file that a normalized path stands for, relative to a folder: without its first slash, decoded. `None`: no file is ever named so.
+/// The file name for a normalized path, relative to a directory: without its first slash, decoded. `None`: no file can have that name.
 ///
-/// * A segment that begins with a dot is no file's: `.git`, `.env`, `.htpasswd`. `/.well-known/` is the exception (RFC 8615).
+/// * A segment that begins with a dot never names a file: `.git`, `.env`, `.htpasswd`. `/.well-known/` is the exception (RFC 8615).
 /// * `%2F` is part of a segment, and no file has a slash in its name. NUL ends names.
 /// * An empty segment (`//`) would be a second name for the same file.
 ///
-/// A path that ends in a slash names a folder, with the slash.
+/// A path that ends in a slash names a directory, with the slash.
 #[must_use]
 pub fn file_name(path: &[u8]) -> Option<Vec<u8>> {
     let relative = path.strip_prefix(b"/")?;

@@ -1,6 +1,6 @@
-//! Sites that a distribution has installed: Debian lays them out with links, in `/usr/share/NAME` and `/var/lib/NAME`, to files of other packages (jQuery in
-//! `/usr/share/javascript`) and to what the site changes (`/var/lib/NAME`). Both places are written by the administrator's package manager, or by the site
-//! itself; links that lead there are followed.
+//! Sites installed by a distribution: Debian lays them out with links, in `/usr/share/NAME` and `/var/lib/NAME`, to files of other packages (jQuery in
+//! `/usr/share/javascript`) and to files that the site changes (`/var/lib/NAME`). Only the administrator's package manager and the site itself write to both;
+//! links that lead there are followed.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::{READ, open};
 
-/// Where the links of the folder may lead, if it is a package's. `base` is `/`, but in tests.
+/// The permitted targets of the directory's links, if it belongs to a package. `base` is `/`, except in tests.
 pub(super) fn places(folder: &Path, base: &Path) -> Vec<PathBuf> {
     let (share, state) = (base.join("usr/share"), base.join("var/lib"));
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
@@ -23,7 +23,7 @@ pub(super) fn places(folder: &Path, base: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// Opens what a link names that leads out of the folder, if it lies in one of the places.
+/// Opens the target of a link that leads out of the directory, if it is in one of the permitted places.
 pub(super) fn look(
     folder: &Path,
     name: &[u8],
@@ -35,7 +35,7 @@ pub(super) fn look(
         return Err(Errno::XDEV);
     }
     let root = open(CWD, folder, OFlags::PATH | OFlags::DIRECTORY, resolve)?;
-    // Only held, for whatever it is: nothing is opened that does not lie there.
+    // Only held, whatever it is: nothing outside is opened.
     let held = open(root, name, OFlags::PATH, resolve | ResolveFlags::NO_MAGICLINKS)?;
     let link = format!("/proc/self/fd/{}", held.as_raw_fd());
     let lies = rustix::fs::readlink(&link, Vec::new())?;

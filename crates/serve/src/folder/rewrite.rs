@@ -1,8 +1,8 @@
 //! The rewrites of an `.htaccess` that lead to a script: the part of Apache's `mod_rewrite` that sites of PHP use for their addresses.
 //!
-//! As in a folder's context there: rules are tried in their order on the path behind the folder; a rule that fits and whose conditions hold changes the path, and
-//! the query where its target has one; after `[L]`, or the last rule, all begins anew with the new path, until it stays as it is. What a rule takes from the
-//! path is percent-encoded where it gets into the query (Apache has the flag `B` for that).
+//! As in Apache's directory context: rules are tried in order on the path below the directory; a rule that matches and whose conditions hold changes the path, and
+//! the query if its target has one; after `[L]`, or the last rule, the rules start again with the new path, until it stays the same. Captures of the
+//! path are percent-encoded when they get into the query (Apache has the flag `B` for that).
 
 mod condition;
 mod template;
@@ -15,16 +15,16 @@ pub(super) use self::condition::Condition;
 pub(super) use self::template::path_of;
 use self::template::{Scope, Target, args};
 
-/// How long a path may become.
+/// Maximum length of a path.
 const MAX_PATH: usize = 8 * 1024;
 
-/// What rules one file has.
+/// The rewrite rules of one file.
 #[derive(Debug, Default)]
 pub(super) struct Rewriting {
     rules: Vec<Rule>,
-    /// `RewriteBase`, with a slash at its end.
+    /// `RewriteBase`, with a trailing slash.
     base: Option<String>,
-    /// A rule does something else than to lead what is no file to `index.php`.
+    /// A rule does more than lead missing files to `index.php`.
     pub(super) matters: bool,
 }
 
@@ -50,9 +50,9 @@ struct Flags {
 /// The query of a rewritten request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RewrittenQuery {
-    /// What the rules say.
+    /// The query of the rules.
     pub front: Vec<u8>,
-    /// The client's own follows.
+    /// The client's own query follows.
     pub with_clients: bool,
 }
 
@@ -64,20 +64,20 @@ pub(super) struct Address {
     pub(super) query: RewrittenQuery,
 }
 
-/// What one pass through the rules has made of an address.
+/// The result of one pass through the rules.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PassResult {
     Same,
     Changed,
-    /// Nothing else is tried.
+    /// No further rules are tried.
     End,
 }
 
-/// What is there, for conditions.
+/// The files of a site, for conditions.
 pub(super) trait SiteFiles {
     /// The site's root, as its scripts know it.
     fn root(&self) -> &str;
-    /// Whether a name (relative to the root) is one of a file, or of a folder.
+    /// Whether a name (relative to the root) names a file, or a directory.
     async fn is(&self, name: &str, folder: bool) -> std::io::Result<bool>;
 }
 
@@ -97,7 +97,7 @@ impl Rewriting {
         let [pattern, target, rest @ ..] = words else { return Ok(()) };
         let flags = Flags::parse(rest.first().map_or("", String::as_str))?;
         let plain = target == "-" || is_front(target);
-        // A rule whose condition nobody can judge does nothing; one that only leads to the front is not missed.
+        // A rule whose condition cannot be evaluated does nothing; one that only leads to the front controller is not missed.
         let Some(conditions) = conditions else { return if plain { Ok(()) } else { Err(()) } };
         let (negated, pattern) = match pattern.strip_prefix('!') {
             Some(pattern) => (true, pattern),
@@ -117,7 +117,7 @@ impl Rewriting {
         Ok(())
     }
 
-    /// Tries the rules once. `above`: the folder they are of, empty or with a slash at its end; the address lies in it.
+    /// Tries the rules once. `above`: their directory, empty or with a trailing slash; it contains the address.
     pub(super) async fn pass(
         &self,
         site: &impl SiteFiles,
@@ -154,7 +154,7 @@ impl Rewriting {
         Ok(if *address == before { PassResult::Same } else { PassResult::Changed })
     }
 
-    /// Where a target lies, from the site's root on.
+    /// The path of a target, relative to the site's root.
     fn place(&self, above: &str, path: &str) -> String {
         let based = self.base.as_ref().and_then(|base| path.strip_prefix(base.as_str()));
         match (based, path.strip_prefix('/')) {
@@ -166,13 +166,13 @@ impl Rewriting {
 }
 
 impl Rule {
-    /// Whether the conditions hold, and what the last expression among them has caught.
+    /// Whether the conditions hold, and the captures of the last expression among them.
     async fn holds(&self, site: &impl SiteFiles, scope: &Scope<'_>) -> std::io::Result<Option<Vec<String>>> {
         let mut caught = Vec::new();
         let mut conditions = self.conditions.iter();
         while let Some(condition) = conditions.next() {
             if condition.holds(site, scope, &mut caught).await? {
-                // The rest of what is tied to it by [OR] is left out.
+                // Skips the other conditions tied to it by [OR].
                 let mut tied = condition.or_next;
                 while tied {
                     tied = conditions.next().is_some_and(|next| next.or_next);
@@ -221,7 +221,7 @@ impl Flags {
     }
 }
 
-/// Whether a target is `index.php`, in whatever folder, and nothing else.
+/// Whether a target is `index.php`, in any directory, and nothing else.
 fn is_front(target: &str) -> bool {
     target.rsplit('/').next().is_some_and(|last| last == "index.php") && !target.contains(['$', '?'])
 }

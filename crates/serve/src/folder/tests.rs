@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 
-/// A folder of its own for each test, removed in the end.
+/// A temporary directory for each test, removed at the end.
 struct TempDirectory(PathBuf);
 
 impl TempDirectory {
@@ -150,7 +150,7 @@ fn paths_that_name_files_and_paths_that_never_do() {
     }
 }
 
-/// As Debian has it: jQuery is another package's, and what the site changes is elsewhere.
+/// As in Debian: jQuery belongs to another package, and files that the site changes are elsewhere.
 #[tokio::test]
 async fn a_packages_links_are_followed_to_the_places_of_packages() {
     let temp = TempDirectory::new();
@@ -195,7 +195,7 @@ async fn a_packages_links_are_followed_to_the_places_of_packages() {
     ] {
         assert_eq!(found(&folder, name).await, text, "{name}");
     }
-    // A site of somebody's own has none of that, and neither have the places themselves.
+    // A user's own site has none of that, and neither have the places themselves.
     for own in ["home/site", "usr/share", "var/www/site"] {
         assert_eq!(package::places(&base.join(own), &base), Vec::<PathBuf>::new(), "{own}");
     }

@@ -1,4 +1,4 @@
-//! The life of a server-role connection: idle, head, exchange, and again, or the end.
+//! The life of a server-role connection: idle, head, exchange, then the next request or the end.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -23,14 +23,14 @@ use crate::{
     ClientLoss, ConnectionInfo, Exchange, Frontend, ListenerContext, Outcome, Refusal, ResponseOutcome,
 };
 
-/// A closing connection is read this long, and this much, for what its client was still sending: closed at once, the kernel would
-/// answer those bytes with a reset, which can destroy our last response on its way (RFC 9112 §9.6).
+/// A closing connection is read this long, and this much, for bytes that its client was still sending: if it closed at once, the kernel would
+/// reset the connection, which can destroy our last response in flight (RFC 9112 §9.6).
 const LINGER: Duration = Duration::from_secs(2);
-/// Bytes in one read of those that are dropped.
+/// Bytes in one read of discarded data.
 const LINGER_READ: usize = 64 * 1024;
 
-/// Serves one connection to its end, or to a panic: that costs this connection, and the request it had gets 500 where nothing of a response
-/// has left. One `catch_unwind` for all of it: what it costs while nothing panics are two stores for each poll of the task.
+/// Serves one connection until it ends or panics: a panic costs this connection, and its current request gets 500 if nothing of a response
+/// has left. One `catch_unwind` covers all of it: without a panic it costs two stores for each poll of the task.
 pub(crate) async fn serve(io: Io, peer: ConnectionInfo, context: Arc<ListenerContext>) {
     let mut stream = Stream::new(io, peer, context);
     let served = {
@@ -54,14 +54,14 @@ pub(crate) async fn serve(io: Io, peer: ConnectionInfo, context: Arc<ListenerCon
     }
 }
 
-/// How the HTTP/1 of a connection ends.
+/// How HTTP/1 on a connection ends.
 enum ConnectionEnd {
     Over,
     /// The client speaks HTTP/2.
     Http2,
 }
 
-/// Counts a request that is under way.
+/// Counts a request in progress.
 pub(crate) struct RequestGuard(Arc<ListenerContext>);
 
 impl RequestGuard {
@@ -77,27 +77,27 @@ impl Drop for RequestGuard {
     }
 }
 
-/// What comes next on a connection.
+/// The next input on a connection.
 enum NextInput {
     Request,
-    /// Answer this and close.
+    /// Send this error response and close.
     Refused(Refusal),
     /// The client speaks HTTP/2.
     Http2,
-    /// A part of a head; the client has left.
+    /// A partial head; the client has left.
     BrokenOff(ClientLoss),
     /// Nothing; close.
     Over,
 }
 
-/// How a connection begins.
+/// Whether a connection begins as HTTP/2.
 #[derive(PartialEq, Eq)]
 enum PrefaceState {
-    /// Not as one of HTTP/2.
+    /// It does not.
     None,
-    /// As one of HTTP/2, as far as it has come.
+    /// It does, as far as its bytes go.
     Part,
-    /// Whole, or known to be wrong.
+    /// The preface is complete, or known to be wrong.
     Whole,
 }
 
@@ -132,7 +132,7 @@ impl Stream {
         }
     }
 
-    /// Reports a panic, and ends the request in which it happened: with 500 if no byte of a response has left, else the response is cut. The connection ends in any case,
+    /// Reports a panic, and ends its request: with 500 if no byte of a response has left, else by cutting the response. The connection ends in any case,
     /// and its buffers, which may be in any state, go to no other.
     async fn respond_to_panic(&mut self, panic: &Panic) {
         if !self.under_way {
@@ -145,7 +145,7 @@ impl Stream {
         self.request.notes.routed.response_edits = None;
         self.take_back();
         match self.state.response {
-            // What is there of a head, if anything is, was being written when it panicked.
+            // A head that is queued, if any, was being written when it panicked.
             ResponseState::None if self.storage.out.is_untouched() => {
                 self.storage.out.clear();
                 self.state.refused = true;
@@ -174,10 +174,10 @@ impl Stream {
         }
     }
 
-    /// Waits, without a buffer, for a connection to say something. `false`: it is over.
+    /// Waits, without a buffer, for the first bytes on a connection. `false`: it has ended.
     fn poll_first_bytes(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         loop {
-            // A new connection has usually said something already.
+            // A new connection has usually sent something already.
             if self.awake || self.io.is_fresh() {
                 self.wake();
                 match self.poll_fill(cx, HEAD_READ) {
@@ -194,9 +194,9 @@ impl Stream {
         }
     }
 
-    /// Whether a connection that says nothing has to end: its idle time is over, or it is asked to leave. Who has sent something by then is served: the socket itself
-    /// is asked, since the reactor may not have told yet. What crosses our FIN is lost, as with every close (RFC 9112 §9.6); shutting our side first
-    /// would not save it, since nothing could be written any more.
+    /// Whether a silent connection must end: its idle time is over, or it was asked to leave. A client that has sent something by then is served: the socket itself
+    /// is checked, since the reactor may be late. Bytes that cross our FIN are lost, as with every close (RFC 9112 §9.6); shutting our side first
+    /// would not save them, since no response could be written any more.
     fn must_leave(&mut self, cx: &Context<'_>) -> bool {
         let late = self.deadlines.poll_passed(WaitKind::Read, cx);
         let evicted = self.activity.poll_leave(cx);
@@ -212,14 +212,14 @@ impl Stream {
         true
     }
 
-    /// `None`: nothing but an empty line has come, as old clients send one behind a body (RFC 9112 §2.2). No head has begun, and none is late.
+    /// `None`: only an empty line has come, which old clients send after a body (RFC 9112 §2.2). No head has begun, and none is late.
     fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Option<NextInput>> {
         loop {
             let preface = self.preface();
             if preface == PrefaceState::Whole {
                 return Poll::Ready(Some(NextInput::Http2));
             }
-            // Half of a preface is half of a request line of HTTP/1, too.
+            // Half of a preface is also half of an HTTP/1 request line.
             let unread = match preface {
                 PrefaceState::None => self.storage.read.unread(),
                 PrefaceState::Part | PrefaceState::Whole => &[],
@@ -231,7 +231,7 @@ impl Stream {
                         Event::Head => {
                             self.begin();
                             if self.state.body_done {
-                                // The end of a message without a body is said without further bytes.
+                                // The end of a message without a body needs no further bytes.
                                 let end = self.decoder.decode(&[], &mut self.request.head);
                                 debug_assert!(end.is_ok_and(|decoded| decoded.event == Event::End));
                             }
@@ -241,7 +241,7 @@ impl Stream {
                             return Poll::Ready(None);
                         }
                         Event::NeedMore => {}
-                        // None of these comes before a head; a decoder that says so has nothing to serve.
+                        // None of these comes before a head; a decoder that returns one has nothing to serve.
                         Event::Data { .. } | Event::Trailers | Event::End | Event::Informational => {
                             return Poll::Ready(Some(NextInput::Over));
                         }
@@ -264,20 +264,20 @@ impl Stream {
         }
     }
 
-    /// Whether a new connection begins as one of HTTP/2 (RFC 9113 §3.4), where that is spoken.
+    /// Whether a new connection begins as HTTP/2 (RFC 9113 §3.4), if that is enabled.
     fn preface(&self) -> PrefaceState {
         let unread = self.storage.read.unread();
         match unread.get(..PREFACE.len()) {
             _ if !self.context.limits.http2 || self.served > 0 || unread.is_empty() => PrefaceState::None,
             Some(begin) if begin == PREFACE => PrefaceState::Whole,
             None if PREFACE.starts_with(unread) => PrefaceState::Part,
-            // It goes on wrongly: an error of HTTP/2, not a request of HTTP/1.
+            // A wrong continuation: an error of HTTP/2, not a request of HTTP/1.
             _ if unread.starts_with(PREFACE_LINE) => PrefaceState::Whole,
             Some(_) | None => PrefaceState::None,
         }
     }
 
-    /// The connection, with what has been read of it.
+    /// The connection, with the bytes already read.
     fn into_http2(self) -> h2::NewConnection {
         self.deadlines.set(WaitKind::Read, None);
         h2::NewConnection {
@@ -298,9 +298,9 @@ impl Stream {
         }
     }
 
-    /// Nobody is left to respond, but who looks for a request that got no response finds it.
+    /// Nobody is left to read a response, but the record shows the request that got none.
     fn record_broken_head(&mut self, handler: &dyn Frontend, gone: ClientLoss) {
-        // What is there is the head of the request before it, or half of one.
+        // The head is that of the previous request, or partial.
         self.request.head = keepwarm_http1::RequestHead::default();
         self.begin();
         self.request.notes.reason = Some("head_incomplete");
@@ -311,24 +311,24 @@ impl Stream {
         );
     }
 
-    /// Answers what is no request.
+    /// Responds to a malformed request.
     fn refuse(&mut self, handler: &dyn Frontend, refusal: &Refusal) {
-        // What did not decode left the head of the request before it, or half of one: neither is this request's, and were it HEAD, its refusal
+        // After a decode fault the head is that of the previous request, or partial: neither is this request's, and with HEAD, its refusal
         // would be empty.
         self.request.head = keepwarm_http1::RequestHead::default();
         self.begin();
         self.state.refused = true;
-        // Where its body would end is unknown, and so is whether it has one.
+        // The end of its body is unknown, and so is whether it has one.
         self.state.body_done = true;
         handler.refuse(&mut Exchange::http1(self), refusal);
     }
 
-    /// Brings an exchange to its end: writes what is left, and decides what becomes of the connection.
+    /// Finishes an exchange: writes the rest, and decides whether the connection is kept.
     async fn finish(&mut self, handler: &dyn Frontend) -> Persistence {
         if !self.over() && self.state.websocket.is_none() && !self.state.tunnel {
             self.abort("handler_gave_up");
         }
-        // A reset also takes what the client has not read yet of the responses before (RFC 9112 §9.6): a client may send its next request first.
+        // A reset also destroys earlier responses that the client has not read yet (RFC 9112 §9.6): a client may send its next request first.
         let resets = matches!(self.state.response, ResponseState::Cut)
             && !(self.served > 0 && self.state.shows_cut && self.broken.is_none());
         let flushed = match self.state.response {
@@ -383,8 +383,8 @@ impl Stream {
         Persistence::Close
     }
 
-    /// Whether the client, which would have kept the connection, may have sent its next request before it hears of the end. Closing on top of that would
-    /// reset the connection, and take this response with it (RFC 9112 §9.6).
+    /// Whether the client, which would have kept the connection, may have sent its next request before it sees the end. Closing then would
+    /// reset the connection, and destroy this response (RFC 9112 §9.6).
     fn more_may_come(&self) -> bool {
         self.state.websocket.is_none() && !self.state.tunnel && self.state.facts.wants_persistence()
     }
@@ -398,7 +398,7 @@ impl Stream {
         }
     }
 
-    /// Reads the rest of a body that the response did not wait for. `false`: it did not come, and the connection is of no further use.
+    /// Reads the rest of a body that the response did not wait for. `false`: it did not come, and the connection is unusable.
     async fn drain_body(&mut self) -> bool {
         if self.state.body_done {
             return true;
@@ -414,8 +414,8 @@ impl Stream {
         true
     }
 
-    /// Shuts the writing side and reads what the client still sends, for as long as the response may need to arrive (RFC 9112 §9.6): of a long body more than
-    /// any number of bytes may be on its way.
+    /// Shuts the writing side and reads what the client still sends, for as long as the response may need to arrive (RFC 9112 §9.6): a long body may have more in
+    /// flight than any fixed number of bytes.
     async fn linger(&mut self) {
         self.io.shutdown_write();
         self.deadlines.set_after(WaitKind::Read, LINGER);

@@ -1,7 +1,7 @@
 //! HTTP/1.x connections, server's role.
 //!
-//! [`connection`] is the life of one connection; [`Stream`] is the connection while a request is being read and
-//! answered.
+//! [`connection`] is the life of one connection; [`Stream`] is the connection during a request and its
+//! response.
 
 mod connection;
 mod request_body;

@@ -1,4 +1,4 @@
-//! Reading a request's body, and learning that its client has gone.
+//! Reads a request's body, and detects that its client has gone.
 
 use std::task::{Context, Poll, ready};
 
@@ -8,9 +8,9 @@ use keepwarm_net::{WaitKind, now};
 use super::stream::{ResponseState, Stream};
 use crate::{BodyError, BodyProgress, ClientLoss};
 
-/// Read at a time while a large body comes: the largest pieces that are worth their memory.
+/// Bytes per read of a large body: the largest size that is worth its memory.
 const BODY_READ: usize = 64 * 1024;
-/// Read at a time for heads and small bodies.
+/// Bytes per read of heads and small bodies.
 pub(super) const HEAD_READ: usize = 8 * 1024;
 
 impl Stream {
@@ -21,7 +21,7 @@ impl Stream {
         max: usize,
     ) -> Poll<Result<BodyProgress, BodyError>> {
         let before = into.len();
-        // Of a caller without room nobody could say whether it is to come again or to wait.
+        // A caller without room could not know whether to call again or to wait.
         let end = before + max.max(1);
         loop {
             if self.state.body_done {
@@ -50,7 +50,7 @@ impl Stream {
         }
     }
 
-    /// Decodes what is in the buffer, as far as `into` is shorter than `end`. What does not fit stays in the buffer; the decoder sees it all the same, since
+    /// Decodes the buffer while `into` is shorter than `end`. The rest stays in the buffer; the decoder sees it anyway, since
     /// framing needs no room.
     fn decode_body(&mut self, into: &mut Vec<u8>, end: usize) -> Result<DecodeStep, BodyError> {
         loop {
@@ -79,17 +79,17 @@ impl Stream {
         }
     }
 
-    /// Waits for the client's next bytes, and says so to one that waits for us.
+    /// Waits for the client's next bytes, and sends `100 Continue` to a client that waits for it.
     fn poll_more_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
         if self.awaits_continue() {
-            // It may have sent something all the same: then nobody waits, and no 100 is due (RFC 9110 §10.1.1).
+            // It may have sent something anyway: then it does not wait, and no 100 is due (RFC 9110 §10.1.1).
             if let Poll::Ready(got) = self.poll_fill(cx, BODY_READ) {
                 return Poll::Ready(self.note_body(got));
             }
             self.want_body();
         }
         if !self.storage.out.is_empty() && matches!(self.state.response, ResponseState::None) {
-            // A `100 Continue` that is not taken at once goes out with the next poll; the read below is what we wait for.
+            // A `100 Continue` that is not taken at once leaves with the next poll; the wait is for the read below.
             if let Poll::Ready(Err(gone)) = self.poll_write_out(cx) {
                 return Poll::Ready(Err(BodyError::ClientLost(gone)));
             }
@@ -112,7 +112,7 @@ impl Stream {
             Ok(0) => Err(BodyError::ClientLost(ClientLoss::Closed)),
             Ok(got) => {
                 self.state.body_rate.handle_progress(now().into_std(), got);
-                // What may follow is that nobody reads for a while: the time of the next wait is not this one's.
+                // The caller may not read again at once: the time of the next wait is separate.
                 self.deadlines.set(WaitKind::Read, None);
                 Ok(())
             }
@@ -175,7 +175,7 @@ impl Stream {
         if !self.awaits_continue() {
             return Poll::Ready(());
         }
-        // An end or an error is met again by the read of the body.
+        // The read of the body meets an end or an error again.
         self.poll_fill(cx, BODY_READ).map(drop)
     }
 
@@ -186,7 +186,7 @@ impl Stream {
         if self.read_closed || !self.state.body_done || self.storage.read.unread().len() >= WATCH_LIMIT {
             return self.io.poll_reset(cx).map(|()| self.lost(ClientLoss::Reset));
         }
-        // Nothing is expected now but the next request (which then waits in the buffer) or the end.
+        // Only the next request (which then waits in the buffer) or the end is expected now.
         match self.poll_fill(cx, HEAD_READ) {
             Poll::Ready(Ok(0)) if self.state.half_close_is_gone => Poll::Ready(self.lost(ClientLoss::Closed)),
             Poll::Ready(Ok(_)) => self.poll_gone(cx),
@@ -203,9 +203,9 @@ impl Stream {
 enum DecodeStep {
     /// The body is complete.
     Done,
-    /// The buffer has nothing more, or nothing more fits.
+    /// The buffer is empty, or no more fits.
     NoMore,
 }
 
-/// Pipelined bytes taken in while a request is at work; the rest stays in the socket (`spec/http.md` §8).
+/// Pipelined bytes taken in while a request is in progress; the rest stays in the socket (`spec/http.md` §8).
 const WATCH_LIMIT: usize = 4 * 1024;

@@ -1,4 +1,4 @@
-//! Writing a response: what is framed how, what waits for what, and when it leaves (`spec/http.md` §1, §6).
+//! Writes a response: its framing, what waits for what, and when it leaves (`spec/http.md` §1, §6).
 
 use std::future::Future;
 use std::task::{Context, Poll, ready};
@@ -16,13 +16,13 @@ use super::stream::{PendingHead, ResponseState, Stream};
 use crate::ClientLoss;
 use crate::exchange::response_length;
 
-/// How long a head waits for a body that is due at once, and a body for its end.
+/// How long a head waits for a body due at once, and a body for its end.
 const HOLD: Duration = Duration::from_millis(2);
-/// A body of known length up to this is waited for.
+/// A body of known length up to this size is waited for.
 const HOLD_LENGTH: u64 = 16 * 1024;
 /// An HTTP/1.0 body of unknown length is held up to this many bytes.
 const HOLD_BYTES: usize = 64 * 1024;
-/// An unread rest of a request's body up to this is read so that the connection can be kept.
+/// An unread rest of a request's body up to this size is read so that the connection can be kept.
 pub(super) const DRAIN_BODY: u64 = 64 * 1024;
 
 impl Stream {
@@ -32,7 +32,7 @@ impl Stream {
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     ) {
         // RFC 9110 §15.2: never to an HTTP/1.0 client.
-        // Nor kept without a bound for a client that does not take them.
+        // Nor buffered without a bound for a client that does not take them.
         let wanted =
             self.request.head.version >= Version::Http11 && self.storage.out.len() < crate::UNSENT_ENOUGH;
         if wanted && matches!(self.state.response, ResponseState::None) {
@@ -57,12 +57,12 @@ impl Stream {
         let asked = close || app.close;
         let close = asked || self.must_close() || self.body_forces_close();
         self.state.status = status;
-        // RFC 9110 §6.5.1: trailers only for a client that said it takes them. `Trailer` is no condition (§6.6.2), but without it a length that is known stays.
+        // RFC 9110 §6.5.1: trailers only for a client that accepts them. `Trailer` is not required (§6.6.2), but without it a known length is kept.
         let takes_trailers = self.request.head.fields.has_token("te", "trailers");
         let facts = self.response_facts(status, length, close, takes_trailers && app.announces_trailers);
         let mut decided = plan(self.state.facts, facts);
         decided.trailers = takes_trailers && decided.framing == ResponseFraming::Chunked;
-        // HTTP/1.0 that would be kept if only the length were known.
+        // HTTP/1.0 that could be kept if the length were known.
         if decided.framing == ResponseFraming::UntilClose && !close && self.state.facts.keep_alive {
             let mut copy = Fields::new();
             fields.for_each(|(name, value)| copy.push(name, value));
@@ -101,7 +101,7 @@ impl Stream {
         }
     }
 
-    /// A response that comes before the request's body was read: is the rest worth reading to keep the connection?
+    /// For a response that comes before the request's body was read: is the rest worth reading to keep the connection?
     fn body_forces_close(&self) -> bool {
         if self.state.body_done {
             return false;
@@ -113,7 +113,7 @@ impl Stream {
             keepwarm_http1::RequestBody::Length(length) => {
                 length.saturating_sub(self.state.body_received) > DRAIN_BODY
             }
-            // How much is still to come is unknown, unless all of it is here.
+            // The remaining length is unknown, unless all of it has arrived.
             keepwarm_http1::RequestBody::Chunked => !self.decoder.ends_within(self.storage.read.unread()),
         }
     }
@@ -141,7 +141,7 @@ impl Stream {
         self.state.response = ResponseState::Started { plan: decided, remaining, flushed: false };
     }
 
-    /// `101`, with these fields: what follows is another protocol's (RFC 9110 §7.8).
+    /// `101`, with these fields: later bytes are another protocol's (RFC 9110 §7.8).
     pub(crate) fn switch_protocols(&mut self, protocol: &[u8], fields: &Fields) -> Result<(), BadField> {
         scan_app_fields(fields.iter())?;
         let ours: [(&[u8], &[u8]); 1] = [(b"Upgrade", protocol)];
@@ -153,7 +153,7 @@ impl Stream {
         Ok(())
     }
 
-    /// `200` to `CONNECT`: what follows is the tunnel's, without a field that frames (RFC 9110 §9.3.6).
+    /// `200` to `CONNECT`: later bytes are the tunnel's; no field frames them (RFC 9110 §9.3.6).
     pub(crate) fn accept_connect(&mut self, fields: &Fields) -> Result<(), BadField> {
         scan_app_fields(fields.iter())?;
         let decided = plan(self.state.facts, self.response_facts(200, ResponseLength::Absent, false, false));
@@ -224,7 +224,7 @@ impl Stream {
         self.state.hold = None;
     }
 
-    /// Decides a held response: with the length of its whole body, or as a stream.
+    /// Releases a held response: with the length of its whole body, or as a stream.
     fn release_held(&mut self, length: Option<u64>) {
         let held = match std::mem::replace(&mut self.state.response, ResponseState::None) {
             ResponseState::Pending(held) => held,
@@ -261,7 +261,7 @@ impl Stream {
         }
     }
 
-    /// Nothing of it has been written: as if it had not been given.
+    /// Takes back a response of which nothing has been written.
     pub(crate) fn take_back(&mut self) -> bool {
         match self.state.response {
             ResponseState::Pending(_) => {}
@@ -270,7 +270,7 @@ impl Stream {
             }
             _ => return false,
         }
-        // Of a response that has not begun there is no body.
+        // A response that has not begun has no body.
         self.storage.out.body.clear();
         self.state.response = ResponseState::None;
         (self.state.status, self.state.body_sent, self.state.from_upstream) = (0, 0, false);
@@ -284,7 +284,7 @@ impl Stream {
         !plan.send_body || matches!(plan.framing, ResponseFraming::Length(_))
     }
 
-    /// (Re)starts the 2 ms in which something may yet come.
+    /// (Re)starts the 2 ms in which more may come.
     fn hold(&mut self) {
         let until = tokio::time::Instant::now() + HOLD;
         match &mut self.state.hold {
@@ -315,7 +315,7 @@ impl Stream {
         self.poll_write_out(cx)
     }
 
-    /// Nothing has left yet, and a short body, or a first chunk, should be right behind what is here.
+    /// Nothing has left yet, and a short body, or a first chunk, should follow the head at once.
     fn body_is_due(&self) -> bool {
         let ResponseState::Started { plan, flushed: false, remaining } = &self.state.response else {
             return false;
@@ -359,7 +359,7 @@ impl Stream {
         let stalled = now.checked_add(self.context.limits.write_timeout);
         let slow: Option<tokio::time::Instant> =
             self.state.drain_rate.handle_wait(now.into_std()).map(Into::into);
-        // A deadline that is set stays: it was counted from the last progress.
+        // A running deadline stays: it counts from the last progress.
         if !self.deadlines.is_set(WaitKind::Write) {
             self.deadlines.set(WaitKind::Write, stalled.into_iter().chain(slow).min());
         }

@@ -1,4 +1,4 @@
-//! The buffers of a connection that is at work. An idle one has none: they wait in a pool of the thread.
+//! The buffers of a connection with a request in progress. An idle one has none: they wait in a pool of the thread.
 
 use std::cell::RefCell;
 
@@ -14,12 +14,12 @@ pub(crate) struct Storage {
 }
 
 impl Storage {
-    /// Warm storage of the pool, or new.
+    /// Takes warm storage of the pool, or new.
     pub(crate) fn take() -> Self {
         POOL.with_borrow_mut(Vec::pop).unwrap_or_default()
     }
 
-    /// Gives the storage back.
+    /// Returns the storage.
     pub(crate) fn give(mut self) {
         self.read.reset(KEEP);
         self.out.clear();
@@ -34,7 +34,7 @@ impl Storage {
 
 /// Buffers above this many bytes are not kept warm.
 const KEEP: usize = 64 * 1024;
-/// Storages kept by a thread: 128 × about 10 KiB is 1.3 MiB at the most in the common case.
+/// Storages kept by a thread: 128 × about 10 KiB is at most 1.3 MiB in the common case.
 const POOLED: usize = 128;
 
 thread_local! {

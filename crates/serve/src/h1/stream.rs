@@ -1,4 +1,4 @@
-//! A connection and, while there is one, the request it carries.
+//! A connection, and its current request, if any.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::websocket::WebSocketState;
 use crate::listener::Activity;
 use crate::{ConnectionInfo, ListenerContext, Request};
 
-/// A server-role connection. What concerns one request is in [`ExchangeState`], replaced for each.
+/// A server-role connection. The state of one request is in [`ExchangeState`], replaced for each.
 pub(crate) struct Stream {
     pub(super) io: Io,
     pub(crate) deadlines: Deadlines,
@@ -29,11 +29,11 @@ pub(crate) struct Stream {
     pub(crate) request: Request,
     pub(crate) state: ExchangeState,
     pub(super) opened: Instant,
-    /// Requests that have their response.
+    /// Requests that got their response.
     pub(super) served: u64,
-    /// A request was given to the handler, and not yet finished.
+    /// A request was given to the handler, and is not finished.
     pub(super) under_way: bool,
-    /// Whether there are buffers.
+    /// Whether it has buffers.
     pub(super) awake: bool,
     /// The client has shut its writing side.
     pub(super) read_closed: bool,
@@ -55,23 +55,23 @@ pub(crate) struct ExchangeState {
     pub(super) response: ResponseState,
     pub(super) status: u16,
     pub(super) body_sent: u64,
-    /// Where its head is in the buffer, behind informational ones.
+    /// Offset of its head in the buffer, after informational ones.
     pub(super) head_at: usize,
     pub(super) drain_rate: MinRate,
-    /// The timer of a held head; made when one is held.
+    /// The timer of a held head; created on first use.
     pub(super) hold: Option<std::pin::Pin<Box<tokio::time::Sleep>>>,
-    /// A refusal must be seen by the client although it may still be sending.
+    /// The client must see a refusal although it may still be sending.
     pub(crate) refused: bool,
     pub(super) websocket: Option<Box<WebSocketState>>,
     /// The response is an upstream's.
     pub(crate) from_upstream: bool,
-    /// Bytes are passed, of a protocol that is not ours.
+    /// Bytes of another protocol are passed through.
     pub(super) tunnel: bool,
-    /// The response that is cut shows by its framing that it is not whole.
+    /// The framing of the cut response shows that it is incomplete.
     pub(super) shows_cut: bool,
 }
 
-/// How far the response has come.
+/// The progress of the response.
 #[derive(Debug)]
 pub(super) enum ResponseState {
     /// No head yet.
@@ -82,14 +82,14 @@ pub(super) enum ResponseState {
     /// The head is written or in the buffer.
     Started {
         plan: Plan,
-        /// Of a body with a length: what is still to come.
+        /// Remaining bytes of a body with a length.
         remaining: u64,
         /// Whether a byte of the body, or the head, has been written.
         flushed: bool,
     },
     /// Complete.
     Ended { keep: bool },
-    /// Never to be completed.
+    /// It will never be complete.
     Cut,
     /// Turned into a WebSocket, or a tunnel.
     Switched,
@@ -156,7 +156,7 @@ impl Stream {
         }
     }
 
-    /// Takes warm buffers for a request that begins.
+    /// Takes warm buffers for a new request.
     pub(super) fn wake(&mut self) {
         if !self.awake {
             self.storage = Storage::take();
@@ -166,7 +166,7 @@ impl Stream {
         }
     }
 
-    /// Gives the buffers back: from `now` on nothing is going on.
+    /// Returns the buffers: the connection is idle from `now` on.
     pub(super) fn rest(&mut self, now: Instant) {
         if self.awake {
             std::mem::swap(&mut self.request.head, &mut self.storage.head);
@@ -184,11 +184,11 @@ impl Stream {
         self.state.body_done = self.request.head.body == keepwarm_http1::RequestBody::None;
     }
 
-    /// Whether the connection must end after the response whose head is written now.
+    /// Whether the connection must end after the response whose head is now written.
     pub(super) fn must_close(&self) -> bool {
         let limits = &self.context.limits;
         self.is_draining()
-            // Requests that it sent before it closed its side still get a response.
+            // Requests sent before it closed its side still get a response.
             || (self.read_closed && self.storage.read.is_empty())
             || self.served + 1 >= limits.requests
             || self.opened + limits.age <= now()

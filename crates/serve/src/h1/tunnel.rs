@@ -1,4 +1,4 @@
-//! A connection that has become another protocol's: bytes are passed as they are (RFC 9110 §7.8).
+//! A connection switched to another protocol: bytes are passed as they are (RFC 9110 §7.8).
 
 use std::task::{Context, Poll, ready};
 
@@ -7,7 +7,7 @@ use keepwarm_http1::{BadField, Fields};
 use super::stream::Stream;
 use crate::ClientLoss;
 
-/// Read at a time.
+/// Bytes per read.
 const READ: usize = 16 * 1024;
 
 impl Stream {
@@ -25,7 +25,7 @@ impl Stream {
         Ok(())
     }
 
-    /// What came before the switch is the tunnel's too.
+    /// Bytes that came before the switch belong to the tunnel, too.
     pub(crate) fn poll_tunnel(
         &mut self,
         cx: &mut Context<'_>,

@@ -1,5 +1,5 @@
-//! WebSockets (RFC 6455) of an HTTP/1.1 connection after its `101`: [`crate::websocket`] over the connection's buffers, with the time that a client may be
-//! silent for.
+//! WebSockets (RFC 6455) of an HTTP/1.1 connection after its `101`: [`crate::websocket`] over the connection's buffers, with the idle timeout of
+//! a silent client.
 
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::stream::Stream;
 use crate::ClientLoss;
 use crate::websocket::{self, Incoming, IncomingEvent, Outgoing, PING, PONG, encode_close, encode_control};
 
-/// A message, or the end.
+/// A part of a message, or the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
     /// The next bytes of a message; a short one is one part.
@@ -28,16 +28,16 @@ pub enum Message {
     Close(u16, String),
 }
 
-/// What a client may send (`spec/http.md` §8), and what is spoken with it.
+/// Limits on what a client may send (`spec/http.md` §8), and the negotiated features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WebSocketLimits {
     /// Largest frame, in bytes.
     pub frame: usize,
     /// Largest message, in bytes.
     pub message: usize,
-    /// A connection on which nothing comes for this long is closed; it is pinged at half of it.
+    /// A connection without input for this long is closed; it is pinged after half of it.
     pub idle: Duration,
-    /// Messages are compressed where the client offers it (RFC 7692).
+    /// Messages are compressed if the client offers it (RFC 7692).
     pub compression: bool,
 }
 
@@ -53,11 +53,11 @@ pub(crate) struct WebSocketState {
     outgoing: Outgoing,
     idle: Duration,
     pinged: bool,
-    /// Nothing more is read.
+    /// Reading has stopped.
     closed: bool,
-    /// The client has sent its close: nothing follows it.
+    /// The client has sent its close: it sends nothing more.
     finished: bool,
-    /// A close was sent: nothing follows it, either.
+    /// We have sent a close: we send nothing more, either.
     said_close: bool,
     /// Bytes of pongs that the client has not taken.
     pongs: usize,
@@ -65,19 +65,19 @@ pub(crate) struct WebSocketState {
     worked: usize,
 }
 
-/// Bytes of pongs beyond which a client is read only when it has taken them: one that pings and reads nothing would have us hold them all.
+/// Bytes of pongs beyond which a client is read only when it has taken them: a client that pings and reads nothing would make us hold them all.
 const PONGS_ENOUGH: usize = 16 * 1024;
 
-/// Bytes that are compressed or inflated for one WebSocket before others have their turn: some tenths of a millisecond.
+/// Bytes compressed or inflated for one WebSocket before others get their turn: some tenths of a millisecond.
 const TURN: usize = 64 * 1024;
 
 impl WebSocketState {
-    /// Whether the client may still be sending, and a reset because of that would take our close frame with it (RFC 6455 §7.1.1).
+    /// Whether the client may still be sending, so that a reset would destroy our close frame (RFC 6455 §7.1.1).
     pub(super) fn may_bring_more(&self) -> bool {
         !self.finished
     }
 
-    /// Closes, unless that was done, and reads nothing more.
+    /// Closes, unless already done, and stops reading.
     fn close(&mut self, out: &mut Vec<u8>, code: u16, reason: &str) {
         self.say_close(out, code, reason);
         self.closed = true;
@@ -89,7 +89,7 @@ impl WebSocketState {
         }
     }
 
-    /// Whether it has worked for a turn; wakes its task for the next.
+    /// Whether it has used up its turn; wakes its task for the next.
     fn has_had_turn(&mut self, cx: &Context<'_>) -> bool {
         self.worked += self.incoming.worked() + self.outgoing.worked();
         let over = self.worked >= TURN;
@@ -118,7 +118,7 @@ impl Stream {
         if let Some((_, said)) = &compression {
             all.push(b"Sec-WebSocket-Extensions", said.as_bytes());
         }
-        // What is said of the frames is ours to say.
+        // The fields about frames are ours to set.
         let ours = |name: &[u8]| {
             [&b"sec-websocket-accept"[..], b"sec-websocket-extensions"]
                 .iter()
@@ -200,12 +200,12 @@ impl Stream {
         }
     }
 
-    /// Whether so much was compressed or inflated that others are to have their turn; the task has been woken for its next.
+    /// Whether so much was compressed or inflated that others should get their turn; the task has been woken for its next.
     pub(crate) fn websocket_turn_is_over(&mut self, cx: &Context<'_>) -> bool {
         self.state.websocket.as_mut().is_some_and(|socket| socket.has_had_turn(cx))
     }
 
-    /// All that was to be written is.
+    /// Everything queued has been written.
     fn forget_pongs(&mut self) {
         if let Some(socket) = &mut self.state.websocket {
             socket.pongs = 0;
@@ -220,12 +220,12 @@ impl Stream {
         }
     }
 
-    /// Half of the idle time has passed: ping; or, after a ping, give up.
+    /// Half of the idle time has passed: ping; after a ping, give up.
     fn silent(&mut self) -> Option<ClientLoss> {
         let socket = self.state.websocket.as_mut()?;
         let out = &mut self.storage.out.body;
         if socket.pinged {
-            // RFC 6455 §7.4.1: 1001, going away. If it is there after all, it learns why.
+            // RFC 6455 §7.4.1: 1001, going away. If it is alive after all, it learns the reason.
             socket.close(out, 1001, "idle timeout");
             return Some(ClientLoss::Closed);
         }
@@ -237,7 +237,7 @@ impl Stream {
         None
     }
 
-    /// Sends the next part of a message; what comes after a close is dropped. `false`: it is said to be text, and is not.
+    /// Sends the next part of a message; parts after a close are dropped. `false`: it is marked as text, and is not UTF-8.
     #[must_use]
     pub(crate) fn send_part(&mut self, text: bool, bytes: &[u8], end: bool) -> bool {
         let Some(socket) = self.state.websocket.as_mut().filter(|socket| !socket.said_close) else {
@@ -255,7 +255,7 @@ impl Stream {
     }
 }
 
-/// What proves that the opening was understood (RFC 6455 §4.2.2, step 5.4).
+/// The proof that the opening was understood (RFC 6455 §4.2.2, step 5.4).
 fn accept_key(key: &[u8]) -> String {
     let digest =
         Sha1::new().chain_update(key).chain_update(b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").finalize();

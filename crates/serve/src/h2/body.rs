@@ -1,4 +1,4 @@
-//! Reading a request's body, and learning that its client has gone.
+//! Reads a request's body, and detects that its client has gone.
 
 use std::task::{Context, Poll, ready};
 
@@ -17,14 +17,14 @@ impl ServerStream {
         max: usize,
     ) -> Poll<Result<BodyProgress, BodyError>> {
         let before = into.len();
-        // Of a caller without room nobody could say whether it is to come again or to wait.
+        // A caller without room could not know whether to call again or to wait.
         let end = before + max.max(1);
         loop {
             let room = end.saturating_sub(into.len());
             if !self.unread.is_empty() && room > 0 {
                 let piece = self.unread.split_to(room.min(self.unread.len()));
                 into.extend_from_slice(&piece);
-                // Room for the client to send as much again: what is not read holds it back.
+                // Returns room to the client for the bytes read: unread bytes hold it back.
                 let _ = self.body.flow_control().release_capacity(piece.len());
             }
             let got = into.len() > before;
@@ -49,10 +49,10 @@ impl ServerStream {
         }
     }
 
-    /// Waits for the client's next bytes, or the end, and says so to one that waits for us.
+    /// Waits for the client's next bytes, or the end, and sends `100 Continue` to a client that waits for it.
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
         if self.awaits_continue() {
-            // It may have sent something all the same: then nobody waits, and no 100 is due (RFC 9110 §10.1.1). What this read finds is not found twice.
+            // It may have sent something anyway: then it does not wait, and no 100 is due (RFC 9110 §10.1.1). A second read would not find it again.
             if let Poll::Ready(got) = self.poll_data(cx) {
                 return Poll::Ready(got);
             }
@@ -82,11 +82,11 @@ impl ServerStream {
                         return Poll::Ready(Err(BodyError::TooLarge { limit }));
                     }
                     self.state.body_rate.handle_progress(now().into_std(), data.len());
-                    // What may follow is that nobody reads for a while: the time of the next wait is not this one's.
+                    // The caller may not read again at once: the time of the next wait is separate.
                     self.deadlines.set(WaitKind::Read, None);
                     self.unread = data;
                 }
-                // A body of another length than announced is one of the reasons (RFC 9113 §8.1.1): it is never whole.
+                // A body whose length differs from the announced one is one of the reasons (RFC 9113 §8.1.1): it is never complete.
                 Some(Err(_)) => return Poll::Ready(Err(BodyError::ClientLost(self.lost(ClientLoss::Reset)))),
                 None => {
                     let Ok(trailers) = ready!(self.body.poll_trailers(cx)) else {
@@ -134,7 +134,7 @@ impl ServerStream {
         if !self.awaits_continue() {
             return Poll::Ready(());
         }
-        // An end or an error is met again by the read of the body.
+        // The read of the body meets an end or an error again.
         self.poll_data(cx).map(|got| self.state.body_error = got.err())
     }
 

@@ -26,18 +26,18 @@ use crate::h1::RequestGuard;
 use crate::listener::Activity;
 use crate::{ConnectionInfo, ListenerContext, Refusal};
 
-/// How often a connection looks whether its time has come: nothing wakes it for that.
+/// How often a connection checks its timeouts: nothing wakes it for them.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long a connection that says goodbye may take once nothing is under way.
+/// How long a connection may take after GOAWAY once no request is in progress.
 const GOODBYE: Duration = Duration::from_secs(2);
 
-/// What a client whose preface is none still sends is read up to so much.
+/// Bytes to read of a client whose preface is invalid.
 const LINGER_BYTES: usize = 16 * 1024;
 
 /// A connection whose client has begun to speak HTTP/2.
 pub(crate) struct NewConnection {
     pub(crate) io: Io,
-    /// What has come, the preface first.
+    /// The bytes received so far, the preface first.
     pub(crate) read: ReadBuffer,
     pub(crate) peer: Rc<ConnectionInfo>,
     pub(crate) context: Arc<ListenerContext>,
@@ -80,15 +80,15 @@ pub(crate) async fn serve(begun: NewConnection) {
     poll_fn(|cx| serving.poll(cx)).await;
 }
 
-/// Ends a connection whose preface is none: a connection error (RFC 9113 §3.4), said in the version that its client speaks. Our own preface comes first.
+/// Ends a connection whose preface is invalid: a connection error (RFC 9113 §3.4), in the version that its client speaks. Our own preface comes first.
 async fn refuse(mut io: Io) {
-    /// SETTINGS without any; GOAWAY, of no stream, PROTOCOL_ERROR.
+    /// Empty SETTINGS; GOAWAY for stream 0 with PROTOCOL_ERROR.
     const REFUSAL: [u8; 26] = [0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
     if io.write(&[IoSlice::new(&REFUSAL)]).is_err() {
         return;
     }
     io.shutdown_write();
-    // A close on top of what the client still sends would be a reset, and take the frames with it.
+    // A close while the client still sends would be a reset, and destroy the frames.
     let mut discard = Vec::with_capacity(LINGER_BYTES);
     let rest = async {
         while discard.len() < LINGER_BYTES
@@ -107,10 +107,10 @@ struct ConnectionTask {
     activity: Activity,
     cells: &'static ListenerCells,
     opened: Instant,
-    /// Requests under way.
+    /// Requests in progress.
     open: Rc<Cell<usize>>,
     served: u64,
-    /// GOAWAY was sent; then, or the last time that a request was still under way.
+    /// When GOAWAY was sent, or later, when a request was last in progress.
     leaving: Option<Instant>,
 }
 
@@ -136,7 +136,7 @@ impl ConnectionTask {
     fn begin(&mut self, request: http::Request<RecvStream>, respond: SendResponse<Bytes>) {
         self.served += 1;
         self.activity.set_busy();
-        // The time of the next idleness is not this one's.
+        // The time of the next idle period is separate.
         self.deadlines.set(WaitKind::Read, None);
         let (peer, context) = (Rc::clone(&self.peer), Arc::clone(&self.context));
         let hints = Arc::clone(&self.watched.hints);
@@ -144,20 +144,20 @@ impl ConnectionTask {
         let open = StreamGuard::new(&self.open);
         keepwarm_net::spawn_local(async move {
             let _open = open;
-            // In a box, for what the runtime copies of a task.
+            // In a box, because the runtime copies tasks.
             Box::pin(serve_stream(stream, refusal)).await;
         });
     }
 
-    /// Whether the connection's time has come; every [`LOOK`].
+    /// Whether a timeout of the connection has passed; every [`LOOK`].
     fn look(&mut self, cx: &mut Context<'_>) -> TurnResult {
         if self.deadlines.poll_passed(WaitKind::Read, cx) && self.open.get() == 0 {
-            // Its idle time is over.
+            // The idle timeout has passed.
             self.deadlines.set(WaitKind::Read, None);
             return self.leave();
         }
         if self.activity.poll_leave(cx) && self.leaving.is_none() {
-            // One of many that lie idle, while there are too many, or no more are to be.
+            // One of many idle ones, evicted because there are too many, or because the process drains.
             self.cells.evicted.add(u64::from(!self.context.draining.load(Ordering::Relaxed)));
             return self.leave();
         }
@@ -173,7 +173,7 @@ impl ConnectionTask {
         if self.watched.blocked_since().is_some_and(|since| late(since, limits.write_timeout)) {
             return TurnResult::Over;
         }
-        // A whole head, from its first byte: as in HTTP/1. Until it is whole, no other frame can come.
+        // The limit for a whole head, from its first byte: as in HTTP/1. Until it is whole, no other frame can come.
         if self.watched.in_head_since().is_some_and(|since| late(since, limits.head_timeout)) {
             self.watched.judge(Err("http2_head_timeout"));
         }
@@ -249,17 +249,17 @@ impl Drop for StreamGuard {
     }
 }
 
-/// What passes over a connection.
+/// Observes the frames of a connection.
 struct ConnectionObserver {
     cells: &'static ListenerCells,
     guard: Mutex<Guard>,
     misuse: OnceLock<Misuse>,
     told: Mutex<bool>,
-    /// Since when the client takes nothing.
+    /// Since when the client has taken nothing.
     blocked: Mutex<Option<Instant>>,
-    /// Since when it is in the middle of a head, or of its preface.
+    /// Since when it has been in the middle of a head, or of its preface.
     in_head: Mutex<Option<Instant>>,
-    /// Informational responses that the socket has not taken.
+    /// Informational responses not yet taken by the socket.
     hints: Arc<AtomicUsize>,
 }
 
@@ -276,7 +276,7 @@ impl ConnectionObserver {
         }
     }
 
-    /// Whether the client was found to misuse the connection; once.
+    /// Whether the client was found to misuse the connection; reported once.
     fn take_misuse(&self) -> bool {
         let Some(misuse) = self.misuse.get() else { return false };
         let told = std::mem::replace(&mut *self.told.lock().unwrap_or_else(PoisonError::into_inner), true);
@@ -318,7 +318,7 @@ impl FrameObserver for ConnectionObserver {
 
     fn handle_sent(&self, passed: FrameEvent) {
         if let FrameEvent::Headers(_) = passed {
-            // It may be another head: then one more of them may wait, of the few there may be.
+            // It may be another head: then one more of the few that may wait is free.
             let _ =
                 self.hints.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1));
         }
@@ -330,7 +330,7 @@ impl FrameObserver for ConnectionObserver {
         *self.in_head.lock().unwrap_or_else(PoisonError::into_inner) = in_head.then(now);
     }
 
-    /// Nothing more of a client that misuses it.
+    /// Stops reading from a client that misuses the connection.
     fn holds_back(&self) -> bool {
         self.misuse.get().is_some()
     }

@@ -1,4 +1,4 @@
-//! Bounds what a client may make us do for nothing: frames that cost us work and bring no request further. The `h2` crate bounds some of it itself (streams at once, the size of heads, empty DATA).
+//! Bounds useless work that a client can cause: frames that cost us work without advancing a request. The `h2` crate bounds some of it itself (streams at once, the size of heads, empty DATA).
 //!
 //! Sans-IO: frames and `now` in, a verdict out.
 
@@ -7,17 +7,17 @@ use std::time::Duration;
 use keepwarm_net::h2::FrameEvent;
 use tokio::time::Instant;
 
-/// Resets of a client in [`WINDOW`]: each cost us the begin of a request ("rapid reset", CVE-2023-44487). Envoy and nghttp2 have limits of the same kind.
+/// Resets of a client in [`WINDOW`]: each costs us the start of a request ("rapid reset", CVE-2023-44487). Envoy and nghttp2 have limits of the same kind.
 const RESETS: u32 = 100;
-/// From this many requests on, no more than half of them may have been called off.
+/// From this many requests on, at most half of them may have been cancelled.
 const SHARE_FROM: u64 = 500;
-/// Resets that a client makes us send ("made you reset", CVE-2025-8671), on one connection.
+/// Resets that a client provokes from us ("made you reset", CVE-2025-8671), on one connection.
 const OUR_RESETS: u32 = 500;
 /// CONTINUATION frames of one head (CVE-2024-27316): 32 KiB fit in three.
 const CONTINUATIONS: u32 = 8;
-/// PING, SETTINGS, empty DATA and WINDOW_UPDATE in [`WINDOW`] while no request comes any further (CVE-2019-9512, -9515, -9518).
+/// PING, SETTINGS, empty DATA and WINDOW_UPDATE in [`WINDOW`] while no request advances (CVE-2019-9512, -9515, -9518).
 const CHATTER: u32 = 100;
-/// PRIORITY and frames of unknown types, likewise. They cost only their reading, and browsers send some for each open stream at once.
+/// PRIORITY and frames of unknown types, likewise. They only cost reading, and browsers send several for each open stream at once.
 const IGNORED: u32 = 1000;
 const WINDOW: Duration = Duration::from_secs(10);
 
@@ -51,7 +51,7 @@ impl Guard {
         }
     }
 
-    /// A frame of the client.
+    /// A frame from the client.
     pub(super) fn handle_received(&mut self, passed: FrameEvent, now: Instant) -> Result<(), Misuse> {
         if now.saturating_duration_since(self.since) >= WINDOW {
             (self.since, self.resets, self.chatter, self.ignored) = (now, 0, 0, 0);
@@ -81,10 +81,10 @@ impl Guard {
         }
     }
 
-    /// A frame of ours.
+    /// A frame from us.
     pub(super) fn handle_sent(&mut self, passed: FrameEvent) -> Result<(), Misuse> {
         match passed {
-            // The client takes a response: its WINDOW_UPDATEs are no chatter.
+            // The client reads a response: its WINDOW_UPDATEs are legitimate.
             FrameEvent::Data(1..) | FrameEvent::Headers(_) => (self.chatter, self.ignored) = (0, 0),
             FrameEvent::Reset => self.our_resets += 1,
             _ => {}
@@ -97,7 +97,7 @@ impl Guard {
 mod tests {
     use super::*;
 
-    /// How many times the frames can be repeated, each round `apart`, before the connection is ended, and why.
+    /// How many times the frames can be repeated, each round `apart`, before the connection is ended, and the reason.
     fn allowed(frames: &[FrameEvent], apart: Duration) -> Option<(u32, Misuse)> {
         let mut now = Instant::now();
         let mut guard = Guard::new(now);

@@ -1,6 +1,6 @@
 //! HTTP/2, server role: each request of a connection is its own task, served by the same handlers as HTTP/1.1.
 //!
-//! `connection` is the life of a connection, `ServerStream` one request on it, and `guard` bounds what a client may make us do for nothing.
+//! `connection` is the life of a connection, `ServerStream` one request on it, and `guard` bounds useless work that a client can cause.
 
 mod body;
 mod connection;

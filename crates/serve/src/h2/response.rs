@@ -1,4 +1,4 @@
-//! Writing a response.
+//! Writes a response.
 
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
@@ -15,7 +15,7 @@ use super::stream::{ResponseState, ServerStream};
 use crate::ClientLoss;
 use crate::exchange::response_length;
 
-/// Informational responses that a connection keeps for a client that does not take them; more are dropped. As many as one of ours to a server takes.
+/// Informational responses kept on a connection for a client that does not take them; more are dropped. The same limit as on our own connections to servers.
 const HINTS: usize = 64;
 
 impl ServerStream {
@@ -28,14 +28,14 @@ impl ServerStream {
         if self.state.response != ResponseState::None || self.broken.is_some() {
             return;
         }
-        // Flow control is for DATA only: without a bound, a client that reads nothing would have all of them kept for it.
+        // Flow control is for DATA only: without a bound, a client that reads nothing would make us keep them all.
         if self.hints.load(Ordering::Relaxed) >= HINTS {
             return;
         }
         let mut informational = Response::new(());
         *informational.status_mut() = status;
         if fill(informational.headers_mut(), fields).is_ok() {
-            // A stream that has ended shows by its reset.
+            // If the stream has ended, its reset shows it.
             if self.respond.send_informational(informational).is_ok() {
                 self.hints.fetch_add(1, Ordering::Relaxed);
             }
@@ -56,7 +56,7 @@ impl ServerStream {
         }
         let bodiless = self.state.facts.is_head || matches!(status, 204 | 304);
         let length = response_length(app.content_length, length, bodiless, self.state.from_upstream);
-        // The same rules of who has a body and a length; what they say about the connection is HTTP/1's.
+        // The same rules on body and length as in HTTP/1; those about the connection do not apply.
         let facts = ResponseFacts {
             status,
             length,
@@ -72,9 +72,9 @@ impl ServerStream {
         self.frame(&mut response, &decided, app.has_date);
         self.head = Some(response);
         self.state.status = status;
-        // RFC 9110 §6.5.1: trailers only for a client that said it takes them.
+        // RFC 9110 §6.5.1: trailers only for a client that accepts them.
         let trailers = self.request.head.fields.has_token("te", "trailers");
-        // Unlike HTTP/1, a length of zero leaves room for them.
+        // Unlike in HTTP/1, a length of zero allows them.
         let empty = decided.framing == ResponseFraming::Length(0) && !bodiless && status != 205;
         self.state.response =
             ResponseState::Started { send_body: decided.send_body || (empty && trailers), trailers };
@@ -128,7 +128,7 @@ impl ServerStream {
         self.state.response = ResponseState::Ended;
     }
 
-    /// Nothing of it has been handed over: as if it had not been given.
+    /// Takes back a response of which nothing has been handed over.
     pub(crate) fn take_back(&mut self) -> bool {
         if !matches!(self.state.response, ResponseState::Started { .. }) || self.head.take().is_none() {
             return false;
@@ -145,7 +145,7 @@ impl ServerStream {
         !send_body || self.sending.due == Some(0)
     }
 
-    /// RST_STREAM: what has been sent is not the whole response.
+    /// RST_STREAM: the bytes sent are not the whole response.
     pub(crate) fn abort(&mut self, reason: &'static str) {
         if !self.over() {
             self.request.notes.reason.get_or_insert(reason);
@@ -162,7 +162,7 @@ impl ServerStream {
         self.sending.stop();
     }
 
-    /// Bytes given and not yet taken by the connection.
+    /// Bytes queued and not yet taken by the connection.
     pub(crate) fn unsent(&self) -> usize {
         self.sending.out.len()
     }
@@ -196,7 +196,7 @@ impl ServerStream {
         }
     }
 
-    /// The head goes with END_STREAM when nothing follows it: gRPC tells a response of trailers only by that.
+    /// The head carries END_STREAM when nothing follows it: only that shows gRPC a trailers-only response.
     fn hand_over_head(&mut self) -> Result<(), ClientLoss> {
         let Some(head) = self.head.take() else { return Ok(()) };
         let sending = &self.sending;
@@ -216,14 +216,14 @@ impl ServerStream {
         let stalled = now.checked_add(self.context.limits.write_timeout);
         let slow: Option<tokio::time::Instant> =
             self.state.drain_rate.handle_wait(now.into_std()).map(Into::into);
-        // A deadline that is set stays: it was counted from the last progress.
+        // A running deadline stays: it counts from the last progress.
         if !self.deadlines.is_set(WaitKind::Write) {
             self.deadlines.set(WaitKind::Write, stalled.into_iter().chain(slow).min());
         }
     }
 }
 
-/// The fields of a response less those that HTTP/2 says otherwise (RFC 9113 §8.2.2), and the length, which is ours.
+/// The fields of a response without those that HTTP/2 expresses otherwise (RFC 9113 §8.2.2), and the length, which is ours.
 fn fill<'a>(
     map: &mut http::HeaderMap,
     fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,

@@ -30,45 +30,45 @@ pub(crate) struct ServerStream {
     pub(super) context: Arc<ListenerContext>,
     pub(super) respond: SendResponse<Bytes>,
     pub(super) body: RecvStream,
-    /// Of the body, what has come and was not read.
+    /// Bytes of the body that have arrived and were not read.
     pub(super) unread: Bytes,
     pub(super) trailers: Fields,
-    /// The head of the response, until it is known whether anything follows it.
+    /// The head of the response, held until it is known whether anything follows it.
     pub(super) head: Option<Response<()>>,
     pub(super) sending: Sending,
-    /// Informational responses of the connection that its socket has not taken.
+    /// Informational responses of the connection not yet taken by its socket.
     pub(super) hints: Arc<AtomicUsize>,
-    /// The client has gone, or the stream.
+    /// The client is gone, or the stream is.
     pub(super) broken: Option<ClientLoss>,
-    /// The handler was told the outcome.
+    /// The handler was given the outcome.
     finished: bool,
 }
 
-/// How far both messages have come.
+/// The progress of both messages.
 #[derive(Debug)]
 pub(crate) struct ExchangeState {
     pub(super) facts: RequestFacts,
     pub(crate) body_done: bool,
     pub(super) body_received: u64,
     pub(crate) body_limit: Option<u64>,
-    /// Why the body will never be whole: every further read of it meets that again.
+    /// Why the body will never be complete: every further read returns it.
     pub(super) body_error: Option<BodyError>,
     pub(super) body_rate: MinRate,
     pub(super) awaits_continue: bool,
-    /// Says nothing here: the end of a request is all that a client can shut.
+    /// Unused here: a client can only end its request.
     pub(crate) half_close_is_gone: bool,
     pub(super) response: ResponseState,
     pub(super) status: u16,
     pub(super) body_sent: u64,
     pub(super) drain_rate: MinRate,
-    /// The connection has other requests: nothing of it ends with this one.
+    /// Unused here: the connection has other requests, and does not end with this one.
     pub(crate) refused: bool,
     /// The response is an upstream's.
     pub(crate) from_upstream: bool,
 }
 
 impl ExchangeState {
-    /// Of a request that has come; `ended`: without a body.
+    /// For a new request; `ended`: without a body.
     fn of(request: &Request, ended: bool, limits: &ConnectionLimits) -> Self {
         Self {
             facts: RequestFacts::of(&request.head),
@@ -89,26 +89,26 @@ impl ExchangeState {
     }
 }
 
-/// How far the response has come.
+/// The progress of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ResponseState {
     /// No head yet.
     None,
-    /// The head was given.
+    /// The head was queued.
     Started {
         /// Whether a body follows it.
         send_body: bool,
-        /// The client takes trailers.
+        /// The client accepts trailers.
         trailers: bool,
     },
     /// Complete.
     Ended,
-    /// Never to be completed.
+    /// It will never be complete.
     Cut,
 }
 
 impl ServerStream {
-    /// Of a request that has come. Why it is to be refused, where it is none.
+    /// For a new request, with the reason to refuse it, if it is malformed.
     pub(super) fn new(
         request: http::Request<RecvStream>,
         respond: SendResponse<Bytes>,
@@ -133,7 +133,7 @@ impl ServerStream {
             ended,
         });
         let refusal = filled.err().map(|fault| {
-            // Half of a head is not this request's, and were it HEAD, its refusal would be empty.
+            // A partial head is not this request's, and with HEAD, its refusal would be empty.
             ours.head = keepwarm_http1::RequestHead::default();
             (&fault).into()
         });
@@ -181,7 +181,7 @@ impl ServerStream {
         self.finish(handler).await;
     }
 
-    /// Reports a panic, and sends an error response for the request in which it happened, if none has begun.
+    /// Reports a panic, and sends an error response for its request, if none has begun.
     pub(super) async fn respond_to_panic(&mut self, handler: &dyn Frontend, panic: &Panic) {
         let request = &self.request;
         panic.report("request", request.notes.target.as_deref(), Some(RequestId::new(request.number)));
@@ -200,7 +200,7 @@ impl ServerStream {
         self.finish(handler).await;
     }
 
-    /// Brings the exchange to its end: hands over what is left of the response.
+    /// Finishes the exchange: hands over the rest of the response.
     async fn finish(&mut self, handler: &dyn Frontend) {
         if !self.over() {
             self.abort("handler_gave_up");

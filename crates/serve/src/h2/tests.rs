@@ -1,4 +1,4 @@
-//! The server's role, to the `h2` crate's client and to a client that writes its frames by hand.
+//! The server's role, against the `h2` crate's client and a client that writes its frames by hand.
 
 mod limits;
 
@@ -30,7 +30,7 @@ async fn run<T>(test: impl Future<Output = T>) -> T {
     tokio::time::timeout(BOUND, LocalSet::new().run_until(test)).await.expect("in time")
 }
 
-/// Waits for something that no event tells.
+/// Waits for a condition that no event reports.
 async fn until(mut done: impl FnMut() -> bool) {
     while !done() {
         tokio::task::yield_now().await;
@@ -38,7 +38,7 @@ async fn until(mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Answers by path.
+/// Responds by path.
 #[derive(Default)]
 struct TestApp {
     finished: std::sync::Mutex<Vec<(u16, ResponseOutcome)>>,
@@ -110,7 +110,7 @@ impl Frontend for TestApp {
     }
 }
 
-/// Sends the body back as it comes, and its trailers behind it.
+/// Sends the body back as it comes, followed by its trailers.
 async fn echo(exchange: &mut Exchange<'_>) {
     exchange.head(200, None, false, std::iter::empty()).unwrap();
     let mut block = Vec::new();
@@ -133,7 +133,7 @@ async fn echo(exchange: &mut Exchange<'_>) {
     exchange.end_with_trailers(trailers.iter());
 }
 
-/// Tells the request.
+/// Returns the request's fields.
 fn fields(exchange: &mut Exchange<'_>) {
     let head = &exchange.request().head;
     let mut text = format!("{} {}\n", head.method, head.target().escape_ascii());
@@ -336,7 +336,7 @@ async fn a_response_that_cannot_be_completed_is_reset_and_no_other() {
     .await;
 }
 
-/// A response that breaks off before anything of it was written is no cut one, in either version.
+/// A response that breaks off before anything of it was written is not counted as cut, in either version.
 #[tokio::test]
 async fn a_response_of_which_nothing_was_written_can_be_taken_back() {
     run(async {
@@ -348,7 +348,7 @@ async fn a_response_of_which_nothing_was_written_can_be_taken_back() {
             assert!(response.headers["content-length"] == "5" && !response.headers.contains_key("x-of"));
             for version in ["1.1", "1.0"] {
                 let mut stream = TcpStream::connect(listening.address).await.unwrap();
-                // One of 1.0 that asks to keep the connection has a response without a length held back.
+                // An HTTP/1.0 response on a kept connection is held back without a length.
                 let keep = if version == "1.0" { "Connection: keep-alive\r\n" } else { "" };
                 let head = format!("GET {target} HTTP/{version}\r\nHost: a\r\n{keep}\r\n");
                 let last = format!("GET / HTTP/{version}\r\nHost: a\r\nConnection: close\r\n\r\n");
@@ -391,7 +391,7 @@ async fn a_slow_reader_holds_up_its_own_response_alone() {
         let mut client = client(listening.address).await;
         let (response, _) = client.send_request(request(Method::GET, "/large"), true).unwrap();
         let (_, mut body) = response.await.unwrap().into_parts();
-        // Of the connection's window, only the stream's 64 KiB are used up: others need room of it, too.
+        // Only the stream's 64 KiB of the connection's window are used up: other streams need room, too.
         let first = body.data().await.unwrap().unwrap();
         body.flow_control().release_capacity(first.len()).unwrap();
         assert!(listening.app.finished.lock().unwrap().is_empty());
@@ -410,7 +410,7 @@ async fn a_slow_reader_holds_up_its_own_response_alone() {
 async fn http_1_is_spoken_on_the_same_listener() {
     run(async {
         let listening = listening(ConnectionLimits::default());
-        // Cut where the two could be mistaken for one another.
+        // Cut where the two versions cannot be told apart.
         for begin in ["G", "P", "PR"] {
             let mut stream = TcpStream::connect(listening.address).await.unwrap();
             stream.write_all(begin.as_bytes()).await.unwrap();
@@ -447,7 +447,7 @@ async fn a_drain_says_goodbye_and_finishes_what_is_there() {
         let (response, mut send) = client.send_request(request(Method::POST, "/echo"), false).unwrap();
         let response = response.await.unwrap();
         listening.draining.store(true, Ordering::Relaxed);
-        // New requests are refused by the client's own side, once it has been told.
+        // The client's own side refuses new requests, once it has seen GOAWAY.
         while poll_fn(|cx| client.poll_ready(cx)).await.is_ok() && get(&mut client, "/").await.is_ok() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -472,7 +472,7 @@ async fn an_idle_connection_says_goodbye_to_make_room_for_another() {
         let mut text = String::new();
         next.read_to_string(&mut text).await.unwrap();
         assert!(text.ends_with("hello"), "{text}");
-        // It was told, and has not lost a request to it.
+        // It saw GOAWAY, and has not lost a request.
         assert!(poll_fn(|cx| client.poll_ready(cx)).await.is_err());
     })
     .await;
@@ -498,7 +498,7 @@ async fn a_client_that_resets_all_the_time_is_told_to_calm_down() {
             }
         }
         until(|| ended.borrow().is_some()).await;
-        // It may learn of it by a write that fails.
+        // It may notice by a write that fails.
         let error = ended.take().unwrap().unwrap_err();
         assert!(error.is_io() || error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM), "{error}");
         until(|| listening.open.count() == 0).await;

@@ -1,7 +1,7 @@
 //! Which connections are idle, and since when: known across threads, so that the longest idle one of the whole process can be closed.
 //!
-//! A connection writes its own state, and only where it changes between busy and idle: a store on a cache line of its own. Everything
-//! else is done by the thread that needs room.
+//! A connection writes only its own state, when it changes between busy and idle: a store on a cache line of its own. The thread that needs room
+//! does everything else.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
@@ -11,29 +11,29 @@ use std::time::Duration;
 use keepwarm_telemetry::per_thread::PerThread;
 use tokio::time::Instant;
 
-/// A kept connection may be closed to make room after this long without a request. Sooner, its next request is probably on its way, and would be
+/// A kept connection may be closed to make room after this long without a request. Before that, its next request is probably in flight, and would be
 /// lost: RFC 9112 §9.6 has no close that both sides agree on.
 const IDLE: u64 = 1_000_000;
 /// The same for a connection that has never carried a request: as long as a head may take by default. A busy machine accepts before the client sends.
 const SILENT: u64 = 10_000_000;
-/// Idle connections that one search finds. The longest idle one stays that until it is used, so a search serves that many evictions.
+/// Idle connections that one search collects. The longest idle one keeps its rank until it is used, so one search serves that many evictions.
 const CANDIDATES: usize = 256;
-/// No second search, and no second eviction while one is under way, before this has passed.
+/// Minimum interval between searches, and between evictions while one is in progress.
 pub(super) const RETRY: Duration = Duration::from_millis(100);
 
-/// A connection's side: it says what it is doing, and learns whether it has to leave.
+/// A connection's side: it reports its activity, and learns whether it must leave.
 #[derive(Debug)]
 pub(crate) struct Activity {
     state: Arc<ActivityState>,
-    /// What `state` wakes.
+    /// The task that `state` wakes.
     waker: Option<Waker>,
 }
 
 #[derive(Debug, Default)]
 struct ActivityState {
-    /// When it became idle ([`stamp`]), with [`SERVED`]; 0 while a request is under way.
+    /// When it became idle ([`stamp`]), with [`SERVED`]; 0 during a request.
     idle_since: AtomicU64,
-    /// The `idle_since` that was found too long. It means nothing once the connection has been used again.
+    /// The `idle_since` that was found too long. It is void once the connection has been used again.
     leave: AtomicU64,
     waker: Mutex<Option<Waker>>,
 }
@@ -42,17 +42,17 @@ struct ActivityState {
 const SERVED: u64 = 1;
 
 impl Activity {
-    /// A request is under way, or may be.
+    /// A request is in progress, or may be.
     pub(crate) fn set_busy(&self) {
         self.state.idle_since.store(0, Ordering::Relaxed);
     }
 
-    /// Nothing is under way. `served`: something has been.
+    /// No request is in progress. `served`: the connection has carried one.
     pub(crate) fn set_idle(&self, since: Instant, served: bool) {
         self.state.idle_since.store(stamp(since) << 1 | u64::from(served), Ordering::Relaxed);
     }
 
-    /// Whether the connection, which is idle, has to leave. Registers its task to be woken when it has to.
+    /// Whether the idle connection must leave. Registers its task to be woken when it must.
     pub(crate) fn poll_leave(&mut self, cx: &Context<'_>) -> bool {
         if !self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
             self.waker = Some(cx.waker().clone());
@@ -64,12 +64,12 @@ impl Activity {
 }
 
 impl ActivityState {
-    /// Microseconds of [`stamp`] from when on it may be closed to make room.
+    /// The [`stamp`] in microseconds from which on it may be closed to make room.
     fn evictable_at(idle_since: u64) -> u64 {
         (idle_since >> 1) + if idle_since & SERVED == 0 { SILENT } else { IDLE }
     }
 
-    /// `false`: it is not idle any more, or only again.
+    /// `false`: it is busy, or has been used since.
     fn ask_to_leave(&self, since: u64) -> bool {
         if self.idle_since.load(Ordering::Relaxed) != since {
             return false;
@@ -94,13 +94,13 @@ pub(super) struct ActivityRegistry {
     search: Mutex<IdleSearch>,
 }
 
-/// What the last search has found.
+/// The result of the last search.
 #[derive(Debug, Default)]
 struct IdleSearch {
     /// The longest idle last.
     candidates: Vec<Candidate>,
     at: Option<Instant>,
-    /// Who has been asked to leave, and when.
+    /// The connection that was asked to leave, and when.
     leaving: Option<(Weak<ActivityState>, Instant)>,
 }
 
@@ -110,7 +110,7 @@ struct Candidate {
     state: Weak<ActivityState>,
 }
 
-/// What came of asking for room.
+/// The result of an eviction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Eviction {
     /// A connection leaves.
@@ -120,7 +120,7 @@ pub(super) enum Eviction {
 }
 
 impl ActivityRegistry {
-    /// A connection of the thread of this index, busy until it says otherwise.
+    /// Adds a connection of the thread of this index, busy until it reports otherwise.
     pub(super) fn add(&self, thread: usize) -> Activity {
         let state = Arc::<ActivityState>::default();
         let mut states = lock(self.threads.of(thread));
@@ -255,7 +255,7 @@ mod tests {
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(activities.evict(), Eviction::UnderWay);
         assert!(leaves(&mut used_again) && !leaves(&mut silent) && !leaves(&mut busy));
-        // Used in the very moment: the request to leave was for an idleness that is over.
+        // Used in that very moment: the request to leave was for an earlier idle period.
         used_again.set_busy();
         assert!(!leaves(&mut used_again));
         used_again.set_idle(Instant::now(), true);

@@ -1,4 +1,4 @@
-//! How many connections are open, in all and of one client.
+//! How many connections are open, in total and per client.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -14,12 +14,12 @@ use tokio::time::Instant;
 
 use super::activity::{Activity, ActivityRegistry, Eviction, RETRY};
 
-/// A connection that has had this long gives its slot up with its next response while others wait for one: so they take turns, and
+/// A connection this old gives up its slot with its next response while others wait for one: so they take turns, and
 /// nobody reconnects for every request.
 const TURN: Duration = Duration::from_secs(1);
-/// The limit is said to be reached again when it was not for this long.
+/// The limit is reported again if it was not reached for this long.
 const QUIET: Duration = Duration::from_secs(60);
-/// How often it is asked which threads are stuck.
+/// How often stuck threads are checked for.
 const STUCK_LOOK: Duration = Duration::from_millis(500);
 
 /// Counts the connections of the process against a limit.
@@ -34,7 +34,7 @@ pub struct OpenConnections {
     closed: Notify,
     by_client: Mutex<HashMap<IpAddr, usize>>,
     activities: ActivityRegistry,
-    /// A connection waits to be accepted, and none is idle: one response is to be its connection's last.
+    /// A connection waits to be accepted, and none is idle: one response must be the last of its connection.
     wanted: AtomicBool,
     /// When a connection last had to wait for one of the others to end.
     full_at: Mutex<Option<Instant>>,
@@ -64,17 +64,17 @@ impl OpenConnections {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Waits until there is none.
+    /// Waits until there are none.
     pub async fn none(&self) {
         self.until(|| self.count() == 0).await;
     }
 
-    /// Waits until there is none but those of threads that do not turn any more, which nobody can end.
+    /// Waits until none are left except those of stuck threads, which nobody can end.
     pub async fn none_that_can_end(&self, is_stuck: impl Fn(usize) -> bool) {
         self.none_of_others(&self.by_thread, is_stuck).await;
     }
 
-    /// Waits, while the process drains, until none has a request but those of threads that do not turn any more.
+    /// Waits, while the process drains, until none has a request, except those of stuck threads.
     pub async fn none_busy(&self, is_stuck: impl Fn(usize) -> bool) {
         self.none_of_others(&self.busy, is_stuck).await;
     }
@@ -84,7 +84,7 @@ impl OpenConnections {
             let others = counts.iter().enumerate().filter(|(thread, _)| !is_stuck(*thread));
             others.map(|(_, count)| count.load(Ordering::Relaxed)).sum::<usize>()
         };
-        // A thread may be found stuck meanwhile, which no connection tells.
+        // A thread may be found stuck meanwhile, which no connection reports.
         while tokio::time::timeout(STUCK_LOOK, self.until(|| of_others() == 0)).await.is_err() {}
     }
 
@@ -100,17 +100,17 @@ impl OpenConnections {
         }
     }
 
-    /// Follows what a connection of this thread does.
+    /// Tracks the activity of a connection of this thread.
     pub(crate) fn track(&self) -> Activity {
         self.activities.add(thread_index())
     }
 
-    /// Asks every connection to leave that has been idle for this long; one with bytes unread is not idle.
+    /// Asks every connection to leave that has been idle for this long; one with unread bytes is not idle.
     pub fn close_idle(&self, idle_for: Duration) {
         self.activities.close_idle(idle_for);
     }
 
-    /// Changes the limit; connections above it are not ended for that.
+    /// Changes the limit; existing connections above it are not ended.
     pub fn set_limit(&self, limit: usize) {
         self.limit.store(limit, Ordering::Relaxed);
         self.closed.notify_waiters();
@@ -120,8 +120,8 @@ impl OpenConnections {
         self.count() >= self.limit.load(Ordering::Relaxed)
     }
 
-    /// Has a connection end, so that another can be accepted: the longest idle one, or else one of those that have had their turn, with its next response.
-    /// Waits until one has, or it is time to ask again.
+    /// Ends a connection, so that another can be accepted: the longest idle one, or else one whose turn is over, with its next response.
+    /// Waits until one has ended, or it is time to try again.
     pub(super) async fn make_room(&self, has_room: impl Fn() -> bool) {
         if self.activities.evict() == Eviction::NobodyIdle {
             self.wanted.store(true, Ordering::Relaxed);
@@ -130,14 +130,14 @@ impl OpenConnections {
         self.wanted.store(false, Ordering::Relaxed);
     }
 
-    /// Whether a connection that was opened then has to end with the response that begins now, for another that waits.
+    /// Whether a connection opened at that time must end with the response that begins now, for another that waits.
     pub(crate) fn takes_turn(&self, opened: Instant) -> bool {
         self.wanted.load(Ordering::Relaxed)
             && opened + TURN <= now()
             && self.wanted.swap(false, Ordering::Relaxed)
     }
 
-    /// A connection has to wait for another to end. Says so, once for as long as it goes on.
+    /// A connection has to wait for another to end. Logs it once per episode.
     pub(super) fn note_full(&self, listener: &str) {
         if begins(&self.full_at) {
             tracing::warn!(
@@ -149,7 +149,7 @@ impl OpenConnections {
         }
     }
 
-    /// A client was refused. Says so, once for as long as it goes on: a client that has too many tries on.
+    /// A client was refused. Logs it once per episode: a client with too many connections keeps trying.
     pub(super) fn note_refused(&self, client: IpAddr, limit: usize, listener: &str) {
         if begins(&self.refused_at) {
             tracing::warn!(
@@ -172,7 +172,7 @@ impl OpenConnections {
         }
     }
 
-    /// Counts one more of this client, if that is within its limit.
+    /// Counts one more of this client, if its limit allows.
     pub(super) fn enter(
         self: &Arc<Self>,
         client: Option<IpAddr>,
@@ -197,7 +197,7 @@ impl OpenConnections {
     }
 }
 
-/// Whether it has not happened for a while, now that it does.
+/// Whether a new episode begins: it has not happened for [`QUIET`].
 fn begins(last: &Mutex<Option<Instant>>) -> bool {
     let now = Instant::now();
     let before = last.lock().unwrap_or_else(PoisonError::into_inner).replace(now);
@@ -207,7 +207,7 @@ fn begins(last: &Mutex<Option<Instant>>) -> bool {
 /// A counted connection; leaves the count when dropped.
 pub(super) struct ConnectionGuard {
     open: Arc<OpenConnections>,
-    /// It never moves to another.
+    /// The thread it stays on.
     thread: usize,
     client: Option<IpAddr>,
     cells: &'static ListenerCells,

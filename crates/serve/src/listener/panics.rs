@@ -15,7 +15,7 @@ use tokio::task::LocalSet;
 use super::*;
 use crate::{Exchange, Handler, Outcome, Refusal, Request, ResponseOutcome};
 
-/// Panics where the path says.
+/// Panics if the path asks for it.
 #[derive(Default)]
 struct PanickingApp {
     finished: Mutex<Vec<(u16, ResponseOutcome, Option<&'static str>)>>,
@@ -87,7 +87,7 @@ async fn run(test: impl Future<Output = ()>) {
     tokio::time::timeout(bound, LocalSet::new().run_until(test)).await.expect("in time");
 }
 
-/// Everything that comes in return for one request on a connection of its own.
+/// The whole output for one request on a connection of its own.
 async fn ask(address: SocketAddr, path: &str) -> String {
     let mut client = TcpStream::connect(address).await.unwrap();
     client.write_all(format!("GET {path} HTTP/1.1\r\nHost: a.test\r\n\r\n").as_bytes()).await.unwrap();
@@ -119,9 +119,9 @@ async fn a_panic_costs_an_http_1_connection_and_no_other() {
         let cut = ask(listening.address, "/in-body").await;
         assert!(cut.starts_with("HTTP/1.1 200 ") && cut.ends_with("half."), "{cut}");
         assert!(ask(listening.address, "/finished").await.ends_with("half.whole"));
-        // The other test of this process counts as well.
+        // The other test of this process counts, too.
         assert!(counters::PANICS.value("request") >= before + 4);
-        // The one that was there before is served, and all that the others held has come back.
+        // The existing connection is served, and everything the others held was released.
         other.write_all(b"\r\n").await.unwrap();
         let mut first = [0; 12];
         other.read_exact(&mut first).await.unwrap();

@@ -1,4 +1,4 @@
-//! Who ends a connection that is idle, and when.
+//! Which side ends an idle connection, and when.
 
 use std::pin::Pin;
 
@@ -79,7 +79,7 @@ async fn a_request_that_came_before_the_idle_time_was_over_is_answered() {
         served.ask().await;
         let mut ticks = 0;
         while ticks < 20 {
-            // In the socket before the deadline is looked at, and known to the reactor only after it.
+            // In the socket before the deadline is checked, and known to the reactor only after it.
             tokio::time::advance(Duration::from_millis(74_950)).await;
             served.client.try_write(REQUEST).unwrap();
             tokio::time::advance(Duration::from_millis(200)).await;

@@ -1,4 +1,4 @@
-//! What two backends share that are spoken to as servers, over HTTP or FastCGI: the parts of a response, a body that is held back, a tunnel.
+//! The shared part of the two backends that act as clients, over HTTP or FastCGI: the parts of a response, a body that is held back, a tunnel.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,20 +12,20 @@ use tokio::time::Sleep;
 use crate::{Exchange, ResponseBuffer, ServerExchange, Tunnel, TunnelEnd};
 use keepwarm_net::{ClientError, ResponsePart};
 
-/// How long a server may consider an expectation (`spec/http.md` §2).
+/// How long to wait for a server's reaction to an expectation (`spec/http.md` §2).
 const EXPECT: Duration = Duration::from_millis(250);
 
 /// The server's side of a request.
 #[derive(Debug, Default)]
 pub struct ServerSide {
-    /// The body is held back: the time the server has to say that it wants it.
+    /// The body is held back: the time left for the server to request it.
     expectation: Option<Pin<Box<Sleep>>>,
-    /// Rare, and so in a box: the future of a request is to fit what an allocator keeps at hand (glibc: 1,032 bytes).
+    /// Rare, and so in a box: the future of a request should fit an allocator's cached size (glibc: 1,032 bytes).
     trailers: Option<Box<Fields>>,
     tunnel: Option<Tunnel>,
 }
 
-/// What came from a server.
+/// A part received from a server.
 #[derive(Debug)]
 pub enum ServerPart {
     /// Nothing yet.
@@ -36,29 +36,29 @@ pub enum ServerPart {
     Informational,
     /// The head of the response.
     Head,
-    /// So many bytes of its body, which were passed on.
+    /// Bytes of its body, which were passed on.
     Data(usize),
     /// Its trailers, which wait for its end.
     Trailers,
     /// Its end; [`ServerSide::end`] passes it on.
     End,
-    /// No response will come, or not all of it.
+    /// No response will come, or only a part of it.
     Failed(ClientError),
 }
 
-/// Whether a body may go out that its client holds back until it is asked for.
+/// Whether a body that its client holds back until requested may be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BufferedBody {
     /// Not yet.
     Held,
     /// It may.
     Released,
-    /// It may, since the server has let the time for its word pass.
+    /// It may, since the server has let the time pass.
     Ignored,
 }
 
 impl ServerSide {
-    /// Holds the body back until the server asks for it, or its time for that is over.
+    /// Holds the body back until the server requests it, or the time is over.
     pub fn hold_body(&mut self) {
         self.expectation = Some(Box::pin(tokio::time::sleep(EXPECT)));
     }
@@ -68,12 +68,12 @@ impl ServerSide {
         self.expectation.is_some()
     }
 
-    /// The server has asked for the body. `true`: it was held back.
+    /// The server has requested the body. `true`: it was held back.
     pub fn release_body(&mut self) -> bool {
         self.expectation.take().is_some()
     }
 
-    /// Whether the body may go out: the server wants it, the client does not wait for that, or the time is over.
+    /// Whether the body may be sent: the server wants it, the client does not wait for that, or the time is over.
     pub fn poll_held_body(&mut self, cx: &mut Context<'_>, exchange: &mut Exchange<'_>) -> BufferedBody {
         let Some(timer) = &mut self.expectation else { return BufferedBody::Released };
         let mut verdict = BufferedBody::Released;
@@ -89,7 +89,7 @@ impl ServerSide {
         verdict
     }
 
-    /// Takes the next part of the response, and passes on what belongs to its body.
+    /// Takes the next part of the response, and forwards those of its body.
     pub fn poll_part(
         &mut self,
         cx: &mut Context<'_>,
@@ -117,16 +117,16 @@ impl ServerSide {
         }
     }
 
-    /// The response has come to its end. `true`: all of it is with the client's connection.
+    /// The response has ended. `true`: all of it is with the client's connection.
     pub fn end(&mut self, exchange: &mut Exchange<'_>, response: &mut ResponseBuffer) -> bool {
         let trailers = self.trailers.take().unwrap_or_default();
         response.end(exchange, trailers.iter())
     }
 
-    /// The server has switched protocols (`101`): its client is told, with `more` fields.
+    /// The server has switched protocols (`101`): passes that on, with `more` fields.
     ///
     /// # Errors
-    /// A field that is no field.
+    /// An invalid field.
     pub fn switch<'a>(
         &mut self,
         exchange: &mut Exchange<'_>,

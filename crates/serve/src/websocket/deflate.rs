@@ -1,8 +1,8 @@
-//! DEFLATE of one message at a time, by states that the WebSockets of a thread share (RFC 7692 §7.2).
+//! DEFLATE of one message at a time, with states that the WebSockets of a thread share (RFC 7692 §7.2).
 //!
 //! A compressor is 200 KiB and a decompressor 20 KiB (up to 50 KiB with a large window): kept for each WebSocket, ten thousand idle ones would hold two
-//! gigabytes. So a WebSocket keeps only the plain text that its peer may point back at ([`Window`]), and a state is taken for a message, given that as its
-//! dictionary, and put back after it. A compressor that is put back remembers whose it was: the next message of the same WebSocket goes on where the last one
+//! gigabytes. So a WebSocket keeps only the plain text that its peer may refer back to ([`Window`]), and a state is taken for a message, given that as its
+//! dictionary, and returned after it. A returned compressor remembers its owner: the next message of the same WebSocket continues where the last one
 //! ended, which takes a thirtieth of the time, unless [`KEPT`] others have had their turn in between.
 
 use std::cell::RefCell;
@@ -16,7 +16,7 @@ use super::window::Window;
 const KEPT: usize = 16;
 
 thread_local! {
-    /// The one that was used last is last.
+    /// The most recently used is last.
     static COMPRESSORS: RefCell<Vec<CachedCompressor>> = const { RefCell::new(Vec::new()) };
     static DECOMPRESSORS: RefCell<Vec<Decompress>> = const { RefCell::new(Vec::new()) };
 }
@@ -25,7 +25,7 @@ thread_local! {
 struct CachedCompressor {
     compress: Compress,
     form: CompressorSettings,
-    /// The WebSocket whose messages it has in its window.
+    /// The WebSocket whose messages are in its window.
     owner: u64,
 }
 
@@ -47,7 +47,7 @@ impl CompressorOwner {
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Its compressor, if there still is one, has not what its peer has.
+    /// Its compressor, if there still is one, does not match its peer's state.
     pub(super) fn forget(&self) {
         COMPRESSORS.with_borrow_mut(|all| {
             all.iter_mut().filter(|kept| kept.owner == self.0).for_each(|kept| kept.owner = NOBODY);
@@ -57,7 +57,7 @@ impl CompressorOwner {
 
 impl Drop for CompressorOwner {
     fn drop(&mut self) {
-        // The thread may be ending, and its states be gone.
+        // The thread may be ending, with its states gone.
         let _ = COMPRESSORS.try_with(|all| {
             if let Ok(mut all) = all.try_borrow_mut() {
                 all.iter_mut().filter(|kept| kept.owner == self.0).for_each(|kept| kept.owner = NOBODY);
@@ -66,7 +66,7 @@ impl Drop for CompressorOwner {
     }
 }
 
-/// How hard short and long messages are tried. Of short ones nearly all of the gain is what repeats from one to the next; long ones are worth
+/// The compression levels for short and long messages. Short ones gain nearly everything from repetition between messages; long ones are worth
 /// codes of their own.
 const LEVELS: (u32, u32) = (1, 4);
 
@@ -78,7 +78,7 @@ const LONG: usize = 8 * 1024;
 pub(super) struct Deflater(CachedCompressor);
 
 impl Deflater {
-    /// One for a message that begins with `first` bytes, and may point back at `window`.
+    /// One for a message that begins with `first` bytes, and may refer back to `window`.
     pub(super) fn take(owner: &CompressorOwner, bits: u8, first: usize, window: &Window) -> Self {
         let level = if first < LONG { LEVELS.0 } else { LEVELS.1 };
         let form = CompressorSettings { bits, level };
@@ -89,18 +89,18 @@ impl Deflater {
         if let Some(kept) = known {
             return Self(kept);
         }
-        // Another level goes on with the message, and what the kept one has is not the whole story any more.
+        // Another level continues with the message, and the kept compressor no longer has the whole history.
         owner.forget();
         let mut kept = Self::any(form);
         kept.owner = owner.0;
         if !window.bytes().is_empty() {
-            // It has just been reset: the only state in which it can refuse one is another.
+            // It has just been reset, and it can refuse a dictionary only in another state.
             let _ = kept.compress.set_dictionary(window.bytes());
         }
         Self(kept)
     }
 
-    /// One of that form: free, or new, or that of whoever has not used theirs for longest.
+    /// One with these settings: free, or new, or the least recently used.
     fn any(form: CompressorSettings) -> CachedCompressor {
         let kept = COMPRESSORS.with_borrow_mut(|all| {
             let free = all.iter().position(|kept| kept.owner == NOBODY && kept.form == form);
@@ -126,11 +126,11 @@ impl Deflater {
         }
     }
 
-    /// Compresses the next bytes of the message behind `out`; at its `end` without the four bytes that every one ends in (§7.2.1). `false`: it cannot.
+    /// Compresses the next bytes of the message into `out`, after its content; at its `end` without the four bytes that end every message (§7.2.1). `false`: it failed.
     pub(super) fn push(&mut self, mut bytes: &[u8], end: bool, out: &mut Vec<u8>) -> bool {
         let flush = if end { FlushCompress::Sync } else { FlushCompress::None };
         loop {
-            // Room for the end, however it falls: with less than six bytes zlib would write it twice.
+            // Room for the end in any case: with less than six bytes zlib would write it twice.
             out.reserve(64 + bytes.len() / 2);
             let before = self.0.compress.total_in();
             if self.0.compress.compress_vec(bytes, out, flush).is_err() {
@@ -148,7 +148,7 @@ impl Deflater {
         true
     }
 
-    /// The message is over. `goes_on`: the peer has all of it, and the next one may point back at it.
+    /// The message has ended. `goes_on`: the peer has all of it, and the next one may refer back to it.
     pub(super) fn put_back(mut self, goes_on: bool) {
         if !goes_on {
             self.0.owner = NOBODY;
@@ -160,7 +160,7 @@ impl Deflater {
     }
 }
 
-/// Where there are as many as there may be, takes one away: that of nobody, or the one that was not used for longest.
+/// At the limit, removes one: one without an owner, or the least recently used.
 fn make_room(all: &mut Vec<CachedCompressor>) -> Option<CachedCompressor> {
     if all.len() < KEPT {
         return None;
@@ -169,7 +169,7 @@ fn make_room(all: &mut Vec<CachedCompressor>) -> Option<CachedCompressor> {
     Some(all.remove(at))
 }
 
-/// What ends every message, and is not sent (§7.2.1).
+/// The end of every message, which is not sent (§7.2.1).
 pub(super) const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
 
 /// A decompressor, for one message.
@@ -180,10 +180,10 @@ pub(super) struct Inflater {
     ends: u32,
 }
 
-/// More would cost much more to read than to send; nobody ends a stream more than once a message.
+/// More would cost much more to read than to send; no client ends a stream more than once a message.
 const MOST_ENDS: u32 = 64;
 
-/// What has become of one step.
+/// The result of one step.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Inflated {
     pub(super) taken: usize,
@@ -202,8 +202,8 @@ impl Inflater {
         window.bytes().is_empty() || self.state.set_dictionary(window.bytes()).is_ok()
     }
 
-    /// Inflates what fits into `room`. `None`: this is no DEFLATE. What has been made is pushed to the window, which a stream that begins within the
-    /// message may point back at.
+    /// Inflates as much as fits into `room`. `None`: invalid DEFLATE. The output is pushed to the window, which a stream that begins within the
+    /// message may refer back to.
     pub(super) fn step(&mut self, bytes: &[u8], room: &mut [u8], window: &mut Window) -> Option<Inflated> {
         let (taken, made) = (self.state.total_in(), self.state.total_out());
         let status = self.state.decompress(bytes, room, FlushDecompress::None).ok()?;

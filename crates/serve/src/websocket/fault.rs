@@ -1,15 +1,15 @@
-//! What a client does that ends its WebSocket.
+//! Faults of a client that end its WebSocket.
 
 use std::fmt;
 
-/// Why a WebSocket is closed, by us.
+/// Why we close a WebSocket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WebSocketFault {
-    /// Against RFC 6455.
+    /// A violation of RFC 6455.
     Protocol(&'static str),
     /// Text, or the reason of a close, that is not UTF-8.
     Utf8,
-    /// What is said to be compressed is not.
+    /// A message marked as compressed that is not.
     Deflate,
     /// A frame above its limit.
     LongFrame,

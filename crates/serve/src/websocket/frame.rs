@@ -10,7 +10,7 @@ pub(crate) const PING: u8 = 0x9;
 pub(crate) const PONG: u8 = 0xa;
 
 pub(super) const FIN: u8 = 0x80;
-/// Reserved bits: the first says "compressed" once that was agreed on (RFC 7692 §6).
+/// Reserved bits: the first says "compressed" once that was negotiated (RFC 7692 §6).
 pub(super) const RSV1: u8 = 0x40;
 const RSV2_RSV3: u8 = 0x30;
 
@@ -23,7 +23,7 @@ pub(super) struct FrameHead {
     pub(super) fin: bool,
     pub(super) rsv1: bool,
     pub(super) opcode: u8,
-    /// Of the payload.
+    /// Length of the payload.
     pub(super) length: u64,
     pub(super) mask: Mask,
     /// Bytes of the head.
@@ -31,7 +31,7 @@ pub(super) struct FrameHead {
 }
 
 impl FrameHead {
-    /// `None`: its bytes are not all here. What is wrong is told by the first bytes that show it.
+    /// `None`: its bytes are incomplete. A fault is reported at the first bytes that show it.
     pub(super) fn decode(bytes: &[u8]) -> Result<Option<Self>, WebSocketFault> {
         use WebSocketFault::Protocol;
         let &[first, second, ref rest @ ..] = bytes else { return Ok(None) };
@@ -74,7 +74,7 @@ impl FrameHead {
     }
 }
 
-/// A mask, turned to where the payload has come to.
+/// A mask, rotated to the position in the payload.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mask {
     key: [u8; 4],
@@ -93,7 +93,7 @@ impl Mask {
         self.pass(rest.len());
     }
 
-    /// So many bytes are behind.
+    /// Advances by `count` bytes.
     pub(super) fn pass(&mut self, count: usize) {
         self.key.rotate_left(count % 4);
     }
@@ -121,7 +121,7 @@ pub(crate) fn encode_control(out: &mut Vec<u8>, opcode: u8, payload: &[u8]) {
     encode_frame(out, FIN | opcode, payload);
 }
 
-/// Adds a close. 1005 stands for a close that says no code; a reason that is too long is cut.
+/// Adds a close. 1005 stands for a close without a code; a reason that is too long is cut.
 pub(crate) fn encode_close(out: &mut Vec<u8>, code: u16, reason: &str) {
     if code == 1005 {
         return encode_control(out, CLOSE, &[]);

@@ -1,7 +1,7 @@
 //! A client's frames in, parts of messages out.
 //!
-//! State: the frame whose payload is being read (`payload`), the message that it belongs to (`message`), and what of that is not handed on yet (`part`). Control
-//! frames stand between the frames of a message and are taken whole; they touch none of these.
+//! State: the frame whose payload is being read (`payload`), its message (`message`), and the part of it not handed on yet (`part`). Control
+//! frames come between the frames of a message and are read whole; they touch none of these.
 
 use keepwarm_net::ReadBuffer;
 
@@ -12,14 +12,14 @@ use super::utf8::Utf8;
 use super::window::Window;
 use super::{PART, WebSocketFault};
 
-/// What comes next.
+/// The next event.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum IncomingEvent {
     /// The next bytes of a message, nearly always all of it; only the last part (`end`) may be empty.
     Part { text: bool, bytes: Vec<u8>, end: bool },
-    /// To be sent back with this payload (a PONG).
+    /// A PING, to be returned with this payload as a PONG.
     Ping(Vec<u8>),
-    /// Says nothing.
+    /// A PONG: no action.
     Pong,
     /// The client's close: code, 1005 for none, and reason. Nothing follows it.
     Close(u16, String),
@@ -27,7 +27,7 @@ pub(crate) enum IncomingEvent {
     More,
 }
 
-/// What a client sends.
+/// The input of a client.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     /// Largest frame and message.
@@ -35,13 +35,13 @@ pub(crate) struct Incoming {
     payload: Option<Payload>,
     message: Option<MessageState>,
     part: Vec<u8>,
-    /// Where compression was agreed on.
+    /// Set if compression was negotiated.
     inflate: Option<Inflate>,
-    /// Bytes that were inflated, from and to.
+    /// Bytes into and out of inflation.
     worked: usize,
 }
 
-/// Of a data frame.
+/// The payload of a data frame.
 #[derive(Debug)]
 struct Payload {
     left: u64,
@@ -56,7 +56,7 @@ struct MessageState {
     size: u64,
     utf8: Utf8,
     inflater: Option<Inflater>,
-    /// Of the bytes that end every compressed message and are not sent, those that were put behind it.
+    /// Bytes fed so far of the tail that ends every compressed message and is not sent.
     tail: usize,
 }
 
@@ -66,20 +66,20 @@ struct Inflate {
     takeover: bool,
 }
 
-/// What was done with a payload.
+/// How a payload was consumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PayloadProgress {
-    /// All that is here.
+    /// All available bytes.
     All,
-    /// The frame is over.
+    /// To the end of the frame.
     Frame,
-    /// The message is.
+    /// To the end of the message.
     Message,
-    /// The part is full.
+    /// Until the part was full.
     Part,
 }
 
-/// Bytes that are unmasked, and that are inflated to, at once.
+/// Bytes to unmask, and to inflate into, at once.
 const STEP: usize = 4 * 1024;
 const ROOM: usize = 16 * 1024;
 
@@ -99,7 +99,7 @@ impl Incoming {
         }
     }
 
-    /// Takes the next step with what was read. After an error, or a close, nothing further is to be read.
+    /// Takes the next step with the bytes read. After an error, or a close, nothing more may be read.
     pub(crate) fn next(&mut self, read: &mut ReadBuffer) -> Result<IncomingEvent, WebSocketFault> {
         loop {
             if self.payload.is_none() {
@@ -129,7 +129,7 @@ impl Incoming {
         }
     }
 
-    /// Bytes of work that inflating was, since this was last asked.
+    /// Bytes of inflation work since the last query.
     pub(crate) fn worked(&mut self) -> usize {
         std::mem::take(&mut self.worked)
     }
@@ -155,7 +155,7 @@ impl Incoming {
             }
         }
         let plain = self.message.as_ref().filter(|message| message.inflater.is_none());
-        // What cannot be compressed gets a little longer.
+        // Incompressible data gets a little longer.
         let spare = if plain.is_some() { 0 } else { self.limits.0 / 256 + 64 };
         if head.length > self.limits.0 + spare {
             return Err(WebSocketFault::LongFrame);
@@ -218,7 +218,7 @@ impl Incoming {
                     let masked = masked.get(..STEP).unwrap_or(masked);
                     let plain = plain.get_mut(..masked.len()).unwrap_or_default();
                     plain.copy_from_slice(masked);
-                    // Which of them are taken is known afterwards.
+                    // How many of them are consumed is known afterwards.
                     let mut mask = payload.mask;
                     mask.remove(plain);
                     plain
@@ -226,7 +226,7 @@ impl Incoming {
             };
             // One byte above the limit is enough to know.
             let allowed = usize::try_from(self.limits.1 - message.size + 1).unwrap_or(usize::MAX);
-            // What few bytes inflate to mostly fits: no more is cleared for them.
+            // The output of few bytes mostly fits: no more is cleared for them.
             let wanted = (bytes.len() * 16).clamp(512, ROOM);
             let room = wanted.min(PART - self.part.len()).min(allowed);
             let old = self.part.len();
@@ -249,7 +249,7 @@ impl Incoming {
             } else {
                 message.tail += done.taken;
             }
-            // With room left over there is nothing more to come of what was taken.
+            // With room left over, the consumed bytes have no more output.
             if payload.left == 0 && payload.fin && message.tail == TAIL.len() && done.made < room {
                 return Ok(PayloadProgress::Message);
             }
@@ -291,7 +291,7 @@ fn control(head: &FrameHead, read: &mut ReadBuffer) -> Result<IncomingEvent, Web
     }
 }
 
-/// §5.5.1, and the codes of §7.4 that may stand in a frame.
+/// §5.5.1, and the codes of §7.4 that a frame may carry.
 fn close(payload: &[u8]) -> Result<IncomingEvent, WebSocketFault> {
     let (code, reason) = match payload {
         [] => return Ok(IncomingEvent::Close(1005, String::new())),

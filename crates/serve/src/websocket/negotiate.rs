@@ -1,30 +1,30 @@
 //! The offer of permessage-deflate, and the response to it (RFC 6455 §9.1, RFC 7692 §5 and §7.1).
 
-/// What was agreed on.
+/// The negotiated parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Compression {
-    /// What we compress.
+    /// Our compression.
     pub(super) ours: Direction,
-    /// What the client does.
+    /// The client's compression.
     pub(super) theirs: Direction,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Direction {
-    /// A message may point back at those before it.
+    /// A message may refer back to earlier ones.
     pub(super) takeover: bool,
-    /// How far: two to this power.
+    /// The window size: two to this power.
     pub(super) bits: u8,
 }
 
-/// The window that is wanted, in both directions: what it costs is kept for each WebSocket. Precedent: Python's `websockets`, and so uvicorn.
+/// The preferred window, in both directions: each WebSocket keeps that much memory. Precedent: Python's `websockets`, and so uvicorn.
 const BITS: u8 = 12;
 const MAX_BITS: u8 = 15;
 /// zlib compresses with no smaller window.
 const MIN_BITS: u8 = 9;
 
-/// Looks through the offers of a client, in its order of preference, for the first that can be met: what it means, and the value of the response's
-/// `Sec-WebSocket-Extensions`. An offer that is not valid, or cannot be met, is declined (RFC 7692 §5.1); none can be met where the field is malformed.
+/// Finds the first offer, in the client's order of preference, that can be met: returns its parameters, and the value of the response's
+/// `Sec-WebSocket-Extensions`. An offer that is invalid, or cannot be met, is declined (RFC 7692 §5.1); none can be met if the field is malformed.
 pub(crate) fn negotiate<'v>(values: impl Iterator<Item = &'v [u8]>) -> Option<(Compression, String)> {
     let mut met = None;
     for value in values {
@@ -51,12 +51,12 @@ struct Offer {
     server_no_context_takeover: bool,
     client_no_context_takeover: bool,
     server_max_window_bits: Option<u8>,
-    /// `Some(None)`: the client can limit its window, and says nothing of how far.
+    /// `Some(None)`: the client can limit its window, without a value.
     client_max_window_bits: Option<Option<u8>>,
 }
 
 impl Offer {
-    /// `None`: not valid, because of this parameter (§7.1).
+    /// `None`: this parameter makes it invalid (§7.1).
     fn with(mut self, name: &[u8], value: Option<&[u8]>) -> Option<Self> {
         let flag = |seen: &mut bool| !std::mem::replace(seen, true) && value.is_none();
         let valid = match name {
@@ -115,14 +115,14 @@ fn window_bits(value: &[u8]) -> Option<u8> {
     }
 }
 
-/// What is left of a field's value.
+/// The rest of a field's value.
 struct ExtensionParser<'v>(&'v [u8]);
 
 impl<'v> ExtensionParser<'v> {
-    /// The next extension. `None`: the field is malformed; `Some(None)`: an extension that is not this one, or no valid offer of it.
+    /// The next extension. `None`: the field is malformed; `Some(None)`: another extension, or an invalid offer of this one.
     fn offer(&mut self) -> Option<Option<Offer>> {
         self.blanks();
-        // Empty members of a list are nothing (RFC 9110 §5.6.1).
+        // Empty list members are ignored (RFC 9110 §5.6.1).
         if self.0.is_empty() || self.0.starts_with(b",") {
             return Some(None);
         }

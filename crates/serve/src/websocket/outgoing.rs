@@ -7,20 +7,20 @@ use super::negotiate::Compression;
 use super::utf8::Utf8;
 use super::window::Window;
 
-/// What a client is sent.
+/// The output to a client.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     message: Option<MessageState>,
-    /// Where compression was agreed on.
+    /// Set if compression was negotiated.
     deflate: Option<Deflate>,
-    /// Bytes that were compressed.
+    /// Bytes compressed.
     worked: usize,
 }
 
 #[derive(Debug, Default)]
 struct MessageState {
     utf8: Utf8,
-    /// Where it is compressed.
+    /// Set if it is compressed.
     deflater: Option<Deflater>,
     /// A frame of it has left.
     begun: bool,
@@ -34,7 +34,7 @@ struct Deflate {
     bits: u8,
 }
 
-/// Below this many bytes compressing saves less than its time is worth. The number is arbitrary: a packet has about as many bytes of its own.
+/// Below this many bytes compression saves less than it costs. The number is arbitrary: a packet has about as many bytes of overhead.
 const WORTH_IT: usize = 64;
 
 impl Outgoing {
@@ -48,15 +48,15 @@ impl Outgoing {
         Self { message: None, deflate, worked: 0 }
     }
 
-    /// Bytes of work that compressing was, since this was last asked.
+    /// Bytes of compression work since the last query.
     pub(crate) fn worked(&mut self) -> usize {
         std::mem::take(&mut self.worked)
     }
 
-    /// Adds the next part of a message to `out`: one frame, or none where compression holds it back until more has come.
+    /// Adds the next part of a message to `out`: one frame, or none while compression holds it back.
     ///
     /// # Errors
-    /// The app's text is not UTF-8: nothing further can be sent but a close.
+    /// The app's text is not UTF-8: only a close can follow.
     pub(crate) fn push(
         &mut self,
         text: bool,
@@ -86,7 +86,7 @@ impl Outgoing {
                 let done = deflater.push(bytes, end, &mut made);
                 let is_worth_it = done && made.len() < worth(text && deflate.takeover, bytes.len());
                 if begins && end && !is_worth_it {
-                    // Not worth it. The compressor has seen what the client will not have inflated.
+                    // Not worth it. The compressor has seen bytes that the client will not have inflated.
                     encode_frame(out, first, bytes);
                     if let Some(deflater) = message.deflater.take() {
                         deflater.put_back(false);
@@ -116,8 +116,8 @@ impl Outgoing {
     }
 }
 
-/// What a message of `size` bytes has to be below, compressed. A short text hardly gets smaller by itself, but those that follow point back at it: where they
-/// may, it is worth some bytes more. Were it sent as it is, so would be the next, and all after it.
+/// The compressed size below which compressing a message of `size` bytes pays off. A short text hardly shrinks by itself, but later ones refer back to it: if they
+/// may, it is worth some extra bytes. If it were sent uncompressed, so would be the next, and all after it.
 fn worth(shared: bool, size: usize) -> usize {
     if shared { size + size / 8 } else { size }
 }

@@ -1,4 +1,4 @@
-//! Frames by the letter of RFC 6455, fed whole, byte by byte and cut anywhere; compression against the other side's.
+//! Frames by the letter of RFC 6455, fed whole, byte by byte and cut anywhere; compression against the peer's.
 
 mod compression;
 mod negotiation;
@@ -33,7 +33,7 @@ fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What came of a client's bytes: messages, joined, with whether they are text; pings; the end.
+/// The events of a client's bytes: messages, joined, with whether they are text; pings; the end.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct ReceivedEvents {
     messages: Vec<(bool, Vec<u8>)>,
@@ -179,7 +179,7 @@ fn every_breach_has_its_code_whatever_the_cut() {
     assert_eq!(hear(&mut plain(), &frame(0x88, &longest), 1).close.unwrap().1.len(), 123);
 }
 
-/// What no further byte can mend is refused at once: the rest of a frame, which may be long in coming, is not waited for.
+/// A fault that no further byte can fix is refused at once, without waiting for the rest of the frame, which may be long in coming.
 #[test]
 fn invalid_text_is_refused_at_the_byte_that_makes_it_so() {
     let bytes = frame(0x01, b"\xce\xba\xe1\xbd\xb9\xcf\x83\xf4\x90and so on");
@@ -202,7 +202,7 @@ fn text_cut_anywhere_is_judged_as_when_it_is_whole() {
             .iter()
             .flat_map(|bytes: &Vec<u8>| edges.iter().map(move |edge| [&bytes[..], &[*edge]].concat()))
             .collect();
-        // Of four bytes, those that could still become a character.
+        // Prefixes of four bytes that could still become a character.
         let open = |bytes: &[u8]| std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none());
         for bytes in longer.iter().filter(|bytes| length < 3 || open(&bytes[..3])) {
             let valid = std::str::from_utf8(bytes).is_ok();
@@ -233,7 +233,7 @@ fn a_mask_goes_on_from_any_byte() {
     }
 }
 
-/// What a frame and a message may have, to the byte; one byte more is refused by the head alone.
+/// The limits of a frame and a message, to the byte; one byte more is refused by the head alone.
 #[test]
 fn the_limits_are_met_to_the_byte() {
     let (most_frame, most) = (1000, 2500);

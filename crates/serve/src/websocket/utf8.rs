@@ -1,17 +1,17 @@
-//! Text that comes in pieces.
+//! Validates text that comes in pieces.
 
 use std::str::from_utf8;
 
-/// Whether what has come is UTF-8 so far: a character may be cut anywhere, and what no further byte can mend is known at once.
+/// Whether the input is UTF-8 so far: a character may be cut anywhere, and a fault that no further byte can fix is known at once.
 #[derive(Debug, Default)]
 pub(super) struct Utf8 {
-    /// The bytes of a character whose end has not come.
+    /// The bytes of an incomplete character.
     begun: [u8; 4],
     held: usize,
 }
 
 impl Utf8 {
-    /// Looks at the next bytes. `false`: this is not UTF-8, whatever follows.
+    /// Checks the next bytes. `false`: not UTF-8, whatever follows.
     #[must_use]
     pub(super) fn push(&mut self, bytes: &[u8]) -> bool {
         let mut rest = bytes;
@@ -38,7 +38,7 @@ impl Utf8 {
         true
     }
 
-    /// Whether no character is cut where the text ends.
+    /// Whether the text does not end within a character.
     pub(super) fn is_whole(&self) -> bool {
         self.held == 0
     }

@@ -1,6 +1,6 @@
-//! The end of what was said before: what DEFLATE may point back at from one message to the next (RFC 7692 §7.1.1).
+//! The end of earlier messages: the bytes that DEFLATE may refer back to from one message to the next (RFC 7692 §7.1.1).
 
-/// The last bytes of one direction, up to a limit. All that a WebSocket keeps of its compression between two messages.
+/// The last bytes of one direction, up to a limit. This is all that a WebSocket keeps of its compression between two messages.
 #[derive(Debug, Default)]
 pub(super) struct Window {
     bytes: Vec<u8>,
@@ -18,7 +18,7 @@ impl Window {
         self.bytes.drain(..old.min(self.bytes.len()));
         let len = self.bytes.len() + new.len();
         if len > self.bytes.capacity() {
-            // Never beyond the limit, and not for each message anew.
+            // Never beyond the limit, and not for each message again.
             self.bytes.reserve_exact(len.next_power_of_two() - self.bytes.len());
         }
         self.bytes.extend_from_slice(new);

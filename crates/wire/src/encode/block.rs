@@ -13,7 +13,7 @@ use memchr::memchr_iter;
 /// Bytes of count and text length.
 const BLOCK_HEAD: usize = 6;
 
-/// A frame being written. What it has written is taken back unless [`FrameBuilder::finish`] succeeds.
+/// A frame being written. Its bytes are removed again unless [`FrameBuilder::finish`] succeeds.
 #[derive(Debug)]
 pub(super) struct FrameBuilder<'o> {
     out: &'o mut Vec<u8>,
@@ -25,13 +25,13 @@ pub(super) struct FrameBuilder<'o> {
     block: usize,
     /// Strings so far.
     count: usize,
-    /// Where the text ends, once no more strings can come.
+    /// Where the text ends, once no more strings may follow.
     text_end: Option<usize>,
     /// Bytes of the body that the caller writes itself.
     elsewhere: usize,
-    /// The first thing that went wrong.
+    /// The first error.
     error: Option<EncodeError>,
-    /// `out` holds a whole frame, which stays.
+    /// `out` holds a whole frame, which is kept.
     done: bool,
 }
 
@@ -66,7 +66,7 @@ impl<'o> FrameBuilder<'o> {
         self.out.extend_from_slice(&[0; BLOCK_HEAD]);
     }
 
-    /// How many strings there are.
+    /// The number of strings.
     pub(super) fn count(&self) -> usize {
         self.count
     }
@@ -74,7 +74,7 @@ impl<'o> FrameBuilder<'o> {
     #[inline]
     pub(super) fn string(&mut self, string: &[u8]) {
         if self.text_end.is_some() {
-            return self.fail(EncodeError::Fields); // a string behind the body
+            return self.fail(EncodeError::Fields); // a string after the body
         }
         if self.count != 0 {
             self.out.push(0);
@@ -100,7 +100,7 @@ impl<'o> FrameBuilder<'o> {
         self.out.extend_from_slice(bytes);
     }
 
-    /// Counts `len` bytes of body that the caller writes itself, right behind this frame's bytes.
+    /// Counts `len` bytes of body that the caller writes itself, right after this frame's bytes.
     pub(super) fn body_elsewhere(&mut self, len: usize) {
         self.text_end.get_or_insert(self.out.len());
         self.elsewhere = self.elsewhere.saturating_add(len);
@@ -127,8 +127,8 @@ impl<'o> FrameBuilder<'o> {
         let Ok(count) = u16::try_from(self.count) else {
             return Err(EncodeError::TooManyStrings);
         };
-        // One pass over the whole text, which is warm: cheaper than a search in each short string. It is also
-        // exactly what the reader will check (spec §2.1).
+        // One pass over the whole text, while it is in the cache: cheaper than a search in each short string. It is also
+        // exactly what the reader checks (spec §2.1).
         let text = self.out.get(text_start..text_end).unwrap_or_default();
         if memchr_iter(0, text).count() != self.count.saturating_sub(1) {
             return Err(EncodeError::Nul);
@@ -143,7 +143,7 @@ impl<'o> FrameBuilder<'o> {
         Ok(())
     }
 
-    /// Overwrites bytes that `begin` and `number` have put there.
+    /// Overwrites bytes that `begin` and `number` wrote.
     fn patch(&mut self, at: usize, bytes: &[u8]) {
         if let Some(place) = self.out.get_mut(at..at + bytes.len()) {
             place.copy_from_slice(bytes);

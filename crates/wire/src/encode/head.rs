@@ -6,7 +6,7 @@ use crate::frame::{FIXED_STRINGS, FrameType, RequestStrings, UNKNOWN_LENGTH, fla
 
 /// Writes a REQUEST frame: the eleven strings, the fields, the first bytes of the body, [`Self::finish`].
 ///
-/// Dropped without `finish`, it leaves the vector as it was.
+/// If dropped without `finish`, it leaves the vector as it was.
 ///
 /// ```
 /// use keepwarm_wire::{encode::RequestWriter, frame::{Fixed, flags}};
@@ -61,7 +61,7 @@ impl<'o> RequestWriter<'o> {
         self.0.body(bytes);
     }
 
-    /// Counts `len` bytes of body that the caller sends itself, right behind this frame (a vectored write saves the
+    /// Counts `len` bytes of body that the caller sends itself, right after this frame (a vectored write saves the
     /// copy).
     pub fn body_elsewhere(&mut self, len: usize) {
         self.0.body_elsewhere(len);
@@ -88,7 +88,7 @@ impl<'o> RequestWriter<'o> {
 
 /// Writes a RESPONSE frame: fields, the first bytes of the body, [`Self::finish`]. (The worker's side.)
 ///
-/// Dropped without `finish`, it leaves the vector as it was.
+/// If dropped without `finish`, it leaves the vector as it was.
 #[derive(Debug)]
 #[must_use = "a frame is written by `finish`"]
 pub struct ResponseWriter<'o> {

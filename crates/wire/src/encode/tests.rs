@@ -1,4 +1,4 @@
-//! What cannot be written, and that the vector is then as it was.
+//! Frames that cannot be written leave the vector as it was.
 
 use super::*;
 use crate::frame::{FromWorker, MAX_PAYLOAD, Strings, ToWorker};
@@ -17,7 +17,7 @@ const FIXED: RequestStrings<'static> = RequestStrings {
     client_port: b"",
 };
 
-/// Writes behind bytes that must stay, and says what became of it.
+/// Writes after bytes that must stay, and returns the result.
 fn behind<T: Copy>(
     write: impl FnOnce(&mut Vec<u8>) -> Result<T, EncodeError>,
 ) -> Result<Vec<u8>, EncodeError> {

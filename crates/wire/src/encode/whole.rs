@@ -1,4 +1,4 @@
-//! Writes back what was decoded.
+//! Writes decoded frames back.
 
 use super::{
     EncodeError, RequestWriter, ResponseWriter, encode_binary, encode_busy, encode_close, encode_credit,
@@ -12,7 +12,7 @@ impl FromWorker<'_> {
     ///
     /// # Errors
     ///
-    /// None for a frame that was decoded; for one put together by hand, what the encoder of its type refuses.
+    /// None for a decoded frame; for one built by hand, the errors of its type's encoder.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         match *self {
             Self::Hello(ref hello) => encode_hello(out, hello, hello.about.pairs()),

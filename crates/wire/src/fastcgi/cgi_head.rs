@@ -1,4 +1,4 @@
-//! The head of a CGI response (RFC 3875 §6): where it ends, its fields, and what it asks for.
+//! The head of a CGI response (RFC 3875 §6): its end, its fields, and the kind of response.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use memchr::memchr;
 
 use super::fault::CgiFault;
 
-/// What bounds a head.
+/// The limits of a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CgiLimits {
     /// Bytes, its line ends included. Bounds memory: a head is held whole.
@@ -16,55 +16,55 @@ pub struct CgiLimits {
 }
 
 impl Default for CgiLimits {
-    /// Twice what is accepted of a client: scripts set many cookies.
+    /// Twice the limit for a client: scripts set many cookies.
     fn default() -> Self {
         Self { bytes: 64 * 1024, fields: 256 }
     }
 }
 
-/// The head of one response as it comes.
+/// The head of one response as it arrives.
 ///
-/// Lines end in LF or CRLF, as CGI lets them (RFC 3875 §6.3.4 leaves the line end to the system), in any mixture. What a line says is held to HTTP's rules
-/// (RFC 9110 §5), because it becomes a field of HTTP's; what only an old grammar allows and cannot move a boundary is mended.
+/// Lines end in LF or CRLF, as CGI allows (RFC 3875 §6.3.4 leaves the line end to the system), in any mixture. The content of a line must follow HTTP's rules
+/// (RFC 9110 §5), because it becomes an HTTP field; obsolete syntax that cannot move a boundary is normalized.
 #[derive(Debug)]
 pub struct CgiHead {
     limits: CgiLimits,
     bytes: Vec<u8>,
-    /// No LF stands in `bytes` from here on.
+    /// `bytes` has no LF from here on.
     searched: usize,
-    /// Where the line in progress begins.
+    /// Start of the line in progress.
     line: usize,
     status: Option<u16>,
     location: Option<usize>,
     fields: Vec<Field>,
-    /// The line before was `Status`, which is none of `fields`.
+    /// The previous line was `Status`, which is not in `fields`.
     after_status: bool,
     mended: CgiNormalizations,
 }
 
-/// Faults of syntax that were mended.
+/// Faults of syntax that were normalized.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CgiNormalizations {
-    /// A field went on in a second line.
+    /// A field continued in a second line.
     pub folded: bool,
-    /// A blank stood before a colon.
+    /// A space preceded a colon.
     pub space_before_colon: bool,
 }
 
 /// A field line: name and value in `bytes`.
 type Field = (Range<usize>, Range<usize>);
 
-/// What a head asks for (RFC 3875 §6.2).
+/// The kind of response (RFC 3875 §6.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CgiResponse<'h> {
     /// A response to the client with this status: a document (§6.2.1) or a redirect (§6.2.3, §6.2.4).
     Client(u16),
-    /// The response of this path and query, in place of the script's (§6.2.2, "local redirect").
+    /// An internal redirect to this path and query, instead of the script's response (§6.2.2, "local redirect").
     Local(&'h [u8]),
 }
 
 impl CgiHead {
-    /// Nothing has come.
+    /// No bytes yet.
     #[must_use]
     pub fn new(limits: CgiLimits) -> Self {
         Self {
@@ -80,7 +80,7 @@ impl CgiHead {
         }
     }
 
-    /// Forgets it: the next response begins, in the same storage.
+    /// Resets it for the next response, in the same storage.
     pub fn restart(&mut self) {
         self.bytes.clear();
         self.searched = 0;
@@ -92,13 +92,13 @@ impl CgiHead {
         self.mended = CgiNormalizations::default();
     }
 
-    /// Whether any byte of it has come.
+    /// Whether any byte of it has arrived.
     #[must_use]
     pub fn has_begun(&self) -> bool {
         !self.bytes.is_empty()
     }
 
-    /// Takes the next bytes of STDOUT. `Some`: the head is complete, and so many of them belong to it; the body follows.
+    /// Takes the next bytes of STDOUT. `Some`: the head is complete, and this many of them belong to it; the body follows.
     ///
     /// # Errors
     ///
@@ -125,26 +125,26 @@ impl CgiHead {
         }
     }
 
-    /// What the complete head asks for.
+    /// The kind of response, from the complete head.
     #[must_use]
     pub fn response(&self) -> CgiResponse<'_> {
         let location = self.location.and_then(|at| self.fields.get(at)).map(|(_, value)| self.part(value));
         match (self.status, location) {
             (Some(status), _) => CgiResponse::Client(status),
-            // A local redirect has no other field; with one, it is what HTTP makes of `Location`.
+            // A local redirect has no other field; with one, `Location` has its meaning in HTTP.
             (None, Some(local)) if self.fields.len() == 1 && is_local(local) => CgiResponse::Local(local),
             (None, Some(_)) => CgiResponse::Client(302),
             (None, None) => CgiResponse::Client(200),
         }
     }
 
-    /// What was wrong with the head and is no longer.
+    /// The faults in the head that were normalized.
     #[must_use]
     pub fn mended(&self) -> CgiNormalizations {
         self.mended
     }
 
-    /// The fields for the client, in their order, `Status` not among them; names as they came.
+    /// The fields for the client, in order, without `Status`; names as received.
     pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
         self.fields.iter().map(|(name, value)| (self.part(name), self.part(value)))
     }
@@ -159,7 +159,7 @@ impl CgiHead {
         self.bytes.get(range.clone()).unwrap_or_default()
     }
 
-    /// Looks at the line that has just ended. `true`: it was the empty one behind the head.
+    /// Parses the line that has just ended. `true`: it was the empty line after the head.
     fn take_line(&mut self) -> Result<bool, CgiFault> {
         let begin = std::mem::replace(&mut self.line, self.bytes.len());
         let line = match self.bytes.get(begin..self.line) {
@@ -202,7 +202,7 @@ impl CgiHead {
         Ok(false)
     }
 
-    /// The value of the last field goes on with these bytes, behind blanks (RFC 9112 §5.2). What goes on behind `Status` is of its reason.
+    /// These bytes continue the value of the last field, after blanks (RFC 9112 §5.2). A continuation of `Status` belongs to its reason.
     fn unfold(&mut self, more: Range<usize>) {
         self.mended.folded = true;
         if self.after_status || more.is_empty() {
@@ -225,7 +225,7 @@ fn is_local(location: &[u8]) -> bool {
     matches!(location, [b'/'] | [b'/', b'!'..=b'.' | b'0'.., ..])
 }
 
-/// Three digits, and a reason behind a blank, which is dropped (RFC 3875 §6.3.3). 1xx is no response. What RFC 9110 §15 knows nothing of is the client's to take for
+/// Three digits, and a reason after a blank, which is dropped (RFC 3875 §6.3.3). 1xx is not allowed as a response. Clients treat statuses unknown to RFC 9110 §15 as
 /// a 5xx, as from every other kind of app.
 fn parse_status(value: &[u8]) -> Result<u16, CgiFault> {
     let (digits, reason) = value.split_first_chunk::<3>().ok_or(CgiFault::Status)?;
@@ -244,13 +244,13 @@ fn is_tchar(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// Where the value stands that begins at `at`, without the blanks around it.
+/// The range of the value that begins at `at`, without the blanks around it.
 fn value_of(line: &[u8], at: usize) -> Result<Range<usize>, CgiFault> {
     let raw = line.get(at..).unwrap_or_default();
     if raw.iter().any(|&byte| (byte < b' ' && byte != b'\t') || byte == 0x7f) {
         return Err(CgiFault::Value);
     }
-    let value = raw.trim_ascii_start(); // of all that it trims, only blanks are left
+    let value = raw.trim_ascii_start(); // of the bytes that it trims, only blanks can occur here
     let start = line.len() - value.len();
     Ok(start..start + value.trim_ascii_end().len())
 }

@@ -1,20 +1,20 @@
-//! What a FastCGI server says on one connection, and which of it is allowed now.
+//! The output of a FastCGI server on one connection, and its order.
 
 use std::ops::Range;
 
 use super::fault::{FastCgiFault, RecordFault};
 use super::record::{FIXED_BODY, HEADER_LEN, NO_REQUEST, RecordHeader, RecordType, VERSION};
 
-/// The longest response to a question about the server, in bytes: three names and three numbers are less than a hundred. This number is arbitrary.
+/// The longest response to a query about the server, in bytes: three names and three numbers take less than a hundred. This number is arbitrary.
 const MAX_VALUES: u16 = 4_096;
 
-/// One connection: one request at a time, or one question about the server.
+/// One connection: one request at a time, or one query about the server.
 ///
-/// Order of calls: [`begin`](Self::begin) or [`ask`](Self::ask); [`decode`](Self::decode) with what came, until [`Event::End`] or [`Event::Values`].
+/// Order of calls: [`begin`](Self::begin) or [`ask`](Self::ask); [`decode`](Self::decode) with the bytes received, until [`Event::End`] or [`Event::Values`].
 /// A [`FastCgiFault`] is final.
 #[derive(Debug)]
 pub struct Connection {
-    /// The id of the request before, or of the one in progress.
+    /// The id of the previous request, or of the one in progress.
     last: u16,
     asked: PendingOperation,
     stdout_over: bool,
@@ -29,7 +29,7 @@ enum PendingOperation {
     Values,
 }
 
-/// Where in a record the input stands. What may live here: numbers. What may not: bytes, which stay the caller's.
+/// The position of the input in a record. It holds numbers only, never bytes, which stay the caller's.
 #[derive(Debug, Clone, Copy)]
 enum DecoderState {
     Header,
@@ -39,7 +39,7 @@ enum DecoderState {
         left: u16,
         padding: u8,
     },
-    /// Before content that is looked at whole.
+    /// Before content that is parsed whole.
     Whole {
         header: RecordHeader,
         record_type: RecordType,
@@ -50,19 +50,19 @@ enum DecoderState {
     Failed(FastCgiFault),
 }
 
-/// What one call found, and how many bytes of the input are done with.
+/// The result of one call, and how many bytes of the input it consumed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decoded {
     /// Bytes the caller drops before it calls again.
     pub consumed: usize,
-    /// What was found.
+    /// The event.
     pub event: Event,
 }
 
-/// What the server said.
+/// An event from the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// Nothing more can be said before more bytes come.
+    /// More bytes are needed.
     NeedMore,
     /// Bytes of the response: this range of the input, never empty.
     Stdout(Range<usize>),
@@ -72,23 +72,23 @@ pub enum Event {
     End {
         /// The script's exit status (F §5.5).
         app_status: u32,
-        /// Whether the server took the request at all.
+        /// Whether the server accepted the request at all.
         protocol: ProtocolStatus,
     },
     /// The query got a reply (F §4.1): the server is alive, even if it does not know the query.
     Values,
 }
 
-/// How a request ended, as far as the server itself is concerned (F §5.5).
+/// The server's own result of a request (F §5.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProtocolStatus {
-    /// As it should.
+    /// The request was processed.
     Complete,
     /// It takes one request at a time on a connection. We never give it two.
     CannotMultiplex,
     /// It has no room for the request, which has not begun.
     Overloaded,
-    /// It is no responder.
+    /// It does not know the responder role.
     UnknownRole,
 }
 
@@ -105,12 +105,12 @@ impl Connection {
         }
     }
 
-    /// A request begins: gives its id. `None` while another is open, or after a fault.
+    /// Begins a request and returns its id. `None` while another is open, or after a fault.
     pub fn begin(&mut self) -> Option<u16> {
         if self.asked != PendingOperation::Nothing || matches!(self.record, DecoderState::Failed(_)) {
             return None;
         }
-        // Never 0; each of 65,535 requests in a row has another.
+        // Never 0; any 65,535 consecutive requests have different ids.
         self.last = self.last.checked_add(1).unwrap_or(1);
         self.asked = PendingOperation::Request;
         self.stdout_over = false;
@@ -118,7 +118,7 @@ impl Connection {
         Some(self.last)
     }
 
-    /// A question about the server was sent ([`super::encode::encode_get_values`]). `false` while something is open, or after a fault.
+    /// A query about the server was sent ([`super::encode::encode_get_values`]). `false` while something is open, or after a fault.
     pub fn ask(&mut self) -> bool {
         let free = self.asked == PendingOperation::Nothing && !matches!(self.record, DecoderState::Failed(_));
         if free {
@@ -137,7 +137,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// The server's breach. The connection is of no further use.
+    /// The server's breach. The connection is unusable.
     pub fn decode(&mut self, input: &[u8]) -> Result<Decoded, FastCgiFault> {
         let mut at = 0;
         loop {
@@ -188,13 +188,13 @@ impl Connection {
         }
     }
 
-    /// The server has closed. Nothing was due, or (`false`) a response was.
+    /// The server has closed. `true`: nothing was due; `false`: a response was.
     #[must_use]
     pub fn handle_eof(&self) -> bool {
         self.is_idle()
     }
 
-    /// The first byte says already whether this is FastCGI; the others of such a header mean nothing.
+    /// The first byte already shows whether this is FastCGI; the rest of such a header means nothing.
     fn check_begin(&mut self, begin: &[u8]) -> Result<(), FastCgiFault> {
         match begin.first() {
             Some(&VERSION) | None => Ok(()),

@@ -11,7 +11,7 @@ const KEEP_CONN: u8 = 1;
 /// Lengths above this take four bytes (F §3.4).
 const SHORT_LENGTH: usize = 127;
 
-/// Begins a request of the responder's role, on a connection that is to be kept (F §5.1). `request` is not 0.
+/// Begins a request in the responder role, on a connection that the server keeps (F §5.1). `request` is not 0.
 pub fn encode_begin(out: &mut Vec<u8>, request: u16) {
     debug_assert_ne!(request, NO_REQUEST);
     out.extend_from_slice(&RecordHeader::encode(RecordType::BeginRequest, request, FIXED_BODY as u16));
@@ -19,12 +19,12 @@ pub fn encode_begin(out: &mut Vec<u8>, request: u16) {
     out.extend_from_slice(&[role1, role0, KEEP_CONN, 0, 0, 0, 0, 0]);
 }
 
-/// Asks for an end without a response (F §5.4).
+/// Aborts a request: no response is wanted (F §5.4).
 pub fn encode_abort(out: &mut Vec<u8>, request: u16) {
     out.extend_from_slice(&RecordHeader::encode(RecordType::AbortRequest, request, 0));
 }
 
-/// Appends bytes of the body, in as many records as they need; no bytes, no record.
+/// Appends bytes of the body, in as many records as needed; none without bytes.
 pub fn encode_stdin(out: &mut Vec<u8>, request: u16, bytes: &[u8]) {
     for part in bytes.chunks(MAX_CONTENT) {
         out.extend_from_slice(&RecordHeader::encode(RecordType::Stdin, request, part.len() as u16));
@@ -37,7 +37,7 @@ pub fn encode_stdin_end(out: &mut Vec<u8>, request: u16) {
     out.extend_from_slice(&RecordHeader::encode(RecordType::Stdin, request, 0));
 }
 
-/// Asks the server about itself, which every server responds at once: whether it is alive (F §4.1).
+/// Queries the server about itself, which every server responds to at once: a check that it is alive (F §4.1).
 pub fn encode_get_values(out: &mut Vec<u8>) {
     let mut content = Vec::with_capacity(32);
     push_pair(&mut content, b"FCGI_MPXS_CONNS", b"");
@@ -47,13 +47,13 @@ pub fn encode_get_values(out: &mut Vec<u8>) {
 
 /// The parameters of a request, as a stream of PARAMS records: [`begin`](Self::begin), any number of [`pair`](Self::pair), [`finish`](Self::finish).
 ///
-/// They are written where they belong, and a record is closed before a pair that it has no room for. A pair may go on in the next record (F §3.3), but PHP
-/// takes each record apart by itself, and closes the connection over one that does: so none does, and none is longer than a record.
+/// They are written in place, and a record is closed before a pair that does not fit. A pair may continue in the next record (F §3.3), but PHP
+/// parses each record separately, and closes the connection over one that does: so no pair continues, and none is longer than a record.
 #[derive(Debug)]
 pub struct ParamsWriter<'o> {
     out: &'o mut Vec<u8>,
     request: u16,
-    /// Where the header of the record in progress stands.
+    /// Offset of the current record's header.
     header: usize,
     /// A pair was left out.
     too_long: bool,
@@ -104,7 +104,7 @@ impl<'o> ParamsWriter<'o> {
         self.out.len() - self.header - HEADER_LEN
     }
 
-    /// Closes the record in front of the pair that begins at `begin` where it has no room for it, and moves the pair behind the header of the next.
+    /// If the pair that begins at `begin` does not fit, closes the record before it, and moves the pair after the header of the next.
     fn settle(&mut self, begin: usize) {
         if self.content() <= MAX_CONTENT {
             return;
@@ -114,7 +114,7 @@ impl<'o> ParamsWriter<'o> {
             self.too_long = true;
             return;
         }
-        self.seal((begin - self.header - HEADER_LEN) as u16); // it was within its limit without the pair
+        self.seal((begin - self.header - HEADER_LEN) as u16); // within its limit without the pair
         self.out.splice(begin..begin, [0; HEADER_LEN]);
         self.header = begin;
     }
@@ -138,7 +138,7 @@ fn push_pair(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 fn push_length(out: &mut Vec<u8>, length: usize) {
     match u8::try_from(length) {
         Ok(short) if length <= SHORT_LENGTH => out.push(short),
-        // A head of 2 GiB does not pass the limits of http1.
+        // A head of 2 GiB exceeds the limits of http1.
         _ => out.extend_from_slice(&(length as u32 | 0x8000_0000).to_be_bytes()),
     }
 }

@@ -1,17 +1,17 @@
-//! What a FastCGI server or a script did wrong.
+//! Faults of a FastCGI server or a script.
 
 use std::fmt;
 
 use super::record::RecordType;
 
-/// A breach of the protocol by the server. It ends the connection: nothing on it can be told from anything else any more.
+/// A breach of the protocol by the server. It ends the connection: its further bytes cannot be interpreted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FastCgiFault {
-    /// What kind of breach.
+    /// The kind of breach.
     pub kind: RecordFault,
-    /// The type byte of the record it was seen in.
+    /// The type byte of the affected record.
     pub type_byte: u8,
-    /// The request the record named.
+    /// The request named by the record.
     pub request: u16,
 }
 
@@ -60,13 +60,13 @@ macro_rules! faults {
 faults! {
     /// The kinds of breach.
     RecordFault;
-    /// Not version 1: most often something that is no FastCGI at all (F §3.3).
+    /// Not version 1: most often the peer does not speak FastCGI at all (F §3.3).
     Version, "fastcgi_version", "what came is no FastCGI record of version 1";
     /// No such type (F §8).
     UnknownType, "fastcgi_unknown_type", "there is no such record type";
     /// A record that only a web server sends (F §3.3).
     Direction, "fastcgi_direction", "only the web server sends this record";
-    /// A record of a request that is not open: an earlier one, one that never was, or 0 (F §3.3).
+    /// A record of a request that is not open: an earlier one, one that never existed, or 0 (F §3.3).
     WrongRequest, "fastcgi_wrong_request", "the record belongs to another request";
     /// A record while no request is open (F §3.3).
     Unasked, "fastcgi_unsolicited", "nothing was asked";
@@ -79,13 +79,13 @@ faults! {
 }
 
 faults! {
-    /// What is wrong with the head of a CGI response.
+    /// The faults in the head of a CGI response.
     CgiFault;
     /// More bytes than a head may have.
     TooLarge, "cgi_head_too_large", "the head of the response is too large";
     /// More field lines than a head may have.
     TooManyFields, "cgi_too_many_fields", "the head of the response has too many fields";
-    /// A line that is no field: no colon, a name that is no token, a first line that would go on (RFC 3875 §6.3).
+    /// A line that is not a field: no colon, an invalid name, or a continuation in the first line (RFC 3875 §6.3).
     NotAField, "cgi_not_a_field", "a line of the head is no field";
     /// A control other than HTAB in a value.
     Value, "cgi_bad_value", "a field has a control character in its value";

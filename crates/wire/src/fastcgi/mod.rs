@@ -1,12 +1,12 @@
 //! FastCGI 1.0, web server side: requests out, responses in; and the heads of CGI responses (RFC 3875).
 //!
-//! Sans-IO, as the rest of this crate. One connection carries one request at a time ([`Connection`]): no server for PHP takes more. Each request of
-//! a connection has an id of its own, so that a record of an earlier one can never be taken for one of a later.
+//! Sans-IO, as the rest of this crate. One connection carries one request at a time ([`Connection`]): no PHP server accepts more. Each request of
+//! a connection has its own id, so that a record of an earlier request is never taken for one of a later.
 //!
-//! * [`record`]: what a record is.
+//! * [`record`]: the record format.
 //! * [`encode`]: appends records to a `Vec<u8>`.
-//! * [`Connection`]: what the server says, and which of it is allowed now.
-//! * [`CgiHead`]: the head of the response that STDOUT begins with.
+//! * [`Connection`]: the events from the server, and their order.
+//! * [`CgiHead`]: the head of the response at the start of STDOUT.
 //!
 //! "The specification" is the FastCGI Specification 1.0 of 29 April 1996; its sections are cited as `F §n`.
 

@@ -1,4 +1,4 @@
-//! What a record is (F §3.3): eight bytes of header, content, padding.
+//! The record format (F §3.3): eight bytes of header, content, padding.
 //!
 //! ```text
 //! version type id.... length. padding reserved | content (0..65535) | padding (0..255)
@@ -25,7 +25,7 @@ pub const FIXED_BODY: usize = 8;
 pub enum RecordType {
     /// A request begins (F §5.1).
     BeginRequest = 1,
-    /// The web server wants no response any more (F §5.4).
+    /// The web server no longer wants a response (F §5.4).
     AbortRequest = 2,
     /// A request is over (F §5.5).
     EndRequest = 3,
@@ -35,11 +35,11 @@ pub enum RecordType {
     Stdin = 5,
     /// The response, as a stream (F §5.3).
     Stdout = 6,
-    /// What is for the log, as a stream (F §5.3).
+    /// Output for the log, as a stream (F §5.3).
     Stderr = 7,
     /// A second input of filters (F §5.3).
     Data = 8,
-    /// A question about the server (F §4.1).
+    /// A query about the server (F §4.1).
     GetValues = 9,
     /// Its response (F §4.1).
     GetValuesResult = 10,
@@ -84,7 +84,7 @@ impl RecordType {
     }
 }
 
-/// The header of a record, as it came: only the version is known to be right.
+/// The header of a record, unchecked except for the version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordHeader {
     /// The version.
@@ -95,12 +95,12 @@ pub struct RecordHeader {
     pub request: u16,
     /// Bytes of content.
     pub content: u16,
-    /// Bytes behind the content that mean nothing.
+    /// Bytes after the content, to be ignored.
     pub padding: u8,
 }
 
 impl RecordHeader {
-    /// The header at the start of `input`, if it is all there.
+    /// The header at the start of `input`, if it is complete.
     pub fn decode(input: &[u8]) -> Option<Self> {
         let &[version, type_byte, id1, id0, length1, length0, padding, _reserved] =
             input.first_chunk::<HEADER_LEN>()?;

@@ -1,4 +1,4 @@
-//! One table of what servers say, each fed whole, byte by byte, and with bytes behind it.
+//! One table of server outputs, each fed whole, byte by byte, and followed by other bytes.
 
 use super::encode::{
     ParamsWriter, encode_abort, encode_begin, encode_get_values, encode_stdin, encode_stdin_end,
@@ -6,7 +6,7 @@ use super::encode::{
 use super::record::{HEADER_LEN, MAX_CONTENT, RecordHeader, RecordType};
 use super::*;
 
-/// A record of the server's.
+/// A record of the server.
 fn record(record_type: u8, request: u16, content: &[u8], padding: u8) -> Vec<u8> {
     let [id1, id0] = request.to_be_bytes();
     let [length1, length0] = (content.len() as u16).to_be_bytes();
@@ -20,7 +20,7 @@ const STDOUT: u8 = 6;
 const STDERR: u8 = 7;
 const END: u8 = 3;
 
-/// What was understood of some bytes: the two streams, the end, the fault.
+/// The decoded form of some bytes: the two streams, the end, the fault.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct DecodedOutput {
     stdout: Vec<u8>,
@@ -189,7 +189,7 @@ fn a_connection_that_ends_says_whether_a_response_was_due() {
     assert!(!padded.is_idle(), "in the padding");
 }
 
-/// Takes the records of one request apart, as a server would.
+/// Parses the records of one request, as a server would.
 fn parse(bytes: &[u8], request: u16) -> Vec<(RecordType, Vec<u8>)> {
     let mut found = Vec::new();
     let mut rest = bytes;
@@ -258,7 +258,7 @@ fn a_request_is_a_begin_two_streams_and_their_ends() {
     assert_eq!(pairs[2], (vec![b'N'; 128], vec![b'V'; 127]));
 }
 
-/// PHP takes each record apart by itself.
+/// PHP parses each record separately.
 #[test]
 fn no_parameter_is_cut_by_the_end_of_a_record() {
     let big = |size: usize, byte: u8| vec![byte; size];
@@ -295,7 +295,7 @@ fn a_parameter_that_no_record_holds_is_left_out_and_told() {
     assert_eq!(parse_pairs(&records[0].1), [(b"A".to_vec(), b"1".to_vec()), (b"C".to_vec(), b"3".to_vec())]);
 }
 
-/// Feeds a head whole, byte by byte, and with a body behind it: all must agree.
+/// Feeds a head whole, byte by byte, and followed by a body: all must agree.
 fn head(text: &[u8]) -> Result<(CgiHead, usize), CgiFault> {
     let mut whole = CgiHead::new(SMALL);
     let result = whole.push(text);

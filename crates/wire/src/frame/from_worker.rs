@@ -9,7 +9,7 @@ use crate::{FaultKind, WireFault};
 pub enum FromWorker<'a> {
     /// The worker is ready.
     Hello(Hello<'a>),
-    /// The head of a response, and what of its body came with it.
+    /// The head of a response, and the part of its body in the same frame.
     Response(Response<'a>),
     /// Bytes of a response's body.
     Data {
@@ -85,7 +85,7 @@ pub enum FromWorker<'a> {
         /// At most 123 bytes.
         reason: &'a str,
     },
-    /// The application responds by itself, on the socket that came with this frame.
+    /// The application responds itself, on the socket that came with this frame.
     Hijack {
         /// The stream.
         stream: u32,
@@ -97,9 +97,9 @@ pub enum FromWorker<'a> {
     },
     /// The worker wants no more requests.
     Drain,
-    /// It has something to do behind its response, or (`end`) has done it.
+    /// It still has work to do after its response, or (`end`) has done it.
     Busy {
-        /// Its place is free.
+        /// Its slot is free.
         end: bool,
     },
 }
@@ -137,12 +137,12 @@ pub struct Response<'a> {
 }
 
 impl<'a> FromWorker<'a> {
-    /// The first frame in `input` and how many bytes it took. `None`: it is not all there yet;
+    /// The first frame in `input` and how many bytes it took. `None`: it is incomplete;
     /// [`Self::frame_len`] says how many bytes it will have.
     ///
     /// # Errors
     ///
-    /// A header that is wrong is a fault as soon as its ten bytes are there, whether or not the payload is.
+    /// A faulty header is a fault as soon as its ten bytes have arrived, with or without the payload.
     #[inline]
     pub fn decode(input: &'a [u8]) -> Result<Option<(Self, usize)>, WireFault> {
         let Some((reader, frame_len)) = Reader::frame(input, Sender::Worker)? else {
@@ -151,7 +151,7 @@ impl<'a> FromWorker<'a> {
         Ok(Some((Self::payload(reader)?, frame_len)))
     }
 
-    /// How many bytes the first frame in `input` has, header included; `None` while its header is not there.
+    /// How many bytes the first frame in `input` has, header included; `None` while its header is incomplete.
     ///
     /// # Errors
     ///
@@ -210,7 +210,7 @@ impl<'a> FromWorker<'a> {
             FrameType::Trailers => Self::Trailers { stream, fields: reader.last_pairs()? },
             FrameType::Inform => {
                 let status = reader.u16()?;
-                // 100 is Keepwarm's to send, 101 is a response.
+                // Only Keepwarm sends 100, and 101 is a response.
                 if !(102..=199).contains(&status) {
                     return Err(reader.fault(FaultKind::Status, status.into()));
                 }
@@ -239,23 +239,23 @@ impl<'a> FromWorker<'a> {
     }
 }
 
-/// What a worker can do, by its HELLO (spec §3).
+/// The capabilities of a worker, from its HELLO (spec §3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Capabilities {
-    /// A request holds up the worker, or a thread of it. A worker that takes one request at a time does not have to say so.
+    /// A request blocks the worker, or a thread of it. A worker that takes one request at a time need not set it.
     pub blocking: bool,
-    /// Its interface knows fields by CGI-style names (RFC 3875).
+    /// Its interface uses CGI-style names for fields (RFC 3875).
     pub cgi_names: bool,
     /// It can accept a WebSocket (spec §7).
     pub websocket: bool,
-    /// Its interface can report a client that sends no more: HALF_CLOSE (spec §5).
+    /// Its interface can report that a client has stopped sending: HALF_CLOSE (spec §5).
     pub half_close: bool,
     /// It may send HIJACK (spec §5).
     pub hijack: bool,
 }
 
 impl<'a> Hello<'a> {
-    /// How many requests may wait behind the one that a worker of one stream works on: `ahead`, at most 16 (spec §3).
+    /// How many requests may wait while a worker with one stream works on another: `ahead`, at most 16 (spec §3).
     pub fn ahead(&self) -> u32 {
         const MOST: u32 = 16;
         if self.streams != 1 {
@@ -265,7 +265,7 @@ impl<'a> Hello<'a> {
         said.filter(|ahead| *ahead <= MOST).unwrap_or(0)
     }
 
-    /// What it can do.
+    /// Its capabilities.
     pub fn capabilities(&self) -> Capabilities {
         let has = |name| self.about(name) == Some(b"1");
         Capabilities {
@@ -277,7 +277,7 @@ impl<'a> Hello<'a> {
         }
     }
 
-    /// The value of this name among the words about the worker: `adapter`, `kind`, `language`.
+    /// The value of this name among the worker's attributes: `adapter`, `kind`, `language`.
     pub fn about(&self, name: &str) -> Option<&'a [u8]> {
         self.about.pairs().find(|(known, _)| *known == name.as_bytes()).map(|(_, value)| value)
     }

@@ -1,14 +1,14 @@
-//! What of a frame's header is read or changed after the frame was written (spec §2): a request is written before it has a stream, and before it is known which
-//! worker takes it.
+//! Reads or changes parts of a frame's header after the frame was written (spec §2): a request is written before it has a stream, and before its
+//! worker is known.
 
 use super::HEADER_LEN;
 
-/// Where a frame's flags are.
+/// Offset of a frame's flags.
 const FLAGS: usize = 5;
-/// Where its stream id is.
+/// Range of its stream id.
 const STREAM: std::ops::Range<usize> = 6..HEADER_LEN;
 
-/// The flags of the first frame in `frame`; 0 when its header is not there.
+/// The flags of the first frame in `frame`; 0 when its header is incomplete.
 #[inline]
 pub fn frame_flags(frame: &[u8]) -> u8 {
     frame.get(FLAGS).copied().unwrap_or(0)

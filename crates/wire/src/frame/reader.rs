@@ -1,16 +1,16 @@
-//! Takes a payload apart, front to back.
+//! Parses a payload, front to back.
 
 use super::{FrameHeader, MAX_CREDIT, MIN_INITIAL_CREDIT, Sender, Strings};
 use crate::{FaultKind, WireFault};
 
-/// What is left of a frame's payload.
+/// The rest of a frame's payload.
 pub(super) struct Reader<'a> {
     pub(super) header: FrameHeader,
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    /// The frame at the start of `input`, if it is all there, and its whole length.
+    /// The frame at the start of `input`, if it is complete, and its whole length.
     #[inline]
     pub(super) fn frame(input: &'a [u8], sender: Sender) -> Result<Option<(Self, usize)>, WireFault> {
         let Some(header) = FrameHeader::decode(input, sender)? else {
@@ -48,7 +48,7 @@ impl<'a> Reader<'a> {
         Ok(*bytes)
     }
 
-    /// All that is left; at most `max` bytes.
+    /// The rest; at most `max` bytes.
     pub(super) fn rest(&mut self, max: usize) -> Result<&'a [u8], WireFault> {
         if self.rest.len() > max {
             return Err(self.fault(FaultKind::TooLong, self.rest.len() as u64));
@@ -77,7 +77,7 @@ impl<'a> Reader<'a> {
         Ok(strings)
     }
 
-    /// A string block of names and values, with nothing behind it.
+    /// A string block of names and values, with nothing after it.
     pub(super) fn last_pairs(&mut self) -> Result<Strings<'a>, WireFault> {
         let strings = self.pairs()?;
         self.rest(0)?;
@@ -103,7 +103,7 @@ impl<'a> Reader<'a> {
         Ok(amount)
     }
 
-    /// A credit that a connection begins with (spec §3).
+    /// The initial credit of a connection (spec §3).
     pub(super) fn initial_credit(&mut self) -> Result<u32, WireFault> {
         let amount = self.u32()?;
         if !(MIN_INITIAL_CREDIT..=MAX_CREDIT).contains(&amount) {

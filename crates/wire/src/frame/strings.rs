@@ -14,7 +14,7 @@ pub struct Strings<'a> {
 }
 
 impl<'a> Strings<'a> {
-    /// A block of `count` strings in `text`, if that is how many there are.
+    /// A block of `count` strings in `text`, if that count is right.
     #[inline]
     pub(super) fn checked(count: u16, text: &'a [u8]) -> Option<Self> {
         let fits = match count {
@@ -24,7 +24,7 @@ impl<'a> Strings<'a> {
         fits.then_some(Self { count, text })
     }
 
-    /// How many strings there are.
+    /// The number of strings.
     pub fn len(&self) -> usize {
         self.count.into()
     }
@@ -51,12 +51,12 @@ impl<'a> Strings<'a> {
     }
 }
 
-/// The strings of a frame and the bytes after them, in one allocation: for a reader that comes later than the input
-/// is kept.
+/// The strings of a frame and the bytes after them, in one allocation: for a reader that runs after the input
+/// is gone.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OwnedStrings {
     count: u16,
-    /// Where the strings end in `bytes`.
+    /// Offset in `bytes` where the strings end.
     end: usize,
     bytes: Vec<u8>,
 }
@@ -100,14 +100,14 @@ impl fmt::Debug for Strings<'_> {
 #[derive(Debug, Clone)]
 pub struct StringIter<'a> {
     text: &'a [u8],
-    /// Where the next string begins.
+    /// Offset of the next string.
     start: usize,
     left: u16,
     nuls: Memchr<'a>,
 }
 
 impl<'a> StringIter<'a> {
-    /// What is left, as names and values.
+    /// The rest, as names and values.
     pub fn pairs(self) -> Pairs<'a> {
         Pairs(self)
     }

@@ -1,4 +1,4 @@
-//! What the vectors do not say: the string block alone, and the words of faults.
+//! Cases beyond the vectors: the string block alone, and the words of faults.
 
 use super::*;
 
@@ -184,7 +184,7 @@ fn hello_tells_what_the_worker_can_do() {
         (2, "websocket", "1", Capabilities { websocket: true, ..none }),
         (2, "half_close", "1", Capabilities { half_close: true, ..none }),
         (2, "hijack", "1", Capabilities { hijack: true, ..none }),
-        // As it has always been for `hijack`: another value means nothing.
+        // As always for `hijack`: another value means nothing.
         (2, "hijack", "0", none),
         (2, "blocking", "", none),
         (1, "blocking", "0", blocking),

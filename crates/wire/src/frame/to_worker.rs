@@ -9,7 +9,7 @@ use crate::{FaultKind, WireFault};
 /// A frame from Keepwarm, borrowed from the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToWorker<'a> {
-    /// Keepwarm's first words.
+    /// Keepwarm's first frame.
     Welcome(Welcome<'a>),
     /// A request, which opens its stream.
     Request(Request<'a>),
@@ -36,7 +36,7 @@ pub enum ToWorker<'a> {
         /// Bytes, 1 to 2^31-1.
         amount: u32,
     },
-    /// Nobody waits for this response any more.
+    /// This response is no longer wanted.
     Reset {
         /// The stream.
         stream: u32,
@@ -45,7 +45,7 @@ pub enum ToWorker<'a> {
         /// For the log.
         reason: &'a str,
     },
-    /// The client has closed its writing side: it may be gone, and it may still read.
+    /// The client has closed its writing side: it may be gone, or may still read.
     HalfClose {
         /// The stream.
         stream: u32,
@@ -86,7 +86,7 @@ pub enum ToWorker<'a> {
     Drain,
 }
 
-/// WELCOME: what Keepwarm speaks and how much the worker may send (spec §3).
+/// WELCOME: the versions that Keepwarm speaks and the credit of the worker (spec §3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Welcome<'a> {
     /// The oldest version that Keepwarm speaks; not 0.
@@ -116,7 +116,7 @@ pub struct Request<'a> {
     pub body: &'a [u8],
 }
 
-/// The eleven strings that every request begins with (spec §4).
+/// The eleven strings at the start of every request (spec §4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RequestStrings<'a> {
     /// `GET`
@@ -144,7 +144,7 @@ pub struct RequestStrings<'a> {
 }
 
 impl<'a> ToWorker<'a> {
-    /// The first frame in `input` and how many bytes it took. `None`: it is not all there yet.
+    /// The first frame in `input` and how many bytes it took. `None`: it is incomplete.
     ///
     /// # Errors
     ///
@@ -156,7 +156,7 @@ impl<'a> ToWorker<'a> {
         Ok(Some((Self::payload(reader)?, frame_len)))
     }
 
-    /// How many bytes the first frame in `input` has, header included; `None` while its header is not there.
+    /// How many bytes the first frame in `input` has, header included; `None` while its header is incomplete.
     ///
     /// # Errors
     ///

@@ -1,9 +1,9 @@
-//! What a worker's frame means.
+//! The meaning of a worker's frames.
 
 use super::stream::Stream;
 use crate::frame::{FromWorker, Hello, ResetCode, Response, Strings, message_cost};
 
-/// What the worker has said, in a place where it may say it. Borrowed from the frame.
+/// A frame of the worker, allowed in the current state. Borrowed from the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionEvent<'a> {
     /// The worker is ready: streams can be opened.
@@ -48,9 +48,9 @@ pub enum SessionEvent<'a> {
         code: ResetCode,
         /// For the log.
         reason: &'a str,
-        /// RESPONSE had come: the client's connection must be cut. Otherwise an error response can be sent.
+        /// RESPONSE had come: the client's connection must be cut. If not, an error response can be sent.
         responded: bool,
-        /// The worker says that it had not begun (REFUSED), and nothing it sent before says otherwise: another worker
+        /// The worker reports that it had not begun (REFUSED), and no earlier frame contradicts that: another worker
         /// may get the request.
         unprocessed: bool,
     },
@@ -81,7 +81,7 @@ pub enum SessionEvent<'a> {
         /// At most 123 bytes.
         reason: &'a str,
     },
-    /// The application responds by itself, on a socket of its own; the stream is over.
+    /// The application responds itself, on a socket of its own; the stream is over.
     Hijack {
         /// The stream.
         stream: u32,
@@ -98,18 +98,18 @@ pub enum SessionEvent<'a> {
     },
     /// The worker wants no more requests. When all streams are over, send DRAIN.
     Drain,
-    /// The worker's place is not free when its response ends; or (`end`) it is free now.
+    /// The worker's slot is not free when its response ends; or (`end`) it is free now.
     Busy {
-        /// It has done what it had to do behind its response.
+        /// It has finished its work after its response.
         end: bool,
     },
-    /// A frame of a stream that Keepwarm has reset: nobody waits for it. Its bytes are released already.
+    /// A frame of a stream that Keepwarm has reset: it is no longer wanted. Its bytes are already released.
     Dropped {
         /// The stream.
         stream: u32,
         /// The credit of the body or message that was dropped.
         bytes: usize,
-        /// The worker has let go of the stream: it is over, and its place free.
+        /// The worker has ended the stream: it is over, and its slot is free.
         over: bool,
     },
 }
@@ -134,7 +134,7 @@ impl<'a> SessionEvent<'a> {
         }
     }
 
-    /// The stream that this event has ended, whose place is free now.
+    /// The stream that this event has ended, whose slot is free now.
     pub fn ended(&self) -> Option<u32> {
         match *self {
             Self::Response(Response { stream, end: true, .. })
@@ -157,7 +157,7 @@ impl<'a> SessionEvent<'a> {
         }
     }
 
-    /// The event of an allowed frame on a stream that was so before it.
+    /// The event for an allowed frame, given the state of its stream before it.
     #[inline]
     pub(super) fn of_stream(frame: FromWorker<'a>, before: &Stream) -> Self {
         match frame {

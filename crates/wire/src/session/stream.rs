@@ -1,4 +1,4 @@
-//! What the worker may say on one stream (spec §5, §7).
+//! The frames that the worker may send on one stream (spec §5, §7).
 //!
 //! ```text
 //!            RESPONSE            DATA            END, TRAILERS
@@ -20,17 +20,17 @@ pub(super) struct Stream {
     response: ResponseState,
     /// The request asked for a WebSocket.
     websocket: bool,
-    /// The worker has shown that it works on the request.
+    /// The worker has shown that it is processing the request.
     begun: bool,
     /// Keepwarm has sent RESET.
     reset: bool,
-    /// What Keepwarm may send.
+    /// Credit of Keepwarm.
     pub(super) send: u32,
-    /// What the worker may send.
+    /// Credit of the worker.
     pub(super) receive: Window,
 }
 
-/// How far the response is.
+/// The progress of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ResponseState {
     /// No RESPONSE yet.
@@ -47,7 +47,7 @@ enum MessageKind {
     Binary,
 }
 
-/// What a frame did.
+/// The effect of a frame.
 pub(super) struct FrameEffect {
     /// The credit it cost.
     pub(super) bytes: u32,
@@ -71,7 +71,7 @@ impl Stream {
         self.response != ResponseState::Waiting
     }
 
-    /// Whether the worker has shown that it works on the request.
+    /// Whether the worker has shown that it is processing the request.
     pub(super) fn begun(&self) -> bool {
         self.begun
     }
@@ -84,7 +84,7 @@ impl Stream {
         self.reset = true;
     }
 
-    /// Judges a frame of this stream, and moves on.
+    /// Checks a frame of this stream, and advances the state.
     #[inline]
     pub(super) fn handle(&mut self, frame: &FromWorker<'_>) -> Result<FrameEffect, (FaultKind, u64)> {
         match *frame {
@@ -163,7 +163,7 @@ impl Stream {
         }
     }
 
-    /// The message that has begun, if one has.
+    /// The message in progress, if any.
     fn needs_messages(&self) -> Result<Option<MessageKind>, (FaultKind, u64)> {
         match self.response {
             ResponseState::Messages(within) => Ok(within),

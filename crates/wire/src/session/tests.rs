@@ -1,4 +1,4 @@
-//! What the transcripts of `spec/vectors` do not say: Keepwarm's own calls.
+//! Cases beyond the transcripts of `spec/vectors`: Keepwarm's own calls.
 
 mod model;
 
@@ -52,7 +52,7 @@ fn credits(out: &mut Vec<u8>) -> Vec<(u32, u32)> {
     found
 }
 
-/// Spec §3: `ahead` adds places to a worker of one stream, and to no other.
+/// Spec §3: `ahead` adds slots to a worker of one stream, and to no other.
 #[test]
 fn requests_may_wait_behind_the_one_in_work() {
     let cases =
@@ -157,14 +157,14 @@ fn credit_is_withheld_when_it_is_used_up_and_no_open_stream_has_it() {
     assert!(!session.is_credit_withheld(), "both streams are open, and may be read");
     session.handle_frame(response(streams[0], 200, true)).unwrap();
     assert!(!session.is_credit_withheld(), "a half may be on its way");
-    // What crosses the end of its stream is the connection's alone.
+    // Bytes that cross the end of their stream count for the connection only.
     session.handle_frame(response(streams[1], 200, true)).unwrap();
     assert!(session.is_credit_withheld(), "nobody has it");
     session.handle_frame(FromWorker::Credit { stream: 0, amount: 40 }).unwrap();
     assert!(session.is_credit_withheld(), "nothing can be sent with 50 bytes of it");
     session.handle_frame(FromWorker::Credit { stream: 0, amount: 65_536 }).unwrap();
     assert!(!session.is_credit_withheld());
-    // A stream that was reset is the worker's until it ends it.
+    // A stream that was reset belongs to the worker until it ends it.
     session.spent(streams[2], 65_536);
     let mut out = Vec::new();
     session.reset(streams[2], ResetCode::CANCELLED, "", &mut out);
@@ -175,7 +175,7 @@ fn credit_is_withheld_when_it_is_used_up_and_no_open_stream_has_it() {
     assert!(!Session::new(CONFIG).is_credit_withheld(), "before HELLO there is none");
 }
 
-/// Spec §6: otherwise they could be sent without end to one who does not read.
+/// Spec §6: otherwise they could be sent endlessly to a peer that does not read.
 #[test]
 fn an_empty_message_costs_credit_both_ways() {
     let (mut session, mut out) = (ready(1), Vec::new());
@@ -236,7 +236,7 @@ fn what_a_reset_stream_sends_is_dropped_and_given_back() {
     let dropped = session.handle_frame(data(stream, &[0; 30_000]));
     assert_eq!(dropped, Ok(SessionEvent::Dropped { stream, bytes: 30_000, over: false }));
     assert_eq!(dropped.map(|event| event.held()), Ok(0));
-    // What the caller held before is the caller's to release, and only the connection profits.
+    // Bytes held by the caller before are its own to release, and only the connection gets them back.
     session.release(stream, 20_000, &mut out);
     assert_eq!(credits(&mut out), [(0, 50_000)]);
     assert_eq!(
@@ -320,7 +320,7 @@ fn a_request_that_is_answered_elsewhere_frees_its_place() {
     assert_eq!((event, event.ended()), (SessionEvent::Hijack { stream: first }, Some(first)));
     assert!(session.is_over(first) && !session.is_open_before(first + 1));
     let second = session.open().unwrap();
-    // Nobody waits for it any more.
+    // It is no longer wanted.
     session.reset(second, ResetCode::CANCELLED, "", &mut Vec::new());
     let event = session.handle_frame(FromWorker::Hijack { stream: second }).unwrap();
     assert_eq!(event, SessionEvent::Dropped { stream: second, bytes: 0, over: true });

@@ -1,17 +1,17 @@
-//! What the other side may send, and what it is owed (spec §6).
+//! The credit of the other side, and the amount owed to it (spec §6).
 
 use crate::FaultKind;
 
 /// The receiving end of one credit.
 ///
-/// Invariant: `left + owed + held = first`, where held is what the caller has in memory.
+/// Invariant: `left + owed + held = first`, where held is in the caller's memory.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window {
-    /// The value it began with.
+    /// The initial value.
     first: u32,
-    /// What the other side may still send.
+    /// The other side's remaining credit.
     left: u32,
-    /// What has left memory and was not given back yet.
+    /// Bytes that have left memory and were not returned yet.
     owed: u32,
 }
 
@@ -29,18 +29,18 @@ impl Window {
         Ok(())
     }
 
-    /// `bytes` have left memory; what was not held is not counted.
+    /// `bytes` have left memory; bytes that were not held do not count.
     pub(super) fn release(&mut self, bytes: usize) {
         let held = self.first - self.left - self.owed;
         self.owed += u32::try_from(bytes).unwrap_or(u32::MAX).min(held);
     }
 
-    /// What to give back now: at least a quarter of the first value, so that CREDIT frames stay few.
+    /// The amount to return now: at least a quarter of the initial value, so that CREDIT frames stay few.
     pub(super) fn due(&self) -> Option<u32> {
         (self.owed >= self.first.div_ceil(4)).then_some(self.owed)
     }
 
-    /// `amount`, which was due, was given back.
+    /// `amount`, which was due, was returned.
     pub(super) fn give(&mut self, amount: u32) {
         self.owed -= amount;
         self.left += amount;

@@ -1,4 +1,4 @@
-//! Frames, faults and partial input: each whole, byte by byte, and with bytes behind it.
+//! Frames, faults and partial input: each whole, byte by byte, and followed by other bytes.
 
 use crate::json::{Either, bytes, expected, from_keepwarm, load, text};
 use keepwarm_wire::FaultKind;
@@ -48,7 +48,7 @@ fn faults_have_their_names_however_they_come() {
         let fault = whole.expect_err(name);
         assert_eq!(fault.name(), text(&vector, "fault"), "{name}: {fault}");
 
-        // Cut short it is the same fault, or not yet one; once it is one it stays one.
+        // Cut short it is the same fault, or incomplete; once it is a fault it stays one.
         let sizes = (0..bytes.len().min(256)).chain(bytes.len().saturating_sub(3)..bytes.len());
         let mut seen = false;
         for size in sizes {
@@ -75,7 +75,7 @@ fn a_wrong_header_is_a_fault_before_its_payload_comes() {
         assert_eq!(Either::frame_len(keepwarm, &header[..9]), Ok(None), "{name}");
         match Either::frame_len(keepwarm, header) {
             Ok(len) => {
-                // The payload is at fault: it must be there.
+                // The fault is in the payload: it must have arrived.
                 assert_eq!(len, Some(bytes.len()), "{name}");
                 assert_eq!(Either::decode(keepwarm, header), Ok(None), "{name}");
             }

@@ -207,7 +207,7 @@ fn pairs<'a>(pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Value {
     pairs.map(|(name, value)| json!([latin1(name), latin1(value)])).collect()
 }
 
-/// What a block holds, as names and values.
+/// The contents of a block, as names and values.
 pub(crate) fn owned_pairs(block: Strings<'_>) -> Vec<(Vec<u8>, Vec<u8>)> {
     block.pairs().map(|(name, value)| (name.to_vec(), value.to_vec())).collect()
 }

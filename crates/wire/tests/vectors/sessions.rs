@@ -1,5 +1,5 @@
-//! Transcripts: `Session` says each of Keepwarm's lines itself, byte for byte, and judges each of the worker's; a naive
-//! twin of a worker judges Keepwarm's.
+//! Transcripts: `Session` produces each of Keepwarm's lines itself, byte for byte, and checks each of the worker's; a naive
+//! twin of a worker checks Keepwarm's.
 
 use crate::json::{Either, bytes, expected, from_keepwarm, load, owned_pairs, text};
 use crate::worker_twin::WorkerTwin;
@@ -39,7 +39,7 @@ struct Run<'t> {
     twin: WorkerTwin,
     /// Bytes of each stream that Keepwarm has in memory.
     held: BTreeMap<u32, usize>,
-    /// CREDIT that the session has written and the transcript has not said yet.
+    /// CREDIT that the session has written and the transcript has not reached yet.
     unsaid: Vec<u8>,
 }
 
@@ -122,7 +122,7 @@ impl Run<'_> {
         out
     }
 
-    /// Lets go of what is held, so that the session writes the CREDIT that the transcript says next.
+    /// Releases held bytes, so that the session writes the CREDIT that the transcript expects next.
     fn give_credit(&mut self, stream: u32) {
         if !self.unsaid.is_empty() {
             return;

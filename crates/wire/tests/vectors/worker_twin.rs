@@ -1,4 +1,4 @@
-//! A worker's view of a connection, as naive as it can be: it judges what Keepwarm says.
+//! A worker's view of a connection, as naive as possible: it checks Keepwarm's frames.
 
 use keepwarm_wire::frame::{FromWorker, MAX_CREDIT, Request, Response, ToWorker, flags};
 use std::collections::BTreeMap;
@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(crate) struct WorkerTwin {
     welcomed: bool,
-    /// HELLO's streams and first credit for a stream.
+    /// HELLO's streams and initial credit for a stream.
     hello: Option<(u32, u32)>,
     first_credit: u32,
     last: u32,
     drained: bool,
-    /// What Keepwarm may send on the connection, and what the worker may.
+    /// Keepwarm's credit on the connection, and the worker's.
     keepwarm_credit: u32,
     worker_credit: u32,
     pub(crate) streams: BTreeMap<u32, TwinStream>,
@@ -31,7 +31,7 @@ pub(crate) struct TwinStream {
 type Judged<T> = Result<T, &'static str>;
 
 impl WorkerTwin {
-    /// Judges a frame of Keepwarm's. True: the frame must be ignored, since its stream is over.
+    /// Checks a frame of Keepwarm. True: the frame must be ignored, since its stream is over.
     pub(crate) fn hear(&mut self, frame: &ToWorker<'_>) -> Judged<bool> {
         if let ToWorker::Welcome(welcome) = frame {
             if self.welcomed {
@@ -80,7 +80,7 @@ impl WorkerTwin {
         }
     }
 
-    /// Notes a frame of the worker's that was allowed.
+    /// Records an allowed frame of the worker.
     pub(crate) fn say(&mut self, frame: &FromWorker<'_>, ended: bool) {
         match *frame {
             FromWorker::Hello(hello) => {

@@ -1,4 +1,4 @@
-//! A slot for a call: on a connection that is there, or on one that is made for it.
+//! A slot for a call: on an existing connection, or on a new one.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use crate::{AcquireError, ConnectionNeed, Endpoint, thread_index};
 
 /// Why there is no slot on a connection.
 enum SlotError {
-    /// A connection is to be made.
+    /// A new connection is needed.
     Short,
-    /// One would be, were there not as many as there may be.
+    /// A new connection is needed, but the limit is reached.
     Full,
-    /// It comes to something soon.
+    /// An event is pending that may soon provide one.
     Later,
 }
 
 impl Http2Pool {
-    /// A slot for one call on a connection: one that is there, or a new one. To be called on a data-plane thread.
+    /// A slot for one call: on an existing connection, or a new one. Call on a data-plane thread.
     ///
-    /// [`PoolSettings::max`](crate::PoolSettings::max) bounds connections that are opened beside others: each thread has one in any case. [`PoolSettings::max_in_all`](crate::PoolSettings::max_in_all) bounds all.
+    /// [`PoolSettings::max`](crate::PoolSettings::max) bounds additional connections: each thread has one in any case. [`PoolSettings::max_in_all`](crate::PoolSettings::max_in_all) bounds all.
     ///
     /// # Errors
-    /// No connection could be made; [`AcquireError::NotHttp2`]: one could, and its server chose HTTP/1.1.
+    /// The connection failed; [`AcquireError::NotHttp2`]: it succeeded, and its server chose HTTP/1.1.
     pub async fn acquire(
         self: &Arc<Self>,
         endpoint: &Endpoint,
@@ -62,7 +62,7 @@ impl Http2Pool {
         .await
     }
 
-    /// The same without waiting: a slot on a connection that is there, if one will do.
+    /// The same without waiting: a slot on an existing connection that meets `need`.
     pub fn take(self: &Arc<Self>, endpoint: &Endpoint, need: ConnectionNeed) -> Option<Http2Call> {
         let now = Instant::now();
         let mut inner = self.lock();
@@ -77,7 +77,7 @@ impl Http2Pool {
                 link.begun() == 0 || (need != ConnectionNeed::New && may_use(need == ConnectionNeed::Any));
             fits && kept.has_room() && link.is_quiet()
         };
-        // The fullest, so that those which are needed no more become idle; of idle ones, the newest.
+        // The fullest, so that surplus connections become idle; of idle ones, the newest.
         let slot = |kept: &&mut PooledConnection| (kept.link.open(), kept.link.idle_since());
         let kept = entry.kept.iter_mut().filter(usable).max_by_key(slot)?;
         let idle = kept.link.begin_call(now);
@@ -116,7 +116,7 @@ impl Http2Pool {
             waiter.dial.get_or_insert(entry.dial);
         }
         if !entry.says_nothing(need) {
-            // Its task reads what it says, that it closes or nothing of importance: soon, or when the socket takes what has to be written first.
+            // Its task reads the pending event, a close or nothing of importance: soon, or when the socket takes what must be written first.
             entry.kept.iter().filter(|kept| !kept.link.is_quiet()).for_each(|kept| kept.link.expect());
         }
         Err(match entry.is_short(need, 0, usize::MAX) {

@@ -1,4 +1,4 @@
-//! Making a connection.
+//! Dials a connection.
 
 use std::io;
 use std::pin::pin;
@@ -18,7 +18,7 @@ use crate::pool::{ConnectionSlot, count_dial, count_failed_dial};
 use crate::{AcquireError, ConnectionNeed, Dial, Endpoint, PoolSettings, thread_index};
 
 impl Http2Pool {
-    /// Makes a connection for this thread, if it is still wanted.
+    /// Dials a connection for this thread, if it is still wanted.
     pub(super) fn dial(self: &Arc<Self>, endpoint: &Endpoint, need: ConnectionNeed, slot: ConnectionSlot) {
         let mut inner = self.lock();
         let max = inner.settings.max;
@@ -36,7 +36,7 @@ impl Http2Pool {
         crate::spawn_local(dial(Arc::clone(self), endpoint.clone(), number, slot));
     }
 
-    /// A dial has ended. Of an endpoint that was forgotten meanwhile, its connection is not kept; who waits there now waits for another dial.
+    /// A dial has ended. If its endpoint was forgotten meanwhile, the connection is dropped; callers that now wait there need another dial.
     pub(super) fn handle_dialled(
         &self,
         endpoint: &Endpoint,
@@ -58,14 +58,14 @@ impl Http2Pool {
     }
 }
 
-/// Makes a connection, and tells the pool.
+/// Dials a connection, and reports to the pool.
 async fn dial(pool: Arc<Http2Pool>, endpoint: Endpoint, number: u64, slot: ConnectionSlot) {
     let thread = thread_index();
     let dialled = {
         let connecting = pin!(connect(&pool, &endpoint, thread, slot));
         catch_future(connecting).await
     };
-    // Those who wait for it must hear of its end.
+    // Its waiters must learn of its end.
     let dialled = dialled.unwrap_or_else(|panic| {
         panic.report("dial", None, None);
         Err(AcquireError::Connect(io::Error::other("a bug in Keepwarm")))
@@ -98,7 +98,7 @@ async fn connect(
     let dial = Dial { endpoint, tls: tls.as_deref(), connect_timeout, handshake_timeout };
     let (mut transport, times) = dial.run().await?;
     transport.hold(slot);
-    // RFC 9113 §3.3: in clear it is known beforehand, under TLS it is agreed upon.
+    // RFC 9113 §3.3: in plaintext by prior knowledge, under TLS by agreement.
     if tls.is_some() && transport.alpn() != Some(b"h2") {
         if let Some(http1) = &pool.http1 {
             http1.keep(endpoint, transport, &times);

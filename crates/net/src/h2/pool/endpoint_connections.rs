@@ -18,13 +18,13 @@ use crate::{AcquireError, ConnectionNeed, PoolSettings};
 pub(super) struct EndpointConnections {
     pub(super) kept: Vec<PooledConnection>,
     pub(super) dialling: bool,
-    /// Which dial is under way, or was last.
+    /// The number of the dial in progress, or of the last one.
     pub(super) dial: u64,
     /// The last dial failed.
     pub(super) failure: Option<AcquireError>,
     /// By number, the oldest first; without a waker: woken, and about to look.
     pub(super) waiting: BTreeMap<u64, Option<Waker>>,
-    /// Who keeps a connection there, whether there are calls or not.
+    /// The task that keeps a connection ready, with or without calls.
     pub(super) warmer: Option<PrewarmTask>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct PooledConnection {
 }
 
 impl EndpointConnections {
-    /// Takes those off that are too old, or have carried enough.
+    /// Removes connections that are too old, or have carried enough calls.
     pub(super) fn drop_worn(&mut self, settings: &PoolSettings, now: Instant) {
         self.kept.retain(|PooledConnection { link, .. }| {
             let keep = !link.goes_away()
@@ -49,7 +49,7 @@ impl EndpointConnections {
         });
     }
 
-    /// Whether one is to be made.
+    /// Whether a new connection is needed.
     pub(super) fn is_short(&self, need: ConnectionNeed, everywhere: usize, max: usize) -> bool {
         let full = everywhere >= max && !self.kept.is_empty();
         !self.dialling
@@ -59,7 +59,7 @@ impl EndpointConnections {
             && (need == ConnectionNeed::New || self.is_settled())
     }
 
-    /// Gives up the oldest connection that is idle and has room: it was not good enough for the caller, who would wait for it in vain where there may be no other beside it.
+    /// Gives up the oldest idle connection with room: it did not meet the caller's need, and at the limit the caller would wait in vain for another beside it.
     pub(super) fn make_room(&mut self) -> bool {
         let unused =
             |kept: &PooledConnection| kept.link.open() == 0 && kept.has_room() && kept.link.is_quiet();
@@ -68,35 +68,35 @@ impl EndpointConnections {
         true
     }
 
-    /// Whether the server takes no calls for now, on one connection as on another: with a third it would be asked without an end.
+    /// Whether the server accepts no calls for now, on two connections already: dialling a third would repeat without end.
     fn is_shut(&self) -> bool {
         self.kept.iter().filter(|kept| kept.takes_none()).nth(1).is_some()
     }
 
-    /// Whether it is known of every connection how many calls it takes.
+    /// Whether the stream limit of every connection is known.
     fn is_settled(&self) -> bool {
         self.kept.iter().all(|kept| kept.link.is_settled())
     }
 
-    /// Whether no idle connection has something to say that may yet make it one to use.
+    /// Whether no idle connection has a pending event that may yet make it usable.
     pub(super) fn says_nothing(&self, need: ConnectionNeed) -> bool {
         need == ConnectionNeed::New || self.kept.iter().all(|kept| kept.link.is_quiet())
     }
 
-    /// Why the dial that somebody waits for has failed.
+    /// Why the dial that the caller waits for has failed.
     pub(super) fn failure_of(&self, waits_for: Option<u64>) -> Option<AcquireError> {
         let failure = self.failure.as_ref().filter(|_| waits_for.is_some_and(|dial| dial <= self.dial))?;
         Some(failure.told_again())
     }
 
-    /// Each looks again, and those who find nothing wait once more.
+    /// Wakes every waiter to look again; those that find nothing wait once more.
     pub(super) fn wake(&mut self) {
         self.waiting.values_mut().filter_map(Option::take).for_each(Waker::wake);
     }
 }
 
 impl PooledConnection {
-    /// Whether the server takes no calls at all on it, as far as is known.
+    /// Whether the server accepts no calls at all on it, as far as is known.
     fn takes_none(&self) -> bool {
         self.link.is_settled() && self.sender.current_max_send_streams() == 0
     }

@@ -1,4 +1,4 @@
-//! What happens to a connection, as its driver and its calls tell it.
+//! Events of a connection, reported by its driver and its calls.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ impl Http2Pool {
         let now = Instant::now().into_std();
         let mut inner = self.lock();
         match responded {
-            // Where nothing was ever lost or closed there is nothing to take back.
+            // Without an earlier loss or close there is nothing to take back.
             true => drop(inner.keep_alive.get_mut(endpoint).map(|it| it.handle_success(idle, now))),
             false => inner.learnt(endpoint).handle_loss(idle, now),
         }
@@ -26,28 +26,28 @@ impl Http2Pool {
         link.end_call();
         let mut inner = self.lock();
         let purpose = || SlotPurpose { endpoint: link.endpoint.clone(), thread: Some(link.thread) };
-        // Those who have been told that there is room on it wait no more, but for a slot of their own.
+        // Waiters woken for room on it no longer count, unless they want a slot of their own.
         let wanted = link.open() > 0 || inner.is_wanted(link) || self.slots.waiting_for(purpose) > 0;
         let claimed = !link.is_retired() && self.slots.claims(purpose, wanted, Instant::now());
         inner.wake(link);
-        // In one step: another thread must not give up the same one for somebody else.
+        // In one step: another thread must not give up the same one for another waiter.
         if claimed {
             inner.retire(link);
         }
     }
 
-    /// The server takes another number of calls than before, or its connection has been looked at for those who wait for what it has to say.
+    /// The server changed its stream limit, or its connection was checked for callers that wait for a pending event.
     pub(in crate::h2) fn handle_news(&self, link: &Link) {
         self.lock().wake(link);
     }
 
-    /// The server takes no further streams.
+    /// The server accepts no further streams.
     pub(in crate::h2) fn handle_goaway(&self, link: &Link) {
         self.learn(link);
         self.retire(link);
     }
 
-    /// No further calls on it.
+    /// Gives it no further calls.
     pub(in crate::h2) fn retire(&self, link: &Link) {
         self.lock().retire(link);
     }
@@ -60,7 +60,7 @@ impl Http2Pool {
         self.retire(link);
     }
 
-    /// The server has ended a connection: if that was idle, it shows how long it keeps them.
+    /// The server ended a connection: if it was idle, that shows how long the server keeps them.
     fn learn(&self, link: &Link) {
         let now = Instant::now();
         if link.open() == 0 && link.begun() > 0 {

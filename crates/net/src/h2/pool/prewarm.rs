@@ -1,4 +1,4 @@
-//! Connections that are there without a call for them: made before they are asked for, and given up for others.
+//! Connections without a call: made beforehand, and given up for others.
 
 use std::future::poll_fn;
 use std::sync::{Arc, PoisonError, Weak};
@@ -13,7 +13,7 @@ use crate::h2::link::Link;
 use crate::pool::IdleOwner;
 use crate::{AcquireError, ConnectionNeed, Endpoint, thread_index};
 
-/// A task that makes connections before they are asked for: see [`Http2Pool::begin_warmth`].
+/// A task that makes connections beforehand: see [`Http2Pool::begin_warmth`].
 #[derive(Debug)]
 pub(super) struct PrewarmTask {
     number: u64,
@@ -21,7 +21,7 @@ pub(super) struct PrewarmTask {
 }
 
 impl Http2Pool {
-    /// Somebody begins to keep a connection of this thread to an endpoint; `None`: somebody else does. To be called on a data-plane thread.
+    /// Registers a task that keeps a connection of this thread to an endpoint; `None`: there already is one. Call on a data-plane thread.
     pub(crate) fn begin_warmth(&self, endpoint: &Endpoint) -> Option<u64> {
         let mut inner = self.lock();
         inner.warmers += 1;
@@ -34,14 +34,14 @@ impl Http2Pool {
         Some(number)
     }
 
-    /// They do so no more.
+    /// Ends that task's registration.
     pub(crate) fn end_warmth(&self, endpoint: &Endpoint, number: u64) {
         let mut inner = self.lock();
         inner.entry(endpoint, thread_index()).warmer.take_if(|warmer| warmer.number == number);
         inner.tidy(endpoint);
     }
 
-    /// Whether they are still to do so: the endpoint is there, and the settings ask for it. They have ended when not.
+    /// Whether the task should continue: the endpoint exists, and the settings ask for it. If not, the registration has ended.
     pub(crate) fn is_warmed(&self, endpoint: &Endpoint, number: u64) -> bool {
         let mut inner = self.lock();
         let wanted = inner.settings.min_idle > 0;
@@ -55,7 +55,7 @@ impl Http2Pool {
         ours && wanted
     }
 
-    /// Waits until this thread has no connection to an endpoint, or need not have one any more.
+    /// Waits until this thread has no connection to an endpoint, or no longer needs one.
     pub(crate) fn poll_lost(pool: &Weak<Self>, endpoint: &Endpoint, cx: &mut Context<'_>) -> Poll<()> {
         let Some(pool) = pool.upgrade() else { return Poll::Ready(()) };
         let mut inner = pool.lock();
@@ -69,7 +69,7 @@ impl Http2Pool {
         Poll::Pending
     }
 
-    /// A connection of this thread to an endpoint, without a call for it: one that is there, or that is made now. `false`: there are as many as there may be to all endpoints.
+    /// Ensures a connection of this thread to an endpoint, without a call: an existing or a new one. `false`: the limit over all endpoints is reached.
     ///
     /// # Errors
     /// As [`Self::acquire`].
@@ -101,7 +101,7 @@ impl Http2Pool {
 }
 
 impl Drop for Http2Pool {
-    /// Who keeps connections ends.
+    /// The prewarming task ends.
     fn drop(&mut self) {
         let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
         inner.entries.values_mut().flatten().for_each(EndpointConnections::wake_warmer);
@@ -115,7 +115,7 @@ impl IdleOwner for Http2Pool {
 
     fn give_one_up(&self) -> bool {
         let mut inner = self.lock();
-        // It ends at once: there is nothing on it. It is found and retired in one step, so that no other thread gives up the same, or has a call begin on it.
+        // It ends at once, as it has no call. Finding and retiring it is one step, so that no other thread gives up the same, or begins a call on it.
         let oldest = inner.oldest_idle().map(Arc::clone);
         oldest.inspect(|link| inner.retire(link)).is_some()
     }

@@ -6,25 +6,25 @@ use super::endpoint_connections::EndpointConnections;
 use super::{Http2Pool, Inner};
 use crate::{Endpoint, thread_index};
 
-/// A caller that waits for a connection of its thread. Dropped, it waits no more: a caller that gave up is not counted, and holds up no decision
+/// A caller that waits for a connection of its thread. Dropping it ends the wait: a caller that gave up is not counted, and holds up no decision
 /// about whose turn it is.
 pub(super) struct Waiter<'a> {
     pool: &'a Http2Pool,
     pub(super) endpoint: &'a Endpoint,
     pub(super) thread: usize,
-    /// The dial whose failure is this caller's, too.
+    /// The dial whose failure is also this caller's.
     pub(super) dial: Option<u64>,
     /// Its key among the waiters, once it has waited.
     number: Option<u64>,
 }
 
 impl<'a> Waiter<'a> {
-    /// It waits for nothing yet. To be called on a data-plane thread.
+    /// A waiter that waits for nothing yet. Call on a data-plane thread.
     pub(super) fn new(pool: &'a Http2Pool, endpoint: &'a Endpoint) -> Self {
         Self { pool, endpoint, thread: thread_index(), dial: None, number: None }
     }
 
-    /// Has it woken when something changes.
+    /// Registers it to be woken when something changes.
     pub(super) fn wait<'i>(&mut self, inner: &'i mut Inner, waker: &Waker) -> &'i mut EndpointConnections {
         let number = *self.number.get_or_insert_with(|| {
             inner.waiters += 1;

@@ -1,4 +1,4 @@
-//! What goes well.
+//! Calls that succeed.
 
 use std::cell::{Cell, RefCell};
 
@@ -276,7 +276,7 @@ async fn a_response_before_the_body_is_whole() {
             for _ in 0..10 {
                 let stream = peer.request().await;
                 peer.write(HEADERS, END | END_HEADERS, stream, b"\x08\x03413").await;
-                // RFC 9113 §8.1: it wants no more of the request.
+                // RFC 9113 §8.1: the server wants no more of the request.
                 peer.reset(stream, 0).await;
             }
             while peer.read().await.is_some() {}
@@ -302,7 +302,7 @@ async fn a_response_before_the_body_is_whole() {
     .await;
 }
 
-/// The head, if it is there; what was given is written meanwhile.
+/// The head, if it has arrived; queued bytes are written meanwhile.
 async fn read_head_now(call: &mut Http2Call) -> Option<u16> {
     tokio::task::yield_now().await;
     poll_fn(|cx| {

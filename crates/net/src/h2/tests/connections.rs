@@ -9,7 +9,7 @@ use super::peer::*;
 use super::*;
 use crate::{AcquireError, Calls, Protocol};
 
-/// Answers once it is told to.
+/// Responds once the gate opens.
 fn gated(
     gate: &Rc<tokio::sync::Semaphore>,
 ) -> impl Fn(Request<RecvStream>, SendResponse<Bytes>) -> GateFuture + use<> {
@@ -23,7 +23,7 @@ fn gated(
     }
 }
 
-/// A server that accepts this many streams at once and responds when its gate opens. Gives the connections that were made to it.
+/// A server that accepts this many streams at once and responds when its gate opens. Returns its count of connections.
 pub(super) fn serve_gated(
     listener: TcpListener,
     streams: u32,
@@ -37,7 +37,7 @@ pub(super) fn serve_gated(
 
 type GateFuture = Pin<Box<dyn Future<Output = ()>>>;
 
-/// Asks that many at once.
+/// Makes that many calls at once.
 pub(super) async fn ask_all(
     pool: &Arc<Http2Pool>,
     endpoint: &Endpoint,
@@ -164,7 +164,7 @@ async fn what_is_forgotten_finishes_its_calls() {
     .await;
 }
 
-/// Whether it has no end yet, after one look.
+/// Whether it is still pending, after one poll.
 pub(super) async fn is_pending<F: Future>(mut future: Pin<&mut F>) -> bool {
     poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_pending())).await
 }
@@ -180,7 +180,7 @@ async fn a_dial_that_ends_after_its_endpoint_was_forgotten_leaves_nothing() {
         }
         assert_eq!(pool.state(None).dialling, 1);
         pool.forget(&endpoint);
-        // The dial goes on: its connection is made, says goodbye, and is gone.
+        // The dial continues: its connection is made, sends GOAWAY, and is gone.
         let mut peer = Peer::accept(&listener, &[]).await;
         while peer.read().await.is_some() {}
         until(|| !pool.has_shelves(&endpoint)).await;
@@ -254,7 +254,7 @@ async fn a_server_that_vanished_is_found_out_by_the_first_call_that_is_given_up(
             until(|| call.has_sent()).await;
             calls.push(call);
         }
-        // Somebody loses patience. The other learns that nobody is there.
+        // One caller gives up. The other learns that nobody listens.
         drop(calls.pop());
         let error = read(&mut calls[0]).await.unwrap_err();
         assert!(matches!(&error, ClientError::NoResponse(Some(why)) if why.kind() == std::io::ErrorKind::TimedOut), "{error}");
@@ -357,7 +357,7 @@ async fn a_connection_that_was_closed_a_moment_ago_is_not_used() {
         let pool = pool();
         ask(&pool, &endpoint).await.unwrap();
         close.send(()).unwrap();
-        // It runs, and nothing else does: the reactor is not asked before the next call is under way.
+        // Only this task runs: the reactor is not polled before the next call has begun.
         tokio::task::yield_now().await;
         let mut call = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         assert_eq!(call.idle(), None, "a new one");
@@ -369,7 +369,7 @@ async fn a_connection_that_was_closed_a_moment_ago_is_not_used() {
     .await;
 }
 
-/// A PING of the server is no reason to do without the connection.
+/// A PING of the server does not make the connection unusable.
 #[tokio::test]
 async fn a_connection_that_says_something_harmless_is_used() {
     run(async {
@@ -425,7 +425,7 @@ fn threads_do_not_share_connections() {
     plane.stop();
 }
 
-/// `min_idle`: there before a call, there again after it was lost or when the server comes back, and gone with the endpoint.
+/// `min_idle`: ready before a call, ready again after a loss or when the server returns, and gone with the endpoint.
 #[tokio::test]
 async fn a_connection_that_is_to_be_there_is_made_again() {
     run(async {
@@ -466,7 +466,7 @@ async fn a_connection_that_is_to_be_there_is_made_again() {
     .await;
 }
 
-/// The one connection is full, and others wait for room on it.
+/// The only connection is full, and others wait for room on it.
 #[tokio::test]
 async fn a_pool_that_a_panic_has_broken_begins_anew() {
     run(async {
@@ -479,7 +479,7 @@ async fn a_pool_that_a_panic_has_broken_begins_anew() {
         });
         until(|| pool.count(&endpoint) == (1, 1) && pool.state(Some(&endpoint)).waiting == 1).await;
         pool.break_lock();
-        // Who waited has a connection of its own, and the first call ends on the old one.
+        // The waiter has a connection of its own, and the first call ends on the old one.
         until(|| pool.count(&endpoint) == (1, 1) && connections.get() == 2).await;
         gate.add_permits(2);
         assert!(both.await.unwrap().into_iter().all(|response| response.unwrap().body == b"hello"));
@@ -491,7 +491,7 @@ async fn a_pool_that_a_panic_has_broken_begins_anew() {
     .await;
 }
 
-/// All who wait for it hear of its end, and the next call makes another.
+/// All its waiters learn of its end, and the next call makes another.
 #[tokio::test]
 async fn a_dial_that_panics_fails_those_who_wait_for_it_and_no_other() {
     run(async {

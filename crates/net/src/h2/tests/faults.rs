@@ -1,4 +1,4 @@
-//! What goes wrong, and what is known of the request then.
+//! Calls that fail, and what is then known of the request.
 
 use super::peer::*;
 use super::*;

@@ -1,4 +1,4 @@
-//! Calls over real sockets, to servers of the test's own: the `h2` crate's server for what goes well, and one that writes frames by hand for what does not.
+//! Calls over real sockets, to the tests' own servers: the `h2` crate's server for success, and one that writes frames by hand for faults.
 
 mod calls;
 mod connections;
@@ -37,7 +37,7 @@ async fn listen() -> (TcpListener, Endpoint) {
     (listener, Endpoint::Tcp(address))
 }
 
-/// Waits for something that no event tells.
+/// Waits for a condition that no event reports.
 async fn until(mut done: impl FnMut() -> bool) {
     while !done() {
         tokio::task::yield_now().await;
@@ -49,7 +49,7 @@ fn pool() -> Arc<Http2Pool> {
     Http2Pool::new(PoolSettings::default())
 }
 
-/// A `GET /`, as it is.
+/// A plain `GET /`.
 fn get() -> CallHead<'static, std::iter::Empty<(&'static [u8], &'static [u8])>> {
     CallHead {
         method: &Method::GET,
@@ -116,7 +116,7 @@ async fn flush(call: &mut Http2Call) {
     poll_fn(|cx| call.poll_flush(cx)).await;
 }
 
-/// Asks on a connection of the pool, and reads the response.
+/// Makes a call on a connection of the pool, and reads the response.
 async fn ask(pool: &Arc<Http2Pool>, endpoint: &Endpoint) -> Result<FullResponse, ClientError> {
     let mut call = pool.acquire(endpoint, ConnectionNeed::Any).await.unwrap();
     call.begin(get());
@@ -125,7 +125,7 @@ async fn ask(pool: &Arc<Http2Pool>, endpoint: &Endpoint) -> Result<FullResponse,
     read(&mut call).await
 }
 
-/// Serves every connection with the `h2` crate, each request as a task; tells how many connections there were.
+/// Serves every connection with the `h2` crate, each request as a task; counts the connections.
 fn serve<F, H>(listener: TcpListener, builder: h2::server::Builder, handle: H) -> Rc<std::cell::Cell<usize>>
 where
     F: Future<Output = ()> + 'static,
@@ -148,13 +148,13 @@ where
     connections
 }
 
-/// Answers with a short body.
+/// Responds with a short body.
 async fn hello(_: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
     let mut body = respond.send_response(Response::new(()), false).unwrap();
     body.send_data(Bytes::from_static(b"hello"), true).unwrap();
 }
 
-/// The body of a request, room for which is given back at once.
+/// The body of a request; its room is returned at once.
 async fn body_of(request: Request<RecvStream>) -> (Vec<u8>, Option<http::HeaderMap>) {
     let (mut body, mut bytes) = (request.into_body(), Vec::new());
     while let Some(Ok(data)) = body.data().await {

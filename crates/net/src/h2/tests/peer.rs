@@ -104,7 +104,7 @@ impl Peer {
         self.next(HEADERS).await.expect("a request").stream
     }
 
-    /// Answers 200 without a body.
+    /// Responds with 200 without a body.
     pub(super) async fn respond(&mut self, stream: u32) {
         self.write(HEADERS, END | END_HEADERS, stream, OK).await;
     }

@@ -1,4 +1,4 @@
-//! Which version is spoken: by ALPN, by prior knowledge; to nginx, and to servers that have HTTP/1.1 alone.
+//! Which version is spoken: by ALPN, by prior knowledge; to nginx, and to servers with only HTTP/1.1.
 
 use super::*;
 use crate::tls::tests::kit::{Authority, Identity, V13, responding, server, start};
@@ -8,13 +8,13 @@ use crate::{AcquireError, Call, Calls, Protocol};
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 const LARGE: usize = 8 << 20;
 
-/// Its responses say which version was spoken, and the how manieth request of the connection it was.
+/// Its responses give the version spoken, and the number of the request on its connection.
 async fn nginx(identity: Option<&Identity>, http2: &str) -> (Program, Endpoint) {
     let directives = "location /x { return 200 \"$server_protocol $connection_requests\"; }";
     programs::nginx(identity, http2, directives, LARGE).await
 }
 
-/// Asks over whatever is spoken.
+/// Makes a call over the version that was agreed.
 async fn ask_for(calls: &Arc<Calls>, endpoint: &Endpoint, target: &[u8]) -> (Call, Vec<u8>) {
     let mut call = calls.acquire(endpoint, ConnectionNeed::Any).await.unwrap();
     call.begin(CallHead { target, authority: b"a.test", scheme: Scheme::Https, ..get() });
@@ -110,7 +110,7 @@ async fn auto_is_http_1_in_clear() {
     .await;
 }
 
-/// The connection that shows it is used; nothing is dialled for nothing.
+/// The connection that shows it is used; no dial is wasted.
 #[tokio::test]
 async fn a_server_that_chooses_http_1_is_remembered_and_its_connection_kept() {
     run(async {

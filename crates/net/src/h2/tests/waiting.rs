@@ -13,7 +13,7 @@ use crate::AcquireError;
 use crate::pool::{IdleOwner, SlotPurpose};
 use crate::thread_index;
 
-/// Because of either limit: so many wait, each for so long.
+/// For either limit: up to N calls wait, each for the limited time.
 #[tokio::test]
 async fn who_waits_because_of_a_limit_is_in_the_queue() {
     let limits = [(1, usize::MAX), (usize::MAX, 1)];
@@ -40,7 +40,7 @@ async fn who_waits_because_of_a_limit_is_in_the_queue() {
     }
 }
 
-/// Whoever waits for room on it is on the way, and nobody else wants its slot.
+/// The waiter for room on it is already provided for, and no other caller wants its slot.
 #[tokio::test]
 async fn a_connection_is_not_closed_for_those_who_wait_for_it() {
     run(async {
@@ -60,7 +60,7 @@ async fn a_connection_is_not_closed_for_those_who_wait_for_it() {
     .await;
 }
 
-/// The limit over all endpoints: what is idle makes room, and what is in use at one endpoint leaves its slot to another in turn.
+/// The limit over all endpoints: idle connections make room, and a connection in use at one endpoint leaves its slot to another in turn.
 #[tokio::test]
 async fn endpoints_share_the_places_there_are() {
     run(async {
@@ -107,7 +107,7 @@ async fn endpoints_share_the_places_there_are() {
     .await;
 }
 
-/// One connection for two threads: they take turns, and nobody waits for ever.
+/// One connection for two threads: they take turns, and no caller waits forever.
 #[test]
 fn threads_take_turns_where_there_are_too_few_places() {
     let (address, server) = std::sync::mpsc::channel();
@@ -165,7 +165,7 @@ async fn a_caller_that_gives_up_waits_no_more() {
     run(async {
         let (listener, endpoint) = listen().await;
         let pool = pool();
-        // Without the server's SETTINGS, a connection takes one call: whoever comes next waits.
+        // Without the server's SETTINGS, a connection takes one call: the next caller waits.
         let _first = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap();
         let _peer = Peer::accept_silently(&listener).await;
         for _ in 0..3 {
@@ -210,7 +210,7 @@ async fn an_idle_connection_is_given_up_once_however_many_ask() {
     .await;
 }
 
-/// The largest number of calls is not only said once (RFC 9113 §6.5.2).
+/// The server may change its limit of concurrent streams at any time (RFC 9113 §6.5.2).
 #[tokio::test]
 async fn a_server_that_takes_more_calls_than_before_gets_those_that_wait() {
     run(async {
@@ -232,7 +232,7 @@ async fn a_server_that_takes_more_calls_than_before_gets_those_that_wait() {
     .await;
 }
 
-/// Its task reads them, once the socket has taken what is to be written first: a caller that woke itself until then would hold the thread.
+/// The task reads them once the socket has taken what must be written first: a caller that woke itself until then would hold the thread.
 #[tokio::test]
 async fn a_caller_that_waits_for_what_an_idle_connection_has_to_say_does_not_wake_itself() {
     run(async {
@@ -272,7 +272,7 @@ impl Wake for WakeCounter {
     }
 }
 
-/// A call that cannot be sent again does not trust one that has been idle, and where there may be no other beside it, it would wait in vain.
+/// A call that cannot be retried does not trust an idle connection, and at the limit it would wait in vain for another beside it.
 #[tokio::test]
 async fn an_idle_connection_that_will_not_do_makes_room_where_there_may_be_no_more() {
     run(async {
@@ -316,7 +316,7 @@ async fn a_server_that_takes_no_calls_at_all_is_not_asked_on_a_third_connection(
         for _ in 0..2 {
             let accept = Peer::accept(&listener, &[(MAX_CONCURRENT_STREAMS, 0)]);
             let (call, mut peer) = tokio::join!(pool.acquire(&endpoint, ConnectionNeed::Any), accept);
-            // Behind the pong it has seen the settings.
+            // After the pong it has seen the settings.
             peer.write(PING, 0, 0, b"12345678").await;
             peer.next(PING).await.unwrap();
             drop(call.unwrap());

@@ -1,4 +1,4 @@
-//! What a session writes when there is nothing to write, and when there is no room for its goodbye.
+//! What a session writes when there is nothing to write, and when there is no room for its close_notify.
 
 use std::io::IoSlice;
 use std::sync::mpsc::channel;
@@ -34,7 +34,7 @@ async fn a_goodbye_that_finds_the_socket_full_is_followed_by_fin_once_it_has_lef
         });
         let mut transport = transport(&server.endpoint, &authority.client("a.test")).await;
         let block = vec![b'x'; 64 * 1024];
-        // Room comes for a while yet: buffers grow, and acknowledgements are late on a busy machine.
+        // Room may still appear: buffers grow, and acknowledgements are late on a busy machine.
         loop {
             while transport.unsent() == 0 {
                 transport.write(&[IoSlice::new(&block)]).unwrap();

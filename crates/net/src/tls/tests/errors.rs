@@ -1,4 +1,4 @@
-//! What is said when something is wrong.
+//! The messages for each fault.
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, date_time_ymd};
 use rustls::server::WebPkiClientVerifier;
@@ -8,7 +8,7 @@ use super::kit::{Authority, V12, V13, chain, key, pem, responding, server, start
 use super::*;
 use crate::{CaSource, ClientTls, TlsPart, TlsVersion};
 
-/// The server's certificate and the client's settings; what is said.
+/// The server's certificate and the client's settings; returns the message.
 async fn refused(authority: &Authority, identity: &kit::Identity, name: &str) -> crate::TlsError {
     let server = start(server(identity, V13), responding(HELLO));
     match dial(&server.endpoint, &authority.client(name)).await.unwrap_err() {
@@ -59,7 +59,7 @@ async fn a_certificate_of_an_unknown_authority_is_refused() {
     .await;
 }
 
-/// What `openssl req -x509` makes unless told otherwise.
+/// The output of `openssl req -x509` by default.
 #[tokio::test]
 async fn an_authority_is_no_server_and_a_server_may_be_its_own() {
     run(async {

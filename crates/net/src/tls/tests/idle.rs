@@ -1,4 +1,4 @@
-//! What an encrypted connection says while it lies idle.
+//! Events of an encrypted connection while it is idle.
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
@@ -59,7 +59,7 @@ async fn a_close_with_or_without_a_notice_and_bytes_nobody_asked_for_end_it() {
     .await;
 }
 
-/// Keys change on an idle connection (RFC 8446 §4.6.3): no byte of anybody's.
+/// Keys change on an idle connection (RFC 8446 §4.6.3): no plaintext arrives.
 #[tokio::test]
 async fn records_that_are_no_data_are_taken_in_and_are_no_noise() {
     run(async {
@@ -82,7 +82,7 @@ async fn records_that_are_no_data_are_taken_in_and_are_no_noise() {
     .await;
 }
 
-/// A server that sends its tickets only now, in single bytes, has said nothing.
+/// A server that sends its tickets only now, in single bytes: not an event.
 #[tokio::test]
 async fn half_a_record_is_no_noise() {
     run(async {

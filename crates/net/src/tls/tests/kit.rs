@@ -46,7 +46,7 @@ impl Authority {
         self.sign(&CertificateParams::new(vec![name.to_owned()]).unwrap())
     }
 
-    /// Settings of a client that believes this authority only.
+    /// Settings of a client that trusts only this authority.
     pub(crate) fn settings(&self, server_name: &str) -> TlsSettings {
         TlsSettings {
             server_name: server_name.to_owned(),
@@ -133,7 +133,7 @@ pub(crate) fn read_head(stream: &mut Stream) -> Option<String> {
     Some(String::from_utf8(text).unwrap())
 }
 
-/// Answers every request.
+/// Responds to every request.
 pub(crate) fn responding(response: &'static str) -> impl Fn(Stream) + Send + Sync + 'static {
     move |mut stream| {
         while read_head(&mut stream).is_some() {

@@ -21,7 +21,7 @@ fn openssl(identity: &Identity, version: &str) -> (Program, Endpoint) {
         .unwrap();
     let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
     let address = lines.find_map(|line| Some(line.unwrap().strip_prefix("ACCEPT ")?.to_owned())).unwrap();
-    // It stops when nobody reads what it says.
+    // It stops if nobody reads its output.
     std::thread::spawn(move || lines.for_each(drop));
     (Program { process, folder }, Endpoint::Tcp(address.parse().unwrap()))
 }

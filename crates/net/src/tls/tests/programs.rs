@@ -1,4 +1,4 @@
-//! Other people's programs as peers.
+//! Third-party programs as peers.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::kit::Identity;
 use crate::Endpoint;
 
-/// A process, and a folder of its own; both end with it.
+/// A process, and its own directory; both end with it.
 pub(crate) struct Program {
     pub(super) process: Child,
     pub(super) folder: PathBuf,
@@ -36,7 +36,7 @@ pub(super) fn folder(identity: Option<&Identity>) -> PathBuf {
 }
 
 /// An nginx that listens on a Unix socket, under TLS if it has an identity, with these parameters of `listen` and these
-/// directives in its `server`. `/large` is a file of so many bytes.
+/// directives in its `server`. `/large` is a file of `large` bytes.
 pub(crate) async fn nginx(
     identity: Option<&Identity>,
     listen: &str,

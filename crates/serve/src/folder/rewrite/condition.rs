@@ -24,7 +24,7 @@ enum ConditionTest {
 }
 
 impl Condition {
-    /// `None`: it is one that nobody can judge here.
+    /// `None`: a condition that cannot be evaluated here.
     pub(in crate::folder) fn parse(words: &[String]) -> Option<Self> {
         let [subject, test, rest @ ..] = words else { return None };
         let flags = rest.first().map_or("", String::as_str).trim_matches(['[', ']']).to_ascii_lowercase();

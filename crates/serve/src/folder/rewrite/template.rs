@@ -1,4 +1,4 @@
-//! What a target, or the subject of a condition, is made of, and the text that it becomes.
+//! The parts of a target, or of the subject of a condition, and their expansion.
 
 #[derive(Debug)]
 pub(super) struct Target {
@@ -6,13 +6,13 @@ pub(super) struct Target {
     pub(super) query: Option<Vec<TemplatePart>>,
 }
 
-/// A part of a target, or of what a condition tests.
+/// A part of a target, or of a condition's subject.
 #[derive(Debug, PartialEq)]
 pub(super) enum TemplatePart {
     Text(String),
-    /// `$1`: what the rule's pattern has caught.
+    /// `$1`: a capture of the rule's pattern.
     Caught(usize),
-    /// `%1`: what the last condition's has.
+    /// `%1`: a capture of the last condition's pattern.
     CaughtByCondition(usize),
     Filename,
     Root,
@@ -29,12 +29,12 @@ impl Target {
     }
 }
 
-/// What the pieces of a target stand for.
+/// The values for the parts of a target.
 pub(super) struct Scope<'s> {
     pub(super) root: &'s str,
-    /// Of the pass: what `REQUEST_URI` says, without its slash.
+    /// For the pass: the value of `REQUEST_URI`, without its slash.
     pub(super) uri: &'s str,
-    /// At this rule.
+    /// For this rule.
     pub(super) name: &'s str,
     pub(super) caught: &'s [String],
 }
@@ -49,7 +49,7 @@ impl Scope<'_> {
         let mut text = String::new();
         for piece in pieces {
             let from = match piece {
-                // The administrator's, and as it is to be.
+                // Written by the administrator, and used as it is.
                 TemplatePart::Text(piece) => {
                     text.push_str(piece);
                     continue;
@@ -71,7 +71,7 @@ impl Scope<'_> {
     }
 }
 
-/// `Err`: it names a variable that is not known here. `files`: those that say where a file lies are.
+/// `Err`: it names an unknown variable. `files`: variables for file locations are known.
 pub(super) fn pieces(text: &str, files: bool) -> Result<Vec<TemplatePart>, ()> {
     let mut pieces = Vec::new();
     let mut plain = String::new();
@@ -115,7 +115,7 @@ pub(super) fn pieces(text: &str, files: bool) -> Result<Vec<TemplatePart>, ()> {
     Ok(pieces)
 }
 
-/// What a path has in an argument: as nginx encodes what a `rewrite` has caught.
+/// A path as part of an argument: encoded as nginx encodes the captures of a `rewrite`.
 pub(super) fn args(text: &str) -> String {
     encode(text, |byte| byte <= b' ' || byte >= 0x7f || b"#%&+?".contains(&byte))
 }
@@ -133,7 +133,7 @@ fn encode(text: &str, wants: impl Fn(u8) -> bool) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         match wants(byte) {
-            // No write to a string fails.
+            // Writing to a string cannot fail.
             true => drop(write!(encoded, "%{byte:02X}")),
             false => encoded.push(char::from(byte)),
         }

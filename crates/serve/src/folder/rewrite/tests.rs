@@ -1,7 +1,7 @@
 use super::*;
 use crate::folder::Rules;
 
-/// A site that has these, folders with a slash at their end.
+/// A site that has these, directories with a trailing slash.
 struct TestSite(&'static [&'static str]);
 
 impl SiteFiles for TestSite {
@@ -26,7 +26,7 @@ const SITE: TestSite = TestSite(&[
     "blog/index.php",
 ]);
 
-/// Where `name` leads by the rules of the folder `above`, with its query; `+` stands for the client's.
+/// The rewrite of `name` by the rules of the directory `above`, with its query; `+` stands for the client's.
 fn leads(text: &str, above: &str, name: &str) -> String {
     let rules = Rules::parse(&format!("RewriteEngine On\n{text}"));
     assert!(rules.ignored.is_empty(), "{:?}", rules.ignored);
@@ -93,7 +93,7 @@ fn conditions() {
     assert_eq!(leads(either, "", "lib"), "lib?+");
     assert_eq!(leads(either, "", "node/1"), "index.php?q=node/1");
     let not_icons = "RewriteCond %{REQUEST_URI} !=/favicon.ico\nRewriteCond %{REQUEST_URI} !^/api/ [NC]\nRewriteCond %{REQUEST_FILENAME} !\\.(gif|png)$\nRewriteRule ^(?!x).*$ index.php?q=$0 [L]";
-    // What looks ahead is no rule here: it is named.
+    // A lookahead is not supported in a rule: it is named.
     assert_eq!(Rules::parse(&format!("RewriteEngine On\n{not_icons}")).ignored.len(), 1);
     let not_icons = not_icons.replace("(?!x)", "");
     for (name, leads_to) in [

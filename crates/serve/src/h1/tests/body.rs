@@ -1,4 +1,4 @@
-//! Bodies, read with as little room as a caller may have.
+//! Bodies, read by a caller with as little room as possible.
 
 use std::future::poll_fn;
 use std::sync::mpsc;

@@ -1,4 +1,4 @@
-//! What a client that still sends, or has stopped sending, gets before its connection ends.
+//! A client that still sends, or has stopped sending, gets its response before its connection ends.
 
 use std::future::poll_fn;
 
@@ -6,7 +6,7 @@ use tokio::io::AsyncReadExt;
 
 use super::*;
 
-/// Answers without a look at the body.
+/// Responds without reading the body.
 struct Responses {
     status: u16,
     close: bool,
@@ -15,7 +15,7 @@ struct Responses {
 impl ExchangeScript for Responses {
     fn act<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         Box::pin(async move {
-            // As whoever waits for an app: the client's end is seen meanwhile.
+            // Like a handler that waits for an app: the client's end is seen meanwhile.
             let gone = poll_fn(|cx| exchange.poll_gone(cx));
             assert!(tokio::time::timeout(Duration::from_millis(20), gone).await.is_err(), "it waits");
             exchange.head(self.status, Some(0), self.close, std::iter::empty()).unwrap();
@@ -44,7 +44,7 @@ async fn a_client_that_ends_behind_several_requests_has_a_response_to_each() {
     .await;
 }
 
-/// A reset on top of a response that is on its way can take it (RFC 9112 §9.6); an upload is longer than what a close once waited for.
+/// A reset can destroy a response in flight (RFC 9112 §9.6); an upload is longer than a close once waited for.
 #[tokio::test]
 async fn an_early_response_waits_for_a_client_that_goes_on_sending() {
     run(async {

@@ -1,4 +1,4 @@
-//! Informational responses of a source that never comes to its head.
+//! Informational responses of a source that never sends its head.
 
 use std::future::poll_fn;
 use std::sync::mpsc;
@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use super::*;
 use crate::{ResponseBuffer, UNSENT_ENOUGH};
 
-/// As many as there is room for; tells how many bytes that is.
+/// Sends as many as there is room for; reports how many bytes that is.
 struct InformationalFlood(mpsc::Sender<usize>);
 
 impl ExchangeScript for InformationalFlood {
@@ -30,7 +30,7 @@ impl ExchangeScript for InformationalFlood {
     }
 }
 
-/// What is buffered for a slow client is the body. Informational responses are not, so that their source has to wait.
+/// Only the body is buffered for a slow client. Informational responses are not, so that their source has to wait.
 #[tokio::test]
 async fn informational_responses_are_not_held_without_bound_where_a_response_is_buffered() {
     let (tell, told) = mpsc::channel();

@@ -34,7 +34,7 @@ pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Duplex for T {}
 
-/// What a test does with the only request of a connection, and tells it.
+/// Handles the only request of a connection, and reports its result.
 pub(crate) trait ExchangeScript: Send + Sync + 'static {
     fn act<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
 }
@@ -54,7 +54,7 @@ impl<A: ExchangeScript> Frontend for ScriptHandler<A> {
     }
 }
 
-/// Runs a test whose tasks are this thread's.
+/// Runs a test whose tasks belong to this thread.
 pub(crate) async fn run<T>(test: impl Future<Output = T>) -> T {
     tokio::time::timeout(BOUND, LocalSet::new().run_until(test)).await.expect("in time")
 }
@@ -93,7 +93,7 @@ pub(crate) fn small_pair() -> (OwnedFd, Stream) {
     (ours.into(), Box::new(UnixStream::from_std(theirs).unwrap()))
 }
 
-/// Two ends of a socket that takes all that waits for it at once, when it takes something.
+/// Two ends of a socket that takes all waiting bytes at once, when it takes any.
 pub(crate) fn large_pair() -> (OwnedFd, Stream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let theirs = StdTcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -13,7 +13,7 @@ use super::*;
 use crate::{ServerExchange, Tunnel, TunnelEnd};
 use keepwarm_net::{Client, ClientError, Http1, ResponsePart};
 
-/// A socket that takes little at a time, and one that takes all that waits for it at once.
+/// A socket that takes little at a time, and one that takes all waiting bytes at once.
 /// Each with more bytes than both sockets and all buffers between them hold.
 const PAIRS: [(SocketPair, usize); 2] = [(small_pair, 1 << 20), (large_pair, 16 << 20)];
 
@@ -51,7 +51,7 @@ fn byte(at: usize) -> u8 {
     (at % 251) as u8
 }
 
-/// Sends it all from one end, and begins to take it at the other once nothing moves any more.
+/// Sends all of it from one end, and begins to read at the other once nothing moves any more.
 async fn pass((mut from, mut to): (Stream, Stream), size: usize) {
     let sending = tokio::task::spawn_local(async move {
         let bytes: Vec<u8> = (0..size).map(byte).collect();
@@ -71,7 +71,7 @@ async fn pass((mut from, mut to): (Stream, Stream), size: usize) {
     drop(sending.await.unwrap());
 }
 
-/// A side that is full reads no more, and so nobody but its own write wakes it: that it has room again must not go unnoticed.
+/// A full side reads no more, and so only its own write wakes it: new room must not go unnoticed.
 #[tokio::test]
 async fn a_slow_client_gets_all_that_its_server_sends() {
     for (pair, size) in PAIRS {
@@ -94,7 +94,7 @@ async fn a_slow_server_gets_all_that_its_client_sends() {
     }
 }
 
-/// A server under TLS, whose end of a tunnel is something to be written, too (close_notify). It has room for what is written only after a while, and ends when it has its client's end.
+/// A TLS server, whose end of a tunnel also writes (close_notify). It gets room for that only after a delay, and ends when it sees its client's end.
 #[derive(Default)]
 struct CloseNotifyServer {
     room: Option<Pin<Box<tokio::time::Sleep>>>,

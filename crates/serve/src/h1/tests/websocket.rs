@@ -33,7 +33,7 @@ impl ExchangeScript for WebSocketReader {
 
 const PINGS: usize = 20_000;
 
-/// Each gets its response once it reads. Until then, what it sends waits in its own socket.
+/// Each gets its response once it reads. Until then, its bytes wait in its own socket.
 #[tokio::test]
 async fn pings_of_a_client_that_does_not_read_are_not_held_in_memory() {
     let most = Arc::new(AtomicUsize::new(0));

@@ -1,9 +1,9 @@
-//! What bounds a client: sizes, times and counts.
+//! Limits on a client: sizes, times and counts.
 
 use super::*;
 use crate::BodyError;
 
-/// Takes bodies of up to 10 bytes; with a query, waits for the first byte before it asks for the body.
+/// Accepts bodies of up to 10 bytes; with a query, waits for the first byte before it requests the body.
 pub(super) async fn limited(exchange: &mut Exchange<'_>) {
     exchange.limit_body(Some(10));
     if exchange.request().head.query().is_some() {
@@ -15,7 +15,7 @@ pub(super) async fn limited(exchange: &mut Exchange<'_>) {
             Ok(BodyProgress::Done) => break 200,
             Ok(BodyProgress::More) => {}
             Err(error) => {
-                // Whoever reads on meets the same error, never an end.
+                // A further read meets the same error, never an end.
                 let again = poll_fn(|cx| exchange.poll_body(cx, &mut body, 1024)).await;
                 assert_eq!(again, Err(error));
                 break error.refusal().map_or(500, |refusal| refusal.status);
@@ -93,7 +93,7 @@ async fn many_new_connections_do_not_hold_the_thread() {
     .await;
 }
 
-/// Writes to a new connection, and reads what comes until it ends: that, and how long it took.
+/// Writes to a new connection, and reads until it ends: returns the bytes and the duration.
 async fn until_closed(address: SocketAddr, bytes: &[u8]) -> (Vec<u8>, Duration) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(bytes).await.unwrap();
@@ -110,7 +110,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The code of the GOAWAY that is the last frame.
+/// The code of a GOAWAY that is the last frame.
 fn goodbye(frames: &[u8]) -> Option<u32> {
     let (_, last) = frames.split_at_checked(frames.len().checked_sub(17)?)?;
     (last[..4] == [0, 0, 8, 7]).then(|| u32::from_be_bytes(last[13..].try_into().unwrap()))
@@ -135,7 +135,7 @@ async fn half_of_a_head_is_held_for_the_time_of_a_head() {
             assert_eq!(goodbye(&frames), ENHANCE_YOUR_CALM, "{half:?}");
             assert!((head_timeout..idle).contains(&waited), "{half:?}: {waited:?}");
         }
-        // What is whole may lie idle.
+        // A complete preface may stay idle.
         let (_, waited) = until_closed(listening.address, &begun).await;
         assert!(waited >= idle, "{waited:?}");
     })
@@ -168,7 +168,7 @@ async fn a_wrong_preface_is_an_error_of_http_2() {
             assert_eq!(goodbye(&frames), Some(1), "{rest:?}");
             assert!(waited < Duration::from_secs(12));
         }
-        // What may yet be a method is one of HTTP/1.
+        // A prefix that may still be a method is HTTP/1.
         let (text, _) = until_closed(listening.address, b"PRI * HTTP/1.1\r\n\r\n").await;
         assert!(text.starts_with(b"HTTP/1.1 "), "{}", text.escape_ascii());
     })
@@ -177,7 +177,7 @@ async fn a_wrong_preface_is_an_error_of_http_2() {
 
 const HINTS: usize = 10_000;
 
-/// Sends far more informational responses than anybody takes, and then one.
+/// Sends far more informational responses than any client takes, and then a final one.
 pub(super) fn hints(exchange: &mut Exchange<'_>) {
     for _ in 0..HINTS {
         exchange.informational(103, [(&b"link"[..], &b"</a.css>; rel=preload; as=style"[..])].into_iter());
@@ -220,7 +220,7 @@ async fn what_a_client_still_sends_behind_its_last_response_resets_nothing() {
         stream.write_all(&[keepwarm_net::h2::PREFACE, &SETTINGS, &head, &goaway].concat()).await.unwrap();
         until(|| listening.app.finished.lock().unwrap().len() == 1).await;
         for _ in 0..5 {
-            // The server has said everything, and ends.
+            // The server has sent everything, and ends.
             tokio::time::sleep(Duration::from_millis(20)).await;
             stream.write_all(&window).await.unwrap();
         }

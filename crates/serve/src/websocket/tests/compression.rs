@@ -1,11 +1,11 @@
-//! permessage-deflate against a peer that keeps its states as RFC 7692 §7.2 says, and no windows of plain text.
+//! permessage-deflate against a peer that keeps its states as RFC 7692 §7.2 requires, and no windows of plain text.
 
 use flate2::{Compress, Decompress, FlushCompress, FlushDecompress};
 
 use super::{FRAME, MESSAGE, ReceivedEvents, STEPS, agreed, deflating, frame, hear};
 use crate::websocket::{Incoming, Outgoing, PART, WebSocketFault};
 
-/// Numbers that are the same each time.
+/// A reproducible generator.
 struct RandomNumbers(u64);
 
 impl RandomNumbers {
@@ -14,7 +14,7 @@ impl RandomNumbers {
         (self.0 >> 33) as usize % end
     }
 
-    /// What repeats, within itself and from one to the next; or does not at all.
+    /// A message that repeats, within itself and from one to the next; or does not at all.
     fn message(&mut self) -> Vec<u8> {
         let size = match self.below(24) {
             0..4 => self.below(3),
@@ -58,7 +58,7 @@ impl ConnectionInfo {
 
     fn deflate(&mut self, message: &[u8]) -> Vec<u8> {
         if message.is_empty() {
-            // One byte (§7.2.3.6): a compressor that was just flushed has nothing to say.
+            // One byte (§7.2.3.6): a compressor that was just flushed has no output.
             return vec![0];
         }
         if !self.takeover.1 {
@@ -120,7 +120,7 @@ fn what_a_client_compresses_is_inflated() {
     }
 }
 
-/// The frames that were written: their messages.
+/// Decodes the frames written: their messages.
 fn sent(peer: &mut ConnectionInfo, mut bytes: &[u8]) -> Vec<(u8, bool, Vec<u8>)> {
     let (mut messages, mut begun) = (Vec::new(), None::<(u8, bool, Vec<u8>)>);
     while let [first, short, rest @ ..] = bytes {
@@ -158,7 +158,7 @@ fn push(outgoing: &mut Outgoing, text: bool, message: &[u8], part: usize, out: &
     }
 }
 
-/// Many WebSockets at once: more than there are compressors, so that each meets its own again, and not.
+/// Many WebSockets at once: more than there are compressors, so that each sometimes meets its own again.
 #[test]
 fn what_is_compressed_can_be_inflated_by_the_client() {
     for (offer, bits, takeover) in OFFERS {
@@ -168,7 +168,7 @@ fn what_is_compressed_can_be_inflated_by_the_client() {
             .collect();
         let (mut whole, mut wire, mut compressed) = (0, 0, 0);
         for number in 0..250 {
-            // Some talk much.
+            // Some send much more.
             let socket = if draws.below(2) == 0 { draws.below(3) } else { draws.below(40) };
             let (outgoing, peer) = &mut all[socket];
             let message = draws.message();
@@ -203,7 +203,7 @@ fn what_repeats_from_message_to_message_is_pointed_back_at_also_when_others_had_
         for again in 0..5 {
             let mut out = Vec::new();
             outgoing.push(false, &noise, true, &mut out).unwrap();
-            // What does not get smaller leaves as it is, and is not pointed back at: so it is sent twice.
+            // An incompressible message is sent as it is, and is not referred back to: so it is sent twice.
             let message = [&noise[..], &noise[..]].concat();
             outgoing.push(false, &message, true, &mut out).unwrap();
             let messages = sent(&mut peer, &out);
@@ -269,7 +269,7 @@ fn the_examples_of_the_rfc() {
         hello(&frame(0xc1, &two_blocks), &mut deflating(), step);
         let empty = hear(&mut deflating(), &frame(0xc2, &[0x00]), step);
         assert_eq!(empty.messages, [(false, Vec::new())]);
-        // A last frame that is empty, as a compressor leaves it that was flushed before.
+        // An empty last frame, as left by a compressor that was flushed before.
         let flushed = [frame(0x41, &[0xf2, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00]), frame(0x80, &[])].concat();
         hello(&flushed, &mut deflating(), step);
     }
@@ -298,7 +298,7 @@ fn breaches_of_compression() {
     }
 }
 
-/// Each hardly gets smaller by itself.
+/// Each hardly shrinks by itself.
 #[test]
 fn short_texts_are_compressed_for_those_that_follow() {
     let mut outgoing = Outgoing::new(Some(agreed("permessage-deflate")));
@@ -317,7 +317,7 @@ fn short_texts_are_compressed_for_those_that_follow() {
     }
 }
 
-/// The limit of a frame is of the message in it: what cannot be compressed is a little longer then.
+/// The limit of a frame applies to the message in it: an incompressible one is a little longer then.
 #[test]
 fn a_message_at_the_limit_that_cannot_be_compressed_passes() {
     let (mut draws, mut peer) = (RandomNumbers(99), ConnectionInfo::new(9, (false, false)));
@@ -335,7 +335,7 @@ fn a_message_at_the_limit_that_cannot_be_compressed_passes() {
     assert_eq!(hear(&mut incoming, &endless, usize::MAX).fault, Some(WebSocketFault::LongFrame));
 }
 
-/// The limit of a message is of what it inflates to, and nothing is inflated beyond it.
+/// The limit of a message applies to its inflated size, and nothing is inflated beyond it.
 #[test]
 fn a_bomb_is_not_inflated() {
     let mut peer = ConnectionInfo::new(15, (false, false));

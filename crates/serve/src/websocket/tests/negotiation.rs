@@ -1,4 +1,4 @@
-//! Offers, and what is said to them.
+//! Offers, and the responses to them.
 
 use crate::websocket::negotiate;
 

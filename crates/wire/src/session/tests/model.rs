@@ -23,7 +23,7 @@ fn it_does_what_a_naive_twin_does() {
         steps += ran;
         faults.extend(fault);
     }
-    // The steps must get somewhere, and meet every fault of a stream, or the test says nothing.
+    // The steps must make progress, and meet every fault of a stream, or the test proves nothing.
     assert!(steps > 300 * 100, "only {steps} steps");
     for kind in [
         FaultKind::UnknownStream,

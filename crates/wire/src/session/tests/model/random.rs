@@ -1,4 +1,4 @@
-//! Numbers that a seed repeats.
+//! Reproducible random numbers.
 
 /// xorshift64 (Marsaglia 2003).
 pub(super) struct Random(u64);

@@ -1,4 +1,4 @@
-//! The naive twin: it keeps the history of every stream and derives all else from it.
+//! The naive twin: it keeps the history of every stream and derives everything from it.
 
 use super::super::{CONFIG, data, response};
 use super::random::Random;
@@ -36,7 +36,7 @@ pub(super) struct TwinStream {
     held: usize,
 }
 
-/// All that ever came, left memory, and was given back.
+/// All bytes that ever arrived, left memory, and were returned as credit.
 #[derive(Default, Clone, Copy)]
 struct TwinWindow {
     received: u64,
@@ -62,7 +62,7 @@ impl TwinWindow {
     }
 }
 
-/// What the event must be.
+/// The expected event.
 #[derive(Debug)]
 pub(super) struct ExpectedEvent {
     dropped: bool,
@@ -177,7 +177,7 @@ impl Twin {
         Ok(ExpectedEvent { dropped, over, bytes })
     }
 
-    /// Mostly one that is open; sometimes one that is over, sometimes one that never was.
+    /// Mostly an open one; sometimes one that is over, sometimes one that never existed.
     pub(super) fn some_stream(&self, random: &mut Random) -> u32 {
         let open: Vec<u32> =
             (1..).zip(&self.streams).filter(|(_, twin)| !twin.over).map(|(id, _)| id).collect();
@@ -195,7 +195,7 @@ impl Twin {
         self.get(id).map_or(0, |stream| stream.window.left(CONFIG.stream_credit).min(connection) as usize)
     }
 
-    /// Mostly what fits the stream's state, so that a run gets somewhere.
+    /// Mostly one that fits the stream's state, so that a run makes progress.
     pub(super) fn some_frame(&mut self, random: &mut Random) -> FromWorker<'static> {
         let stream = self.some_stream(random);
         let most = if random.one_in(400) { ZEROS.len() } else { self.allowed(stream).min(ZEROS.len()) };
