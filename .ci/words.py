@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the language of what users read: banned words and patterns in the documentation and in the program's messages, and lines of Markdown over the width.
+"""Checks the language: banned words and patterns in the documentation, in the program's messages and in comments, and lines of Markdown over the width.
 
 Standard library only. Ends with status 1 when something is found.
 """
@@ -42,6 +42,9 @@ PAGES = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "ARCHITECTURE.md", "docs
 SOURCES = ["crates/config/src/**/*.rs", "crates/keepwarm/src/**/*.rs", "crates/doctor/src/**/*.rs", "crates/workers/src/**/*.rs", "crates/egress/src/**/*.rs",
            "crates/net/src/**/*.rs", "crates/serve/src/**/*.rs", "crates/edge/src/**/*.rs", "crates/telemetry/src/**/*.rs"]  # fmt: skip
 
+# Comments of these are read by developers.
+COMMENTS = ["crates/**/*.rs", "simulation/src/**/*.rs", "tests/**/*.rs"]
+
 
 def main():
     failed = False
@@ -50,6 +53,9 @@ def main():
     for path in sorted({source for pattern in SOURCES for source in ROOT.glob(pattern)}):
         if "tests" not in path.parts and path.stem not in ("tests", "simulation"):
             failed |= report(path, source_findings(path))
+    for path in sorted({source for pattern in COMMENTS for source in ROOT.glob(pattern)}):
+        if "target" not in path.parts:
+            failed |= report(path, comment_findings(path))
     return 1 if failed else 0
 
 
@@ -95,6 +101,14 @@ def source_findings(path):
         number = text.count("\n", 0, match.start()) + 1
         prose = re.sub(r"`[^`]*`|\{[^}]*\}|\\\"[^\"]*\\\"", "…", re.sub(r"\\\n\s*", "", value.strip('"')))
         yield from banned(number, prose)
+
+
+def comment_findings(path):
+    """(line, text, advice) of the comments of a Rust source, but for code in them."""
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        comment = re.search(r'(?<![:"])//[/!]?(.*)', line)
+        if comment:
+            yield from banned(number, re.sub(r"`[^`]*`", "`…`", comment.group(1)))
 
 
 def banned(number, prose):

@@ -1,11 +1,11 @@
-//! A name server whose answers change. Shares no code with Keepwarm.
+//! A name server whose DNS answers change. Shares no code with Keepwarm.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Answers each question for IPv4 addresses with the same ones, whatever the name, with a TTL of zero; it has no IPv6 addresses.
+/// Replies to each question for IPv4 addresses with the same ones, whatever the name, with a TTL of zero; it has no IPv6 addresses.
 pub struct NameServer {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -55,7 +55,7 @@ impl NameServer {
         *self.shared.addresses.lock().expect("no panic while locked") = addresses.map(<[_]>::to_vec);
     }
 
-    /// Questions that were answered.
+    /// Questions that got a reply.
     pub fn asked(&self) -> usize {
         self.shared.asked.load(Ordering::SeqCst)
     }

@@ -62,7 +62,7 @@ pub fn read(client: &mut Client) -> (u8, Vec<u8>) {
     (head[0], client.read_exact(usize::try_from(length).expect("fits")))
 }
 
-/// A whole message, its frames joined; pings in between are answered.
+/// A whole message, its frames joined; pings in between get a PONG.
 #[track_caller]
 pub fn message(client: &mut Client) -> (u8, Vec<u8>) {
     let (mut opcode, mut whole) = (0, Vec::new());
