@@ -296,8 +296,7 @@ impl<C: Codec> Pool<C> {
     }
 
     /// Counts a request that was lost on a connection closed meanwhile ([`Lease::idle`] is some, and its response
-    /// [`crate::ClientError::NoResponse`]), and whether it was retried. The pool
-    /// learns from the lease itself.
+    /// [`crate::ClientError::NoResponse`]), and whether it was retried. The pool learns from the lease itself.
     pub fn count_lost(&self, endpoint: &Endpoint, retried: bool) {
         self.metering.counts(self.metering.of(endpoint)).lost(retried);
     }
@@ -313,8 +312,7 @@ impl<C: Codec> Pool<C> {
     }
 
     /// Keeps a connection that was dialled for no particular caller. Leaving the dials and joining the idle list is one step: a caller that looked
-    /// between the two would find neither,
-    /// and dial one too many.
+    /// between the two would find neither, and dial one too many.
     fn put_spare(self: &Arc<Self>, endpoint: &Endpoint, client: Box<Client<C>>) {
         self.put(endpoint, client, None, true);
     }

@@ -88,8 +88,8 @@ impl Exchange<'_> {
         on!(self, stream => stream.request.head.method == Method::HEAD)
     }
 
-    /// Bounds the body: beyond `limit` bytes [`Self::poll_body`] gives [`BodyError::TooLarge`]. A declared length above it is the
-    /// edge refuses before anything is read.
+    /// Bounds the body: beyond `limit` bytes [`Self::poll_body`] gives [`BodyError::TooLarge`]. The edge refuses a declared length
+    /// above it before anything is read.
     pub fn limit_body(&mut self, limit: Option<u64>) {
         on!(mut self, stream => stream.state.body_limit = limit)
     }

@@ -176,8 +176,7 @@ pub struct Forwarded {
 
 impl Request {
     /// Whether a browser reports that a page of another origin caused it (Fetch Metadata, `Sec-Fetch-Site`). Unlike `Origin` it comes with every
-    /// request that a page causes,
-    /// also a GET for an image or a script; other clients do not send it.
+    /// request that a page causes, also a GET for an image or a script; other clients do not send it.
     pub fn is_cross_origin(&self) -> bool {
         let own =
             |site: &[u8]| site.eq_ignore_ascii_case(b"same-origin") || site.eq_ignore_ascii_case(b"none");
@@ -258,9 +257,8 @@ impl Request {
     /// Whether a received field is kept from the app.
     ///
     /// Withheld: a field whose name becomes, or may become further on, the variable of another name (`spec/http.md` §4, "Names"). Also a field about
-    /// the client's identity that need
-    /// not be true: every such field of a peer that is not a trusted proxy; of a trusted one those that were evaluated, and that [`Request::extra_fields`] may
-    /// replace.
+    /// the client's identity that need not be true: every such field of a peer that is not a trusted proxy; of a trusted one those that were
+    /// evaluated, and that [`Request::extra_fields`] may replace.
     pub fn drops_field(&self, lower_name: &[u8], names: FieldNames) -> bool {
         let any_name = names == FieldNames::Http && self.passing().any_names && lower_name != b"proxy";
         if !cgi_safe_name(lower_name) && !any_name {

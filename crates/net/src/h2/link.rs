@@ -190,7 +190,7 @@ impl Link {
         self.sent.load(Relaxed) >= stream
     }
 
-    /// Whether the server promises not to process the stream (RFC 9113 §6.8).
+    /// Whether the server has declared the stream unprocessed, now and later (RFC 9113 §6.8).
     pub(super) fn excludes(&self, stream: u32) -> bool {
         let last = self.last_processed.load(Relaxed);
         last != NONE && stream > last

@@ -1,8 +1,8 @@
 //! Watcher against taker, in every possible order.
 //!
 //! The racing parts are the critical sections of the real pool, over real sockets: the steps of each actor are the production code, cut where the
-//! lock is released, and the test runs them in each of
-//! the orders in which threads could. The invariants after each are in the specification ([`super`], "The race between watcher and taker").
+//! lock is released, and the test runs them in each of the orders in which threads could. The invariants after each are in the specification
+//! ([`super`], "The race between watcher and taker").
 
 use std::cell::Cell;
 use std::os::unix::net::UnixStream;

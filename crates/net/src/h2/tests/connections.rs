@@ -23,7 +23,7 @@ fn gated(
     }
 }
 
-/// A server that accepts this many streams at once and responds when its gate opens. Returns its count of connections.
+/// A server that accepts this many streams at once and responds when its gate opens. Returns its gate and its count of connections.
 pub(super) fn serve_gated(
     listener: TcpListener,
     streams: u32,
