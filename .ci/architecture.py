@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Holds the shape of the code: which crate may depend on which, that every dependency has a reason, and that the map names what exists.
+"""Checks the architecture: which crate may depend on which, that every dependency has a reason, and that the map names existing paths.
 
-Reads `cargo metadata` and ARCHITECTURE.md; standard library only. Prints what it finds and ends with status 1 when a rule is broken.
-The lengths of files and functions are reported and never fail: they are a question to a reviewer.
+Reads `cargo metadata` and ARCHITECTURE.md; standard library only. Prints its findings and exits with status 1 if a rule is broken.
+The lengths of files and functions are reported for reviewers and never fail the check.
 """
 
 import ast
@@ -14,14 +14,14 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-# The four crates that take bytes and `now`, and give back events and decisions.
+# The four crates that take bytes and `now`, and return events and decisions.
 SANS_IO = {"http1", "wire", "policy", "config"}
-# Sisters: only the binary puts them together.
+# Sisters: only the binary combines them.
 SISTERS = {"edge", "workers", "egress"}
-# What no sans-IO crate may reach, at any depth.
+# Crates that a sans-IO crate must not reach, at any depth.
 IO_CRATES = {"tokio", "mio", "socket2", "rustix", "libc", "nix", "async-std", "smol", "hyper"}
 
-# The allowed directions of dependencies within the workspace; what a crate need not name here it may not use.
+# The allowed dependencies within the workspace; all others are forbidden.
 ALLOWED = {
     "http1": set(),
     "wire": set(),
@@ -34,14 +34,14 @@ ALLOWED = {
     "edge": {"net", "serve", "http1", "policy", "telemetry"},
     "workers": {"net", "serve", "http1", "wire", "policy", "telemetry"},
     "egress": {"net", "serve", "http1", "policy", "telemetry"},
-    # It links the lower one alone.
+    # Uses `net` alone, without `serve`.
     "doctor": {"net", "http1"},
     "keepwarm": {"config", "doctor", "edge", "egress", "http1", "net", "policy", "serve", "telemetry", "workers"},
     # End to end, through the binary and nothing else.
     "tests": set(),
 }
 
-# Modules an adapter may import though they are not the standard library's, and why.
+# Modules outside the standard library that an adapter may import, and why.
 OPTIONAL_MODULES = {
     "uvloop": "the event loop, used when the application's environment has it",
     "trio": "what an application of Trio runs in, when `loop = \"trio\"` says so",
@@ -85,11 +85,11 @@ def check_directions(metadata):
     packages = members(metadata)
     for name, package in packages.items():
         if name not in ALLOWED:
-            yield f"crate {name} is not in the table of .ci/architecture.py: say what it may depend on"
+            yield f"crate {name} is not in the table of .ci/architecture.py; add what it may depend on"
             continue
         for dependency in package["dependencies"]:
             target = short(dependency["name"])
-            # A crate's tests may use what stands beside it, but not a sister: that is the border.
+            # A crate's tests may use crates next to it, but not a sister.
             if dependency["kind"] == "dev" and not (name in SANS_IO or {name, target} <= SISTERS):
                 continue
             if target in packages and target not in ALLOWED[name]:
@@ -111,14 +111,14 @@ def check_sans_io(metadata):
                     waiting.append(dependency["pkg"])
         for reached in sorted(names[each] for each in seen):
             if reached in IO_CRATES:
-                yield f"{name} is sans-IO and reaches {reached}"
+                yield f"{name} is sans-IO and must not reach {reached}"
         lints = pathlib.Path(packages[name]["manifest_path"]).with_name("clippy.toml")
         if not lints.exists() or "disallowed-methods" not in lints.read_text():
             yield f"{name} is sans-IO and has no clippy.toml that bans clocks, sockets and files"
 
 
 def check_unsafe(metadata):
-    """`unsafe` is forbidden everywhere but in `net`, which may open it for one named module."""
+    """`unsafe` is forbidden everywhere except in `net`, which may allow it in one named module."""
     for name, package in members(metadata).items():
         manifest = pathlib.Path(package["manifest_path"])
         text = manifest.read_text()
@@ -128,7 +128,7 @@ def check_unsafe(metadata):
         if name == "net":
             opened = [p.name for p in manifest.parent.rglob("*.rs") if re.search(r"(expect|allow)\(\s*unsafe_code", p.read_text())]
             if len(opened) > 1:
-                yield f"net opens unsafe code in more than one module: {', '.join(sorted(opened))}"
+                yield f"net allows unsafe code in more than one module: {', '.join(sorted(opened))}"
 
 
 def check_reasons(metadata):
@@ -163,7 +163,7 @@ def check_places():
     for path in re.findall(r"`(\w[^`\s]*/[^`\s]*|\.\w[^`\s]*/[^`\s]*)`", "\n".join(rows)):
         where = ROOT / path
         if not where.exists() or path.endswith("/") != where.is_dir():
-            yield f"ARCHITECTURE.md says to change {path}, which is not there"
+            yield f"ARCHITECTURE.md says to change {path}, which does not exist"
 
 
 def check_adapters():
@@ -178,11 +178,11 @@ def check_adapters():
                 continue
             for module in (name.partition(".")[0] for name in imported):
                 if module not in sys.stdlib_module_names and module != "keepwarm" and module not in OPTIONAL_MODULES:
-                    yield f"{source.relative_to(ROOT)}:{node.lineno} imports {module}, which is not the standard library's"
+                    yield f"{source.relative_to(ROOT)}:{node.lineno} imports {module}, which is not in the standard library"
 
 
 def report_lengths():
-    """Names what is long: tables and tests may be, logic seldom should."""
+    """Lists long files and functions: tables and tests may be long, logic rarely should be."""
     files, functions = [], []
     for source in sorted([*ROOT.glob("crates/*/src/**/*.rs"), *ROOT.glob("adapters/*/src/**/*.py")]):
         lines = source.read_text().splitlines()
@@ -205,7 +205,7 @@ def function_lengths(source, lines):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 yield node.lineno, node.name, node.end_lineno - node.lineno + 1
         return
-    # rustfmt closes a function with a brace at the indentation of its `fn`.
+    # rustfmt puts the closing brace of a function at the indentation of its `fn`.
     opened = None
     for number, line in enumerate(lines, 1):
         head = re.match(r"( *)(?:pub(?:\([^)]*\))? )?(?:const )?(?:async )?(?:unsafe )?fn (\w+)", line)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Checks the documentation: links within the repository lead somewhere, and every TOML example is a configuration that `keepwarm` accepts.
+"""Checks the documentation: links within the repository resolve, and `keepwarm` accepts every TOML example.
 
     .ci/docs.py BINARY
 
-Standard library only. Ends with status 1 when something does not hold.
+Standard library only. Exits with status 1 if a check fails.
 """
 
 import pathlib
@@ -14,7 +14,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SKIPPED = {"target", ".venv", ".git", "node_modules"}
-# Generated: its examples are single keys, tested where they are defined.
+# Generated; its examples are single keys, which are tested where they are defined.
 WITHOUT_EXAMPLES = {"docs/reference/configuration.md"}
 
 
@@ -40,13 +40,13 @@ def broken_links(page, text):
         path, _, anchor = target.partition("#")
         file = (page.parent / path).resolve() if path else page
         if not file.exists():
-            yield f"{page.relative_to(ROOT)}: {target} is not there"
+            yield f"{page.relative_to(ROOT)}: {target} does not exist"
         elif anchor and file.suffix == ".md" and anchor not in anchors(file.read_text()):
-            yield f"{page.relative_to(ROOT)}: {target} names no heading"
+            yield f"{page.relative_to(ROOT)}: {target} matches no heading"
 
 
 def anchors(text):
-    """Headings as the usual renderers name them."""
+    """Anchors of the headings, as the usual renderers generate them."""
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
             for heading in re.findall(r"^#+ +(.*)$", text, re.M)}
 
@@ -54,23 +54,23 @@ def anchors(text):
 def wrong_examples(page, text, binary):
     for match in re.finditer(r"^```toml\n(.*?)^```", text, re.M | re.S):
         line = text[: match.start()].count("\n") + 2
-        with tempfile.TemporaryDirectory() as folder:
-            file = pathlib.Path(folder) / "keepwarm.toml"
+        with tempfile.TemporaryDirectory() as directory:
+            file = pathlib.Path(directory) / "keepwarm.toml"
             file.write_text(match[1])
-            # What an example names may be included; it need not hold anything.
-            (pathlib.Path(folder) / "conf.d").mkdir()
-            (pathlib.Path(folder) / "conf.d/empty.toml").touch()
-            # What an example serves is there, and empty.
+            # Files that examples include; they may be empty.
+            (pathlib.Path(directory) / "conf.d").mkdir()
+            (pathlib.Path(directory) / "conf.d/empty.toml").touch()
+            # Files and directories that examples serve; they may be empty.
             for served in ["public/assets", "var/files"]:
-                (pathlib.Path(folder) / served).mkdir(parents=True)
+                (pathlib.Path(directory) / served).mkdir(parents=True)
             for script in ["public/index.php", "keepwarm.php"]:
-                (pathlib.Path(folder) / script).write_text("<?php\n")
-            (pathlib.Path(folder) / "config.ru").touch()
-            (pathlib.Path(folder) / "site").touch(mode=0o755)
+                (pathlib.Path(directory) / script).write_text("<?php\n")
+            (pathlib.Path(directory) / "config.ru").touch()
+            (pathlib.Path(directory) / "site").touch(mode=0o755)
             command = [binary, "run", "--config", file, "--dry-run"]
-            result = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+            result = subprocess.run(command, cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
         if result.returncode != 0:
-            yield f"{page.relative_to(ROOT)}:{line}: this example is refused:\n{result.stdout}{result.stderr}"
+            yield f"{page.relative_to(ROOT)}:{line}: this example is rejected:\n{result.stdout}{result.stderr}"
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Checks the licences of every crate in Cargo.lock, and that no crate is built in two versions without a reason.
+"""Checks the licences of every crate in Cargo.lock, and that a crate built in two versions has a reason.
 
-Reads `cargo metadata`; standard library only. Ends with status 1 when something is refused.
+Reads `cargo metadata`; standard library only. Exits with status 1 if a check fails.
 """
 
 import collections
@@ -19,15 +19,15 @@ ALLOWED = {
     "NCSA", "Unicode-3.0", "Unlicense", "Zlib",
 }
 
-# Crates that may be there in two versions: name -> why.
+# Crates that may be built in two versions: name -> why.
 TWICE = {
-    "getrandom": "0.2 is of `ring`, which rustls could use instead of aws-lc-rs: it stands in the lock file and is not built",
-    "syn": "2 is of the derive macros of x509-parser; both run when it is compiled, and nothing of them is in the program",
-    "synstructure": "0.13 is of the same",
-    "untrusted": "0.7 is of an optional part of aws-lc-rs: it stands in the lock file and is not built",
+    "getrandom": "0.2 belongs to `ring`, which rustls could use instead of aws-lc-rs: it is in the lock file and is not built",
+    "syn": "2 belongs to the derive macros of x509-parser; both run at compile time and are not part of the program",
+    "synstructure": "0.13 belongs to the same macros",
+    "untrusted": "0.7 belongs to an optional part of aws-lc-rs: it is in the lock file and is not built",
 }
 
-# The platforms that are built: versions that only another system would use are not counted twice.
+# The platforms that are built: versions that only another system uses do not count as duplicates.
 PLATFORMS = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"]
 
 
@@ -38,7 +38,7 @@ def main():
             faults += licences(metadata(manifest))
             faults += duplicates(metadata(manifest, PLATFORMS))
         elif (ROOT / manifest).exists():
-            # Tools of their own workspaces: never linked into the product, so only licences count.
+            # Tools in separate workspaces: never linked into the product, so only their licences matter.
             faults += licences(metadata(manifest))
     for fault in sorted(set(faults)):
         print(f"licences: {fault}", file=sys.stderr)
@@ -59,13 +59,13 @@ def licences(data):
         name = f"{package['name']} {package['version']}"
         expression = package["license"]
         if not expression:
-            yield f"{name} names no licence"
+            yield f"{name} has no licence"
         elif not Expression(expression).satisfiable():
             yield f"{name} is under {expression}, which the list in .ci/licences.py does not allow"
 
 
 def duplicates(data):
-    """Counts what the binary is built from: normal and build dependencies, not those of tests."""
+    """Considers what the binary is built from: normal and build dependencies, not those of tests."""
     nodes = {node["id"]: node for node in data["resolve"]["nodes"]}
     seen, waiting = set(), [package["id"] for package in data["packages"] if package["name"] == "keepwarm"]
     while waiting:
@@ -80,10 +80,10 @@ def duplicates(data):
             versions[package["name"]].add(package["version"])
     for name, found in sorted(versions.items()):
         if len(found) > 1 and name not in TWICE:
-            yield f"{name} is built in versions {', '.join(sorted(found))}: settle on one, or give the reason in .ci/licences.py"
+            yield f"{name} is built in versions {', '.join(sorted(found))}: use one version, or add the reason to .ci/licences.py"
     for name in TWICE:
         if len(versions.get(name, ())) < 2:
-            yield f"{name} is excused in .ci/licences.py, but is not there twice"
+            yield f"{name} is listed in .ci/licences.py, but is not built in two versions; remove it"
 
 
 class Expression:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes docs/reference/log-events.md from the log records in the code: `.ci/log_events.py --write`. Without an option it checks that the page is
-fresh and that each record has a stable name: `tracing::warn!(name: "breaker_opened", …)`. Standard library only.
+"""Generates docs/reference/log-events.md from the log records in the code: `.ci/log_events.py --write`. Without an option it checks that the page is
+up to date and that each record has a stable name: `tracing::warn!(name: "breaker_opened", …)`. Standard library only.
 """
 
 import pathlib
@@ -10,7 +10,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/reference/log-events.md"
 
-# The sections of the page, and where their records come from.
+# The sections of the page, and the sources of their records.
 PARTS = [
     ("The process", ["crates/keepwarm/src"]),
     ("Connections and requests", ["crates/net/src", "crates/serve/src"]),
@@ -32,45 +32,45 @@ and a [reason](errors.md).
 """
 
 CALL = re.compile(r"\b(?:tracing::(error|warn|info|debug|trace|event)|(log_worker))!\(")
-# What `log_worker!` adds.
+# Fields that `log_worker!` adds.
 WORKER_FIELDS = ["app", "worker", "pid", "generation"]
 
 
 def main():
     faults = []
-    text = HEAD + "".join(part(title, folders, faults) for title, folders in PARTS)
-    covered = {path for _, folders in PARTS for path in sources_of(folders)}
+    text = HEAD + "".join(part(title, directories, faults) for title, directories in PARTS)
+    covered = {path for _, directories in PARTS for path in sources_of(directories)}
     for path in sources(ROOT / "crates"):
         if path not in covered and next(calls(path.read_text()), None):
-            faults.append(f"{path.relative_to(ROOT)}: has log records, and is in no part of {PAGE.name}: add it to .ci/log_events.py")
+            faults.append(f"{path.relative_to(ROOT)}: has log records, but no section of {PAGE.name} includes it; add it to PARTS in .ci/log_events.py")
     if sys.argv[1:] == ["--write"]:
         PAGE.write_text(text)
     elif not PAGE.exists() or PAGE.read_text() != text:
-        faults.append(f"{PAGE.relative_to(ROOT)} is out of date: `.ci/log_events.py --write` writes it")
+        faults.append(f"{PAGE.relative_to(ROOT)} is out of date; run .ci/log_events.py --write")
     for fault in faults:
         print(fault)
     return 1 if faults else 0
 
 
-def sources(folder):
-    """The files that are shipped: no tests."""
-    files = sorted(folder.rglob("*.rs"))
+def sources(directory):
+    """The shipped files, without tests."""
+    files = sorted(directory.rglob("*.rs"))
     return [path for path in files if "tests" not in path.relative_to(ROOT).parts and path.name != "tests.rs"]
 
 
-def sources_of(folders):
-    return [path for folder in folders for path in sources(ROOT / folder)]
+def sources_of(directories):
+    return [path for directory in directories for path in sources(ROOT / directory)]
 
 
-def part(title, folders, faults):
-    """A section of the page: a row for each event and message."""
+def part(title, directories, faults):
+    """A section of the page, with a row for each event and message."""
     rows = {}
-    for path in sources_of(folders):
+    for path in sources_of(directories):
         text = path.read_text()
         for line, level, args in calls(text):
             name, message, fields = read(args)
             if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-                faults.append(f"{path.relative_to(ROOT)}:{line}: the log record has no stable name: begin it with `name: \"…\"`")
+                faults.append(f"{path.relative_to(ROOT)}:{line}: the log record has no stable name; start it with `name: \"…\"`")
             row = rows.setdefault((name, message), (set(), []))
             row[0].add(level)
             row[1].extend(field for field in fields if field not in row[1])
@@ -90,7 +90,7 @@ def calls(text):
         args = arguments(text, found.end())
         line = text.count("\n", 0, found.start()) + 1
         if any("$" in arg and arg.startswith("name:") for arg in args):
-            # The definition of `log_worker!`, whose uses are found.
+            # The definition of `log_worker!`; its uses are found separately.
             continue
         if found[2]:
             args = [f"name: {args[2]}", *WORKER_FIELDS, *args[3:]]
@@ -99,7 +99,7 @@ def calls(text):
 
 
 def arguments(text, start):
-    """The arguments of a macro: split at the commas outside of brackets and strings."""
+    """The arguments of a macro, split at commas outside of brackets and strings."""
     args, depth, quoted, at, begin = [], 1, False, start, start
     while True:
         char = text[at]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Checks that no file names the machine it was written on: its home folders, or the folder of this checkout.
+"""Checks that no file names the machine it was written on: its home directories, or the directory of this checkout.
 
-Standard library only. Ends with status 1 when a file does.
+Standard library only. Exits with status 1 if a file does.
 """
 
 import pathlib
@@ -11,13 +11,13 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-# Folders that exist for one person or one machine only. What a product may name (/etc, /run, /usr, /tmp, ...) is not among them.
+# Directories of one person or one machine. System directories (/etc, /run, /usr, /tmp, ...) are allowed.
 PERSONAL = ["/home/", "/Users/", "/root/"]
 
 
 def main():
     personal = [*PERSONAL, f"{ROOT}/", f"{ROOT.parent}/", f"{pathlib.Path.home()}/"]
-    # A path begins where no other part of a path or of an address stands before it.
+    # Not in the middle of a longer path or URL.
     pattern = re.compile(rb"(?<![\w.:/@*-])(?:" + b"|".join(re.escape(p.encode()) for p in personal if p != "//") + rb")")
     found = False
     for name in tracked():
@@ -32,7 +32,7 @@ def main():
 
 
 def tracked():
-    """What git holds; a checkout without git (a source archive) is not checked."""
+    """The files that git tracks; a source archive without git is not checked."""
     if not (ROOT / ".git").exists():
         print("paths: not a git checkout, nothing checked")
         return []

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Compiles every Python file of the repository, warnings refused; the adapter's also by the grammar of CPython 3.9, its oldest.
+"""Compiles every Python file of the repository, with warnings as errors; the adapter's also with the grammar of CPython 3.9, the oldest supported.
 
-Standard library only. Ends with status 1 when a file does not compile.
+Standard library only. Exits with status 1 if a file does not compile.
 """
 
 import ast
@@ -11,7 +11,7 @@ import warnings
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SKIPPED = {"target", ".venv", ".git", "__pycache__", ".cache"}
-# Wrong on purpose: what a worker says about an application that cannot be compiled.
+# Wrong on purpose: tests the error for an application that does not compile.
 BROKEN = {"adapters/python/tests/apps/odd/syntax.py"}
 OLDEST = (3, 9)
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Checks the language: banned words and patterns in the documentation, in the program's messages and in comments, and lines of Markdown over the width.
+"""Checks the language of documentation, messages and comments: banned words and patterns, and the line width of Markdown.
 
-Standard library only. Ends with status 1 when something is found.
+Standard library only. Exits with status 1 if it has findings.
 """
 
 import pathlib
@@ -11,7 +11,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WIDTH = 120
 
-# pattern -> what to write instead. Matched without regard to case, in prose: outside code blocks, `code` and link targets.
+# pattern -> what to write instead. Case-insensitive; applies to prose only, not to code blocks, `code` and link targets.
 BANNED = {
     r"(?<!not )(?<!DNS )(?<!\")\banswer(s|ed|ing)?\b(?!\")(?! (a|to a|the) ping)(?! in \W| with PONG)": "response; to respond, to return (to answer: only of a process that replies to a ping)",
     r"\b(whoever|whom)\b": "the noun: the client, any caller",
@@ -36,8 +36,8 @@ BANNED = {
     r"\bmended\b": "fixed, normalized",
 }
 
-# Texts of users: pages, and string literals of these sources.
-PAGES = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "ARCHITECTURE.md", "docs/*.md", "docs/guide/*.md", "docs/operate/*.md", "docs/reference/*.md",
+# What users read: these pages, and the string literals of these sources.
+PAGES = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "ARCHITECTURE.md", "docs/*.md", "docs/guide/*.md", "docs/operate/*.md", "docs/reference/*.md",
          "spec/*.md", "examples/*/README.md", "adapters/*/README.md", "bench/README.md", "fuzz/README.md", "simulation/README.md", "tests/README.md"]  # fmt: skip
 SOURCES = ["crates/config/src/**/*.rs", "crates/keepwarm/src/**/*.rs", "crates/doctor/src/**/*.rs", "crates/workers/src/**/*.rs", "crates/egress/src/**/*.rs",
            "crates/net/src/**/*.rs", "crates/serve/src/**/*.rs", "crates/edge/src/**/*.rs", "crates/telemetry/src/**/*.rs"]  # fmt: skip
@@ -60,7 +60,7 @@ def main():
 
 
 def report(path, findings):
-    """Prints them; whether there are any."""
+    """Prints the findings. Returns whether there are any."""
     found = False
     for number, text, advice in findings:
         found = True
@@ -73,7 +73,7 @@ def name(path):
 
 
 def page_findings(path):
-    """(line, text, advice) of a page of Markdown."""
+    """(line, text, advice) for a Markdown page."""
     in_code = False
     for number, line in enumerate(path.read_text().splitlines(), 1):
         if line.lstrip().startswith("```"):
@@ -91,7 +91,7 @@ def page_findings(path):
 
 
 def source_findings(path):
-    """(line, text, advice) of the string literals of a Rust source, but for identifiers and one word."""
+    """(line, text, advice) for the string literals of a Rust source, except identifiers and single words."""
     text = path.read_text().split("#[cfg(test)]\nmod tests {")[0]
     literal = re.compile(r'//[^\n]*|r#"(?:.|\n)*?"#|"(?:\\(?:.|\n)|[^"\\])*"|\'(?:\\.|[^\'\\\n])\'')
     for match in literal.finditer(text):

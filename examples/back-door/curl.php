@@ -1,6 +1,6 @@
 <?php
 
-// PHP's own curl. What changes is the address.
+// PHP's curl extension: only the address changes.
 $search = getenv('KEEPWARM_UPSTREAM_SEARCH') ?: 'https://search.internal:9243';
 
 $call = curl_init($search . '/documents?q=warm');

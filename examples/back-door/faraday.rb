@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Faraday: the connection's URL is all that changes.
+# Faraday: only the connection's URL changes.
 require "faraday"
 require "json"
 

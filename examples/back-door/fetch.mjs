@@ -1,4 +1,4 @@
-// fetch, in Node: the address is all that changes.
+// fetch in Node: only the address changes.
 const search = process.env.KEEPWARM_UPSTREAM_SEARCH ?? 'https://search.internal:9243';
 
 const response = await fetch(`${search}/documents?q=warm`, { signal: AbortSignal.timeout(10_000) });

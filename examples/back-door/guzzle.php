@@ -1,6 +1,6 @@
 <?php
 
-// Guzzle: `base_uri` is all that changes. From Debian's packages; with composer it is vendor/autoload.php.
+// Guzzle: only `base_uri` changes. This uses Debian's packages; with Composer, require vendor/autoload.php.
 require 'GuzzleHttp/autoload.php';
 
 $client = new GuzzleHttp\Client([

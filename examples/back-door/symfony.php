@@ -1,7 +1,7 @@
 <?php
 
-// Symfony's HttpClient: in a project it is `framework.http_client.scoped_clients.search.base_uri: '%env(KEEPWARM_UPSTREAM_SEARCH)%'`.
-// From Debian's packages; with composer it is vendor/autoload.php.
+// Symfony's HttpClient: in a project, set `framework.http_client.scoped_clients.search.base_uri: '%env(KEEPWARM_UPSTREAM_SEARCH)%'`.
+// This uses Debian's packages; with Composer, require vendor/autoload.php.
 require 'Symfony/Component/HttpClient/autoload.php';
 
 use Symfony\Component\HttpClient\HttpClient;

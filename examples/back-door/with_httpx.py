@@ -1,4 +1,4 @@
-"""httpx: the base URL is all that changes."""
+"""httpx: only the base URL changes."""
 
 import os
 

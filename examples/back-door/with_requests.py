@@ -1,4 +1,4 @@
-"""requests: the address is all that changes."""
+"""requests: only the address changes."""
 
 import os
 

@@ -1,6 +1,6 @@
-"""requests, where `https://` URLs come from elsewhere and cannot change: an adapter carries those of one origin to its door.
+"""requests with fixed `https://` URLs: an adapter sends requests for one origin to its door.
 
-The same two lines of `send` are a middleware of Guzzle, a decorator of Symfony's HttpClient, a middleware of Faraday or a transport of httpx.
+The same two lines of `send` work as a Guzzle or Faraday middleware, a decorator of Symfony's HttpClient, or an httpx transport.
 """
 
 import os

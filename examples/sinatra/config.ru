@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require "rack/lint"
-require "uri" # lint needs it, and does not say so
+require "uri" # lint needs it, but does not require it
 require_relative "continue"
 require_relative "shop"
 

@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
-# The convention of Unicorn: an application that responds with 100 is called again, without `HTTP_EXPECT`, and with the body on its way.
+# Unicorn's convention: an application that responds with 100 is called again, without `HTTP_EXPECT`, while the client sends the body.
 #
 # Under Unicorn an application needs this for clients that wait for `100 Continue`. Under Keepwarm reading the body is enough,
-# but what relies on it goes on working.
+# but applications that rely on the convention keep working.
 class Continue
   def initialize(app)
     @app = app

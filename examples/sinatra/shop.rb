@@ -4,7 +4,7 @@ require "digest/sha2" # "digest" alone loads it at its first use, which two thre
 require "json"
 require "sinatra/base"
 
-# A small shop that does what web applications do.
+# A small shop with the features of a typical web application.
 class Shop < Sinatra::Base
   PRODUCTS = [{ id: 1, name: "kettle" }, { id: 2, name: "teapot" }, { id: 3, name: "cup" }].freeze
   SHOWN = %w[
@@ -20,7 +20,7 @@ class Shop < Sinatra::Base
       JSON.generate(thing)
     end
 
-    # The size and the SHA-256 of what can be read. Nothing is kept whole in memory.
+    # The size and SHA-256 of a stream, which is never held in memory as a whole.
     def digest(input)
       size = 0
       sha = Digest::SHA256.new
@@ -31,7 +31,7 @@ class Shop < Sinatra::Base
       { size: size, sha256: sha.hexdigest }
     end
 
-    # Writes down `X-Request-Id`, so that a test can tell whether a request came once, twice or not at all.
+    # Records `X-Request-Id`, so that a test can tell whether a request arrived once, twice or not at all.
     def count(id)
       path = ENV.fetch("COUNT_FILE", nil)
       File.open(path, "a") { |file| file.syswrite("#{id}\n") } if path && id
@@ -54,7 +54,7 @@ class Shop < Sinatra::Base
     json params
   end
 
-  # A body of any kind: each uploaded file's size and digest, or those of the bare body.
+  # Any body: size and digest of each uploaded file, or of the body itself.
   post "/upload" do
     next json(digest(request.body)) unless request.media_type == "multipart/form-data"
 
@@ -122,7 +122,7 @@ class Shop < Sinatra::Base
     halt 413, "too much for this shop\n"
   end
 
-  # Reads only when asked to go on, which it says before it does what takes time.
+  # Sends `100 Continue` before it reads the body, as an application does that has slow work to do first.
   post "/patient" do
     env["keepwarm.send_continue"]&.call
     json digest(request.body)
@@ -137,7 +137,7 @@ class Shop < Sinatra::Base
     json pid: Process.pid, environ: env.slice(*SHOWN), headers: env.select { |name, _| name.start_with?("HTTP_") }
   end
 
-  # Many fields and four bytes: the response that once left in sixteen packets.
+  # Many headers and four bytes: the response that once took sixteen packets.
   get "/pong" do
     headers((1..12).to_h { |number| ["X-Field-#{number}", "small"] })
     "pong"

@@ -13,7 +13,7 @@ namespace Keepwarm;
 final class Connection
 {
     public const RECEIVE_CREDIT = 262_144; // bytes of a body that may wait in this process; spec/wire.md §3 asks for 65,536
-    private const AHEAD = 3; // REQUESTs that may wait here behind the one in work (spec/wire.md §3)
+    private const AHEAD = 3; // REQUESTs that may wait here after the current one (spec/wire.md §3)
     private const STEP = self::RECEIVE_CREDIT >> 2; // credit goes back in steps
 
     /** The request in progress; 0 between requests. */
@@ -28,13 +28,13 @@ final class Connection
     /** Blocked, or about to block, in the read for a next request. */
     public bool $idle = false;
     public bool $drainAsked = false;
-    /** What a request left behind cannot be put back: no other may be served. */
+    /** A request left state that cannot be reset: this worker must serve no other. */
     public bool $unfit = false;
     /** The beginning of a frame whose end has not come. */
     public string $buffer = '';
     /** @var list<array{int, int, int, string}> frames of REQUESTs that came while another was in work */
     public array $waiting = [];
-    /** What stands behind the REQUEST in work in the read that brought it. */
+    /** The bytes after the current REQUEST in the read that delivered it. */
     public ?string $rest = null;
     /** @var list<string> payloads of DATA that the application has not read */
     public array $body = [];
@@ -320,7 +320,7 @@ final class Connection
                 }
                 break;
             case Wire::TRAILERS:
-                Wire::decodeTrailers($payload); // PHP has no place for them
+                Wire::decodeTrailers($payload); // PHP has no API for them
                 if ($this->isCurrent($stream)) {
                     $this->bodyGoesOn();
                     $this->bodyEnded = true;
@@ -392,7 +392,7 @@ final class Connection
         $this->payConnection($size, $frames);
     }
 
-    /** What came behind the REQUEST in work is what is read next. */
+    /** The bytes after the current REQUEST are read next. */
     public function takeRest(): void
     {
         if ($this->rest !== null) {

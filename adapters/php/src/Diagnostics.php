@@ -4,7 +4,7 @@ declare(strict_types=1);
 
 namespace Keepwarm;
 
-/** Warnings and notices of the functions that Keepwarm has in place of PHP's: as PHP raises them, of the application's file that called the function. */
+/** Warnings and notices of the functions with which Keepwarm replaces PHP's: raised as by PHP, for the application's file that called the function. */
 final class Diagnostics
 {
     private const NAMES = [\E_WARNING => 'Warning', \E_NOTICE => 'Notice', \E_DEPRECATED => 'Deprecated'];

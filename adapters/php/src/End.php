@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Keepwarm;
 
 /**
- * How the script ends while a request is in work: by `exit()`, behind which the worker goes on, or by a fatal error, which takes it. Either way what the
+ * How the script ends during a request: by `exit()`, after which the worker keeps running, or by a fatal error, which ends it. Either way what the
  * application has produced is delivered.
  */
 final class End
@@ -42,7 +42,7 @@ final class End
 
     /**
      * The script ends while a request may be in work: `exit()`, or a fatal error. The application's own shutdown functions may still have
-     * something to say; `deliver` comes behind them.
+     * something to say; `deliver` comes after them.
      */
     public function ended(): void
     {
@@ -54,10 +54,10 @@ final class End
                 $this->died(); // there is no buffer any more, and none can be begun
                 return;
             }
-            Output::open(); // PHP takes every buffer away when memory runs out: what is still printed goes where the rest went
+            Output::open(); // PHP removes every buffer when memory runs out: later output goes where the rest went
         }
         $this->fatal = $fatal;
-        // A shutdown function that calls exit() is the last to be called. Objects are destroyed behind it all the same.
+        // A shutdown function that calls exit() is the last to be called. Objects are still destroyed after it.
         $this->last = new class ($this) {
             public function __construct(private readonly End $end)
             {
@@ -70,7 +70,7 @@ final class End
         };
     }
 
-    /** Whether this worker can go on behind an `exit()` of the request in work. */
+    /** Whether this worker can keep running after an `exit()` of the current request. */
     public function outlives(): bool
     {
         return $this->worker->busy && Web::$request !== null && !$this->connection->lost && !self::isFatal(error_get_last())
@@ -78,7 +78,7 @@ final class End
     }
 
     /**
-     * Goes on behind `exit()`, in a function that PHP calls at the end of a script. Gives the exit status, or null for a process that is to end with
+     * Continues after `exit()`, in a function that PHP calls at the end of a script. Gives the exit status, or null for a process that should end with
      * the application's own.
      */
     public function serveOn(): ?int
@@ -98,7 +98,7 @@ final class End
             });
         } while (!$ended && $this->isInterrupted());
         if (!$ended && !$this->connection->isForked()) {
-            $this->died(); // when memory runs out in a fiber that is thrown away, PHP goes on behind it
+            $this->died(); // when memory runs out in a fiber that is discarded, PHP continues after it
             $this->connection->refuseWaiting();
         }
         return $status;
@@ -110,7 +110,7 @@ final class End
         return $this->worker->busy && Web::$request !== null && !$this->connection->isForked() && !self::isFatal(error_get_last());
     }
 
-    /** Ends the request in work, which `exit()` left. What is done here may call it again. */
+    /** Ends the current request, which `exit()` left. The code called here may call `exit()` again. */
     private function complete(): void
     {
         Output::interrupted();
@@ -151,7 +151,7 @@ final class End
         $this->leave();
     }
 
-    /** A fatal error behind `exit()`: PHP calls its functions for the end of a script no second time, and only what ends its buffers. */
+    /** A fatal error after `exit()`: PHP does not call shutdown functions a second time, and only ends its buffers. */
     private function died(): void
     {
         if ($this->delivered || !$this->worker->busy || $this->connection->isForked() || !self::isFatal(error_get_last())) {
@@ -202,7 +202,7 @@ final class End
                 ? "keepwarm: a fatal error ended this worker in $what; it is replaced."
                 : "keepwarm: the application called exit() in $what; what it had produced is delivered, and the worker is replaced.");
             if (!$fatal) {
-                // Before the response's end: behind it the next request may come with the beginning of a long body, which could go to no other worker then.
+                // Before the response's end: after it the next request may arrive with the beginning of a long body, which could then go to no other worker.
                 $connection->settleDrain();
             }
             try {
@@ -226,7 +226,7 @@ final class End
         }
     }
 
-    /** Asks for a replacement, and goes when Keepwarm says so: `exit()` is no failure of the worker. */
+    /** Requests a replacement, and exits when Keepwarm says so: `exit()` does not count as a failure of the worker. */
     private function leave(): never
     {
         $this->connection->endStream();

@@ -30,7 +30,7 @@ final class Entry
     }
 
     /**
-     * An application of a kind that is told by its class. `$again`: makes a new one. Throws `EntryError` for one that is refused.
+     * An application of a kind that is recognized by its class. `$again`: makes a new one. Throws `EntryError` for one that is rejected.
      */
     public static function known(mixed $application, ?\Closure $again = null): ?Handler
     {

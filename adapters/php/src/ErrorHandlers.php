@@ -8,7 +8,7 @@ namespace Keepwarm;
  * The handlers of errors and exceptions. What a request set goes with it; what a framework sets in its first request, because it is loaded only then,
  * stays: it will not set it again, and without it errors would pass unseen.
  *
- * A framework's are those in a package's files. One that sets its handlers in each request has them put back after each.
+ * A framework's are those in a package's files. If it sets its handlers in each request, they are reset after each.
  */
 final class ErrorHandlers
 {
@@ -84,7 +84,7 @@ final class ErrorHandlers
         return Frameworks::isPackaged((string) (new \ReflectionFunction($handler(...)))->getFileName());
     }
 
-    /** The same for each closure that one place makes, and for each object of a class. */
+    /** The same for each closure created at one line of code, and for each object of a class. */
     private static function name(mixed $handler): string
     {
         if (!\is_callable($handler)) {

@@ -5,11 +5,11 @@ declare(strict_types=1);
 namespace Keepwarm;
 
 /**
- * Runs something that may call `exit()`, and goes on behind it.
+ * Runs something that may call `exit()`, and continues after it.
  *
- * PHP carries out `exit()` as an exception that nothing can catch, and that takes every frame with it. There is one place where it ends: a fiber
+ * PHP carries out `exit()` as an exception that nothing can catch, and that unwinds every frame. There is one boundary where it ends: a fiber
  * that is destroyed while it is suspended runs its `finally`, and forgets an `exit()` that came from there (`zend_fiber_execute`, PHP 8.1). So the
- * work is done in the `finally` of a fiber that is thrown away.
+ * work is done in the `finally` of a fiber that is discarded.
  *
  * In there nothing can be suspended, and before PHP 8.4 no other fiber be started: an application that uses fibers is not run in it.
  */

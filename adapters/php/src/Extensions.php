@@ -11,7 +11,7 @@ final class Extensions
     private readonly bool $search;
     private readonly ?\mysqli_driver $mysqli;
     private readonly int $report;
-    /** Assertions can be switched on, so that it matters who is told of them. */
+    /** Assertions can be switched on, so the callback for failed ones matters. */
     private readonly bool $assertions;
     private readonly mixed $asserted;
     private readonly ?bool $soap;

@@ -7,7 +7,7 @@ namespace Keepwarm;
 /** Fills `post` and `files` of a request whose body is a form, within the limits of php.ini. */
 final class Forms
 {
-    /** So many variables PHP takes without a word. */
+    /** The number of variables that PHP accepts without a warning. */
     private static ?int $silent = null;
 
     public static function read(Request $request): void
@@ -51,7 +51,7 @@ final class Forms
         }
         $text = $request->whole;
         if ($text === null) {
-            // Of a client that did not say how much it sends, no more is read than may be.
+            // The client did not announce a length: read up to the limit.
             for ($text = ''; ($part = $request->body->read(Wire::MAX_CHUNK)) !== '';) {
                 $text .= $part;
                 if ($limit > 0 && \strlen($text) > $limit) {
@@ -97,7 +97,7 @@ final class Forms
 
     /**
      * PHP's own rules for names (`php_register_variable_ex`); its function for them also counts against `max_input_vars`, which the
-     * attributes of a file do not, and reads no cookies. `$first`: of a name that is no array's the first counts, not the last.
+     * attributes of a file do not, and reads no cookies. `$first`: for a name that is not an array's, the first value counts, not the last.
      *
      * @param array<array-key, mixed> $result
      */

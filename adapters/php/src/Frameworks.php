@@ -8,7 +8,7 @@ namespace Keepwarm;
  * Refuses, before the first request, an application that is not known to be safe when it is kept.
  *
  * Several frameworks' applications implement an interface that Keepwarm serves (`HttpKernelInterface`, PSR-15) and yet keep what belongs to a visitor, or
- * are incomplete without the framework's own entry. They are told by their own classes.
+ * are incomplete without the framework's own entry. They are recognized by their own classes.
  */
 final class Frameworks
 {

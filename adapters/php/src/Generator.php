@@ -5,8 +5,8 @@ declare(strict_types=1);
 namespace Keepwarm;
 
 /**
- * PHP's common random numbers (`mt_rand()`, `rand()`, `shuffle()`, …), which PHP seeds anew for each request: otherwise a visitor could foretell what
- * the next one is given, or a seed set for one would hold for all.
+ * PHP's common random numbers (`mt_rand()`, `rand()`, `shuffle()`, …), which PHP seeds for each request: otherwise a visitor could predict what
+ * the next one is given, or a seed set for one would apply to all.
  *
  * Seeding costs microseconds, and whether the numbers were used cannot be asked. But what comes next is known until somebody has used or seeded them.
  */

@@ -7,7 +7,7 @@ namespace Keepwarm;
 /** An application of one kind. */
 interface Handler
 {
-    /** Answers a request: gives a status, fields and a body to the reply. What it throws is the application's error. */
+    /** Handles a request: gives a status, headers and a body to the reply. An exception is the application's error. */
     public function handle(Request $request, Reply $reply): void;
 
     /** `handle` threw, or `exit()` was called in it: the next request is not to be served by what this one may have left half done. */

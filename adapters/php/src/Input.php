@@ -25,7 +25,7 @@ final class Input extends \php_user_filter
     private static mixed $store = null;
     private static bool $busy = false;
     private static bool $unnamed = false;
-    /** What is the body while there is no request. */
+    /** The body while there is no request. */
     private static string $probe = '';
 
     /** Once, before anything of the application runs. */
@@ -87,7 +87,7 @@ final class Input extends \php_user_filter
         }
     }
 
-    /** What comes behind what is there; '' at the end. */
+    /** The next part of the body; '' at the end. */
     private static function next(): string
     {
         $request = Web::$request;

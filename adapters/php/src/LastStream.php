@@ -5,8 +5,8 @@ declare(strict_types=1);
 namespace Keepwarm;
 
 /**
- * A stream that is open until PHP closes all of them: behind a fatal error that neither a shutdown function nor a destructor nor an output buffer learns
- * of (`ob_start()` in the callback of a buffer, behind `exit()`), this is what PHP still calls.
+ * A stream that is open until PHP closes all of them: after a fatal error that neither a shutdown function nor a destructor nor an output buffer learns
+ * of (`ob_start()` in the callback of a buffer, after `exit()`), this is what PHP still calls.
  */
 final class LastStream
 {

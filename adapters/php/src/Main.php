@@ -140,7 +140,7 @@ final class Main
         self::$worker?->end->deliver();
     }
 
-    /** Behind an `exit()`, until the worker's end. */
+    /** After an `exit()`, until the worker exits. */
     private static function goOn(Worker $worker): void
     {
         $status = $worker->end->serveOn();
@@ -210,7 +210,7 @@ final class Main
     }
 
     /**
-     * What is in $_SERVER for every request.
+     * The members of $_SERVER that are the same for every request.
      *
      * @return array<string, mixed>
      */

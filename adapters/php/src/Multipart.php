@@ -26,7 +26,7 @@ final class Multipart
     private int $room = 0;
     /** What the form says of their size. */
     private int $formLimit = 0;
-    /** A name was malformed: no file behind it is taken. */
+    /** A name was malformed: no file after it is accepted. */
     private bool $garbled = false;
     private int $nameless = 0;
 
@@ -34,7 +34,7 @@ final class Multipart
     {
     }
 
-    /** Fills the request. A client that goes away within it throws `ClientDisconnected`. */
+    /** Fills the request. Throws `ClientDisconnected` if the client disconnects. */
     public function read(): void
     {
         $type = $this->request->server['CONTENT_TYPE'];
@@ -115,7 +115,7 @@ final class Multipart
             return;
         }
         $name ??= (string) $this->nameless++;
-        // PHP repairs no name that could be malicious, and is wary of the files behind it, too.
+        // PHP does not repair a name that could be malicious, and rejects the files after it, too.
         $this->garbled = $this->garbled || !self::isBalanced($name);
         if (!$this->garbled) {
             $base = strcspn($name, '[');
@@ -192,7 +192,7 @@ final class Multipart
         return $about;
     }
 
-    /** What a browser names a file by: without the folders before it. */
+    /** The file name that a browser sends, without its directories. */
     private static function last(string $path): string
     {
         return substr($path, (int) strrpos('/' . strtr($path, '\\', '/'), '/'));
@@ -218,7 +218,7 @@ final class Multipart
         return array_values($found);
     }
 
-    /** What is from `$at` to `$stop`, which does not count within quotes; `$at` goes behind it. */
+    /** The text from `$at` to `$stop`, which is ignored within quotes; `$at` moves to the position after it. */
     private static function word(string $text, string $stop, int &$at): string
     {
         $start = $at;

@@ -7,7 +7,7 @@ namespace Keepwarm;
 /**
  * The heads and contents of a multipart body, one after another, in pieces: `head`, then `content` or not, then the next `head`.
  *
- * It takes for a delimiter and for a field what PHP itself does (main/rfc1867.c), so that an application finds the same form behind any
+ * It takes for a delimiter and for a field what PHP itself does (main/rfc1867.c), so that an application finds the same form on any
  * server: lines may end in LF, a delimiter is a whole line, and what follows the closing one is looked through like a preamble.
  */
 final class MultipartReader
@@ -28,7 +28,7 @@ final class MultipartReader
     }
 
     /**
-     * What the next part says of itself, the first of each name in FIELDS; null behind the last part.
+     * The headers of the next part, the first of each name in FIELDS; null after the last part.
      *
      * @return array<string, string>|null name in lower case => value
      */
@@ -47,7 +47,7 @@ final class MultipartReader
                 $line = ltrim(substr($line, $colon + 1), self::SPACE);
             }
             if ($name !== '') {
-                $fields[$name] = ($fields[$name] ?? '') . $line; // without a colon it goes on
+                $fields[$name] = ($fields[$name] ?? '') . $line; // a line without a colon continues the previous one
             }
         }
         return $fields;
@@ -100,7 +100,7 @@ final class MultipartReader
         return str_ends_with($text, "\r") ? substr($text, 0, -1) : $text;
     }
 
-    /** Goes behind the next line that is the delimiter; false when there is none. */
+    /** Moves past the next line that is the delimiter; false when there is none. */
     private function skipToPart(): bool
     {
         $next = "\n{$this->delimiter}";

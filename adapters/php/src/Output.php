@@ -8,7 +8,7 @@ namespace Keepwarm;
  * What the application prints.
  *
  * An output buffer lies below all others for the whole life of the worker. Outside of a request what reaches it is log; within
- * one it is held, until `pass` says that it is the response's body: from then on it leaves in pieces. PHP throws away what is in its
+ * one it is held, until `pass` says that it is the response's body: from then on it leaves in pieces. PHP discards what is in its
  * buffers when it runs out of memory; so nothing stays in this one, and what is held is held here. It cannot be removed: the functions
  * that end buffers are ours, but for `ob_get_flush()`, with which they are made.
  */
@@ -24,7 +24,7 @@ final class Output
     private const REWRITER = 'URL-Rewriter'; // the buffer of output_add_rewrite_var() and session.use_trans_sid, which PHP begins once in the life of a process
 
     private static int $ours = self::OURS;
-    /** Of the buffer that a request begins with, where `output_buffering` is on: 0 is as large as it gets, null none. */
+    /** Size of the buffer that a request begins with, if `output_buffering` is on: 0 is unlimited, null means none. */
     public static ?int $size = null;
 
     private static int $mode = self::LOG;
@@ -35,7 +35,7 @@ final class Output
     /** Called when PHP ends all buffers after a fatal error, where there is no other way to learn of it. */
     public static ?\Closure $atEnd = null;
     private static bool $dropping = false;
-    /** What is printed next is `close`'s, and has not come to our buffer yet. */
+    /** `close` prints next, and its output has not reached our buffer yet. */
     private static bool $probing = false;
     /** An output buffer of the application cannot be removed. */
     private static bool $stuck = false;
@@ -49,7 +49,7 @@ final class Output
         }
     }
 
-    /** Puts the buffers in their places, at the start of the worker, and again when the application, or PHP, has taken them away. */
+    /** Installs the buffers at the start of the worker, and again when the application, or PHP, has removed them. */
     public static function open(): void
     {
         self::$piece = Web::$complete ? self::PIECE : 1;
@@ -65,7 +65,7 @@ final class Output
         self::$dropping = false;
     }
 
-    /** Ends the innermost buffer, which is the application's, and throws away what is in it. Gives whether it could be ended. */
+    /** Ends the innermost buffer, which is the application's, and discards its contents. Returns whether it could be ended. */
     public static function drop(): bool
     {
         $buffers = ob_get_status(true);
@@ -202,7 +202,7 @@ final class Output
         return self::$held;
     }
 
-    /** What is printed from now on is the body of `$response`, whose head is known. */
+    /** From now on output is the body of `$response`, whose head is known. */
     public static function pass(Response $response): void
     {
         self::$response = $response;
@@ -246,7 +246,7 @@ final class Output
     }
 
     /**
-     * As `end`, behind a complete response, where the application has left nothing that was printed, and no buffer. False: it has, or our buffer is switched
+     * Like `end`, after a complete response, where the application has left nothing that was printed, and no buffer. False: it has, or our buffer is switched
      * off, and `end` is needed.
      *
      * PHP asked for its buffers, and for what is wrong with ours, would take three times as long as a byte that comes to ours or does not. One that does not

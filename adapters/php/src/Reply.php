@@ -32,7 +32,7 @@ final class Reply
     public function whole(int $status, array $flat, string $body): void
     {
         if ($this->response->begun && $status >= 500) {
-            // An error in the middle of what it printed: the page about it is no end of that response.
+            // An error in the middle of the output: the error page does not complete that response.
             Output::discard();
             $this->response->abort(Wire::APP_ERROR, 'an error after the response had begun');
             return;
@@ -116,7 +116,7 @@ final class Reply
     }
 
     /**
-     * The end of a response that was printed, with `$more` behind it. `$status`: instead of the application's. `$last`: the application does no
+     * The end of a response that was printed, followed by `$more`. `$status`: instead of the application's. `$last`: the application does no
      * more for this request.
      */
     public function finishPrinted(string $more = '', ?int $status = null, bool $last = true): void

@@ -50,7 +50,7 @@ final class Request
     public ?int $length = null;
 
     /**
-     * `$base` with a place for what each request has in $_SERVER: what is filled costs less than what is added.
+     * `$base` with a key for each member that a request sets in $_SERVER: filling a key costs less than adding one.
      *
      * @param array<string, mixed> $base what is in $_SERVER for every request
      * @return array<string, mixed>

@@ -5,9 +5,9 @@ declare(strict_types=1);
 namespace Keepwarm;
 
 /**
- * Puts back what a request changed in the process and PHP would put back at the end of a script (docs/guide/php-reset.md has the whole list).
+ * Resets what a request changed in the process and PHP would reset at the end of a script (docs/guide/php-reset.md has the whole list).
  *
- * `settle` when the application is loaded: what holds then is normal. `after` each request, when its response has left.
+ * `settle` when the application is loaded: that state is the baseline. `after` each request, when its response has been sent.
  */
 final class Reset
 {
@@ -91,7 +91,7 @@ final class Reset
         Log::once("leak $what", "keepwarm: a request changed the $what of its process; it is put back after each request");
     }
 
-    /** Has the worker replaced, for what cannot be put back. */
+    /** Requests a replacement of the worker, for state that cannot be reset. */
     public static function giveUp(string $what): void
     {
         Log::once("stays $what", "keepwarm: a request changed the $what of its process, which cannot be put back; the worker is replaced after each such request");

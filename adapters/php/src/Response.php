@@ -49,7 +49,7 @@ final class Response
     }
 
     /**
-     * The status and the fields. What is wrong with them is thrown here. A response of no type has that of php.ini, as in any PHP.
+     * The status and the headers. Throws if they are invalid. A response without a type gets that of php.ini, as in any PHP.
      *
      * @param list<string> $flat names and values in turn
      */
@@ -89,7 +89,7 @@ final class Response
         Fields::checkLength($this->text);
     }
 
-    /** A body that is all here; the response ends with it. As behind `finish`, signal handlers are held: the application has said what it had to. */
+    /** A complete body; the response ends with it. As after `finish`, signal handlers are held: the application is done. */
     public function whole(string $body): void
     {
         $this->connection->signals->hold();

@@ -81,7 +81,7 @@ final class Session
         self::$name = self::$settings['session.name'] ?? '';
     }
 
-    /** Puts the settings back. */
+    /** Restores the settings. */
     public static function reset(): void
     {
         if (!self::$touched && (!self::$loaded || Session::isInPlace())) {
@@ -171,8 +171,8 @@ final class Session
     }
 
     /**
-     * Before the application looks at its headers, or removes some: `session_start()` would have put the session's cookie among them. Symfony takes it
-     * away again where the session is empty.
+     * Before the application looks at its headers, or removes some: `session_start()` would have put the session's cookie among them. Symfony removes it
+     * again if the session is empty.
      */
     public static function putCookie(): void
     {
@@ -183,7 +183,7 @@ final class Session
         $start = \ini_get('session.name') . '=';
         $cookie = self::cookie($id);
         if (self::$put !== '') {
-            // It goes on under a new id.
+            // The session continues under a new id.
             Web::$headers = array_values(array_filter(Web::$headers, static fn (array $pair): bool => strcasecmp($pair[0], 'set-cookie') !== 0 || !str_starts_with($pair[1], $start . self::$put)));
         }
         self::$put = $id;
@@ -193,7 +193,7 @@ final class Session
     }
 
     /**
-     * A session that goes on under a new id has no cookie that removes it, though the handler of the old id has asked for one: PHP
+     * A session that continues under a new id has no cookie that removes it, though the handler of the old id has asked for one: PHP
      * itself replaces that by the new one.
      *
      * @param list<string> $flat

@@ -46,7 +46,7 @@ final class Shutdown
         return self::$called;
     }
 
-    /** What is registered from now on is a request's. */
+    /** Functions registered from now on belong to a request. */
     public static function settle(): void
     {
         self::$serving = true;

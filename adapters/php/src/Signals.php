@@ -7,7 +7,7 @@ namespace Keepwarm;
 /**
  * When the application's signal handlers run (pcntl): while its own code does, and where a request waits.
  *
- * PHP runs them between two calls, and what they throw takes the place of what the call returned: in our own code, bytes that were read would be lost.
+ * PHP runs them between two calls, and an exception they throw replaces what the call returned: in our own code, bytes that were read would be lost.
  */
 final class Signals
 {

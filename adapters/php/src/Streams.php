@@ -17,7 +17,7 @@ final class Streams
     private static array $applications = [];
     /** @var resource|null the default context: there is one for the life of the process */
     private static mixed $default = null;
-    /** @var array<string, mixed> of the default context: its options, and who is notified */
+    /** @var array<string, mixed> of the default context: its options and its notification callback */
     private static array $context = [];
 
     /** Before anything of the application runs. */
@@ -42,7 +42,7 @@ final class Streams
             Log::quietly(self::wrappers(...));
         }
         if (\stream_context_get_params(self::$default) !== self::$context) {
-            // An option can be given another value, and not be taken away.
+            // An option can be set to another value, but not removed.
             stream_context_set_default(self::$context['options']);
             if (\stream_context_get_params(self::$default) === self::$context) {
                 Reset::say('default stream context');
@@ -68,7 +68,7 @@ final class Streams
         self::mark();
     }
 
-    /** Makes one that nobody replaces the last in the list: what is replaced from now on comes behind it. */
+    /** Makes one that nobody replaces the last in the list: wrappers replaced from now on come after it. */
     private static function mark(): void
     {
         if (\in_array(self::LAST, self::$own, true) && \in_array(self::LAST, \stream_get_wrappers(), true) && !\in_array(self::LAST, self::$applications, true)) {

@@ -7,8 +7,8 @@ namespace Keepwarm;
 /**
  * Temporary files that do not stay, however the worker ends.
  *
- * Those without a name are gone when they are closed. Uploads need a name (`move_uploaded_file`), so they lie in a folder of this
- * process, which holds a lock in it: whoever starts later finds a folder without a holder of its lock, and removes it.
+ * Those without a name are gone when they are closed. Uploads need a name (`move_uploaded_file`), so they are in a directory of this
+ * process, which holds a lock in it: a worker that starts later removes every directory whose lock nobody holds.
  */
 final class Temporary
 {
@@ -56,7 +56,7 @@ final class Temporary
         });
     }
 
-    /** Removes the folders of workers that are gone. */
+    /** Removes the directories of workers that have exited. */
     public static function sweep(): void
     {
         foreach (glob(self::place() . '/' . self::PREFIX . '*', \GLOB_ONLYDIR | \GLOB_NOSORT) ?: [] as $folder) {
@@ -70,7 +70,7 @@ final class Temporary
         }
     }
 
-    /** Removes this process's own folder. */
+    /** Removes this process's own directory. */
     public static function end(): void
     {
         if (self::$folder !== null && getmypid() === self::$pid) {
@@ -85,7 +85,7 @@ final class Temporary
     {
         self::$pid = (int) getmypid();
         $folder = self::place() . '/' . self::PREFIX . self::$pid . '-' . bin2hex(random_bytes(6));
-        // The lock is taken before the folder has its name, so that nobody who sweeps finds it without.
+        // The lock is taken before the directory gets its name, so that `sweep` never finds it unlocked.
         $draft = self::place() . '/.' . basename($folder);
         if (!@mkdir($draft, 0700)) {
             return null;

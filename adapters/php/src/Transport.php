@@ -114,7 +114,7 @@ final class Transport
         $none = null;
         $data = '';
         try {
-            // A read that waits goes on waiting behind a signal.
+            // A waiting read keeps waiting after a signal.
             if (@stream_select($read, $none, $none, $seconds) === 1) {
                 $data = (string) @fread($this->socket, self::LARGE);
             }

@@ -31,7 +31,7 @@ final class Watch
     private string $route = '';
     /** @var array<string, string> what the last request changed => how */
     private array $changed = [];
-    /** @var array<string, string> what there was behind it */
+    /** @var array<string, string> the contents after it */
     private array $now = [];
 
     /** @param \Closure|null $application whose own static variables have no other name */
@@ -75,7 +75,7 @@ final class Watch
         $this->now = $now;
     }
 
-    /** Everything has been put back: what the process still holds is the application's. */
+    /** Everything has been reset: what the process still holds is the application's. */
     public function grew(): void
     {
         gc_collect_cycles();
@@ -193,7 +193,7 @@ final class Watch
         return $handler;
     }
 
-    /** What a value is, and behind a NUL what tells it from another that is alike. */
+    /** What a value is, and after a NUL what distinguishes it from a similar one. */
     private static function seen(mixed $value): string
     {
         if (\is_scalar($value) || $value === null) {
@@ -212,7 +212,7 @@ final class Watch
     }
 
     /**
-     * What is in an array, and in an object that is not within another: those lead everywhere, and change as a warm application works.
+     * The contents of an array, and of an object that is not within another: nested objects lead everywhere, and change as a warm application works.
      */
     private static function contents(mixed $value, \HashContext $contents, int &$left, int $deep, bool $within): void
     {

@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Keepwarm;
 
 /**
- * What the functions of the web leave behind in a request: `header()`, `setcookie()`, `http_response_code()`.
+ * The state that web functions leave in a request: `header()`, `setcookie()`, `http_response_code()`.
  *
  * The command line's PHP has these functions, and they do nothing there. Keepwarm starts PHP with them disabled, and PHP 8 lets
  * a disabled function be defined: functions.php does it, on top of this class.

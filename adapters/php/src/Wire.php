@@ -246,7 +246,7 @@ final class Wire
         return self::frame(self::RESET, 0, $stream, pack('n', $code) . self::utf8Prefix($reason, self::MAX_REASON));
     }
 
-    /** Says goodbye on a WebSocket. A long reason is cut at a character's border. */
+    /** Closes a WebSocket. A long reason is cut at a character boundary. */
     public static function close(int $stream, int $code, string $reason = ''): string
     {
         return self::frame(self::CLOSE, 0, $stream, pack('n', $code) . self::utf8Prefix($reason, self::MAX_CLOSE_REASON));

@@ -49,7 +49,7 @@ final class Worker
         $this->watch?->settle();
     }
 
-    /** Takes requests until Keepwarm says DRAIN or goes away; gives the exit status. */
+    /** Serves requests until Keepwarm sends DRAIN or closes the connection; gives the exit status. */
     public function serveForever(): int
     {
         $connection = $this->connection;
@@ -113,7 +113,7 @@ final class Worker
             if ($count !== $head['c'] || $count < Wire::FIXED_STRINGS || ($count - Wire::FIXED_STRINGS) % 2 !== 0) {
                 break;
             }
-            $connection->rest = $end === $size ? null : substr($data, $end); // whoever reads on within this request finds it first
+            $connection->rest = $end === $size ? null : substr($data, $end); // later reads within this request get it first
             $this->serve($flags, $head['s'], $head['b'], $strings, $end === $textEnd ? '' : substr($data, $textEnd, $end - $textEnd));
             if ($connection->rest === null || $connection->lost) {
                 return $size;
@@ -202,7 +202,7 @@ final class Worker
                 Log::exception($error);
             }
         }
-        // What the application has hung on them goes now: its destructors may change what is put back next.
+        // Objects that the application attached to them are destroyed now: their destructors may change what is reset next.
         try {
             $failed = $error = $request = null;
         } catch (\Throwable $late) {
@@ -221,7 +221,7 @@ final class Worker
             throw $error;
         } catch (\Throwable $error) {
             $this->connection->signals->hold();
-            // A session handler that throws, or an error handler that makes an exception of our warning: what it kept from being put back is not known.
+            // A session handler that throws, or an error handler that makes an exception of our warning: it is unknown what was not reset.
             Log::exception($error);
             $this->busy = false;
             $this->connection->endStream();
@@ -248,7 +248,7 @@ final class Worker
         $this->handler->handle($request, $this->reply);
     }
 
-    /** The response has left; what the request leaves behind is removed. */
+    /** The response has been sent; removes the state that the request leaves. */
     private function finished(): void
     {
         if (Shutdown::$request === [] && !isset($_SESSION) && $this->watch === null && Output::close()) {

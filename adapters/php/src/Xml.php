@@ -4,7 +4,7 @@ declare(strict_types=1);
 
 namespace Keepwarm;
 
-/** What libxml remembers: whether it collects errors, who loads external entities, in which context it opens streams. */
+/** libxml's state: whether it collects errors, the loader of external entities, the context in which it opens streams. */
 final class Xml
 {
     /** Loaders can be asked for: PHP 8.2. */

@@ -1,7 +1,7 @@
 <?php
 
 /*
- * The functions of the web, in place of the command line's, which do nothing. See `Keepwarm\Web`.
+ * The web functions, which replace those of the command line, which do nothing. See `Keepwarm\Web`.
  */
 
 use Keepwarm\Diagnostics;

@@ -25,7 +25,7 @@ if (!function_exists('apache_request_headers')) {
 }
 
 if (!function_exists('fastcgi_finish_request')) {
-    /** Completes the response with what was printed; the script goes on without the client. */
+    /** Completes the response with what was printed; the script continues without the client. */
     function fastcgi_finish_request(): bool
     {
         $finish = Web::$finish;

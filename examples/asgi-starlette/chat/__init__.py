@@ -1,1 +1,1 @@
-"""A small asynchronous application: the things one does, each on a route of its own."""
+"""A small asynchronous application with a route for each common task."""

@@ -46,7 +46,7 @@ def create_app():
 
 @contextlib.asynccontextmanager
 async def lifespan(app):
-    """What is opened once for the whole process, and closed when no request will come."""
+    """Opens what the whole process shares, and closes it after the last request."""
     yield {"started": time.time(), "served": []}
 
 
@@ -67,7 +67,7 @@ async def order(request):
 
 
 async def upload(request):
-    """A body of any kind: each uploaded file's size and digest, or those of the bare body. Nothing is kept whole in memory."""
+    """Any body: size and digest of each uploaded file, or of the body itself. Never held in memory as a whole."""
     if request.headers.get("content-type", "").startswith("multipart/form-data"):
         async with request.form() as form:
             files, fields = {}, {}
@@ -81,7 +81,7 @@ async def upload(request):
 
 
 async def digest(parts):
-    """The size and the SHA-256 of what comes."""
+    """The size and SHA-256 of a stream."""
     size, sha = 0, hashlib.sha256()
     async for part in parts:
         size += len(part)
@@ -96,7 +96,7 @@ async def file_parts(file):
 
 
 async def stream(request):
-    """`?parts=N` lines, `?pause=SECONDS` apart, of a length nobody knows beforehand."""
+    """`?parts=N` lines, `?pause=SECONDS` apart, without a known length."""
     parts, pause = int(request.query_params.get("parts", 5)), float(request.query_params.get("pause", 0))
 
     async def lines():
@@ -122,7 +122,7 @@ async def events(request):
 
 
 async def cookies(request):
-    """Several cookies at once, and those that came."""
+    """Sets several cookies, and returns those it received."""
     response = JSONResponse(request.cookies)
     response.set_cookie("basket", "42", httponly=True, samesite="lax")
     response.set_cookie("theme", "dark", max_age=3600)
@@ -131,12 +131,12 @@ async def cookies(request):
 
 
 async def error(request):
-    """An exception, before any part of the response has left. (Starlette responds with 500 itself, and raises.)"""
+    """An exception before any part of the response is sent. (Starlette responds with 500 itself, and raises.)"""
     raise RuntimeError("an error on demand")
 
 
 async def error_late(request):
-    """An exception in the middle of the response: the client must see that it is incomplete."""
+    """An exception in the middle of the response; the client must notice that it is incomplete."""
 
     async def lines():
         yield "this much came\n"
@@ -153,7 +153,7 @@ async def slow(request):
 
 
 async def counted(request):
-    """Writes down `X-Request-Id`, so that a test can tell whether a request came once, twice or not at all."""
+    """Records `X-Request-Id`, so that a test can tell whether a request arrived once, twice or not at all."""
     request_id = request.headers.get("x-request-id", "")
     count(request_id)
     return PlainTextResponse(f"{request_id}\n")
@@ -172,7 +172,7 @@ async def moved(request):
 
 
 async def early(request):
-    """Responds without reading the body: 413, as an application with a limit of its own would."""
+    """Responds without reading the body: 413, like an application with its own limit."""
     return PlainTextResponse("too much for this chat\n", status_code=413)
 
 
@@ -186,19 +186,19 @@ async def whoami(request):
 
 
 async def state(request):
-    """What start-up left for every request."""
+    """What startup stored for every request."""
     request.state.served.append(1)
     return JSONResponse({"started": request.state.started, "served": len(request.state.served)})
 
 
 async def background(request):
-    """Writes down `X-Request-Id` after the response has left."""
+    """Records `X-Request-Id` after the response is sent."""
     request_id = request.headers.get("x-request-id", "")
     return PlainTextResponse("later\n", background=BackgroundTask(count, request_id))
 
 
 async def echo(websocket):
-    """Sends back what comes, as text or as bytes; `close` closes with code 4000."""
+    """Echoes messages, text or bytes; `close` closes with code 4000."""
     await websocket.accept(subprotocol=(websocket.scope["subprotocols"] or [None])[0])
     try:
         while True:
@@ -217,5 +217,5 @@ async def echo(websocket):
 
 
 async def refuse(websocket):
-    """Responds to the opening with 401 instead of accepting it."""
+    """Rejects the handshake with 401."""
     await websocket.send_denial_response(PlainTextResponse("not you\n", status_code=401))

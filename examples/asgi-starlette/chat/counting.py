@@ -1,10 +1,10 @@
-"""Writes down the id of each request that reached the application, so that a test can count them."""
+"""Records the id of each request that reached the application, so that a test can count them."""
 
 import os
 
 
 def count(request_id):
-    """Appends one line to the file that COUNT_FILE names; one write, so that workers can share the file."""
+    """Appends one line to the file in COUNT_FILE, in one write, so that workers can share the file."""
     path = os.environ.get("COUNT_FILE")
     if path and request_id:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)

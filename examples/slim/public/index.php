@@ -2,7 +2,7 @@
 
 declare(strict_types=1);
 
-// A Slim 3 application, as Debian packages it (php-slim), without anything of Keepwarm's in it. It returns the app instead of running it.
+// A Slim 3 application, as Debian packages it (php-slim), without Keepwarm code. It returns the app instead of running it.
 
 use Slim\App;
 use Slim\Http\Request;

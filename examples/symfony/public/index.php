@@ -2,7 +2,7 @@
 
 use App\Kernel;
 
-// A project of composer's has the first of these, and nothing else here; the second makes the example run on Debian's packages.
+// A Composer project has only the first of these; the second makes the example run on Debian's packages.
 if (is_file($runtime = dirname(__DIR__) . '/vendor/autoload_runtime.php')) {
     require_once $runtime;
 } else {

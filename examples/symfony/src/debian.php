@@ -1,6 +1,6 @@
 <?php
 
-// What composer's autoloader does, for Debian's php-symfony-framework-bundle and php-symfony-runtime.
+// Replaces Composer's autoloader for Debian's php-symfony-framework-bundle and php-symfony-runtime.
 
 require_once 'Symfony/Component/Runtime/autoload.php';
 require_once 'Symfony/Bundle/FrameworkBundle/autoload.php';

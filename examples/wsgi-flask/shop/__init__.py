@@ -1,1 +1,1 @@
-"""A small shop: the things a web application does, each on a route of its own."""
+"""A small shop with a route for each common task of a web application."""

@@ -64,7 +64,7 @@ def order():
 
 
 def upload():
-    """A body of any kind: each uploaded file's size and digest, or those of the bare body. Nothing is kept whole in memory."""
+    """Any body: size and digest of each uploaded file, or of the body itself. Never held in memory as a whole."""
     if request.mimetype == "multipart/form-data":
         files = {name: dict(digest(file.stream), filename=file.filename) for name, file in request.files.items()}
         return jsonify({"files": files, "fields": request.form.to_dict(flat=False)})
@@ -72,7 +72,7 @@ def upload():
 
 
 def digest(stream):
-    """The size and the SHA-256 of what can be read."""
+    """The size and SHA-256 of a stream."""
     size, sha = 0, hashlib.sha256()
     while part := stream.read(65_536):
         size += len(part)
@@ -81,7 +81,7 @@ def digest(stream):
 
 
 def stream():
-    """`?parts=N` lines, `?pause=SECONDS` apart, of a length nobody knows beforehand."""
+    """`?parts=N` lines, `?pause=SECONDS` apart, without a known length."""
     parts, pause = request.args.get("parts", 5, int), request.args.get("pause", 0.0, float)
 
     @stream_with_context
@@ -108,7 +108,7 @@ def events():
 
 
 def cookies():
-    """Several cookies at once, and those that came."""
+    """Sets several cookies, and returns those it received."""
     response = jsonify(request.cookies.to_dict())
     response.set_cookie("basket", "42", httponly=True, samesite="Lax")
     response.set_cookie("theme", "dark", max_age=3600)
@@ -117,12 +117,12 @@ def cookies():
 
 
 def error():
-    """An exception, before any part of the response has left."""
+    """An exception before any part of the response is sent."""
     raise RuntimeError("an error on demand")
 
 
 def error_late():
-    """An exception in the middle of the response: the client must see that it is incomplete."""
+    """An exception in the middle of the response; the client must notice that it is incomplete."""
 
     def lines():
         yield "this much came\n"
@@ -139,7 +139,7 @@ def slow():
 
 
 def counted():
-    """Writes down `X-Request-Id`, so that a test can tell whether a request came once, twice or not at all."""
+    """Records `X-Request-Id`, so that a test can tell whether a request arrived once, twice or not at all."""
     request_id = request.headers.get("X-Request-Id", "")
     count(request_id)
     return f"{request_id}\n", {"Content-Type": "text/plain"}
@@ -158,7 +158,7 @@ def moved():
 
 
 def early():
-    """Responds without reading the body: 413, as an application with a limit of its own would."""
+    """Responds without reading the body: 413, like an application with its own limit."""
     return "too much for this shop\n", 413, {"Content-Type": "text/plain"}
 
 
@@ -170,5 +170,5 @@ def whoami():
 
 
 def pong():
-    """Many fields and four bytes: the response that once left in sixteen packets."""
+    """Many headers and four bytes: the response that once took sixteen packets."""
     return "pong", {f"X-Field-{number}": "small" for number in range(1, 13)}

@@ -91,7 +91,7 @@ final class CallableHandler implements Handler
                 $arguments[$at] = null;
             } elseif ($parameter->isOptional()) {
                 if ($at > $this->at) {
-                    break; // it has its default, and so have those behind it
+                    break; // it has its default, and so have those after it
                 }
                 $arguments[$at] = $parameter->getDefaultValue();
             } elseif (\in_array($parameter->getName(), ['context', 'argv'], true)) {
@@ -141,7 +141,7 @@ final class CallableHandler implements Handler
         return !self::stacksRequests();
     }
 
-    /** Symfony's stack of requests is emptied by `finally`: behind `exit()` it says that the request is that of the visitor before. */
+    /** Symfony's stack of requests is emptied by `finally`: after `exit()` it still has the previous visitor's request. */
     public static function stacksRequests(): bool
     {
         return class_exists('Symfony\Component\HttpFoundation\RequestStack', false);

@@ -56,7 +56,7 @@ final class LaravelHandler implements TerminableHandler
             array_splice($steps, $at === false ? \count($steps) : $at, 0, [SetRequestForConsole::class]);
             $application->bootstrapWith($steps);
         }
-        // What a visitor is known by is made anew in each request, whoever asked for it before.
+        // Services that identify the visitor are recreated in each request, even if the boot has created them.
         foreach (['auth' => 'forgetGuards', 'session' => 'forgetDrivers'] as $service => $forget) {
             if ($application->resolved($service) && method_exists($application->make($service), $forget)) {
                 $application->make($service)->$forget();

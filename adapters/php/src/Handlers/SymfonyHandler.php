@@ -118,7 +118,7 @@ final class SymfonyHandler implements TerminableHandler
         if (!class_exists(StreamedResponseListener::class)) {
             return;
         }
-        // Symfony 5 sends a streamed response from within the kernel, where an error in it becomes a page behind its beginning.
+        // Symfony 5 sends a streamed response from within the kernel, where an error in it becomes a page after its beginning.
         foreach ($dispatcher->getListeners(KernelEvents::RESPONSE) as $listener) {
             if (\is_array($listener) && $listener[0] instanceof StreamedResponseListener) {
                 $dispatcher->removeListener(KernelEvents::RESPONSE, $listener);
@@ -128,7 +128,7 @@ final class SymfonyHandler implements TerminableHandler
 
     /**
      * Symfony 5 makes the session's service once, and with it what it sets in PHP: the session's name, its path, the attributes of its cookie. That has to
-     * be while the application is loaded: what the first request sets is put back behind it.
+     * be while the application is loaded: what the first request sets is reset after it.
      */
     private static function prepareSession(EventDispatcherInterface $dispatcher): void
     {
@@ -137,7 +137,7 @@ final class SymfonyHandler implements TerminableHandler
                 try {
                     \Closure::bind(fn (): mixed => $this->getSession(), $listener[0], $listener[0]::class)();
                 } catch (\Throwable $error) {
-                    Log::exception($error); // a store that is away: requests that need it will say so
+                    Log::exception($error); // the store is unreachable: requests that need it will report that
                 }
             }
         }

@@ -15,7 +15,7 @@ use Twig\Environment;
  * What services of Twig and the translator are set to, which no `kernel.reset` of Symfony restores: globals, formats and the time zone of templates, escapers,
  * paths; fallback locales, resources and messages of translations. What they have loaded stays.
  *
- * The services are made when the kernel has booted: what a service is set to by the request that makes it could not be told from how it was made.
+ * The services are created when the kernel has booted: settings made by the request that creates a service could not be told from its initial state.
  */
 final class SymfonyServices
 {
@@ -25,7 +25,7 @@ final class SymfonyServices
         'hasIntlFormatter' => true,
     ];
 
-    /** @var list<array{\Closure, \Closure, list<mixed>, ?\Closure}> what reads the settings of an object, what puts them back, the settings, what they were made into */
+    /** @var list<array{\Closure, \Closure, list<mixed>, ?\Closure}> reads the settings of an object, restores them, the settings, what they were made into */
     private array $objects = [];
     private ?\Closure $resolved = null;
     private ?\Closure $catalogues = null;
@@ -102,7 +102,7 @@ final class SymfonyServices
         $this->catalogues = \Closure::bind(fn &(): array => $this->catalogues, $translator, Translator::class);
     }
 
-    /** Remembers the properties of an object that `$class` declares, as far as they are no objects. `$changed`: called when they are put back. */
+    /** Remembers the properties of an object that `$class` declares, except those that are objects. `$changed`: called when they are restored. */
     private function add(object $object, string $class, ?\Closure $changed = null): void
     {
         $names = [];
@@ -152,7 +152,7 @@ final class SymfonyServices
         $catalogues = &($this->catalogues)();
         foreach ($catalogues as $locale => $catalogue) {
             if (($this->messages[$locale] ?? null) !== $this->messagesOf($catalogue)) {
-                // Loaded anew: the request that loaded it for the first time may have changed it.
+                // Reloaded: the request that loaded it for the first time may have changed it.
                 unset($catalogues[$locale]);
                 $this->messages[$locale] = $this->messagesOf($this->translator->getCatalogue((string) $locale));
             }

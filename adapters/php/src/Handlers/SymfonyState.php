@@ -12,7 +12,7 @@ use Symfony\Component\HttpFoundation\RequestStack;
 use Symfony\Component\HttpKernel\KernelInterface;
 use Symfony\Component\Routing\RequestContext;
 
-/** What Symfony's own services keep of a request and no `kernel.reset` takes away; and which proxies are trusted, where that depends on the request. */
+/** What Symfony's own services keep of a request and no `kernel.reset` clears; and which proxies are trusted, where that depends on the request. */
 final class SymfonyState
 {
     private readonly ?RequestStack $stack;
@@ -81,7 +81,7 @@ final class SymfonyState
         }
     }
 
-    /** A request is over. Gives whether the kernel has to be booted anew. */
+    /** Called after a request. Returns whether the kernel must be rebooted. */
     public function reset(): bool
     {
         while ($this->stack?->pop() !== null) {

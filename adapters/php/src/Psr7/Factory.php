@@ -10,7 +10,7 @@ use Keepwarm\Request;
 /**
  * Makes PSR-7 requests with the classes that the application brings.
  *
- * Each is built by its constructor; what the constructor does not take is put in its place directly, without a copy for each `with…`.
+ * Each is built by its constructor; what the constructor does not take is assigned directly, without a copy for each `with…`.
  */
 abstract class Factory
 {

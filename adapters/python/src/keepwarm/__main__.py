@@ -3,7 +3,7 @@
 import sys
 
 if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False):
-    del sys.path[0]  # the folder of the application, whose modules are not for the adapter, whatever they are called
+    del sys.path[0]  # the application's directory, whose modules must not replace the adapter's, whatever their names
 
 import argparse
 import os

@@ -12,7 +12,7 @@ from keepwarm.errors import LoadError
 from keepwarm.asgi_websocket import WebSocketStream
 
 _STREAMS = 1_000  # requests at once, unless told otherwise
-_LOST_GRACE = 5.0  # seconds that requests have to end by themselves once Keepwarm, who would end them, has gone
+_LOST_GRACE = 5.0  # seconds that requests have to finish once Keepwarm, which would otherwise end them, has gone
 
 
 def run(sock, application, options, pairs):

@@ -159,7 +159,7 @@ class Asyncio(Connection, asyncio.BufferedProtocol):
 
     def say_hello(self, pairs):
         if self.limit > 1:
-            # The only place of a worker would be taken for as long as one is open.
+            # The only slot of a worker would be occupied for as long as one is open.
             pairs = [*pairs, ("websocket", "1")]
         super().say_hello(pairs)
 
@@ -276,7 +276,7 @@ class Asyncio(Connection, asyncio.BufferedProtocol):
 def starter(loop):
     """A function that makes a task of a coroutine and runs it at once up to its first wait.
 
-    Most requests never wait, and are answered before the loop has turned. It is a task like any other: `current_task` is
+    Most requests never wait, and finish before the loop's next iteration. It is a task like any other: `current_task` is
     right, and so is its context. Python 3.12 has this as `eager_start`; before it, the task's first step, which stands last
     in the queue of asyncio's own loop, is taken from there.
     """

@@ -132,7 +132,7 @@ class HttpStream(Stream):
             self.give_up()
 
     def on_half_close(self):
-        """Whoever waits for the client's end is told, and what is still sent may reach it (§5)."""
+        """Wakes the task that waits for the client's disconnect. Further output may still reach the client (§5)."""
         self.half_closed = True
         self._wake_receiver()
 
@@ -204,7 +204,7 @@ class HttpStream(Stream):
             rest = text + body
         except TypeError:
             raise _no_bytes(body) from None
-        self._end()  # only now: whatever fails before can still be answered with 500
+        self._end()  # only now: an earlier failure can still become a 500
         self.connection.send(
             RESPONSE_HEAD.pack(8 + len(rest), RESPONSE, END | self.response_flags, self.number, self.code, self.count, len(text))
             + rest

@@ -7,7 +7,7 @@ from keepwarm import log
 from keepwarm.errors import LoadError
 
 
-_LAST_WORDS = 0.5  # seconds that an application has to raise what it has said to have failed of
+_LAST_WORDS = 0.5  # seconds that an application has to raise the exception after it reported a failure
 
 
 class Lifespan:
@@ -22,7 +22,7 @@ class Lifespan:
         self.state = {}
         self.supported = mode != "off"
         self._messages = asyncio.Queue()
-        self._answers = {"startup": asyncio.Event(), "shutdown": asyncio.Event()}
+        self._outcomes = {"startup": asyncio.Event(), "shutdown": asyncio.Event()}
         self._failure = {}
         self._error = None
         self._taken = False  # the application has begun with its start-up
@@ -36,7 +36,7 @@ class Lifespan:
         await self._ask("startup")
         if "startup" in self._failure:
             raise LoadError("the application's start-up failed" + await self._reason("startup"))
-        if self._answers["startup"].is_set():
+        if self._outcomes["startup"].is_set():
             return
         self.supported = False  # the application left without a response: it raised, or returned
         if isinstance(self._error, SystemExit):
@@ -65,7 +65,7 @@ class Lifespan:
             log.error("the application's shut-down failed" + await self._reason("shutdown"))
 
     async def _reason(self, phase):
-        """What comes behind "failed": the exception that the application passes on when it has said so, with its causes; else what it said."""
+        """The text after "failed": the exception that the application raises after it reported the failure, with its causes; else its message."""
         await asyncio.wait((self._task,), timeout=_LAST_WORDS)
         text = self._failure[phase].strip()
         if self._error is None:
@@ -75,7 +75,7 @@ class Lifespan:
 
     async def _ask(self, phase):
         self._messages.put_nowait({"type": f"lifespan.{phase}"})
-        responded = asyncio.ensure_future(self._answers[phase].wait())
+        responded = asyncio.ensure_future(self._outcomes[phase].wait())
         await asyncio.wait((responded, self._task), return_when=asyncio.FIRST_COMPLETED)
         responded.cancel()
 
@@ -87,7 +87,7 @@ class Lifespan:
             raise
         except BaseException as error:
             self._error = error
-            if self._answers["startup"].is_set() and not self._failure:
+            if self._outcomes["startup"].is_set() and not self._failure:
                 log.exception(error)
 
     async def _receive(self):
@@ -99,11 +99,11 @@ class Lifespan:
         kind = message["type"]
         prefix, _, rest = kind.partition(".")
         phase, _, outcome = rest.partition(".")
-        if prefix != "lifespan" or phase not in self._answers or outcome not in ("complete", "failed"):
+        if prefix != "lifespan" or phase not in self._outcomes or outcome not in ("complete", "failed"):
             raise RuntimeError(f"{kind!r} is no message of the lifespan protocol")
         if outcome == "failed":
             self._failure[phase] = message.get("message", "")
-        self._answers[phase].set()
+        self._outcomes[phase].set()
 
 
 def _knows_no_lifespan(error):
@@ -112,7 +112,7 @@ def _knows_no_lifespan(error):
 
 
 def _summary(error):
-    """An exception in one line, with the place in the application that raised it."""
+    """An exception in one line, with the line of the application that raised it."""
     text = "".join(traceback.format_exception_only(type(error), error)).strip().replace("\n", " ")
     frames = traceback.extract_tb(log.own_frames_removed(error.__traceback__))
     return f"{text} ({frames[-1].filename}, line {frames[-1].lineno})" if frames else text

@@ -34,7 +34,7 @@ class WebSocketStream(HttpStream):
         return asgi_scope.websocket(self.strings, self.flags, self.connection.state)
 
     async def receive(self):
-        """`websocket.connect`, then messages, then `websocket.disconnect` for ever."""
+        """`websocket.connect`, then messages, then `websocket.disconnect` on every further call."""
         if not self.connected:
             self.connected = True
             return {"type": "websocket.connect"}
@@ -94,7 +94,7 @@ class WebSocketStream(HttpStream):
             self.connection.consumed(self, cost)
 
     def on_close(self, code, reason):
-        """The client says goodbye, or is lost (1006)."""
+        """The client closes the WebSocket, or is lost (1006)."""
         if not self.open:
             raise Fault("before_response", "a CLOSE before the WebSocket was accepted")
         if self.farewell is None:

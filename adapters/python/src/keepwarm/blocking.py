@@ -1,4 +1,4 @@
-"""The wire on a blocking socket, for the strategies of WSGI: frames are read one after the other, and whoever reads sleeps until one comes."""
+"""The wire on a blocking socket, for the strategies of WSGI: frames are read one after the other, and a reader sleeps until one arrives."""
 
 from select import POLLIN, poll
 from socket import MSG_DONTWAIT

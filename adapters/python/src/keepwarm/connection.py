@@ -1,8 +1,8 @@
 """One worker's end of the wire: what a frame of Keepwarm's changes, credit both ways, and when a stream is over (spec/wire.md §4-§8).
 
-No socket, no thread and no loop stand here. Those are the strategies': `serial` (one request at a time), `threaded` and `asgi_connection` (several). A
-strategy reads frames, gives REQUESTs to `open` and all others to `handle`, and waits and sends in its own way. The rules give back the frames that
-are to be sent, so that one with threads can let go of its lock before it writes.
+Without sockets, threads and event loops. Those belong to the strategies: `serial` (one request at a time), `threaded` and `asgi_connection` (several). A
+strategy reads frames, gives REQUESTs to `open` and all others to `handle`, and waits and sends in its own way. The rules return the frames that
+must be sent, so that a strategy with threads can release its lock before it writes.
 """
 
 import os
@@ -104,7 +104,7 @@ class Connection:
             if stream is not None:
                 stream.on_reset(code)
         elif kind == wire.TRAILERS:
-            wire.decode_trailers(payload)  # neither WSGI nor ASGI has a place for them
+            wire.decode_trailers(payload)  # neither WSGI nor ASGI has an API for them
             if stream is not None:
                 stream.on_data(wire.DATA, b"", wire.END)
         elif kind == wire.HALF_CLOSE:
@@ -130,9 +130,9 @@ class Connection:
         return size
 
     def released(self, stream, size, more=True):
-        """What cost so much has left this process: what gives its credit back, in steps. `more`: Keepwarm will need the stream's, too.
+        """Data of this size has left this process: the frames that return its credit, in steps. `more`: Keepwarm will need the stream's, too.
 
-        Nothing, once the stream is settled: a thread or task of the application's may read on behind the end.
+        Nothing, once the stream is settled: a thread or task of the application may keep reading after the end.
         """
         if not stream.held:
             return b""

@@ -45,7 +45,7 @@ _key_of = CgiNames().__getitem__
 
 
 class FileWrapper(_FileWrapper):
-    """`wsgi.file_wrapper`. What is here already is read in blocks as large as a frame, whatever size is suggested (PEP 3333): frameworks suggest 4 or 8 KiB."""
+    """`wsgi.file_wrapper`. Reads blocks as large as a frame, whatever size is suggested (PEP 3333): frameworks suggest 4 or 8 KiB."""
 
     def __init__(self, filelike, blksize=wire.MAX_CHUNK):
         super().__init__(filelike, max(blksize, wire.MAX_CHUNK) if _is_at_hand(filelike) else blksize)

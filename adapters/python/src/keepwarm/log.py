@@ -78,7 +78,7 @@ def formatted(error):
 
 
 def _one_record(text):
-    """Each line but the last marked as continued (spec/wire.md §1). Not where the application has put something in the place of standard error."""
+    """Each line but the last marked as continued (spec/wire.md §1). Not if the application has replaced standard error."""
     return text.rstrip("\n").replace("\n", _CONTINUED + "\n") if sys.stderr is sys.__stderr__ else text
 
 

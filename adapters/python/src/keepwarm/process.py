@@ -50,7 +50,7 @@ def prepare_signals():
 def on_quit(action):
     """Calls `action()` on SIGQUIT, in the main thread and when that comes to it. The main thread's own stack is shown before, in any case.
 
-    Of the others `faulthandler` shows nothing here: it would read their stacks while they run, which can end the process.
+    `faulthandler` does not show the other threads here: it would read their stacks while they run, which can crash the process.
     """
     faulthandler.unregister(signal.SIGQUIT)
     signal.signal(signal.SIGQUIT, lambda number, frame: action())

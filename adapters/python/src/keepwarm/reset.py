@@ -1,4 +1,4 @@
-"""Puts back what a request changed in the process and the language does not put back by itself.
+"""Resets what a request changed in the process and the language does not reset by itself.
 
 Watching costs nothing: the few functions that change such things are replaced by ones that also leave a note, before the
 application is imported. Context variables (and with them `decimal`'s context) need no watching: each request runs in a

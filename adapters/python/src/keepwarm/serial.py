@@ -1,4 +1,4 @@
-"""The strategy of a worker that serves one request at a time: whoever waits for something reads, and the loop that does so between requests."""
+"""The strategy of a worker that serves one request at a time: a waiting function reads the wire itself, and so does the loop between requests."""
 
 from socket import MSG_DONTWAIT
 
@@ -10,14 +10,14 @@ from keepwarm.wire import END, FIXED_STRINGS, HEAD, MAX_CHUNK, MAX_PAYLOAD, REQU
 from keepwarm.wsgi import Service
 from keepwarm.wsgi_response import Response
 
-AHEAD = 3  # REQUESTs that may wait here behind the one in work (spec/wire.md §3)
+AHEAD = 3  # REQUESTs that may wait here after the current one (spec/wire.md §3)
 _MOST_AT_ONCE = 32 * MAX_CHUNK  # of a body, in one call
 
 
 class Serial(BlockingConnection):
     """The order of calls: `read_welcome`, `say_hello`, then for each request any of the sending ones and `wait`; at its end `current` is None again.
 
-    Whoever calls `wait`, `poll`, `send_data` or `consumed` has closed the gate for signal handlers.
+    A caller of `wait`, `poll`, `send_data` or `consumed` has closed the gate for signal handlers.
     `idle`: blocked, or about to block, in the read for a next request.
     """
 
@@ -30,7 +30,7 @@ class Serial(BlockingConnection):
         self.idle = self.drain_asked = False
         self.ahead = 0  # how many REQUESTs may wait; set by `say_hello`
         self.waiting = []  # frames of REQUESTs that came while another was in work
-        self.rest_of_read = None  # what stands behind the REQUEST in work in the read that brought it
+        self.rest_of_read = None  # the bytes after the current REQUEST in the read that delivered it
 
     def say_hello(self, pairs):
         self.ahead = AHEAD
@@ -218,7 +218,7 @@ class Worker(Service):
         self.ending = None  # what an application's `sys.exit()` raised
 
     def serve_forever(self):
-        """Takes requests until Keepwarm says DRAIN or goes away."""
+        """Serves requests until Keepwarm sends DRAIN or closes the connection."""
         status = self._serve_all()
         if self.ending is not None:
             raise self.ending
@@ -278,7 +278,7 @@ class Worker(Service):
             if end == size:
                 self._request(flags, number, strings, data[text_end:end])
                 return size
-            connection.rest_of_read = data[end:]  # whoever reads on within this request finds it first
+            connection.rest_of_read = data[end:]  # later reads within this request get it first
             self._request(flags, number, strings, data[text_end:end])
             if connection.rest_of_read is None or connection.lost:
                 return size
@@ -309,7 +309,7 @@ class Worker(Service):
             self.leaks.undo()
 
     def _leave(self, error):
-        """A request ends the process: behind those that are here already."""
+        """A request ends the process, after those that have already arrived."""
         self.ending = self.ending or error
         self.connection.ask_to_drain()
 

@@ -6,9 +6,9 @@ import traceback
 
 from keepwarm import log
 
-_MOST = 50  # tasks that are shown; a worker may have a thousand, which mostly stand at the same place
+_MOST = 50  # tasks that are shown; a worker may have a thousand, most of which are at the same line
 
-# asyncio's task -> a function that gives `(title, coroutine)` of each task that it waits for in another event loop; the title is None where the stack goes on
+# asyncio's task -> a function that gives `(title, coroutine)` of each task that it waits for in another event loop; the title is None where the stack continues
 elsewhere = {}
 
 
@@ -53,7 +53,7 @@ def _formatted(coroutine):
 
 
 def _frames(awaited):
-    """The frames of a coroutine and of those that it waits for, down to what is no coroutine."""
+    """The frames of a coroutine and of those that it waits for, down to the first awaitable that is not a coroutine."""
     while awaited is not None:
         for kind in ("cr", "gi", "ag"):
             frame = getattr(awaited, f"{kind}_frame", None)

@@ -13,7 +13,7 @@ WSGI, ASGI = "wsgi", "asgi"
 
 
 def load(target):
-    """Imports what `target` names: `module:attribute`, `module:factory`, `module:factory("argument", name=1)`, `module`, `dir/file.py[:attribute]`, or a folder.
+    """Imports what `target` names: `module:attribute`, `module:factory`, `module:factory("argument", name=1)`, `module`, `dir/file.py[:attribute]`, or a directory.
 
     An exception of the application's own code passes through; `LoadError` says in one sentence what else is wrong.
     """
@@ -49,7 +49,7 @@ def _made(target, application):
 
 
 def _is_factory(found):
-    """A function or class that can be called with nothing, which is no application: those need two or three arguments."""
+    """Whether it can be called without arguments, and so is not an application: those need two or three arguments."""
     if not _is_function(found) or inspect.iscoroutinefunction(found):
         return False
     count = _positional(found)
@@ -57,7 +57,7 @@ def _is_factory(found):
 
 
 def kind_of(application):
-    """WSGI or ASGI, told apart by the signature."""
+    """WSGI or ASGI, according to the signature."""
     if type(application).__module__.startswith("aiohttp."):
         raise LoadError(
             f"{_described(application)} is no WSGI and no ASGI application, but one of aiohttp's own server. "
@@ -99,7 +99,7 @@ def _split(target):
 
 
 def _call(target, attribute):
-    """The name, and the arguments that stand behind it: Python's own literals; None if it is not called."""
+    """The name, and the arguments after it, which are Python literals; None if it is not called."""
     if not attribute.endswith(")"):
         return attribute, None
     try:
@@ -124,7 +124,7 @@ def missing(target, error):
 
 
 def module_name(where):
-    """The name to import; for a path, the folder above the outermost package is put on `sys.path`."""
+    """The name to import; for a path, the directory above the outermost package is added to `sys.path`."""
     if not (where.endswith(".py") or os.sep in where):
         return where
     if os.path.isdir(where):

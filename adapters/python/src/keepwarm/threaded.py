@@ -1,6 +1,6 @@
-"""The strategy of a WSGI worker that serves several requests at once, each in a thread of its own.
+"""The strategy of a WSGI worker that serves several requests at once, each in a separate thread.
 
-The main thread reads the wire and nothing else, so that a PING is answered and a lost client is heard of whatever the application does.
+The main thread reads the wire and nothing else, so that PINGs are answered and disconnects noticed whatever the application does.
 
 One lock, `changed`, guards all that the threads share; another, `writing`, keeps frames whole. A thread that holds one never takes the other.
 """
@@ -19,7 +19,7 @@ from keepwarm.wsgi import Service
 from keepwarm.wsgi_response import Response
 
 _CONNECTION_CREDIT = 2_097_152  # bytes of all bodies that may wait in this process
-_LOST_GRACE = 5.0  # seconds that requests have to end by themselves once Keepwarm, who would end them, has gone
+_LOST_GRACE = 5.0  # seconds that requests have to finish once Keepwarm, which would otherwise end them, has gone
 
 
 class Threaded(BlockingConnection):
@@ -132,7 +132,7 @@ class Threaded(BlockingConnection):
             part = body[start : start + room]
             start += room
             self.send(HEAD.pack(room, wire.DATA, END if end and start == size else 0, response.number) + bytes(part))
-        return end or not response.gone  # behind END nothing may follow: not even that nobody waits, which the main thread has just heard
+        return end or not response.gone  # nothing may follow END, not even the news of a disconnect that the main thread has just read
 
     def wait(self, response):
         """Waits for more of a body, or its end."""
@@ -143,7 +143,7 @@ class Threaded(BlockingConnection):
         """Nothing to do: the main thread reads."""
 
     def _wake_reader(self):
-        """Nothing more is wanted from the wire; what is to be said has been said."""
+        """Nothing more is read from the wire, and everything has been sent."""
         try:
             self.sock.shutdown(0)  # SHUT_RD
         except OSError:
@@ -152,7 +152,7 @@ class Threaded(BlockingConnection):
     # -- a forked child -----------------------------------------------------------------------------------------------
 
     def on_fork(self):
-        """This is a child, in which only the thread that forked goes on. Locks that another held would never be free."""
+        """Runs in a child process, in which only the forking thread continues. Locks held by other threads would never be released."""
         self.forked = True
         self.changed = threading.Condition(threading.Lock())
         self.writing = threading.Lock()
@@ -167,7 +167,7 @@ class Pool:
         self.workers = [Thread(connection, application, pairs, leaks) for _ in range(connection.limit)]
 
     def serve_forever(self):
-        """Takes requests until Keepwarm says DRAIN or goes away; gives the exit status."""
+        """Serves requests until Keepwarm sends DRAIN or closes the connection; returns the exit status."""
         connection = self.connection
         process.on_signals({signal.SIGTERM: connection.ask_to_drain, signal.SIGQUIT: self.show})
         for number, worker in enumerate(self.workers, 1):
@@ -225,7 +225,7 @@ class Thread(Service):
             self.connection.running += 1
 
     def _end(self):
-        """What requests changed in the process is put back when none is in work that might be using it."""
+        """Resets what requests changed in the process when no request is running that might use it."""
         connection = self.connection
         with connection.changed:
             connection.running -= 1

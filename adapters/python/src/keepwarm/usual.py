@@ -13,7 +13,7 @@ from keepwarm.errors import LoadError
 _NAMES = ("application", "app")
 _FACTORIES = ("create_app", "make_app", "get_app")
 _MODULES = ("wsgi", "asgi", "app", "main")  # of a package
-_FILES = ("wsgi", "asgi", "manage", "app", "main", "application", "api", "server")  # of a folder that is no package
+_FILES = ("wsgi", "asgi", "manage", "app", "main", "application", "api", "server")  # of a directory that is not a package
 
 
 def of_module(module, where):
@@ -26,14 +26,14 @@ def of_module(module, where):
 
 
 def is_folder(where):
-    """Whether a target is a folder: by a path, or by a name that no module has."""
+    """Whether a target is a directory: a path, or a name that no module has."""
     if not os.path.isdir(where):
         return False
     return os.sep in where or where in (".", "..") or not (_is_package(where) or _exists(where))
 
 
 def in_folder(where):
-    """As `of_module`, of the first module in the folder that has one."""
+    """Like `of_module`, for the first module in the directory that has one."""
     folder = os.path.abspath(where)
     if _is_package(folder):
         return of_module(importlib.import_module(package_name(folder)), where)
@@ -51,7 +51,7 @@ def in_folder(where):
 
 
 def package_name(folder, *names):
-    """The dotted name of a folder that is a package, or of a module in a folder; the folder above the outermost package is put on `sys.path`."""
+    """The dotted name of a directory that is a package, or of a module in one; the directory above the outermost package is added to `sys.path`."""
     names = list(names)
     while _is_package(folder):
         folder, package = os.path.split(folder)
@@ -70,7 +70,7 @@ def elsewhere(module):
 
 
 def check_hidden(module):
-    """Raises `LoadError` for a module of Python's own, loaded before, that hides one of the same name in the folder where imports begin."""
+    """Raises `LoadError` for a standard module, already loaded, that hides one of the same name in the directory where imports begin."""
     own = os.path.join(os.getcwd(), module.__name__ + ".py")
     loaded = getattr(module, "__file__", None)
     if os.path.isfile(own) and not (loaded and os.path.exists(loaded) and os.path.samefile(own, loaded)):

@@ -209,7 +209,7 @@ def reset(stream, code, reason=""):
 
 
 def close(stream, code, reason=""):
-    """Says goodbye on a WebSocket. A long reason is cut at a character's border."""
+    """Closes a WebSocket. A long reason is cut at a character boundary."""
     return frame(CLOSE, 0, stream, _U16.pack(code) + utf8_prefix(reason, MAX_CLOSE_REASON))
 
 

@@ -12,7 +12,7 @@ from keepwarm.wire import EARLY_HINTS, END, EXPECT
 _BUSY = wire.frame(wire.BUSY, 0, 0)
 _FREE = wire.frame(wire.BUSY, END, 0)
 _QUICK = 0.001  # seconds: a `close` that takes no longer keeps nobody waiting
-_TRUSTED = 16  # so many quick ones in a row, and the next is taken for quick
+_TRUSTED = 16  # after this number of quick ones in a row, the next is assumed to be quick
 
 
 class Service:
@@ -71,7 +71,7 @@ class Service:
     def _deliver_and_close(self, response, result, close):
         """Nearly every framework gives something with a `close`, which nearly always has little to do.
 
-        Behind a response it may do anything, so that it has to be said before the response ends that another worker is better for the
+        After a response it may do anything, so Keepwarm must learn before the response ends that another worker is better for the
         next request (spec/wire.md §8): where the last ones were not quick.
         """
         said = self.alone and self.quick_closes < _TRUSTED

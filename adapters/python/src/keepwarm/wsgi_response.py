@@ -29,7 +29,7 @@ _code_of = _Statuses().__getitem__
 
 
 class Response(Stream):
-    """A request on the wire, and the response to it. What the application keeps of it is of no use for another request's: behind its end it raises.
+    """A request on the wire, and the response to it. Objects that the application keeps of it raise after its end, so that they cannot write into another response.
 
     The application calls `start_response` (and `write`), then comes `deliver`, or `abort` when it fails.
     `text` is None until `start_response`, which sets what is known of the response. `begun`: its fields have left. `over`: the stream has ended. `ended`: the request is over.
@@ -52,7 +52,7 @@ class Response(Stream):
             self.allowance = Allowance(connection.stream_credit)
 
     def start_response(self, status, headers, exc_info=None):
-        """PEP 3333's `start_response`. What is wrong with its arguments is raised here, in the application."""
+        """PEP 3333's `start_response`. Invalid arguments raise here, in the application."""
         if self.text is not None or self.ended:
             self._check_restart(exc_info)
         self.code = code = _code_of(status)

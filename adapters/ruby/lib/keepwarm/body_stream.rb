@@ -8,7 +8,7 @@ require "keepwarm/wire"
 module Keepwarm
   # What a callable body (Rack 3) and a partial hijack get: the response to write to, and the request's body to read from.
   #
-  # The application may write in a thread of its own. Whoever ends the response first, it or the thread that waits for it, does so alone.
+  # The application may write in its own thread. That thread or the one waiting for it ends the response, whichever is first, and only once.
   class BodyStream
     def initialize(response, input)
       @response = response

@@ -15,7 +15,7 @@ module Keepwarm
 
     module_function
 
-    # Runs a worker until it is told to stop; gives the exit status.
+    # Runs a worker until it has to stop; returns the exit status.
     def run(arguments)
       return read_puma(arguments[1]) if arguments[0] == "--read-puma"
 

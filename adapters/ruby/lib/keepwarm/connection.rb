@@ -8,7 +8,7 @@ require "keepwarm/stream"
 require "keepwarm/wire"
 
 module Keepwarm
-  # One worker's end of the wire: frames in and out, credit, the goodbye. `Serial` and `Threaded` say who reads.
+  # One worker's end of the wire: frames in and out, credit, the close. `Serial` and `Threaded` decide which thread reads.
   #
   # Nothing here raises because Keepwarm has gone: `lost` says so, and what is sent then is dropped.
   # `leaving`: Keepwarm said DRAIN. `faulty`: the wire's rules were broken, by Keepwarm.
@@ -97,7 +97,7 @@ module Keepwarm
       yield
     end
 
-    # Does the block to its end: what a `Timeout` or a signal handler of the application raises comes behind it.
+    # Completes the block: an exception from a `Timeout` or a signal handler of the application is raised after it.
     def undivided(&block)
       Thread.handle_interrupt(NEVER, &block)
     end
@@ -137,7 +137,7 @@ module Keepwarm
         at += room
         send(Wire.frame(Wire::DATA, last && at == size ? Wire::END_BODY : 0, stream.id, piece))
       end
-      last || !stream.gone # behind END nothing may follow: not even that nobody waits, which another thread has just heard
+      last || !stream.gone # nothing may follow END, not even the news of a disconnect that another thread has just read
     end
 
     # -- receiving ----------------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ module Keepwarm
     def consumed(stream, size)
       undivided do
         @lock.synchronize do
-          next if stream.held.zero? # read behind the end, when all has been given back
+          next if stream.held.zero? # read after the end, when all credit has been returned
 
           stream.held -= size
           back = stream.allowance.pay(size)
@@ -246,7 +246,7 @@ module Keepwarm
     end
 
     def trailers(id, payload)
-      Wire.decode_trailers(payload) # Rack has no place for them
+      Wire.decode_trailers(payload) # Rack has no API for them
       stream = stream(id)
       return if stream.nil?
 

@@ -19,7 +19,7 @@ module Keepwarm
     NO_CONTINUE = -> {}
     private_constant :MAX_REMEMBERED, :FIXED, :LOCALHOST, :ON, :CONTINUE, :WEBSOCKET, :UPGRADE
 
-    # `rack`: the version of the application's Rack, `[3, 0]`. `software`: who serves.
+    # `rack`: the version of the application's Rack, `[3, 0]`. `software`: the server's name.
     def initialize(rack:, software:, multithread:, multiprocess:)
       @keys = keys
       # The fixed keys stand in it too, so that a copy already has its final size when they are filled in.

@@ -3,7 +3,7 @@
 module Keepwarm
   # The client has gone: nobody waits for this response, or the rest of its body will not come.
   #
-  # Raised by reads of `rack.input` and by writes to the stream of a callable body. It is no error of the application: when
+  # Raised by reads of `rack.input` and by writes to the stream of a callable body. It is not an error of the application: when
   # it comes back out of it, nothing is logged.
   class ClientDisconnected < IOError; end
 

@@ -36,7 +36,7 @@ module Keepwarm
       @kinds = Hash.new { |kinds, name| classified(kinds, name) }
     end
 
-    # Reads the fields of a response with this status. What is wrong with them raises.
+    # Reads the headers of a response with this status. Raises if they are invalid.
     def take(headers, status)
       clear
       bodiless = status == 204 || status == 304
@@ -95,7 +95,7 @@ module Keepwarm
       kind
     end
 
-    # Strings with a NUL behind each but the last.
+    # Strings with a NUL after each except the last.
     def pattern(count)
       return @patterns[count] ||= "#{"Z*" * (count - 1)}a*" if count <= MAX_PATTERNS
 

@@ -3,7 +3,7 @@
 require "keepwarm/version"
 
 module Keepwarm
-  # What `rackup -s keepwarm` does: it starts `keepwarm run` in place of this process. Keepwarm starts workers of its own, which
+  # What `rackup -s keepwarm` does: it replaces this process with `keepwarm run`. Keepwarm starts its own workers, which
   # load the application from its rackup file; an application that only lives in this process cannot be handed to them.
   module Handler
     PROGRAM = "keepwarm"
@@ -24,7 +24,7 @@ module Keepwarm
       { "Host=HOST" => "address to listen on (default: 127.0.0.1)", "Port=PORT" => "port to listen on (default: 8080)" }
     end
 
-    # The command line in place of these options of `rackup`.
+    # The command line that corresponds to these options of `rackup`.
     def command(options)
       file = options[:config]
       unless file && File.file?(file)

@@ -5,7 +5,7 @@ require "socket"
 require "keepwarm/errors"
 
 module Keepwarm
-  # Rack's full hijack, `env["rack.hijack"]`: the application answers one request by itself, in HTTP/1.1, on a socket of its own. What it writes goes to the
+  # Rack's full hijack, `env["rack.hijack"]`: the application handles one request itself, in HTTP/1.1, on its own socket. What it writes goes to the
   # client, and after a `101` what the client sends comes to it. The worker is free for other requests at once (spec/wire.md §5, HIJACK).
   class Hijack
     HEAD_END = "\r\n\r\n"

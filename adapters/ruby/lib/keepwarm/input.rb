@@ -57,7 +57,7 @@ module Keepwarm
       @closed = false
     end
 
-    # Asks for the body, once; not behind the end of the response, when nothing of it comes any more (spec/wire.md §5).
+    # Requests the body, once; not after the end of the response, when none of it will arrive (spec/wire.md §5).
     def send_continue
       return unless @expects
 
@@ -71,7 +71,7 @@ module Keepwarm
       end
     end
 
-    # IO#read: with a length at most so many bytes, nil at the end; without one all the rest.
+    # IO#read: with a length, at most that number of bytes, nil at the end; without one, the rest.
     def read(length = nil, buffer = nil)
       raise ArgumentError, "negative length #{length} given" if length&.negative?
 
@@ -95,7 +95,7 @@ module Keepwarm
       buffer ? buffer.replace(piece) : piece
     end
 
-    # The next line with its end, nil behind the last.
+    # The next line with its end, nil after the last.
     def gets(separator = $/)
       return read.then { |rest| rest.empty? ? nil : rest } if separator.nil?
 

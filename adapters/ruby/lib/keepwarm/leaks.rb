@@ -3,7 +3,7 @@
 require "keepwarm/log"
 
 module Keepwarm
-  # Puts back what a request changed in the process and Ruby does not put back by itself: working directory, umask, time zone.
+  # Resets what a request changed in the process and Ruby does not reset by itself: working directory, umask, time zone.
   #
   # Watching costs nothing: the few methods that change such things also leave a note.
   # `watch` before the application is loaded, `settle` after: what holds then is normal. `undo` after each request, when there is no other.

@@ -24,7 +24,7 @@ module Keepwarm
       nil # closed or full: there is nowhere left to say so
     end
 
-    # Each line but the last marked as continued (spec/wire.md §1). Not where the application has put something in the place of standard error.
+    # Each line but the last marked as continued (spec/wire.md §1). Not if the application has replaced standard error.
     def one_record(text)
       text = text.b.chomp
       $stderr.equal?(STDERR) ? text.gsub("\n", "#{CONTINUED}\n") : text

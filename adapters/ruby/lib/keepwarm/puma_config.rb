@@ -40,7 +40,7 @@ module Keepwarm
       @remarks << Remark.new(path, line_of(error, path), failure(error))
     end
 
-    # A value that Puma has, and a key of Keepwarm's has in its place.
+    # A value of Puma's that a Keepwarm key replaces.
     def set(key, value)
       @settings[key] = value.to_s
     end

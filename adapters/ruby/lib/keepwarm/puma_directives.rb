@@ -18,7 +18,7 @@ module Keepwarm
       on_stopped: :STOPPED, after_stopped: :STOPPED
     }
 
-    # Of Puma's own inside, of its output, or what Keepwarm always does.
+    # Puma's internals, its output, or what Keepwarm always does.
     silent = %i[
       clean_thread_locals clear_binds! custom_logger debug default_host drain_on_shutdown early_hints enable_keep_alives extra_runtime_dependencies
       fork_worker io_selector_backend log_formatter log_requests max_fast_inline max_io_threads max_keep_alive mutate_stdout_and_stderr_to_sync_on_write

@@ -158,7 +158,7 @@ module Keepwarm
       finish
     end
 
-    # RFC 9110 §9.3.2: HEAD has the length that GET would have. An empty body does not say it: what answers HEAD often leaves the body out.
+    # RFC 9110 §9.3.2: HEAD has the length that GET would have. An empty body does not tell: handlers of HEAD often omit the body.
     def without_body(parts)
       if @head_only && @status != 204 && @status != 304 && @length.nil? && @coding.nil? && parts.all?(String)
         size = parts.sum(&:bytesize)
@@ -204,8 +204,8 @@ module Keepwarm
       end
     end
 
-    # A body may keep the block that it is given, and call it from a thread of its own: behind the end of `each` it is of no use, least of all
-    # for the response to another request, which may have the same object.
+    # A body may keep the block that it is given, and call it from its own thread: after the end of `each` the block raises, so that it cannot write
+    # into the response to another request, which may have the same object.
     def each(body)
       lock = Monitor.new
       open = true
@@ -255,7 +255,7 @@ module Keepwarm
       @connection.admitted { body.call(stream) }
       return if stream.closed?
 
-      # Whoever holds on to the stream holds on to this response.
+      # A reference to the stream keeps this response alive.
       @detached = true
       @connection.linger(@stream, stream)
       stream.cut

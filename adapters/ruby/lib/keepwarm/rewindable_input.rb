@@ -31,7 +31,7 @@ module Keepwarm
         line = @store.gets(separator)
         return line if @complete || (separator && line&.end_with?(separator))
 
-        # From the line's beginning again, when there is more of it. What is kept doubles each time, at least.
+        # Again from the beginning of the line, with more of it. The stored part at least doubles each time.
         @store.pos = begin_at
         fetch(@size + [PIECE, @size - begin_at].max)
       end

@@ -3,12 +3,12 @@
 require "keepwarm/connection"
 
 module Keepwarm
-  # The wire of a worker that serves one request at a time. Whoever waits for something reads.
+  # The wire of a worker that serves one request at a time. A waiting method reads the wire itself.
   #
   # The order of calls: `read_welcome`, `say_hello`, then for each request `begin_stream`, any of the sending ones and `wait`,
   # and `end_stream`. `idle`: blocked, or about to block, in the read for a next request.
   class Serial < Connection
-    AHEAD = 3 # REQUESTs that may wait here behind the one in work (spec/wire.md §3)
+    AHEAD = 3 # REQUESTs that may wait here after the current one (spec/wire.md §3)
 
     attr_reader :waiting, :drain_asked, :interruption
     attr_accessor :idle
@@ -90,7 +90,7 @@ module Keepwarm
       say_drain if @idle
     end
 
-    # Sends what `ask_to_drain` could not, because a request was being answered.
+    # Sends what `ask_to_drain` could not, because a request was running.
     def settle_drain
       say_drain if @drain_asked
     end

@@ -18,9 +18,9 @@ module Keepwarm
       @patterns = [] # of `unpack`, by the number of strings
     end
 
-    # Takes requests until Keepwarm says DRAIN or goes away; gives the exit status, or raises the `SystemExit` of the
-    # application. One that a request raised is raised when Keepwarm says DRAIN: a replacement is asked for, and what is here already
-    # is answered, as by a worker with threads.
+    # Serves requests until Keepwarm sends DRAIN or closes the connection; returns the exit status, or raises the `SystemExit` of the
+    # application. One that a request raised is raised when Keepwarm sends DRAIN: a replacement is requested, and requests that have
+    # already arrived are served, as by a worker with threads.
     def serve_forever
       Hooks.thread_start
       status = serve_all
@@ -63,8 +63,8 @@ module Keepwarm
       1
     end
 
-    # The whole REQUEST at the front of a read is taken apart where it stands; nearly every read is one. What stands behind it
-    # waits in the buffer, where whoever reads on within this request finds it first. False: something else stands there.
+    # The whole REQUEST at the front of a read is taken apart where it stands; nearly every read is one. The bytes after it
+    # wait in the buffer, where later reads within this request find them first. False: it does not start with a whole REQUEST.
     def fast(data)
       flags, id, text_length, body_length, count, last = whole_request(data)
       return false if flags.nil?
@@ -83,7 +83,7 @@ module Keepwarm
     # The `count` strings of a REQUEST that ends `data`, in one call with half the instructions of `split`. nil: there are more or fewer, or the last is
     # empty, which looks the same.
     def split_at_once(data, count)
-      # The `C` finds a byte behind the last of them, or nil.
+      # The `C` finds a byte after the last of them, or nil.
       strings = data.unpack(count <= MAX_REMEMBERED ? (@patterns[count] ||= pattern(count)) : pattern(count))
       rest = strings.pop
       strings if rest.nil? && !strings.last.empty? && data.getbyte(-1) != 0

@@ -16,7 +16,7 @@ module Keepwarm
   class Service
     NO_INPUT = Environment::NO_INPUT
     QUICK = 0.001 # seconds: a `close` that takes no longer keeps nobody waiting
-    TRUSTED = 16 # so many quick ones in a row, and the next is taken for quick
+    TRUSTED = 16 # after this number of quick ones in a row, the next is assumed to be quick
     private_constant :NO_INPUT, :QUICK, :TRUSTED
 
     # `rack`: the version of the application's Rack. `alone`: the process serves one request at a time.
@@ -53,7 +53,7 @@ module Keepwarm
 
     private
 
-    # There is something to do behind the response: until then another worker is better for the next request (spec/wire.md §8).
+    # There is work after the response: until it is done another worker is better for the next request (spec/wire.md §8).
     def stay_busy
       @busy = true
       @connection.send(Wire.frame(Wire::BUSY, 0, 0))
@@ -159,8 +159,8 @@ module Keepwarm
       end
     end
 
-    # Nearly every middleware gives a body with a `close`, which nearly always has little to do. Behind a response it may do
-    # anything: it is announced by those that were not quick of late.
+    # Nearly every middleware gives a body with a `close`, which nearly always has little to do. After a response it may do
+    # anything: BUSY is sent unless the last TRUSTED ones were quick.
     def slow_to_close?(body)
       @quick_closes < TRUSTED && body.respond_to?(:close)
     end

@@ -13,14 +13,14 @@ module Keepwarm
     HANDLERS = {}.compare_by_identity # what Ruby calls => what the application set
     private_constant :ORIGINAL, :HANDLERS
 
-    # In place of `Signal.trap` and `Kernel.trap`.
+    # Replaces `Signal.trap` and `Kernel.trap`.
     module Public
       def trap(...)
         Signals.set(...)
       end
     end
 
-    # In place of `trap` without a receiver.
+    # Replaces `trap` without a receiver.
     module Private
       private
 
@@ -39,7 +39,7 @@ module Keepwarm
       ::Kernel.prepend(Private)
     end
 
-    # What handlers raise is told to this connection, by its `interrupted`.
+    # Exceptions of handlers are passed to this connection, by its `interrupted`.
     def report_to(connection)
       @connection = connection
     end

@@ -50,7 +50,7 @@ module Keepwarm
       end
     end
 
-    # Waits until something has come, for whom ever; for use in `synchronize`.
+    # Waits until a frame has arrived, for any stream; for use in `synchronize`.
     def wait(_stream = nil)
       @changed.wait unless @lost
     end
@@ -75,7 +75,7 @@ module Keepwarm
 
     private
 
-    # The end of the wire, if this fails, is told without this lock: who has the other may be waiting for it.
+    # If this fails, the end of the wire is reported without this lock: a thread that holds the other may be waiting for it.
     def write(data, socket)
       @writing.synchronize { super }
     end

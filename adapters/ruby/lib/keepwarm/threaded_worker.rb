@@ -20,7 +20,7 @@ module Keepwarm
       @stopping = false
     end
 
-    # Serves until Keepwarm says DRAIN or goes away; gives the exit status, or raises the `SystemExit` of the application.
+    # Serves requests until Keepwarm sends DRAIN or closes the connection; returns the exit status, or raises the `SystemExit` of the application.
     def serve_forever
       @threads.times { |number| start(number) }
       named(Thread.new { read_forever }, "reader")
@@ -59,7 +59,7 @@ module Keepwarm
       end
     ensure
       Hooks.thread_exit unless @connection.forked?
-      # The application killed its thread: another takes its place.
+      # The application killed its thread: another replaces it.
       start(number) unless @stopping || @connection.forked?
     end
 
@@ -76,7 +76,7 @@ module Keepwarm
       @connection.end_stream(stream)
     end
 
-    # What requests changed in the process is put back when none is in work that might be using it.
+    # Resets what requests changed in the process when no request is running that might use it.
     def rest
       @lock.synchronize do
         @running -= 1

@@ -95,7 +95,7 @@ module Keepwarm
 
     # -- payloads Keepwarm sends: each of a frame whose head `check_head` has passed -----------------------------------
 
-    # Of a REQUEST: `[content_length, strings, body]`.
+    # A REQUEST as `[content_length, strings, body]`.
     def decode_request(payload)
       strings, at = strings(payload, 8)
       check_request(strings.size)
@@ -190,7 +190,7 @@ module Keepwarm
       frame(RESET, 0, stream, [code, utf8_prefix(reason, MAX_REASON)].pack("na*"))
     end
 
-    # Says goodbye on a WebSocket. A long reason is cut at a character's border.
+    # Closes a WebSocket. A long reason is cut at a character boundary.
     def close(stream, code, reason = "")
       frame(CLOSE, 0, stream, [code, utf8_prefix(reason, MAX_CLOSE_REASON)].pack("na*"))
     end

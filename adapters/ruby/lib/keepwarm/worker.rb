@@ -11,7 +11,7 @@ require "keepwarm/version"
 require "keepwarm/worker_process"
 
 module Keepwarm
-  # A worker in two steps: `Worker.boot` loads the application, `serve` answers its requests on a descriptor.
+  # A worker in two steps: `Worker.boot` loads the application, `serve` handles its requests on a descriptor.
   class Worker
     # Loads the application. Gives nil when it cannot be had; the reason is in the log.
     def self.boot(entry)
@@ -33,7 +33,7 @@ module Keepwarm
       @rack = Entry.rack_version
     end
 
-    # Answers requests until Keepwarm wants no more; gives the exit status. Yields when it has said that it is ready.
+    # Serves requests until Keepwarm sends no more; returns the exit status. Yields when it has reported that it is ready.
     def serve(socket, threads)
       connection = threads == 1 ? Serial.new(socket) : Threaded.new(socket, threads)
       WorkerProcess.keep_from_children(connection)

@@ -67,7 +67,7 @@ module Keepwarm
       end.join
     end
 
-    # What is loaded now stays: the collector need not move it from one generation to the next during requests.
+    # Loaded objects stay: the collector need not move them from one generation to the next during requests.
     def settle_memory
       return Process.warmup if Process.respond_to?(:warmup) # Ruby 3.3
 

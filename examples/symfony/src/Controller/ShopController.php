@@ -13,7 +13,7 @@ use Symfony\Component\HttpFoundation\Request;
 use Symfony\Component\HttpFoundation\Response;
 use Symfony\Component\HttpFoundation\StreamedResponse;
 
-/** A small shop that does what web applications do. */
+/** A small shop with the features of a typical web application. */
 final class ShopController
 {
     private const PRODUCTS = [['id' => 1, 'name' => 'kettle', 'price' => 39], ['id' => 2, 'name' => 'teapot', 'price' => 25], ['id' => 3, 'name' => 'cup', 'price' => 6]];
@@ -114,7 +114,7 @@ final class ShopController
         return new BinaryFileResponse(__FILE__, 200, ['Content-Type' => 'text/plain']);
     }
 
-    /** Refuses a body without reading it: with `Expect: 100-continue` it is never sent. */
+    /** Rejects a body without reading it: with `Expect: 100-continue` it is never sent. */
     public function early(): Response
     {
         return new Response('too large', 413, ['Connection' => 'close']);
