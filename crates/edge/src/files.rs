@@ -22,7 +22,7 @@ use std::sync::Arc;
 use self::precompressed::{BROTLI, GZIP};
 use crate::refusals;
 use http::Method;
-use keepwarm_serve::{Exchange, FileLookup, Folder, Guard, Handler, OpenFile, file_name};
+use keepwarm_serve::{AccessGuard, Exchange, FileLookup, Folder, Handler, OpenFile, file_name};
 
 pub use send_files::SendFiles;
 
@@ -36,7 +36,7 @@ pub struct Files {
     /// How many bytes of the path are not the file's name: the route's prefix.
     prefix: usize,
     /// Decides which files there are not served.
-    guard: Option<Arc<Guard>>,
+    guard: Option<Arc<AccessGuard>>,
 }
 
 /// Serves the files of a directory; all other requests go to the app.
@@ -68,7 +68,7 @@ impl Files {
     /// The directory is a PHP site: files that its `.htaccess` files deny, copies and Composer's files are not served; those of its `vendor/` only with `serves_vendor`.
     #[must_use]
     pub fn guarded(mut self, serves_vendor: bool) -> Self {
-        let guard = Guard::new(self.folder.clone());
+        let guard = AccessGuard::new(self.folder.clone());
         self.guard = Some(Arc::new(if serves_vendor { guard.with_vendor() } else { guard }));
         self
     }

@@ -74,13 +74,13 @@ pub(crate) use totals::{Meter, PoolCounters, count_dial, count_failed_dial};
 /// The connections to one origin. Shared by all threads.
 #[derive(Debug)]
 pub struct Pool<C> {
-    inner: Mutex<Inner<C>>,
+    inner: Mutex<PoolInner<C>>,
     metering: PoolCounters,
     slots: Arc<ConnectionSlots>,
 }
 
 #[derive(Debug)]
-struct Inner<C> {
+struct PoolInner<C> {
     settings: PoolSettings,
     tls: Option<Arc<ClientTls>>,
     /// In order: there are few, and to compare costs less than to hash.
@@ -121,8 +121,13 @@ impl<C: Codec> Pool<C> {
         slots: Arc<ConnectionSlots>,
         metering: PoolCounters,
     ) -> Arc<Self> {
-        let inner =
-            Inner { settings, tls: None, entries: BTreeMap::new(), watchers: BTreeMap::new(), waiters: 0 };
+        let inner = PoolInner {
+            settings,
+            tls: None,
+            entries: BTreeMap::new(),
+            watchers: BTreeMap::new(),
+            waiters: 0,
+        };
         let pool = Arc::new(Self { inner: Mutex::new(inner), metering, slots });
         let giver = Arc::downgrade(&pool);
         pool.slots.add_giver(giver);
@@ -367,14 +372,17 @@ impl<C: Codec> Pool<C> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner<C>> {
+    fn lock(&self) -> MutexGuard<'_, PoolInner<C>> {
         self.inner.lock().unwrap_or_else(|poisoned| self.begin_anew(poisoned))
     }
 
     /// A panic left the entries in the middle of a change: counts and assignments are unreliable. Idle connections are closed, and
     /// waiters look again. Connections in use are no longer counted, so that there may be more than `max` until they end.
     #[cold]
-    fn begin_anew<'p>(&'p self, poisoned: PoisonError<MutexGuard<'p, Inner<C>>>) -> MutexGuard<'p, Inner<C>> {
+    fn begin_anew<'p>(
+        &'p self,
+        poisoned: PoisonError<MutexGuard<'p, PoolInner<C>>>,
+    ) -> MutexGuard<'p, PoolInner<C>> {
         let mut inner = poisoned.into_inner();
         tracing::error!(name: "pool_reset", "a bug in Keepwarm broke a pool of connections; pool reset");
         inner.entries.values_mut().for_each(EndpointPool::begin_anew);
@@ -407,7 +415,7 @@ impl<C> Drop for Pool<C> {
     }
 }
 
-impl<C: Codec> Inner<C> {
+impl<C: Codec> PoolInner<C> {
     /// Takes a suitable connection off its idle list, if it is still quiet and not expired.
     fn pop(
         &mut self,

@@ -23,7 +23,7 @@ use keepwarm_net::disk;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
-pub use guard::Guard;
+pub use guard::AccessGuard;
 pub use htaccess::Rules;
 pub use name::file_name;
 pub use rewrite::RewrittenQuery;

@@ -29,7 +29,7 @@ pub use error_response::{
 };
 pub use exchange::Exchange;
 pub use field_edits::FieldEdits;
-pub use folder::{FileLookup, Folder, Guard, OpenFile, RewrittenQuery, Rules, file_name};
+pub use folder::{AccessGuard, FileLookup, Folder, OpenFile, RewrittenQuery, Rules, file_name};
 pub use h1::{Message, WebSocketLimits};
 pub use handler::{
     ConnectionInfo, EarlyHints, FieldNames, Forwarded, ForwardingPolicy, Frontend, Handler, LocalAddress,

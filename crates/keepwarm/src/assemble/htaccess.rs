@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use keepwarm_serve::Rules;
 
-/// Directories that are searched, and how deep: enough for a site, and quick. Deeper files take effect all the same (`keepwarm_serve::Guard`).
+/// Directories that are searched, and how deep: enough for a site, and quick. Deeper files take effect all the same (`keepwarm_serve::AccessGuard`).
 const MAX_FOLDERS: usize = 2_000;
 const MAX_DEPTH: usize = 4;
 /// Lines that are named.

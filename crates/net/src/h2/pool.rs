@@ -30,7 +30,7 @@ use endpoint_connections::EndpointConnections;
 /// The connections to one upstream. Shared by all threads.
 #[derive(Debug)]
 pub struct Http2Pool {
-    inner: Mutex<Inner>,
+    inner: Mutex<Http2PoolInner>,
     metering: PoolCounters,
     /// Takes connections whose server has chosen HTTP/1.1.
     http1: Option<Arc<Pool<Http1>>>,
@@ -38,7 +38,7 @@ pub struct Http2Pool {
 }
 
 #[derive(Debug)]
-struct Inner {
+struct Http2PoolInner {
     settings: PoolSettings,
     tls: Option<Arc<ClientTls>>,
     /// By endpoint and thread.
@@ -67,7 +67,8 @@ impl Http2Pool {
         metering: PoolCounters,
     ) -> Arc<Self> {
         let (entries, keep_alive) = (HashMap::new(), HashMap::new());
-        let inner = Inner { settings, tls: None, entries, keep_alive, warmers: 0, dials: 0, waiters: 0 };
+        let inner =
+            Http2PoolInner { settings, tls: None, entries, keep_alive, warmers: 0, dials: 0, waiters: 0 };
         let pool = Arc::new(Self { inner: Mutex::new(inner), metering, http1, slots });
         let giver = Arc::downgrade(&pool);
         pool.slots.add_giver(giver);
@@ -140,13 +141,16 @@ impl Http2Pool {
         self.metering.totals()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, Http2PoolInner> {
         self.inner.lock().unwrap_or_else(|poisoned| self.begin_anew(poisoned))
     }
 
     /// A panic left the entries in the middle of a change: their connections get no further calls, and waiters look again.
     #[cold]
-    fn begin_anew<'p>(&'p self, poisoned: PoisonError<MutexGuard<'p, Inner>>) -> MutexGuard<'p, Inner> {
+    fn begin_anew<'p>(
+        &'p self,
+        poisoned: PoisonError<MutexGuard<'p, Http2PoolInner>>,
+    ) -> MutexGuard<'p, Http2PoolInner> {
         let mut inner = poisoned.into_inner();
         tracing::error!(
             name: "pool_reset",
@@ -163,7 +167,7 @@ impl Http2Pool {
     }
 }
 
-impl Inner {
+impl Http2PoolInner {
     /// Whether a caller on its thread waits for a connection to its endpoint.
     fn is_wanted(&self, link: &Link) -> bool {
         let entry = self.entries.get(&link.endpoint).and_then(|entries| entries.get(link.thread));

@@ -25,7 +25,7 @@ pub(super) struct EndpointPool<C> {
     /// Being dialled for no particular caller: for the idle list, or by a caller that got another connection meanwhile.
     spare: usize,
     /// In order of arrival, including those that were given something and have not fetched it.
-    waiters: VecDeque<Waiter<C>>,
+    waiters: VecDeque<ConnectionWaiter<C>>,
     /// Nothing is kept any more.
     pub(super) forgotten: bool,
     /// When this endpoint closes what is idle.
@@ -54,7 +54,7 @@ pub(super) struct IdleConnection<C> {
 
 /// A caller that waits for a connection.
 #[derive(Debug)]
-struct Waiter<C> {
+struct ConnectionWaiter<C> {
     id: u64,
     need: ConnectionNeed,
     thread: usize,
@@ -187,7 +187,15 @@ impl<C> EndpointPool<C> {
         if dials {
             self.begin_dial();
         }
-        self.waiters.push_back(Waiter { id, need, thread, since: now, waker: None, dials, given: None });
+        self.waiters.push_back(ConnectionWaiter {
+            id,
+            need,
+            thread,
+            since: now,
+            waker: None,
+            dials,
+            given: None,
+        });
         dials
     }
 
@@ -367,7 +375,7 @@ impl<C> EndpointPool<C> {
     }
 }
 
-impl<C> Waiter<C> {
+impl<C> ConnectionWaiter<C> {
     /// It does not dial itself, and has been given nothing.
     fn waits_for_place(&self) -> bool {
         self.given.is_none() && !self.dials

@@ -35,7 +35,7 @@ struct SlotState {
     most: usize,
     taken: usize,
     /// The oldest first, including those that were given a slot and have not fetched it.
-    waiting: VecDeque<Waiter>,
+    waiting: VecDeque<SlotWaiter>,
     tickets: u64,
     /// When a connection that others waited for was last closed.
     turned: Option<Instant>,
@@ -43,7 +43,7 @@ struct SlotState {
 }
 
 #[derive(Debug)]
-struct Waiter {
+struct SlotWaiter {
     slot_request: u64,
     purpose: SlotPurpose,
     since: Instant,
@@ -159,7 +159,7 @@ impl ConnectionSlots {
         let (mut state, purpose) = (self.lock(), purpose());
         let mut waiting = state.waiting.iter().filter(|it| !it.given);
         // Threads that share too few connections to one endpoint take turns, too.
-        let shares = |it: &Waiter| it.purpose != purpose && it.purpose.endpoint == purpose.endpoint;
+        let shares = |it: &SlotWaiter| it.purpose != purpose && it.purpose.endpoint == purpose.endpoint;
         // A waiter with the same purpose gets it, or another returned one.
         let Some(first) = waiting.find(|it| it.purpose != purpose) else { return false };
         if !wanted_there && !shares(first) {
@@ -245,7 +245,7 @@ impl SlotRequest {
         let mut state = self.slots.lock();
         state.tickets += 1;
         let (slot_request, purpose) = (state.tickets, self.purpose.clone());
-        state.waiting.push_back(Waiter {
+        state.waiting.push_back(SlotWaiter {
             slot_request,
             purpose,
             since: Instant::now(),

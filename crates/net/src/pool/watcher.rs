@@ -11,7 +11,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::dial::spawn_spare;
 use super::endpoint_pool::{IdleConnection, SHORT_LIFE};
-use super::{Inner, Pool, PoolCounters};
+use super::{Pool, PoolCounters, PoolInner};
 use crate::Endpoint;
 use crate::client::{Codec, IdleState};
 
@@ -93,7 +93,7 @@ impl ThreadWatcher {
     }
 }
 
-impl<C: Codec> Inner<C> {
+impl<C: Codec> PoolInner<C> {
     /// The waker for events of that thread's idle connections.
     pub(super) fn watcher(&self, thread: usize) -> Option<Waker> {
         self.watchers.get(&thread)?.waker.clone()

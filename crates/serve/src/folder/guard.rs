@@ -26,7 +26,7 @@ const MAX_PASSES: usize = 10;
 
 /// Decides what is hidden beneath one directory.
 #[derive(Debug)]
-pub struct Guard {
+pub struct AccessGuard {
     folder: Folder,
     /// Its path as text, for conditions of rewrites.
     root: String,
@@ -37,7 +37,7 @@ pub struct Guard {
 /// The `.htaccess` rules of a directory when they were read, by the directory's name.
 type HtaccessCache = HashMap<Box<[u8]>, (Instant, Option<Arc<Rules>>)>;
 
-impl Guard {
+impl AccessGuard {
     /// For a site whose root is `folder`.
     #[must_use]
     pub fn new(folder: Folder) -> Self {
@@ -182,7 +182,7 @@ impl Guard {
     }
 }
 
-impl SiteFiles for Guard {
+impl SiteFiles for AccessGuard {
     fn root(&self) -> &str {
         &self.root
     }

@@ -6,7 +6,7 @@ use http::Response;
 use keepwarm_net::h2::head;
 use keepwarm_net::{WaitKind, now};
 
-use super::stream::{ResponseState, ServerStream};
+use super::stream::{Http2ResponseState, ServerStream};
 use crate::{BodyError, BodyProgress, ClientLoss};
 
 impl ServerStream {
@@ -116,7 +116,7 @@ impl ServerStream {
 
     pub(crate) fn want_body(&mut self) {
         // RFC 9110 §10.1.1: not needed once body bytes came; and never after the final response began.
-        if self.awaits_continue() && self.state.response == ResponseState::None {
+        if self.awaits_continue() && self.state.response == Http2ResponseState::None {
             let mut head = Response::new(());
             *head.status_mut() = http::StatusCode::CONTINUE;
             self.request.notes.continued = self.respond.send_informational(head).is_ok();

@@ -20,7 +20,7 @@ use keepwarm_telemetry::meters::ListenerCells;
 use keepwarm_telemetry::panics::catch_future;
 use tokio::time::Instant;
 
-use super::guard::{Guard, Misuse};
+use super::guard::{Misuse, MisuseGuard};
 use super::stream::ServerStream;
 use crate::h1::RequestGuard;
 use crate::listener::Activity;
@@ -252,7 +252,7 @@ impl Drop for StreamGuard {
 /// Observes the frames of a connection.
 struct ConnectionObserver {
     cells: &'static ListenerCells,
-    guard: Mutex<Guard>,
+    guard: Mutex<MisuseGuard>,
     misuse: OnceLock<Misuse>,
     told: Mutex<bool>,
     /// Since when the client has taken nothing.
@@ -267,7 +267,7 @@ impl ConnectionObserver {
     fn new(cells: &'static ListenerCells) -> Self {
         Self {
             cells,
-            guard: Mutex::new(Guard::new(now())),
+            guard: Mutex::new(MisuseGuard::new(now())),
             misuse: OnceLock::new(),
             told: Mutex::new(false),
             blocked: Mutex::new(None),

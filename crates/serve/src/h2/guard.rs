@@ -23,7 +23,7 @@ const WINDOW: Duration = Duration::from_secs(10);
 
 /// Counts the frames of one connection.
 #[derive(Debug)]
-pub(super) struct Guard {
+pub(super) struct MisuseGuard {
     since: Instant,
     resets: u32,
     chatter: u32,
@@ -37,7 +37,7 @@ pub(super) struct Guard {
 /// Why a connection is ended: a stable name.
 pub(super) type Misuse = &'static str;
 
-impl Guard {
+impl MisuseGuard {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             since: now,
@@ -100,7 +100,7 @@ mod tests {
     /// How many times the frames can be repeated, each round `apart`, before the connection is ended, and the reason.
     fn allowed(frames: &[FrameEvent], apart: Duration) -> Option<(u32, Misuse)> {
         let mut now = Instant::now();
-        let mut guard = Guard::new(now);
+        let mut guard = MisuseGuard::new(now);
         for round in 0..2000 {
             for frame in frames {
                 if let Err(misuse) = guard.handle_received(*frame, now) {
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn what_the_client_is_sent_makes_its_window_updates_worth_while() {
         let now = Instant::now();
-        let mut guard = Guard::new(now);
+        let mut guard = MisuseGuard::new(now);
         for _ in 0..1000 {
             guard.handle_received(FrameEvent::WindowUpdate, now).unwrap();
             guard.handle_sent(FrameEvent::Data(1000)).unwrap();

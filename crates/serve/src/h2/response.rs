@@ -11,7 +11,7 @@ use keepwarm_http1::{
 use keepwarm_net::h2::{Sending, head};
 use keepwarm_net::{WaitKind, http_date, now};
 
-use super::stream::{ResponseState, ServerStream};
+use super::stream::{Http2ResponseState, ServerStream};
 use crate::ClientLoss;
 use crate::exchange::response_length;
 
@@ -25,7 +25,7 @@ impl ServerStream {
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     ) {
         let Ok(status) = StatusCode::from_u16(status) else { return };
-        if self.state.response != ResponseState::None || self.broken.is_some() {
+        if self.state.response != Http2ResponseState::None || self.broken.is_some() {
             return;
         }
         // Flow control is for DATA only: without a bound, a client that reads nothing would make us keep them all.
@@ -51,7 +51,7 @@ impl ServerStream {
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
     ) -> Result<AppFields, BadField> {
         let app = scan_app_fields(fields.clone())?;
-        if self.state.response != ResponseState::None {
+        if self.state.response != Http2ResponseState::None {
             return Ok(app);
         }
         let bodiless = self.state.facts.is_head || matches!(status, 204 | 304);
@@ -77,7 +77,7 @@ impl ServerStream {
         // Unlike in HTTP/1, a length of zero allows them.
         let empty = decided.framing == ResponseFraming::Length(0) && !bodiless && status != 205;
         self.state.response =
-            ResponseState::Started { send_body: decided.send_body || (empty && trailers), trailers };
+            Http2ResponseState::Started { send_body: decided.send_body || (empty && trailers), trailers };
         Ok(app)
     }
 
@@ -96,7 +96,7 @@ impl ServerStream {
     }
 
     pub(crate) fn data(&mut self, bytes: &[u8]) {
-        let ResponseState::Started { send_body: true, .. } = self.state.response else { return };
+        let Http2ResponseState::Started { send_body: true, .. } = self.state.response else { return };
         let mut fits = bytes.len();
         if let Some(due) = &mut self.sending.due {
             fits = usize::try_from(*due).unwrap_or(usize::MAX).min(fits);
@@ -116,7 +116,7 @@ impl ServerStream {
     }
 
     pub(crate) fn end_with_trailers<'a>(&mut self, fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
-        let ResponseState::Started { send_body, trailers } = self.state.response else { return };
+        let Http2ResponseState::Started { send_body, trailers } = self.state.response else { return };
         if send_body && self.sending.due.is_some_and(|due| due > 0) {
             self.abort("body_too_short");
             return;
@@ -125,23 +125,23 @@ impl ServerStream {
             self.sending.trailers = Some(head::trailers(fields)).filter(|map| !map.is_empty());
         }
         self.sending.ended = true;
-        self.state.response = ResponseState::Ended;
+        self.state.response = Http2ResponseState::Ended;
     }
 
     /// Takes back a response of which nothing has been handed over.
     pub(crate) fn take_back(&mut self) -> bool {
-        if !matches!(self.state.response, ResponseState::Started { .. }) || self.head.take().is_none() {
+        if !matches!(self.state.response, Http2ResponseState::Started { .. }) || self.head.take().is_none() {
             return false;
         }
         self.sending = Sending::default();
-        self.state.response = ResponseState::None;
+        self.state.response = Http2ResponseState::None;
         (self.state.status, self.state.body_sent, self.state.from_upstream) = (0, 0, false);
         self.request.notes.reason = None;
         true
     }
 
     pub(crate) fn is_given(&self) -> bool {
-        let ResponseState::Started { send_body, .. } = self.state.response else { return false };
+        let Http2ResponseState::Started { send_body, .. } = self.state.response else { return false };
         !send_body || self.sending.due == Some(0)
     }
 
@@ -149,7 +149,7 @@ impl ServerStream {
     pub(crate) fn abort(&mut self, reason: &'static str) {
         if !self.over() {
             self.request.notes.reason.get_or_insert(reason);
-            self.state.response = ResponseState::Cut;
+            self.state.response = Http2ResponseState::Cut;
             self.reset(Reason::INTERNAL_ERROR);
         }
     }
@@ -200,7 +200,7 @@ impl ServerStream {
     fn hand_over_head(&mut self) -> Result<(), ClientLoss> {
         let Some(head) = self.head.take() else { return Ok(()) };
         let sending = &self.sending;
-        let bodiless = matches!(self.state.response, ResponseState::Started { send_body: false, .. });
+        let bodiless = matches!(self.state.response, Http2ResponseState::Started { send_body: false, .. });
         let ends = bodiless || (sending.ended && sending.out.is_empty() && sending.trailers.is_none());
         match self.respond.send_response(head, ends) {
             Ok(stream) => {

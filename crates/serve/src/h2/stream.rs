@@ -26,7 +26,7 @@ use crate::{
 pub(crate) struct ServerStream {
     pub(crate) request: Request,
     pub(crate) deadlines: Deadlines,
-    pub(crate) state: ExchangeState,
+    pub(crate) state: Http2ExchangeState,
     pub(super) context: Arc<ListenerContext>,
     pub(super) respond: SendResponse<Bytes>,
     pub(super) body: RecvStream,
@@ -46,7 +46,7 @@ pub(crate) struct ServerStream {
 
 /// The progress of both messages.
 #[derive(Debug)]
-pub(crate) struct ExchangeState {
+pub(crate) struct Http2ExchangeState {
     pub(super) facts: RequestFacts,
     pub(crate) body_done: bool,
     pub(super) body_received: u64,
@@ -57,7 +57,7 @@ pub(crate) struct ExchangeState {
     pub(super) awaits_continue: bool,
     /// Unused here: a client can only end its request.
     pub(crate) half_close_is_gone: bool,
-    pub(super) response: ResponseState,
+    pub(super) response: Http2ResponseState,
     pub(super) status: u16,
     pub(super) body_sent: u64,
     pub(super) drain_rate: MinRate,
@@ -67,7 +67,7 @@ pub(crate) struct ExchangeState {
     pub(crate) from_upstream: bool,
 }
 
-impl ExchangeState {
+impl Http2ExchangeState {
     /// For a new request; `ended`: without a body.
     fn of(request: &Request, ended: bool, limits: &ConnectionLimits) -> Self {
         Self {
@@ -79,7 +79,7 @@ impl ExchangeState {
             body_rate: MinRate::new(limits.body_rate, limits.body_grace),
             awaits_continue: request.head.expects_continue,
             half_close_is_gone: false,
-            response: ResponseState::None,
+            response: Http2ResponseState::None,
             status: 0,
             body_sent: 0,
             drain_rate: MinRate::new(limits.drain_rate, limits.body_grace),
@@ -91,7 +91,7 @@ impl ExchangeState {
 
 /// The progress of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ResponseState {
+pub(super) enum Http2ResponseState {
     /// No head yet.
     None,
     /// The head was queued.
@@ -137,7 +137,7 @@ impl ServerStream {
             ours.head = keepwarm_http1::RequestHead::default();
             (&fault).into()
         });
-        let state = ExchangeState::of(&ours, ended, limits);
+        let state = Http2ExchangeState::of(&ours, ended, limits);
         debug_assert!(!ended || ours.head.body == RequestBody::None);
         let stream = Self {
             request: ours,
@@ -166,11 +166,11 @@ impl ServerStream {
     }
 
     pub(crate) fn responded(&self) -> bool {
-        self.state.response != ResponseState::None
+        self.state.response != Http2ResponseState::None
     }
 
     pub(crate) fn over(&self) -> bool {
-        matches!(self.state.response, ResponseState::Ended | ResponseState::Cut)
+        matches!(self.state.response, Http2ResponseState::Ended | Http2ResponseState::Cut)
     }
 
     pub(super) async fn respond(&mut self, handler: &dyn Frontend, refusal: Option<Refusal>) {
@@ -191,7 +191,7 @@ impl ServerStream {
         self.request.notes.routed.response_edits = None;
         self.take_back();
         match self.state.response {
-            ResponseState::None => {
+            Http2ResponseState::None => {
                 self.head = None;
                 PANICKED.respond(&mut Exchange::http2(self));
             }
@@ -206,12 +206,12 @@ impl ServerStream {
             self.abort("handler_gave_up");
         }
         let flushed = match self.state.response {
-            ResponseState::Cut => self.broken.map_or(Ok(()), Err),
+            Http2ResponseState::Cut => self.broken.map_or(Ok(()), Err),
             _ => std::future::poll_fn(|cx| self.poll_flush(cx)).await,
         };
         let fate = match (self.state.response, flushed) {
             (_, Err(gone)) => ResponseOutcome::ClientLost(gone),
-            (ResponseState::Cut, Ok(())) => ResponseOutcome::Cut,
+            (Http2ResponseState::Cut, Ok(())) => ResponseOutcome::Cut,
             (_, Ok(())) => ResponseOutcome::Complete,
         };
         let outcome = Outcome {

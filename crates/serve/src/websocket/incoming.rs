@@ -33,7 +33,7 @@ pub(crate) struct Incoming {
     /// Largest frame and message.
     limits: (u64, u64),
     payload: Option<Payload>,
-    message: Option<MessageState>,
+    message: Option<IncomingMessage>,
     part: Vec<u8>,
     /// Set if compression was negotiated.
     inflate: Option<Inflate>,
@@ -50,7 +50,7 @@ struct Payload {
 }
 
 #[derive(Debug)]
-struct MessageState {
+struct IncomingMessage {
     text: bool,
     /// Bytes so far, inflated.
     size: u64,
@@ -151,7 +151,7 @@ impl Incoming {
                     (_, false) => None,
                 };
                 let (text, utf8) = (opcode == TEXT, Utf8::default());
-                self.message = Some(MessageState { text, size: 0, utf8, inflater, tail: 0 });
+                self.message = Some(IncomingMessage { text, size: 0, utf8, inflater, tail: 0 });
             }
         }
         let plain = self.message.as_ref().filter(|message| message.inflater.is_none());
@@ -169,7 +169,7 @@ impl Incoming {
 
     fn take(&mut self, read: &mut ReadBuffer) -> Result<PayloadProgress, WebSocketFault> {
         match &self.message {
-            Some(MessageState { inflater: Some(_), .. }) => self.take_compressed(read),
+            Some(IncomingMessage { inflater: Some(_), .. }) => self.take_compressed(read),
             _ => self.take_plain(read),
         }
     }

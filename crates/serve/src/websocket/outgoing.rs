@@ -10,7 +10,7 @@ use super::window::Window;
 /// The output to a client.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
-    message: Option<MessageState>,
+    message: Option<OutgoingMessage>,
     /// Set if compression was negotiated.
     deflate: Option<Deflate>,
     /// Bytes compressed.
@@ -18,7 +18,7 @@ pub(crate) struct Outgoing {
 }
 
 #[derive(Debug, Default)]
-struct MessageState {
+struct OutgoingMessage {
     utf8: Utf8,
     /// Set if it is compressed.
     deflater: Option<Deflater>,
@@ -109,7 +109,7 @@ impl Outgoing {
                 message.begun = true;
             }
         }
-        if end && let Some(MessageState { deflater: Some(deflater), .. }) = self.message.take() {
+        if end && let Some(OutgoingMessage { deflater: Some(deflater), .. }) = self.message.take() {
             deflater.put_back(self.deflate.as_ref().is_some_and(|deflate| deflate.takeover));
         }
         Ok(())

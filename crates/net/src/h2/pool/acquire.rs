@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 use tokio::time::Instant;
 
 use super::endpoint_connections::PooledConnection;
-use super::waiter::Waiter;
-use super::{Http2Pool, Inner};
+use super::waiter::StreamWaiter;
+use super::{Http2Pool, Http2PoolInner};
 use crate::h2::stream::Http2Call;
 use crate::pool::{QueueWait, SlotPurpose};
 use crate::{AcquireError, ConnectionNeed, Endpoint, thread_index};
@@ -36,7 +36,7 @@ impl Http2Pool {
         need: ConnectionNeed,
     ) -> Result<Http2Call, AcquireError> {
         let (mut waiter, mut slot_request, mut waits) =
-            (Waiter::new(self, endpoint), None, QueueWait::default());
+            (StreamWaiter::new(self, endpoint), None, QueueWait::default());
         poll_fn(|cx| {
             loop {
                 match self.poll_acquire(need, &mut waiter, cx) {
@@ -66,7 +66,7 @@ impl Http2Pool {
     pub fn take(self: &Arc<Self>, endpoint: &Endpoint, need: ConnectionNeed) -> Option<Http2Call> {
         let now = Instant::now();
         let mut inner = self.lock();
-        let Inner { settings, entries, keep_alive, .. } = &mut *inner;
+        let Http2PoolInner { settings, entries, keep_alive, .. } = &mut *inner;
         let entry = entries.get_mut(endpoint)?.get_mut(thread_index())?;
         let learnt = keep_alive.get(endpoint).copied().unwrap_or_default();
         entry.drop_worn(settings, now);
@@ -94,7 +94,7 @@ impl Http2Pool {
     fn poll_acquire(
         self: &Arc<Self>,
         need: ConnectionNeed,
-        waiter: &mut Waiter<'_>,
+        waiter: &mut StreamWaiter<'_>,
         cx: &mut Context<'_>,
     ) -> Result<Result<Http2Call, AcquireError>, SlotError> {
         let endpoint = waiter.endpoint;

@@ -7,8 +7,8 @@ use std::task::{Context, Poll, Waker};
 use tokio::time::Instant;
 
 use super::endpoint_connections::EndpointConnections;
-use super::waiter::Waiter;
-use super::{Http2Pool, Inner};
+use super::waiter::StreamWaiter;
+use super::{Http2Pool, Http2PoolInner};
 use crate::h2::link::Link;
 use crate::pool::IdleOwner;
 use crate::{AcquireError, ConnectionNeed, Endpoint, thread_index};
@@ -74,7 +74,7 @@ impl Http2Pool {
     /// # Errors
     /// As [`Self::acquire`].
     pub(crate) async fn warm_up(self: &Arc<Self>, endpoint: &Endpoint) -> Result<bool, AcquireError> {
-        let mut waiter = Waiter::new(self, endpoint);
+        let mut waiter = StreamWaiter::new(self, endpoint);
         poll_fn(|cx| {
             let mut inner = self.lock();
             let next_dial = inner.dials + 1;
@@ -121,7 +121,7 @@ impl IdleOwner for Http2Pool {
     }
 }
 
-impl Inner {
+impl Http2PoolInner {
     fn oldest_idle(&self) -> Option<&Arc<Link>> {
         let kept = self.entries.values().flatten().flat_map(|entry| &entry.kept);
         kept.map(|kept| &kept.link).filter(|link| link.open() == 0).min_by_key(|link| link.idle_since())

@@ -5,7 +5,7 @@
 //! 2. A directory with an `index.php`: that one. Without a trailing slash, the client is redirected to the address with it.
 //! 3. Everything else: the site's entry, the *front controller*, which finds the path in `REQUEST_URI`.
 //!
-//! Rewrites in `.htaccess` files that lead to scripts come first ([`Guard::rewrite`]).
+//! Rewrites in `.htaccess` files that lead to scripts come first ([`AccessGuard::rewrite`]).
 //!
 //! Files are looked up as [`keepwarm_serve::Folder`] does: no link and no `..` leads out of the root. Results are cached for a moment (`path_cache`).
 
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use keepwarm_http1::percent_decode;
 use keepwarm_net::now;
-use keepwarm_serve::{FileLookup, Folder, Guard, RewrittenQuery, file_name};
+use keepwarm_serve::{AccessGuard, FileLookup, Folder, RewrittenQuery, file_name};
 
 use super::path_cache::PathCache;
 
@@ -32,7 +32,7 @@ const ENDING: &[u8] = b".php";
 pub struct ScriptRoot {
     folder: Folder,
     /// What lies there and is not run.
-    guard: Guard,
+    guard: AccessGuard,
     /// The entry, relative to the root.
     entry: Vec<u8>,
     path_cache: PathCache,
@@ -82,7 +82,7 @@ impl ScriptRoot {
                 let entry = name.as_bytes().to_vec();
                 let folder = Folder::new(folder);
                 Ok(Self {
-                    guard: Guard::new(folder.clone()),
+                    guard: AccessGuard::new(folder.clone()),
                     folder,
                     entry,
                     path_cache: PathCache::default(),
