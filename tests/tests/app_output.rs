@@ -113,7 +113,7 @@ fn a_json_line_keeps_its_level() {
 #[test]
 fn a_start_up_that_fails_is_one_record_with_its_cause() {
     let parts = [
-        "keepwarm: error: the application raised an exception in its start-up",
+        "keepwarm: error: the application raised an exception during startup",
         "\nTraceback",
         "ValueError: no such card\n",
         "direct cause",
@@ -129,7 +129,7 @@ fn a_start_up_that_must_not_fail_ends_the_boot_with_its_cause() {
     assert!(!server.wait_for_exit(LONG).success());
     let log = server.log();
     let end = "\nRuntimeError: in vain\nfor two reasons\nkeepwarm: app \"shop\" could not be started: worker 1 exited with status 1";
-    let begin = "keepwarm: error: the application does not take part in the lifespan protocol";
+    let begin = "keepwarm: error: the application does not support the lifespan protocol";
     let shown = log.split_once(begin).unwrap_or_else(|| panic!("{log}")).1;
     assert!(shown.contains("\nValueError: no such card\n\nThe above") && shown.contains(end), "{log}");
     assert!(!log.contains('\u{1f}'), "the marks of the adapter are not shown: {log:?}");

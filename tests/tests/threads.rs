@@ -207,8 +207,8 @@ fn uvloop_is_used_where_it_is_installed() {
 #[test]
 fn an_invalid_application_ends_the_start_with_a_clear_error() {
     for (entry, more, part) in [
-        ("hard_asgi_app", "threads = 4", "threads are for WSGI"),
-        ("hard_app", "concurrency = 4", "concurrency is for ASGI"),
+        ("hard_asgi_app", "threads = 4", "`threads` is for WSGI"),
+        ("hard_app", "concurrency = 4", "`concurrency` is for ASGI"),
     ] {
         let server = Server::spawn(&config(entry, 1, more), |_| {});
         assert_eq!(server.wait_for_exit(LONG).code(), Some(1), "{}", server.log());

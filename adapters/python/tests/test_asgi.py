@@ -281,15 +281,15 @@ class Errors(Shared):
         self.assertEqual(log.count("longer than its Content-Length"), 1)
 
     def test_fields_that_cannot_be_sent(self):
-        for query, said in (("n", "CR, LF or NUL"), ("z", "CR, LF or NUL"), ("t", "not a field name"), ("s", "x-bad")):
+        for query, said in (("n", "CR, LF or NUL"), ("z", "CR, LF or NUL"), ("t", "invalid header name"), ("s", "x-bad")):
             self.check("/bad-field", 3, said, query=query)
 
     def test_messages_out_of_order(self):
-        self.check("/wrong-order", 3, "where it does not belong")
-        self.check("/start-twice", 3, "where it does not belong")
+        self.check("/wrong-order", 3, "not allowed at this point")
+        self.check("/start-twice", 3, "not allowed at this point")
 
     def test_a_message_after_the_end_is_logged(self):
-        self.check("/after-the-end", None, "where it does not belong", b"done")
+        self.check("/after-the-end", None, "not allowed at this point", b"done")
 
     def test_recursion_without_end(self):
         self.check("/recursion", 3, "RecursionError")
@@ -565,14 +565,14 @@ class Loops(unittest.TestCase):
                 with Worker("loop_app", "--loop", package, hello=False, env={"PYTHONPATH": f"{folder}:{driver.SOURCE}"}) as worker:
                     self.assertIsNone(worker.read())
                     self.assertEqual(worker.process.wait(driver.PATIENCE), 1)
-                    self.assertRegex(worker.log(), rf'\Akeepwarm: error: loop = "{package}", but the package {package} is not among those of .*python.*\n\Z')
+                    self.assertRegex(worker.log(), rf'\Akeepwarm: error: loop = "{package}" requires the package {package}, which is not installed for .*python.*\n\Z')
 
     def test_wsgi_has_none(self):
         for option, word in (("--loop", "asyncio"), ("--lifespan", "on")):
             with Worker("wsgi_app", option, word, hello=False) as worker:
                 self.assertIsNone(worker.read())
                 self.assertEqual(worker.process.wait(driver.PATIENCE), 1)
-                self.assertIn(f"keepwarm: error: `{option[2:]}` is for ASGI", worker.log())
+                self.assertIn(f"keepwarm: error: `{option[2:]}` is for ASGI, ", worker.log())
 
 
 if __name__ == "__main__":

@@ -166,13 +166,13 @@ class Failures(unittest.TestCase):
         for named, absent in (("nowhere:app", "nowhere"), ("nowhere.wsgi", "nowhere"), ("odd.nowhere", "odd.nowhere")):
             log = self.log(named)
             first, _, rest = log.partition("\n")
-            self.assertRegex(first, rf"\Akeepwarm: error: there is no module '{absent}' for '{named.split(':')[0]}', neither in {driver.APPS} nor among the packages of {INTERPRETER} \(")
+            self.assertRegex(first, rf"\Akeepwarm: error: module '{absent}' not found for '{named.split(':')[0]}': not in {driver.APPS} or among the packages of {INTERPRETER} \(")
             self.assertEqual(rest, f"ModuleNotFoundError: No module named '{absent}'\n")
-        self.assertIn("; near names: wsgi_app, asgi_app\n", self.log("wsgi_ap:application"))
+        self.assertIn("; similar names: wsgi_app, asgi_app\n", self.log("wsgi_ap:application"))
 
     def test_a_package_that_is_not_installed(self):
         log = self.log("odd.lacking:app")
-        said = f"keepwarm: error: there is no module 'no_such_package' among the packages of {INTERPRETER} ("
+        said = f"keepwarm: error: module 'no_such_package' not found among the packages of {INTERPRETER} ("
         self.assertTrue(log.startswith(said), log)
         self.assertIn("; install it there, or set the app's `interpreter`\nTraceback (most recent call last):\n", log)
         self.assertIn("odd/lacking.py\", line 1", log)
@@ -191,13 +191,13 @@ class Failures(unittest.TestCase):
             for name in ("dis", "time"):
                 pathlib.Path(folder, f"{name}.py").write_text("def app(environ, start_response): ...\n")
                 for named in (f"{name}:app", f"{name}.py"):
-                    self.assertIn(f"the module {name!r} of Python itself (", self.log(named, cwd=folder))
+                    self.assertIn(f"Python's own module {name!r} (", self.log(named, cwd=folder))
 
     def test_a_folder_without_an_application(self):
         with tempfile.TemporaryDirectory() as folder:
-            self.assertIn(f"no application was found in the folder {folder} (no wsgi.py, asgi.py, manage.py, app.py", self.log(folder))
+            self.assertIn(f"no application found in the directory {folder} (no wsgi.py, asgi.py, manage.py, app.py", self.log(folder))
             pathlib.Path(folder, "main.py").touch()
-            self.assertIn(f"no application was found in the folder {folder} (main.py)", self.log(folder))
+            self.assertIn(f"no application found in the directory {folder} (main.py)", self.log(folder))
 
     def test_a_manage_py_says_where_its_application_is(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -205,7 +205,7 @@ class Failures(unittest.TestCase):
             pathlib.Path(folder, "mysite", "__init__.py").touch()
             pathlib.Path(folder, "mysite", "wsgi.py").touch()
             pathlib.Path(folder, "manage.py").write_text("import os\nos.environ.setdefault('DJANGO_SETTINGS_MODULE', 'mysite.settings')\n")
-            self.assertIn("There is mysite/wsgi.py: try 'mysite.wsgi:application'.", self.log("manage:app", cwd=folder))
+            self.assertIn("; there is mysite/wsgi.py: try 'mysite.wsgi:application'", self.log("manage:app", cwd=folder))
 
     def test_a_module_that_fails(self):
         log = self.log("odd.failing")
@@ -221,16 +221,16 @@ class Failures(unittest.TestCase):
 
     def test_sentences(self):
         for named, said in (
-            ("wsgi_app:aplication", "has no attribute 'aplication'. Near names: application"),
+            ("wsgi_app:aplication", "has no attribute 'aplication'; similar names: application"),
             ("wsgi_app:closed", "it cannot be called"),
             ("odd.places", "neither 'application' nor 'app'"),
-            ("odd.named", "name the application: 'odd.named:make_shop_app()'."),
-            ("odd.several", "name the application: 'odd.several:one' or 'odd.several:two'."),
-            ("odd.aiohttp_like:app", "listens on the port in the variable PORT"),
-            ("odd.factory:wants_one", "If it is a factory, give it its argument"),
-            ("odd.factory:makes_nothing", "has made nothing"),
-            ("odd.factory:create_app(name)", "Python's literals"),
-            ("odd/nowhere.py", "There is no file 'odd/nowhere.py'"),
+            ("odd.named", "name the application: 'odd.named:make_shop_app()'"),
+            ("odd.several", "name the application: 'odd.several:one' or 'odd.several:two'"),
+            ("odd.aiohttp_like:app", "listen on the port in the environment variable PORT"),
+            ("odd.factory:wants_one", "If it is a factory, pass its argument"),
+            ("odd.factory:makes_nothing", "returned nothing"),
+            ("odd.factory:create_app(name)", "must be Python literals"),
+            ("odd/nowhere.py", "file 'odd/nowhere.py' not found in"),
             ("odd.places:two", "ASGI 2"),
             ("wsgi_app:closed()", "cannot be called"),
         ):
@@ -245,7 +245,7 @@ class Failures(unittest.TestCase):
         environment = {"PYTHONPATH": str(driver.SOURCE), "PATH": "/usr/bin"}
         done = subprocess.run([sys.executable, "-m", "keepwarm", "wsgi_app"], env=environment, capture_output=True, text=True)
         self.assertNotEqual(done.returncode, 0)
-        self.assertIn("started by `keepwarm run`", done.stderr)
+        self.assertIn("start it with `keepwarm run`", done.stderr)
 
 
 class Lifespan(unittest.TestCase):
@@ -268,13 +268,13 @@ class Lifespan(unittest.TestCase):
         with self.start("raises-early") as worker:
             self.assertEqual(worker.get("/").body, b"{}")
             self.assertEqual(worker.drain(), 0)
-            self.check_record(worker, "keepwarm: warning: the application raised an exception when it was called for its start-up", "no settings")
+            self.check_record(worker, "keepwarm: warning: the application raised an exception when called for startup", "no settings")
 
     def test_what_is_raised_in_the_start_up_is_one_record_with_its_cause(self):
         with self.start("raises-in-it") as worker:
             self.assertEqual(worker.get("/").body, b"{}")
             self.assertEqual(worker.drain(), 0)
-            self.check_record(worker, "keepwarm: error: the application raised an exception in its start-up", "in the start-up")
+            self.check_record(worker, "keepwarm: error: the application raised an exception during startup", "in the start-up")
 
     def check_record(self, worker, begins, ends):
         """The log is one record, with an exception and what it was raised from."""
@@ -289,14 +289,14 @@ class Lifespan(unittest.TestCase):
         with self.start("exits", hello=False) as worker:
             self.assertIsNone(worker.read())
             self.assertEqual(worker.process.wait(driver.PATIENCE), 7)
-            self.assertTrue(worker.log().startswith("keepwarm: error: the application called sys.exit(7) in its start-up\nTraceback"), worker.log())
+            self.assertTrue(worker.log().startswith("keepwarm: error: the application called sys.exit(7) during startup\nTraceback"), worker.log())
 
     def test_one_that_must_take_part_and_does_not(self):
         for behavior, said in (("raises", "ZeroDivisionError"), ("raises-in-it", "OSError: no disk"), ("returns", 'lifespan = "on"')):
             with self.start(behavior, "--lifespan", "on", hello=False) as worker:
                 self.assertIsNone(worker.read())
                 self.assertEqual(worker.process.wait(driver.PATIENCE), 1)
-                self.assertTrue(worker.log().startswith("keepwarm: error: the application does not take part"), worker.log())
+                self.assertTrue(worker.log().startswith("keepwarm: error: the application does not support"), worker.log())
                 self.assertIn(said, worker.log())
                 self.assertEqual(worker.log().count("Traceback"), {"raises": 1, "raises-in-it": 2, "returns": 0}[behavior])
 
@@ -304,21 +304,21 @@ class Lifespan(unittest.TestCase):
         with self.start("fails", hello=False) as worker:
             self.assertIsNone(worker.read())
             self.assertEqual(worker.process.wait(driver.PATIENCE), 1)
-            self.assertEqual(worker.log(), "keepwarm: error: the application's start-up failed: no database\n")
+            self.assertEqual(worker.log(), "keepwarm: error: the application's startup failed: no database\n")
 
     def test_start_up_that_fails_with_an_exception_is_one_record_with_its_cause(self):
         for behavior in ("fails-and-raises", "fails-and-raises-with-nothing-said"):  # as Starlette does, and Litestar
             with self.start(behavior, hello=False) as worker:
                 self.assertIsNone(worker.read())
                 self.assertEqual(worker.process.wait(driver.PATIENCE), 1)
-                self.check_record(worker, "keepwarm: error: the application's start-up failed", "no database")
+                self.check_record(worker, "keepwarm: error: the application's startup failed", "no database")
                 self.assertEqual(worker.log().count("Traceback"), 2)
 
     def test_start_up_that_fails_with_a_traceback_for_its_message(self):
         with self.start("fails-with-a-traceback", hello=False) as worker:
             self.assertIsNone(worker.read())
             self.assertEqual(worker.process.wait(driver.PATIENCE), 1)
-            self.check_record(worker, "keepwarm: error: the application's start-up failed\x1f", "no database")
+            self.check_record(worker, "keepwarm: error: the application's startup failed\x1f", "no database")
 
     def test_shut_down_that_fails_is_logged(self):
         for behavior, said in (("fails-late", "no goodbye"), ("raises-late", "ZeroDivisionError")):

@@ -206,7 +206,7 @@ class Responses(Shared):
     def test_what_a_request_kept_is_of_no_use_for_another(self):
         self.assertEqual(self.get("/keep").body, b"kept")
         response = self.get("/use-kept", flags=END | driver.EARLY_HINTS)
-        late = ["write() is called after the end of its response", "start_response() is called after the end of its response"]
+        late = ["write() was called after the end of its response", "start_response() was called after the end of its response"]
         self.assertEqual((response.status, response.fields, response.informs), (200, [], []))
         self.assertEqual(response.body, b"own " + json.dumps(late * 2).encode())
 
@@ -283,7 +283,7 @@ class Errors(Shared):
                 self.assertIn("a block of the response is str instead of bytes", log, which)
 
     def test_fields_that_cannot_be_sent(self):
-        for which, said in (("n", "CR, LF or NUL"), ("z", "CR, LF or NUL"), ("t", "not a field name"), ("b", "bytes"), ("l", "Content-Length")):
+        for which, said in (("n", "CR, LF or NUL"), ("z", "CR, LF or NUL"), ("t", "invalid header name"), ("b", "bytes"), ("l", "Content-Length")):
             log = self.worker.log_of(lambda: self.assertEqual(self.get("/bad-field", query=which).reset[0], 3))
             self.assertIn(said, log)
             self.assertIn("in bad_field", log)

@@ -33,14 +33,14 @@ def main(arguments=None):
         log.error(error)
         return 1
     if kind == target.WSGI and options.streams:
-        log.error("concurrency is for ASGI; this is a WSGI application: `threads` says how many requests a worker takes at once.")
+        log.error("`concurrency` is for ASGI, and this is a WSGI application; set `threads`, the number of requests that a worker handles at once")
         return 1
     if kind == target.ASGI and options.threads > 1:
-        log.error("threads are for WSGI; this is an ASGI application: `concurrency` says how many requests a worker takes at once.")
+        log.error("`threads` is for WSGI, and this is an ASGI application; set `concurrency`, the number of requests that a worker handles at once")
         return 1
     if kind == target.WSGI and (options.loop or options.lifespan):
         key = "loop" if options.loop else "lifespan"
-        log.error(f"`{key}` is for ASGI; this is a WSGI application: leave it out.")
+        log.error(f"`{key}` is for ASGI, and this is a WSGI application; remove it")
         return 1
     options.loop = options.loop or "auto"
     options.lifespan = options.lifespan or "auto"
@@ -90,7 +90,7 @@ def _load(name):
     except ModuleNotFoundError as error:
         log.exception(error, target.missing(name, error))
     except SystemExit as error:
-        log.exception(error, f"{name!r} called sys.exit({error.code!r}) while it was loaded")
+        log.exception(error, f"{name!r} called sys.exit({error.code!r}) while loading")
     except BaseException as error:
         log.exception(error)
     return None
@@ -122,21 +122,21 @@ def _run_wsgi(sock, application, options, leaks):
 
 
 def _options(arguments):
-    parser = argparse.ArgumentParser(prog="python -m keepwarm", description="The worker side of Keepwarm.")
+    parser = argparse.ArgumentParser(prog="python -m keepwarm", description="A worker process of Keepwarm; `keepwarm run` starts it.")
     parser.add_argument("target", metavar="TARGET", help="module:attribute, module:factory(), module, or dir/file.py[:attribute]")
-    parser.add_argument("--kind", choices=(target.WSGI, target.ASGI), help="instead of telling it by the signature")
-    parser.add_argument("--preload", action="store_true", help="load the application here, and fork the workers")
-    parser.add_argument("--threads", type=_streams, default=1, metavar="N", help="requests at once, each in a thread (WSGI; default 1)")
-    parser.add_argument("--streams", type=_streams, metavar="N", help="requests at once (ASGI; default 1000)")
-    parser.add_argument("--loop", choices=("auto", "asyncio", "uvloop", "trio"), help="ASGI: the event loop (default auto: uvloop if installed)")
-    parser.add_argument("--lifespan", choices=("auto", "on", "off"), help="ASGI: whether it must take part in the lifespan protocol (default auto)")
+    parser.add_argument("--kind", choices=(target.WSGI, target.ASGI), help="kind of the application (default: detected from its signature)")
+    parser.add_argument("--preload", action="store_true", help="load the application once and fork the workers from this process")
+    parser.add_argument("--threads", type=_streams, default=1, metavar="N", help="limit on concurrent requests, each in a thread (WSGI; default 1)")
+    parser.add_argument("--streams", type=_streams, metavar="N", help="limit on concurrent requests (ASGI; default 1000)")
+    parser.add_argument("--loop", choices=("auto", "asyncio", "uvloop", "trio"), help="event loop (ASGI; default auto: uvloop if installed)")
+    parser.add_argument("--lifespan", choices=("auto", "on", "off"), help="whether the application must support the lifespan protocol (ASGI; default auto)")
     return parser.parse_args(arguments)
 
 
 def _streams(text):
     number = int(text)
     if not 1 <= number <= 65_535:
-        raise argparse.ArgumentTypeError("from 1 to 65535")
+        raise argparse.ArgumentTypeError("must be from 1 to 65535")
     return number
 
 

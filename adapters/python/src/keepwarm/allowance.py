@@ -21,7 +21,7 @@ class Allowance:
         """Raises `Fault` when Keepwarm sends more than it may."""
         self.left -= size
         if self.left < 0:
-            raise Fault("credit_spent", "more bytes than there was credit for")
+            raise Fault("credit_spent", "more bytes than the credit allows")
 
     def pay(self, size):
         """0, or the credit to give back."""

@@ -73,7 +73,7 @@ def _new_loop(choice):
             import uvloop
         except ImportError:
             if choice == "uvloop":
-                raise LoadError(f'loop = "uvloop", but the package uvloop is not among those of {usual.interpreter()}.') from None
+                raise LoadError(f'loop = "uvloop" requires the package uvloop, which is not installed for {usual.interpreter()}') from None
         else:
             return uvloop.new_event_loop()
     return asyncio.new_event_loop()

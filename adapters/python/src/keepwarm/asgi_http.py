@@ -85,7 +85,7 @@ class HttpStream(Stream):
         """A message of the response. Waits while Keepwarm cannot take more; raises `ClientDisconnected` once it is gone."""
         kind = message["type"]
         if self.gone:
-            raise ClientDisconnected("the client has gone")
+            raise ClientDisconnected("the client disconnected")
         if kind == "http.response.body":
             if self.stage == STARTED:
                 body = message.get("body", b"")
@@ -108,7 +108,7 @@ class HttpStream(Stream):
         elif kind == "http.response.early_hint" and self.stage == WAITING:
             self._early_hint(message.get("links", ()))
         else:
-            raise RuntimeError(f"{kind!r} is sent where it does not belong")
+            raise RuntimeError(f"{kind!r} is not allowed at this point")
 
     # -- the body of the request --------------------------------------------------------------------------------------
 
@@ -212,7 +212,7 @@ class HttpStream(Stream):
 
     async def _body(self, message):
         if self.stage not in (STARTED, BODY):
-            raise RuntimeError("'http.response.body' is sent where it does not belong")
+            raise RuntimeError("'http.response.body' is not allowed at this point")
         more, body = message.get("more_body", False), message.get("body", b"")
         try:
             view = memoryview(body)
@@ -238,7 +238,7 @@ class HttpStream(Stream):
         if not self.over:
             await self._frames(view, end)
             if self.gone or self.over:
-                raise ClientDisconnected("the client has gone" if self.gone else "the response has ended")
+                raise ClientDisconnected("the client disconnected" if self.gone else "the response has ended")
         self.stage = BODY
         if not last:
             return
@@ -297,7 +297,7 @@ class HttpStream(Stream):
                     return
         finally:
             file.close()
-        raise ClientDisconnected("the client has gone")
+        raise ClientDisconnected("the client disconnected")
 
     def _early_hint(self, links):
         if self.flags & wire.EARLY_HINTS:

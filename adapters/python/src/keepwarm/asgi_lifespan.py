@@ -35,25 +35,25 @@ class Lifespan:
         self._task = asyncio.get_running_loop().create_task(self._run())
         await self._ask("startup")
         if "startup" in self._failure:
-            raise LoadError("the application's start-up failed" + await self._reason("startup"))
+            raise LoadError("the application's startup failed" + await self._reason("startup"))
         if self._outcomes["startup"].is_set():
             return
         self.supported = False  # the application left without a response: it raised, or returned
         if isinstance(self._error, SystemExit):
-            log.exception(self._error, f"the application called sys.exit({self._error.code!r}) in its start-up")
+            log.exception(self._error, f"the application called sys.exit({self._error.code!r}) during startup")
             raise self._error
         if self.mode == "on":
             cause = "." if self._error is None else f"\n{log.formatted(self._error)}"
-            raise LoadError(f'the application does not take part in the lifespan protocol, which lifespan = "on" requires{cause}')
+            raise LoadError(f'the application does not support the lifespan protocol, which lifespan = "on" requires{cause}')
         if self._error is None:
             return
         if self._taken:
-            log.exception(self._error, 'the application raised an exception in its start-up and is served without it; to refuse that, set lifespan = "on"')
+            log.exception(self._error, 'the application raised an exception during startup and is served without lifespan; to treat this as an error, set lifespan = "on"')
         elif _knows_no_lifespan(self._error):
-            log.write(f"the application has no start-up: called for the lifespan protocol, it raised {_summary(self._error)}")
+            log.write(f"the application does not support the lifespan protocol: called for it, it raised {_summary(self._error)}")
         else:
             # It may have meant to start up, and failed before it asked what for.
-            log.exception(self._error, "the application raised an exception when it was called for its start-up, and is served without it", log.warning)
+            log.exception(self._error, "the application raised an exception when called for startup, and is served without lifespan", log.warning)
 
     async def shutdown(self):
         """Tells the application that no request will come. What goes wrong is logged."""
@@ -62,7 +62,7 @@ class Lifespan:
         if not self._task.done():
             await self._ask("shutdown")
         if "shutdown" in self._failure:
-            log.error("the application's shut-down failed" + await self._reason("shutdown"))
+            log.error("the application's shutdown failed" + await self._reason("shutdown"))
 
     async def _reason(self, phase):
         """The text after "failed": the exception that the application raises after it reported the failure, with its causes; else its message."""
@@ -100,7 +100,7 @@ class Lifespan:
         prefix, _, rest = kind.partition(".")
         phase, _, outcome = rest.partition(".")
         if prefix != "lifespan" or phase not in self._outcomes or outcome not in ("complete", "failed"):
-            raise RuntimeError(f"{kind!r} is no message of the lifespan protocol")
+            raise RuntimeError(f"{kind!r} is not a message of the lifespan protocol")
         if outcome == "failed":
             self._failure[phase] = message.get("message", "")
         self._outcomes[phase].set()

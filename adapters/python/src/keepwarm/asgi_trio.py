@@ -13,7 +13,7 @@ from keepwarm.errors import LoadError
 try:
     import trio
 except ImportError:
-    raise LoadError(f'loop = "trio", but the package trio is not among those of {usual.interpreter()}.') from None
+    raise LoadError(f'loop = "trio" requires the package trio, which is not installed for {usual.interpreter()}') from None
 
 
 def serving(serve):

@@ -54,7 +54,7 @@ class WebSocketStream(HttpStream):
         """A message to the client, or one of the opening."""
         kind = message["type"]
         if self.gone or (self.farewell is not None and not self.open):
-            raise ClientDisconnected("the client has gone")
+            raise ClientDisconnected("the client disconnected")
         if kind == "websocket.send" and self.open:
             await self._send_message(message)
         elif kind == "websocket.close" and self.open:
@@ -68,7 +68,7 @@ class WebSocketStream(HttpStream):
         elif kind == _DENIAL + "body" and not self.open and self.stage in (STARTED, BODY):
             await self._body(message)
         else:
-            raise RuntimeError(f"{kind!r} is sent where it does not belong")
+            raise RuntimeError(f"{kind!r} is not allowed at this point")
 
     # -- from the client ----------------------------------------------------------------------------------------------
 
@@ -81,7 +81,7 @@ class WebSocketStream(HttpStream):
         if self.kind is None:
             self.kind = kind
         elif self.kind != kind:
-            raise Fault("mixed_message", "two messages of a WebSocket mixed")
+            raise Fault("mixed_message", "interleaved messages on a WebSocket")
         cost = wire.message_cost(len(payload))
         self.allowance.spend(cost)
         if payload:
@@ -157,11 +157,11 @@ class WebSocketStream(HttpStream):
 
     async def _send_slowly(self, kind, body):
         if not self.open:
-            raise ClientDisconnected("the client has gone")
+            raise ClientDisconnected("the client disconnected")
         try:
             await self.connection.send_data(self, kind, memoryview(body), True)
             if self.gone or self.over:
-                raise ClientDisconnected("the client has gone" if self.gone else "the WebSocket has ended")
+                raise ClientDisconnected("the client disconnected" if self.gone else "the WebSocket has ended")
         except BaseException:  # cancelled with half a message sent, which nothing can follow but the end
             if self.open:
                 self._say_close(_INTERNAL_ERROR, "")

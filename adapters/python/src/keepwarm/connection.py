@@ -197,9 +197,9 @@ class Stream:
     def on_data(self, kind, payload, end):
         """A part of the body has come, or its end."""
         if kind != wire.DATA:
-            raise Fault("not_websocket", "a message on a stream that is no WebSocket")
+            raise Fault("not_websocket", "a message on a stream that is not a WebSocket")
         if self.body_ended:
-            raise Fault("body_over", "more of a body that had ended")
+            raise Fault("body_over", "body data after the end of the body")
         if payload:
             self.allowance.spend(len(payload))
             self.parts.append(payload)
@@ -218,4 +218,4 @@ class Stream:
 
     def on_close(self, code, reason):
         """Only a WebSocket is closed like this."""
-        raise Fault("not_websocket", "a CLOSE on a stream that is no WebSocket")
+        raise Fault("not_websocket", "a CLOSE on a stream that is not a WebSocket")

@@ -35,10 +35,10 @@ class _Names(dict):
 
     def __missing__(self, name):
         if not isinstance(name, self.expected):
-            raise TypeError(f"a field name is {type(name).__name__} instead of {self.expected.__name__}: {name!r}")
+            raise TypeError(f"a header name is {type(name).__name__} instead of {self.expected.__name__}: {name!r}")
         raw = name if isinstance(name, bytes) else name.encode("latin-1", "replace")
         if not raw or not _TOKEN.issuperset(raw):
-            raise ValueError(f"not a field name: {name!r}")
+            raise ValueError(f"invalid header name: {name!r}")
         kind = _KINDS.get(raw.lower(), PLAIN)
         if len(self) < _MAX_REMEMBERED:
             self[name] = kind
@@ -60,7 +60,7 @@ def text_block(headers):
             elif length is None:
                 length = content_length(value)
             elif length != content_length(value):
-                raise ValueError(f"two values of Content-Length: {length} and {value}")
+                raise ValueError(f"conflicting values of Content-Length: {length} and {value}")
     close = False
     if special:
         headers, close = without_hop_by_hop(headers, TEXT_NAMES)
@@ -69,7 +69,7 @@ def text_block(headers):
     text = "\0".join(chain.from_iterable(headers))
     count = 2 * len(headers)
     if "\n" in text or "\r" in text or text.count("\0") != count - 1:
-        raise ValueError(f"CR, LF or NUL in a field's value: {_bad_field(headers, chr)!r}")
+        raise ValueError(f"CR, LF or NUL in a header value: {_bad_field(headers, chr)!r}")
     if len(text) > MAX_TEXT:
         raise _too_much(text)
     return count, text.encode("latin-1"), length, close
@@ -88,7 +88,7 @@ def bytes_block(headers):
             elif length is None:
                 length = content_length(value)
             elif length != content_length(value):
-                raise ValueError(f"two values of Content-Length: {length} and {value}")
+                raise ValueError(f"conflicting values of Content-Length: {length} and {value}")
     close = False
     if special:
         headers, close = without_hop_by_hop(headers, BYTES_NAMES)
@@ -97,20 +97,20 @@ def bytes_block(headers):
     text = b"\0".join(chain.from_iterable(headers))
     count = 2 * len(headers)
     if b"\n" in text or b"\r" in text or text.count(b"\0") != count - 1:
-        raise ValueError(f"CR, LF or NUL in a field's value: {_bad_field(headers, lambda code: bytes((code,)))!r}")
+        raise ValueError(f"CR, LF or NUL in a header value: {_bad_field(headers, lambda code: bytes((code,)))!r}")
     if len(text) > MAX_TEXT:
         raise _too_much(text)
     return count, text, length, close
 
 
 def _too_much(text):
-    return ValueError(f"the fields take {len(text)} bytes, more than {MAX_TEXT}")
+    return ValueError(f"the headers take {len(text)} bytes; the limit is {MAX_TEXT}")
 
 
 def content_length(value):
     """The number that a `Content-Length` says (RFC 9110 §8.6: digits and nothing else)."""
     if not (value.isdigit() and value.isascii()):
-        raise ValueError(f"not a Content-Length: {value!r}")
+        raise ValueError(f"invalid Content-Length: {value!r}")
     return int(value)
 
 
@@ -131,7 +131,7 @@ def without_hop_by_hop(headers, names):
             shown = name if isinstance(name, str) else name.decode("latin-1")
             log.warn_once(
                 ("hop-by-hop", shown.lower()),
-                f"the application sends the header {shown}, which belongs to the connection; it is not forwarded",
+                f"the application sends the connection-specific header {shown}; it is not forwarded",
             )
     if named - {"close"}:  # RFC 9110 §7.6.1: what Connection names is the connection's too
         kept = [(name, value) for name, value in kept if names[name] == LENGTH or _lower(name) not in named]

@@ -48,7 +48,7 @@ class Leaks:
             for what in noted:
                 if _CURRENT[what]() != normal[what]:
                     _RESTORE[what](normal[what])
-                    log.warn_once(("leak", what), f"a request changed the {what} of its process; it is put back after each request")
+                    log.warn_once(("leak", what), f"a request changed the {what} of its process; it is restored after each request")
         finally:
             self.noted.clear()
 

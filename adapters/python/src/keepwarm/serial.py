@@ -156,7 +156,7 @@ class Serial(BlockingConnection):
         """As every connection's, and keeps REQUESTs that come within another."""
         if kind == REQUEST:
             if len(self.waiting) >= self.ahead:
-                raise Fault("stream_limit", "a REQUEST within a request")
+                raise Fault("stream_limit", "a REQUEST during a request")
             self.waiting.append((kind, flags, number, payload))
             return b""
         if kind == wire.RESET and self.waiting and self._withdraw(number):
@@ -190,7 +190,7 @@ class Serial(BlockingConnection):
         except Fault:
             return  # it ends the connection for Keepwarm anyway
         for _, _, number, _ in self.waiting:
-            self.send(wire.reset(number, wire.REFUSED, "the process ends"))
+            self.send(wire.reset(number, wire.REFUSED, "the process exits"))
         self.waiting = []
 
     # -- the end ------------------------------------------------------------------------------------------------------

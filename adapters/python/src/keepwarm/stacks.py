@@ -31,7 +31,7 @@ def write_all(loop):
     for task in tasks[:_MOST]:
         write(task, f"Task {task.get_name()}")
     if len(tasks) > _MOST:
-        log.write(f"... and {len(tasks) - _MOST} tasks more")
+        log.write(f"... and {len(tasks) - _MOST} more tasks")
 
 
 def write(task, title):
@@ -43,7 +43,7 @@ def write(task, title):
             text.append(f"{title}:\n")
         text += _formatted(coroutine)
     if len(others) > _MOST:
-        text.append(f"... and {len(others) - _MOST} tasks more\n")
+        text.append(f"... and {len(others) - _MOST} more tasks\n")
     log.write("".join(text))
 
 

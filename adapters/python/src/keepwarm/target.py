@@ -28,11 +28,11 @@ def load(target):
     found = _attribute(module, where, name)
     if arguments is not None:
         if not callable(found):
-            raise LoadError(f"{target!r} calls {name}, which is {_described(found)} and cannot be called.")
+            raise LoadError(f"{target!r} calls {name}, which is {_described(found)} and cannot be called")
         positional, named = arguments
         return _made(target, found(*positional, **named))
     if not callable(found):
-        raise LoadError(f"{target!r} is {_described(found)}, not a WSGI or ASGI application: it cannot be called.")
+        raise LoadError(f"{target!r} is {_described(found)}, not a WSGI or ASGI application: it cannot be called")
     return _application(target, found)
 
 
@@ -44,7 +44,7 @@ def _application(target, found):
 def _made(target, application):
     if not callable(application):
         made = "nothing" if application is None else _described(application)
-        raise LoadError(f"{target!r} has made {made}, not a WSGI or ASGI application: it cannot be called.")
+        raise LoadError(f"{target!r} returned {made}, not a WSGI or ASGI application: it cannot be called")
     return application
 
 
@@ -60,8 +60,8 @@ def kind_of(application):
     """WSGI or ASGI, according to the signature."""
     if type(application).__module__.startswith("aiohttp."):
         raise LoadError(
-            f"{_described(application)} is no WSGI and no ASGI application, but one of aiohttp's own server. "
-            "Start that: 'keepwarm run -- python app.py', which listens on the port in the variable PORT."
+            f"{_described(application)} is not a WSGI or ASGI application but one for aiohttp's own server. "
+            "Run that server: 'keepwarm run -- python app.py'; it must listen on the port in the environment variable PORT"
         )
     call = application if _is_function(application) else getattr(application, "__call__", application)
     if inspect.isclass(application):
@@ -70,7 +70,7 @@ def kind_of(application):
     if inspect.iscoroutinefunction(application) or inspect.iscoroutinefunction(call):
         if count is not None and 3 not in count:
             raise LoadError(
-                f"{_described(application)} is asynchronous but does not take (scope, receive, send): not an ASGI 3 application."
+                f"{_described(application)} is asynchronous but does not take (scope, receive, send): not an ASGI 3 application"
             )
         return ASGI
     if count is None or 2 in count:
@@ -80,12 +80,12 @@ def kind_of(application):
     if 1 in count:
         raise LoadError(
             f"{_described(application)} takes one argument, like an ASGI 2 application (scope) -> (receive, send). "
-            "Only ASGI 3 is served; asgiref.compatibility.guarantee_single_callable turns one into the other. "
-            "If it is a factory, give it its argument in the target: 'module:factory(\"argument\")'."
+            "Only ASGI 3 is supported; asgiref.compatibility.guarantee_single_callable converts ASGI 2 applications. "
+            "If it is a factory, pass its argument in the target: 'module:factory(\"argument\")'"
         )
     raise LoadError(
         f"{_described(application)} takes neither (environ, start_response) nor (scope, receive, send): "
-        "it is no WSGI and no ASGI application. If it is a factory, call it in the target: 'module:factory()'."
+        "it is neither a WSGI nor an ASGI application. If it is a factory, call it in the target: 'module:factory()'"
     )
 
 
@@ -109,7 +109,7 @@ def _call(target, attribute):
         positional = [ast.literal_eval(one) for one in call.args]
         named = {one.arg: ast.literal_eval(one.value) for one in call.keywords}
     except (SyntaxError, ValueError):
-        raise LoadError(f"{target!r}: the arguments of a factory are Python's literals, as in 'module:factory(\"shop\", debug=True)'.") from None
+        raise LoadError(f"{target!r}: factory arguments must be Python literals, as in 'module:factory(\"shop\", debug=True)'") from None
     return attribute[: attribute.index("(")], (positional, named)
 
 
@@ -120,7 +120,7 @@ def missing(target, error):
     absent = error.name or ""
     if absent and (own == absent or own.startswith(absent + ".")):
         return usual.no_target(where, absent)
-    return f"there is no module {absent!r} among the packages of {usual.interpreter()}; install it there, or set the app's `interpreter`"
+    return f"module {absent!r} not found among the packages of {usual.interpreter()}; install it there, or set the app's `interpreter`"
 
 
 def module_name(where):
@@ -131,7 +131,7 @@ def module_name(where):
         return usual.package_name(os.path.abspath(where))
     path = os.path.abspath(where if where.endswith(".py") else where + ".py")
     if not os.path.isfile(path):
-        raise LoadError(f"There is no file {where!r} in {os.getcwd()}.")
+        raise LoadError(f"file {where!r} not found in {os.getcwd()}")
     folder, name = os.path.split(path)
     names = [] if name == "__init__.py" else [name[:-3]]
     return usual.package_name(folder, *names)
@@ -144,8 +144,8 @@ def _attribute(module, where, dotted):
             found = getattr(found, name)
         except AttributeError:
             near = difflib.get_close_matches(name, [one for one in dir(found) if not one.startswith("__")], n=3)
-            hint = f" Near names: {', '.join(near)}." if near else usual.elsewhere(module)
-            raise LoadError(f"{where!r} has no attribute {name!r}.{hint}") from None
+            hint = f"; similar names: {', '.join(near)}" if near else usual.elsewhere(module)
+            raise LoadError(f"{where!r} has no attribute {name!r}{hint}") from None
     return found
 
 

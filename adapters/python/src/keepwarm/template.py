@@ -18,7 +18,7 @@ def serve(control):
     """
     reason = threads()
     if reason:
-        log.error(f"preload is not possible: {reason} A fork copies one thread only. Start it in an `after_fork` hook, or turn `preload` off.")
+        log.error(f"preload is not possible: {reason}; a fork copies one thread only: start the others in an `after_fork` hook, or turn `preload` off")
         raise SystemExit(1)
     process.settle_memory()
     _send(control, b"ready\n")
@@ -45,7 +45,7 @@ def serve(control):
             elif word == b"reap":
                 _send(control, _status(int(number)))
             else:
-                log.error(f"fault on the template's socket: {line!r}")
+                log.error(f"unexpected message on the template's socket: {line!r}")
                 os._exit(1)
 
 
@@ -53,13 +53,13 @@ def threads():
     """Why this process is not to be forked, in words; None when it may be."""
     others = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
     if others:
-        return f"the application has started the {'thread' if len(others) == 1 else 'threads'} {', '.join(map(repr, sorted(others)))} while it was loaded."
+        return f"the application started the {'thread' if len(others) == 1 else 'threads'} {', '.join(map(repr, sorted(others)))} while loading"
     try:
         count = len(os.listdir("/proc/self/task"))
     except OSError:
         return None
     if count > 1:
-        return f"a library of the application has started {count - 1} native thread{'s' if count > 2 else ''} while it was loaded."
+        return f"a library of the application started {count - 1} native thread{'s' if count > 2 else ''} while loading"
     return None
 
 

@@ -22,7 +22,7 @@ def of_module(module, where):
         found = _found_in(one)
         if found is not None:
             return found
-    raise LoadError(f"{where!r} has neither 'application' nor 'app' nor 'create_app'; name the application: {_suggestion(module, where)}.")
+    raise LoadError(f"{where!r} has neither 'application' nor 'app' nor 'create_app'; name the application: {_suggestion(module, where)}")
 
 
 def is_folder(where):
@@ -47,7 +47,7 @@ def in_folder(where):
             if found is not None:
                 return found
     tried = ", ".join(f"{name}.py" for name in files) or "no " + ", ".join(f"{name}.py" for name in _FILES)
-    raise LoadError(f"no application was found in the folder {folder} ({tried}); name it: 'module:NAME', or 'folder/file.py:NAME'.")
+    raise LoadError(f"no application found in the directory {folder} ({tried}); name it: 'module:NAME' or 'directory/file.py:NAME'")
 
 
 def package_name(folder, *names):
@@ -65,7 +65,7 @@ def elsewhere(module):
     """Where the application of a `manage.py` is, as a sentence; "" when that is not known."""
     for name in _django(module):
         if _exists(name):
-            return f" There is {name.replace('.', '/')}.py: try '{name}:application'."
+            return f"; there is {name.replace('.', '/')}.py: try '{name}:application'"
     return ""
 
 
@@ -74,7 +74,7 @@ def check_hidden(module):
     own = os.path.join(os.getcwd(), module.__name__ + ".py")
     loaded = getattr(module, "__file__", None)
     if os.path.isfile(own) and not (loaded and os.path.exists(loaded) and os.path.samefile(own, loaded)):
-        raise LoadError(f"the module {module.__name__!r} of Python itself ({loaded or 'built in'}) hides {own}; give that file another name.")
+        raise LoadError(f"Python's own module {module.__name__!r} ({loaded or 'built in'}) hides {own}; rename that file")
 
 
 def no_target(where, absent):
@@ -82,8 +82,8 @@ def no_target(where, absent):
     folder = os.getcwd()
     names = {os.path.splitext(name)[0] for name in os.listdir(folder) if name.endswith(".py") or _is_package(os.path.join(folder, name))}
     near = difflib.get_close_matches(absent.split(".")[0], names, n=3)
-    hint = f"; near names: {', '.join(near)}" if near and near != [absent] else ""
-    return f"there is no module {absent!r} for {where!r}, neither in {folder} nor among the packages of {interpreter()}{hint}"
+    hint = f"; similar names: {', '.join(near)}" if near and near != [absent] else ""
+    return f"module {absent!r} not found for {where!r}: not in {folder} or among the packages of {interpreter()}{hint}"
 
 
 def interpreter():

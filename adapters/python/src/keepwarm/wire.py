@@ -135,7 +135,7 @@ def read_welcome(payload):
     """A WELCOME that this adapter can serve: `(stream_credit, connection_credit, {name: value})`."""
     least, most, stream_credit, connection_credit, pairs = decode_welcome(payload)
     if not least <= VERSION <= most:
-        raise Fault("version", f"Keepwarm speaks versions {least} to {most} of the wire, this adapter {VERSION}")
+        raise Fault("version", f"Keepwarm supports versions {least} to {most} of the wire protocol, this adapter version {VERSION}")
     about = {name.decode("utf-8", "replace"): value.decode("utf-8", "replace") for name, value in pairs}
     return stream_credit, connection_credit, about
 
@@ -217,7 +217,7 @@ def block(strings):
     """A string block of a list of bytes (§2.1)."""
     text = b"\0".join(strings)
     if strings and text.count(b"\0") != len(strings) - 1:
-        raise ValueError("a string that contains NUL cannot travel")
+        raise ValueError("a string that contains NUL cannot be sent")
     return _BLOCK.pack(len(strings), len(text)) + text
 
 
@@ -239,7 +239,7 @@ def _strings(data, start, end):
     text = data[start : start + length]
     strings = text.split(b"\0") if count or length else []
     if len(strings) != count:
-        raise Fault("strings", f"a string block of {len(strings)} strings that promised {count}")
+        raise Fault("strings", f"a string block of {len(strings)} strings instead of {count}")
     return strings, start + length
 
 
@@ -247,7 +247,7 @@ def _pairs(payload, start):
     """A block of names and values in turn that is the rest of the payload."""
     strings, end = _strings(payload, start, len(payload))
     if end != len(payload):
-        raise Fault("too_long", f"{len(payload) - end} bytes behind a string block")
+        raise Fault("too_long", f"{len(payload) - end} bytes after a string block")
     if len(strings) % 2:
-        raise Fault("fields", f"{len(strings)} strings where names and values take turns")
+        raise Fault("fields", f"an odd number of strings ({len(strings)}) in pairs of names and values")
     return list(zip(strings[::2], strings[1::2]))

@@ -106,7 +106,7 @@ class Service:
         response.text = None
         result = self.application(environ, response.start_response)
         if response.code == 100:
-            raise ValueError("the application returned 100 a second time, with the body on its way")
+            raise ValueError("the application returned 100 a second time, after it had requested the body")
         return result
 
     def _failed(self, response, error):

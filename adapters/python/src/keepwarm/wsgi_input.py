@@ -55,13 +55,13 @@ class Body(io.RawIOBase):
     def _next_part(self):
         response = self.response
         if response.over:
-            raise ValueError("wsgi.input is read after the response is complete")
+            raise ValueError("wsgi.input was read after the response was complete")
         while True:
             ended = response.body_ended  # asked first: in a worker with threads, another adds to the body
             if response.parts:
                 return memoryview(response.parts.pop(0))
             if response.gone:
-                raise ClientDisconnected("the client went away before its body was complete")
+                raise ClientDisconnected("the client disconnected before its body was complete")
             if ended:
                 return memoryview(b"")
             self.send_continue()

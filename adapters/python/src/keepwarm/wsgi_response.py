@@ -66,7 +66,7 @@ class Response(Stream):
         if self.ended:
             raise _late("start_response()")
         if not exc_info:
-            raise AssertionError("start_response is called a second time without exc_info")
+            raise AssertionError("start_response() was called a second time without exc_info")
         try:
             if self.begun:
                 raise exc_info[1].with_traceback(exc_info[2])
@@ -235,11 +235,11 @@ class Response(Stream):
 
 
 def _no_start():
-    return AssertionError("the application gave a body without calling start_response")
+    return AssertionError("the application returned a body without calling start_response")
 
 
 def _late(what):
-    return ValueError(f"{what} is called after the end of its response")
+    return ValueError(f"{what} was called after the end of its response")
 
 
 def _view(block):
