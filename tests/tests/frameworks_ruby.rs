@@ -359,7 +359,7 @@ fn a_missing_ruby_and_a_broken_app_are_clear() {
         server.wait_for_log(said, BOUND);
     }
     let text = config("workers = 1\nstart_retries = 0").replace("config.ru", "nowhere.ru");
-    Server::spawn(&text, |_| {}).wait_for_log("There is no file \"nowhere.ru\"", BOUND);
+    Server::spawn(&text, |_| {}).wait_for_log("file \"nowhere.ru\" not found in", BOUND);
 }
 
 #[test]

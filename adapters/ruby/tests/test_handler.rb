@@ -41,11 +41,11 @@ class HandlerTest < Minitest::Test
     assert_includes assert_raises(RuntimeError) { Keepwarm::Handler.run(->(_) {}) }.message, "keepwarm run config.ru"
     with_keepwarm do |folder|
       code = 'require "keepwarm/handler"; Keepwarm::Handler.run(nil, config: "config.ru")'
-      assert_includes rackup(folder, code, path: "/nowhere"), "no program `keepwarm` in PATH"
+      assert_includes rackup(folder, code, path: "/nowhere"), "program `keepwarm` not found in PATH"
       File.write(File.join(folder, "config.ru"), "require 'keepwarm/handler'; Keepwarm::Handler.run(nil, config: 'config.ru')\n")
       Driver::Worker.with("config.ru", hello: false, directory: folder) do |worker|
         assert_equal 1, worker.wait
-        assert_includes worker.log, "is a worker of Keepwarm already"
+        assert_includes worker.log, "is already a worker of Keepwarm"
       end
     end
   end

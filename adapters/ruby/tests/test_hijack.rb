@@ -40,7 +40,7 @@ class HijackTest < SharedWorker
   end
 
   def test_it_is_too_late_once_the_response_has_begun
-    assert_equal "begun IOError: the response has begun: it is too late for rack.hijack", get("/take-over-late").body
+    assert_equal "begun IOError: too late for rack.hijack: the response has begun", get("/take-over-late").body
     closed
   end
 

@@ -396,13 +396,13 @@ class EntryTest < Minitest::Test
   end
 
   def test_what_is_no_application
-    assert_includes refused(nil), 'There is no file "app.rb"'
-    assert_includes refused("5"), "returns an object of Integer, and defines none of the constants App, Application"
+    assert_includes refused(nil), 'file "app.rb" not found in'
+    assert_includes refused("5"), "returned an object of Integer, and defines none of the constants App, Application"
     assert_includes refused("raise 'at boot'"), "app.rb:1:in `<main>': at boot (RuntimeError)"
     assert_includes refused("def x"), "syntax error"
-    assert_includes refused("exit 3"), "called exit(3) while it was loaded"
+    assert_includes refused("exit 3"), "called exit(3) while loading"
     assert_includes refused("require 'no_such_thing'"), "cannot load such file -- no_such_thing (LoadError)"
-    assert_includes refused("run 5", name: "config.ru"), "gives an object of Integer"
+    assert_includes refused("run 5", name: "config.ru"), "returned an object of Integer"
     assert_includes refused("use Nothing", name: "config.ru"), "uninitialized constant Nothing"
   end
 
@@ -451,12 +451,12 @@ class EntryTest < Minitest::Test
   end
 
   def test_wrong_options
-    Worker.with("app.rb", "--threads", "0", hello: false) { |worker| assert_equal [1, true], [worker.wait, worker.log.include?("--threads takes a number")] }
+    Worker.with("app.rb", "--threads", "0", hello: false) { |worker| assert_equal [1, true], [worker.wait, worker.log.include?("--threads must be a number")] }
     Worker.with("--what", hello: false) { |worker| assert_equal [1, true], [worker.wait, worker.log.include?("usage: keepwarm-worker ENTRY")] }
   end
 
   def test_without_the_wire
     output = IO.popen({ "KEEPWARM_FD" => nil }, [RbConfig.ruby, PROGRAM, "app.rb"], err: %i[child out], chdir: APPS, &:read)
-    assert_includes output, "started by `keepwarm run`"
+    assert_includes output, "start it with `keepwarm run`"
   end
 end

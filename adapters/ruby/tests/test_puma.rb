@@ -85,8 +85,8 @@ class PumaTest < Minitest::Test
     RUBY
     assert_equal({ "threads" => "4" }, settings)
     assert_equal [1, 4, 5, 6, 7, 8], remarks.map(&:to_i)
-    assert_equal "1: `frobnicate` is unknown, and not used", remarks[0]
-    assert_equal '4: `workers` is not used: "many" is no number', remarks[1]
+    assert_equal "1: `frobnicate` is not used: unknown directive", remarks[0]
+    assert_equal '4: `workers` is not used: "many" is not a number', remarks[1]
     assert_includes remarks[3], '`--bind unix:/run/shop.sock`'
   end
 

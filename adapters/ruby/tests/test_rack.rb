@@ -313,9 +313,9 @@ class ResponsesTest < SharedWorker
       log = worker.log_of { 2.times { responses << worker.get("/hop-by-hop") << worker.get("/close") } }
       assert_equal [%w[X-Kept 1]], responses[0].fields
       assert responses.all?(&:close_after)
-      assert_equal 1, log.scan("the field Transfer-Encoding").size
-      assert_equal 1, log.scan("the field Keep-Alive").size
-      assert_equal 1, log.scan("the field Connection").size
+      assert_equal 1, log.scan("header Transfer-Encoding").size
+      assert_equal 1, log.scan("header Keep-Alive").size
+      assert_equal 1, log.scan("header Connection").size
     end
   end
 
@@ -443,7 +443,7 @@ class ErrorsTest < SharedWorker
   end
 
   def test_fields_that_cannot_be_sent
-    said = { "n" => "CR, LF or NUL", "z" => "CR, LF or NUL", "t" => "not a field name", "s" => "Symbol", "l" => "Content-Length", "e" => "CR, LF or NUL" }
+    said = { "n" => "CR, LF or NUL", "z" => "CR, LF or NUL", "t" => "invalid header name", "s" => "Symbol", "l" => "Content-Length", "e" => "CR, LF or NUL" }
     said.each { |which, words| assert_includes log_of { assert_equal 3, get("/bad-field", query: which).reset[0] }, words }
     assert_includes log_of { assert_equal 3, get("/lines").reset[0] }, "CR, LF or NUL" # Rack 3 has no lines in values
   end

@@ -28,7 +28,7 @@ class TemplateTest < Minitest::Test
       # The lock that one of them held is free in each worker.
       2.times { template.worker { |worker| assert_equal ["1", 0, ""], [worker.get("/").body, worker.drain, worker.log] } }
       assert_equal 1, template.log.lines.size
-      assert_match(/started 2 threads while it was loaded.*: metrics-flusher \(.*app\.rb:3:.*\), sleeper \(.*app\.rb:5:/, template.log)
+      assert_match(/started 2 threads while loading.*: metrics-flusher \(.*app\.rb:3:.*\), sleeper \(.*app\.rb:5:/, template.log)
       refute_includes template.log, "unlisted"
     end
   end

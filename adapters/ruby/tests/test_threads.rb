@@ -73,7 +73,7 @@ class ThreadsTest < Minitest::Test
       3.times { worker.request("/digest", method: "POST", length: 3, flags: 0) }
       loop { break if worker.read.nil? }
       assert_equal 1, worker.wait
-      assert_includes worker.log, "beyond the 2"
+      assert_includes worker.log, "beyond the limit of 2"
     end
   end
 

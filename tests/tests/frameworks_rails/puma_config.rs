@@ -73,7 +73,7 @@ fn the_file_stands_for_keys_that_are_not_there_and_a_reload_reads_it_again() {
     for wanted in [
         "by config/puma.rb: workers = 2, threads = 3, preload = true, RACK_ENV = staging, 1 hook",
         "config/puma.rb:6: `port` is not used: write `--bind 0.0.0.0:3000`",
-        "config/puma.rb:7: `frobnicate` is unknown, and not used",
+        "config/puma.rb:7: `frobnicate` is not used: unknown directive",
         "template ready",
     ] {
         server.wait_for_log(wanted, BOUND);

@@ -19,7 +19,7 @@ module Keepwarm
     # Raises `Fault` when Keepwarm sends more than it may.
     def spend(size)
       @left -= size
-      raise Fault.new("credit_spent", "more bytes than there was credit for") if @left.negative?
+      raise Fault.new("credit_spent", "more bytes than the credit allows") if @left.negative?
     end
 
     # 0, or the credit to give back.

@@ -25,7 +25,7 @@ module Keepwarm
       strings.sum do |string|
         string = string.to_s
         sent = @lock.synchronize { @response.put(string) }
-        raise ClientDisconnected, "the client has gone" if !sent && @response.stream.gone
+        raise ClientDisconnected, "the client disconnected" if !sent && @response.stream.gone
 
         string.bytesize
       end

@@ -108,7 +108,7 @@ module Keepwarm
     def refuse(what, line)
       @state = :refused
       shown = line && line.byteslice(0, 80).inspect
-      raise Invalid, "the body is not chunked as its Transfer-Encoding says: #{what}: #{shown || "a line above #{LINE} bytes"}"
+      raise Invalid, "the body is not chunked as its Transfer-Encoding says: #{what}: #{shown || "a line over #{LINE} bytes"}"
     end
   end
 end

@@ -79,7 +79,7 @@ module Keepwarm
       if (at = rest.index("--threads"))
         _, number = rest.slice!(at, 2)
         threads = number.to_s.match?(/\A\d{1,5}\z/) ? number.to_i : 0
-        abort "keepwarm: --threads takes a number from 1 to #{MOST_THREADS}" unless threads.between?(1, MOST_THREADS)
+        abort "keepwarm: --threads must be a number from 1 to #{MOST_THREADS}" unless threads.between?(1, MOST_THREADS)
       end
       abort USAGE if rest.size != 1 || rest.first.start_with?("--")
 

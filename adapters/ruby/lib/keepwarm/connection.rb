@@ -153,9 +153,9 @@ module Keepwarm
       when Wire::DRAIN then @leaving = true
       when Wire::HALF_CLOSE then stream(id) # a fault, if it was never opened; Rack has no word for it
       when Wire::TEXT, Wire::BINARY, Wire::CLOSE
-        raise Fault.new("not_websocket", "a message on a stream that is no WebSocket") if stream(id)
+        raise Fault.new("not_websocket", "a message on a stream that is not a WebSocket") if stream(id)
       when Wire::WELCOME then raise Fault.new("second_welcome", "a second WELCOME")
-      else raise Fault.new("stream_limit", "a REQUEST beyond those that were asked for")
+      else raise Fault.new("stream_limit", "a REQUEST beyond the limit")
       end
     end
 
@@ -255,7 +255,7 @@ module Keepwarm
     end
 
     def body_goes_on(stream)
-      raise Fault.new("body_over", "more of a body that had ended") if stream.body_ended
+      raise Fault.new("body_over", "body data after the end of the body") if stream.body_ended
     end
 
     def reset(id, payload)

@@ -14,13 +14,13 @@ module Keepwarm
 
     def load(entry)
       path = File.expand_path(entry)
-      raise EntryError, "There is no file #{entry.inspect} in #{Dir.pwd}." unless File.file?(path)
+      raise EntryError, "file #{entry.inspect} not found in #{Dir.pwd}" unless File.file?(path)
 
       app = path.end_with?(".ru") ? rackup(path) : ruby(path)
       require "uri" if defined?(::Rack) # its lint takes it for loaded
       return app if app.respond_to?(:call)
 
-      raise EntryError, "#{entry} gives #{described(app)}, which is not a Rack application: it has no method `call`."
+      raise EntryError, "#{entry} returned #{described(app)}, which is not a Rack application: it has no method `call`"
     end
 
     # The version of the application's Rack, `[3, 0]`. An application that loads none is served by the rules of Rack 3.
@@ -44,8 +44,8 @@ module Keepwarm
     rescue ::LoadError => error
       raise if error.path && error.path !~ %r{\Arack(/builder)?\z}
 
-      raise EntryError, "#{File.basename(path)} needs the gem rack, and #{RUBY_ENGINE} #{RUBY_VERSION} (#{RbConfig.ruby}) has " \
-                        "none: add `gem \"rack\"` to the Gemfile and run `bundle install`, or run `gem install rack`."
+      raise EntryError, "#{File.basename(path)} needs the gem rack, which #{RUBY_ENGINE} #{RUBY_VERSION} (#{RbConfig.ruby}) " \
+                        "does not have: add `gem \"rack\"` to the Gemfile and run `bundle install`, or run `gem install rack`"
     end
 
     # What a Ruby file returns, or the application that it defines.
@@ -55,8 +55,8 @@ module Keepwarm
       return value if value.respond_to?(:call) && !value.is_a?(Method)
 
       defined_by(path) || raise(EntryError, <<~TEXT.tr("\n", " ").strip)
-        #{File.basename(path)} returns #{described(value)}, and defines none of the constants #{names(path).join(", ")}: let its last
-        line be the application, or write a config.ru that ends in `run` and the application.
+        #{File.basename(path)} returned #{described(value)}, and defines none of the constants #{names(path).join(", ")}: end it with a
+        line that returns the application, or write a config.ru that ends with `run` and the application
       TEXT
     end
 

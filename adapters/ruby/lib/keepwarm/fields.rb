@@ -62,7 +62,7 @@ module Keepwarm
       return without_length(headers, status) if @chunked && @length
 
       size = text.bytesize + 1 # each string with its NUL
-      raise ArgumentError, "the fields take #{size} bytes, more than #{MAX_TEXT}" if size > MAX_TEXT
+      raise ArgumentError, "the headers take #{size} bytes; the limit is #{MAX_TEXT}" if size > MAX_TEXT
 
       @text = text
       @count = count
@@ -85,11 +85,11 @@ module Keepwarm
     end
 
     def classified(kinds, name)
-      raise TypeError, "a field name is #{name.class} instead of String: #{name.inspect}" unless name.is_a?(String)
+      raise TypeError, "a header name is #{name.class} instead of String: #{name.inspect}" unless name.is_a?(String)
 
       lower = name.downcase
       kind = lower.start_with?("rack.") ? PRIVATE : KINDS.fetch(lower, PLAIN)
-      raise ArgumentError, "not a field name: #{name.inspect}" unless name.match?(TOKEN)
+      raise ArgumentError, "invalid header name: #{name.inspect}" unless name.match?(TOKEN)
 
       kinds[name.dup.freeze] = kind if kinds.size < MAX_REMEMBERED
       kind
@@ -119,9 +119,9 @@ module Keepwarm
       digits = value.to_s
       length = digits.to_i
       unless (length.to_s == digits && length >= 0 && length < MAX_LENGTH) || digits.match?(/\A\d{1,19}\z/)
-        raise ArgumentError, "not a Content-Length: #{value.inspect}"
+        raise ArgumentError, "invalid Content-Length: #{value.inspect}"
       end
-      raise ArgumentError, "two values of Content-Length: #{@length} and #{length}" if @length && @length != length
+      raise ArgumentError, "conflicting values of Content-Length: #{@length} and #{length}" if @length && @length != length
 
       @length = length
       @parts << name << digits
@@ -142,7 +142,7 @@ module Keepwarm
       @named = (@named || []) | named unless named.empty?
       Log.warn_once(
         [:hop_by_hop, name.downcase],
-        "the application sends the field #{name}, which speaks about the connection; it is not forwarded"
+        "the application sends the connection-specific header #{name}; it is not forwarded"
       )
     end
 
@@ -170,12 +170,12 @@ module Keepwarm
           one = one.to_s.b
           lines = @lines && one.include?("\n") ? one.split("\n") : [one]
           split ||= lines.size > 1 || lines.first != one
-          raise ArgumentError, "CR, LF or NUL in the value of the field #{name}" if lines.any? { |line| line.match?(/[\r\n\0]/n) }
+          raise ArgumentError, "CR, LF or NUL in the value of the header #{name}" if lines.any? { |line| line.match?(/[\r\n\0]/n) }
 
           lines.map { |line| [name, line] }
         end
       end
-      raise ArgumentError, "CR, LF or NUL in a field's value" unless split
+      raise ArgumentError, "CR, LF or NUL in a header value" unless split
 
       take(split_up, status)
     end

@@ -13,11 +13,11 @@ module Keepwarm
 
     def run(_app = nil, **options)
       if defined?(::Keepwarm::CommandLine)
-        raise "this process is a worker of Keepwarm already: let config.ru end in `run` and the application, without starting a server"
+        raise "this process is already a worker of Keepwarm: end config.ru with `run` and the application, and do not start a server"
       end
       exec(*command(options))
     rescue Errno::ENOENT
-      raise "there is no program `keepwarm` in PATH: install Keepwarm, then try again"
+      raise "program `keepwarm` not found in PATH: install Keepwarm, then try again"
     end
 
     def valid_options
@@ -28,7 +28,7 @@ module Keepwarm
     def command(options)
       file = options[:config]
       unless file && File.file?(file)
-        raise "Keepwarm loads the application from a file, in processes of its own: write a config.ru, then `keepwarm run config.ru`"
+        raise "Keepwarm loads the application from a file, in its own processes: write a config.ru, then run `keepwarm run config.ru`"
       end
       host = options[:Host] || "127.0.0.1"
       host = "[#{host}]" if host.include?(":") && !host.start_with?("[")

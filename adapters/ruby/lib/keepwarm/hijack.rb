@@ -30,7 +30,7 @@ module Keepwarm
       ours, theirs = UNIXSocket.pair
       connection.undivided do
         connection.synchronize do
-          raise IOError, "the response has begun: it is too late for rack.hijack" unless @response.open_for?(@id)
+          raise IOError, "too late for rack.hijack: the response has begun" unless @response.open_for?(@id)
 
           @response.leave
           connection.send(Wire.frame(Wire::HIJACK, 0, @id), theirs)
@@ -48,7 +48,7 @@ module Keepwarm
       head << socket.readpartial(65_536) until head.end_with?(HEAD_END)
     rescue EOFError, SystemCallError
       socket.close
-      raise ClientDisconnected, "the client has gone"
+      raise ClientDisconnected, "the client disconnected"
     end
   end
 end

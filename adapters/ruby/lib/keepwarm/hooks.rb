@@ -77,7 +77,7 @@ module Keepwarm
       true
     rescue Exception => error # rubocop:disable Lint/RescueException -- one that exits has failed too
       Log.exception(error)
-      Log.write("keepwarm: an `after_fork` block of the application failed.")
+      Log.write("keepwarm: an `after_fork` block of the application failed")
       false
     end
 

@@ -174,14 +174,14 @@ module Keepwarm
     def next_part
       @connection.synchronize do
         loop do
-          raise IOError, "rack.input is read after the response is complete" if @stream.id != @id
+          raise IOError, "rack.input was read after the response was complete" if @stream.id != @id
 
           part = @stream.parts.shift
           return part if part && !part.empty?
           next if part
-          raise ClientDisconnected, "the client went away before its body was complete" if @stream.body_lost
+          raise ClientDisconnected, "the client disconnected before its body was complete" if @stream.body_lost
           return Wire::NOTHING if @stream.body_ended
-          raise IOError, "the rest of rack.input does not come: the response has ended" if @stream.responded
+          raise IOError, "the rest of rack.input is not available: the response has ended" if @stream.responded
 
           send_continue
           @connection.wait(@stream)

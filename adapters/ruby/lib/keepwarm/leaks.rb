@@ -45,7 +45,7 @@ module Keepwarm
         next if CURRENT[what].call == @normal[what]
 
         RESTORE[what].call(@normal[what])
-        Log.warn_once([:leak, what], "a request changed the #{what} of its process; it is put back after each request")
+        Log.warn_once([:leak, what], "a request changed the #{what} of its process; it is restored after each request")
       end
     rescue SystemCallError => error
       Log.exception(error)

@@ -31,20 +31,20 @@ module Keepwarm
     elsewhere = {
       activate_control_app: "`[admin]` of keepwarm.toml has status and metrics",
       app: "`keepwarm run FILE` names the application",
-      bind_to_activated_sockets: "Keepwarm takes the sockets of systemd by itself",
+      bind_to_activated_sockets: "Keepwarm uses the sockets of systemd without a setting",
       first_data_timeout: "write `head_timeout` under `[server.limits]`",
       http_content_length_limit: "write `body` under `[server.limits]`",
-      lowlevel_error_handler: "an error that the application does not rescue is a page with status 500",
-      on_refork: "there is no process that is forked again",
-      before_refork: "there is no process that is forked again",
+      lowlevel_error_handler: "the response to an unrescued error is a page with status 500",
+      on_refork: "Keepwarm does not fork workers from a worker",
+      before_refork: "Keepwarm does not fork workers from a worker",
       on_restart: "`keepwarm reload` replaces the workers; `on_worker_shutdown` runs in each",
       before_restart: "`keepwarm reload` replaces the workers; `on_worker_shutdown` runs in each",
-      out_of_band: "put it into `rack.after_reply` or `rack.response_finished`",
+      out_of_band: "use `rack.after_reply` or `rack.response_finished`",
       persistent_timeout: "write `idle_timeout` under `[server.limits]`",
       pidfile: "write `pid_file` under `[server]`",
       rack_url_scheme: "write `trusted_proxies` under `[server]`",
       set_remote_address: "write `trusted_proxies` under `[server]`",
-      ssl_bind: "put a proxy that ends TLS before Keepwarm",
+      ssl_bind: "put a proxy that terminates TLS in front of Keepwarm",
       state_path: "`keepwarm status` needs no file",
       stdout_redirect: "write `log = { file = … }` under `[server]`"
     }
@@ -118,7 +118,7 @@ module Keepwarm
     end
 
     def plugin(name)
-      instead = { "tmp_restart" => "`keepwarm reload` restarts the workers", "solid_queue" => "run `bin/jobs` as a service of its own" }
+      instead = { "tmp_restart" => "`keepwarm reload` restarts the workers", "solid_queue" => "run `bin/jobs` as a separate service" }
       @config.remark("`plugin :#{name}` is not used#{instead[name.to_s]&.then { |text| ": #{text}" }}")
     end
 
@@ -139,7 +139,7 @@ module Keepwarm
     end
 
     def method_missing(name, *_arguments, **_options)
-      @config.remark("`#{name}` is unknown, and not used")
+      @config.remark("`#{name}` is not used: unknown directive")
       nil
     end
 
@@ -148,7 +148,7 @@ module Keepwarm
     def whole(name, value)
       yield Integer(value)
     rescue ArgumentError, TypeError
-      @config.remark("`#{name}` is not used: #{value.inspect} is no number")
+      @config.remark("`#{name}` is not used: #{value.inspect} is not a number")
     end
   end
 end

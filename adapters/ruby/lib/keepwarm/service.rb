@@ -127,7 +127,7 @@ module Keepwarm
       response = @app.call(env)
       return response unless response.is_a?(Array) && response[0] == 100
 
-      raise ArgumentError, "the application returned 100 a second time, with the body on its way"
+      raise ArgumentError, "the application returned 100 a second time, after it had requested the body"
     end
 
     # The status, as a number that can be sent.
@@ -138,7 +138,7 @@ module Keepwarm
       return number if number.between?(200, 999)
       raise ArgumentError, "the application returned #{number}, which is not the status of a final response" if number.between?(100, 199)
 
-      raise ArgumentError, "the application returned #{status.inspect} instead of a status, or no [status, headers, body]"
+      raise ArgumentError, "the application returned #{status.inspect} instead of a status, or did not return [status, headers, body]"
     end
 
     # The application, or its body, raised. Gives the exception when it is to end this process.

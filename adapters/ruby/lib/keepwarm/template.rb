@@ -50,9 +50,9 @@ module Keepwarm
       lost = Template.lost_threads
       return if lost.empty?
 
-      Log.write("keepwarm: preload: the application has started #{lost.size == 1 ? "a thread" : "#{lost.size} threads"} while it was loaded, " \
-                "which its workers will not have: #{lost.join(", ")}. Start them in a `Keepwarm.after_fork` block. " \
-                "Those that workers can do without may be marked with `thread_variable_set(:fork_safe, true)`.")
+      Log.write("keepwarm: preload: the application started #{lost.size == 1 ? "a thread" : "#{lost.size} threads"} while loading, " \
+                "which its workers will not have: #{lost.join(", ")}; start them in a `Keepwarm.after_fork` block, " \
+                "or mark those that workers do not need with `thread_variable_set(:fork_safe, true)`")
     end
 
     def receive
@@ -71,7 +71,7 @@ module Keepwarm
       when "fork" then return fork_worker(Integer(number, 10), @descriptors.shift(DESCRIPTORS))
       when "reap" then say(status_of(Integer(number, 10)))
       else
-        Log.write("fault on the template's socket: #{line.inspect}")
+        Log.write("unexpected message on the template's socket: #{line.inspect}")
         exit!(1)
       end
       nil

@@ -83,7 +83,7 @@ module Keepwarm
     def begin_stream(id, whole)
       check_order(id)
       if @streams.size >= @limit && @streams.each_value.count { |stream| !stream.responded } >= @limit
-        raise Fault.new("stream_limit", "a REQUEST beyond the #{@limit} that were asked for")
+        raise Fault.new("stream_limit", "a REQUEST beyond the limit of #{@limit}")
       end
 
       stream = Stream.new

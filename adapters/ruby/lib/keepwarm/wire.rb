@@ -127,7 +127,7 @@ module Keepwarm
     def read_welcome(payload)
       least, most, stream_credit, connection_credit, about = decode_welcome(payload)
       unless VERSION.between?(least, most)
-        raise Fault.new("version", "Keepwarm speaks versions #{least} to #{most} of the wire, this adapter #{VERSION}")
+        raise Fault.new("version", "Keepwarm supports versions #{least} to #{most} of the wire protocol, this adapter version #{VERSION}")
       end
       [stream_credit, connection_credit, about.to_h { |pair| pair.map { |one| one.dup.force_encoding("UTF-8").scrub } }]
     end
@@ -198,7 +198,7 @@ module Keepwarm
     # A string block (§2.1).
     def block(strings)
       text = strings.map(&:b).join("\0").b
-      raise ArgumentError, "a string that contains NUL cannot travel" if !strings.empty? && text.count("\0") != strings.size - 1
+      raise ArgumentError, "a string that contains NUL cannot be sent" if !strings.empty? && text.count("\0") != strings.size - 1
 
       [strings.size, text.bytesize, text].pack("nNa*")
     end
@@ -220,7 +220,7 @@ module Keepwarm
       found = count.zero? && length.zero? ? [] : split(payload.byteslice(start, length))
       return [found, start + length] if found.size == count
 
-      raise Fault.new("strings", "a string block of #{found.size} strings that promised #{count}")
+      raise Fault.new("strings", "a string block of #{found.size} strings instead of #{count}")
     end
 
     # One string more than there are NULs; Ruby's own `split` gives none for an empty text.
@@ -232,8 +232,8 @@ module Keepwarm
     def pairs(payload, start)
       strings, at = strings(payload, start)
       rest = payload.bytesize - at
-      raise Fault.new("too_long", "#{rest} bytes behind a string block") unless rest.zero?
-      raise Fault.new("fields", "#{strings.size} strings where names and values take turns") if strings.size.odd?
+      raise Fault.new("too_long", "#{rest} bytes after a string block") unless rest.zero?
+      raise Fault.new("fields", "an odd number of strings (#{strings.size}) in pairs of names and values") if strings.size.odd?
 
       strings.each_slice(2).to_a
     end

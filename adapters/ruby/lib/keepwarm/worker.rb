@@ -23,7 +23,7 @@ module Keepwarm
       nil
     rescue Exception => error # rubocop:disable Lint/RescueException -- an application that exits while it loads has failed too
       Log.exception(error)
-      Log.write("keepwarm: #{entry} called exit(#{error.status}) while it was loaded.") if error.is_a?(SystemExit)
+      Log.write("keepwarm: #{entry} called exit(#{error.status}) while loading") if error.is_a?(SystemExit)
       nil
     end
 

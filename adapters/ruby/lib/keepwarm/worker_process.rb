@@ -21,7 +21,7 @@ module Keepwarm
     def take_socket
       number = ENV.delete("KEEPWARM_FD")
       unless number&.match?(/\A\d+\z/)
-        abort "keepwarm: this is the worker side; it is started by `keepwarm run`, which sets KEEPWARM_FD."
+        abort "keepwarm: this is a worker process: start it with `keepwarm run`, which sets KEEPWARM_FD"
       end
       socket = UNIXSocket.for_fd(Integer(number, 10))
       socket.close_on_exec = true
