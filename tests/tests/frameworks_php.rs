@@ -312,7 +312,7 @@ fn an_entry_that_returns_something_else_is_named() {
         let output = tools::run(&mut command, PATIENCE);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains(&format!("app.php returned {named}; expected is a closure")), "{said}");
+        assert!(said.contains(&format!("app.php returned {named}; expected a closure")), "{said}");
     }
     std::fs::remove_dir_all(folder).expect("a folder");
 }

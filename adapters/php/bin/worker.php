@@ -6,7 +6,7 @@
  */
 
 if (PHP_VERSION_ID < 80100) {
-    fwrite(STDERR, 'keepwarm: this is PHP ' . PHP_VERSION . '; 8.1 or later is needed. Name another one with the key `interpreter`.' . "\n");
+    fwrite(STDERR, 'keepwarm: this is PHP ' . PHP_VERSION . '; 8.1 or later is needed. Set another one with the key `interpreter`.' . "\n");
     exit(1);
 }
 

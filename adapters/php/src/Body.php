@@ -108,7 +108,7 @@ final class Body
     {
         $connection = $this->connection;
         if ($connection->stream !== $this->stream) {
-            throw new \LogicException("the request's body is read after its response is complete");
+            throw new \LogicException("the request's body was read after its response was complete");
         }
         while (true) {
             while ($connection->body !== []) {
@@ -118,13 +118,13 @@ final class Body
                 }
             }
             if ($connection->bodyLost) {
-                throw new ClientDisconnected('the client went away before its body was complete');
+                throw new ClientDisconnected('the client disconnected before its body was complete');
             }
             if ($connection->bodyEnded) {
                 return false;
             }
             if ($connection->responded) {
-                throw new \LogicException("the rest of the request's body does not come: the response is complete");
+                throw new \LogicException("the rest of the request's body is not available: the response is complete");
             }
             $this->sendContinue();
             $connection->wait();
@@ -144,7 +144,7 @@ final class Body
         }
         fseek($this->file, 0, \SEEK_END);
         if (fwrite($this->file, $bytes) !== \strlen($bytes)) {
-            throw new \RuntimeException("the request's body cannot be kept: the temporary folder is full or not writable");
+            throw new \RuntimeException("the request's body cannot be stored: the temporary directory is full or not writable");
         }
     }
 }

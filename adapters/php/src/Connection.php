@@ -83,7 +83,7 @@ final class Connection
         }
         [$least, $most, $this->firstCredit, $this->connectionCredit, $pairs] = Wire::decodeWelcome($payload);
         if ($least > Wire::VERSION || $most < Wire::VERSION) {
-            throw new Fault('version', "Keepwarm speaks versions $least to $most of the wire, this adapter " . Wire::VERSION);
+            throw new Fault('version', "Keepwarm supports versions $least to $most of the wire protocol, this adapter version " . Wire::VERSION);
         }
         return array_column($pairs, 1, 0);
     }
@@ -336,14 +336,14 @@ final class Connection
             case Wire::BINARY:
             case Wire::CLOSE:
                 if ($this->isCurrent($stream)) {
-                    throw new Fault('not_websocket', 'a message on a stream that is no WebSocket');
+                    throw new Fault('not_websocket', 'a message on a stream that is not a WebSocket');
                 }
                 break;
             case Wire::WELCOME:
                 throw new Fault('second_welcome', 'a second WELCOME');
             default:
                 if ($kind !== Wire::REQUEST || \count($this->waiting) >= $this->ahead) {
-                    throw new Fault('stream_limit', 'a REQUEST within a request');
+                    throw new Fault('stream_limit', 'a REQUEST during a request');
                 }
                 $this->waiting[] = [$kind, $flags, $stream, $payload];
         }
@@ -363,7 +363,7 @@ final class Connection
             return; // it ends the connection for Keepwarm anyway
         }
         foreach ($this->waiting as $frame) {
-            $this->send(Wire::reset($frame[2], Wire::REFUSED, 'the process ends'));
+            $this->send(Wire::reset($frame[2], Wire::REFUSED, 'the process exits'));
         }
         $this->waiting = [];
     }
@@ -418,13 +418,13 @@ final class Connection
         $size = \strlen($payload);
         $this->left -= $size;
         if ($this->left < 0) {
-            throw new Fault('credit_spent', 'more bytes than there was credit for');
+            throw new Fault('credit_spent', 'more bytes than the credit allows');
         }
         if ($this->isCurrent($stream)) {
             $this->bodyGoesOn();
             $this->streamLeft -= $size;
             if ($this->streamLeft < 0) {
-                throw new Fault('credit_spent', 'more bytes than there was credit for');
+                throw new Fault('credit_spent', 'more bytes than the credit allows');
             }
             $this->body[] = $payload;
             $this->bodyEnded = ($flags & Wire::END) !== 0;
@@ -445,7 +445,7 @@ final class Connection
     private function bodyGoesOn(): void
     {
         if ($this->bodyEnded) {
-            throw new Fault('body_over', 'more of a body that had ended');
+            throw new Fault('body_over', 'body data after the end of the body');
         }
     }
 

@@ -122,7 +122,7 @@ final class End
             }
         } catch (\Throwable $error) {
             Log::exception($error);
-            $this->response->abort(Wire::APP_ERROR, 'what the application left could not be sent');
+            $this->response->abort(Wire::APP_ERROR, "the application's remaining output could not be sent");
         }
         try {
             $this->handler->failed(); // its `finally` blocks were not run
@@ -144,8 +144,8 @@ final class End
     /** `exit()` wherever a request is completed: the worker goes, as it would at the end of a script. */
     private function giveUp(): never
     {
-        Log::write('keepwarm: what ends a request calls exit() each time; the worker is replaced.');
-        $this->response->abort(Wire::APP_ERROR, 'exit() in what ends a request');
+        Log::write('keepwarm: code that runs at the end of a request calls exit() each time; the worker is replaced');
+        $this->response->abort(Wire::APP_ERROR, 'exit() in code that runs at the end of a request');
         Temporary::unlink(array_keys(Web::$uploads));
         $this->connection->refuseWaiting();
         $this->leave();
@@ -160,7 +160,7 @@ final class End
         $printed = Output::taken();
         $this->delivered = true;
         $this->makeRoom();
-        Log::write('keepwarm: a fatal error ended this worker in ' . self::what() . '; it is replaced.');
+        Log::write('keepwarm: a fatal error ended this worker in ' . self::what() . '; it is replaced');
         if ($printed === '' || $this->response->begun) {
             $this->response->abort(Wire::APP_ERROR, 'a fatal error in the application');
         } else {
@@ -199,8 +199,8 @@ final class End
         if ($this->worker->busy && $request !== null) {
             $what = self::what();
             Log::write($fatal
-                ? "keepwarm: a fatal error ended this worker in $what; it is replaced."
-                : "keepwarm: the application called exit() in $what; what it had produced is delivered, and the worker is replaced.");
+                ? "keepwarm: a fatal error ended this worker in $what; it is replaced"
+                : "keepwarm: the application called exit() in $what; its output until then is delivered, and the worker is replaced");
             if (!$fatal) {
                 // Before the response's end: after it the next request may arrive with the beginning of a long body, which could then go to no other worker.
                 $connection->settleDrain();
@@ -209,7 +209,7 @@ final class End
                 $this->deliverResponse($fatal);
             } catch (\Throwable $error) {
                 Log::exception($error);
-                $this->response->abort(Wire::APP_ERROR, 'what the application left could not be sent');
+                $this->response->abort(Wire::APP_ERROR, "the application's remaining output could not be sent");
             }
             if (\extension_loaded('session')) {
                 Session::end();

@@ -55,7 +55,7 @@ final class Entry
         };
         $hint = \is_scalar($returned) || $returned === null
             ? ' A script that responds by itself, without returning an application, is served with kind = "fastcgi".' : '';
-        return new EntryError("$what $shown; expected is " . self::EXPECTED . ".$hint");
+        return new EntryError("$what $shown; expected " . self::EXPECTED . ".$hint");
     }
 
     /** The context that a Symfony Runtime closure is given. */
@@ -96,12 +96,12 @@ final class Entry
                 $parameter->getName() === 'context' => self::context(),
                 $parameter->getName() === 'argv' => [],
                 $parameter->isDefaultValueAvailable() => $parameter->getDefaultValue(),
-                default => throw new EntryError("The closure that $file returned asks for \${$parameter->getName()}; only `array \$context` can be given when it is called."),
+                default => throw new EntryError("the closure from $file requires \${$parameter->getName()}; the only argument that it gets is `array \$context`"),
             };
         }
         $make = static fn (): mixed => $closure(...$arguments);
         $application = $make();
         return self::known($application, $make)
-            ?? (\is_callable($application) ? new CallableHandler($application) : throw self::unexpected($application, "The closure that $file returned gave"));
+            ?? (\is_callable($application) ? new CallableHandler($application) : throw self::unexpected($application, "the closure from $file returned"));
     }
 }

@@ -67,7 +67,7 @@ final class Fields
             }
             $value = self::contentLength($flat[$at + 1]);
             if ($length !== null && $length !== $value) {
-                throw new \ValueError("two values of Content-Length: $length and $value");
+                throw new \ValueError("conflicting values of Content-Length: $length and $value");
             }
             $length = $value;
         }
@@ -77,7 +77,7 @@ final class Fields
         }
         $text = \implode("\0", $flat);
         if (\str_contains($text, "\n") || \str_contains($text, "\r") || ($count > 0 && \substr_count($text, "\0") !== $count - 1)) {
-            throw new \ValueError('CR, LF or NUL in the value of the field ' . self::badField($flat));
+            throw new \ValueError('CR, LF or NUL in the value of the header ' . self::badField($flat));
         }
         if (\strlen($text) > self::MAX_TEXT) {
             self::checkLength($text);
@@ -89,14 +89,14 @@ final class Fields
     public static function checkLength(string $text): void
     {
         if (\strlen($text) > self::MAX_TEXT) {
-            throw new \ValueError('the fields take ' . \strlen($text) . ' bytes, more than ' . self::MAX_TEXT);
+            throw new \ValueError('the headers take ' . \strlen($text) . ' bytes; the limit is ' . self::MAX_TEXT);
         }
     }
 
     private static function kindOf(string $name): int
     {
         if (preg_match('/^[!#$%&\'*+\-.^_`|~0-9a-z]+$/iD', $name) !== 1) { // a token, RFC 9110 §5.6.2
-            throw new \ValueError('not a field name: ' . var_export($name, true));
+            throw new \ValueError('invalid header name: ' . var_export($name, true));
         }
         $kind = self::SPECIAL[strtolower($name)] ?? self::PLAIN;
         if (\count(self::$kinds) < self::MAX_REMEMBERED) {
@@ -109,7 +109,7 @@ final class Fields
     private static function contentLength(string $value): int
     {
         if (preg_match('/^\d{1,18}$/D', $value) !== 1) {
-            throw new \ValueError('not a Content-Length: ' . var_export($value, true));
+            throw new \ValueError('invalid Content-Length: ' . var_export($value, true));
         }
         return (int) $value;
     }
@@ -134,7 +134,7 @@ final class Fields
             $named += array_flip($options);
             $close = $close || \in_array('close', $options, true);
             if ($options !== ['close']) {
-                Log::once('hop-by-hop ' . strtolower($name), "keepwarm: the application sends the field $name, which speaks about the connection; it is not forwarded");
+                Log::once('hop-by-hop ' . strtolower($name), "keepwarm: the application sends the connection-specific header $name; it is not forwarded");
             }
         }
         unset($named['close'], $named['content-length']);

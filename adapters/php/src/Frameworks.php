@@ -68,8 +68,8 @@ final class Frameworks
         foreach (self::REFUSED as $refused => $name) {
             if (is_a($class, $refused, true)) {
                 throw new EntryError("$class is $name's. " . ($name === 'Laravel'
-                    ? 'Return the Laravel application itself, or its HTTP kernel: called from a closure, it would show one visitor what belongs to another.'
-                    : "A $name application is not safe to keep warm: it would show one visitor what belongs to another. " . self::CLASSIC));
+                    ? 'Return the Laravel application itself, or its HTTP kernel: called from a closure, it would show one visitor the data of another.'
+                    : "A $name application is not safe to keep warm: it would show one visitor the data of another. " . self::CLASSIC));
             }
         }
     }
@@ -80,8 +80,8 @@ final class Frameworks
         for ($class = new \ReflectionClass($kernel); $class !== false; $class = $class->getParentClass()) {
             if (!$class->isInternal() && !str_starts_with($class->getName(), 'Symfony\\') && self::isPackaged((string) $class->getFileName())) {
                 throw new EntryError(
-                    "{$class->getName()} is an HttpKernelInterface that Keepwarm does not know, and may show one visitor what belongs to another when kept warm. "
-                    . self::CLASSIC . ' If it keeps nothing of a request, return a closure that calls its handle().'
+                    "{$class->getName()} is an HttpKernelInterface that Keepwarm does not know, and may show one visitor the data of another when kept warm. "
+                    . self::CLASSIC . ' If it keeps no state of a request, return a closure that calls its handle().'
                 );
             }
         }

@@ -42,8 +42,8 @@ final class Input extends \php_user_filter
             }
         }
         Log::write(
-            'keepwarm: php://input is empty in this worker: PHP ' . \PHP_VERSION . ' does not give it away'
-            . (\function_exists('get_resources') ? '' : ', because disable_functions has get_resources') . '. Take the body from Keepwarm\request()->body(), or from the request object.'
+            'keepwarm: php://input is empty in this worker: PHP ' . \PHP_VERSION . ' does not expose it'
+            . (\function_exists('get_resources') ? '' : ', because disable_functions includes get_resources') . '. Read the body from Keepwarm\request()->body(), or from the request object.'
         );
     }
 

@@ -37,7 +37,7 @@ final class Main
         Input::install();
         $entry = realpath($arguments[1]);
         if ($entry === false || !is_file($entry)) {
-            Log::write("keepwarm: There is no file \"$arguments[1]\" in " . getcwd() . '.');
+            Log::write("keepwarm: file \"$arguments[1]\" not found in " . getcwd());
             exit(1);
         }
         self::$entry = $entry;
@@ -126,7 +126,7 @@ final class Main
         if (self::$loading) {
             $error = error_get_last();
             if (!End::isFatal($error)) {
-                Log::write('keepwarm: ' . self::$entry . ' ended before it returned an application.' . self::hint());
+                Log::write('keepwarm: ' . self::$entry . ' exited before it returned an application.' . self::hint());
             }
             Output::end();
             exit(1);
@@ -163,7 +163,7 @@ final class Main
         $runtime = $_SERVER['APP_RUNTIME'] ?? '';
         return $runtime === '' || $runtime === SymfonyRuntime::class
             ? ' A script that responds by itself, without returning one, is served with kind = "fastcgi".'
-            : " APP_RUNTIME is $runtime; for a worker it has to be " . SymfonyRuntime::class . ', which Keepwarm sets when nobody else does.';
+            : " APP_RUNTIME is $runtime; a worker requires " . SymfonyRuntime::class . ', which Keepwarm sets by default.';
     }
 
     /** Errors go to the log; otherwise what is set for the web holds, as far as that differs from the command line. */

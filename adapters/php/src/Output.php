@@ -227,7 +227,7 @@ final class Output
         }
         if (self::$mode === self::PASS && Web::$connection?->gone && !ignore_user_abort()) {
             // As PHP ends a script that prints for nobody. (Not from the buffer's callback: PHP switches off one that throws.)
-            throw new ClientDisconnected('the client went away before its response was complete');
+            throw new ClientDisconnected('the client disconnected before its response was complete');
         }
     }
 
@@ -307,7 +307,7 @@ final class Output
             return;
         }
         self::$stuck = true;
-        Log::write('keepwarm: the application has left an output buffer that cannot be removed; the worker is replaced.');
+        Log::write('keepwarm: the application left an output buffer that cannot be removed; the worker is replaced');
         Web::$connection?->becomeUnfit();
         self::$held .= ob_get_contents();
         self::move();
@@ -323,7 +323,7 @@ final class Output
     {
         if (!self::$stuck) {
             self::$stuck = true;
-            Log::write('keepwarm: the callback of an output buffer threw, or called exit(), so that what is printed is lost from now on; the worker is replaced.');
+            Log::write('keepwarm: the callback of an output buffer threw or called exit(): further output is lost; the worker is replaced');
             Web::$connection?->becomeUnfit();
         }
     }

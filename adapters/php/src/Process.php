@@ -15,7 +15,7 @@ final class Process
     {
         $number = (string) getenv('KEEPWARM_FD');
         if (preg_match('/^\d+$/D', $number) !== 1) {
-            Log::write('keepwarm: this is the worker side; it is started by `keepwarm run`, which sets KEEPWARM_FD.');
+            Log::write('keepwarm: this is a worker process: start it with `keepwarm run`, which sets KEEPWARM_FD');
             exit(1);
         }
         putenv('KEEPWARM_FD');
@@ -23,7 +23,7 @@ final class Process
         $before = self::descriptors();
         $socket = @fopen("php://fd/$number", 'r+b');
         if ($socket === false) {
-            Log::write("keepwarm: the descriptor $number, which KEEPWARM_FD names, is not open.");
+            Log::write("keepwarm: the file descriptor $number of KEEPWARM_FD is not open");
             exit(1);
         }
         // No buffers: what is read is taken at once, a write is one call.

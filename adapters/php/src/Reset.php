@@ -88,13 +88,13 @@ final class Reset
     /** Says once what requests change. */
     public static function say(string $what): void
     {
-        Log::once("leak $what", "keepwarm: a request changed the $what of its process; it is put back after each request");
+        Log::once("leak $what", "keepwarm: a request changed the $what of its process; it is restored after each request");
     }
 
     /** Requests a replacement of the worker, for state that cannot be reset. */
     public static function giveUp(string $what): void
     {
-        Log::once("stays $what", "keepwarm: a request changed the $what of its process, which cannot be put back; the worker is replaced after each such request");
+        Log::once("stays $what", "keepwarm: a request changed the $what of its process, which cannot be restored; the worker is replaced after each such request");
         Web::$connection?->becomeUnfit();
     }
 

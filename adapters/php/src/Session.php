@@ -222,7 +222,7 @@ final class Session
             self::$used = self::$touched = true;
             $name = (string) \ini_get('session.name');
             if ($name !== self::$name) {
-                Log::once("session $name", "keepwarm: session_start() was told the name $name in its options. The session is that of the cookie " . self::$name . ': say its name with session_name() or ini_set().');
+                Log::once("session $name", "keepwarm: session_start() got the name $name in its options, which is too late: the session is that of the cookie " . self::$name . '; set the name with session_name() or ini_set()');
             }
             session_id('');
             unset($GLOBALS['_SESSION']);

@@ -25,7 +25,7 @@ final class Temporary
         $name = tempnam(self::place(), 'kw');
         $file = $name === false ? false : fopen($name, 'w+b');
         if ($file === false) {
-            throw new \RuntimeException('no temporary file can be made in ' . self::place());
+            throw new \RuntimeException('cannot create a temporary file in ' . self::place());
         }
         unlink($name);
         return $file;

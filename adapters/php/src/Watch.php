@@ -66,8 +66,8 @@ final class Watch
             if (!$caches || $count > self::WARM) {
                 $this->changed[$what] = match (true) {
                     $was === null => "is new: $shown",
-                    $scalar => 'has another value than before',
-                    $alike => "is $shown with other contents than before",
+                    $scalar => 'has a different value than before',
+                    $alike => "is $shown with different contents than before",
                     default => 'was ' . self::shown($was) . " and is $shown",
                 };
             }
@@ -81,7 +81,7 @@ final class Watch
         gc_collect_cycles();
         $left = $this->everything();
         foreach ($this->changed as $what => $change) {
-            $rest = ($left[$what] ?? null) === $this->now[$what] ? 'the next request finds it' : 'Keepwarm puts it back';
+            $rest = ($left[$what] ?? null) === $this->now[$what] ? 'the next request sees it' : 'Keepwarm restores it';
             Log::once("watch $what", "keepwarm: leak: after {$this->route}, $what $change; $rest");
         }
         $this->before = $left;

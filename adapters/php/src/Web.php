@@ -52,8 +52,8 @@ final class Web
             self::$complete = true;
         } else {
             Log::write(
-                'keepwarm: header(), setcookie() and other functions of the web have no effect in this worker, because `options` overrules '
-                . 'the disable_functions that Keepwarm starts PHP with. Leave it out, or add to it: ' . implode(',', self::FUNCTIONS)
+                'keepwarm: header(), setcookie() and other web functions have no effect in this worker, because `options` overrides '
+                . 'the disable_functions that Keepwarm starts PHP with. Remove it, or add to it: ' . implode(',', self::FUNCTIONS)
             );
         }
         require __DIR__ . '/polyfill.php';

@@ -283,7 +283,7 @@ final class Wire
         }
         $strings = $count !== 0 || $length !== 0 ? explode("\0", substr($data, $start, $length)) : [];
         if (\count($strings) !== $count) {
-            throw new Fault('strings', 'a string block of ' . \count($strings) . " strings that promised $count");
+            throw new Fault('strings', 'a string block of ' . \count($strings) . " strings instead of $count");
         }
         return [$strings, $start + $length];
     }
@@ -297,10 +297,10 @@ final class Wire
     {
         [$strings, $end] = self::strings($payload, $start);
         if ($end !== \strlen($payload)) {
-            throw new Fault('too_long', (\strlen($payload) - $end) . ' bytes behind a string block');
+            throw new Fault('too_long', (\strlen($payload) - $end) . ' bytes after a string block');
         }
         if (\count($strings) % 2 !== 0) {
-            throw new Fault('fields', \count($strings) . ' strings where names and values take turns');
+            throw new Fault('fields', 'an odd number of strings (' . \count($strings) . ') in pairs of names and values');
         }
         return array_chunk($strings, 2);
     }

@@ -318,7 +318,7 @@ final class Worker
         while (!$connection->leaving && !$connection->lost) {
             $frame = $connection->nextFrame();
             if ($frame[0] === Wire::REQUEST) {
-                $connection->send(Wire::reset($frame[2], Wire::REFUSED, 'the process ends'));
+                $connection->send(Wire::reset($frame[2], Wire::REFUSED, 'the process exits'));
             } elseif ($frame[0] !== Wire::RESET) {
                 $connection->handle(...$frame);
             }

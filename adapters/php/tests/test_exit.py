@@ -104,7 +104,7 @@ class Exit(unittest.TestCase):
         worker = self.start("odd/exits_again.php")
         self.assertEqual(worker.get("/").body, b"page")
         self.assertEqual(worker.drain(), 0)
-        self.assertIn("what ends a request calls exit() each time; the worker is replaced", worker.log())
+        self.assertIn("code that runs at the end of a request calls exit() each time; the worker is replaced", worker.log())
 
     def test_a_callback_of_a_buffer_that_breaks_off_costs_the_worker(self):
         for path, body in (("/callback", b""), ("/callback-throws", b"caught")):
@@ -113,7 +113,7 @@ class Exit(unittest.TestCase):
             self.assertEqual((response.status, response.body, response.reset), (200, body, None), path)
             self.assertEqual((worker.held.pop() if worker.held else worker.read()).name, "DRAIN", path)
             self.assertEqual(worker.drain(), 0)
-            self.assertIn("so that what is printed is lost from now on; the worker is replaced", worker.log())
+            self.assertIn("further output is lost; the worker is replaced", worker.log())
 
     def test_fatal_errors_behind_it(self):
         for path, status, body, reset in (

@@ -143,7 +143,7 @@ class Symfony(unittest.TestCase):
                         worker.data(stream, bytes(50_000), end=False)
                 self.assertEqual(worker.response(stream).body, b"hello")
                 self.assertEqual(worker.get("/hello").status, 200)
-                self.assertIn("the rest of the request's body does not come", worker.log())
+                self.assertIn("the rest of the request's body is not available", worker.log())
             self.assertEqual(worker.drain(), 0)
 
     def test_terminate_comes_after_the_response(self):
@@ -206,14 +206,14 @@ class Runtime(Symfony):
         for returned, named in (("function (array $context) { return 3; }", "int 3"), ("function (array $context) { return new ArrayObject(); }", "an object of ArrayObject")):
             with self.of(returned, hello=False) as worker:
                 self.assertEqual(worker.process.wait(PATIENCE), 1)
-                self.assertRegex(worker.log(), f"entry\\d+.php returned {named}; expected is a closure")
+                self.assertRegex(worker.log(), f"entry\\d+.php returned {named}; expected a closure")
 
     def test_a_runtime_of_somebody_else_is_named(self):
         env = {**self.env, **self.cache, "APP_RUNTIME": "Symfony\\Component\\Runtime\\SymfonyRuntime"}
         with Worker(self.entry, env=env, hello=False) as worker:
             self.assertIsNone(worker.read())
             self.assertEqual(worker.process.wait(PATIENCE), 1)
-            self.assertIn("APP_RUNTIME is Symfony\\Component\\Runtime\\SymfonyRuntime; for a worker it has to be Keepwarm\\SymfonyRuntime", worker.log())
+            self.assertIn("APP_RUNTIME is Symfony\\Component\\Runtime\\SymfonyRuntime; a worker requires Keepwarm\\SymfonyRuntime", worker.log())
 
 
 class Psr15:

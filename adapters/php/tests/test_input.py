@@ -140,7 +140,7 @@ class Input(unittest.TestCase):
             self.worker.reset(stream, 5, "the client went away")
             self.assertEqual(self.worker.response(stream).reset[0], 1)
 
-        self.assertEqual(self.worker.log_of(action), "caught: the client went away before its body was complete\n")
+        self.assertEqual(self.worker.log_of(action), "caught: the client disconnected before its body was complete\n")
         self.assertEqual(self.post("/read", b"whole"), "whole")
 
     def test_after_the_response(self):
@@ -185,5 +185,5 @@ class Ends(unittest.TestCase):
         worker = self.start("-d", "disable_functions=get_resources," + disabled())
         self.assertEqual(worker.get("/read", method="POST", body=b"x").body, b"")
         self.assertIn("keepwarm: php://input is empty in this worker", worker.log())
-        self.assertIn("because disable_functions has get_resources", worker.log())
+        self.assertIn("because disable_functions includes get_resources", worker.log())
 

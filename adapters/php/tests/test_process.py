@@ -129,7 +129,7 @@ class Process(unittest.TestCase):
         while worker.read() is not None:
             pass
         self.assertEqual(worker.process.wait(PATIENCE), 1)
-        self.assertIn("more bytes than there was credit for", worker.log())
+        self.assertIn("more bytes than the credit allows", worker.log())
 
     def test_stream_ids_never_come_twice(self):
         worker = self.start()
@@ -141,16 +141,16 @@ class Process(unittest.TestCase):
 
     def test_entries_that_are_none(self):
         for entry, message in (
-            ("odd/number.php", "odd/number.php returned int 42; expected is a closure `function (array $context)`"),
-            ("odd/object.php", "odd/object.php returned an object of stdClass; expected is"),
-            ("odd/script.php", "returned nothing; expected is"),
-            ("odd/factory.php", "odd/factory.php returned gave string 'no app'; expected is"),
-            ("odd/exits.php", "odd/exits.php ended before it returned an application."),
+            ("odd/number.php", "odd/number.php returned int 42; expected a closure `function (array $context)`"),
+            ("odd/object.php", "odd/object.php returned an object of stdClass; expected"),
+            ("odd/script.php", "returned nothing; expected"),
+            ("odd/factory.php", "odd/factory.php returned string 'no app'; expected"),
+            ("odd/exits.php", "odd/exits.php exited before it returned an application."),
             ("odd/throws.php", "RuntimeException: cannot start in"),
             ("odd/syntax.php", "syntax error"),
-            ("odd/parameter.php", "takes PDO; it can be given one: a Psr"),
-            ("odd/missing_class.php", "takes Psr\\Http\\Missing\\Thing, and there is no such class"),
-            ("odd/missing.php", 'There is no file "odd/missing.php" in'),
+            ("odd/parameter.php", "takes PDO; it may take one argument: a Psr"),
+            ("odd/missing_class.php", "takes Psr\\Http\\Missing\\Thing, but this class does not exist"),
+            ("odd/missing.php", 'file "odd/missing.php" not found in'),
         ):
             with Worker(entry, hello=False) as worker:
                 self.assertIsNone(worker.read(), entry)
@@ -163,7 +163,7 @@ class Process(unittest.TestCase):
 
     def test_functions_of_the_web_that_an_option_takes_back(self):
         worker = self.start("plain.php", "-d", "disable_functions=")
-        self.assertIn("header(), setcookie() and other functions of the web have no effect", worker.log())
+        self.assertIn("header(), setcookie() and other web functions have no effect", worker.log())
         self.assertEqual(worker.get("/").body, b"hello")
         self.assertEqual(worker.get("/large-echo").status, 200)
         for _ in range(2):
@@ -320,10 +320,10 @@ class Process(unittest.TestCase):
             worker.get("/keep")
         worker.get("/")
         log = worker.log()
-        for what in ("State::$count has another value than before", "State::$kept was an array of", "the environment variable LEAKED", "the setting precision has another value than before", "the global $grown"):
+        for what in ("State::$count has a different value than before", "State::$kept was an array of", "the environment variable LEAKED", "the setting precision has a different value than before", "the global $grown"):
             self.assertIn(f"leak: after GET /keep, {what}", log)
-        self.assertRegex(log, r"leak: after GET /keep, the global \$grown .*; the next request finds it")
-        self.assertRegex(log, r"leak: after GET /keep, the setting precision .*; Keepwarm puts it back")
+        self.assertRegex(log, r"leak: after GET /keep, the global \$grown .*; the next request sees it")
+        self.assertRegex(log, r"leak: after GET /keep, the setting precision .*; Keepwarm restores it")
         self.assertRegex(log, r"memory: the process grows by about \d{5} bytes with each GET /keep")
         self.assertNotIn("GET /,", log)
 
@@ -363,8 +363,8 @@ class Process(unittest.TestCase):
         for visitor in "abcde":
             worker.get("/keep-visitor", query=visitor)
         worker.drain()
-        self.assertIn("leak: after GET /keep-visitor, State::$kept is an array of 1 with other contents than before; the next request finds it", worker.log())
-        self.assertRegex(worker.log(), r"leak: after GET /keep-visitor, static \$seen in the application, plain.php:\d+ is an array of 1 with other contents than before; the next")
+        self.assertIn("leak: after GET /keep-visitor, State::$kept is an array of 1 with different contents than before; the next request sees it", worker.log())
+        self.assertRegex(worker.log(), r"leak: after GET /keep-visitor, static \$seen in the application, plain.php:\d+ is an array of 1 with different contents than before; the next")
         self.assertIn("leak: after GET /keep-visitor, the global $text", worker.log())
 
     def test_a_watched_worker_reports_a_session_id_that_nobody_asked_for(self):
@@ -374,7 +374,7 @@ class Process(unittest.TestCase):
         self.assertNotIn("the session id", worker.log())
         worker.get("/session-id")
         worker.get("/")
-        self.assertIn('leak: after GET /session-id, the session id has another value than before; Keepwarm puts it back', worker.log())
+        self.assertIn('leak: after GET /session-id, the session id has a different value than before; Keepwarm restores it', worker.log())
 
     def test_memory_does_not_grow(self):
         worker = self.start()

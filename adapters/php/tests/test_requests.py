@@ -218,7 +218,7 @@ class Responses(Shared):
 
     def test_hop_by_hop_fields_are_dropped_with_one_warning(self):
         log = self.worker.log_of(lambda: (self.get("/hop"), self.get("/hop")))
-        self.assertEqual(log.count("field Connection"), 1)
+        self.assertEqual(log.count("header Connection"), 1)
         self.assertEqual(self.get("/hop").fields, [("X-Kept", "1"), ("Content-Type", "text/html; charset=UTF-8")])
 
     def test_close_is_honored(self):
@@ -354,7 +354,7 @@ class Bodies(Shared):
             self.worker.reset(stream, 5, "the client went away")
             self.assertEqual(self.worker.response(stream).reset[0], 1)
 
-        self.assertEqual(self.worker.log_of(action), "caught: the client went away before its body was complete\n")
+        self.assertEqual(self.worker.log_of(action), "caught: the client disconnected before its body was complete\n")
 
     def test_the_connection_gets_its_credit_back_for_unread_bodies(self):
         for _ in range(6):

@@ -48,7 +48,7 @@ class Visitors:
         self.assertIn("DRAIN", [frame.name for frame in worker.held])
         self.assertEqual(worker.get("/").reset[0], REFUSED)
         self.assertEqual(worker.drain(), 0)
-        self.assertIn("cannot be put back; the worker is replaced", worker.log())
+        self.assertIn("cannot be restored; the worker is replaced", worker.log())
 
     def fails(self, response):
         return response.status == 500 or response.reset is not None

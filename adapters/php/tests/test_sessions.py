@@ -80,7 +80,7 @@ class Sessions(unittest.TestCase):
 
     def test_a_name_in_the_options_of_session_start_is_named(self):
         self.visit()
-        self.assertIn("session_start() was told the name OPTION in its options", self.worker.log_of(lambda: self.visit("/session-options")))
+        self.assertIn("session_start() got the name OPTION in its options", self.worker.log_of(lambda: self.visit("/session-options")))
 
     def test_a_session_is_written_before_its_visitor_has_the_response(self):
         here, go = os.path.join(self.folder.name, "here"), os.path.join(self.folder.name, "go")

@@ -29,14 +29,14 @@ class State(unittest.TestCase):
         for path in ("/touch", "/touch", "/fail", "/touch"):
             worker.get(path, fields=FIELDS)
             self.assertEqual(self.see(worker), before, (path, worker.log()[-2000:]))
-        self.assertIn("the kernel is booted anew after each such request", worker.log())
+        self.assertIn("the kernel is rebooted after each such request", worker.log())
 
     def test_a_kernel_whose_listeners_nobody_changes_is_kept(self):
         worker = self.start()
         for _ in range(5):
             self.see(worker)
             worker.get("/fail", fields=FIELDS)
-        self.assertNotIn("booted anew", worker.log())
+        self.assertNotIn("rebooted", worker.log())
 
     def test_the_address_of_the_proxy_that_is_there_is_trusted(self):
         self.assertEqual(self.see(self.start())[12], "192.0.2.7")

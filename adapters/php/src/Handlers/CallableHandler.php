@@ -16,7 +16,7 @@ use Keepwarm\Request;
  * Any callable. The type of its parameter says what it is given: a PSR-7 `ServerRequestInterface`, a Symfony `Request`, or (without a
  * type) a `Keepwarm\Request`. Beside it there may be `array $context`, as for a closure of Symfony Runtime.
  *
- * It returns a PSR-7 or Symfony response, `[status, fields, body]`, a string, or nothing when it prints its response.
+ * It returns a PSR-7 or Symfony response, `[status, headers, body]`, a string, or nothing when it prints its response.
  */
 final class CallableHandler implements Handler
 {
@@ -50,13 +50,13 @@ final class CallableHandler implements Handler
         $this->factory = $psr7 || ($name !== '' && is_a($name, 'Psr\Http\Message\ServerRequestInterface', true)) ? Factory::detect() : null;
         $mine = $name === '' || is_a(Request::class, $name, true);
         if ((!$mine && !$this->symfony && $this->factory === null) || $arguments === null) {
-            $where = "The callable in {$function->getFileName()}:{$function->getStartLine()}";
+            $where = "the callable in {$function->getFileName()}:{$function->getStartLine()}";
             if ($name !== '' && !class_exists($name) && !interface_exists($name)) {
-                throw new EntryError("$where takes $name, and there is no such class: the entry has to load it (`require` of vendor/autoload.php), and it has to be installed.");
+                throw new EntryError("$where takes $name, but this class does not exist: install it, and load it in the entry (`require` of vendor/autoload.php)");
             }
             throw new EntryError(
                 "$where takes " . ($arguments === null ? 'more than one argument' : $name)
-                . '; it can be given one: a Psr\Http\Message\ServerRequestInterface, a Symfony\Component\HttpFoundation\Request, or a Keepwarm\Request.'
+                . '; it may take one argument: a Psr\Http\Message\ServerRequestInterface, a Symfony\Component\HttpFoundation\Request, or a Keepwarm\Request'
             );
         }
         $this->arguments = $arguments;
@@ -128,7 +128,7 @@ final class CallableHandler implements Handler
         } elseif (is_a($returned, 'Psr\Http\Message\ResponseInterface')) {
             Psr15Handler::send($returned, $reply);
         } else {
-            throw new \TypeError('the application returned ' . get_debug_type($returned) . ' instead of a response, [status, fields, body], a string or null');
+            throw new \TypeError('the application returned ' . get_debug_type($returned) . ' instead of a response, [status, headers, body], a string or null');
         }
     }
 
@@ -155,7 +155,7 @@ final class CallableHandler implements Handler
     private static function send(array $returned, Reply $reply): void
     {
         if (!isset($returned[0]) || !\is_int($returned[0]) || !\is_array($returned[1] ?? [])) {
-            throw new \TypeError('the application returned an array that is not [int status, array fields, body]');
+            throw new \TypeError('the application returned an array that is not [int status, array headers, body]');
         }
         $flat = [];
         foreach ($returned[1] ?? [] as $name => $values) {

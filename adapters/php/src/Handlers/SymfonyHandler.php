@@ -72,7 +72,7 @@ final class SymfonyHandler implements TerminableHandler
         if ($this->kernel instanceof KernelInterface) {
             $this->kernel->boot(); // this is what resets its services; otherwise the next request would wait for it
             if ($this->state?->reset()) {
-                Log::once('symfony listeners', 'keepwarm: a request added or removed listeners of Symfony\'s events; the kernel is booted anew after each such request');
+                Log::once('symfony listeners', 'keepwarm: a request added or removed listeners of Symfony\'s events; the kernel is rebooted after each such request');
                 $this->failed();
             }
         }

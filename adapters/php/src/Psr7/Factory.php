@@ -32,7 +32,7 @@ abstract class Factory
                 }
             }
         }
-        throw new EntryError('A PSR-7 implementation is needed, and there is none: ' . implode(', ', array_keys(self::KNOWN)) . ' were looked for. Install one, for example nyholm/psr7.');
+        throw new EntryError('no PSR-7 implementation found: none of ' . implode(', ', array_keys(self::KNOWN)) . ' exists; install one, for example nyholm/psr7');
     }
 
     abstract public function request(Request $request): object;
