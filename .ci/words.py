@@ -4,6 +4,7 @@
 Standard library only. Exits with status 1 if it has findings.
 """
 
+import ast
 import pathlib
 import re
 import sys
@@ -41,6 +42,7 @@ PAGES = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "ARCHITE
          "spec/*.md", "examples/*/README.md", "adapters/*/README.md", "bench/README.md", "fuzz/README.md", "simulation/README.md", "tests/README.md"]  # fmt: skip
 SOURCES = ["crates/config/src/**/*.rs", "crates/keepwarm/src/**/*.rs", "crates/doctor/src/**/*.rs", "crates/workers/src/**/*.rs", "crates/egress/src/**/*.rs",
            "crates/net/src/**/*.rs", "crates/serve/src/**/*.rs", "crates/edge/src/**/*.rs", "crates/telemetry/src/**/*.rs"]  # fmt: skip
+ADAPTERS = ["adapters/python/src/**/*.py", "adapters/ruby/lib/**/*.rb", "adapters/ruby/exe/*", "adapters/php/src/**/*.php", "adapters/php/bin/*.php"]
 
 # Comments of these are read by developers.
 COMMENTS = ["crates/**/*.rs", "simulation/src/**/*.rs", "tests/**/*.rs"]
@@ -53,6 +55,8 @@ def main():
     for path in sorted({source for pattern in SOURCES for source in ROOT.glob(pattern)}):
         if "tests" not in path.parts and path.stem not in ("tests", "simulation"):
             failed |= report(path, source_findings(path))
+    for path in sorted({source for pattern in ADAPTERS for source in ROOT.glob(pattern)}):
+        failed |= report(path, python_findings(path) if path.suffix == ".py" else script_findings(path))
     for path in sorted({source for pattern in COMMENTS for source in ROOT.glob(pattern)}):
         if "target" not in path.parts:
             failed |= report(path, comment_findings(path))
@@ -101,6 +105,38 @@ def source_findings(path):
         number = text.count("\n", 0, match.start()) + 1
         prose = re.sub(r"`[^`]*`|\{[^}]*\}|\\\"[^\"]*\\\"", "…", re.sub(r"\\\n\s*", "", value.strip('"')))
         yield from banned(number, prose)
+
+
+def python_findings(path):
+    """(line, text, advice) for the strings of a Python source, except docstrings and single words; an f-string is one string."""
+    tree = ast.parse(path.read_text())
+    skipped = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            skipped.update(id(part) for part in node.values)
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.JoinedStr):
+            value = "".join(part.value if isinstance(part, ast.Constant) else "…" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            value = node.value
+        else:
+            continue
+        if " " in value:
+            yield from banned(node.lineno, re.sub(r"`[^`]*`", "…", value))
+
+
+def script_findings(path):
+    """(line, text, advice) for the string literals of a Ruby or PHP source, except single words. A literal ends with its line."""
+    comment = "//" if path.suffix == ".php" else "#"
+    literal = re.compile(comment + r"""[^\n]*|"(?:\\.|#\{(?:[^{}"]|"[^"]*")*\}|[^"\\])*"|'(?:\\.|[^'\\])*'""")
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if line.lstrip().startswith((comment, "/*", "*")):
+            continue
+        for value in literal.findall(line):
+            if " " in value and not value.startswith(comment):
+                yield from banned(number, re.sub(r"`[^`]*`|#?\{[^}]*\}|\$\w+", "…", value[1:-1]))
 
 
 def comment_findings(path):
