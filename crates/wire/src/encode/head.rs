@@ -9,11 +9,13 @@ use crate::frame::{FIXED_STRINGS, FrameType, RequestStrings, UNKNOWN_LENGTH, fla
 /// If dropped without `finish`, it leaves the vector as it was.
 ///
 /// ```
-/// use keepwarm_wire::{encode::RequestWriter, frame::{Fixed, flags}};
+/// use keepwarm_wire::{encode::RequestWriter, frame::{RequestStrings, flags}};
 /// let mut out = Vec::new();
 /// let mut request = RequestWriter::begin(&mut out, 1, Some(0));
-/// request.fixed(&Fixed { method: b"GET", protocol: b"HTTP/1.1", scheme: b"http", path: b"/", raw_path: b"/",
-///                        server_name: b"localhost", server_port: b"80", ..Fixed::default() });
+/// request.fixed(&RequestStrings {
+///     method: b"GET", protocol: b"HTTP/1.1", scheme: b"http", path: b"/", raw_path: b"/",
+///     server_name: b"localhost", server_port: b"80", ..RequestStrings::default()
+/// });
 /// request.field(b"host", b"localhost");
 /// request.finish(flags::END)?;
 /// # Ok::<(), keepwarm_wire::encode::EncodeError>(())
