@@ -294,7 +294,7 @@ fn handle<'f>(
     match event {
         SessionEvent::Busy { end } => return Ok(Handled::free(inner.set_busy(!end))),
         SessionEvent::Credit { stream: 0 } => {
-            inner.calls.values().for_each(|call| call.wake());
+            inner.wake_calls();
             return Ok(Handled::Done);
         }
         event if stream == 0 => return Ok(Handled::Connection(event)),

@@ -204,6 +204,11 @@ impl LinkInner {
         }
     }
 
+    /// Wakes the clients' tasks of all requests: they may have credit now.
+    pub(super) fn wake_calls(&self) {
+        self.calls.values().for_each(|call| call.wake());
+    }
+
     /// A stream has ended: the request that it carried, and whether its slot is free.
     pub(super) fn end_stream(&mut self, stream: u32) -> (Option<Arc<Call>>, bool) {
         let call = self.calls.remove(&stream);

@@ -1,13 +1,11 @@
 //! Writing to a worker's socket, from any thread, and what waits for it to take more.
 
 use std::io::{self, IoSlice};
-use std::sync::Arc;
 use std::task::Waker;
 
 use keepwarm_net::{Socket, send};
 
 use super::{Link, LinkInner};
-use crate::dispatch::call::Call;
 
 /// The result of writing the buffered bytes to a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,9 +37,7 @@ impl Link {
         };
         if rest.len() > UNSENT_ENOUGH && inner.unsent.len() <= UNSENT_ENOUGH {
             // They had no credit while there was so much (see [`Self::send_credit`]), and no frame of the worker says that they have some now.
-            let calls: Vec<Arc<Call>> = inner.calls.values().cloned().collect();
-            drop(inner);
-            calls.iter().for_each(|call| call.wake());
+            inner.wake_calls();
         }
         left
     }
