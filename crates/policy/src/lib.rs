@@ -13,6 +13,7 @@ mod keep_alive;
 mod min_rate;
 pub mod outlier;
 pub mod quarantine;
+pub mod renewal;
 pub mod retry;
 mod retry_budget;
 mod rng;
