@@ -151,6 +151,9 @@ impl Site {
         request.notes.target = Some(Arc::clone(route.label()));
         request.notes.route = Some(Arc::clone(&route.pattern));
         request.notes.meter = route.meter;
+        if route.compression.is_some() {
+            request.set_compression(route.compression.as_ref());
+        }
         if let Some(refusal) = refused(route, request) {
             request.notes.routed.response_edits.clone_from(&route.edits);
             if refusal.status == 413 {

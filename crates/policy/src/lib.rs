@@ -3,6 +3,7 @@
 pub mod backoff;
 pub mod balance;
 pub mod breaker;
+pub mod compression;
 mod digest;
 mod expect_support;
 pub mod gcra;
