@@ -154,8 +154,8 @@ impl Site {
         if route.compression.is_some() {
             request.set_compression(route.compression.as_ref());
         }
+        request.notes.routed.response_edits.clone_from(&route.edits);
         if let Some(refusal) = refused(route, request) {
-            request.notes.routed.response_edits.clone_from(&route.edits);
             if refusal.status == 413 {
                 exchange.close_after();
             }
@@ -167,7 +167,6 @@ impl Site {
         }
         match &route.target {
             Target::App { handler, .. } => {
-                request.notes.routed.response_edits.clone_from(&route.edits);
                 request.notes.routed.passing = route.passing;
                 set_fields(request, self.trusted_proxies());
                 exchange.limit_body(route.max_body);
@@ -177,7 +176,6 @@ impl Site {
                 return Some(Arc::clone(handler));
             }
             Target::Files(files) => {
-                request.notes.routed.response_edits.clone_from(&route.edits);
                 return Some(Arc::clone(files) as Arc<dyn Handler>);
             }
             Target::Respond(respond) => respond.respond(exchange),

@@ -9,6 +9,7 @@ mod compression;
 mod forward_proxy;
 mod limits;
 mod listen;
+mod listen_tls;
 mod net;
 mod rate_limit;
 mod route;
@@ -21,6 +22,7 @@ pub use compression::{Compression, CompressionLevel, ContentCoding};
 pub use forward_proxy::{ForwardProxy, ProxyHost, ProxyTarget};
 pub use limits::Limits;
 pub use listen::{AccessLog, Listener, LogFormat};
+pub use listen_tls::{ClientAuth, Hsts, ListenCertificate, ListenTls, TlsProfile, UnknownNames};
 pub use net::{Bind, Cidr};
 pub use rate_limit::{RateKey, RateLimit, RateStore, StoreFailureMode};
 pub use route::{
