@@ -1,12 +1,13 @@
 //! An authority of the tests, the certificates it signs, and a client that speaks TLS.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustls::client::Resumption;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned};
@@ -174,4 +175,93 @@ fn content_length(head: &str) -> usize {
         name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
     });
     field.unwrap_or(0)
+}
+
+/// A port in plaintext in front of one with TLS, so that a client of raw bytes speaks TLS.
+pub struct TlsRelay(SocketAddr);
+
+impl TlsRelay {
+    /// Ends with the process of the test.
+    pub fn start(to: SocketAddr, name: &'static str, config: ClientConfig) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for plain in listener.incoming() {
+                let config = config.clone();
+                std::thread::spawn(move || {
+                    // An error is the end of the connection, which the client sees.
+                    let _ = relay(&mut plain?, TlsClient::connect(to, name, config)?);
+                    Ok::<(), std::io::Error>(())
+                });
+            }
+        });
+        Self(address)
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.0
+    }
+}
+
+/// Passes bytes both ways until both sides have ended.
+fn relay(plain: &mut TcpStream, tls: TlsClient) -> std::io::Result<()> {
+    let StreamOwned { mut conn, mut sock } = tls.0;
+    plain.set_nonblocking(true)?;
+    sock.set_nonblocking(true)?;
+    let mut buffer = [0; 16 * 1024];
+    let (mut client_open, mut server_open) = (true, true);
+    let mut to_client: Vec<u8> = Vec::new();
+    while client_open || server_open || !to_client.is_empty() {
+        let mut wanted = [PollFlags::empty(); 2];
+        if client_open && !conn.wants_write() {
+            wanted[0] |= PollFlags::IN;
+        }
+        if !to_client.is_empty() {
+            wanted[0] |= PollFlags::OUT;
+        } else if server_open {
+            wanted[1] |= PollFlags::IN;
+        }
+        if conn.wants_write() {
+            wanted[1] |= PollFlags::OUT;
+        }
+        let mut fds = [PollFd::new(&*plain, wanted[0]), PollFd::new(&sock, wanted[1])];
+        poll(&mut fds, None)?;
+        let [of_client, of_server] = fds.map(|fd| fd.revents());
+        if of_client.contains(PollFlags::IN) {
+            match plain.read(&mut buffer)? {
+                0 => {
+                    client_open = false;
+                    conn.send_close_notify();
+                }
+                got => conn.writer().write_all(&buffer[..got])?,
+            }
+        }
+        if of_server.contains(PollFlags::IN) {
+            if conn.read_tls(&mut sock)? == 0 {
+                server_open = false;
+            }
+            let state = conn.process_new_packets().map_err(std::io::Error::other)?;
+            let mut got = vec![0; state.plaintext_bytes_to_read()];
+            conn.reader().read_exact(&mut got)?;
+            to_client.extend(got);
+            server_open &= !state.peer_has_closed();
+            if !server_open && to_client.is_empty() {
+                plain.shutdown(Shutdown::Write)?;
+            }
+        }
+        if of_server.contains(PollFlags::OUT) {
+            conn.write_tls(&mut sock)?;
+        }
+        if of_client.contains(PollFlags::OUT) {
+            let count = plain.write(&to_client)?;
+            to_client.drain(..count);
+            if to_client.is_empty() && !server_open {
+                plain.shutdown(Shutdown::Write)?;
+            }
+        }
+        if of_client.contains(PollFlags::ERR) || of_server.contains(PollFlags::ERR) {
+            return Ok(());
+        }
+    }
+    Ok(())
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use keepwarm_tests::certificates::{Authority, Identity, TlsClient};
-use keepwarm_tests::{BOUND, Server, WSGI, admin};
+use keepwarm_tests::certificates::{Authority, Identity, TlsClient, TlsRelay};
+use keepwarm_tests::{ASGI, BOUND, Client, Server, WSGI, admin, websocket};
 use rustix::process::Signal;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -549,6 +549,39 @@ fn loading_many_certificates_holds_up_no_handshake() {
     // Parsing all of them takes longer than this in a build for tests, on a machine that does other things.
     assert!(longest < Duration::from_secs(2), "{longest:?}");
     assert_ne!(served(&server, "c299.example").unwrap(), der(&shop));
+}
+
+/// Everything that a connection can do, it can do under TLS: pipelining, expectations, WebSockets, streams, an early response.
+#[test]
+fn connections_under_tls_do_what_others_do() {
+    let authority = Authority::default();
+    let shop = authority.identity(&["test.example"]);
+    let config = ASGI.replace("[[listen.main.route]]", "tls = { @TLS@ }\n[[listen.main.route]]");
+    let server = start(&config, &pair("shop"), &[("shop", &shop)]);
+    let relay = TlsRelay::start(server.address(), "test.example", authority.client(None));
+    let mut client = Client::connect(relay.address());
+    // Two requests in one write, and one in single bytes.
+    let request = keepwarm_tests::get("/pong");
+    client.send(request.repeat(2));
+    for _ in 0..2 {
+        assert_eq!(client.response("GET").text(), "pong");
+    }
+    client.send_bytewise(&request);
+    assert_eq!(client.response("GET").text(), "pong");
+    // A WebSocket, with a message that needs many records.
+    let mut client = Client::connect(relay.address());
+    websocket::open(&mut client, "/ws", "");
+    let message = vec![b'm'; 200_000];
+    for payload in [&b"short"[..], &message] {
+        client.send(websocket::frame(0x81, payload));
+        assert_eq!(websocket::message(&mut client), (1, payload.to_vec()));
+    }
+    // A client that shuts its side after a whole request gets its response.
+    let mut client = Client::connect(relay.address());
+    client.send(&request);
+    client.half_close();
+    assert_eq!(client.response("GET").text(), "pong");
+    client.expect_end();
 }
 
 /// RFC 6797 §7.2: over TLS only, and on each response.
