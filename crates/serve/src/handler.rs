@@ -233,6 +233,11 @@ impl Request {
         }
     }
 
+    /// Whether its route compresses responses.
+    pub fn is_compressed(&self) -> bool {
+        self.notes.routed.compression.is_some()
+    }
+
     /// The two ends of the connection.
     pub fn peer(&self) -> &ConnectionInfo {
         &self.peer

@@ -2,6 +2,7 @@
 
 mod body;
 mod closing;
+mod compression;
 mod informational;
 mod tunnel;
 mod websocket;
