@@ -9,6 +9,7 @@ pub mod calling_app;
 pub mod classic;
 mod client;
 pub mod content;
+pub mod http2;
 pub mod load;
 pub mod name_server;
 pub mod oracle;

@@ -238,7 +238,7 @@ pub(crate) fn connection_limits(limits: &Limits) -> ConnectionLimits {
             idle: limits.websocket_idle,
             compression: limits.websocket_compression,
         },
-        // Doors speak it (see `run/listeners.rs`).
+        // Of the listener (see `run/listeners.rs`).
         http2: false,
     }
 }
