@@ -179,7 +179,7 @@ fn settings(listen: &Listener) -> Result<ServerTlsSettings, String> {
             config::TlsProfile::Intermediate => TlsProfile::Intermediate,
             config::TlsProfile::Modern => TlsProfile::Modern,
         },
-        alpn: alpn(crate::assemble::speaks_http2(listen)),
+        alpn: alpn(listen.http2),
         client_auth: tls
             .client_auth
             .as_ref()
