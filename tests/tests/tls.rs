@@ -584,6 +584,29 @@ fn connections_under_tls_do_what_others_do() {
     client.expect_end();
 }
 
+/// RFC 6066 §8: a response that an authority made is stapled, in both versions.
+#[test]
+fn an_ocsp_response_is_stapled() {
+    const MAKE: &str = "set -e
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -out ca.pem -days 30 -subj /CN=ca
+openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout shop.key -out shop.csr -subj /CN=shop
+printf subjectAltName=DNS:shop.example > names
+openssl x509 -req -in shop.csr -CA ca.pem -CAkey ca.key -set_serial 0x1234 -days 20 -out shop.pem -extfile names
+printf 'V\\t291231235959Z\\t\\t1234\\tunknown\\t/CN=shop\\n' > index.txt
+openssl ocsp -index index.txt -rsigner ca.pem -rkey ca.key -CA ca.pem -issuer ca.pem -cert shop.pem -respout shop.ocsp -ndays 1
+";
+    let tls = format!("{}, ocsp = \"@DIR@/shop.ocsp\"", pair("shop"));
+    let server = Server::start_with(&FIXED.replace("@TLS@", &tls), |command| {
+        let folder = command.get_current_dir().unwrap();
+        let output = Command::new("sh").args(["-c", MAKE]).current_dir(folder).output().expect("sh");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    });
+    for version in ["-tls1_2", "-tls1_3"] {
+        let output = s_client(&server, &[version, "-status", "-servername", "shop.example"]);
+        assert!(output.contains("Cert Status: good"), "{output}");
+    }
+}
+
 /// RFC 6797 §7.2: over TLS only, and on each response.
 #[test]
 fn browsers_are_told_to_use_https_on_request() {

@@ -143,9 +143,8 @@ impl ListenerCertificates {
 
 fn watch(listener: &Arc<ListenerCertificates>, state: &Arc<ServerTlsState>) -> JoinHandle<()> {
     let (listener, files) = (Arc::clone(listener), files::of(state.settings()));
-    let seen = files::states(&files);
     tokio::spawn(async move {
-        restarted("certificate_files", || files::watch(&listener, &files, seen.clone())).await;
+        restarted("certificate_files", || files::watch(&listener, &files)).await;
     })
 }
 

@@ -12,7 +12,7 @@ use super::{ListenerCertificates, date};
 const LOOK: Duration = Duration::from_secs(5);
 
 /// When a file was changed, and how long it is.
-pub(super) type FileState = Option<(SystemTime, u64)>;
+type FileState = Option<(SystemTime, u64)>;
 
 /// All files of the settings.
 pub(super) fn of(settings: &ServerTlsSettings) -> Vec<PathBuf> {
@@ -32,7 +32,7 @@ fn file(pem: &Pem) -> PathBuf {
 }
 
 /// The files as they are.
-pub(super) fn states(files: &[PathBuf]) -> Vec<FileState> {
+fn states(files: &[PathBuf]) -> Vec<FileState> {
     let state = |file: &Path| {
         let metadata = std::fs::metadata(file).ok()?;
         Some((metadata.modified().ok()?, metadata.len()))
@@ -41,7 +41,9 @@ pub(super) fn states(files: &[PathBuf]) -> Vec<FileState> {
 }
 
 /// Loads the files again when they have changed; open connections keep what they have. Does not return.
-pub(super) async fn watch(listener: &ListenerCertificates, files: &[PathBuf], mut seen: Vec<FileState>) {
+pub(super) async fn watch(listener: &ListenerCertificates, files: &[PathBuf]) {
+    // The first look reads them in any case: they may have changed while the workers booted.
+    let mut seen: Vec<FileState> = Vec::new();
     loop {
         tokio::time::sleep(LOOK).await;
         let now = states(files);

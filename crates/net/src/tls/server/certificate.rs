@@ -12,7 +12,7 @@ use x509_parser::prelude::{FromDer, GeneralName, ParsedExtension, X509Certificat
 
 use super::CertificateFiles;
 use crate::tls::settings::{certificates, private_key};
-use crate::tls::{TlsPart, TlsSetupError};
+use crate::tls::{Pem, TlsPart, TlsSetupError};
 
 /// A certificate with its key, ready for handshakes.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl Certificate {
         let facts = CertificateFacts::new(&files.cert.file, &chain)?;
         let mut key =
             CertifiedKey::from_der(chain, key_der, &provider).map_err(|error| no_pair(files, &error))?;
-        key.ocsp = files.ocsp.as_ref().map(|ocsp| ocsp_response(&ocsp.text)).transpose()?;
+        key.ocsp = files.ocsp.as_ref().map(ocsp_response).transpose()?;
         let kind = match key.key.algorithm() {
             SignatureAlgorithm::RSA => KeyKind::Rsa,
             SignatureAlgorithm::ECDSA => KeyKind::Ecdsa,
@@ -209,19 +209,21 @@ fn no_pair(files: &CertificateFiles, error: &rustls::Error) -> TlsSetupError {
     }
 }
 
-/// In DER, or in PEM as some tools write it.
-fn ocsp_response(bytes: &[u8]) -> Result<Vec<u8>, TlsSetupError> {
+/// In DER, as it is sent.
+fn ocsp_response(file: &Pem) -> Result<Vec<u8>, TlsSetupError> {
+    let bytes = &file.text;
     // RFC 6960 §4.2.1: a sequence whose first element is the status, successful (0).
     let is_response = |der: &[u8]| {
         der.first() == Some(&0x30) && der.windows(3).take(8).any(|three| three == [0x0A, 0x01, 0x00])
     };
     if is_response(bytes) {
-        return Ok(bytes.to_vec());
+        return Ok(bytes.clone());
     }
     Err(TlsSetupError {
         part: TlsPart::Ocsp,
-        sentence: "not a successful OCSP response in DER; get one with: openssl ocsp -issuer CHAIN -cert CERT -url URL \
-                   -respout FILE"
-            .to_owned(),
+        sentence: format!(
+            "{} is not a successful OCSP response in DER; get one with: openssl ocsp -issuer CHAIN -cert CERT -url URL -respout FILE",
+            file.file.display()
+        ),
     })
 }

@@ -4,6 +4,7 @@ mod body;
 mod closing;
 mod compression;
 mod informational;
+mod tls;
 mod tunnel;
 mod websocket;
 
