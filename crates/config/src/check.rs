@@ -95,6 +95,7 @@ fn finish_listener(draft: ListenDraft, apps: &[App], known: &SectionNames, cx: &
         bind: draft.bind.into_iter().map(|(bind, _)| bind).collect(),
         limits: draft.limits,
         access_log: draft.access_log,
+        http2: draft.http2,
         routes,
         tls: draft.tls.and_then(TlsDraft::finish),
         forward_proxy: draft.forward_proxy,

@@ -161,10 +161,10 @@ pub enum FieldNames {
 /// Which clients get an app's `103 Early Hints`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum EarlyHints {
-    /// Those that announce a navigation (RFC 8297 §3: others may take it for the response).
+    /// Those of HTTP/2, and those that announce a navigation (RFC 8297 §3: others may take it for the response).
     #[default]
     Auto,
-    /// All HTTP/1.1 clients.
+    /// All, except those of HTTP/1.0.
     Always,
     /// None.
     Never,
@@ -246,6 +246,19 @@ impl Request {
     /// Whether it came over HTTP/2, though its head reads like one of HTTP/1.1.
     pub fn is_http2(&self) -> bool {
         self.http2
+    }
+
+    /// Whether the client gets an app's `103 Early Hints`. Over HTTP/2 no client takes one for the final response; over HTTP/1.1 some do (RFC 8297 §3).
+    pub fn takes_early_hints(&self) -> bool {
+        let navigates = || {
+            let mode = self.head.fields.first("sec-fetch-mode");
+            mode.is_some_and(|mode| mode.eq_ignore_ascii_case(b"navigate"))
+        };
+        match self.passing().early_hints {
+            EarlyHints::Auto => self.http2 || navigates(),
+            EarlyHints::Always => true,
+            EarlyHints::Never => false,
+        }
     }
 
     /// Its number among the requests of this process: the front of a request id.

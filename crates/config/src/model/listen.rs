@@ -13,6 +13,8 @@ pub struct Listener {
     pub limits: Limits,
     /// One record per request. `None`: off.
     pub access_log: Option<AccessLog>,
+    /// Serve clients that begin with HTTP/2.
+    pub http2: bool,
     /// Routes in order: the first that matches serves the request, and if none matches, the response is 404. At least
     /// one, unless this is a forward proxy.
     pub routes: Vec<Route>,

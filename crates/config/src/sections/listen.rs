@@ -8,7 +8,7 @@ use crate::description::Describe;
 use crate::key::{CheckedSubtable, DefaultValue, Field, Key, Section, Set, Subtable};
 use crate::model::{AccessLog, Bind, Compression, ForwardProxy, Limits, LogFormat};
 use crate::raw::{Directive, Span, Table, Value};
-use crate::shape::{AccessLogShape, BindAddresses};
+use crate::shape::{AccessLogShape, BindAddresses, Flag};
 
 /// `[listen.NAME]` before the checks of the whole file, with the spans that these checks report.
 pub(crate) struct ListenDraft {
@@ -18,6 +18,7 @@ pub(crate) struct ListenDraft {
     pub(crate) bind: Vec<(Bind, Span)>,
     pub(crate) limits: Limits,
     pub(crate) access_log: Option<AccessLog>,
+    pub(crate) http2: bool,
     pub(crate) forward_proxy: Option<ForwardProxy>,
     pub(crate) compression: Option<Compression>,
     pub(crate) tls: Option<TlsDraft>,
@@ -34,6 +35,7 @@ impl ListenDraft {
             bind: Vec::new(),
             limits,
             access_log: Some(AccessLog { format: LogFormat::Text, file: None }),
+            http2: true,
             forward_proxy: None,
             compression: None,
             tls: None,
@@ -167,7 +169,16 @@ pub(crate) static LISTEN: Section<ListenDraft> = Section {
             ),
             ..Key::LIVE
         },
-        Key::unsupported("http2", "HTTP/2"),
+        Key {
+            name: "http2",
+            brief: "Accept HTTP/2 from clients",
+            long: "Over TLS, the client selects the version in the handshake (ALPN). In plaintext, a connection that begins with the HTTP/2 preface (prior knowledge, RFC 9113 §3.3) is served as HTTP/2, every other one as HTTP/1. With `false`, `h2` is not offered, and the preface gets 505. `Upgrade: h2c` is always ignored. Doors of upstreams accept both versions without a setting.",
+            default: DefaultValue::Literal("true"),
+            right: "http2 = false",
+            wrong: "http2 = \"off\"",
+            value: &Set(Flag, |listen: &mut ListenDraft, http2| listen.http2 = http2),
+            ..Key::LIVE
+        },
         Key::unsupported("proxy_protocol", "PROXY protocol"),
     ],
 };

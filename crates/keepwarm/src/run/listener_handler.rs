@@ -24,6 +24,8 @@ pub(super) struct ListenerSettings {
     pub(super) name: String,
     pub(super) limits: Limits,
     pub(super) access_log: Option<AccessLog>,
+    /// Clients that begin with HTTP/2 are served.
+    pub(super) http2: bool,
     /// Names of a door; `None`: any.
     pub(super) names: Option<Vec<String>>,
     pub(super) is_door: bool,
@@ -54,6 +56,7 @@ impl ListenerSettings {
             name: listen.name.clone(),
             limits: listen.limits.clone(),
             access_log: listen.access_log.clone(),
+            http2: listen.http2,
             names: None,
             is_door: false,
             is_proxy: listen.forward_proxy.is_some(),
@@ -72,6 +75,8 @@ impl ListenerSettings {
             name: format!("upstream.{}", upstream.name),
             limits: limits.clone(),
             access_log: upstream.access_log.clone(),
+            // An app beside us may use HTTP/2 (gRPC does), without a setting.
+            http2: true,
             names,
             is_door: true,
             is_proxy: false,

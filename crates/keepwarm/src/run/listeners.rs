@@ -303,9 +303,8 @@ impl Listeners {
             handler: handler.handler(),
             #[cfg(feature = "fault-injection")]
             handler: Arc::new(crate::faults::FaultyHandler(handler.handler())),
-            // An app beside us may use HTTP/2 (gRPC does), without a setting.
             limits: ConnectionLimits {
-                http2: settings.is_door,
+                http2: settings.http2,
                 ..assemble::connection_limits(&settings.limits)
             },
             draining: Arc::clone(draining),
