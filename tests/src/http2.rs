@@ -204,7 +204,7 @@ impl Http2 {
 
     /// The next frame; `None`: the connection has ended. SETTINGS and PING of the server are acknowledged and returned.
     #[track_caller]
-    pub fn next(&mut self) -> Option<Frame> {
+    pub fn next_frame(&mut self) -> Option<Frame> {
         let frame = self.next_raw()?;
         if matches!(frame.kind, SETTINGS | PING) && frame.flags & ACK == 0 {
             let echo: &[u8] = if frame.kind == PING { &frame.payload } else { &[] };
@@ -244,7 +244,7 @@ impl Http2 {
     #[track_caller]
     pub fn until(&mut self, fits: impl Fn(&Frame) -> bool) -> Frame {
         let mut before = Vec::new();
-        while let Some(frame) = self.next() {
+        while let Some(frame) = self.next_frame() {
             if fits(&frame) {
                 return frame;
             }
@@ -286,11 +286,11 @@ impl Http2 {
         }
     }
 
-    /// Reads to the end of the connection; returns the code of the last GOAWAY.
+    /// Reads to the end of the connection, and sends nothing more; returns the code of the last GOAWAY.
     #[track_caller]
     pub fn goodbye(&mut self) -> Option<u32> {
         let mut code = None;
-        while let Some(frame) = self.next() {
+        while let Some(frame) = self.next_raw() {
             if frame.kind == GOAWAY {
                 code = Some(frame.code());
             }

@@ -1,6 +1,7 @@
 //! Every metric, made from the counts at the time of the request. docs/operate/metrics.md describes them; a test keeps the two equal.
 
 mod compression;
+mod http2;
 mod tls;
 mod upstreams;
 
@@ -24,6 +25,7 @@ pub(super) fn families(status: &StatusSnapshot) -> Vec<Family> {
     all.extend(workers(status));
     all.extend(listeners(&status.listeners));
     all.extend(tls::families(status));
+    all.extend(http2::families());
     all.extend(upstreams::families(&status.upstreams));
     all.extend(words());
     all.extend(spill());

@@ -8,7 +8,7 @@ pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The part of it that is unambiguous: a client that sends this speaks HTTP/2, whatever follows.
 pub const PREFACE_LINE: &[u8] = b"PRI * HTTP/2.0\r\n";
 const HEADER: usize = 9;
-/// Bytes of a payload that are examined: GOAWAY's last stream and code.
+/// Bytes of a payload that are examined: GOAWAY's last stream and code, RST_STREAM's code.
 const LOOKED_AT: usize = 8;
 
 /// A frame whose header, and the examined part of its payload, has passed.
@@ -21,7 +21,10 @@ pub enum FrameEvent {
     /// A further part of HEADERS.
     Continuation,
     /// RST_STREAM.
-    Reset,
+    Reset {
+        /// Why (RFC 9113 §7).
+        code: u32,
+    },
     /// PING that is not an acknowledgement.
     Ping,
     /// WINDOW_UPDATE.
@@ -101,7 +104,7 @@ impl Frames {
 
     /// Bytes of the current frame to collect.
     fn wanted(&self) -> usize {
-        if self.have >= HEADER && self.kind() == GOAWAY {
+        if self.have >= HEADER && matches!(self.kind(), GOAWAY | RST_STREAM) {
             return HEADER + LOOKED_AT.min(self.length());
         }
         HEADER
@@ -113,7 +116,8 @@ impl Frames {
         match self.kind() {
             DATA => FrameEvent::Data(self.length()),
             HEADERS => FrameEvent::Headers(stream),
-            RST_STREAM => FrameEvent::Reset,
+            // RST_STREAM has the code only. One of another length is a connection error.
+            RST_STREAM => FrameEvent::Reset { code: u32::from_be_bytes([l0, l1, l2, l3]) },
             PING if self.flags() & ACK == 0 => FrameEvent::Ping,
             WINDOW_UPDATE => FrameEvent::WindowUpdate,
             CONTINUATION => FrameEvent::Continuation,
@@ -176,6 +180,7 @@ mod tests {
         bytes.extend(frame(DATA, 1, 5, &[]));
         bytes.extend(frame(GOAWAY, 0, 0, &[0x80, 0, 1, 3, 0, 0, 0, 11, b'b', b'y', b'e']));
         bytes.extend(frame(8, 0, 0, &[0; 4]));
+        bytes.extend(frame(RST_STREAM, 0, 5, &[0, 0, 0, 8]));
         let expected = [
             FrameEvent::Settings,
             FrameEvent::Other,
@@ -184,6 +189,7 @@ mod tests {
             FrameEvent::Data(0),
             FrameEvent::GoAway { last: 0x103, code: 11 },
             FrameEvent::WindowUpdate,
+            FrameEvent::Reset { code: 8 },
         ];
         for size in 1..bytes.len() {
             let (mut frames, mut seen) = (Frames::after(PREFACE.len()), Vec::new());

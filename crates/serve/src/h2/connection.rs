@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -16,11 +16,11 @@ use h2::{Reason, RecvStream};
 use keepwarm_http1::Limits;
 use keepwarm_net::h2::{FrameEvent, FrameObserver, FrameTransport, PREFACE, settings};
 use keepwarm_net::{Deadlines, ReadBuffer, Transport, WaitKind, now};
-use keepwarm_telemetry::meters::ListenerCells;
+use keepwarm_telemetry::meters::{Http2Fault, ListenerCells};
 use keepwarm_telemetry::panics::catch_future;
 use tokio::time::Instant;
 
-use super::guard::{Misuse, MisuseGuard};
+use super::guard::MisuseGuard;
 use super::stream::ServerStream;
 use crate::h1::RequestGuard;
 use crate::listener::Activity;
@@ -50,8 +50,10 @@ pub(crate) struct NewConnection {
 pub(crate) async fn serve(begun: NewConnection) {
     let NewConnection { io, read, peer, context, cells, activity, opened } = begun;
     if !read.unread().starts_with(PREFACE) {
+        cells.count_http2_fault(Http2Fault::Protocol);
         return refuse(io).await;
     }
+    cells.http2.add(1);
     let watched = Arc::new(ConnectionObserver::new(cells));
     let handshake = Builder::new()
         .initial_window_size(settings::BODY_WINDOW)
@@ -59,6 +61,8 @@ pub(crate) async fn serve(begun: NewConnection) {
         .max_concurrent_streams(settings::STREAMS as u32)
         .max_header_list_size(Limits::HEADER_BLOCK as u32)
         .max_send_buffer_size(settings::SEND_BUFFER)
+        // The guard counts resets; the crate's own limit of 20 would end a browser's connection that cancels a page.
+        .max_pending_accept_reset_streams(settings::STREAMS)
         .handshake(FrameTransport::server(io, read, Arc::clone(&watched)));
     let Ok(Ok(connection)) = tokio::time::timeout(context.limits.head_timeout, handshake).await else {
         return;
@@ -75,9 +79,11 @@ pub(crate) async fn serve(begun: NewConnection) {
         opened,
         open: Rc::new(Cell::new(0)),
         served: 0,
+        refused: 0,
         leaving: None,
     };
     poll_fn(|cx| serving.poll(cx)).await;
+    serving.count_refused();
 }
 
 /// Ends a connection whose preface is invalid: a connection error (RFC 9113 §3.4), in the version that its client speaks. Our own preface comes first.
@@ -110,6 +116,8 @@ struct ConnectionTask {
     /// Requests in progress.
     open: Rc<Cell<usize>>,
     served: u64,
+    /// Heads that came and were refused by the `h2` crate, as counted so far.
+    refused: u64,
     /// When GOAWAY was sent, or later, when a request was last in progress.
     leaving: Option<Instant>,
 }
@@ -168,14 +176,16 @@ impl ConnectionTask {
             return TurnResult::Later;
         }
         self.deadlines.set_after(WaitKind::Slow, LOOK);
+        self.count_refused();
         let (limits, idle) = (&self.context.limits, self.open.get() == 0);
         let late = |since: Instant, limit| now().saturating_duration_since(since) >= limit;
         if self.watched.blocked_since().is_some_and(|since| late(since, limits.write_timeout)) {
+            self.cells.count_http2_fault(Http2Fault::WriteTimeout);
             return TurnResult::Over;
         }
         // The limit for a whole head, from its first byte: as in HTTP/1. Until it is whole, no other frame can come.
         if self.watched.in_head_since().is_some_and(|since| late(since, limits.head_timeout)) {
-            self.watched.judge(Err("http2_head_timeout"));
+            self.watched.judge(Err(Http2Fault::HeadTimeout));
         }
         if let Some(since) = self.leaving {
             if !idle {
@@ -201,6 +211,15 @@ impl ConnectionTask {
         TurnResult::Again
     }
 
+    /// Counts heads that the `h2` crate refused, which it does not report: those that came and were not given to us.
+    fn count_refused(&mut self) {
+        let unfinished = u64::from(self.watched.in_head_since().is_some());
+        let heads = self.watched.heads.load(Ordering::Relaxed).saturating_sub(unfinished);
+        let refused = heads.saturating_sub(self.served);
+        self.cells.http2_refused.add(refused.saturating_sub(self.refused));
+        self.refused = self.refused.max(refused);
+    }
+
     /// GOAWAY, twice (RFC 9113 §6.8): requests already sent still get a response.
     fn leave(&mut self) -> TurnResult {
         if self.leaving.is_none() {
@@ -221,12 +240,15 @@ enum TurnResult {
 /// Serves one request. A panic costs that request alone: 500 where nothing of a response was handed over, else RST_STREAM.
 async fn serve_stream(mut stream: ServerStream, refusal: Option<Refusal>) {
     let handler = Arc::clone(&stream.context.handler);
-    let _busy = RequestGuard::new(&stream.context);
+    let busy = RequestGuard::new(&stream.context);
     let responded = {
         let responding = pin!(stream.respond(&*handler, refusal));
         catch_future(responding).await
     };
-    let Err(panic) = responded else { return };
+    let Err(panic) = responded else {
+        drop(busy);
+        return stream.discard_rest().await;
+    };
     let last = pin!(stream.respond_to_panic(&*handler, &panic));
     if let Err(second) = catch_future(last).await {
         second.report("request", None, None);
@@ -253,7 +275,7 @@ impl Drop for StreamGuard {
 struct ConnectionObserver {
     cells: &'static ListenerCells,
     guard: Mutex<MisuseGuard>,
-    misuse: OnceLock<Misuse>,
+    misuse: OnceLock<Http2Fault>,
     told: Mutex<bool>,
     /// Since when the client has taken nothing.
     blocked: Mutex<Option<Instant>>,
@@ -261,6 +283,9 @@ struct ConnectionObserver {
     in_head: Mutex<Option<Instant>>,
     /// Informational responses not yet taken by the socket.
     hints: Arc<AtomicUsize>,
+    /// Streams that the client has begun, and the last of them.
+    heads: AtomicU64,
+    last_stream: AtomicU32,
 }
 
 impl ConnectionObserver {
@@ -273,6 +298,8 @@ impl ConnectionObserver {
             blocked: Mutex::new(None),
             in_head: Mutex::new(Some(now())),
             hints: Arc::default(),
+            heads: AtomicU64::new(0),
+            last_stream: AtomicU32::new(0),
         }
     }
 
@@ -281,9 +308,10 @@ impl ConnectionObserver {
         let Some(misuse) = self.misuse.get() else { return false };
         let told = std::mem::replace(&mut *self.told.lock().unwrap_or_else(PoisonError::into_inner), true);
         if !told {
+            self.cells.count_http2_fault(*misuse);
             tracing::warn!(
                 name: "http2_misuse",
-                reason = misuse, "client misuses HTTP/2; closing its connection"
+                reason = misuse.name(), "client misuses HTTP/2; closing its connection"
             );
         }
         !told
@@ -297,7 +325,24 @@ impl ConnectionObserver {
         *self.in_head.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn judge(&self, verdict: Result<(), Misuse>) -> bool {
+    /// We send GOAWAY: without a verdict of the guard, for an error that the `h2` crate found.
+    fn note_goodbye(&self, code: u32) {
+        if code == 0 || self.misuse.get().is_some() {
+            return;
+        }
+        let fault = match Reason::from(code) {
+            // The crate's own limits.
+            Reason::ENHANCE_YOUR_CALM => Http2Fault::Excess,
+            _ => Http2Fault::Protocol,
+        };
+        self.cells.count_http2_fault(fault);
+        tracing::info!(
+            name: "http2_error",
+            reason = fault.name(), code, "client broke the rules of HTTP/2; closing its connection"
+        );
+    }
+
+    fn judge(&self, verdict: Result<(), Http2Fault>) -> bool {
         if let Err(misuse) = verdict {
             let _ = self.misuse.set(misuse);
         }
@@ -312,6 +357,14 @@ impl FrameObserver for ConnectionObserver {
     }
 
     fn handle_received(&self, passed: FrameEvent) -> bool {
+        match passed {
+            FrameEvent::Reset { .. } => self.cells.http2_client_resets.add(1),
+            // The first head of a stream; another one has its trailers.
+            FrameEvent::Headers(stream) if self.last_stream.fetch_max(stream, Ordering::Relaxed) < stream => {
+                self.heads.fetch_add(1, Ordering::Relaxed);
+            }
+            _ => {}
+        }
         let mut guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
         self.judge(guard.handle_received(passed, now()))
     }
@@ -321,6 +374,11 @@ impl FrameObserver for ConnectionObserver {
             // It may be another head: then one more of the few that may wait is free.
             let _ =
                 self.hints.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1));
+        }
+        match passed {
+            FrameEvent::Reset { code: 1.. } => self.cells.http2_our_resets.add(1),
+            FrameEvent::GoAway { code, .. } => self.note_goodbye(code),
+            _ => {}
         }
         let mut guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
         self.judge(guard.handle_sent(passed));
