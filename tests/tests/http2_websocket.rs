@@ -4,7 +4,8 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 
 use keepwarm_tests::http2::{
-    CANCEL, DATA, END_HEADERS, END_STREAM, Frame, HEADERS, Http2, NO_ERROR, RST_STREAM, SETTINGS, frame, literal,
+    CANCEL, DATA, END_HEADERS, END_STREAM, Frame, HEADERS, Http2, NO_ERROR, RST_STREAM, SETTINGS, frame,
+    literal,
 };
 use keepwarm_tests::{ASGI, Server, WSGI, websocket};
 
@@ -22,8 +23,7 @@ fn open(server: &Server, path: &str, protocol: &str, fields: &[(&str, &str)]) ->
         (":authority", "test.example"),
         ("sec-websocket-version", "13"),
     ];
-    let block: Vec<u8> =
-        pseudo.iter().chain(fields).flat_map(|(name, value)| literal(name, value)).collect();
+    let block: Vec<u8> = pseudo.iter().chain(fields).flat_map(|(name, value)| literal(name, value)).collect();
     client.send(&frame(HEADERS, END_HEADERS, 1, &block));
     client
 }
@@ -157,18 +157,25 @@ fn other_protocols_and_plain_connect_are_refused() {
     client.send(&frame(HEADERS, END_HEADERS, 1, &block));
     assert_eq!(client.status(1), 405);
     // RFC 9113 §8.5: without `:scheme` and `:path`.
-    let block: Vec<u8> = [(":method", "CONNECT"), (":authority", "127.0.0.1:1"), (":scheme", "http"), (":path", "/")]
-        .iter()
-        .flat_map(|(name, value)| literal(name, value))
-        .collect();
+    let block: Vec<u8> =
+        [(":method", "CONNECT"), (":authority", "127.0.0.1:1"), (":scheme", "http"), (":path", "/")]
+            .iter()
+            .flat_map(|(name, value)| literal(name, value))
+            .collect();
     client.send(&frame(HEADERS, END_HEADERS, 3, &block));
     let end = client.until(|frame| frame.stream == 3);
     assert_eq!(end.kind, RST_STREAM, "malformed");
     // `:protocol` belongs to CONNECT.
-    let block: Vec<u8> = [(":method", "GET"), (":protocol", "websocket"), (":authority", "a"), (":scheme", "http"), (":path", "/")]
-        .iter()
-        .flat_map(|(name, value)| literal(name, value))
-        .collect();
+    let block: Vec<u8> = [
+        (":method", "GET"),
+        (":protocol", "websocket"),
+        (":authority", "a"),
+        (":scheme", "http"),
+        (":path", "/"),
+    ]
+    .iter()
+    .flat_map(|(name, value)| literal(name, value))
+    .collect();
     client.send(&frame(HEADERS, END_HEADERS | END_STREAM, 5, &block));
     assert_eq!(client.until(|frame| frame.stream == 5).kind, RST_STREAM);
 }

@@ -17,6 +17,9 @@ crate::error_responses! {
     /// `Expect` with anything but `100-continue` (RFC 9110 §10.1.1).
     UNKNOWN_EXPECTATION = 417 "unknown_expectation", "The only supported expectation is 100-continue.";
 
+    /// Extended CONNECT (RFC 8441) for a protocol other than WebSocket (RFC 9220 §3).
+    UNKNOWN_PROTOCOL = 501 "unknown_protocol", "The only supported protocol is websocket.";
+
     /// The request target is an https address, and the request came in plaintext from a peer that is not in `server.trusted_proxies` (RFC 9110 §7.4).
     HTTPS_UNENCRYPTED = 421 "https_unencrypted",
         "The request is for an https address, but arrived over an unencrypted connection.";
@@ -53,6 +56,7 @@ crate::error_responses! {
 pub fn respond_with_head_refusal(exchange: &mut Exchange<'_>, refusal: HeadRefusal, allow: &[u8]) {
     let method = match refusal {
         HeadRefusal::Expectation => return UNKNOWN_EXPECTATION.respond(exchange),
+        HeadRefusal::Protocol => return UNKNOWN_PROTOCOL.respond(exchange),
         HeadRefusal::Connect => &CONNECT_REFUSED,
         HeadRefusal::Trace => &TRACE_REFUSED,
     };

@@ -11,8 +11,8 @@ use keepwarm_telemetry::meters::ListenerCells;
 use tokio::time::Instant;
 
 use super::storage::Storage;
-use super::websocket::WebSocketState;
 use crate::listener::Activity;
+use crate::websocket::WebSocketState;
 use crate::{ConnectionInfo, ListenerContext, Request};
 
 /// A server-role connection. The state of one request is in [`ExchangeState`], replaced for each.

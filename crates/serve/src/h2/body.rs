@@ -114,7 +114,10 @@ impl ServerStream {
     /// Some clients, such as curl 7.88, take a reset that comes together with the response for a failure. Nothing is given back to the window meanwhile:
     /// at most one window is received.
     pub(super) async fn discard_rest(&mut self) {
-        if self.state.body_done || self.broken.is_some() || self.state.response != Http2ResponseState::Ended {
+        if self.body.is_end_stream()
+            || self.broken.is_some()
+            || self.state.response != Http2ResponseState::Ended
+        {
             return;
         }
         self.unread.clear();

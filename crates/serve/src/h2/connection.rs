@@ -61,6 +61,7 @@ pub(crate) async fn serve(begun: NewConnection) {
         .max_concurrent_streams(settings::STREAMS as u32)
         .max_header_list_size(Limits::HEADER_BLOCK as u32)
         .max_send_buffer_size(settings::SEND_BUFFER)
+        .enable_connect_protocol()
         // The guard counts resets; the crate's own limit of 20 would end a browser's connection that cancels a page.
         .max_pending_accept_reset_streams(settings::STREAMS)
         .handshake(FrameTransport::server(io, read, Arc::clone(&watched)));

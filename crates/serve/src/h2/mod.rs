@@ -3,6 +3,7 @@
 //! `connection` is the life of a connection, `ServerStream` one request on it, and `guard` bounds useless work that a client can cause.
 
 mod body;
+mod connect;
 mod connection;
 mod guard;
 mod response;

@@ -54,6 +54,14 @@ impl ServerStream {
         if self.state.response != Http2ResponseState::None {
             return Ok(app);
         }
+        // 2xx would accept the WebSocket (RFC 8441 §5), and this is the page of a resource that does not know them.
+        let status = match status {
+            200..=299 if self.state.extended_connect => {
+                self.request.notes.reason.get_or_insert("not_a_websocket");
+                501
+            }
+            status => status,
+        };
         let bodiless = self.state.facts.is_head || matches!(status, 204 | 304);
         let length = response_length(app.content_length, length, bodiless, self.state.from_upstream);
         // The same rules on body and length as in HTTP/1; those about the connection do not apply.
@@ -164,7 +172,7 @@ impl ServerStream {
 
     /// Bytes queued and not yet taken by the connection.
     pub(crate) fn unsent(&self) -> usize {
-        self.sending.out.len()
+        self.sending.out.len() + self.untaken_frames()
     }
 
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientLoss>> {
@@ -174,6 +182,7 @@ impl ServerStream {
         if let Err(gone) = self.hand_over_head() {
             return Poll::Ready(Err(gone));
         }
+        self.take_frames();
         let before = self.sending.out.len();
         let flushed = self.sending.poll_flush(cx);
         let taken = before.saturating_sub(self.sending.out.len());
@@ -224,7 +233,7 @@ impl ServerStream {
 }
 
 /// The fields of a response without those that HTTP/2 expresses otherwise (RFC 9113 §8.2.2), and the length, which is ours.
-fn fill<'a>(
+pub(super) fn fill<'a>(
     map: &mut http::HeaderMap,
     fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
 ) -> Result<(), BadField> {
