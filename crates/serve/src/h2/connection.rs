@@ -21,6 +21,7 @@ use keepwarm_telemetry::panics::catch_future;
 use tokio::time::Instant;
 
 use super::guard::MisuseGuard;
+use super::scheduler::Scheduler;
 use super::stream::ServerStream;
 use crate::h1::RequestGuard;
 use crate::listener::Activity;
@@ -130,7 +131,11 @@ impl ConnectionTask {
                 Poll::Ready(Some(Ok((request, respond)))) => self.begin(request, respond),
                 Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(()),
                 Poll::Pending if self.watched.take_misuse() => {
-                    self.connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+                    let reason = match self.watched.misuse.get() {
+                        Some(Http2Fault::Protocol) => Reason::PROTOCOL_ERROR,
+                        _ => Reason::ENHANCE_YOUR_CALM,
+                    };
+                    self.connection.abrupt_shutdown(reason);
                     self.leaving.get_or_insert_with(now);
                 }
                 Poll::Pending => match self.look(cx) {
@@ -149,7 +154,8 @@ impl ConnectionTask {
         self.deadlines.set(WaitKind::Read, None);
         let (peer, context) = (Rc::clone(&self.peer), Arc::clone(&self.context));
         let hints = Arc::clone(&self.watched.hints);
-        let (stream, refusal) = ServerStream::new(request, respond, peer, context, hints);
+        let scheduler = Arc::clone(&self.watched.scheduler);
+        let (stream, refusal) = ServerStream::new(request, respond, peer, context, hints, scheduler);
         let open = StreamGuard::new(&self.open);
         keepwarm_net::spawn_local(async move {
             let _open = open;
@@ -287,6 +293,8 @@ struct ConnectionObserver {
     /// Streams that the client has begun, and the last of them.
     heads: AtomicU64,
     last_stream: AtomicU32,
+    /// The order of the responses.
+    scheduler: Arc<Scheduler>,
 }
 
 impl ConnectionObserver {
@@ -301,6 +309,7 @@ impl ConnectionObserver {
             hints: Arc::default(),
             heads: AtomicU64::new(0),
             last_stream: AtomicU32::new(0),
+            scheduler: Arc::default(),
         }
     }
 
@@ -359,7 +368,13 @@ impl FrameObserver for ConnectionObserver {
 
     fn handle_received(&self, passed: FrameEvent) -> bool {
         match passed {
-            FrameEvent::Reset { .. } => self.cells.http2_client_resets.add(1),
+            FrameEvent::Reset { stream, .. } => {
+                self.cells.http2_client_resets.add(1);
+                self.scheduler.handle_reset(stream);
+            }
+            FrameEvent::PriorityUpdate { stream: stream @ 1.., signal } => {
+                self.scheduler.update(stream, signal)
+            }
             // The first head of a stream; another one has its trailers.
             FrameEvent::Headers(stream) if self.last_stream.fetch_max(stream, Ordering::Relaxed) < stream => {
                 self.heads.fetch_add(1, Ordering::Relaxed);
@@ -377,7 +392,11 @@ impl FrameObserver for ConnectionObserver {
                 self.hints.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1));
         }
         match passed {
-            FrameEvent::Reset { code: 1.. } => self.cells.http2_our_resets.add(1),
+            FrameEvent::Data { stream, length } => self.scheduler.handle_sent(stream, length),
+            FrameEvent::Reset { stream, code } => {
+                self.cells.http2_our_resets.add(u64::from(code != 0));
+                self.scheduler.handle_reset(stream);
+            }
             FrameEvent::GoAway { code, .. } => self.note_goodbye(code),
             _ => {}
         }

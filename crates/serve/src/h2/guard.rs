@@ -20,6 +20,8 @@ const CONTINUATIONS: u32 = 8;
 const CHATTER: u32 = 100;
 /// PRIORITY and frames of unknown types, likewise. They only cost reading, and browsers send several for each open stream at once.
 const IGNORED: u32 = 1000;
+/// Bytes of DATA that we send before they count as progress: a client that opens its window byte by byte (CVE-2019-9511) makes a frame of each.
+const PROGRESS: usize = 256;
 /// NO_ERROR (RFC 9113 §7).
 const NO_ERROR: u32 = 0;
 const WINDOW: Duration = Duration::from_secs(10);
@@ -35,6 +37,8 @@ pub(super) struct MisuseGuard {
     resets_ever: u64,
     our_resets: u32,
     continuations: u32,
+    /// Bytes of DATA sent since the last time that they counted as progress.
+    progress: usize,
 }
 
 impl MisuseGuard {
@@ -48,6 +52,7 @@ impl MisuseGuard {
             resets_ever: 0,
             our_resets: 0,
             continuations: 0,
+            progress: 0,
         }
     }
 
@@ -61,16 +66,23 @@ impl MisuseGuard {
                 self.requests += 1;
                 (self.continuations, self.chatter, self.ignored) = (0, 0, 0);
             }
-            FrameEvent::Data(1..) => (self.chatter, self.ignored) = (0, 0),
+            FrameEvent::Data { length: 1.., .. } => (self.chatter, self.ignored) = (0, 0),
             FrameEvent::Continuation => self.continuations += 1,
             FrameEvent::Reset { .. } => {
                 self.resets += 1;
                 self.resets_ever += 1;
             }
-            FrameEvent::Data(0) | FrameEvent::Ping | FrameEvent::Settings | FrameEvent::WindowUpdate => {
-                self.chatter += 1
+            FrameEvent::Data { length: 0, .. }
+            | FrameEvent::Ping
+            | FrameEvent::Settings
+            | FrameEvent::WindowUpdate => self.chatter += 1,
+            FrameEvent::GoAway { .. }
+            | FrameEvent::PriorityUpdate { stream: 1.., .. }
+            | FrameEvent::Other => {
+                self.ignored += 1;
             }
-            FrameEvent::GoAway { .. } | FrameEvent::Other => self.ignored += 1,
+            // RFC 9218 §7.1: a connection error.
+            FrameEvent::PriorityUpdate { stream: 0, .. } => return Err(Misuse::Protocol),
         }
         let share = self.requests >= SHARE_FROM && self.resets_ever * 2 > self.requests;
         match () {
@@ -85,9 +97,15 @@ impl MisuseGuard {
     pub(super) fn handle_sent(&mut self, passed: FrameEvent) -> Result<(), Misuse> {
         match passed {
             // The client reads a response: its WINDOW_UPDATEs are legitimate.
-            FrameEvent::Data(1..) | FrameEvent::Headers(_) => (self.chatter, self.ignored) = (0, 0),
+            FrameEvent::Headers(_) => (self.chatter, self.ignored) = (0, 0),
+            FrameEvent::Data { length, .. } => {
+                self.progress += length;
+                if self.progress >= PROGRESS {
+                    (self.chatter, self.ignored, self.progress) = (0, 0, 0);
+                }
+            }
             // After a complete response to an upload that nobody reads (RFC 9113 §8.1): no work of ours is lost by it.
-            FrameEvent::Reset { code: NO_ERROR } => {}
+            FrameEvent::Reset { code: NO_ERROR, .. } => {}
             FrameEvent::Reset { .. } => self.our_resets += 1,
             _ => {}
         }
@@ -114,7 +132,12 @@ mod tests {
         None
     }
 
-    const RESET: FrameEvent = FrameEvent::Reset { code: 8 };
+    const RESET: FrameEvent = FrameEvent::Reset { stream: 1, code: 8 };
+
+    const fn data(length: usize) -> FrameEvent {
+        FrameEvent::Data { stream: 1, length }
+    }
+
     const SLOWLY: Duration = Duration::from_millis(200);
 
     #[test]
@@ -122,7 +145,7 @@ mod tests {
         let at_once = |frames: &[FrameEvent]| allowed(frames, Duration::ZERO);
         assert_eq!(at_once(&[FrameEvent::Headers(1), RESET]), Some((100, Misuse::Resets)));
         assert_eq!(at_once(&[FrameEvent::Ping]), Some((100, Misuse::Chatter)));
-        assert_eq!(at_once(&[FrameEvent::Settings, FrameEvent::Data(0)]), Some((50, Misuse::Chatter)));
+        assert_eq!(at_once(&[FrameEvent::Settings, data(0)]), Some((50, Misuse::Chatter)));
         assert_eq!(at_once(&[FrameEvent::Continuation]), Some((8, Misuse::Continuations)));
         assert_eq!(at_once(&[FrameEvent::Other]), Some((1000, Misuse::Chatter)));
     }
@@ -135,7 +158,7 @@ mod tests {
         );
         assert_eq!(allowed(&[FrameEvent::Ping, FrameEvent::WindowUpdate], SLOWLY), None);
         assert_eq!(allowed(&[FrameEvent::Headers(1), FrameEvent::Headers(1), RESET], SLOWLY), None);
-        assert_eq!(allowed(&[FrameEvent::Data(9), FrameEvent::Data(0)], Duration::ZERO), None);
+        assert_eq!(allowed(&[data(9), data(0)], Duration::ZERO), None);
     }
 
     #[test]
@@ -145,16 +168,26 @@ mod tests {
     }
 
     #[test]
+    fn a_window_that_opens_byte_by_byte_is_no_progress() {
+        let now = Instant::now();
+        let mut guard = MisuseGuard::new(now);
+        let round = |guard: &mut MisuseGuard| {
+            guard.handle_sent(data(1)).and_then(|()| guard.handle_received(FrameEvent::WindowUpdate, now))
+        };
+        assert_eq!((0..200).position(|_| round(&mut guard).is_err()), Some(100));
+    }
+
+    #[test]
     fn what_the_client_is_sent_makes_its_window_updates_worth_while() {
         let now = Instant::now();
         let mut guard = MisuseGuard::new(now);
         for _ in 0..1000 {
             guard.handle_received(FrameEvent::WindowUpdate, now).unwrap();
-            guard.handle_sent(FrameEvent::Data(1000)).unwrap();
+            guard.handle_sent(data(1000)).unwrap();
         }
         assert!((0..501).any(|_| guard.handle_sent(RESET).is_err()));
         let mut guard = MisuseGuard::new(now);
-        let early = FrameEvent::Reset { code: NO_ERROR };
+        let early = FrameEvent::Reset { stream: 1, code: NO_ERROR };
         assert!((0..1000).all(|_| guard.handle_sent(early).is_ok()), "uploads that were refused early");
     }
 }

@@ -7,6 +7,7 @@ mod connect;
 mod connection;
 mod guard;
 mod response;
+mod scheduler;
 mod stream;
 #[cfg(test)]
 mod tests;

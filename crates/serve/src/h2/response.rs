@@ -77,6 +77,9 @@ impl ServerStream {
         let mut response = Response::new(());
         *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         fill(response.headers_mut(), fields)?;
+        if let Some(priority) = response.headers().get("priority") {
+            self.turns.amend(priority.as_bytes());
+        }
         self.frame(&mut response, &decided, app.has_date);
         self.head = Some(response);
         self.state.status = status;
@@ -184,7 +187,7 @@ impl ServerStream {
         }
         self.take_frames();
         let before = self.sending.out.len();
-        let flushed = self.sending.poll_flush(cx);
+        let flushed = self.sending.poll_flush_in_turn(cx, &mut self.turns);
         let taken = before.saturating_sub(self.sending.out.len());
         if taken > 0 {
             self.state.drain_rate.handle_progress(now().into_std(), taken);
@@ -195,10 +198,16 @@ impl ServerStream {
                 Poll::Ready(Err(self.lost(ClientLoss::Reset)))
             }
             Poll::Ready(()) => Poll::Ready(Ok(())),
-            Poll::Pending if self.deadlines.poll_passed(WaitKind::Write, cx) => {
-                Poll::Ready(Err(self.lost(ClientLoss::TooSlow)))
-            }
             Poll::Pending => {
+                // While more urgent responses are sent, the client is not slow in taking this one.
+                let others = self.turns.taken_of_others();
+                if others > 0 {
+                    self.state.drain_rate.handle_progress(now().into_std(), others);
+                    self.deadlines.set(WaitKind::Write, None);
+                }
+                if self.deadlines.poll_passed(WaitKind::Write, cx) {
+                    return Poll::Ready(Err(self.lost(ClientLoss::TooSlow)));
+                }
                 self.set_write_deadline();
                 Poll::Pending
             }

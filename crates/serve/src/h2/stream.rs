@@ -17,6 +17,7 @@ use keepwarm_telemetry::panics::Panic;
 use tokio::time::Instant;
 
 use super::connect::StreamSocket;
+use super::scheduler::{Scheduler, StreamTurns};
 use crate::refusals::PANICKED;
 use crate::{
     BodyError, ClientLoss, ConnectionInfo, ConnectionLimits, Exchange, Frontend, ListenerContext, Outcome,
@@ -37,6 +38,7 @@ pub(crate) struct ServerStream {
     /// The head of the response, held until it is known whether anything follows it.
     pub(super) head: Option<Response<()>>,
     pub(super) sending: Sending,
+    pub(super) turns: StreamTurns,
     pub(super) socket: Option<Box<StreamSocket>>,
     /// Informational responses of the connection not yet taken by its socket.
     pub(super) hints: Arc<AtomicUsize>,
@@ -123,12 +125,15 @@ impl ServerStream {
         peer: Rc<ConnectionInfo>,
         context: Arc<ListenerContext>,
         hints: Arc<AtomicUsize>,
+        scheduler: Arc<Scheduler>,
     ) -> (Self, Option<Refusal>) {
         let mut ours = Request::new(peer);
         ours.http2 = true;
         ours.received = Instant::now();
         ours.number = context.next_request_number();
         let (parts, body) = request.into_parts();
+        let priority = parts.headers.get("priority").map(http::HeaderValue::as_bytes);
+        let turns = StreamTurns::new(scheduler, respond.stream_id().as_u32(), priority);
         let protocol = parts.extensions.get::<h2::ext::Protocol>();
         let key = protocol.map(|_| opening_key(ours.number));
         let connect = protocol.zip(key.as_deref());
@@ -170,6 +175,7 @@ impl ServerStream {
             trailers: Fields::new(),
             head: None,
             sending: Sending::default(),
+            turns,
             socket: None,
             hints,
             broken: None,
