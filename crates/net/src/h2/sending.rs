@@ -99,7 +99,7 @@ pub trait SendTurn {
     /// Waits for the next turn; Ready: bytes that may be handed over in it.
     fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<usize>;
 
-    /// So many were handed over in the turn.
+    /// These bytes were handed over in the turn.
     fn handle_handed(&mut self, bytes: usize);
 
     /// The turn is not used.

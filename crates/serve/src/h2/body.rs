@@ -31,6 +31,7 @@ impl ServerStream {
                 into.extend_from_slice(&piece);
                 // Returns room to the client for the bytes read: unread bytes hold it back.
                 let _ = self.body.flow_control().release_capacity(piece.len());
+                self.read.add(piece.len());
             }
             let got = into.len() > before;
             if !self.unread.is_empty() || room == 0 {

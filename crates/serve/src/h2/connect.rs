@@ -88,6 +88,7 @@ impl ServerStream {
         into.extend_from_slice(&std::mem::take(&mut self.unread));
         // Room for as much again: what was read is on its way, and a reader that is full does not read.
         let _ = self.body.flow_control().release_capacity(got);
+        self.read.add(got);
         Poll::Ready(Ok(got))
     }
 

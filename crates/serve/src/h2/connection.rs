@@ -22,7 +22,8 @@ use tokio::time::Instant;
 
 use super::guard::MisuseGuard;
 use super::scheduler::Scheduler;
-use super::stream::ServerStream;
+use super::stream::{ConnectionParts, ServerStream};
+use super::windows::{BodyWindow, BytesRead};
 use crate::h1::RequestGuard;
 use crate::listener::Activity;
 use crate::{ConnectionInfo, ListenerContext, Refusal};
@@ -58,7 +59,7 @@ pub(crate) async fn serve(begun: NewConnection) {
     let watched = Arc::new(ConnectionObserver::new(cells));
     let handshake = Builder::new()
         .initial_window_size(settings::BODY_WINDOW)
-        .initial_connection_window_size(settings::BODY_WINDOW * settings::STREAMS as u32)
+        .initial_connection_window_size(settings::BODIES_WINDOW)
         .max_concurrent_streams(settings::STREAMS as u32)
         .max_header_list_size(Limits::HEADER_BLOCK as u32)
         .max_send_buffer_size(settings::SEND_BUFFER)
@@ -69,9 +70,11 @@ pub(crate) async fn serve(begun: NewConnection) {
     let Ok(Ok(connection)) = tokio::time::timeout(context.limits.head_timeout, handshake).await else {
         return;
     };
-    let deadlines = Deadlines::new();
+    let (mut connection, deadlines) = (connection, Deadlines::new());
+    let window = BodyWindow::new(connection.ping_pong());
     let mut serving = ConnectionTask {
         connection,
+        window,
         watched,
         peer,
         context,
@@ -108,6 +111,7 @@ async fn refuse(mut io: Transport) {
 
 struct ConnectionTask {
     connection: Connection<FrameTransport<ConnectionObserver>, Bytes>,
+    window: BodyWindow,
     watched: Arc<ConnectionObserver>,
     peer: Rc<ConnectionInfo>,
     context: Arc<ListenerContext>,
@@ -138,6 +142,7 @@ impl ConnectionTask {
                     self.connection.abrupt_shutdown(reason);
                     self.leaving.get_or_insert_with(now);
                 }
+                Poll::Pending if self.window.poll_grow(cx, &self.watched.read, &mut self.connection) => {}
                 Poll::Pending => match self.look(cx) {
                     TurnResult::Later => return Poll::Pending,
                     TurnResult::Again => {}
@@ -153,9 +158,12 @@ impl ConnectionTask {
         // The time of the next idle period is separate.
         self.deadlines.set(WaitKind::Read, None);
         let (peer, context) = (Rc::clone(&self.peer), Arc::clone(&self.context));
-        let hints = Arc::clone(&self.watched.hints);
-        let scheduler = Arc::clone(&self.watched.scheduler);
-        let (stream, refusal) = ServerStream::new(request, respond, peer, context, hints, scheduler);
+        let shared = ConnectionParts {
+            hints: Arc::clone(&self.watched.hints),
+            read: Arc::clone(&self.watched.read),
+            scheduler: Arc::clone(&self.watched.scheduler),
+        };
+        let (stream, refusal) = ServerStream::new(request, respond, peer, context, shared);
         let open = StreamGuard::new(&self.open);
         keepwarm_net::spawn_local(async move {
             let _open = open;
@@ -293,6 +301,8 @@ struct ConnectionObserver {
     /// Streams that the client has begun, and the last of them.
     heads: AtomicU64,
     last_stream: AtomicU32,
+    /// Bytes of bodies that were read.
+    read: Arc<BytesRead>,
     /// The order of the responses.
     scheduler: Arc<Scheduler>,
 }
@@ -309,6 +319,7 @@ impl ConnectionObserver {
             hints: Arc::default(),
             heads: AtomicU64::new(0),
             last_stream: AtomicU32::new(0),
+            read: Arc::default(),
             scheduler: Arc::default(),
         }
     }

@@ -327,7 +327,7 @@ mod tests {
         let mut cx = Context::from_waker(Waker::noop());
         let mut order = Vec::new();
         while order.len() < most && streams.values().any(|left| *left > 0) {
-            // A stream goes on as long as it has bytes; when it has to wait, the others are polled, in no particular order.
+            // A stream continues as long as it has bytes; when it has to wait, the others are polled, in no particular order.
             let ready = streams.iter().filter(|(_, left)| **left > 0).map(|(stream, _)| *stream);
             let again = order.last().copied().filter(|last| streams.get(last).is_some_and(|left| *left > 0));
             let mut polled = again.into_iter().chain(ready.rev());

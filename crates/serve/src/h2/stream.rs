@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use super::connect::StreamSocket;
 use super::scheduler::{Scheduler, StreamTurns};
+use super::windows::BytesRead;
 use crate::refusals::PANICKED;
 use crate::{
     BodyError, ClientLoss, ConnectionInfo, ConnectionLimits, Exchange, Frontend, ListenerContext, Outcome,
@@ -42,10 +43,18 @@ pub(crate) struct ServerStream {
     pub(super) socket: Option<Box<StreamSocket>>,
     /// Informational responses of the connection not yet taken by its socket.
     pub(super) hints: Arc<AtomicUsize>,
+    pub(super) read: Arc<BytesRead>,
     /// The client is gone, or the stream is.
     pub(super) broken: Option<ClientLoss>,
     /// The handler was given the outcome.
     finished: bool,
+}
+
+/// What the streams of a connection share.
+pub(super) struct ConnectionParts {
+    pub(super) hints: Arc<AtomicUsize>,
+    pub(super) read: Arc<BytesRead>,
+    pub(super) scheduler: Arc<Scheduler>,
 }
 
 /// The progress of both messages.
@@ -124,8 +133,7 @@ impl ServerStream {
         respond: SendResponse<Bytes>,
         peer: Rc<ConnectionInfo>,
         context: Arc<ListenerContext>,
-        hints: Arc<AtomicUsize>,
-        scheduler: Arc<Scheduler>,
+        shared: ConnectionParts,
     ) -> (Self, Option<Refusal>) {
         let mut ours = Request::new(peer);
         ours.http2 = true;
@@ -133,6 +141,7 @@ impl ServerStream {
         ours.number = context.next_request_number();
         let (parts, body) = request.into_parts();
         let priority = parts.headers.get("priority").map(http::HeaderValue::as_bytes);
+        let ConnectionParts { hints, read, scheduler } = shared;
         let turns = StreamTurns::new(scheduler, respond.stream_id().as_u32(), priority);
         let protocol = parts.extensions.get::<h2::ext::Protocol>();
         let key = protocol.map(|_| opening_key(ours.number));
@@ -178,6 +187,7 @@ impl ServerStream {
             turns,
             socket: None,
             hints,
+            read,
             broken: None,
             finished: false,
         };
