@@ -209,6 +209,42 @@ fn a_drain_says_goodbye_twice() {
     assert!(client.goodbye().is_none_or(|code| code == http2::NO_ERROR));
 }
 
+/// Over TLS, HTTP/2 is agreed on by ALPN, or not at all; then no case of the suite fails.
+#[test]
+fn the_conformance_suite_h2spec_finds_nothing_over_tls() {
+    let config = |more: &str| {
+        WSGI.replace(
+            "bind = \"127.0.0.1:0\"\n",
+            &format!("bind = \"127.0.0.1:0\"\ntls = {{ cert = \"@DIR@/cert.pem\", key = \"@DIR@/key.pem\" }}\n{more}"),
+        )
+    };
+    let start = |more: &str| {
+        Server::start_with(&config(more), |command| {
+            let mut openssl = Command::new("openssl");
+            openssl
+                .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"])
+                .args(["-keyout", "key.pem", "-out", "cert.pem", "-days", "30", "-subj", "/CN=localhost"])
+                .args(["-addext", "subjectAltName=IP:127.0.0.1"])
+                .current_dir(command.get_current_dir().expect("a directory of its own"));
+            tools::run_ok(&mut openssl, LONG);
+        })
+    };
+    let ask = |server: &Server| {
+        let mut curl = Command::new("curl");
+        curl.args(["--silent", "--insecure", "--max-time", "60", "--retry", "20", "--retry-delay", "1"])
+            .args(["--write-out", " %{http_version}"])
+            .arg(format!("https://{}/pong", server.address()));
+        tools::run_ok(&mut curl, LONG)
+    };
+    let server = start("");
+    assert_eq!(ask(&server), "pong 2");
+    let mut suite = Command::new(root().join("scripts/h2spec"));
+    suite.args([&server.address().to_string(), "/pong", "-t", "-k"]);
+    let said = tools::run_ok(&mut suite, Duration::from_secs(300));
+    assert!(said.contains("145 cases, 0 failed"), "{said}");
+    assert_eq!(ask(&start("http2 = false\n")), "pong 1.1");
+}
+
 #[test]
 fn the_conformance_suite_h2spec_finds_nothing() {
     let server = Server::start(WSGI).warm("/pong");

@@ -157,3 +157,24 @@ fn a_client_that_reads_slowly_never_fills_memory() {
         assert!(grown < 48 << 10, "{grown} KiB");
     }
 }
+
+/// What the server has begun to send on a stream whose window the client takes back holds up no other stream.
+#[test]
+fn a_window_that_is_taken_back_holds_up_its_own_stream_alone() {
+    let server = Server::start(&ASGI.replace("workers = 1", "workers = 1\nconcurrency = 10")).warm("/pong");
+    let window = 0x7fff_ffff;
+    let mut client = Http2::connect_with(server.address(), &[(4, 100 << 20)]);
+    client.give(0, window - 65_535);
+    client.request(1, "/big?bytes=90000000", &[]);
+    client.until(|frame| frame.kind == DATA);
+    // Nothing is read until the sockets are full.
+    std::thread::sleep(Duration::from_millis(300));
+    client.send(&frame(SETTINGS, 0, 0, &keepwarm_tests::http2::setting(4, 0)));
+    client.until(|frame| frame.kind == SETTINGS && frame.flags & ACK != 0);
+    client.request(3, "/big?bytes=100000", &[]);
+    client.give(3, 200_000);
+    let mut got = 0;
+    while got < 100_000 {
+        got += client.until(|frame| frame.kind == DATA && frame.stream == 3).payload.len();
+    }
+}

@@ -243,6 +243,11 @@ pub(crate) fn connection_limits(limits: &Limits) -> ConnectionLimits {
     }
 }
 
+/// Whether a listener speaks HTTP/2 with its clients.
+pub(crate) fn speaks_http2(listen: &Listener) -> bool {
+    listen.http2
+}
+
 /// The apps and upstreams that routes lead to.
 #[derive(Clone, Copy)]
 pub(crate) struct RouteTargets<'p> {

@@ -172,7 +172,7 @@ pub(crate) static LISTEN: Section<ListenDraft> = Section {
         Key {
             name: "http2",
             brief: "Accept HTTP/2 from clients",
-            long: "With TLS, HTTP/2 is offered by ALPN. A plaintext connection that begins with the HTTP/2 preface (prior knowledge, RFC 9113 §3.3) is served as HTTP/2, every other one as HTTP/1. With `false`, HTTP/2 is not offered, and the preface gets 505. `Upgrade: h2c` is always ignored. Doors of upstreams accept both versions without a setting.",
+            long: "Over TLS, the client selects the version in the handshake (ALPN). In plaintext, a connection that begins with the HTTP/2 preface (prior knowledge, RFC 9113 §3.3) is served as HTTP/2, every other one as HTTP/1. With `false`, `h2` is not offered, and the preface gets 505. `Upgrade: h2c` is always ignored. Doors of upstreams accept both versions without a setting.",
             default: DefaultValue::Literal("true"),
             right: "http2 = false",
             wrong: "http2 = \"off\"",

@@ -265,7 +265,9 @@ impl Stream {
                 Poll::Ready(Err(_)) => return Poll::Ready(Some(self.left_in_head(ClientLoss::Reset))),
                 Poll::Ready(Ok(_)) => {}
                 Poll::Pending if self.deadlines.poll_passed(WaitKind::Read, cx) => {
-                    if preface == PrefaceState::Part && self.storage.read.unread().starts_with(PREFACE_LINE) {
+                    let agreed = self.request.peer.tls.is_some();
+                    let certain = agreed || self.storage.read.unread().starts_with(PREFACE_LINE);
+                    if preface == PrefaceState::Part && certain {
                         return Poll::Ready(Some(NextInput::Http2));
                     }
                     return Poll::Ready(Some(NextInput::Refused(Refusal::of(&HEAD_TIMEOUT, &[]))));
@@ -288,6 +290,8 @@ impl Stream {
             None if PREFACE.starts_with(unread) => PrefaceState::Part,
             // A wrong continuation: an error of HTTP/2, not a request of HTTP/1.
             _ if unread.starts_with(PREFACE_LINE) => PrefaceState::Whole,
+            // So is anything else where HTTP/2 was agreed on.
+            _ if self.request.peer.tls.is_some() => PrefaceState::Whole,
             Some(_) | None => PrefaceState::None,
         }
     }

@@ -174,6 +174,9 @@ impl ConnectionTask {
 
     /// Whether a timeout of the connection has passed; every [`LOOK`].
     fn look(&mut self, cx: &mut Context<'_>) -> TurnResult {
+        if self.watched.blocked_since().is_none() {
+            self.watched.scheduler.handle_idle();
+        }
         if self.deadlines.poll_passed(WaitKind::Read, cx) && self.open.get() == 0 {
             // The idle timeout has passed.
             self.deadlines.set(WaitKind::Read, None);

@@ -141,6 +141,19 @@ impl Scheduler {
         state.wake_next();
     }
 
+    /// The connection has nothing more to write and the socket would take it: what is left with the `h2` crate is held back by windows that the client has made smaller
+    /// since, and must not hold up other streams.
+    pub(super) fn handle_idle(&self) {
+        let mut state = self.lock();
+        if state.queued == 0 {
+            return;
+        }
+        state.queued = 0;
+        state.streams.values_mut().for_each(|turn| turn.queued = 0);
+        state.streams.retain(|_, turn| !turn.over);
+        state.wake_next();
+    }
+
     /// DATA that the socket took so far, of all streams.
     pub(super) fn sent(&self) -> u64 {
         self.lock().sent
@@ -414,6 +427,22 @@ mod tests {
             scheduler.update(2 * stream + 1, PrioritySignal::parse(b"u=0"));
         }
         assert_eq!(scheduler.lock().streams.len(), EARLY_SIGNALS);
+    }
+
+    #[test]
+    fn bytes_that_a_smaller_window_holds_back_hold_up_no_other_stream() {
+        let scheduler = Scheduler::default();
+        let mut cx = Context::from_waker(Waker::noop());
+        scheduler.begin(1, None);
+        scheduler.handle_handed(1, QUEUED);
+        scheduler.begin(3, None);
+        assert!(scheduler.poll_turn(3, &mut cx).is_pending());
+        scheduler.handle_idle();
+        assert_eq!(scheduler.poll_turn(3, &mut cx), Poll::Ready(QUEUED));
+        // They leave later, and count no more.
+        scheduler.handle_handed(3, 10);
+        scheduler.handle_sent(1, QUEUED);
+        assert_eq!(scheduler.lock().queued, 10);
     }
 
     #[test]
