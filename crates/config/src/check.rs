@@ -187,5 +187,6 @@ fn covers(first: &Route, later: &Route) -> bool {
         }
         (first, later) => first == later,
     };
-    hosts && methods && paths
+    let conditions = first.conditions.is_empty() || first.conditions == later.conditions;
+    hosts && methods && paths && conditions
 }

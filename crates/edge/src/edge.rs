@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use arc_swap::ArcSwap;
-use keepwarm_http1::{RequestBody, normalize_path};
+use keepwarm_http1::{PathScan, RequestBody, normalize_path, path_readings, scan_path};
 use keepwarm_serve::{
     Exchange, Frontend, Handler, Outcome, Refusal, Request, refuse_misdirected, respond_with_head_refusal,
     respond_with_refusal,
@@ -14,9 +14,10 @@ use keepwarm_serve::{
 
 use crate::access::measure;
 use crate::forwarding::{LOCAL, judge, set_fields};
-use crate::pattern::host_of;
+use crate::matcher::RequestView;
+use crate::pattern::{PathPattern, host_of};
 use crate::refusals;
-use crate::route::{Route, RouteMatch, Target, find};
+use crate::route::{Route, RouteMatch, Target};
 use crate::site::Site;
 
 /// Responds to the requests of a listener by its [`Site`].
@@ -111,9 +112,7 @@ impl Site {
             self.respond_server_wide(exchange);
             return None;
         }
-        if !normalize(exchange) {
-            return None;
-        }
+        let scan = normalize(exchange)?;
         if !self.trusted_proxies().is_empty() {
             judge(exchange.request_mut(), self.trusted_proxies());
         }
@@ -121,8 +120,17 @@ impl Site {
             return None;
         }
         let request = exchange.request();
-        let host = host_of(request.head.authority());
-        match find(self.routes(), host, request.path(), &request.head.method) {
+        let view = RequestView {
+            host: host_of(request.head.authority()),
+            path: request.path(),
+            method: &request.head.method,
+            details: request,
+        };
+        match self.routes().find(&view) {
+            RouteMatch::Route(route) if scan.is_ambiguous && self.is_another_route(route, &view) => {
+                refusals::AMBIGUOUS_PATH.respond(exchange);
+                None
+            }
             RouteMatch::Route(route) => self.follow(route, exchange),
             RouteMatch::WrongMethod(allow) => {
                 let message = refusals::METHOD_NOT_ALLOWED.about(&[]);
@@ -134,6 +142,21 @@ impl Site {
                 None
             }
         }
+    }
+
+    /// Whether an application may understand the path so that it belongs to another route than `route`, or to none: then a route that guards it has not
+    /// been asked. A route for this very path was meant.
+    fn is_another_route(&self, route: &Route, view: &RequestView<'_>) -> bool {
+        if !self.routes().depend_on_path() {
+            return false;
+        }
+        if matches!(&route.path, PathPattern::Exact(exact) if exact.as_bytes() == view.path) {
+            return false;
+        }
+        path_readings(view.path).iter().any(|path| {
+            let found = self.routes().find(&RequestView { path, ..*view });
+            !matches!(found, RouteMatch::Route(other) if std::ptr::eq(route, other))
+        })
     }
 
     /// `OPTIONS *` (RFC 9110 §9.3.7): a ping, with what the listener takes at all.
@@ -184,20 +207,25 @@ impl Site {
     }
 }
 
-/// Normalizes the path. `false`: it cannot be, and that was the response.
-fn normalize(exchange: &mut Exchange<'_>) -> bool {
-    let mut changed = Vec::new();
-    let fault = normalize_path(exchange.request().head.path(), &mut changed).err();
-    match fault {
-        Some(fault) => {
+/// Normalizes the path. `None`: it cannot be, and that was the response.
+fn normalize(exchange: &mut Exchange<'_>) -> Option<PathScan> {
+    let path = exchange.request().head.path();
+    let scan = match scan_path(path) {
+        Ok(scan) => scan,
+        Err(fault) => {
             exchange.close_after();
             respond_with_refusal(exchange, &(&fault).into());
-            return false;
+            return None;
         }
-        None if changed.is_empty() => {}
-        None => exchange.request_mut().set_path(changed),
+    };
+    if !scan.is_normal {
+        let mut changed = Vec::new();
+        // The scan has found no fault.
+        if normalize_path(path, &mut changed).is_ok() {
+            exchange.request_mut().set_path(changed);
+        }
     }
-    true
+    Some(scan)
 }
 
 /// Why a route does not serve the request it takes.

@@ -2,6 +2,7 @@
 
 mod htaccess;
 mod logs;
+mod matcher;
 mod upstream;
 
 use std::ffi::OsString;
@@ -12,8 +13,7 @@ use std::time::Duration;
 
 use keepwarm_config::{Account, Action, App, AppKind, Config, Limits, Listener, Program, Workers};
 use keepwarm_edge::{
-    Cidr, Files, FixedResponse, HostPattern, LocationPiece, PathPattern, Redirect, Route, SendFiles, Site,
-    Target, TryFiles,
+    Cidr, Files, FixedResponse, LocationPiece, Redirect, Route, SendFiles, Site, Target, TryFiles,
 };
 use keepwarm_egress::{RateLimitHandler, UpstreamRoute};
 use keepwarm_serve::{ConnectionLimits, EarlyHints, FieldEdits, ForwardingPolicy, Handler, WebSocketLimits};
@@ -277,9 +277,10 @@ fn route(
         }
     };
     Ok(Route {
-        hosts: route.hosts.iter().map(host).collect(),
-        path: path(&route.path),
+        hosts: route.hosts.iter().map(matcher::host).collect::<Result<_, _>>()?,
+        path: matcher::path(&route.path)?,
         methods: route.methods.iter().filter_map(|method| method.parse().ok()).collect(),
+        conditions: matcher::conditions(&route.conditions)?,
         strip_prefix: route.strip_prefix,
         max_body: route.max_body,
         allow: route.allow.iter().filter_map(cidr).collect(),
@@ -388,21 +389,6 @@ fn piece(piece: &keepwarm_config::RedirectPiece) -> LocationPiece {
         keepwarm_config::RedirectPiece::Host => LocationPiece::Host,
         keepwarm_config::RedirectPiece::Path => LocationPiece::Path,
         keepwarm_config::RedirectPiece::Query => LocationPiece::Query,
-    }
-}
-
-fn host(pattern: &keepwarm_config::HostPattern) -> HostPattern {
-    match pattern {
-        keepwarm_config::HostPattern::Exact(host) => HostPattern::Exact(host.clone()),
-        keepwarm_config::HostPattern::Suffix(suffix) => HostPattern::Below(suffix.clone()),
-    }
-}
-
-fn path(pattern: &keepwarm_config::PathPattern) -> PathPattern {
-    match pattern {
-        keepwarm_config::PathPattern::Any => PathPattern::Any,
-        keepwarm_config::PathPattern::Exact(path) => PathPattern::Exact(path.clone()),
-        keepwarm_config::PathPattern::Prefix(prefix) => PathPattern::Prefix(prefix.clone()),
     }
 }
 

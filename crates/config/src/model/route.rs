@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use super::Cidr;
+use super::{Cidr, Conditions};
 
 /// `[[listen.NAME.route]]`: conditions, and the action for the requests that match.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub struct Route {
     pub path: PathPattern,
     /// Methods that match, in upper case; `GET` includes `HEAD`. Empty: all.
     pub methods: Vec<String>,
+    /// What else a request must be to match.
+    pub conditions: Conditions,
     /// The action for a request that matches.
     pub action: Action,
     /// Remove the route's prefix from the path that the app sees; it becomes `SCRIPT_NAME` or `root_path`.
@@ -53,14 +55,19 @@ pub enum HostPattern {
     Exact(String),
     /// `*.example.com`, stored as `.example.com` in lower case. It matches names with one or more labels before it.
     Suffix(String),
+    /// A pattern in lower case with `*` in another place; each is any text.
+    Glob(String),
+    /// A valid regular expression of the host in lower case, without the `~`.
+    Regex(String),
 }
 
 impl HostPattern {
-    /// Whether `host`, in lower case and without a port, matches.
+    /// Whether `host`, in lower case and without a port, is the name or a name below it. For forward proxies, which have no other patterns.
     pub fn matches(&self, host: &str) -> bool {
         match self {
             HostPattern::Exact(exact) => host == exact,
             HostPattern::Suffix(suffix) => host.len() > suffix.len() && host.ends_with(suffix.as_str()),
+            HostPattern::Glob(_) | HostPattern::Regex(_) => false,
         }
     }
 }
@@ -75,15 +82,20 @@ pub enum PathPattern {
     /// `/assets/*`, stored as `/assets/`: every path that begins with it. `/assets` itself matches only with
     /// `strip_prefix`.
     Prefix(String),
+    /// A pattern with `*` in other places; each is any text, also with slashes.
+    Glob(String),
+    /// A valid regular expression of the path, without the `~`.
+    Regex(String),
 }
 
 impl PathPattern {
-    /// Whether the normalized `path` matches.
-    pub fn matches(&self, path: &str) -> bool {
+    /// Whether the normalized `path` is one that the pattern names: patterns with `*` in other places and regular expressions name none.
+    pub fn names(&self, path: &str) -> bool {
         match self {
             PathPattern::Any => true,
             PathPattern::Exact(exact) => path == exact,
             PathPattern::Prefix(prefix) => path.starts_with(prefix.as_str()),
+            PathPattern::Glob(_) | PathPattern::Regex(_) => false,
         }
     }
 
@@ -91,7 +103,7 @@ impl PathPattern {
     pub fn mount(&self) -> &str {
         match self {
             PathPattern::Prefix(prefix) => prefix.strip_suffix('/').unwrap_or(prefix),
-            PathPattern::Any | PathPattern::Exact(_) => "",
+            PathPattern::Any | PathPattern::Exact(_) | PathPattern::Glob(_) | PathPattern::Regex(_) => "",
         }
     }
 }
@@ -174,6 +186,7 @@ impl Route {
             hosts: Vec::new(),
             path: PathPattern::Any,
             methods: Vec::new(),
+            conditions: Conditions::default(),
             action,
             strip_prefix: false,
             max_body,

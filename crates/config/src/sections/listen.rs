@@ -107,7 +107,7 @@ pub(crate) static LISTEN: Section<ListenDraft> = Section {
         Key {
             name: "route",
             brief: "Routes, in order of precedence: `[[listen.NAME.route]]`",
-            long: "Routes are tried in the order of the file; those of an included file come after those of the file that includes it. The first route whose `host`, `path` and `method` all match serves the request. If none matches, the response is 404, or 405 if one would match but for its `method`. With a single `[app.NAME]` and no routes, every request goes to that app.",
+            long: "Routes are tried in the order of the file; those of an included file come after those of the file that includes it. The first route whose conditions all hold serves the request: `host`, `path`, `method`, `header`, `query`, `cookie`, `client`, `scheme`. If none matches, the response is 404, or 405 if one would match but for its `method`. With a single `[app.NAME]` and no routes, every request goes to that app.",
             default: DefaultValue::Words("every request goes to the app, if there is exactly one"),
             right: "route = [{ path = \"/api/*\", app = \"shop\" }]",
             wrong: "route = \"shop\"",
