@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use arc_swap::ArcSwap;
-use keepwarm_http1::{PathScan, RequestBody, normalize_path, path_readings, scan_path};
+use keepwarm_http1::{PathScan, RequestBody, normalize_path, path_readings, percent_decode, scan_path};
 use keepwarm_serve::{
     Exchange, Frontend, Handler, Outcome, Refusal, Request, refuse_misdirected, respond_with_head_refusal,
     respond_with_refusal,
@@ -17,8 +17,9 @@ use crate::forwarding::{LOCAL, judge, set_fields};
 use crate::matcher::RequestView;
 use crate::pattern::{PathPattern, host_of};
 use crate::refusals;
-use crate::route::{Route, RouteMatch, Target};
+use crate::route::{Changes, Route, RouteMatch, Target};
 use crate::site::Site;
+use crate::template::Values;
 
 /// Responds to the requests of a listener by its [`Site`].
 #[derive(Debug)]
@@ -174,8 +175,14 @@ impl Site {
         request.notes.target = Some(Arc::clone(route.label()));
         request.notes.route = Some(Arc::clone(&route.pattern));
         request.notes.meter = route.meter;
+        let captures = match route.uses_captures {
+            true => route.path.captures(request.path()),
+            false => Vec::new(),
+        };
+        let rules = route.changes.as_ref().and_then(|changes| changes.response.as_ref());
+        let edits = rules.map(|rules| rules.edits(Values { request, captures: &captures }));
         if let Some(refusal) = refused(route, request) {
-            request.notes.routed.response_edits.clone_from(&route.edits);
+            request.notes.routed.response_edits = edits.or_else(|| route.edits.clone());
             if refusal.status == 413 {
                 exchange.close_after();
             }
@@ -185,9 +192,19 @@ impl Site {
         if route.strip_prefix {
             request.notes.routed.mount = route.path.mount();
         }
+        let is_baked = matches!(route.target, Target::Respond(_) | Target::Redirect(_));
+        request.notes.routed.response_edits = match edits {
+            None if !is_baked => route.edits.clone(),
+            edits => edits,
+        };
+        if let Some(changes) = &route.changes
+            && !change(request, changes, &captures)
+        {
+            refusals::BAD_REWRITE.respond(exchange);
+            return None;
+        }
         match &route.target {
             Target::App { handler, .. } => {
-                request.notes.routed.response_edits.clone_from(&route.edits);
                 request.notes.routed.passing = route.passing;
                 set_fields(request, self.trusted_proxies());
                 exchange.limit_body(route.max_body);
@@ -197,11 +214,10 @@ impl Site {
                 return Some(Arc::clone(handler));
             }
             Target::Files(files) => {
-                request.notes.routed.response_edits.clone_from(&route.edits);
                 return Some(Arc::clone(files) as Arc<dyn Handler>);
             }
             Target::Respond(respond) => respond.respond(exchange),
-            Target::Redirect(redirect) => redirect.respond(exchange),
+            Target::Redirect(redirect) => redirect.respond(exchange, &captures),
         }
         None
     }
@@ -226,6 +242,35 @@ fn normalize(exchange: &mut Exchange<'_>) -> Option<PathScan> {
         }
     }
     Some(scan)
+}
+
+/// Whether a path is in normal form, and has no dot segment for an application that decodes it either.
+fn is_plain_path(path: &[u8]) -> bool {
+    let is_normal = scan_path(path).is_ok_and(|scan| scan.is_normal);
+    let mut scratch = Vec::new();
+    let mut segments = percent_decode(path, &mut scratch).split(|byte| matches!(byte, b'/' | b'\\'));
+    let is_dots = |segment: &[u8]| matches!(segment.split(|&b| b == b';').next(), Some(b"." | b".."));
+    is_normal && !segments.any(is_dots)
+}
+
+/// Changes the request for the route's target. `false`: its new path is not a normalized one.
+fn change(request: &mut Request, changes: &Changes, captures: &[Vec<u8>]) -> bool {
+    let rewritten = changes.rewrite.as_ref().map(|rewrite| rewrite.reference(Values { request, captures }));
+    if let Some(rules) = &changes.request {
+        rules.apply_to_request(request, captures);
+    }
+    let Some(mut target) = rewritten else { return true };
+    if !is_plain_path(path_of(&target)) {
+        return false;
+    }
+    if !target.contains(&b'?')
+        && let Some(query) = request.head.query()
+    {
+        target.push(b'?');
+        target.extend_from_slice(query);
+    }
+    request.rewrite(&target);
+    true
 }
 
 /// Why a route does not serve the request it takes.

@@ -14,3 +14,4 @@ pub use glob::Glob;
 pub use pattern_set::PatternSet;
 pub use regular_expression::RegularExpression;
 pub use values::ValuePattern;
+pub(crate) use values::{arguments, cookies};

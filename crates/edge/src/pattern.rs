@@ -82,6 +82,16 @@ impl PathPattern {
         }
     }
 
+    /// What each `*` or group of the pattern stands for in a path that matches.
+    pub(crate) fn captures(&self, path: &[u8]) -> Vec<Vec<u8>> {
+        match self {
+            Self::Any | Self::Exact(_) => Vec::new(),
+            Self::Prefix(prefix) => vec![path.get(prefix.len()..).unwrap_or_default().to_vec()],
+            Self::Glob(glob) => glob.captures(path),
+            Self::Regex(regex) => regex.captures(path),
+        }
+    }
+
     /// The text that every path that matches begins with.
     pub(crate) fn literal_prefix(&self) -> &[u8] {
         match self {

@@ -11,7 +11,7 @@ use crate::cidr::Cidr;
 use crate::index::RouteIndex;
 use crate::matcher::{Conditions, RequestView};
 use crate::pattern::{HostPattern, PathPattern};
-use crate::{Files, FixedResponse, Redirect};
+use crate::{Files, FixedResponse, HeaderRules, Redirect, Template};
 
 /// A route: what it takes, its limits, and where it ends.
 #[derive(Debug, Clone)]
@@ -36,6 +36,10 @@ pub struct Route {
     pub deny: Vec<Cidr>,
     /// Changes to the head of every response, our own errors on this route included.
     pub edits: Option<Arc<FieldEdits>>,
+    /// What is changed in messages depending on the request; none for most routes.
+    pub changes: Option<Box<Changes>>,
+    /// Something of the route has what a `*` or a group of its path stands for. [`crate::Site::new`] fills it in.
+    pub uses_captures: bool,
     /// A client that shuts its writing side is gone.
     pub abort_on_half_close: bool,
     /// How messages are passed on to an app.
@@ -44,6 +48,17 @@ pub struct Route {
     pub pattern: Arc<str>,
     /// What counts its requests. [`crate::Site::new`] fills it in.
     pub meter: Option<&'static RouteMeter>,
+}
+
+/// Changes to messages of a route, with values of the request.
+#[derive(Debug, Clone, Default)]
+pub struct Changes {
+    /// Changes to the head of every response, in place of the route's `edits`.
+    pub response: Option<HeaderRules>,
+    /// Changes to the request that an app gets.
+    pub request: Option<HeaderRules>,
+    /// The path, and perhaps the query, that the target gets in place of the request's.
+    pub rewrite: Option<Template>,
 }
 
 /// Where a route ends.
@@ -90,6 +105,8 @@ impl Route {
             allow: Vec::new(),
             deny: Vec::new(),
             edits: None,
+            changes: None,
+            uses_captures: false,
             abort_on_half_close: false,
             passing: ForwardingPolicy::default(),
             pattern: Arc::default(),
@@ -105,6 +122,12 @@ impl Route {
             Target::Files(_) | Target::Respond(_) | Target::Redirect(_) => "",
         };
         self.meter = Some(meters::route(app, &self.pattern));
+        let in_changes = self.changes.as_ref().is_some_and(|changes| {
+            changes.response.iter().chain(&changes.request).any(HeaderRules::uses_captures)
+                || changes.rewrite.as_ref().is_some_and(Template::uses_captures)
+        });
+        let in_target = matches!(&self.target, Target::Redirect(redirect) if redirect.uses_captures());
+        self.uses_captures = in_changes || in_target;
         let Some(edits) = &self.edits else { return };
         match &mut self.target {
             Target::App { .. } | Target::Files(_) => {}

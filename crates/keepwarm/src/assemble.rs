@@ -3,6 +3,7 @@
 mod htaccess;
 mod logs;
 mod matcher;
+mod template;
 mod upstream;
 
 use std::ffi::OsString;
@@ -13,10 +14,10 @@ use std::time::Duration;
 
 use keepwarm_config::{Account, Action, App, AppKind, Config, Limits, Listener, Program, Workers};
 use keepwarm_edge::{
-    Cidr, Files, FixedResponse, LocationPiece, Redirect, Route, SendFiles, Site, Target, TryFiles,
+    Changes, Cidr, Files, FixedResponse, HeaderRules, Redirect, Route, SendFiles, Site, Target, TryFiles,
 };
 use keepwarm_egress::{RateLimitHandler, UpstreamRoute};
-use keepwarm_serve::{ConnectionLimits, EarlyHints, FieldEdits, ForwardingPolicy, Handler, WebSocketLimits};
+use keepwarm_serve::{ConnectionLimits, EarlyHints, ForwardingPolicy, Handler, WebSocketLimits};
 use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links, Protocol, ServerPolicy, WorkerKind};
 use keepwarm_workers::supervisor::{
     AppSpec, Credentials, Limit, ProcessSettings, Recycling, Scaling, WorkerInterface,
@@ -267,15 +268,14 @@ fn route(
     config: &Config,
     targets: RouteTargets<'_>,
 ) -> Result<Route, String> {
-    let rules = &route.headers;
-    let edits = match rules.remove.is_empty() && rules.set.is_empty() {
-        true => None,
-        false => {
-            let set = rules.set.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-            let remove = rules.remove.iter().map(String::as_str);
-            Some(Arc::new(FieldEdits::new(remove, set).map_err(|bad| bad.to_string())?))
-        }
+    let response = template::header_rules(&route.headers);
+    let (edits, response) = match response.as_ref().and_then(HeaderRules::fixed) {
+        Some(edits) => (Some(Arc::new(edits.map_err(|bad| bad.to_string())?)), None),
+        None => (None, response),
     };
+    let request = template::header_rules(&route.request_headers);
+    let rewrite = route.rewrite.as_ref().map(template::template);
+    let has_changes = response.is_some() || request.is_some() || rewrite.is_some();
     Ok(Route {
         hosts: route.hosts.iter().map(matcher::host).collect::<Result<_, _>>()?,
         path: matcher::path(&route.path)?,
@@ -286,6 +286,7 @@ fn route(
         allow: route.allow.iter().filter_map(cidr).collect(),
         deny: route.deny.iter().filter_map(cidr).collect(),
         edits,
+        changes: has_changes.then(|| Box::new(Changes { response, request, rewrite })),
         abort_on_half_close: route.abort_on_half_close,
         passing: ForwardingPolicy {
             buffer_request: route.buffer_request,
@@ -326,7 +327,9 @@ fn target(
             }
         }
         Action::Files(folder) => {
-            Target::Files(Arc::new(Files::new(absolute(folder), route.path.mount().len())))
+            // A rewritten path is the whole name.
+            let prefix = if route.rewrite.is_some() { 0 } else { route.path.mount().len() };
+            Target::Files(Arc::new(Files::new(absolute(folder), prefix)))
         }
         Action::Respond(respond) => Target::Respond(
             FixedResponse::new(
@@ -338,7 +341,7 @@ fn target(
             .map_err(|bad| bad.to_string())?,
         ),
         Action::Redirect(redirect) => {
-            let to = redirect.to.iter().map(piece).collect();
+            let to = template::template(&redirect.to);
             Target::Redirect(Redirect::new(redirect.status, to).map_err(|bad| bad.to_string())?)
         }
     })
@@ -381,15 +384,6 @@ fn with_files(app: Arc<dyn Handler>, route: &keepwarm_config::Route, php: Option
 /// Independent of the working directory.
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
-}
-
-fn piece(piece: &keepwarm_config::RedirectPiece) -> LocationPiece {
-    match piece {
-        keepwarm_config::RedirectPiece::Text(text) => LocationPiece::Text(text.clone()),
-        keepwarm_config::RedirectPiece::Host => LocationPiece::Host,
-        keepwarm_config::RedirectPiece::Path => LocationPiece::Path,
-        keepwarm_config::RedirectPiece::Query => LocationPiece::Query,
-    }
 }
 
 fn cidr(block: &keepwarm_config::Cidr) -> Option<Cidr> {

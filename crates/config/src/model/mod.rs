@@ -13,6 +13,7 @@ mod net;
 mod rate_limit;
 mod route;
 mod server;
+mod template;
 mod upstream;
 
 pub use admin::{Admin, Secret};
@@ -23,10 +24,9 @@ pub use limits::Limits;
 pub use listen::{AccessLog, Listener, LogFormat};
 pub use net::{Bind, Cidr};
 pub use rate_limit::{RateKey, RateLimit, RateStore, StoreFailureMode};
-pub use route::{
-    Action, EarlyHints, FixedResponse, HeaderRules, HostPattern, PathPattern, Redirect, RedirectPiece, Route,
-};
+pub use route::{Action, EarlyHints, FixedResponse, HeaderRules, HostPattern, PathPattern, Redirect, Route};
 pub use server::{Log, LogLevel, Server};
+pub use template::{Template, TemplatePiece, Variable};
 pub use upstream::{
     Balance, Breaker, ClientCertificate, Dns, EndpointAddress, Expect, HashKey, HealthCheck, HealthProbe,
     Hedge, HedgeDelay, OutlierDetection, PemFile, RetryBudget, RetryCause, StatusRange, TlsVersion,

@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use super::{Cidr, Conditions};
+use super::{Cidr, Conditions, Template};
 
 /// `[[listen.NAME.route]]`: conditions, and the action for the requests that match.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +33,10 @@ pub struct Route {
     pub via: bool,
     /// Changes to the head of every response of this route.
     pub headers: HeaderRules,
+    /// Changes to the head of requests that an app or upstream gets.
+    pub request_headers: HeaderRules,
+    /// The path, and perhaps the query, that the action gets in place of the request's.
+    pub rewrite: Option<Template>,
     /// Clients that may use the route. Empty: all. Applied after `deny`.
     pub allow: Vec<Cidr>,
     /// Clients that get 403.
@@ -99,6 +103,20 @@ impl PathPattern {
         }
     }
 
+    /// How many of `$1` to `$9` a match has: one for each `*` or group.
+    pub fn captures(&self) -> usize {
+        match self {
+            PathPattern::Any | PathPattern::Exact(_) => 0,
+            PathPattern::Prefix(_) => 1,
+            PathPattern::Glob(glob) => glob.bytes().filter(|&byte| byte == b'*').count(),
+            // It was compiled when it was read.
+            PathPattern::Regex(regex) => regex::bytes::RegexBuilder::new(regex)
+                .unicode(false)
+                .build()
+                .map_or(0, |regex| regex.captures_len() - 1),
+        }
+    }
+
     /// The prefix that `strip_prefix` removes: `/assets` of `/assets/*`; empty for other patterns.
     pub fn mount(&self) -> &str {
         match self {
@@ -141,21 +159,8 @@ pub struct FixedResponse {
 pub struct Redirect {
     /// 301, 302, 303, 307 or 308.
     pub status: u16,
-    /// `Location`, in pieces.
-    pub to: Vec<RedirectPiece>,
-}
-
-/// A part of `Location`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RedirectPiece {
-    /// This text.
-    Text(String),
-    /// `$host`: the request's host, with its port if it has one.
-    Host,
-    /// `$path`: the request's normalized path with its first slash, without the prefix if `strip_prefix` is set.
-    Path,
-    /// `$query`: `?` and the query, or nothing if there is none.
-    Query,
+    /// `Location`.
+    pub to: Template,
 }
 
 /// `early_hints`: the clients that get a 103 of the app.
@@ -170,13 +175,24 @@ pub enum EarlyHints {
     Never,
 }
 
-/// `headers` of a route: `remove` is applied first, then `set`.
+/// `headers` and `request_headers`: applied in the order of the fields.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HeaderRules {
-    /// Headers to remove from the response, in lower case.
+    /// Headers to remove, in lower case.
     pub remove: Vec<String>,
     /// Headers that replace all headers of that name, with names as written. A name may occur several times.
-    pub set: Vec<(String, String)>,
+    pub set: Vec<(String, Template)>,
+    /// Headers to add to those of that name.
+    pub add: Vec<(String, Template)>,
+    /// Headers to add where there is none of that name.
+    pub if_missing: Vec<(String, Template)>,
+}
+
+impl HeaderRules {
+    /// The values.
+    pub fn templates(&self) -> impl Iterator<Item = &Template> {
+        self.set.iter().chain(&self.add).chain(&self.if_missing).map(|(_, value)| value)
+    }
 }
 
 impl Route {
@@ -196,6 +212,8 @@ impl Route {
             any_header_names: false,
             via: true,
             headers: HeaderRules::default(),
+            request_headers: HeaderRules::default(),
+            rewrite: None,
             allow: Vec::new(),
             deny: Vec::new(),
             abort_on_half_close: false,

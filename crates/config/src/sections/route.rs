@@ -3,13 +3,13 @@ use std::path::PathBuf;
 use crate::checker::Checker;
 use crate::description::{Describe, Description, KeyInfo};
 use crate::json::Json;
-use crate::key::{DefaultValue, Key, Section, Set};
-use crate::model::{Action, EarlyHints, FixedResponse, PathPattern, Redirect, Route, Scheme};
+use crate::key::{CheckedSubtable, DefaultValue, Key, Section, Set};
+use crate::model::{Action, EarlyHints, FixedResponse, PathPattern, Redirect, Route, Scheme, Template};
 use crate::raw::{Directive, Span, Table};
 use crate::shape::{
     CIDRS, CLIENTS, COOKIE_CONDITIONS, DirectoryTable, ExistingPath, Flag, HEADER_CONDITIONS, HOSTS, METHODS,
-    PATHS, QUERY_CONDITIONS, RedirectShape, ResponseShape, SectionName, Size, WordOr, Words, header_rules,
-    pattern_set,
+    PATHS, ParsedString, QUERY_CONDITIONS, RedirectShape, ResponseShape, SectionName, Size, ValueError,
+    WordOr, Words, header_rules, pattern_set, template,
 };
 
 /// `[[listen.NAME.route]]` before the checks of the whole file.
@@ -83,6 +83,40 @@ impl Describe for RouteList {
     }
 }
 
+/// Headers of requests that the edge itself writes.
+fn check_request_headers(draft: &RouteDraft, _: &Table, directive: &Directive, cx: &mut Checker<'_>) {
+    let rules = &draft.route.request_headers;
+    let set = rules.set.iter().chain(&rules.add).chain(&rules.if_missing).map(|(name, _)| name);
+    for name in set.chain(&rules.remove) {
+        let lower = name.to_ascii_lowercase();
+        if matches!(lower.as_str(), "host" | "forwarded" | "expect") || lower.starts_with("x-forwarded-") {
+            let help = (lower == "host").then(|| "use `host` of the upstream".to_owned());
+            cx.problem(directive.span, format!("`{}` changes `{name}`, which Keepwarm writes", cx.name()))
+                .maybe_help(help)
+                .report(cx);
+        }
+    }
+}
+
+/// `$1` to `$9` must stand for something.
+fn check_captures(draft: &RouteDraft, cx: &mut Checker<'_>) {
+    let route = &draft.route;
+    let headers = route.headers.templates().chain(route.request_headers.templates());
+    let used = headers
+        .chain(&route.rewrite)
+        .chain(draft.redirect.as_ref().map(|redirect| &redirect.to))
+        .map(Template::captures)
+        .max()
+        .unwrap_or(0);
+    let known = route.path.captures();
+    if usize::from(used) > known {
+        let message = format!("`{}` uses `${used}`, but its `path` has {known} `*` or groups", cx.name());
+        cx.problem(draft.span, message)
+            .expected("a single `path` (apart from negated ones) with a `*` or a group in parentheses for each number")
+            .report(cx);
+    }
+}
+
 /// Checks that involve several keys.
 fn check(draft: &RouteDraft, table: &Table, cx: &mut Checker<'_>) {
     let actions: Vec<_> = ACTIONS.iter().filter_map(|end| table.entry(end)).collect();
@@ -117,12 +151,54 @@ fn check(draft: &RouteDraft, table: &Table, cx: &mut Checker<'_>) {
         let expected = "`rate_limit` on routes with `app` or `upstream`: a response of Keepwarm itself costs next to nothing";
         cx.problem(entry.key_span, message).key("listen.NAME.route.rate_limit").expected(expected).report(cx);
     }
+    check_captures(draft, cx);
+    if let Some(entry) = table.entry("request_headers").filter(|_| responded_here) {
+        cx.problem(
+            entry.key_span,
+            format!("`{name}` has `request_headers`, but leads to no app or upstream"),
+        )
+        .expected("`request_headers` on routes with `app` or `upstream`")
+        .report(cx);
+    }
+    if let Some(rewrite) = table.entry("rewrite") {
+        if let Some(strip) = table.entry("strip_prefix").filter(|_| draft.route.strip_prefix) {
+            cx.both(strip, rewrite).help("a rewrite says the whole path: \"/$1\" strips a prefix").report(cx);
+        }
+        if ["respond", "redirect"].iter().any(|end| table.entry(end).is_some()) {
+            cx.problem(rewrite.key_span, format!("`{name}` has `rewrite`, but nothing gets the path"))
+                .expected("`rewrite` on routes with `app`, `upstream` or `files`")
+                .report(cx);
+        }
+    }
     let Some(strip) = table.entry("strip_prefix").filter(|_| draft.route.strip_prefix) else { return };
     if !matches!(draft.route.path, PathPattern::Prefix(_)) {
         cx.problem(strip.key_span, format!("`{name}` has no prefix to strip"))
             .expected("a `path` such as \"/api/*\" with `strip_prefix`")
             .report(cx);
     }
+}
+
+/// `rewrite` of a route.
+const REWRITE: ParsedString<Template> = ParsedString {
+    expected: "a path with variables that begins with a slash",
+    type_name: "path with variables",
+    pattern: Some("^/"),
+    bare: None,
+    read: rewrite,
+};
+
+fn rewrite(text: &str) -> Result<Template, ValueError> {
+    if !text.starts_with('/') {
+        return Err(ValueError::new(format!("is `{text}`, which does not begin with a slash"))
+            .help(format!("write \"/{text}\"")));
+    }
+    if text.chars().any(|c| c.is_control() || c == ' ' || c == '#' || !c.is_ascii()) {
+        return Err(ValueError::new(
+            "contains spaces, `#`, control characters or characters that are not ASCII",
+        )
+        .help("escape them with %XX"));
+    }
+    template(text)
 }
 
 static ROUTE: Section<RouteDraft> = Section {
@@ -378,9 +454,32 @@ static ROUTE: Section<RouteDraft> = Section {
             ..Key::LIVE
         },
         Key {
+            name: "rewrite",
+            brief: "Path that the app, upstream or file lookup gets in place of the request's",
+            long: "A path with variables ([list](../guide/routes.md#variables)): `$1` is what the first `*`, or the first group of a regular expression, of `path` stands for. Without `?` the query stays as it is; with `?` it is replaced, and `$args` is the old one. The route was chosen before, and is not looked for again. A result that is not a normalized path gets 400.",
+            default: DefaultValue::Words("none"),
+            right: "rewrite = \"/v1/$1\"",
+            wrong: "rewrite = \"v1/$1\"",
+            value: &Set(REWRITE, |draft: &mut RouteDraft, rewrite| draft.route.rewrite = Some(rewrite)),
+            ..Key::LIVE
+        },
+        Key {
+            name: "request_headers",
+            brief: "Headers to set or remove in requests that an app or upstream gets",
+            long: "Written like `headers`. A header that is set here replaces the client's, whatever the client sends. `Host`, `Forwarded` and `X-Forwarded-*` are not changed by it.",
+            default: DefaultValue::Words("none"),
+            right: "request_headers = { set = { X-Tenant = \"$host_name\" } }",
+            wrong: "request_headers = { set = { Host = \"example.com\" } }",
+            value: &CheckedSubtable(
+                header_rules(|draft: &mut RouteDraft| &mut draft.route.request_headers),
+                check_request_headers,
+            ),
+            ..Key::LIVE
+        },
+        Key {
             name: "headers",
             brief: "Headers to set or remove in every response",
-            long: "Written as `{ set = { NAME = VALUE }, remove = [NAME] }`.",
+            long: "Written as `{ set = { NAME = VALUE }, add = { NAME = VALUE }, if_missing = { NAME = VALUE }, remove = [NAME] }`.",
             default: DefaultValue::Words("none"),
             right: "headers = { set = { X-Frame-Options = \"DENY\" }, remove = [\"X-Powered-By\"] }",
             wrong: "headers = \"X-Frame-Options: DENY\"",

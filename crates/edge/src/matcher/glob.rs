@@ -48,6 +48,24 @@ impl Glob {
         true
     }
 
+    /// What each `*` stands for in a text that matches: as little as possible for each but the last.
+    pub(crate) fn captures(&self, text: &[u8]) -> Vec<Vec<u8>> {
+        let mut captures = Vec::new();
+        let Some(mut rest) = text.strip_prefix(&*self.front).and_then(|rest| rest.strip_suffix(&*self.back))
+        else {
+            return captures;
+        };
+        // Between two `*` that touch there is an empty text, which stands at once.
+        let texts: Vec<&str> = self.text.split('*').collect();
+        for piece in texts.iter().skip(1).take(texts.len().saturating_sub(2)) {
+            let at = memchr::memmem::find(rest, piece.as_bytes()).unwrap_or(0);
+            captures.push(rest.get(..at).unwrap_or_default().to_vec());
+            rest = rest.get(at + piece.len()..).unwrap_or_default();
+        }
+        captures.push(rest.to_vec());
+        captures
+    }
+
     /// The text that every match begins with.
     #[must_use]
     pub fn literal_prefix(&self) -> &[u8] {
@@ -99,6 +117,25 @@ mod tests {
         ];
         for (pattern, text, expected) in cases {
             assert_eq!(Glob::new(pattern).matches(text.as_bytes()), expected, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn each_star_is_captured() {
+        let cases: [(&str, &str, &[&str]); 5] = [
+            ("/a/*", "/a/b/c", &["b/c"]),
+            ("*.php", "/x.php.php", &["/x.php"]),
+            ("/*/to/*/x", "/a/to/b/to/c/x", &["a", "b/to/c"]),
+            ("a**b", "axyb", &["", "xy"]),
+            ("*", "", &[""]),
+        ];
+        for (pattern, text, expected) in cases {
+            let captures = Glob::new(pattern).captures(text.as_bytes());
+            assert_eq!(
+                captures,
+                expected.iter().map(|text| text.as_bytes()).collect::<Vec<_>>(),
+                "{pattern}"
+            );
         }
     }
 

@@ -37,6 +37,15 @@ impl RegularExpression {
         self.regex.is_match(text)
     }
 
+    /// What each group stands for in the first match; nothing for one that took no part.
+    pub(crate) fn captures(&self, text: &[u8]) -> Vec<Vec<u8>> {
+        let Some(captures) = self.regex.captures(text) else { return Vec::new() };
+        let text_of = |group: Option<regex::bytes::Match<'_>>| {
+            group.map_or_else(Vec::new, |group| group.as_bytes().to_vec())
+        };
+        captures.iter().skip(1).map(text_of).collect()
+    }
+
     /// The text that every match begins with; empty if that is unknown.
     #[must_use]
     pub fn literal_prefix(&self) -> &[u8] {
