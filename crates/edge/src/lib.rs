@@ -20,7 +20,7 @@ mod route;
 mod site;
 mod template;
 
-pub use access::AccessLog;
+pub use access::{AccessLog, RecordTemplate};
 pub use cidr::Cidr;
 pub use edge::Edge;
 pub use files::{Files, SendFiles, TryFiles};

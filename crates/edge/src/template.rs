@@ -54,6 +54,22 @@ pub enum Variable {
     Argument(String),
     /// The first value of that cookie.
     Cookie(String),
+    /// The status; nothing when none was sent. As all that follow, only in an access log.
+    Status,
+    /// Bytes of the response's body.
+    Bytes,
+    /// How long the request took, with six places.
+    Seconds,
+    /// When it ended (RFC 3339).
+    Time,
+    /// The target as received.
+    Target,
+    /// Such as `HTTP/1.1`.
+    Version,
+    /// The app, or the kind of route.
+    Route,
+    /// Why it was refused, cut or retried.
+    Reason,
 }
 
 /// A request, and what the `*` and groups of its route's path stand for.
@@ -136,8 +152,8 @@ impl Template {
 }
 
 impl Variable {
-    /// Appends its value as it is.
-    fn push(&self, values: Values<'_>, out: &mut Vec<u8>) {
+    /// Appends its value as it is. What only an access log knows is empty.
+    pub(crate) fn push(&self, values: Values<'_>, out: &mut Vec<u8>) {
         let Values { request, captures } = values;
         let head = &request.head;
         let mut put = |value: &[u8]| out.extend_from_slice(value);
@@ -167,6 +183,14 @@ impl Variable {
                 let value = arguments(query, name.as_bytes()).next();
                 put(&value.unwrap_or_default());
             }
+            Self::Status
+            | Self::Bytes
+            | Self::Seconds
+            | Self::Time
+            | Self::Target
+            | Self::Version
+            | Self::Route
+            | Self::Reason => {}
             Self::Cookie(name) => put(cookies(&head.fields, name.as_bytes()).next().unwrap_or_default()),
         }
     }

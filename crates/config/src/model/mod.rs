@@ -21,7 +21,7 @@ pub use app::{App, AppKind, ProcessLimits, Program, PumaConfig, Workers};
 pub use conditions::{Conditions, PatternSet, Scheme, ValueCondition, ValuePattern};
 pub use forward_proxy::{ForwardProxy, ProxyHost, ProxyTarget};
 pub use limits::Limits;
-pub use listen::{AccessLog, Listener, LogFormat};
+pub use listen::{AccessLog, Listener, LogFormat, RecordTemplate};
 pub use net::{Bind, Cidr};
 pub use rate_limit::{RateKey, RateLimit, RateStore, StoreFailureMode};
 pub use route::{Action, EarlyHints, FixedResponse, HeaderRules, HostPattern, PathPattern, Redirect, Route};

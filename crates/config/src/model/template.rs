@@ -40,6 +40,22 @@ pub enum Variable {
     Argument(String),
     /// `$cookie_NAME`: the first value of that cookie.
     Cookie(String),
+    /// In the access log only: `$status` of the response.
+    Status,
+    /// In the access log only: `$bytes` of the response's body.
+    Bytes,
+    /// In the access log only: `$seconds` that the request took.
+    Seconds,
+    /// In the access log only: `$time` of its end.
+    Time,
+    /// In the access log only: `$target`, as the client sent it.
+    Target,
+    /// In the access log only: `$version` of HTTP.
+    Version,
+    /// In the access log only: `$route`, the app, upstream or kind of response.
+    Route,
+    /// In the access log only: `$reason` of a refusal, cut or retry.
+    Reason,
 }
 
 impl Template {

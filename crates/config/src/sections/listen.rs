@@ -29,7 +29,7 @@ impl ListenDraft {
             span,
             bind: Vec::new(),
             limits,
-            access_log: Some(AccessLog { format: LogFormat::Text, file: None }),
+            access_log: Some(AccessLog::new(LogFormat::Text)),
             forward_proxy: None,
             routes: Vec::new(),
             has_no_route: true,
@@ -97,11 +97,11 @@ pub(crate) static LISTEN: Section<ListenDraft> = Section {
         Key {
             name: "access_log",
             brief: "Access log, one record per request",
-            long: "`\"off\"`, `\"text\"` or `\"json\"` for standard output, or a table with `format` and `file`.",
+            long: "`\"off\"`, `\"text\"` or `\"json\"` for standard output, or a table, whose keys also say which requests are recorded.",
             default: DefaultValue::Literal("\"text\""),
             right: "access_log = \"json\"",
             wrong: "access_log = true",
-            value: &Set(AccessLogShape, |listen: &mut ListenDraft, log| listen.access_log = log),
+            value: &Set(AccessLogShape::REQUESTS, |listen: &mut ListenDraft, log| listen.access_log = log),
             ..Key::LIVE
         },
         Key {

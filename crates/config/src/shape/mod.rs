@@ -58,7 +58,7 @@ pub(crate) use respond::ResponseShape;
 pub(crate) use section_name::SectionName;
 pub(crate) use statuses::STATUSES;
 pub(crate) use store::STORE;
-pub(crate) use template::template;
+pub(crate) use template::{log_template, template};
 pub(crate) use text::{Strings, WordList, Words};
 pub(crate) use token::Token;
 pub(crate) use value_error::ValueError;

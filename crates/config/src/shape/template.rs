@@ -17,6 +17,18 @@ const PLAIN: [(&str, Variable); 9] = [
     ("request_id", Variable::RequestId),
 ];
 
+/// Variables of the access log.
+const LOGGED: [(&str, Variable); 8] = [
+    ("status", Variable::Status),
+    ("bytes", Variable::Bytes),
+    ("seconds", Variable::Seconds),
+    ("time", Variable::Time),
+    ("target", Variable::Target),
+    ("version", Variable::Version),
+    ("route", Variable::Route),
+    ("reason", Variable::Reason),
+];
+
 /// The variable of a name.
 type VariableOf = fn(&str) -> Variable;
 
@@ -30,6 +42,19 @@ const NAMED: [(&str, VariableOf); 3] = [
 
 /// Reads a template: `$name` is a variable, `$$` a dollar sign.
 pub(crate) fn template(text: &str) -> Result<Template, ValueError> {
+    read(text, &[])
+}
+
+/// Reads a template of the access log, which knows the response too, and no parts of a path.
+pub(crate) fn log_template(text: &str) -> Result<Template, ValueError> {
+    let template = read(text, &LOGGED)?;
+    match template.captures() {
+        0 => Ok(template),
+        number => Err(ValueError::new(format!("contains `${number}`, which only a route has"))),
+    }
+}
+
+fn read(text: &str, more: &[(&str, Variable)]) -> Result<Template, ValueError> {
     let mut pieces = Vec::new();
     let mut plain = String::new();
     let mut rest = text;
@@ -46,7 +71,7 @@ pub(crate) fn template(text: &str) -> Result<Template, ValueError> {
             false => after.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(after.len()),
         };
         let (name, behind) = after.split_at_checked(end).unwrap_or((after, ""));
-        let Some(variable) = variable(name) else { return Err(unknown(name)) };
+        let Some(variable) = variable(name, more) else { return Err(unknown(name, more)) };
         if !plain.is_empty() {
             pieces.push(TemplatePiece::Text(std::mem::take(&mut plain)));
         }
@@ -60,8 +85,8 @@ pub(crate) fn template(text: &str) -> Result<Template, ValueError> {
     Ok(Template(pieces))
 }
 
-fn variable(name: &str) -> Option<Variable> {
-    if let Some((_, variable)) = PLAIN.iter().find(|(known, _)| *known == name) {
+fn variable(name: &str, more: &[(&str, Variable)]) -> Option<Variable> {
+    if let Some((_, variable)) = PLAIN.iter().chain(more).find(|(known, _)| *known == name) {
         return Some(variable.clone());
     }
     match name.parse::<u8>() {
@@ -75,14 +100,14 @@ fn variable(name: &str) -> Option<Variable> {
     })
 }
 
-fn unknown(name: &str) -> ValueError {
+fn unknown(name: &str, more: &[(&str, Variable)]) -> ValueError {
     if name.is_empty() {
         return ValueError::new("contains a `$` without a name").help("for a dollar sign, write `$$`");
     }
-    let names: Vec<String> = PLAIN.iter().map(|(name, _)| format!("${name}")).collect();
+    let names: Vec<String> = PLAIN.iter().chain(more).map(|(name, _)| format!("${name}")).collect();
     let names: Vec<&str> =
         names.iter().map(String::as_str).chain(["$1", "$header_NAME", "$arg_NAME", "$cookie_NAME"]).collect();
-    let near = nearest(name, PLAIN.iter().map(|(name, _)| *name));
+    let near = nearest(name, PLAIN.iter().chain(more).map(|(name, _)| *name));
     let help = match near.first() {
         Some(near) => format!("did you mean `${near}`?"),
         None => "for a dollar sign, write `$$`".to_owned(),

@@ -1,7 +1,7 @@
 //! Templates and header rules.
 
 use keepwarm_config as config;
-use keepwarm_edge::{HeaderRules, Template, TemplatePiece, Variable};
+use keepwarm_edge::{HeaderRules, RecordTemplate, Template, TemplatePiece, Variable};
 
 pub(super) fn template(template: &config::Template) -> Template {
     Template(template.0.iter().map(piece).collect())
@@ -29,6 +29,23 @@ fn variable(variable: &config::Variable) -> Variable {
         config::Variable::Header(name) => Variable::Header(name.clone()),
         config::Variable::Argument(name) => Variable::Argument(name.clone()),
         config::Variable::Cookie(name) => Variable::Cookie(name.clone()),
+        config::Variable::Status => Variable::Status,
+        config::Variable::Bytes => Variable::Bytes,
+        config::Variable::Seconds => Variable::Seconds,
+        config::Variable::Time => Variable::Time,
+        config::Variable::Target => Variable::Target,
+        config::Variable::Version => Variable::Version,
+        config::Variable::Route => Variable::Route,
+        config::Variable::Reason => Variable::Reason,
+    }
+}
+
+pub(super) fn record(record: &config::RecordTemplate) -> RecordTemplate {
+    match record {
+        config::RecordTemplate::Line(line) => RecordTemplate::Line(template(line)),
+        config::RecordTemplate::Object(members) => RecordTemplate::Object(
+            members.iter().map(|(name, value)| (name.clone(), template(value))).collect(),
+        ),
     }
 }
 
