@@ -116,6 +116,8 @@ fn no_separator_in_disguise_passes_a_guard() {
     ] {
         assert_eq!(asked(&guarded, target, ""), expected, "{target}");
     }
+    let bare = server(&[("public", r#"path = "/public/*""#)]);
+    assert_eq!(asked(&bare, "/public/..%2Fx", ""), "404", "no route takes /x either");
     let refused = guarded.ask(get("/admin%2Fx"));
     assert!(refused.text().contains("more than one way"), "{}", refused.text());
     assert_eq!(guarded.ask(get("/admin/x")).text(), "guard", "the listener still serves");

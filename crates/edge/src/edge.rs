@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 use arc_swap::ArcSwap;
 use keepwarm_http1::{PathScan, RequestBody, normalize_path, path_readings, percent_decode, scan_path};
 use keepwarm_serve::{
-    Exchange, Frontend, Handler, Outcome, Refusal, Request, refuse_misdirected, respond_with_head_refusal,
-    respond_with_refusal,
+    ErrorResponse, Exchange, Frontend, Handler, Outcome, Refusal, Request, refuse_misdirected,
+    respond_with_head_refusal, respond_with_refusal,
 };
 
 use crate::access::measure;
@@ -128,10 +128,13 @@ impl Site {
             details: request,
         };
         match self.routes().find(&view) {
-            RouteMatch::Route(route) if scan.is_ambiguous && self.is_another_route(route, &view) => {
-                refusals::AMBIGUOUS_PATH.respond(exchange);
-                None
-            }
+            RouteMatch::Route(route) if scan.is_ambiguous => match self.other_reading(route, &view) {
+                None => self.follow(route, exchange),
+                Some(refusal) => {
+                    refusal.respond(exchange);
+                    None
+                }
+            },
             RouteMatch::Route(route) => self.follow(route, exchange),
             RouteMatch::WrongMethod(allow) => {
                 let message = refusals::METHOD_NOT_ALLOWED.about(&[]);
@@ -145,19 +148,24 @@ impl Site {
         }
     }
 
-    /// Whether an application may understand the path so that it belongs to another route than `route`, or to none: then a route that guards it has not
-    /// been asked. A route for this very path was meant.
-    fn is_another_route(&self, route: &Route, view: &RequestView<'_>) -> bool {
+    /// The response where an application may understand the path so that it belongs to another route than `route`, or to none: then a route that guards
+    /// it has not been asked. A route for this very path was meant.
+    fn other_reading(&self, route: &Route, view: &RequestView<'_>) -> Option<&'static ErrorResponse> {
         if !self.routes().depend_on_path() {
-            return false;
+            return None;
         }
         if matches!(&route.path, PathPattern::Exact(exact) if exact.as_bytes() == view.path) {
-            return false;
+            return None;
         }
-        path_readings(view.path).iter().any(|path| {
-            let found = self.routes().find(&RequestView { path, ..*view });
-            !matches!(found, RouteMatch::Route(other) if std::ptr::eq(route, other))
-        })
+        let mut refusal = None;
+        for path in path_readings(view.path) {
+            match self.routes().find(&RequestView { path: &path, ..*view }) {
+                RouteMatch::Route(other) if std::ptr::eq(route, other) => {}
+                RouteMatch::Route(_) => return Some(&refusals::AMBIGUOUS_PATH),
+                RouteMatch::WrongMethod(_) | RouteMatch::Nothing => refusal = Some(&refusals::NO_ROUTE),
+            }
+        }
+        refusal
     }
 
     /// `OPTIONS *` (RFC 9110 §9.3.7): a ping, with what the listener takes at all.
@@ -181,6 +189,9 @@ impl Site {
         };
         let rules = route.changes.as_ref().and_then(|changes| changes.response.as_ref());
         let edits = rules.map(|rules| rules.edits(Values { request, captures: &captures }));
+        if route.compression.is_some() {
+            request.set_compression(route.compression.as_ref());
+        }
         if let Some(refusal) = refused(route, request) {
             request.notes.routed.response_edits = edits.or_else(|| route.edits.clone());
             if refusal.status == 413 {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 
 use http::Method;
-use keepwarm_serve::{FieldEdits, ForwardingPolicy, Handler};
+use keepwarm_serve::{Compression, FieldEdits, ForwardingPolicy, Handler};
 use keepwarm_telemetry::meters::{self, RouteMeter};
 
 use crate::cidr::Cidr;
@@ -40,6 +40,8 @@ pub struct Route {
     pub changes: Option<Box<Changes>>,
     /// Something of the route has what a `*` or a group of its path stands for. [`crate::Site::new`] fills it in.
     pub uses_captures: bool,
+    /// Compression of its responses, our own errors on this route included.
+    pub compression: Option<Arc<Compression>>,
     /// A client that shuts its writing side is gone.
     pub abort_on_half_close: bool,
     /// How messages are passed on to an app.
@@ -107,6 +109,7 @@ impl Route {
             edits: None,
             changes: None,
             uses_captures: false,
+            compression: None,
             abort_on_half_close: false,
             passing: ForwardingPolicy::default(),
             pattern: Arc::default(),

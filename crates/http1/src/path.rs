@@ -6,7 +6,7 @@ use std::fmt;
 
 use memchr::memchr;
 
-use crate::bytes::{hex_value, is_unreserved};
+use crate::bytes::{hex_value, is_path_mark, is_unreserved};
 
 pub use readings::path_readings;
 
@@ -108,24 +108,32 @@ pub fn percent_decode<'a>(path: &'a [u8], scratch: &'a mut Vec<u8>) -> &'a [u8] 
 pub fn scan_path(raw: &[u8]) -> Result<PathScan, PathFault> {
     let mut scan = PathScan { is_normal: true, is_ambiguous: false };
     let mut rest = raw;
-    while let [byte, tail @ ..] = rest {
-        match byte {
-            b'/' => {
-                scan.is_normal &= !begins_with_dot_segment(tail);
-                scan.is_ambiguous |= tail.first() == Some(&b'/');
-            }
+    // Nearly every byte says nothing, and is passed over by one look into a table.
+    while let Some(at) = rest.iter().position(|&byte| is_path_mark(byte)) {
+        let Some((_, [mark, tail @ ..])) = rest.split_at_checked(at) else { break };
+        rest = tail;
+        match mark {
+            b'/' => match tail {
+                [b'/', ..] => scan.is_ambiguous = true,
+                [b'.', ..] => scan.is_normal &= !begins_with_dot_segment(tail),
+                _ => {}
+            },
             b'%' => {
-                let (byte, after) = decode_percent_checked(rest)?;
-                let upper = !tail.iter().take(2).any(u8::is_ascii_lowercase);
+                let [high, low, after @ ..] = tail else { return Err(PathFault::BadPercent) };
+                let (Some(high_value), Some(low_value)) = (hex_value(*high), hex_value(*low)) else {
+                    return Err(PathFault::BadPercent);
+                };
+                let byte = high_value << 4 | low_value;
+                if byte == 0 {
+                    return Err(PathFault::Nul);
+                }
+                let upper = !high.is_ascii_lowercase() && !low.is_ascii_lowercase();
                 scan.is_normal &= upper && !is_unreserved(byte);
                 scan.is_ambiguous |= matches!(byte, b'/' | b';' | b'\\');
                 rest = after;
-                continue;
             }
-            b';' | b'\\' => scan.is_ambiguous = true,
-            _ => {}
+            _ => scan.is_ambiguous = true,
         }
-        rest = tail;
     }
     Ok(scan)
 }

@@ -1,5 +1,6 @@
 //! A checked configuration as running parts: what the edge, the workers and the listeners are given.
 
+mod compression;
 mod htaccess;
 mod logs;
 mod matcher;
@@ -205,6 +206,7 @@ pub(crate) fn worker_kind(app: &App) -> WorkerKind {
 /// Sets the limits that apply to the process, not to one listener.
 pub(crate) fn set_process_limits(limits: &Limits) {
     keepwarm_net::SPILL.set_limits(limits.spill, limits.spill_memory);
+    keepwarm_serve::COMPRESSION_MEMORY.set_limit(limits.compression_memory);
 }
 
 /// What clients may do on a listener's connections.
@@ -287,6 +289,7 @@ fn route(
         deny: route.deny.iter().filter_map(cidr).collect(),
         edits,
         changes: has_changes.then(|| Box::new(Changes { response, request, rewrite })),
+        compression: compression::of(route)?,
         abort_on_half_close: route.abort_on_half_close,
         passing: ForwardingPolicy {
             buffer_request: route.buffer_request,

@@ -5,6 +5,7 @@
 
 mod admin;
 mod app;
+mod compression;
 mod conditions;
 mod forward_proxy;
 mod limits;
@@ -18,6 +19,7 @@ mod upstream;
 
 pub use admin::{Admin, Secret};
 pub use app::{App, AppKind, ProcessLimits, Program, PumaConfig, Workers};
+pub use compression::{Compression, CompressionLevel, ContentCoding};
 pub use conditions::{Conditions, PatternSet, Scheme, ValueCondition, ValuePattern};
 pub use forward_proxy::{ForwardProxy, ProxyHost, ProxyTarget};
 pub use limits::Limits;

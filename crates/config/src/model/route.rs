@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use super::{Cidr, Conditions, Template};
+use super::{Cidr, Compression, Conditions, Template};
 
 /// `[[listen.NAME.route]]`: conditions, and the action for the requests that match.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +50,8 @@ pub struct Route {
     pub send_files: Vec<(String, PathBuf)>,
     /// Name of the rate limit, which is in [`crate::Config::rate_limits`].
     pub rate_limit: Option<String>,
+    /// Compress responses. `None`: they are sent as they are.
+    pub compression: Option<Compression>,
 }
 
 /// `host` of a route. It is compared without the port of the request's host, and regardless of case.
@@ -220,6 +222,7 @@ impl Route {
             try_files: None,
             send_files: Vec::new(),
             rate_limit: None,
+            compression: None,
         }
     }
 }

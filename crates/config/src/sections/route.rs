@@ -1,10 +1,13 @@
 use std::path::PathBuf;
 
+use super::compression::COMPRESSION;
 use crate::checker::Checker;
 use crate::description::{Describe, Description, KeyInfo};
 use crate::json::Json;
 use crate::key::{CheckedSubtable, DefaultValue, Key, Section, Set};
-use crate::model::{Action, EarlyHints, FixedResponse, PathPattern, Redirect, Route, Scheme, Template};
+use crate::model::{
+    Action, Compression, EarlyHints, FixedResponse, PathPattern, Redirect, Route, Scheme, Template,
+};
 use crate::raw::{Directive, Span, Table};
 use crate::shape::{
     CIDRS, CLIENTS, COOKIE_CONDITIONS, DirectoryTable, ExistingPath, Flag, HEADER_CONDITIONS, HOSTS, METHODS,
@@ -18,7 +21,7 @@ pub(crate) struct RouteDraft {
     pub(crate) span: Span,
     /// `listen.public.route[1]`
     pub(crate) name: String,
-    /// `action`, `max_body` and `rate_limit` are valid only after the checks of the whole file.
+    /// `action`, `max_body`, `rate_limit` and `compression` are valid only after the checks of the whole file.
     pub(crate) route: Route,
     pub(crate) app: Option<(String, Span)>,
     pub(crate) upstream: Option<(String, Span)>,
@@ -27,6 +30,8 @@ pub(crate) struct RouteDraft {
     pub(crate) redirect: Option<Redirect>,
     pub(crate) max_body: Option<Option<u64>>,
     pub(crate) rate_limit: Option<(String, Span)>,
+    /// It replaces that of the listener.
+    pub(crate) compression: Option<Compression>,
 }
 
 impl RouteDraft {
@@ -42,6 +47,7 @@ impl RouteDraft {
             redirect: None,
             max_body: None,
             rate_limit: None,
+            compression: None,
         }
     }
 }
@@ -527,7 +533,18 @@ static ROUTE: Section<RouteDraft> = Section {
             value: &Set(Flag, |draft: &mut RouteDraft, abort| draft.route.abort_on_half_close = abort),
             ..Key::LIVE
         },
-        Key::unsupported("compress", "Compression of responses"),
+        Key {
+            name: "compress",
+            brief: "Compress responses with zstd, brotli or gzip",
+            long: "`true`, `false`, or a table with other settings; it replaces the listener's `compress`. Responses of the app or upstream, files, fixed responses and error pages are compressed alike, by `Accept-Encoding`. Streams are flushed as the app sends them. Not compressed: what has a `Content-Encoding` already, `Cache-Control: no-transform`, a digest or a signature; parts (206); HTTP/1.0. An app switches it off for a response with `Content-Encoding: identity`, which is not passed on.",
+            default: DefaultValue::Words("that of the listener"),
+            right: "compress = true",
+            wrong: "compress = \"gzip\"",
+            value: &Set(COMPRESSION, |draft: &mut RouteDraft, compression| {
+                draft.compression = Some(compression)
+            }),
+            ..Key::LIVE
+        },
     ],
 };
 
