@@ -6,6 +6,8 @@
 use std::hint::black_box;
 use std::process::ExitCode;
 
+use http::Method;
+use keepwarm_edge::{FixedResponse, PathPattern, Route, Site, Target};
 use keepwarm_http1::{
     Event, Limits, RequestDecoder, RequestFacts, RequestHead, ResponseFacts, ResponseLength,
     encode_response_head, normalize_path, plan,
@@ -35,12 +37,17 @@ const DATE: &[u8; 29] = b"Sun, 06 Nov 1994 08:49:37 GMT";
 
 type Case = (&'static str, fn(u32));
 
-const CASES: [Case; 7] = [
+const CASES: [Case; 12] = [
     ("decode-small", |times| decode(SMALL, times)),
     ("decode-browser", |times| decode(BROWSER, times)),
     ("httparse-small", |times| httparse(SMALL, times)),
     ("httparse-browser", |times| httparse(BROWSER, times)),
     ("normalize-path", normalize),
+    ("route-one", |times| route(&[], times)),
+    ("route-few", |times| route(&few(4), times)),
+    ("route-100", |times| route(&many(100), times)),
+    ("route-1000", |times| route(&many(1000), times)),
+    ("route-10000", |times| route(&many(10_000), times)),
     ("encode-response", encode_response),
     ("encode-wire-request", encode_wire_request),
 ];
@@ -91,6 +98,32 @@ fn normalize(times: u32) {
     for _ in 0..times {
         assert!(black_box(normalize_path(black_box(b"/shop/items/latest"), &mut scratch)).is_ok());
     }
+}
+
+/// Finds the route for a path: the last but one of the list's, and a fallback for all paths comes last.
+fn route(paths: &[String], times: u32) {
+    let mut routes: Vec<Route> = paths.iter().map(|path| route_at(PathPattern::Prefix(path.clone()))).collect();
+    routes.push(route_at(PathPattern::Any));
+    let site = Site::new(routes, Vec::new());
+    let path = paths.last().map_or("/shop/items/latest", String::as_str).to_owned() + "latest";
+    for _ in 0..times {
+        let found = site.route_of(black_box(b"shop.example:8080"), black_box(path.as_bytes()), &Method::GET);
+        assert!(black_box(found).is_some());
+    }
+}
+
+fn route_at(path: PathPattern) -> Route {
+    let response = FixedResponse::new(200, None, &[], "").unwrap_or_else(|_| unreachable!("no field"));
+    Route { path, ..Route::to(Target::Respond(response)) }
+}
+
+fn few(count: u32) -> Vec<String> {
+    (0..count).map(|number| format!("/shop{number}/")).collect()
+}
+
+/// As the routes of many tenants: a common beginning, then a name.
+fn many(count: u32) -> Vec<String> {
+    (0..count).map(|number| format!("/tenants/t{number}/")).collect()
 }
 
 /// The decision about framing and persistence, and the head of a small response.

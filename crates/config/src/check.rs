@@ -192,7 +192,7 @@ fn warn_of_uncovered(listen: &ListenDraft, cx: &mut Checker<'_>) {
     for route in &listen.routes {
         let exact = route.route.hosts.iter().filter_map(|host| match host {
             HostPattern::Exact(host) => Some(host.trim_start_matches('[').trim_end_matches(']')),
-            HostPattern::Suffix(_) => None,
+            HostPattern::Suffix(_) | HostPattern::Glob(_) | HostPattern::Regex(_) => None,
         });
         for host in exact.filter(|host| !tls.covers(host)) {
             Problem::new(format!(
@@ -220,5 +220,6 @@ fn covers(first: &Route, later: &Route) -> bool {
         }
         (first, later) => first == later,
     };
-    hosts && methods && paths
+    let conditions = first.conditions.is_empty() || first.conditions == later.conditions;
+    hosts && methods && paths && conditions
 }

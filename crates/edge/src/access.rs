@@ -1,25 +1,48 @@
 //! What is kept of each request: a line of the access log, and its part in the counts.
 
+use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 use std::time::SystemTime;
 
-use keepwarm_http1::Version;
+use keepwarm_http1::{Version, normalize_path};
 use keepwarm_net::thread_index;
 use keepwarm_serve::{Outcome, Request, ResponseOutcome};
 use keepwarm_telemetry::meters::{self, FinishedRequest, RequestPhases, RouteMeter};
 use keepwarm_telemetry::{AccessRecord, Format, RequestId, Sink, stalls};
 
-/// Where and how requests are recorded.
+use crate::matcher::{Conditions, RequestView};
+use crate::pattern::host_of;
+
+mod template;
+
+pub use template::RecordTemplate;
+
+/// Where and how requests are recorded, and which.
 #[derive(Debug, Clone)]
 pub struct AccessLog {
     /// Where.
     pub sink: Sink,
     /// How.
     pub format: Format,
+    /// How, in place of that format.
+    pub record: Option<RecordTemplate>,
+    /// What requests that are recorded have in common.
+    pub conditions: Option<Box<Conditions>>,
+    /// Statuses of responses that are recorded. Empty: all. A request without a response is always recorded.
+    pub statuses: Vec<RangeInclusive<u16>>,
 }
 
 impl AccessLog {
+    /// Records every request.
+    #[must_use]
+    pub fn new(sink: Sink, format: Format) -> Self {
+        Self { sink, format, record: None, conditions: None, statuses: Vec::new() }
+    }
+
     pub(crate) fn record(&self, request: &Request, outcome: &Outcome) {
+        if self.leaves_out(request, outcome) {
+            return;
+        }
         let head = &request.head;
         let (method, target) = match request.notes.asked.as_deref() {
             Some((method, target)) => (method.as_str(), target.as_slice()),
@@ -45,8 +68,33 @@ impl AccessLog {
             referer: head.fields.first("referer"),
             user_agent: head.fields.first("user-agent"),
         };
-        self.sink.append(|out| record.write(self.format, out));
+        match &self.record {
+            None => self.sink.append(|out| record.write(self.format, out)),
+            Some(template) => self.sink.append(|out| template.write(request, &record, out)),
+        }
     }
+
+    fn leaves_out(&self, request: &Request, outcome: &Outcome) -> bool {
+        let has_status = self.statuses.is_empty()
+            || outcome.status == 0
+            || self.statuses.iter().any(|range| range.contains(&outcome.status));
+        !has_status || self.conditions.as_ref().is_some_and(|conditions| !holds(conditions, request))
+    }
+}
+
+/// Whether the request as the client sent it meets the conditions. A route may have changed its path since.
+fn holds(conditions: &Conditions, request: &Request) -> bool {
+    let asked = request.notes.asked.as_deref().map(|(_, target)| {
+        let path = target.split(|&byte| byte == b'?').next().unwrap_or_default();
+        let mut scratch = Vec::new();
+        normalize_path(path, &mut scratch).unwrap_or(path).to_vec()
+    });
+    conditions.hold(&RequestView {
+        host: host_of(request.head.authority()),
+        path: asked.as_deref().unwrap_or_else(|| request.path()),
+        method: &request.head.method,
+        details: request,
+    })
 }
 
 /// Counts a request: a few stores to cells of this thread.

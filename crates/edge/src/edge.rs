@@ -6,18 +6,20 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use arc_swap::ArcSwap;
-use keepwarm_http1::{RequestBody, normalize_path};
+use keepwarm_http1::{PathScan, RequestBody, normalize_path, path_readings, percent_decode, scan_path};
 use keepwarm_serve::{
-    Exchange, Frontend, Handler, Outcome, Refusal, Request, refuse_misdirected, respond_with_head_refusal,
-    respond_with_refusal,
+    ErrorResponse, Exchange, Frontend, Handler, Outcome, Refusal, Request, refuse_misdirected,
+    respond_with_head_refusal, respond_with_refusal,
 };
 
 use crate::access::measure;
 use crate::forwarding::{LOCAL, judge, set_fields};
-use crate::pattern::host_of;
+use crate::matcher::RequestView;
+use crate::pattern::{PathPattern, host_of};
 use crate::refusals;
-use crate::route::{Route, RouteMatch, Target, find};
+use crate::route::{Changes, Route, RouteMatch, Target};
 use crate::site::Site;
+use crate::template::Values;
 
 /// Responds to the requests of a listener by its [`Site`].
 #[derive(Debug)]
@@ -111,9 +113,7 @@ impl Site {
             self.respond_server_wide(exchange);
             return None;
         }
-        if !normalize(exchange) {
-            return None;
-        }
+        let scan = normalize(exchange)?;
         if !self.trusted_proxies().is_empty() {
             judge(exchange.request_mut(), self.trusted_proxies());
         }
@@ -121,8 +121,20 @@ impl Site {
             return None;
         }
         let request = exchange.request();
-        let host = host_of(request.head.authority());
-        match find(self.routes(), host, request.path(), &request.head.method) {
+        let view = RequestView {
+            host: host_of(request.head.authority()),
+            path: request.path(),
+            method: &request.head.method,
+            details: request,
+        };
+        match self.routes().find(&view) {
+            RouteMatch::Route(route) if scan.is_ambiguous => match self.other_reading(route, &view) {
+                None => self.follow(route, exchange),
+                Some(refusal) => {
+                    refusal.respond(exchange);
+                    None
+                }
+            },
             RouteMatch::Route(route) => self.follow(route, exchange),
             RouteMatch::WrongMethod(allow) => {
                 let message = refusals::METHOD_NOT_ALLOWED.about(&[]);
@@ -134,6 +146,26 @@ impl Site {
                 None
             }
         }
+    }
+
+    /// The response where an application may understand the path so that it belongs to another route than `route`, or to none: then a route that guards
+    /// it has not been asked. A route for this very path was meant.
+    fn other_reading(&self, route: &Route, view: &RequestView<'_>) -> Option<&'static ErrorResponse> {
+        if !self.routes().depend_on_path() {
+            return None;
+        }
+        if matches!(&route.path, PathPattern::Exact(exact) if exact.as_bytes() == view.path) {
+            return None;
+        }
+        let mut refusal = None;
+        for path in path_readings(view.path) {
+            match self.routes().find(&RequestView { path: &path, ..*view }) {
+                RouteMatch::Route(other) if std::ptr::eq(route, other) => {}
+                RouteMatch::Route(_) => return Some(&refusals::AMBIGUOUS_PATH),
+                RouteMatch::WrongMethod(_) | RouteMatch::Nothing => refusal = Some(&refusals::NO_ROUTE),
+            }
+        }
+        refusal
     }
 
     /// `OPTIONS *` (RFC 9110 §9.3.7): a ping, with what the listener takes at all.
@@ -151,11 +183,17 @@ impl Site {
         request.notes.target = Some(Arc::clone(route.label()));
         request.notes.route = Some(Arc::clone(&route.pattern));
         request.notes.meter = route.meter;
+        let captures = match route.uses_captures {
+            true => route.path.captures(request.path()),
+            false => Vec::new(),
+        };
+        let rules = route.changes.as_ref().and_then(|changes| changes.response.as_ref());
+        let edits = rules.map(|rules| rules.edits(Values { request, captures: &captures }));
         if route.compression.is_some() {
             request.set_compression(route.compression.as_ref());
         }
-        request.notes.routed.response_edits.clone_from(&route.edits);
         if let Some(refusal) = refused(route, request) {
+            request.notes.routed.response_edits = edits.or_else(|| route.edits.clone());
             if refusal.status == 413 {
                 exchange.close_after();
             }
@@ -164,6 +202,17 @@ impl Site {
         }
         if route.strip_prefix {
             request.notes.routed.mount = route.path.mount();
+        }
+        let is_baked = matches!(route.target, Target::Respond(_) | Target::Redirect(_));
+        request.notes.routed.response_edits = match edits {
+            None if !is_baked => route.edits.clone(),
+            edits => edits,
+        };
+        if let Some(changes) = &route.changes
+            && !change(request, changes, &captures)
+        {
+            refusals::BAD_REWRITE.respond(exchange);
+            return None;
         }
         match &route.target {
             Target::App { handler, .. } => {
@@ -179,25 +228,59 @@ impl Site {
                 return Some(Arc::clone(files) as Arc<dyn Handler>);
             }
             Target::Respond(respond) => respond.respond(exchange),
-            Target::Redirect(redirect) => redirect.respond(exchange),
+            Target::Redirect(redirect) => redirect.respond(exchange, &captures),
         }
         None
     }
 }
 
-/// Normalizes the path. `false`: it cannot be, and that was the response.
-fn normalize(exchange: &mut Exchange<'_>) -> bool {
-    let mut changed = Vec::new();
-    let fault = normalize_path(exchange.request().head.path(), &mut changed).err();
-    match fault {
-        Some(fault) => {
+/// Normalizes the path. `None`: it cannot be, and that was the response.
+fn normalize(exchange: &mut Exchange<'_>) -> Option<PathScan> {
+    let path = exchange.request().head.path();
+    let scan = match scan_path(path) {
+        Ok(scan) => scan,
+        Err(fault) => {
             exchange.close_after();
             respond_with_refusal(exchange, &(&fault).into());
-            return false;
+            return None;
         }
-        None if changed.is_empty() => {}
-        None => exchange.request_mut().set_path(changed),
+    };
+    if !scan.is_normal {
+        let mut changed = Vec::new();
+        // The scan has found no fault.
+        if normalize_path(path, &mut changed).is_ok() {
+            exchange.request_mut().set_path(changed);
+        }
     }
+    Some(scan)
+}
+
+/// Whether a path is in normal form, and has no dot segment for an application that decodes it either.
+fn is_plain_path(path: &[u8]) -> bool {
+    let is_normal = scan_path(path).is_ok_and(|scan| scan.is_normal);
+    let mut scratch = Vec::new();
+    let mut segments = percent_decode(path, &mut scratch).split(|byte| matches!(byte, b'/' | b'\\'));
+    let is_dots = |segment: &[u8]| matches!(segment.split(|&b| b == b';').next(), Some(b"." | b".."));
+    is_normal && !segments.any(is_dots)
+}
+
+/// Changes the request for the route's target. `false`: its new path is not a normalized one.
+fn change(request: &mut Request, changes: &Changes, captures: &[Vec<u8>]) -> bool {
+    let rewritten = changes.rewrite.as_ref().map(|rewrite| rewrite.reference(Values { request, captures }));
+    if let Some(rules) = &changes.request {
+        rules.apply_to_request(request, captures);
+    }
+    let Some(mut target) = rewritten else { return true };
+    if !is_plain_path(path_of(&target)) {
+        return false;
+    }
+    if !target.contains(&b'?')
+        && let Some(query) = request.head.query()
+    {
+        target.push(b'?');
+        target.extend_from_slice(query);
+    }
+    request.rewrite(&target);
     true
 }
 

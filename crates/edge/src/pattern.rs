@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::matcher::{Glob, RegularExpression};
+
 /// `host` of a route. Case, port and a final dot of the request's host do not count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostPattern {
@@ -9,6 +11,10 @@ pub enum HostPattern {
     Exact(String),
     /// `*.example.com`, held as `.example.com`: any number of labels in front, at least one.
     Below(String),
+    /// `shop-*.example.com`, in lower case: `*` is any text.
+    Glob(Glob),
+    /// A regular expression of the host in lower case.
+    Regex(RegularExpression),
 }
 
 impl HostPattern {
@@ -23,6 +29,8 @@ impl HostPattern {
                     .and_then(|front| host.get(front..))
                     .is_some_and(|end| end.eq_ignore_ascii_case(suffix.as_bytes()))
             }
+            Self::Glob(glob) => glob.matches(&host.to_ascii_lowercase()),
+            Self::Regex(regex) => regex.matches(&host.to_ascii_lowercase()),
         }
     }
 }
@@ -37,6 +45,10 @@ pub enum PathPattern {
     /// `/assets/*`, held as `/assets/`: every path that begins so. `/assets` does not: it is another resource, which an `Exact` route can redirect;
     /// it belongs to the route only where the prefix is stripped ([`Self::is_mount`]).
     Prefix(String),
+    /// `*.php`, `/blog/*/feed`: `*` is any text, also with slashes.
+    Glob(Glob),
+    /// A regular expression of the whole path.
+    Regex(RegularExpression),
 }
 
 impl PathPattern {
@@ -47,6 +59,8 @@ impl PathPattern {
             Self::Any => true,
             Self::Exact(exact) => path == exact.as_bytes(),
             Self::Prefix(prefix) => path.starts_with(prefix.as_bytes()),
+            Self::Glob(glob) => glob.matches(path),
+            Self::Regex(regex) => regex.matches(path),
         }
     }
 
@@ -55,7 +69,7 @@ impl PathPattern {
     pub fn is_mount(&self, path: &[u8]) -> bool {
         match self {
             Self::Prefix(prefix) => prefix.strip_suffix('/').is_some_and(|mount| path == mount.as_bytes()),
-            Self::Any | Self::Exact(_) => false,
+            Self::Any | Self::Exact(_) | Self::Glob(_) | Self::Regex(_) => false,
         }
     }
 
@@ -64,7 +78,27 @@ impl PathPattern {
     pub fn mount(&self) -> usize {
         match self {
             Self::Prefix(prefix) => prefix.strip_suffix('/').unwrap_or(prefix).len(),
-            Self::Any | Self::Exact(_) => 0,
+            Self::Any | Self::Exact(_) | Self::Glob(_) | Self::Regex(_) => 0,
+        }
+    }
+
+    /// What each `*` or group of the pattern stands for in a path that matches.
+    pub(crate) fn captures(&self, path: &[u8]) -> Vec<Vec<u8>> {
+        match self {
+            Self::Any | Self::Exact(_) => Vec::new(),
+            Self::Prefix(prefix) => vec![path.get(prefix.len()..).unwrap_or_default().to_vec()],
+            Self::Glob(glob) => glob.captures(path),
+            Self::Regex(regex) => regex.captures(path),
+        }
+    }
+
+    /// The text that every path that matches begins with.
+    pub(crate) fn literal_prefix(&self) -> &[u8] {
+        match self {
+            Self::Any => b"",
+            Self::Exact(text) | Self::Prefix(text) => text.as_bytes(),
+            Self::Glob(glob) => glob.literal_prefix(),
+            Self::Regex(regex) => regex.literal_prefix(),
         }
     }
 }
@@ -75,6 +109,8 @@ impl fmt::Display for HostPattern {
         match self {
             Self::Exact(host) => f.write_str(host),
             Self::Below(suffix) => write!(f, "*{suffix}"),
+            Self::Glob(glob) => glob.fmt(f),
+            Self::Regex(regex) => write!(f, "~{regex}"),
         }
     }
 }
@@ -86,6 +122,8 @@ impl fmt::Display for PathPattern {
             Self::Any => f.write_str("/*"),
             Self::Exact(path) => f.write_str(path),
             Self::Prefix(prefix) => write!(f, "{prefix}*"),
+            Self::Glob(glob) => glob.fmt(f),
+            Self::Regex(regex) => write!(f, "~{regex}"),
         }
     }
 }

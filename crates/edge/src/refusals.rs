@@ -4,6 +4,12 @@ keepwarm_serve::error_responses! {
     /// No route of the listener matches the host and the path.
     NO_ROUTE = 404 "no_route", "Nothing was found at this host and path.";
 
+    /// The path has `%2F`, `%5C`, `%3B`, `;`, `\\` or `//`, and an application that takes it for a separator would see a path of another route (see `docs/guide/routes.md`).
+    AMBIGUOUS_PATH = 400 "ambiguous_path", "The path of this request can be understood in more than one way.";
+
+    /// The route's `rewrite` makes a path of the request that is not in normal form: with a dot segment, for example.
+    BAD_REWRITE = 400 "bad_rewrite", "The path of this request cannot be rewritten.";
+
     /// Routes match the host and the path, with other methods: `Allow` lists those.
     METHOD_NOT_ALLOWED = 405 "method_not_allowed", "This method is not supported at this path.";
 

@@ -1,8 +1,9 @@
 //! Responses of the edge that are not errors, built with their route.
 
 use crate::refusals;
+use crate::template::{Template, TemplatePiece, Values, Variable};
 use keepwarm_http1::{BadField, scan_app_fields};
-use keepwarm_serve::{Exchange, FieldEdits, Request};
+use keepwarm_serve::{Exchange, FieldEdits};
 
 /// A fixed response.
 #[derive(Debug, Clone)]
@@ -64,31 +65,18 @@ impl FixedResponse {
 #[derive(Debug, Clone)]
 pub struct Redirect {
     status: u16,
-    to: Vec<LocationPiece>,
+    to: Template,
     fields: Vec<Field>,
 }
 
-/// A piece of `Location`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LocationPiece {
-    /// These bytes.
-    Text(String),
-    /// The request's host, with its port when it has one.
-    Host,
-    /// The request's path, normalized, with its first slash; without the prefix where the route strips it.
-    Path,
-    /// `?` and the query as received, or nothing when there is none.
-    Query,
-}
-
 impl Redirect {
-    /// `status` 301, 302, 303, 307 or 308, and the pieces of `Location`.
+    /// `status` 301, 302, 303, 307 or 308, and `Location`.
     ///
     /// # Errors
     /// A text that cannot stand in a field.
-    pub fn new(status: u16, to: Vec<LocationPiece>) -> Result<Self, BadField> {
-        for piece in &to {
-            if let LocationPiece::Text(text) = piece {
+    pub fn new(status: u16, to: Template) -> Result<Self, BadField> {
+        for piece in &to.0 {
+            if let TemplatePiece::Text(text) = piece {
                 scan_app_fields(std::iter::once((b"Location".as_slice(), text.as_bytes())))?;
             }
         }
@@ -99,39 +87,23 @@ impl Redirect {
         self.fields = edited(&self.fields, edits);
     }
 
-    pub(crate) fn respond(&self, exchange: &mut Exchange<'_>) {
+    pub(crate) fn uses_captures(&self) -> bool {
+        self.to.uses_captures()
+    }
+
+    pub(crate) fn respond(&self, exchange: &mut Exchange<'_>, captures: &[Vec<u8>]) {
         let request = exchange.request();
         // Only HTTP/1.0 may name no host, or name it empty; a reference without one would be another.
-        if self.to.contains(&LocationPiece::Host) && request.head.authority().is_empty() {
+        let needs_host = self.to.has(&Variable::Host) || self.to.has(&Variable::HostName);
+        if needs_host && request.head.authority().is_empty() {
             return refusals::REDIRECT_WITHOUT_HOST.respond(exchange);
         }
-        let location = self.location(request);
+        let location = self.to.reference(Values { request, captures });
         let ours: (&[u8], &[u8]) = (b"Location", &location);
         match exchange.head(self.status, Some(0), false, std::iter::once(ours).chain(pairs(&self.fields))) {
             Ok(_) => exchange.end(),
             Err(bad) => respond_with_bad_field(exchange, &bad),
         }
-    }
-
-    fn location(&self, request: &Request) -> Vec<u8> {
-        let mut location = Vec::with_capacity(128);
-        for piece in &self.to {
-            match piece {
-                LocationPiece::Text(text) => location.extend_from_slice(text.as_bytes()),
-                LocationPiece::Host => push_reference(&mut location, request.head.authority()),
-                LocationPiece::Path => {
-                    let path = request.path().get(request.mount()..).unwrap_or_default();
-                    push_path(&mut location, path);
-                }
-                LocationPiece::Query => {
-                    if let Some(query) = request.head.query() {
-                        location.push(b'?');
-                        push_reference(&mut location, query);
-                    }
-                }
-            }
-        }
-        location
     }
 }
 

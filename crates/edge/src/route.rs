@@ -8,11 +8,13 @@ use keepwarm_serve::{Compression, FieldEdits, ForwardingPolicy, Handler};
 use keepwarm_telemetry::meters::{self, RouteMeter};
 
 use crate::cidr::Cidr;
+use crate::index::RouteIndex;
+use crate::matcher::{Conditions, RequestView};
 use crate::pattern::{HostPattern, PathPattern};
-use crate::{Files, FixedResponse, Redirect};
+use crate::{Files, FixedResponse, HeaderRules, Redirect, Template};
 
 /// A route: what it takes, its limits, and where it ends.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Route {
     /// Hosts it takes. Empty: all, and requests that name none.
     pub hosts: Vec<HostPattern>,
@@ -20,6 +22,8 @@ pub struct Route {
     pub path: PathPattern,
     /// Methods it takes; `GET` brings `HEAD` with it. Empty: all.
     pub methods: Vec<Method>,
+    /// What else the requests that it takes have in common; none for most routes.
+    pub conditions: Option<Box<Conditions>>,
     /// Where it ends.
     pub target: Target,
     /// The app sees the path without the pattern's fixed prefix ([`PathPattern::mount`]).
@@ -32,6 +36,10 @@ pub struct Route {
     pub deny: Vec<Cidr>,
     /// Changes to the head of every response, our own errors on this route included.
     pub edits: Option<Arc<FieldEdits>>,
+    /// What is changed in messages depending on the request; none for most routes.
+    pub changes: Option<Box<Changes>>,
+    /// Something of the route has what a `*` or a group of its path stands for. [`crate::Site::new`] fills it in.
+    pub uses_captures: bool,
     /// Compression of its responses, our own errors on this route included.
     pub compression: Option<Arc<Compression>>,
     /// A client that shuts its writing side is gone.
@@ -44,7 +52,19 @@ pub struct Route {
     pub meter: Option<&'static RouteMeter>,
 }
 
+/// Changes to messages of a route, with values of the request.
+#[derive(Debug, Clone, Default)]
+pub struct Changes {
+    /// Changes to the head of every response, in place of the route's `edits`.
+    pub response: Option<HeaderRules>,
+    /// Changes to the request that an app gets.
+    pub request: Option<HeaderRules>,
+    /// The path, and perhaps the query, that the target gets in place of the request's.
+    pub rewrite: Option<Template>,
+}
+
 /// Where a route ends.
+#[derive(Clone)]
 pub enum Target {
     /// Another handler.
     App {
@@ -80,12 +100,15 @@ impl Route {
             hosts: Vec::new(),
             path: PathPattern::Any,
             methods: Vec::new(),
+            conditions: None,
             target,
             strip_prefix: false,
             max_body: None,
             allow: Vec::new(),
             deny: Vec::new(),
             edits: None,
+            changes: None,
+            uses_captures: false,
             compression: None,
             abort_on_half_close: false,
             passing: ForwardingPolicy::default(),
@@ -102,6 +125,12 @@ impl Route {
             Target::Files(_) | Target::Respond(_) | Target::Redirect(_) => "",
         };
         self.meter = Some(meters::route(app, &self.pattern));
+        let in_changes = self.changes.as_ref().is_some_and(|changes| {
+            changes.response.iter().chain(&changes.request).any(HeaderRules::uses_captures)
+                || changes.rewrite.as_ref().is_some_and(Template::uses_captures)
+        });
+        let in_target = matches!(&self.target, Target::Redirect(redirect) if redirect.uses_captures());
+        self.uses_captures = in_changes || in_target;
         let Some(edits) = &self.edits else { return };
         match &mut self.target {
             Target::App { .. } | Target::Files(_) => {}
@@ -128,10 +157,12 @@ impl Route {
         }
     }
 
-    /// Whether it takes requests for that host and path, whatever their method.
-    pub(crate) fn covers(&self, host: &[u8], path: &[u8]) -> bool {
+    /// Whether it takes such requests, whatever their method.
+    fn covers(&self, request: &RequestView<'_>) -> bool {
+        let RequestView { host, path, .. } = *request;
         (self.hosts.is_empty() || self.hosts.iter().any(|pattern| pattern.matches(host)))
             && (self.path.matches(path) || (self.strip_prefix && self.path.is_mount(path)))
+            && self.conditions.as_ref().is_none_or(|conditions| conditions.hold(request))
     }
 
     pub(crate) fn takes_method(&self, method: &Method) -> bool {
@@ -155,18 +186,97 @@ pub(crate) enum RouteMatch<'r> {
     Nothing,
 }
 
-/// The first route that takes the request.
-pub(crate) fn find<'r>(routes: &'r [Route], host: &[u8], path: &[u8], method: &Method) -> RouteMatch<'r> {
-    let mut covers = false;
-    for route in routes.iter().filter(|route| route.covers(host, path)) {
-        if route.takes_method(method) {
-            return RouteMatch::Route(route);
-        }
-        covers = true;
+/// Routes in order of precedence.
+#[derive(Debug)]
+pub(crate) struct Routes {
+    list: Vec<Route>,
+    /// Not for a few: looking at each is faster.
+    index: Option<RouteIndex>,
+    /// Whether two paths can lead to different routes.
+    depend_on_path: bool,
+}
+
+/// From this number of routes on, there is an index. Measured with `bench/micro`: about here, both cost the same.
+const INDEXED: usize = 16;
+
+impl Routes {
+    pub(crate) fn new(list: Vec<Route>) -> Self {
+        let index = (list.len() >= INDEXED).then(|| RouteIndex::new(&list));
+        let depend_on_path = list.iter().any(|route| {
+            route.path != PathPattern::Any
+                || route.conditions.as_ref().is_some_and(|conditions| !conditions.paths.is_empty())
+        });
+        Self { list, index, depend_on_path }
     }
-    match covers {
-        true => RouteMatch::WrongMethod(allow(routes.iter().filter(|route| route.covers(host, path)))),
-        false => RouteMatch::Nothing,
+
+    #[cfg(test)]
+    pub(crate) fn with_index(list: Vec<Route>) -> Self {
+        Self { index: Some(RouteIndex::new(&list)), ..Self::new(list) }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn without_index(list: Vec<Route>) -> Self {
+        Self { index: None, ..Self::new(list) }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn number_of(&self, route: &Route) -> Option<usize> {
+        self.list.iter().position(|one| std::ptr::eq(one, route))
+    }
+
+    /// Whether two paths can lead to different routes.
+    pub(crate) fn depend_on_path(&self) -> bool {
+        self.depend_on_path
+    }
+
+    /// The first route that takes the request.
+    pub(crate) fn find(&self, request: &RequestView<'_>) -> RouteMatch<'_> {
+        let found = match &self.index {
+            None => {
+                self.list.iter().find(|route| route.takes_method(request.method) && route.covers(request))
+            }
+            Some(index) => self.find_by(index, request),
+        };
+        match found {
+            Some(route) => RouteMatch::Route(route),
+            None => self.mismatch(request),
+        }
+    }
+
+    fn find_by(&self, index: &RouteIndex, request: &RequestView<'_>) -> Option<&Route> {
+        let mut best: Option<(u32, &Route)> = None;
+        index.candidates(request.host, request.path, &mut |numbers| {
+            for &number in numbers {
+                if best.is_some_and(|(best, _)| best <= number) {
+                    return;
+                }
+                let Some(route) = self.list.get(number as usize) else { continue };
+                if route.takes_method(request.method) && route.covers(request) {
+                    best = Some((number, route));
+                    return;
+                }
+            }
+        });
+        best.map(|(_, route)| route)
+    }
+
+    /// Why no route takes the request.
+    fn mismatch(&self, request: &RequestView<'_>) -> RouteMatch<'_> {
+        let mut numbers: Vec<u32> = Vec::new();
+        match &self.index {
+            None => numbers.extend((0..).zip(&self.list).map(|(number, _)| number)),
+            Some(index) => {
+                index.candidates(request.host, request.path, &mut |more| numbers.extend_from_slice(more));
+            }
+        }
+        numbers.sort_unstable();
+        numbers.dedup();
+        let routes = numbers.iter().filter_map(|&number| self.list.get(number as usize));
+        let mut covering = routes.filter(|route| route.covers(request)).peekable();
+        match covering.peek() {
+            Some(_) => RouteMatch::WrongMethod(allow(covering)),
+            None => RouteMatch::Nothing,
+        }
     }
 }
 
@@ -192,6 +302,7 @@ const USUAL: [Method; 7] =
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::matcher::BareRequest;
 
     fn route(status: u16, host: &str, path: PathPattern, methods: &[Method]) -> Route {
         let mut route = Route::to(Target::Respond(FixedResponse::new(status, None, &[], "").unwrap()));
@@ -205,8 +316,11 @@ mod tests {
         route
     }
 
-    fn found(routes: &[Route], host: &str, path: &str, method: Method) -> String {
-        match find(routes, host.as_bytes(), path.as_bytes(), &method) {
+    fn found(routes: &Routes, host: &str, path: &str, method: Method) -> String {
+        let details = BareRequest::default();
+        let view =
+            RequestView { host: host.as_bytes(), path: path.as_bytes(), method: &method, details: &details };
+        match routes.find(&view) {
             RouteMatch::Route(route) => match &route.target {
                 Target::Respond(respond) => respond.status().to_string(),
                 other => format!("{other:?}"),
@@ -220,13 +334,13 @@ mod tests {
     fn the_first_route_that_takes_all_of_it_is_taken() {
         let exact = |path: &str| PathPattern::Exact(path.to_owned());
         let below = |path: &str| PathPattern::Prefix(path.to_owned());
-        let routes = [
+        let routes = Routes::new(vec![
             route(201, "a.example", exact("/x"), &[Method::GET]),
             route(202, "a.example", exact("/x"), &[Method::POST, Method::GET]),
             route(203, "*.example", below("/files/"), &[]),
             route(204, "", exact("/health"), &[Method::GET]),
             route(205, "b.example", PathPattern::Any, &[]),
-        ];
+        ]);
         let cases = [
             ("a.example", "/x", Method::GET, "201"),
             ("a.example", "/x", Method::HEAD, "201"),
@@ -254,6 +368,7 @@ mod tests {
         let mut mounted = route(201, "", PathPattern::Prefix("/api/rest/".to_owned()), &[]);
         mounted.strip_prefix = true;
         let whole = route(202, "", PathPattern::Prefix("/api/rest/".to_owned()), &[]);
+        let (mounted, whole) = (Routes::new(vec![mounted]), Routes::new(vec![whole]));
         for (path, mount, stays) in [
             ("/api/rest", "201", "nothing"),
             ("/api/rest/", "201", "202"),
@@ -262,12 +377,12 @@ mod tests {
             ("/api", "nothing", "nothing"),
             ("/", "nothing", "nothing"),
         ] {
-            assert_eq!(found(std::slice::from_ref(&mounted), "", path, Method::GET), mount, "{path}");
-            assert_eq!(found(std::slice::from_ref(&whole), "", path, Method::GET), stays, "{path}");
+            assert_eq!(found(&mounted, "", path, Method::GET), mount, "{path}");
+            assert_eq!(found(&whole, "", path, Method::GET), stays, "{path}");
         }
         let mut all = route(203, "", PathPattern::Any, &[]);
         all.strip_prefix = true;
-        assert_eq!(found(&[all], "", "/", Method::GET), "203");
+        assert_eq!(found(&Routes::new(vec![all]), "", "/", Method::GET), "203");
     }
 
     #[test]

@@ -2,12 +2,15 @@
 
 use crate::access::AccessLog;
 use crate::cidr::Cidr;
-use crate::route::{Route, allow};
+use crate::matcher::{BareRequest, RequestView};
+use crate::pattern::host_of;
+use crate::route::{Route, RouteMatch, Routes, allow};
+use http::Method;
 
 /// What a listener does with requests.
 #[derive(Debug)]
 pub struct Site {
-    routes: Vec<Route>,
+    routes: Routes,
     trusted_proxies: Vec<Cidr>,
     access_log: Option<AccessLog>,
     /// `Allow` for the listener as a whole.
@@ -21,7 +24,7 @@ impl Site {
     pub fn new(mut routes: Vec<Route>, trusted_proxies: Vec<Cidr>) -> Self {
         routes.iter_mut().for_each(Route::bake);
         let allow = allow(routes.iter());
-        Self { routes, trusted_proxies, access_log: None, allow }
+        Self { routes: Routes::new(routes), trusted_proxies, access_log: None, allow }
     }
 
     /// Records every request.
@@ -31,7 +34,18 @@ impl Site {
         self
     }
 
-    pub(crate) fn routes(&self) -> &[Route] {
+    /// The pattern of the route for a request without headers and query, from 127.0.0.1 over `http`: for measurements, and to find out.
+    #[must_use]
+    pub fn route_of(&self, authority: &[u8], path: &[u8], method: &Method) -> Option<&str> {
+        let details = BareRequest::default();
+        let view = RequestView { host: host_of(authority), path, method, details: &details };
+        match self.routes.find(&view) {
+            RouteMatch::Route(route) => Some(&route.pattern),
+            RouteMatch::WrongMethod(_) | RouteMatch::Nothing => None,
+        }
+    }
+
+    pub(crate) fn routes(&self) -> &Routes {
         &self.routes
     }
 

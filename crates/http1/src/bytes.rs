@@ -6,6 +6,8 @@ const REG_NAME: u8 = 4;
 const UNRESERVED: u8 = 8;
 /// In addition to [`TARGET`], if [`crate::Limits::raw_targets`] allows them: 0x80-0xFF.
 const RAW: u8 = 16;
+/// What normalization of a path looks at: `/`, `%`, and what some take for an end of a segment.
+const PATH_MARK: u8 = 32;
 
 static CLASSES: [u8; 256] = classes();
 
@@ -36,6 +38,11 @@ pub(crate) fn is_target(bytes: &[u8], raw: bool) -> bool {
 /// `reg-name` (RFC 3986 §3.2.2) less its percent-encoded bytes.
 pub(crate) fn is_reg_name(byte: u8) -> bool {
     class(byte) & REG_NAME != 0
+}
+
+/// `/`, `%`, `;` or `\`.
+pub(crate) fn is_path_mark(byte: u8) -> bool {
+    class(byte) & PATH_MARK != 0
 }
 
 /// `unreserved` (RFC 3986 §2.3).
@@ -133,6 +140,9 @@ const fn classes() -> [u8; 256] {
         }
         if matches!(b, b'!' | b'$' | b'&'..=b',' | b';' | b'=') {
             table[i] |= REG_NAME;
+        }
+        if matches!(b, b'/' | b'%' | b';' | b'\\') {
+            table[i] |= PATH_MARK;
         }
         i += 1;
     }

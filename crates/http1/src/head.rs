@@ -92,13 +92,7 @@ impl RequestHead {
         if self.method != Method::HEAD {
             self.method = Method::GET;
         }
-        self.host = self.authority().to_vec();
-        let target = local.split(|&byte| byte == b'#').next().unwrap_or_default();
-        self.target = target.to_vec();
-        let path = target.iter().position(|&byte| byte == b'?').unwrap_or(target.len());
-        let query = (path < target.len()).then_some(path + 1..target.len());
-        self.parts = TargetParts { path: Some(0..path), query, ..TargetParts::default() };
-        self.form = TargetForm::Origin;
+        self.rewrite(local.split(|&byte| byte == b'#').next().unwrap_or_default());
         self.body = RequestBody::None;
         self.empty_body_declared = false;
         self.expects_continue = false;
@@ -112,6 +106,16 @@ impl RequestHead {
             .filter(|(name, _)| !describes_body(name))
             .for_each(|(name, value)| kept.push(name, value));
         self.fields = kept;
+    }
+
+    /// Replaces path and query. The authority stays.
+    pub fn rewrite(&mut self, target: &[u8]) {
+        self.host = self.authority().to_vec();
+        self.target = target.to_vec();
+        let path = target.iter().position(|&byte| byte == b'?').unwrap_or(target.len());
+        let query = (path < target.len()).then_some(path + 1..target.len());
+        self.parts = TargetParts { path: Some(0..path), query, ..TargetParts::default() };
+        self.form = TargetForm::Origin;
     }
 
     /// Whether this is `OPTIONS *`, which is about the server and not about a resource (RFC 9110 §9.3.7): the edge responds to it.

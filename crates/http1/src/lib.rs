@@ -41,7 +41,7 @@ pub use head::{
 };
 pub use hop_by_hop::{HopByHop, cgi_safe_name, trailer_allowed};
 pub use limits::Limits;
-pub use path::{PathFault, normalize_path, percent_decode};
+pub use path::{PathFault, PathScan, normalize_path, path_readings, percent_decode, scan_path};
 pub use plan::{ConnectionHeader, Plan, RequestFacts, ResponseFacts, ResponseFraming, ResponseLength, plan};
 pub use request::{ListenerKind, RequestDecoder};
 pub use response::ResponseDecoder;

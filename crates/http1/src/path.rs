@@ -1,10 +1,14 @@
 //! Normalization of paths (RFC 3986 §6.2.2). Routes match the normal form, which is also forwarded.
 
+mod readings;
+
 use std::fmt;
 
 use memchr::memchr;
 
-use crate::bytes::{hex_value, is_unreserved};
+use crate::bytes::{hex_value, is_path_mark, is_unreserved};
+
+pub use readings::path_readings;
 
 /// Why a path is refused, with 400.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -53,7 +57,8 @@ impl std::error::Error for PathFault {}
 ///
 /// A percent sign that encodes nothing, or encodes NUL.
 pub fn normalize_path<'a>(raw: &'a [u8], scratch: &'a mut Vec<u8>) -> Result<&'a [u8], PathFault> {
-    if is_normal(raw)? {
+    let scan = scan_path(raw)?;
+    if scan.is_normal {
         return Ok(raw);
     }
     scratch.clear();
@@ -61,6 +66,15 @@ pub fn normalize_path<'a>(raw: &'a [u8], scratch: &'a mut Vec<u8>) -> Result<&'a
     decode_unreserved(raw, scratch)?;
     remove_dot_segments(scratch);
     Ok(scratch)
+}
+
+/// What one look at a path shows.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct PathScan {
+    /// Normalizing would change nothing.
+    pub is_normal: bool,
+    /// It has separators that applications understand in different ways: see [`path_readings`].
+    pub is_ambiguous: bool,
 }
 
 /// Every percent-encoded byte decoded, of a path in normal form. A path without any is returned as it is.
@@ -86,25 +100,42 @@ pub fn percent_decode<'a>(path: &'a [u8], scratch: &'a mut Vec<u8>) -> &'a [u8] 
     scratch
 }
 
-/// Whether normalizing would change nothing; finds the faults on the way.
-fn is_normal(raw: &[u8]) -> Result<bool, PathFault> {
-    let mut normal = true;
+/// Looks at a path as received.
+///
+/// # Errors
+///
+/// A percent sign that encodes nothing, or encodes NUL.
+pub fn scan_path(raw: &[u8]) -> Result<PathScan, PathFault> {
+    let mut scan = PathScan { is_normal: true, is_ambiguous: false };
     let mut rest = raw;
-    while let [byte, tail @ ..] = rest {
-        match byte {
-            b'/' => normal &= !begins_with_dot_segment(tail),
-            b'%' => {
-                let (byte, after) = decode_percent_checked(rest)?;
-                let upper = !tail.iter().take(2).any(u8::is_ascii_lowercase);
-                normal &= upper && !is_unreserved(byte);
-                rest = after;
-                continue;
-            }
-            _ => {}
-        }
+    // Nearly every byte says nothing, and is passed over by one look into a table.
+    while let Some(at) = rest.iter().position(|&byte| is_path_mark(byte)) {
+        let Some((_, [mark, tail @ ..])) = rest.split_at_checked(at) else { break };
         rest = tail;
+        match mark {
+            b'/' => match tail {
+                [b'/', ..] => scan.is_ambiguous = true,
+                [b'.', ..] => scan.is_normal &= !begins_with_dot_segment(tail),
+                _ => {}
+            },
+            b'%' => {
+                let [high, low, after @ ..] = tail else { return Err(PathFault::BadPercent) };
+                let (Some(high_value), Some(low_value)) = (hex_value(*high), hex_value(*low)) else {
+                    return Err(PathFault::BadPercent);
+                };
+                let byte = high_value << 4 | low_value;
+                if byte == 0 {
+                    return Err(PathFault::Nul);
+                }
+                let upper = !high.is_ascii_lowercase() && !low.is_ascii_lowercase();
+                scan.is_normal &= upper && !is_unreserved(byte);
+                scan.is_ambiguous |= matches!(byte, b'/' | b';' | b'\\');
+                rest = after;
+            }
+            _ => scan.is_ambiguous = true,
+        }
     }
-    Ok(normal)
+    Ok(scan)
 }
 
 /// Whether `.` or `..` is the next segment.

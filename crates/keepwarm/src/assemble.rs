@@ -3,6 +3,8 @@
 mod compression;
 mod htaccess;
 mod logs;
+mod matcher;
+mod template;
 mod upstream;
 
 use std::ffi::OsString;
@@ -11,13 +13,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_config::{Account, Action, App, AppKind, Config, Limits, Listener, Program, Workers};
+use keepwarm_config::{
+    self as config, Account, Action, App, AppKind, Config, Limits, Listener, Program, Workers,
+};
 use keepwarm_edge::{
-    Cidr, Files, FixedResponse, HostPattern, LocationPiece, PathPattern, Redirect, Route, SendFiles, Site,
-    Target, TryFiles,
+    Changes, Cidr, Files, FixedResponse, HeaderRules, Redirect, Route, SendFiles, Site, Target, TryFiles,
 };
 use keepwarm_egress::{RateLimitHandler, UpstreamRoute};
-use keepwarm_serve::{ConnectionLimits, EarlyHints, FieldEdits, ForwardingPolicy, Handler, WebSocketLimits};
+use keepwarm_serve::{ConnectionLimits, EarlyHints, ForwardingPolicy, Handler, WebSocketLimits};
 use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links, Protocol, ServerPolicy, WorkerKind};
 use keepwarm_workers::supervisor::{
     AppSpec, Credentials, Limit, ProcessSettings, Recycling, Scaling, WorkerInterface,
@@ -243,11 +246,6 @@ pub(crate) fn connection_limits(limits: &Limits) -> ConnectionLimits {
     }
 }
 
-/// Whether a listener speaks HTTP/2 with its clients.
-pub(crate) fn speaks_http2(listen: &Listener) -> bool {
-    listen.http2
-}
-
 /// The apps and upstreams that routes lead to.
 #[derive(Clone, Copy)]
 pub(crate) struct RouteTargets<'p> {
@@ -279,27 +277,32 @@ fn route(
     targets: RouteTargets<'_>,
     hsts: Option<&str>,
 ) -> Result<Route, String> {
-    let rules = &route.headers;
+    let mut rules = route.headers.clone();
     // What the route sets itself counts.
-    let sets = |name: &str| rules.set.iter().any(|(set, _)| set.eq_ignore_ascii_case(name));
-    let hsts = hsts.map(|value| (HSTS, value)).filter(|(name, _)| !sets(name));
-    let edits = match rules.remove.is_empty() && rules.set.is_empty() && hsts.is_none() {
-        true => None,
-        false => {
-            let set = rules.set.iter().map(|(name, value)| (name.as_str(), value.as_str())).chain(hsts);
-            let remove = rules.remove.iter().map(String::as_str);
-            Some(Arc::new(FieldEdits::new(remove, set).map_err(|bad| bad.to_string())?))
-        }
+    let sets = |(set, _): &(String, config::Template)| set.eq_ignore_ascii_case(HSTS);
+    if let Some(value) = hsts.filter(|_| !rules.set.iter().any(sets)) {
+        let value = config::Template(vec![config::TemplatePiece::Text(value.to_owned())]);
+        rules.set.push((HSTS.to_owned(), value));
+    }
+    let response = template::header_rules(&rules);
+    let (edits, response) = match response.as_ref().and_then(HeaderRules::fixed) {
+        Some(edits) => (Some(Arc::new(edits.map_err(|bad| bad.to_string())?)), None),
+        None => (None, response),
     };
+    let request = template::header_rules(&route.request_headers);
+    let rewrite = route.rewrite.as_ref().map(template::template);
+    let has_changes = response.is_some() || request.is_some() || rewrite.is_some();
     Ok(Route {
-        hosts: route.hosts.iter().map(host).collect(),
-        path: path(&route.path),
+        hosts: route.hosts.iter().map(matcher::host).collect::<Result<_, _>>()?,
+        path: matcher::path(&route.path)?,
         methods: route.methods.iter().filter_map(|method| method.parse().ok()).collect(),
+        conditions: matcher::conditions(&route.conditions)?,
         strip_prefix: route.strip_prefix,
         max_body: route.max_body,
         allow: route.allow.iter().filter_map(cidr).collect(),
         deny: route.deny.iter().filter_map(cidr).collect(),
         edits,
+        changes: has_changes.then(|| Box::new(Changes { response, request, rewrite })),
         compression: compression::of(route)?,
         abort_on_half_close: route.abort_on_half_close,
         passing: ForwardingPolicy {
@@ -341,7 +344,9 @@ fn target(
             }
         }
         Action::Files(folder) => {
-            Target::Files(Arc::new(Files::new(absolute(folder), route.path.mount().len())))
+            // A rewritten path is the whole name.
+            let prefix = if route.rewrite.is_some() { 0 } else { route.path.mount().len() };
+            Target::Files(Arc::new(Files::new(absolute(folder), prefix)))
         }
         Action::Respond(respond) => Target::Respond(
             FixedResponse::new(
@@ -353,7 +358,7 @@ fn target(
             .map_err(|bad| bad.to_string())?,
         ),
         Action::Redirect(redirect) => {
-            let to = redirect.to.iter().map(piece).collect();
+            let to = template::template(&redirect.to);
             Target::Redirect(Redirect::new(redirect.status, to).map_err(|bad| bad.to_string())?)
         }
     })
@@ -396,30 +401,6 @@ fn with_files(app: Arc<dyn Handler>, route: &keepwarm_config::Route, php: Option
 /// Independent of the working directory.
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
-}
-
-fn piece(piece: &keepwarm_config::RedirectPiece) -> LocationPiece {
-    match piece {
-        keepwarm_config::RedirectPiece::Text(text) => LocationPiece::Text(text.clone()),
-        keepwarm_config::RedirectPiece::Host => LocationPiece::Host,
-        keepwarm_config::RedirectPiece::Path => LocationPiece::Path,
-        keepwarm_config::RedirectPiece::Query => LocationPiece::Query,
-    }
-}
-
-fn host(pattern: &keepwarm_config::HostPattern) -> HostPattern {
-    match pattern {
-        keepwarm_config::HostPattern::Exact(host) => HostPattern::Exact(host.clone()),
-        keepwarm_config::HostPattern::Suffix(suffix) => HostPattern::Below(suffix.clone()),
-    }
-}
-
-fn path(pattern: &keepwarm_config::PathPattern) -> PathPattern {
-    match pattern {
-        keepwarm_config::PathPattern::Any => PathPattern::Any,
-        keepwarm_config::PathPattern::Exact(path) => PathPattern::Exact(path.clone()),
-        keepwarm_config::PathPattern::Prefix(prefix) => PathPattern::Prefix(prefix.clone()),
-    }
 }
 
 fn cidr(block: &keepwarm_config::Cidr) -> Option<Cidr> {

@@ -55,13 +55,14 @@ fn listener(listen: &Listener, address: &str) -> OwnTarget {
     let Some(first) = listen.routes.first() else {
         return OwnTarget { label, ..skipped(address, "it is a forward proxy and serves nothing itself") };
     };
-    let host = first.hosts.first().map(|host| match host {
-        HostPattern::Exact(host) => host.clone(),
-        HostPattern::Suffix(suffix) => format!("www{suffix}"),
+    let host = first.hosts.iter().find_map(|host| match host {
+        HostPattern::Exact(host) => Some(host.clone()),
+        HostPattern::Suffix(suffix) => Some(format!("www{suffix}")),
+        HostPattern::Glob(_) | HostPattern::Regex(_) => None,
     });
     // `/` where any route takes it: the app's own page, most likely.
     let takes =
-        |path: &str| listen.routes.iter().any(|route| route.hosts == first.hosts && route.path.matches(path));
+        |path: &str| listen.routes.iter().any(|route| route.hosts == first.hosts && route.path.names(path));
     let path = match &first.path {
         PathPattern::Exact(path) | PathPattern::Prefix(path) if !takes("/") => path,
         _ => "/",

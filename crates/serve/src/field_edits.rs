@@ -7,10 +7,13 @@ use keepwarm_http1::{BadField, scan_app_fields};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FieldEdits {
     remove: Vec<OwnedBytes>,
-    set: Vec<(OwnedBytes, OwnedBytes)>,
+    set: Vec<OwnedField>,
+    add: Vec<OwnedField>,
+    if_missing: Vec<OwnedField>,
 }
 
 type OwnedBytes = Box<[u8]>;
+type OwnedField = (OwnedBytes, OwnedBytes);
 
 impl FieldEdits {
     /// First every field of a name in `remove` goes, then every field of a name in `set` is replaced by those. Names in any case.
@@ -23,15 +26,42 @@ impl FieldEdits {
     ) -> Result<Self, BadField> {
         let edits = Self {
             remove: remove.into_iter().map(|name| name.as_ref().into()).collect(),
-            set: set.into_iter().map(|(name, value)| (name.as_ref().into(), value.as_ref().into())).collect(),
+            set: owned(set),
+            ..Self::default()
         };
         scan_app_fields(edits.apply(std::iter::empty()))?;
         Ok(edits)
     }
 
+    /// Then these fields are added.
+    ///
+    /// # Errors
+    /// The first of them that cannot be sent.
+    pub fn adding<N: AsRef<[u8]>, V: AsRef<[u8]>>(
+        mut self,
+        fields: impl IntoIterator<Item = (N, V)>,
+    ) -> Result<Self, BadField> {
+        self.add = owned(fields);
+        scan_app_fields(pairs(&self.add))?;
+        Ok(self)
+    }
+
+    /// And of these, those whose name no field has.
+    ///
+    /// # Errors
+    /// The first of them that cannot be sent.
+    pub fn filling_in<N: AsRef<[u8]>, V: AsRef<[u8]>>(
+        mut self,
+        fields: impl IntoIterator<Item = (N, V)>,
+    ) -> Result<Self, BadField> {
+        self.if_missing = owned(fields);
+        scan_app_fields(pairs(&self.if_missing))?;
+        Ok(self)
+    }
+
     /// Whether nothing is changed.
     pub fn is_empty(&self) -> bool {
-        self.remove.is_empty() && self.set.is_empty()
+        self.remove.is_empty() && self.set.is_empty() && self.add.is_empty() && self.if_missing.is_empty()
     }
 
     /// The fields as they are after the edits.
@@ -40,8 +70,17 @@ impl FieldEdits {
         fields: impl Iterator<Item = (&'f [u8], &'f [u8])> + Clone + 'e,
     ) -> impl Iterator<Item = (&'e [u8], &'e [u8])> + Clone {
         // Not `filter`: the fields' lifetime is shortened to that of the edits on the way.
+        let all = fields.clone();
         let kept = fields.filter_map(|(name, value)| (!self.drops(name)).then_some((name, value)));
-        kept.chain(self.set.iter().map(|(name, value)| (&**name, &**value)))
+        let missing = pairs(&self.if_missing).filter(move |(name, _)| !self.has(name, all.clone()));
+        kept.chain(pairs(&self.set)).chain(pairs(&self.add)).chain(missing)
+    }
+
+    /// Whether a field has that name after all changes but the last.
+    fn has<'f>(&self, name: &[u8], mut fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) -> bool {
+        let is_ours = |(ours, _): &OwnedField| ours.eq_ignore_ascii_case(name);
+        self.set.iter().chain(&self.add).any(is_ours)
+            || (!self.drops(name) && fields.any(|(theirs, _)| theirs.eq_ignore_ascii_case(name)))
     }
 
     fn drops(&self, name: &[u8]) -> bool {
@@ -50,6 +89,14 @@ impl FieldEdits {
             .chain(self.set.iter().map(|(set, _)| set))
             .any(|gone| gone.eq_ignore_ascii_case(name))
     }
+}
+
+fn owned<N: AsRef<[u8]>, V: AsRef<[u8]>>(fields: impl IntoIterator<Item = (N, V)>) -> Vec<OwnedField> {
+    fields.into_iter().map(|(name, value)| (name.as_ref().into(), value.as_ref().into())).collect()
+}
+
+fn pairs(fields: &[OwnedField]) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+    fields.iter().map(|(name, value)| (&**name, &**value))
 }
 
 #[cfg(test)]
@@ -73,5 +120,29 @@ mod tests {
     fn a_field_that_cannot_be_sent_is_refused_at_once() {
         assert!(FieldEdits::new([], [("X", "a\r\nY: b")]).is_err());
         assert!(FieldEdits::new([], [("X Y", "a")]).is_err());
+    }
+
+    #[test]
+    fn fields_are_added_and_filled_in() {
+        let edits = FieldEdits::new(["c"], [("D", "set")])
+            .unwrap()
+            .adding([("A", "more"), ("E", "new")])
+            .unwrap()
+            .filling_in([("a", "no"), ("c", "yes"), ("d", "no"), ("E", "no"), ("F", "yes"), ("F", "again")])
+            .unwrap();
+        let fields: [(&[u8], &[u8]); 3] = [(b"a", b"1"), (b"C", b"1"), (b"d", b"1")];
+        let edited: Vec<_> = edits.apply(fields.into_iter()).collect();
+        let expected: [(&[u8], &[u8]); 7] = [
+            (b"a", b"1"),
+            (b"D", b"set"),
+            (b"A", b"more"),
+            (b"E", b"new"),
+            (b"c", b"yes"),
+            (b"F", b"yes"),
+            (b"F", b"again"),
+        ];
+        assert_eq!(edited, expected);
+        assert!(FieldEdits::default().adding([("X", "a\nb")]).is_err());
+        assert!(FieldEdits::default().filling_in([("X\r", "a")]).is_err());
     }
 }

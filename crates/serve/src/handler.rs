@@ -102,6 +102,8 @@ pub struct RouteContext {
     pub mount: usize,
     /// Changes the route makes to the head of the response.
     pub response_edits: Option<Arc<FieldEdits>>,
+    /// Names in lower case of received fields that the route keeps from the app.
+    pub withheld: Option<Box<[Box<[u8]>]>>,
     /// How the route compresses responses, if it does.
     pub(crate) compression: Option<Arc<Compression>>,
     /// How the route forwards bodies.
@@ -216,6 +218,14 @@ impl Request {
         self.notes.routed = RouteContext::default();
     }
 
+    /// Replaces path and query: the route's target gets these, which are normalized. The access log has what the client sent.
+    pub fn rewrite(&mut self, target: &[u8]) {
+        let asked = || Box::new((self.head.method.clone(), self.head.target().to_vec()));
+        self.notes.asked = Some(self.notes.asked.take().unwrap_or_else(asked));
+        self.head.rewrite(target);
+        self.notes.routed.path = None;
+    }
+
     /// Compresses its response as its route says. Tags of compressed responses in its conditions become those that the app has made again.
     pub fn set_compression(&mut self, compression: Option<&Arc<Compression>>) {
         self.notes.routed.compression = compression.cloned();
@@ -305,6 +315,11 @@ impl Request {
             if !self.notes.dropped_names.replace(true) {
                 counters::UNSAFE_NAMES.add(1);
             }
+            return true;
+        }
+        if let Some(withheld) = &self.notes.routed.withheld
+            && withheld.iter().any(|name| **name == *lower_name)
+        {
             return true;
         }
         match lower_name {

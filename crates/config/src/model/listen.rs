@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use super::{Bind, ForwardProxy, Limits, ListenTls, Route};
+use super::{Bind, Conditions, ForwardProxy, Limits, ListenTls, Route, StatusRange, Template};
 
 /// `[listen.NAME]`: addresses, and the routes of the requests that arrive there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +31,34 @@ pub struct AccessLog {
     pub format: LogFormat,
     /// File to append to. `None`: standard output.
     pub file: Option<PathBuf>,
+    /// The form of a record, in place of that of `format`.
+    pub record: Option<RecordTemplate>,
+    /// Which requests are recorded. `paths`, `clients` and `headers` can be set.
+    pub conditions: Conditions,
+    /// The statuses that are recorded. Empty: all. A request without a response is always recorded.
+    pub statuses: Vec<StatusRange>,
+}
+
+impl AccessLog {
+    /// A log of every request on standard output.
+    pub fn new(format: LogFormat) -> AccessLog {
+        AccessLog {
+            format,
+            file: None,
+            record: None,
+            conditions: Conditions::default(),
+            statuses: Vec::new(),
+        }
+    }
+}
+
+/// The form of a record, with variables.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RecordTemplate {
+    /// A line of text.
+    Line(Template),
+    /// A JSON object with these members.
+    Object(Vec<(String, Template)>),
 }
 
 /// The format of a record.

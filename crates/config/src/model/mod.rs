@@ -6,6 +6,7 @@
 mod admin;
 mod app;
 mod compression;
+mod conditions;
 mod forward_proxy;
 mod limits;
 mod listen;
@@ -14,21 +15,22 @@ mod net;
 mod rate_limit;
 mod route;
 mod server;
+mod template;
 mod upstream;
 
 pub use admin::{Admin, Secret};
 pub use app::{App, AppKind, ProcessLimits, Program, PumaConfig, Workers};
 pub use compression::{Compression, CompressionLevel, ContentCoding};
+pub use conditions::{Conditions, PatternSet, Scheme, ValueCondition, ValuePattern};
 pub use forward_proxy::{ForwardProxy, ProxyHost, ProxyTarget};
 pub use limits::Limits;
-pub use listen::{AccessLog, Listener, LogFormat};
+pub use listen::{AccessLog, Listener, LogFormat, RecordTemplate};
 pub use listen_tls::{ClientAuth, Hsts, ListenCertificate, ListenTls, TlsProfile, UnknownNames};
 pub use net::{Bind, Cidr};
 pub use rate_limit::{RateKey, RateLimit, RateStore, StoreFailureMode};
-pub use route::{
-    Action, EarlyHints, FixedResponse, HeaderRules, HostPattern, PathPattern, Redirect, RedirectPiece, Route,
-};
+pub use route::{Action, EarlyHints, FixedResponse, HeaderRules, HostPattern, PathPattern, Redirect, Route};
 pub use server::{Log, LogLevel, Server};
+pub use template::{Template, TemplatePiece, Variable};
 pub use upstream::{
     Balance, Breaker, ClientCertificate, Dns, EndpointAddress, Expect, HashKey, HealthCheck, HealthProbe,
     Hedge, HedgeDelay, OutlierDetection, PemFile, RetryBudget, RetryCause, StatusRange, TlsVersion,

@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use super::{Cidr, Compression};
+use super::{Cidr, Compression, Conditions, Template};
 
 /// `[[listen.NAME.route]]`: conditions, and the action for the requests that match.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub struct Route {
     pub path: PathPattern,
     /// Methods that match, in upper case; `GET` includes `HEAD`. Empty: all.
     pub methods: Vec<String>,
+    /// What else a request must be to match.
+    pub conditions: Conditions,
     /// The action for a request that matches.
     pub action: Action,
     /// Remove the route's prefix from the path that the app sees; it becomes `SCRIPT_NAME` or `root_path`.
@@ -31,6 +33,10 @@ pub struct Route {
     pub via: bool,
     /// Changes to the head of every response of this route.
     pub headers: HeaderRules,
+    /// Changes to the head of requests that an app or upstream gets.
+    pub request_headers: HeaderRules,
+    /// The path, and perhaps the query, that the action gets in place of the request's.
+    pub rewrite: Option<Template>,
     /// Clients that may use the route. Empty: all. Applied after `deny`.
     pub allow: Vec<Cidr>,
     /// Clients that get 403.
@@ -55,14 +61,19 @@ pub enum HostPattern {
     Exact(String),
     /// `*.example.com`, stored as `.example.com` in lower case. It matches names with one or more labels before it.
     Suffix(String),
+    /// A pattern in lower case with `*` in another place; each is any text.
+    Glob(String),
+    /// A valid regular expression of the host in lower case, without the `~`.
+    Regex(String),
 }
 
 impl HostPattern {
-    /// Whether `host`, in lower case and without a port, matches.
+    /// Whether `host`, in lower case and without a port, is the name or a name below it. For forward proxies, which have no other patterns.
     pub fn matches(&self, host: &str) -> bool {
         match self {
             HostPattern::Exact(exact) => host == exact,
             HostPattern::Suffix(suffix) => host.len() > suffix.len() && host.ends_with(suffix.as_str()),
+            HostPattern::Glob(_) | HostPattern::Regex(_) => false,
         }
     }
 }
@@ -77,15 +88,34 @@ pub enum PathPattern {
     /// `/assets/*`, stored as `/assets/`: every path that begins with it. `/assets` itself matches only with
     /// `strip_prefix`.
     Prefix(String),
+    /// A pattern with `*` in other places; each is any text, also with slashes.
+    Glob(String),
+    /// A valid regular expression of the path, without the `~`.
+    Regex(String),
 }
 
 impl PathPattern {
-    /// Whether the normalized `path` matches.
-    pub fn matches(&self, path: &str) -> bool {
+    /// Whether the normalized `path` is one that the pattern names: patterns with `*` in other places and regular expressions name none.
+    pub fn names(&self, path: &str) -> bool {
         match self {
             PathPattern::Any => true,
             PathPattern::Exact(exact) => path == exact,
             PathPattern::Prefix(prefix) => path.starts_with(prefix.as_str()),
+            PathPattern::Glob(_) | PathPattern::Regex(_) => false,
+        }
+    }
+
+    /// How many of `$1` to `$9` a match has: one for each `*` or group.
+    pub fn captures(&self) -> usize {
+        match self {
+            PathPattern::Any | PathPattern::Exact(_) => 0,
+            PathPattern::Prefix(_) => 1,
+            PathPattern::Glob(glob) => glob.bytes().filter(|&byte| byte == b'*').count(),
+            // It was compiled when it was read.
+            PathPattern::Regex(regex) => regex::bytes::RegexBuilder::new(regex)
+                .unicode(false)
+                .build()
+                .map_or(0, |regex| regex.captures_len() - 1),
         }
     }
 
@@ -93,7 +123,7 @@ impl PathPattern {
     pub fn mount(&self) -> &str {
         match self {
             PathPattern::Prefix(prefix) => prefix.strip_suffix('/').unwrap_or(prefix),
-            PathPattern::Any | PathPattern::Exact(_) => "",
+            PathPattern::Any | PathPattern::Exact(_) | PathPattern::Glob(_) | PathPattern::Regex(_) => "",
         }
     }
 }
@@ -131,21 +161,8 @@ pub struct FixedResponse {
 pub struct Redirect {
     /// 301, 302, 303, 307 or 308.
     pub status: u16,
-    /// `Location`, in pieces.
-    pub to: Vec<RedirectPiece>,
-}
-
-/// A part of `Location`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RedirectPiece {
-    /// This text.
-    Text(String),
-    /// `$host`: the request's host, with its port if it has one.
-    Host,
-    /// `$path`: the request's normalized path with its first slash, without the prefix if `strip_prefix` is set.
-    Path,
-    /// `$query`: `?` and the query, or nothing if there is none.
-    Query,
+    /// `Location`.
+    pub to: Template,
 }
 
 /// `early_hints`: the clients that get a 103 of the app.
@@ -160,13 +177,24 @@ pub enum EarlyHints {
     Never,
 }
 
-/// `headers` of a route: `remove` is applied first, then `set`.
+/// `headers` and `request_headers`: applied in the order of the fields.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HeaderRules {
-    /// Headers to remove from the response, in lower case.
+    /// Headers to remove, in lower case.
     pub remove: Vec<String>,
     /// Headers that replace all headers of that name, with names as written. A name may occur several times.
-    pub set: Vec<(String, String)>,
+    pub set: Vec<(String, Template)>,
+    /// Headers to add to those of that name.
+    pub add: Vec<(String, Template)>,
+    /// Headers to add where there is none of that name.
+    pub if_missing: Vec<(String, Template)>,
+}
+
+impl HeaderRules {
+    /// The values.
+    pub fn templates(&self) -> impl Iterator<Item = &Template> {
+        self.set.iter().chain(&self.add).chain(&self.if_missing).map(|(_, value)| value)
+    }
 }
 
 impl Route {
@@ -176,6 +204,7 @@ impl Route {
             hosts: Vec::new(),
             path: PathPattern::Any,
             methods: Vec::new(),
+            conditions: Conditions::default(),
             action,
             strip_prefix: false,
             max_body,
@@ -185,6 +214,8 @@ impl Route {
             any_header_names: false,
             via: true,
             headers: HeaderRules::default(),
+            request_headers: HeaderRules::default(),
+            rewrite: None,
             allow: Vec::new(),
             deny: Vec::new(),
             abort_on_half_close: false,

@@ -165,7 +165,7 @@ impl Upstream {
             limits: UpstreamLimits::default(),
             rate_limit: None,
             server_timing: false,
-            access_log: Some(AccessLog { format: LogFormat::Json, file: None }),
+            access_log: Some(AccessLog::new(LogFormat::Json)),
         }
     }
 

@@ -34,7 +34,7 @@ impl ListenDraft {
             span,
             bind: Vec::new(),
             limits,
-            access_log: Some(AccessLog { format: LogFormat::Text, file: None }),
+            access_log: Some(AccessLog::new(LogFormat::Text)),
             http2: true,
             forward_proxy: None,
             compression: None,
@@ -112,11 +112,11 @@ pub(crate) static LISTEN: Section<ListenDraft> = Section {
         Key {
             name: "access_log",
             brief: "Access log, one record per request",
-            long: "`\"off\"`, `\"text\"` or `\"json\"` for standard output, or a table with `format` and `file`.",
+            long: "`\"off\"`, `\"text\"` or `\"json\"` for standard output, or a table, whose keys also say which requests are recorded.",
             default: DefaultValue::Literal("\"text\""),
             right: "access_log = \"json\"",
             wrong: "access_log = true",
-            value: &Set(AccessLogShape, |listen: &mut ListenDraft, log| listen.access_log = log),
+            value: &Set(AccessLogShape::REQUESTS, |listen: &mut ListenDraft, log| listen.access_log = log),
             ..Key::LIVE
         },
         Key {
@@ -134,7 +134,7 @@ pub(crate) static LISTEN: Section<ListenDraft> = Section {
         Key {
             name: "route",
             brief: "Routes, in order of precedence: `[[listen.NAME.route]]`",
-            long: "Routes are tried in the order of the file; those of an included file come after those of the file that includes it. The first route whose `host`, `path` and `method` all match serves the request. If none matches, the response is 404, or 405 if one would match but for its `method`. With a single `[app.NAME]` and no routes, every request goes to that app.",
+            long: "Routes are tried in the order of the file; those of an included file come after those of the file that includes it. The first route whose conditions all hold serves the request: `host`, `path`, `method`, `header`, `query`, `cookie`, `client`, `scheme`. If none matches, the response is 404, or 405 if one would match but for its `method`. With a single `[app.NAME]` and no routes, every request goes to that app.",
             default: DefaultValue::Words("every request goes to the app, if there is exactly one"),
             right: "route = [{ path = \"/api/*\", app = \"shop\" }]",
             wrong: "route = \"shop\"",

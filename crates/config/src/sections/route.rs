@@ -4,12 +4,15 @@ use super::compression::COMPRESSION;
 use crate::checker::Checker;
 use crate::description::{Describe, Description, KeyInfo};
 use crate::json::Json;
-use crate::key::{DefaultValue, Key, Section, Set};
-use crate::model::{Action, Compression, EarlyHints, FixedResponse, PathPattern, Redirect, Route};
+use crate::key::{CheckedSubtable, DefaultValue, Key, Section, Set};
+use crate::model::{
+    Action, Compression, EarlyHints, FixedResponse, PathPattern, Redirect, Route, Scheme, Template,
+};
 use crate::raw::{Directive, Span, Table};
 use crate::shape::{
-    CIDRS, DirectoryTable, ExistingPath, Flag, HOSTS, METHODS, PATH, RedirectShape, ResponseShape,
-    SectionName, Size, WordOr, Words, header_rules,
+    CIDRS, CLIENTS, COOKIE_CONDITIONS, DirectoryTable, ExistingPath, Flag, HEADER_CONDITIONS, HOSTS, METHODS,
+    PATHS, ParsedString, QUERY_CONDITIONS, RedirectShape, ResponseShape, SectionName, Size, ValueError,
+    WordOr, Words, header_rules, pattern_set, template,
 };
 
 /// `[[listen.NAME.route]]` before the checks of the whole file.
@@ -86,6 +89,40 @@ impl Describe for RouteList {
     }
 }
 
+/// Headers of requests that the edge itself writes.
+fn check_request_headers(draft: &RouteDraft, _: &Table, directive: &Directive, cx: &mut Checker<'_>) {
+    let rules = &draft.route.request_headers;
+    let set = rules.set.iter().chain(&rules.add).chain(&rules.if_missing).map(|(name, _)| name);
+    for name in set.chain(&rules.remove) {
+        let lower = name.to_ascii_lowercase();
+        if matches!(lower.as_str(), "host" | "forwarded" | "expect") || lower.starts_with("x-forwarded-") {
+            let help = (lower == "host").then(|| "use `host` of the upstream".to_owned());
+            cx.problem(directive.span, format!("`{}` changes `{name}`, which Keepwarm writes", cx.name()))
+                .maybe_help(help)
+                .report(cx);
+        }
+    }
+}
+
+/// `$1` to `$9` must stand for something.
+fn check_captures(draft: &RouteDraft, cx: &mut Checker<'_>) {
+    let route = &draft.route;
+    let headers = route.headers.templates().chain(route.request_headers.templates());
+    let used = headers
+        .chain(&route.rewrite)
+        .chain(draft.redirect.as_ref().map(|redirect| &redirect.to))
+        .map(Template::captures)
+        .max()
+        .unwrap_or(0);
+    let known = route.path.captures();
+    if usize::from(used) > known {
+        let message = format!("`{}` uses `${used}`, but its `path` has {known} `*` or groups", cx.name());
+        cx.problem(draft.span, message)
+            .expected("a single `path` (apart from negated ones) with a `*` or a group in parentheses for each number")
+            .report(cx);
+    }
+}
+
 /// Checks that involve several keys.
 fn check(draft: &RouteDraft, table: &Table, cx: &mut Checker<'_>) {
     let actions: Vec<_> = ACTIONS.iter().filter_map(|end| table.entry(end)).collect();
@@ -120,6 +157,25 @@ fn check(draft: &RouteDraft, table: &Table, cx: &mut Checker<'_>) {
         let expected = "`rate_limit` on routes with `app` or `upstream`: a response of Keepwarm itself costs next to nothing";
         cx.problem(entry.key_span, message).key("listen.NAME.route.rate_limit").expected(expected).report(cx);
     }
+    check_captures(draft, cx);
+    if let Some(entry) = table.entry("request_headers").filter(|_| responded_here) {
+        cx.problem(
+            entry.key_span,
+            format!("`{name}` has `request_headers`, but leads to no app or upstream"),
+        )
+        .expected("`request_headers` on routes with `app` or `upstream`")
+        .report(cx);
+    }
+    if let Some(rewrite) = table.entry("rewrite") {
+        if let Some(strip) = table.entry("strip_prefix").filter(|_| draft.route.strip_prefix) {
+            cx.both(strip, rewrite).help("a rewrite says the whole path: \"/$1\" strips a prefix").report(cx);
+        }
+        if ["respond", "redirect"].iter().any(|end| table.entry(end).is_some()) {
+            cx.problem(rewrite.key_span, format!("`{name}` has `rewrite`, but nothing gets the path"))
+                .expected("`rewrite` on routes with `app`, `upstream` or `files`")
+                .report(cx);
+        }
+    }
     let Some(strip) = table.entry("strip_prefix").filter(|_| draft.route.strip_prefix) else { return };
     if !matches!(draft.route.path, PathPattern::Prefix(_)) {
         cx.problem(strip.key_span, format!("`{name}` has no prefix to strip"))
@@ -128,26 +184,60 @@ fn check(draft: &RouteDraft, table: &Table, cx: &mut Checker<'_>) {
     }
 }
 
+/// `rewrite` of a route.
+const REWRITE: ParsedString<Template> = ParsedString {
+    expected: "a path with variables that begins with a slash",
+    type_name: "path with variables",
+    pattern: Some("^/"),
+    bare: None,
+    read: rewrite,
+};
+
+fn rewrite(text: &str) -> Result<Template, ValueError> {
+    if !text.starts_with('/') {
+        return Err(ValueError::new(format!("is `{text}`, which does not begin with a slash"))
+            .help(format!("write \"/{text}\"")));
+    }
+    if text.chars().any(|c| c.is_control() || c == ' ' || c == '#' || !c.is_ascii()) {
+        return Err(ValueError::new(
+            "contains spaces, `#`, control characters or characters that are not ASCII",
+        )
+        .help("escape them with %XX"));
+    }
+    template(text)
+}
+
 static ROUTE: Section<RouteDraft> = Section {
     keys: &[
         Key {
             name: "host",
             brief: "Hosts that the route matches",
-            long: "The request's host is compared without its port and regardless of case. `\"*.example.com\"` matches every name below `example.com`, but not `example.com` itself.",
+            long: "The request's host is compared without its port and regardless of case. `\"*.example.com\"` matches every name below `example.com`, but not `example.com` itself. In other places, `*` is any text. `\"~…\"` is a regular expression of the host in lower case. `\"!…\"` negates a pattern: the route matches if one of the others does, or there is no other, and no negated one does.",
             default: DefaultValue::Words("all"),
             right: "host = [\"example.com\", \"*.example.com\"]",
             wrong: "host = \"example.com:8080\"",
-            value: &Set(HOSTS, |draft: &mut RouteDraft, hosts| draft.route.hosts = hosts),
+            value: &Set(HOSTS, |draft: &mut RouteDraft, hosts| {
+                let hosts = pattern_set(hosts);
+                draft.route.hosts = hosts.any;
+                draft.route.conditions.not_hosts = hosts.none;
+            }),
             ..Key::LIVE
         },
         Key {
             name: "path",
             brief: "Paths that the route matches",
-            long: "`\"/x\"` matches that path only. `\"/x/*\"` matches every path that begins with `/x/`; it matches `/x` itself only with `strip_prefix`. `\"/*\"` matches all paths. Paths are compared in normalized form: unreserved octets decoded, escapes in upper case, dot segments removed, `//` kept.",
+            long: "`\"/x\"` matches that path only. `\"/x/*\"` matches every path that begins with `/x/`; it matches `/x` itself only with `strip_prefix`. `\"/*\"` matches all paths. In other places (`\"*.php\"`, `\"/blog/*/feed\"`), `*` is any text, also with slashes. `\"~…\"` is a regular expression, which matches anywhere unless `^` and `$` anchor it. `\"!…\"` negates a pattern: the route matches if one of the others does, or there is no other, and no negated one does. Case matters. Paths are compared in normalized form: unreserved octets decoded, escapes in upper case, dot segments removed, `//` kept. A path with `%2F`, `;` or `//` that an application may understand as a path of another route gets 400.",
             default: DefaultValue::Words("all"),
-            right: "path = \"/assets/*\"",
+            right: "path = [\"/assets/*\", \"!*.map\"]",
             wrong: "path = \"assets/*\"",
-            value: &Set(PATH, |draft: &mut RouteDraft, path| draft.route.path = path),
+            value: &Set(PATHS, |draft: &mut RouteDraft, paths| {
+                let mut paths = pattern_set(paths);
+                draft.route.path = match paths.any.len() {
+                    1 => paths.any.pop().unwrap_or(PathPattern::Any),
+                    _ => PathPattern::Any,
+                };
+                draft.route.conditions.paths = paths;
+            }),
             ..Key::LIVE
         },
         Key {
@@ -157,6 +247,66 @@ static ROUTE: Section<RouteDraft> = Section {
             right: "method = [\"GET\", \"POST\"]",
             wrong: "method = \"get\"",
             value: &Set(METHODS, |draft: &mut RouteDraft, methods| draft.route.methods = methods),
+            ..Key::LIVE
+        },
+        Key {
+            name: "header",
+            brief: "Headers that the route matches: `{ NAME = PATTERN }`",
+            long: "The request must meet the condition of every name. A pattern is a value in which `*` is any text; `\"~…\"` is a regular expression; `\"!…\"` negates a pattern. `\"*\"` requires the header, `\"!*\"` its absence. In a list, one of the patterns must match and no negated one may. A header with several lines has several values: a pattern matches if it matches one of them, and a negated pattern fails if it does. Names are compared regardless of case, values by case.",
+            default: DefaultValue::Words("all"),
+            right: "header = { X-Api-Version = [\"2\", \"3\"], Accept = \"*json*\" }",
+            wrong: "header = { Host = \"example.com\" }",
+            value: &Set(HEADER_CONDITIONS, |draft: &mut RouteDraft, headers| {
+                draft.route.conditions.headers = headers;
+            }),
+            ..Key::LIVE
+        },
+        Key {
+            name: "query",
+            brief: "Arguments of the query that the route matches: `{ NAME = PATTERN }`",
+            long: "Names and values are decoded as those of forms: `%41` is `A`, `+` is a space; an argument without `=` has an empty value. Case matters. Patterns as in `header`. If a name is repeated, every value counts: a pattern matches if it matches one of them, and a negated pattern fails if it does. `;` separates arguments as well as `&`, in addition: some applications read it that way.",
+            default: DefaultValue::Words("all"),
+            right: "query = { version = \"~^[0-9]+$\" }",
+            wrong: "query = { version = \"~[\" }",
+            value: &Set(QUERY_CONDITIONS, |draft: &mut RouteDraft, query| {
+                draft.route.conditions.query = query;
+            }),
+            ..Key::LIVE
+        },
+        Key {
+            name: "cookie",
+            brief: "Cookies that the route matches: `{ NAME = PATTERN }`",
+            long: "Patterns as in `header`. Case matters, in names too. If a client sends a name several times, every value counts, as for `query`.",
+            default: DefaultValue::Words("all"),
+            right: "cookie = { beta = \"1\" }",
+            wrong: "cookie = { \"be ta\" = \"1\" }",
+            value: &Set(COOKIE_CONDITIONS, |draft: &mut RouteDraft, cookies| {
+                draft.route.conditions.cookies = cookies;
+            }),
+            ..Key::LIVE
+        },
+        Key {
+            name: "client",
+            brief: "Addresses of clients that the route matches",
+            long: "Addresses and address blocks; `\"!…\"` negates one. The client is the peer, or the client that a trusted proxy reports. A client on a Unix socket is 127.0.0.1. Clients that do not match go to the next route that does; to refuse them, use `allow` and `deny`.",
+            default: DefaultValue::Words("all"),
+            right: "client = [\"10.0.0.0/8\", \"!10.0.0.1\"]",
+            wrong: "client = \"10.0.0.0/33\"",
+            value: &Set(CLIENTS, |draft: &mut RouteDraft, clients| {
+                draft.route.conditions.clients = pattern_set(clients);
+            }),
+            ..Key::LIVE
+        },
+        Key {
+            name: "scheme",
+            brief: "Scheme that the route matches",
+            long: "The scheme that the client used: that of the connection, or the one that a trusted proxy reports.",
+            default: DefaultValue::Words("both"),
+            right: "scheme = \"http\"",
+            wrong: "scheme = \"ftp\"",
+            value: &Set(Words(SCHEMES), |draft: &mut RouteDraft, scheme| {
+                draft.route.conditions.scheme = Some(scheme);
+            }),
             ..Key::LIVE
         },
         Key {
@@ -184,7 +334,7 @@ static ROUTE: Section<RouteDraft> = Section {
         Key {
             name: "files",
             brief: "Directory of files to serve",
-            long: "The route's prefix is not part of the file names: with `path = \"/assets/*\"`, `/assets/x.css` is `x.css`. Supports GET and HEAD, conditional requests and ranges; for a directory, `index.html` is sent. Never served: names that begin with a dot (except `/.well-known/`), scripts (`.php`, `.phar` …), and targets of links outside of the directory.",
+            long: "The route's prefix is not part of the file names: with `path = \"/assets/*\"`, `/assets/x.css` is `x.css`. With several patterns or another kind of pattern, the whole path is the name. Supports GET and HEAD, conditional requests and ranges; for a directory, `index.html` is sent. Never served: names that begin with a dot (except `/.well-known/`), scripts (`.php`, `.phar` …), and targets of links outside of the directory.",
             default: DefaultValue::Words("none"),
             right: "files = \"public/assets\"",
             wrong: "files = \"public/*.css\"",
@@ -310,9 +460,32 @@ static ROUTE: Section<RouteDraft> = Section {
             ..Key::LIVE
         },
         Key {
+            name: "rewrite",
+            brief: "Path that the app, upstream or file lookup gets in place of the request's",
+            long: "A path with variables ([list](../guide/routes.md#variables)): `$1` is what the first `*`, or the first group of a regular expression, of `path` stands for. Without `?` the query stays as it is; with `?` it is replaced, and `$args` is the old one. The route was chosen before, and is not looked for again. A result that is not a normalized path gets 400.",
+            default: DefaultValue::Words("none"),
+            right: "rewrite = \"/v1/$1\"",
+            wrong: "rewrite = \"v1/$1\"",
+            value: &Set(REWRITE, |draft: &mut RouteDraft, rewrite| draft.route.rewrite = Some(rewrite)),
+            ..Key::LIVE
+        },
+        Key {
+            name: "request_headers",
+            brief: "Headers to set or remove in requests that an app or upstream gets",
+            long: "Written like `headers`. A header that is set here replaces the client's, whatever the client sends. `Host`, `Forwarded` and `X-Forwarded-*` are not changed by it.",
+            default: DefaultValue::Words("none"),
+            right: "request_headers = { set = { X-Tenant = \"$host_name\" } }",
+            wrong: "request_headers = { set = { Host = \"example.com\" } }",
+            value: &CheckedSubtable(
+                header_rules(|draft: &mut RouteDraft| &mut draft.route.request_headers),
+                check_request_headers,
+            ),
+            ..Key::LIVE
+        },
+        Key {
             name: "headers",
             brief: "Headers to set or remove in every response",
-            long: "Written as `{ set = { NAME = VALUE }, remove = [NAME] }`.",
+            long: "Written as `{ set = { NAME = VALUE }, add = { NAME = VALUE }, if_missing = { NAME = VALUE }, remove = [NAME] }`.",
             default: DefaultValue::Words("none"),
             right: "headers = { set = { X-Frame-Options = \"DENY\" }, remove = [\"X-Powered-By\"] }",
             wrong: "headers = \"X-Frame-Options: DENY\"",
@@ -374,6 +547,8 @@ static ROUTE: Section<RouteDraft> = Section {
         },
     ],
 };
+
+const SCHEMES: &[(&str, Scheme)] = &[("http", Scheme::Http), ("https", Scheme::Https)];
 
 const HINTS: &[(&str, EarlyHints)] =
     &[("auto", EarlyHints::Auto), ("always", EarlyHints::Always), ("never", EarlyHints::Never)];

@@ -4,28 +4,40 @@ use std::net::Ipv6Addr;
 
 use super::list::{EmptyList, ListOf};
 use super::parsed_string::ParsedString;
+use super::pattern::{Signed, regular_expression};
 use super::value_error::ValueError;
 use crate::model::{HostPattern, PathPattern};
 use crate::nearest::suggestion;
 
-const MATCH_ALL: EmptyList = EmptyList::Rejected(Some("leave it out to match all"));
-
 /// `host` of a route.
-pub(crate) const HOSTS: ListOf<ParsedString<HostPattern>> = ListOf {
-    one: ParsedString { expected: "a host", type_name: "host", pattern: None, bare: None, read: host },
-    expected: "a host such as \"example.com\" or \"*.example.com\", without a port, or a list of them",
-    type_name: "host or list of hosts",
+pub(crate) const HOSTS: ListOf<ParsedString<Signed<HostPattern>>> = ListOf {
+    one: ParsedString {
+        expected: "a host",
+        type_name: "host",
+        pattern: None,
+        bare: None,
+        read: host_pattern,
+    },
+    expected: "a host without a port such as \"example.com\" or \"*.example.com\", with `!` in front for \"not\", `~` in front of a regular expression; or a list",
+    type_name: "host pattern or list of host patterns",
     empty: MATCH_ALL,
 };
 
 /// `path` of a route.
-pub(crate) const PATH: ParsedString<PathPattern> = ParsedString {
-    expected: "\"/x\" for one path, \"/x/*\" for all paths below it, \"/*\" for all paths",
-    type_name: "path pattern",
-    pattern: Some("^/[^*?#]*[*]?$"),
-    bare: None,
-    read: path,
+pub(crate) const PATHS: ListOf<ParsedString<Signed<PathPattern>>> = ListOf {
+    one: ParsedString {
+        expected: "a path",
+        type_name: "path pattern",
+        pattern: Some("^(!?~.+|!?[/*][^?#]*)$"),
+        bare: None,
+        read: path_pattern,
+    },
+    expected: "\"/x\" for one path, \"/x/*\" for all paths below it, \"*.php\", with `!` in front for \"not\", `~` in front of a regular expression; or a list",
+    type_name: "path pattern or list of path patterns",
+    empty: MATCH_ALL,
 };
+
+const MATCH_ALL: EmptyList = EmptyList::Rejected(Some("leave it out to match all"));
 
 /// `method` of a route.
 pub(crate) const METHODS: ListOf<ParsedString<String>> = ListOf {
@@ -40,6 +52,23 @@ pub(crate) const METHODS: ListOf<ParsedString<String>> = ListOf {
     type_name: "method or list of methods",
     empty: MATCH_ALL,
 };
+
+fn host_pattern(text: &str) -> Result<Signed<HostPattern>, ValueError> {
+    Signed::read(text, |text| {
+        if let Some(regex) = regular_expression(text) {
+            return regex.map(HostPattern::Regex);
+        }
+        let is_name = |name: &str| !name.contains('*');
+        if text == "*" || is_name(text.strip_prefix("*.").unwrap_or(text)) {
+            return host(text);
+        }
+        let holds = |b: u8| b.is_ascii_alphanumeric() || b"-_.*[]:".contains(&b);
+        match text.bytes().all(holds) && !text.contains(':') {
+            true => Ok(HostPattern::Glob(text.to_ascii_lowercase())),
+            false => Err(ValueError::new(format!("is `{text}`, which is not a pattern of host names"))),
+        }
+    })
+}
 
 fn host(text: &str) -> Result<HostPattern, ValueError> {
     let lower = text.to_ascii_lowercase();
@@ -81,11 +110,18 @@ fn host(text: &str) -> Result<HostPattern, ValueError> {
     Ok(if below { HostPattern::Suffix(format!(".{name}")) } else { HostPattern::Exact(name.to_owned()) })
 }
 
+fn path_pattern(text: &str) -> Result<Signed<PathPattern>, ValueError> {
+    Signed::read(text, |text| match regular_expression(text) {
+        Some(regex) => regex.map(PathPattern::Regex),
+        None => path(text),
+    })
+}
+
 fn path(text: &str) -> Result<PathPattern, ValueError> {
     if text == "*" {
         return Err(ValueError::new("is `*`").help("write \"/*\", or leave `path` out"));
     }
-    if !text.starts_with('/') {
+    if !text.starts_with(['/', '*']) {
         let help = format!("write \"/{text}\"");
         let error = ValueError::new(format!("is `{text}`, which does not begin with a slash"));
         return Err(if text.is_empty() || text.contains("://") { error } else { error.help(help) });
@@ -99,9 +135,6 @@ fn path(text: &str) -> Result<PathPattern, ValueError> {
         Some(body) => (body, true),
         None => (text, false),
     };
-    if body.contains('*') {
-        return Err(ValueError::new(format!("is `{text}`: `*` is allowed only at the end, after a slash")));
-    }
     let normal = normalized(body)?;
     if normal != body {
         let shown = if open { format!("{normal}/*") } else { normal.clone() };
@@ -110,6 +143,7 @@ fn path(text: &str) -> Result<PathPattern, ValueError> {
         return Err(error.help(format!("requests are normalized before they are routed: write \"{shown}\"")));
     }
     Ok(match (open, normal.is_empty()) {
+        _ if normal.contains('*') => PathPattern::Glob(text.to_owned()),
         (true, true) => PathPattern::Any,
         (true, false) => PathPattern::Prefix(format!("{normal}/")),
         (false, _) => PathPattern::Exact(normal),
@@ -144,7 +178,8 @@ fn normalized(path: &str) -> Result<String, ValueError> {
             out.push_str(&format!("%{byte:02X}"));
         }
     }
-    Ok(without_dots(&out))
+    // A pattern that begins with `*` has no segments to begin with.
+    Ok(if out.starts_with('*') { out } else { without_dots(&out) })
 }
 
 /// RFC 3986 §5.2.4 for a path that begins with a slash, or is empty.
@@ -196,9 +231,7 @@ fn method(text: &str) -> Result<String, ValueError> {
 
 /// The problem of a header name in the configuration, if there is one.
 pub(crate) fn field_name_fault(name: &str) -> Option<&'static str> {
-    // RFC 9110 §5.6.2: token.
-    let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
-    if name.is_empty() || !name.bytes().all(is_token) {
+    if !field_name_is_valid(name) {
         return Some("is not a header name");
     }
     const FRAMING: [&str; 9] = [
@@ -213,6 +246,12 @@ pub(crate) fn field_name_fault(name: &str) -> Option<&'static str> {
         "date",
     ];
     FRAMING.contains(&name.to_ascii_lowercase().as_str()).then_some("is a header that only Keepwarm sets")
+}
+
+/// RFC 9110 §5.6.2: token.
+pub(super) fn field_name_is_valid(name: &str) -> bool {
+    let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    !name.is_empty() && name.bytes().all(is_token)
 }
 
 /// RFC 9110 §5.5: no control characters except the tab, no spaces at the ends.
@@ -233,9 +272,14 @@ mod tests {
         assert_eq!(path("/").ok(), Some(exact("/")));
         assert_eq!(path("/a//b").ok(), Some(exact("/a//b")));
         assert_eq!(path("/a%2Fb").ok(), Some(exact("/a%2Fb")));
-        for wrong in
-            ["", "x", "*", "/*/x", "/x*", "/a?b", "/a/../b", "/a/./b", "/%41", "/a%2fb", "/é", "/%", "/%00"]
-        {
+        let glob = |text: &str| PathPattern::Glob(text.to_owned());
+        for text in ["/*/x", "/x*", "*.php", "/a/*/b/*", "/x/**", "*/.git/*"] {
+            assert_eq!(path(text).ok(), Some(glob(text)), "{text}");
+        }
+        for wrong in [
+            "", "x", "*", "/a?b", "/a/../b", "/a/./b", "/%41", "/a%2fb", "/é", "/%", "/%00", "/*/../x",
+            "*/%41",
+        ] {
             assert!(path(wrong).is_err(), "{wrong}");
         }
     }

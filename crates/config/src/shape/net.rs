@@ -3,13 +3,14 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::list::{EmptyList, ListOf};
+use super::pattern::Signed;
 use super::value_error::ValueError;
 use crate::checker::Checker;
 use crate::description::{Describe, Description};
 use crate::json::Json;
 use crate::key::Shape;
 use crate::model::{Bind, Cidr};
-use crate::raw::{Directive, Span, Value};
+use crate::raw::{Directive, Span, Text, Value};
 
 /// One address or several, with their spans for the check of overlapping addresses.
 pub(crate) struct BindAddresses;
@@ -185,6 +186,40 @@ pub(crate) const CIDRS: ListOf<AddressBlock> = ListOf {
     type_name: "list of address blocks",
     empty: EmptyList::Allowed,
 };
+
+/// `client` of a route.
+pub(crate) const CLIENTS: ListOf<SignedBlock> = ListOf {
+    one: SignedBlock,
+    expected: "an IP address or a block ADDRESS/BITS, with `!` in front for \"not\", or a list of them",
+    type_name: "address block or list of address blocks",
+    empty: EmptyList::Rejected(Some("leave it out to match all")),
+};
+
+/// An address or a block of addresses, or the negation of one.
+pub(crate) struct SignedBlock;
+
+impl Describe for SignedBlock {
+    fn description(&self) -> Description {
+        let schema = Json::pattern("^!?[0-9a-fA-F.:]+(/[0-9]{1,3})?$");
+        Description::new("an IP address or a block ADDRESS/BITS", "address block", schema)
+    }
+}
+
+impl Shape for SignedBlock {
+    type Out = Signed<Cidr>;
+
+    fn read(&self, item: &Directive, cx: &mut Checker<'_>) -> Option<Signed<Cidr>> {
+        let Value::String(text) = &item.value else {
+            return AddressBlock.read(item, cx).map(Signed::Positive);
+        };
+        let Some(rest) = text.text.strip_prefix('!') else {
+            return AddressBlock.read(item, cx).map(Signed::Positive);
+        };
+        let text = Text { text: rest.to_owned(), ..text.clone() };
+        let block = Directive { value: Value::String(text), span: item.span };
+        AddressBlock.read(&block, cx).map(Signed::Negated)
+    }
+}
 
 impl Describe for AddressBlock {
     fn description(&self) -> Description {

@@ -1,13 +1,13 @@
 //! `redirect`: a target and a status.
 
 use super::is_table_like;
+use super::template::template;
 use super::value_error::{ValueError, value_or_report};
 use crate::checker::Checker;
 use crate::description::{Describe, Description, KeyInfo};
 use crate::json::Json;
 use crate::key::{DefaultValue, Key, Section, Set, Shape};
-use crate::model::{Redirect, RedirectPiece};
-use crate::nearest::nearest;
+use crate::model::{Redirect, Template, TemplatePiece, Variable};
 use crate::raw::{Directive, Value};
 
 /// `redirect`: a target, or a table.
@@ -15,7 +15,7 @@ pub(crate) struct RedirectShape;
 
 #[derive(Default)]
 struct RedirectDraft {
-    to: Option<Vec<RedirectPiece>>,
+    to: Option<Template>,
     status: Option<u16>,
 }
 
@@ -23,8 +23,8 @@ static REDIRECT: Section<RedirectDraft> = Section {
     keys: &[
         Key {
             name: "to",
-            brief: "Target: an absolute path or a URL, with `$host`, `$path` and `$query` filled in",
-            long: "`$path` is the request's path with its first slash, without the prefix if `strip_prefix` is set. `$query` is `?` and the query, or nothing. `$host` is the request's host with its port. `$$` is a dollar sign.",
+            brief: "Target: an absolute path or a URL, with variables",
+            long: "Any variable can be used ([list](../guide/routes.md#variables)); values are percent-encoded where needed. `$path` is the request's path with its first slash, without the prefix if `strip_prefix` is set. `$query` is `?` and the query, or nothing. `$host` is the request's host with its port. `$$` is a dollar sign.",
             default: DefaultValue::Required,
             right: "to = \"https://example.com$path$query\"",
             wrong: "to = \"example.com\"",
@@ -117,15 +117,15 @@ impl Describe for RedirectTarget {
 }
 
 impl Shape for RedirectTarget {
-    type Out = Vec<RedirectPiece>;
+    type Out = Template;
 
-    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Vec<RedirectPiece>> {
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Template> {
         let text = cx.text(directive)?;
-        value_or_report(pieces(&text.text), text, directive, cx)
+        value_or_report(target(&text.text), text, directive, cx)
     }
 }
 
-fn pieces(text: &str) -> Result<Vec<RedirectPiece>, ValueError> {
+fn target(text: &str) -> Result<Template, ValueError> {
     let rest = ["http://", "https://", "/"].iter().find_map(|start| text.strip_prefix(start));
     let Some(rest) = rest else {
         let help = (!text.starts_with('$')).then(|| format!("write \"https://{text}\""));
@@ -134,7 +134,9 @@ fn pieces(text: &str) -> Result<Vec<RedirectPiece>, ValueError> {
     // A request for `//evil.example` must not become a redirect to that host: text from the client is never the
     // beginning of the authority.
     let no_host = !text.starts_with('/')
-        && (rest.is_empty() || rest.starts_with(['/', '$']) && !rest.starts_with("$host"));
+        && (rest.is_empty()
+            || rest.starts_with(['/', '?', '#'])
+            || ["$path", "$query", "$args"].iter().any(|variable| rest.starts_with(variable)));
     if no_host {
         return Err(ValueError::new(format!("is `{text}`, a URL without a host")));
     }
@@ -150,60 +152,50 @@ fn pieces(text: &str) -> Result<Vec<RedirectPiece>, ValueError> {
         let error = ValueError::new("contains spaces, control characters or characters that are not ASCII");
         return Err(error.help("escape them with %XX"));
     }
-    let mut pieces = Vec::new();
-    let mut plain = String::new();
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once('$') {
-        plain.push_str(before);
-        if let Some(after) = after.strip_prefix('$') {
-            plain.push('$');
-            rest = after;
-            continue;
-        }
-        let end = after.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(after.len());
-        let (name, behind) = after.split_at_checked(end).unwrap_or((after, ""));
-        let piece = match name {
-            "host" => RedirectPiece::Host,
-            "path" => RedirectPiece::Path,
-            "query" => RedirectPiece::Query,
-            _ => return Err(unknown_piece(name)),
-        };
-        if !plain.is_empty() {
-            pieces.push(RedirectPiece::Text(std::mem::take(&mut plain)));
-        }
-        pieces.push(piece);
-        rest = behind;
+    let template = template(text)?;
+    match template.0.as_slice() {
+        [TemplatePiece::Text(start), rest @ ..] if !start.starts_with('/') => check_host(start, rest, text)?,
+        _ => {}
     }
-    plain.push_str(rest);
-    if !plain.is_empty() {
-        pieces.push(RedirectPiece::Text(plain));
-    }
-    Ok(pieces)
+    Ok(template)
 }
 
-fn unknown_piece(name: &str) -> ValueError {
-    let near = nearest(name, ["host", "path", "query"]);
-    let help = match near.first() {
-        Some(near) => format!("did you mean `${near}`?"),
-        None => "use `$host`, `$path` or `$query`; for a dollar sign, write `$$`".to_owned(),
-    };
-    ValueError::new(format!("contains `${name}`, which is not a placeholder")).help(help)
+/// A client may choose a part of a URL's host only where the configuration says how the host ends: `https://$1.example.com/`.
+fn check_host(start: &str, rest: &[TemplatePiece], text: &str) -> Result<(), ValueError> {
+    let (_, host) = start.split_once("://").unwrap_or(("", start));
+    if host.contains('/') {
+        return Ok(());
+    }
+    let mut chosen = false;
+    let mut end = host;
+    for piece in rest {
+        match piece {
+            TemplatePiece::Variable(Variable::Host | Variable::HostName) => end = "",
+            // Begins with `/` or `?`, or is empty.
+            TemplatePiece::Variable(Variable::Path | Variable::Query) => break,
+            TemplatePiece::Variable(_) => {
+                chosen = true;
+                end = "";
+            }
+            TemplatePiece::Text(plain) => {
+                end = plain.split(['/', '?', '#']).next().unwrap_or("");
+                if end.len() < plain.len() {
+                    break;
+                }
+            }
+        }
+    }
+    let is_ours = end.starts_with('.') && end.bytes().any(|b| b.is_ascii_alphanumeric());
+    match chosen && !is_ours {
+        true => Err(ValueError::new(format!("is `{text}`, which lets the client choose the host"))
+            .help("end the host with a name of yours, for example `https://$1.example.com/`")),
+        false => Ok(()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn redirects_are_read_in_pieces() {
-        let text = |text: &str| RedirectPiece::Text(text.to_owned());
-        let read = pieces("https://$host/new$path$query").unwrap();
-        let wanted =
-            [text("https://"), RedirectPiece::Host, text("/new"), RedirectPiece::Path, RedirectPiece::Query];
-        assert_eq!(read, wanted);
-        assert_eq!(pieces("/$$5").unwrap(), [text("/$5")]);
-        assert_eq!(pieces("/").unwrap(), [text("/")]);
-    }
 
     #[test]
     fn a_client_cannot_choose_the_host_of_a_redirect() {
@@ -216,8 +208,25 @@ mod tests {
             "$host",
             "https://",
             "https://$query",
+            "https://$1",
+            "https://$1/x",
+            "https://$arg_to/",
+            "https://www.$header_x",
+            "https://example.com$arg_x/",
+            "https://$1.$2/",
+            "https://$1./",
         ] {
-            assert!(pieces(open).is_err(), "{open}");
+            assert!(target(open).is_err(), "{open}");
+        }
+        for ours in [
+            "https://$1.example.com/",
+            "https://$host/$1",
+            "https://example.com/$arg_to",
+            "https://$host_name:8443$path",
+            "/$1",
+            "/",
+        ] {
+            assert!(target(ours).is_ok(), "{ours}");
         }
     }
 }

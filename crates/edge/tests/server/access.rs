@@ -13,7 +13,7 @@ fn lines(format: Format, act: impl FnOnce(&Server)) -> Vec<String> {
     let sink = Sink::open(Output::File(file.0.clone()), format).unwrap();
     let routes = vec![at("/ping", respond(200, "pong"))];
     let site = Site::new(routes, vec![block("127.0.0.1", 32)]);
-    let server = Server::start(site.with_access_log(AccessLog { sink: sink.clone(), format }));
+    let server = Server::start(site.with_access_log(AccessLog::new(sink.clone(), format)));
     act(&server);
     // The record follows the response: it is there for certain when the thread has ended.
     drop(server);

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use http::Method;
-use keepwarm_edge::{FixedResponse, LocationPiece, Redirect, Route, Site, Target};
+use keepwarm_edge::{FixedResponse, Redirect, Route, Site, Target, Template, TemplatePiece, Variable};
 use keepwarm_serve::FieldEdits;
 
 use crate::harness::{Server, at, on_host, read_response, respond, status_of};
@@ -67,18 +67,19 @@ fn routes_match_the_normal_path_and_the_host() {
 
 #[test]
 fn redirects_build_their_location_from_the_request() {
-    use LocationPiece::{Host, Path, Query, Text};
-    let to =
-        |status, pieces: &[LocationPiece]| Target::Redirect(Redirect::new(status, pieces.to_vec()).unwrap());
-    let text = |text: &str| Text(text.to_owned());
-    let mut stripped = at("/old/*", to(308, &[text("/new"), Path, Query]));
+    let to = |status, pieces: &[TemplatePiece]| {
+        Target::Redirect(Redirect::new(status, Template(pieces.to_vec())).unwrap())
+    };
+    let text = |text: &str| TemplatePiece::Text(text.to_owned());
+    let of = TemplatePiece::Variable;
+    let mut stripped = at("/old/*", to(308, &[text("/new"), of(Variable::Path), of(Variable::Query)]));
     stripped.strip_prefix = true;
     let routes = vec![
         at("/fixed", to(302, &[text("https://b.example/there?x=1")])),
         stripped,
-        at("/bare/*", to(307, &[Path])),
-        on_host("open.example", Route::to(to(302, &[Path, Query]))),
-        Route::to(to(301, &[text("https://"), Host, Path, Query])),
+        at("/bare/*", to(307, &[of(Variable::Path)])),
+        on_host("open.example", Route::to(to(302, &[of(Variable::Path), of(Variable::Query)]))),
+        Route::to(to(301, &[text("https://"), of(Variable::Host), of(Variable::Path), of(Variable::Query)])),
     ];
     let server = Server::start(Site::new(routes, Vec::new()));
     let location = |host: &str, path: &str| {

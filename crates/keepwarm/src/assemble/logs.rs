@@ -4,6 +4,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
+use super::{matcher, template};
 use keepwarm_config::{Config, Listener, LogFormat, LogLevel};
 use keepwarm_edge::AccessLog;
 use keepwarm_egress::CallLog;
@@ -80,7 +81,13 @@ pub(crate) fn start_logging(config: &Config) -> Result<Logging, String> {
 
 pub(super) fn access_log(listen: &Listener) -> Result<Option<AccessLog>, String> {
     let Some(log) = &listen.access_log else { return Ok(None) };
-    open_log(log).map(|(sink, format)| Some(AccessLog { sink, format }))
+    let (sink, format) = open_log(log)?;
+    Ok(Some(AccessLog {
+        record: log.record.as_ref().map(template::record),
+        conditions: matcher::conditions(&log.conditions)?,
+        statuses: log.statuses.iter().map(|range| range.first..=range.last).collect(),
+        ..AccessLog::new(sink, format)
+    }))
 }
 
 /// Where calls of an upstream are recorded, and how.
@@ -100,7 +107,7 @@ pub(crate) fn proxy_call_log(listen: &Listener) -> Result<Option<CallLog>, Strin
     if listen.access_log.is_none() {
         return Ok(None);
     }
-    let log = keepwarm_config::AccessLog { format: LogFormat::Json, file: None };
+    let log = keepwarm_config::AccessLog::new(LogFormat::Json);
     open_log(&log).map(|(sink, format)| Some(CallLog { sink, format }))
 }
 

@@ -89,6 +89,10 @@ pub(crate) fn proxy_rules(proxy: &config::ForwardProxy, own: Arc<ArcSwap<Vec<Soc
             config::ProxyHost::Any => AllowHost::Any,
             config::ProxyHost::Name(config::HostPattern::Exact(host)) => AllowHost::Exact(host.clone()),
             config::ProxyHost::Name(config::HostPattern::Suffix(suffix)) => AllowHost::Below(suffix.clone()),
+            // The shape of `allow` makes neither; a name that no host has matches nothing.
+            config::ProxyHost::Name(config::HostPattern::Glob(host) | config::HostPattern::Regex(host)) => {
+                AllowHost::Exact(host.clone())
+            }
             config::ProxyHost::Block(block) => AllowHost::Block(block.address, block.prefix),
         },
         port: target.port,

@@ -332,7 +332,9 @@ pub(crate) static UPSTREAM: Section<UpstreamDraft> = Section {
             default: DefaultValue::Literal("\"json\""),
             right: "access_log = \"off\"",
             wrong: "access_log = true",
-            value: &Set(AccessLogShape, |draft: &mut UpstreamDraft, log| draft.upstream.access_log = log),
+            value: &Set(AccessLogShape::CALLS, |draft: &mut UpstreamDraft, log| {
+                draft.upstream.access_log = log
+            }),
             ..Key::LIVE
         },
     ],
